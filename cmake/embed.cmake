@@ -1,0 +1,13 @@
+# Writes OUTPUT: a C++ file that holds every file of FOLDER ending in .c or .h as text, by name.
+file(GLOB files "${FOLDER}/*.c" "${FOLDER}/*.h")
+set(text "#include \"device/prelude.hpp\"\n#include <map>\nnamespace firsttouch {\n")
+string(APPEND text "const std::string& kernel_file(const std::string& name) {\n")
+string(APPEND text "    static const std::map<std::string, std::string> files = {\n")
+foreach(file ${files})
+  get_filename_component(name "${file}" NAME)
+  file(READ "${file}" content)
+  string(APPEND text "        {\"${name}\", R\"~~(${content})~~\"},\n")
+endforeach()
+string(APPEND text "    };\n    return files.at(name);\n}\n}\n")
+file(WRITE "${OUTPUT}.new" "${text}")
+execute_process(COMMAND ${CMAKE_COMMAND} -E copy_if_different "${OUTPUT}.new" "${OUTPUT}")

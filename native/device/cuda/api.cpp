@@ -1,0 +1,141 @@
+#include "device/cuda/api.hpp"
+
+#include <vector>
+
+#include "device/device.hpp"
+
+namespace firsttouch::cuda {
+
+Driver& Driver::instance() {
+    static Driver driver;
+    return driver;
+}
+
+Driver::Driver() : library("cuda", {"libcuda.so.1", "libcuda.so"}) {
+    library.load(init, "cuInit");
+    library.load(get_error_name, "cuGetErrorName");
+    library.load(get_error_string, "cuGetErrorString");
+    library.load(driver_version, "cuDriverGetVersion");
+    library.load(device_count, "cuDeviceGetCount");
+    library.load(device_get, "cuDeviceGet");
+    library.load(device_name, "cuDeviceGetName");
+    library.load(device_uuid, "cuDeviceGetUuid");
+    library.load(device_attribute, "cuDeviceGetAttribute");
+    library.load(device_pci_bus_id, "cuDeviceGetPCIBusId");
+    library.load(context_retain, "cuDevicePrimaryCtxRetain");
+    library.load(context_release, "cuDevicePrimaryCtxRelease_v2");
+    library.load(context_set, "cuCtxSetCurrent");
+    library.load(mem_info, "cuMemGetInfo_v2");
+    library.load(mem_alloc, "cuMemAlloc_v2");
+    library.load(mem_free, "cuMemFree_v2");
+    library.load(mem_alloc_managed, "cuMemAllocManaged");
+    library.load(mem_host_alloc, "cuMemHostAlloc");
+    library.load(mem_free_host, "cuMemFreeHost");
+    library.load(mem_host_register, "cuMemHostRegister_v2");
+    library.load(mem_host_unregister, "cuMemHostUnregister");
+    library.load(mem_host_device_pointer, "cuMemHostGetDevicePointer_v2");
+    library.load_optional(address_reserve, "cuMemAddressReserve");
+    library.load_optional(address_free, "cuMemAddressFree");
+    library.load_optional(mem_create, "cuMemCreate");
+    library.load_optional(mem_release, "cuMemRelease");
+    library.load_optional(mem_map, "cuMemMap");
+    library.load_optional(mem_unmap, "cuMemUnmap");
+    library.load_optional(mem_set_access, "cuMemSetAccess");
+    library.load_optional(mem_granularity, "cuMemGetAllocationGranularity");
+    library.load(mem_prefetch, "cuMemPrefetchAsync");
+    library.load(module_load, "cuModuleLoadData");
+    library.load(module_unload, "cuModuleUnload");
+    library.load(module_function, "cuModuleGetFunction");
+    library.load(module_global, "cuModuleGetGlobal_v2");
+    library.load(launch, "cuLaunchKernel");
+    library.load(stream_create, "cuStreamCreate");
+    library.load(stream_destroy, "cuStreamDestroy_v2");
+    library.load(stream_wait, "cuStreamSynchronize");
+    library.load(stream_wait_event, "cuStreamWaitEvent");
+    library.load(event_create, "cuEventCreate");
+    library.load(event_destroy, "cuEventDestroy_v2");
+    library.load(event_record, "cuEventRecord");
+    library.load(event_wait, "cuEventSynchronize");
+    library.load(event_elapsed, "cuEventElapsedTime");
+    library.load(memcpy_async, "cuMemcpyAsync");
+    const Result result = init(0);
+    if (result != 0) {
+        const char* words = nullptr;
+        get_error_string(result, &words);
+        throw Unavailable("cuInit: " + std::string(words != nullptr ? words : "unknown error") + " (" +
+                          std::to_string(result) + ")");
+    }
+}
+
+void Driver::check(Result result, const char* call) const {
+    if (result == 0) return;
+    const char* name = nullptr;
+    const char* words = nullptr;
+    get_error_name(result, &name);
+    get_error_string(result, &words);
+    throw VendorError(std::string(call) + ": " + (words != nullptr ? words : "unknown error") + " (" +
+                      (name != nullptr ? name : std::to_string(result).c_str()) + ")");
+}
+
+Nvrtc& Nvrtc::instance() {
+    static Nvrtc nvrtc;
+    return nvrtc;
+}
+
+Nvrtc::Nvrtc() : library("nvrtc", {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"}) {
+    library.load(version, "nvrtcVersion");
+    library.load(error_string, "nvrtcGetErrorString");
+    library.load(create, "nvrtcCreateProgram");
+    library.load(destroy, "nvrtcDestroyProgram");
+    library.load(compile, "nvrtcCompileProgram");
+    library.load(log_size, "nvrtcGetProgramLogSize");
+    library.load(log, "nvrtcGetProgramLog");
+    library.load(cubin_size, "nvrtcGetCUBINSize");
+    library.load(cubin, "nvrtcGetCUBIN");
+    library.load(ptx_size, "nvrtcGetPTXSize");
+    library.load(ptx, "nvrtcGetPTX");
+}
+
+Compiled nvrtc_compile(const std::string& text, const std::string& name, const std::string& architecture) {
+    Nvrtc& nvrtc = Nvrtc::instance();
+    const auto check = [&](int result, const std::string& call) {
+        if (result != 0) throw VendorError(call + ": " + nvrtc.error_string(result));
+    };
+    Nvrtc::Program program = nullptr;
+    check(nvrtc.create(&program, text.c_str(), (name + ".cu").c_str(), 0, nullptr, nullptr), "nvrtcCreateProgram");
+    const std::string target = "--gpu-architecture=" + architecture;
+    const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=true", "-default-device"};
+    const int result = nvrtc.compile(program, 4, options);
+    const auto fetch = [&](auto size_of, auto get) {
+        std::size_t size = 0;
+        std::string out;
+        if (size_of(program, &size) == 0 && size > 0) {
+            out.resize(size);
+            get(program, out.data());
+        }
+        return out;
+    };
+    Compiled compiled;
+    compiled.log = fetch(nvrtc.log_size, nvrtc.log);
+    if (result == 0) {
+        compiled.cubin = fetch(nvrtc.cubin_size, nvrtc.cubin);
+        compiled.ptx = fetch(nvrtc.ptx_size, nvrtc.ptx);
+    }
+    nvrtc.destroy(&program);
+    if (result != 0)
+        throw VendorError("nvrtcCompileProgram of " + name + " for " + architecture + ": " +
+                          nvrtc.error_string(result) + "\n" + compiled.log);
+    return compiled;
+}
+
+Nvml::Nvml() : library("nvml", {"libnvidia-ml.so.1"}) {
+    library.load(init, "nvmlInit_v2");
+    library.load(by_uuid, "nvmlDeviceGetHandleByUUID");
+    library.load(clock, "nvmlDeviceGetClockInfo");
+    library.load(temperature, "nvmlDeviceGetTemperature");
+    library.load(power, "nvmlDeviceGetPowerUsage");
+    library.load(throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+    if (init() != 0) throw Unavailable("NVML does not initialise");
+}
+
+}  // namespace firsttouch::cuda

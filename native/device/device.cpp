@@ -1,0 +1,63 @@
+#include "device/device.hpp"
+
+#include "device/backends.hpp"
+
+namespace firsttouch {
+
+void Buffer::release() noexcept {
+    if (block_.bytes == 0) return;
+    device_->release(block_);
+    block_ = {};
+    reservation_ = {};
+}
+
+HostView::HostView(const Buffer& buffer) : buffer_(buffer), data_(buffer.device().map(buffer.block())) {}
+HostView::~HostView() { buffer_.device().unmap(buffer_.block(), data_); }
+
+const AllocatorInfo& Device::info(Allocator allocator) {
+    for (const auto& entry : allocators())
+        if (entry.allocator == allocator) return entry;
+    throw Unavailable(name() + " has no allocator " + to_string(allocator));
+}
+
+Reservation Device::reserve(Allocator allocator, std::size_t bytes) {
+    const AllocatorInfo& entry = info(allocator);
+    if (!entry.available) throw Unavailable(to_string(allocator) + ": " + entry.reason);
+    const Charge charge{.host = entry.host_memory ? bytes : 0,
+                        .device = entry.device_memory ? bytes : 0,
+                        .managed = entry.managed ? bytes : 0};
+    return {charge, name(), entry.device_memory ? memory() : DeviceMemory{}};
+}
+
+std::unique_ptr<Buffer> Device::allocate(Allocator allocator, std::size_t bytes, Pages pages) {
+    if (bytes == 0) throw std::invalid_argument("cannot allocate zero bytes");
+    Reservation reservation = reserve(allocator, bytes);
+    const Block block = obtain(allocator, bytes, pages);
+    return std::make_unique<Buffer>(*this, std::move(reservation), block);
+}
+
+std::unique_ptr<Device> open_device(const std::string& name) {
+    const auto colon = name.find(':');
+    const std::string kind = name.substr(0, colon);
+    const int index = colon == std::string::npos ? 0 : std::stoi(name.substr(colon + 1));
+    for (const auto& backend : backends())
+        if (backend.kind == kind) return backend.open(index);
+    throw Unavailable("'" + name + "' is not a device; devices are cpu, cuda:N and opencl:N");
+}
+
+int count_devices(const std::string& kind) {
+    for (const auto& backend : backends())
+        if (backend.kind == kind) return backend.count();
+    throw Unavailable("'" + kind + "' is not a kind of device");
+}
+
+const std::vector<Backend>& backends() {
+    static const std::vector<Backend> table = {
+        {"cpu", [] { return 1; }, [](int) { return open_host(); }},
+        {"opencl", count_opencl, open_opencl},
+        {"cuda", count_cuda, open_cuda},
+    };
+    return table;
+}
+
+}  // namespace firsttouch

@@ -1,0 +1,200 @@
+// The Device contract: all that a probe, an experiment or an application may ask of a machine's memory.
+// A vendor is one folder that implements it (cuda, opencl, host; HIP and the platform model are to be two more).
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "device/allocator.hpp"
+#include "device/guard.hpp"
+
+namespace firsttouch {
+
+// Something this machine cannot do, in words for the user. A point that meets it is skipped with that reason.
+class Unavailable : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// A vendor's call that failed: its message and the call.
+class VendorError : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+using Fact = std::variant<bool, std::int64_t, double, std::string>;
+using Facts = std::vector<std::pair<std::string, Fact>>;
+
+struct Clocks {
+    double core_mhz = -1;  // < 0: not offered
+    double memory_mhz = -1;
+    double temperature_c = -1;
+    double power_w = -1;
+    std::vector<std::string> throttle;
+};
+
+enum class Agent : std::uint8_t { cpu, gpu };
+
+struct Grid {
+    std::uint32_t blocks = 1;
+    std::uint32_t threads = 1;
+};
+
+class Device;
+
+// Guarded memory. Freed when it goes out of scope; must not outlive its device.
+class Buffer {
+  public:
+    Buffer(Device& device, Reservation reservation, const Block& block)
+        : device_(&device), reservation_(std::move(reservation)), block_(block) {}
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+    ~Buffer() { release(); }
+
+    std::size_t size() const { return block_.bytes; }
+    Allocator allocator() const { return block_.allocator; }
+    const Block& block() const { return block_; }
+    Device& device() const { return *device_; }
+    void release() noexcept;  // early; the buffer is empty afterwards
+
+  private:
+    Device* device_;
+    Reservation reservation_;  // given back after the block
+    Block block_;
+};
+
+// The CPU's view of a buffer while it lives: maps and unmaps where the allocator needs that.
+class HostView {
+  public:
+    explicit HostView(const Buffer& buffer);
+    HostView(const HostView&) = delete;
+    HostView& operator=(const HostView&) = delete;
+    ~HostView();
+    void* data() const { return data_; }
+    template <class T>
+    T* as() const {
+        return static_cast<T*>(data_);
+    }
+
+  private:
+    const Buffer& buffer_;
+    void* data_;
+};
+
+class Stream {
+  public:
+    virtual ~Stream() = default;
+};
+class Event {
+  public:
+    virtual ~Event() = default;
+};
+class Kernel {
+  public:
+    virtual ~Kernel() = default;
+};
+// Holds everything queued after it on a stream until opened. Opens by itself when destroyed.
+class Gate {
+  public:
+    virtual ~Gate() = default;
+    virtual void open() = 0;
+};
+
+// A kernel argument: a buffer, or up to eight bytes of a scalar.
+struct Argument {
+    const Buffer* buffer = nullptr;
+    std::size_t size = 0;
+    alignas(8) unsigned char bytes[8] = {};
+
+    Argument(const Buffer& memory) : buffer(&memory), size(sizeof(void*)) {}
+    template <class T>
+        requires std::is_arithmetic_v<T>
+    Argument(T value) : size(sizeof(T)) {
+        std::memcpy(bytes, &value, sizeof(T));
+    }
+};
+
+// Device code: text in the dialect of src/firsttouch/kernels, and the macros it is compiled with.
+struct Source {
+    std::string name;
+    std::string text;
+    std::vector<std::pair<std::string, std::string>> defines;
+};
+
+// What a compiler made of a Source: machine code and, where the vendor has one, its assembly text.
+struct Binary {
+    std::string kind;  // "cubin", "opencl", "host"
+    std::string code;
+    std::string assembly;
+    std::string log;
+};
+
+class Device {
+  public:
+    explicit Device(std::string name) : name_(std::move(name)) {}
+    virtual ~Device() = default;
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
+
+    const std::string& name() const { return name_; }
+
+    // What the device is: "title" first, then the vendor's attributes under plain names, sizes in bytes.
+    virtual Facts facts() = 0;
+
+    // Every allocator that this kind of device knows, with what the driver states about it here.
+    virtual const std::vector<AllocatorInfo>& allocators() = 0;
+
+    // Device memory now. A device that shares the host's memory answers with the host's.
+    virtual DeviceMemory memory() = 0;
+
+    // Obtains memory without asking the guard: only for allocate() and for probes that hold a Reservation.
+    // Throws Unavailable, VendorError or std::bad_alloc.
+    virtual Block obtain(Allocator allocator, std::size_t bytes, Pages pages) = 0;
+    virtual void release(Block& block) noexcept = 0;
+
+    // The CPU's address of a block; paired with unmap. A no-op where the CPU has direct access.
+    virtual void* map(const Block& block) = 0;
+    virtual void unmap(const Block& block, void* address) = 0;
+
+    // Compiles (or takes from the cache) and finds one kernel. Throws VendorError with the compiler's log.
+    virtual std::unique_ptr<Kernel> kernel(const Source& source, const std::string& entry) = 0;
+    virtual Binary compile(const Source& source) = 0;
+
+    // Work is queued on streams, in order within one; arguments are copied before launch returns.
+    virtual std::unique_ptr<Stream> stream() = 0;
+    virtual void launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) = 0;
+    virtual void copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
+                      std::size_t source_offset, std::size_t bytes) = 0;
+    // Moves managed memory to an agent ahead of its use. Throws Unavailable where the device has no such call.
+    virtual void prefetch(Stream& stream, const Buffer& buffer, Agent agent) = 0;
+    virtual void wait(Stream& stream) = 0;
+
+    // Marks a place in a stream; elapsed gives the seconds between two completed marks on the device's clock.
+    virtual std::unique_ptr<Event> record(Stream& stream) = 0;
+    virtual double elapsed(Event& from, Event& to) = 0;
+    virtual void join(Stream& stream, Event& event) = 0;  // stream goes on after event
+    virtual std::unique_ptr<Gate> hold(Stream& stream) = 0;
+
+    // Clocks and throttle reasons now; nothing where the vendor offers none.
+    virtual Clocks clocks() { return {}; }
+
+    // Guarded memory. Throws GuardRefused, or Unavailable with the reason that allocators() gives.
+    std::unique_ptr<Buffer> allocate(Allocator allocator, std::size_t bytes, Pages pages = Pages::policy);
+    // A charge for `bytes` of `allocator`, for code that obtains blocks itself.
+    Reservation reserve(Allocator allocator, std::size_t bytes);
+    const AllocatorInfo& info(Allocator allocator);
+
+  private:
+    std::string name_;
+};
+
+// Opens "cpu", "cuda:N" or "opencl:N". Throws Unavailable with the reason.
+std::unique_ptr<Device> open_device(const std::string& name);
+// How many devices of a kind ("cpu", "cuda", "opencl") this machine has. Throws Unavailable with the reason.
+int count_devices(const std::string& kind);
+
+}  // namespace firsttouch

@@ -1,0 +1,83 @@
+// The only way to memory: every allocation of every device reserves here first.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <new>
+#include <string>
+
+namespace firsttouch {
+
+// An allocation that would exceed what the machine, the device or the user allows. what() names the limit.
+class GuardRefused : public std::bad_alloc {
+  public:
+    explicit GuardRefused(std::string message) : message_(std::move(message)) {}
+    const char* what() const noexcept override { return message_.c_str(); }
+
+  private:
+    std::string message_;
+};
+
+struct Charge {
+    std::size_t host = 0;
+    std::size_t device = 0;
+    std::size_t managed = 0;
+};
+
+struct DeviceMemory {
+    std::size_t total = 0;
+    std::size_t free = 0;
+};
+
+// Bytes the host can give right now: the least of MemAvailable and every cgroup's limit less its usage.
+std::size_t host_available(const std::string& root = "");
+
+class Guard {
+  public:
+    static Guard& instance();
+
+    // Throws GuardRefused unless everything alive plus `charge` stays within the limits. device names the pool.
+    void take(const Charge& charge, const std::string& device, const DeviceMemory& memory);
+    void give(const Charge& charge, const std::string& device) noexcept;
+
+    // The limit on the sum of host allocations of this process, in bytes.
+    std::size_t host_limit();
+    // The limits that the environment sets, or SIZE_MAX.
+    static std::size_t environment_limit(const char* variable);
+
+  private:
+    std::mutex mutex_;
+    std::size_t at_start_ = 0;
+    std::size_t host_ = 0;
+    std::size_t managed_ = 0;
+    std::map<std::string, std::size_t> device_;
+};
+
+// Holds a charge for as long as it lives.
+class Reservation {
+  public:
+    Reservation() = default;
+    Reservation(const Charge& charge, std::string device, const DeviceMemory& memory)
+        : charge_(charge), device_(std::move(device)) {
+        Guard::instance().take(charge_, device_, memory);
+        held_ = true;
+    }
+    Reservation(Reservation&& other) noexcept { *this = std::move(other); }
+    Reservation& operator=(Reservation&& other) noexcept {
+        std::swap(charge_, other.charge_);
+        std::swap(device_, other.device_);
+        std::swap(held_, other.held_);
+        return *this;
+    }
+    ~Reservation() {
+        if (held_) Guard::instance().give(charge_, device_);
+    }
+
+  private:
+    Charge charge_;
+    std::string device_;
+    bool held_ = false;
+};
+
+}  // namespace firsttouch

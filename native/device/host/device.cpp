@@ -1,0 +1,91 @@
+// The CPU as a device: host allocators, kernels from the same source through the host prelude, copies by memcpy.
+#include <cstring>
+
+#include "device/backends.hpp"
+#include "device/host/memory.hpp"
+#include "host/clock.hpp"
+#include "host/kernels.hpp"
+#include "host/team.hpp"
+
+namespace firsttouch {
+namespace {
+
+struct HostStream : Stream {};
+struct HostEvent : Event {
+    double time = now();
+};
+struct CompiledKernel : Kernel {
+    HostKernel function;
+};
+struct OpenGate : Gate {
+    void open() override {}
+};
+
+class HostDevice : public Device {
+  public:
+    HostDevice() : Device("cpu"), allocators_(host_allocators()) {}
+
+    Facts facts() override {
+        return {{"title", std::string("host processor")}, {"processors", std::int64_t{usable_processors()}}};
+    }
+    const std::vector<AllocatorInfo>& allocators() override { return allocators_; }
+    DeviceMemory memory() override { return {host_available(), host_available()}; }
+    Block obtain(Allocator allocator, std::size_t bytes, Pages pages) override {
+        return obtain_host(allocator, bytes, pages);
+    }
+    void release(Block& block) noexcept override { release_host(block); }
+    void* map(const Block& block) override { return block.host; }
+    void unmap(const Block&, void*) override {}
+
+    std::unique_ptr<Kernel> kernel(const Source& source, const std::string& entry) override {
+        auto kernel = std::make_unique<CompiledKernel>();
+        kernel->function = find_host_kernel(entry);
+        if (kernel->function == nullptr)
+            throw Unavailable("the core holds no host version of kernel " + entry + " of " + source.name);
+        return kernel;
+    }
+    Binary compile(const Source& source) override {
+        throw Unavailable(source.name + ": host kernels are compiled when the core is built");
+    }
+    std::unique_ptr<Stream> stream() override { return std::make_unique<HostStream>(); }
+    void launch(Stream&, Kernel& kernel, Grid, std::span<const Argument> arguments) override {
+        std::vector<void*> addresses(arguments.size());
+        std::vector<void*> pointers;
+        pointers.reserve(arguments.size());
+        for (std::size_t i = 0; i < arguments.size(); ++i) {
+            addresses[i] = const_cast<unsigned char*>(arguments[i].bytes);
+            if (arguments[i].buffer != nullptr) {
+                pointers.push_back(arguments[i].buffer->block().host);
+                addresses[i] = &pointers.back();
+            }
+        }
+        Team team(usable_processors());
+        const auto members = static_cast<unsigned long>(team.size());
+        team.run([&](int member) {
+            host_place = {static_cast<unsigned long>(member), members};
+            static_cast<CompiledKernel&>(kernel).function(addresses.data());
+        });
+    }
+    void copy(Stream&, const Buffer& target, std::size_t target_offset, const Buffer& source,
+              std::size_t source_offset, std::size_t bytes) override {
+        std::memcpy(static_cast<char*>(target.block().host) + target_offset,
+                    static_cast<const char*>(source.block().host) + source_offset, bytes);
+    }
+    void prefetch(Stream&, const Buffer&, Agent) override { throw Unavailable("cpu has no prefetch"); }
+    void wait(Stream&) override {}
+    std::unique_ptr<Event> record(Stream&) override { return std::make_unique<HostEvent>(); }
+    double elapsed(Event& from, Event& to) override {
+        return static_cast<HostEvent&>(to).time - static_cast<HostEvent&>(from).time;
+    }
+    void join(Stream&, Event&) override {}
+    std::unique_ptr<Gate> hold(Stream&) override { return std::make_unique<OpenGate>(); }
+
+  private:
+    std::vector<AllocatorInfo> allocators_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> open_host() { return std::make_unique<HostDevice>(); }
+
+}  // namespace firsttouch

@@ -1,0 +1,125 @@
+#include "device/host/memory.hpp"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+
+namespace firsttouch {
+namespace {
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// Advice about page size needs whole pages; a kernel without huge pages answers EINVAL, which changes nothing.
+void advise_pages(void* address, std::size_t bytes, Pages pages) {
+    const auto start = round_up(reinterpret_cast<std::uintptr_t>(address), base_page);
+    const auto end = (reinterpret_cast<std::uintptr_t>(address) + bytes) / base_page * base_page;
+    if (pages == Pages::policy || end <= start) return;
+    madvise(reinterpret_cast<void*>(start), end - start, pages == Pages::huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+// A mapping aligned to huge pages, so that they can be used from its first byte.
+Block obtain_mapping(Allocator allocator, std::size_t bytes, Pages pages) {
+    Block block{.allocator = allocator, .bytes = bytes};
+    const std::size_t padding = pages == Pages::huge ? huge_page : 0;
+    block.reserved = round_up(bytes, base_page) + padding;
+    block.base = mmap(nullptr, block.reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block.base == MAP_FAILED) throw std::bad_alloc();
+    const auto origin = reinterpret_cast<std::uintptr_t>(block.base);
+    block.host = reinterpret_cast<void*>(padding > 0 ? round_up(origin, padding) : origin);
+    advise_pages(block.base, block.reserved, pages);
+    return block;
+}
+
+// malloc as a program calls it. Blocks of a page and more are aligned inside to a page, so that nodes, vectors and
+// registration start on a boundary.
+Block obtain_malloc(Allocator allocator, std::size_t bytes, Pages pages) {
+    Block block{.allocator = allocator, .bytes = bytes};
+    const std::size_t alignment = bytes < base_page ? 0 : pages == Pages::huge ? huge_page : base_page;
+    block.reserved = bytes + alignment;
+    block.base = std::malloc(block.reserved);
+    if (block.base == nullptr) throw std::bad_alloc();
+    const auto origin = reinterpret_cast<std::uintptr_t>(block.base);
+    block.host = reinterpret_cast<void*>(alignment > 0 ? round_up(origin, alignment) : origin);
+    advise_pages(block.host, bytes, pages);
+    return block;
+}
+
+}  // namespace
+
+bool is_host_allocator(Allocator allocator) {
+    return allocator == Allocator::malloc || allocator == Allocator::mmap || allocator == Allocator::malloc_thp;
+}
+
+std::vector<AllocatorInfo> host_allocators() {
+    std::vector<AllocatorInfo> list;
+    for (const Allocator allocator : {Allocator::malloc, Allocator::mmap, Allocator::malloc_thp})
+        list.push_back({.allocator = allocator, .host_memory = true, .on_demand = true});
+    std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+    std::string line;
+    std::getline(file, line);
+    if (line.empty() || line.find("[never]") != std::string::npos) {
+        list.back().available = false;
+        list.back().reason = line.empty() ? "this kernel has no transparent huge pages"
+                                          : "transparent huge pages are set to never on this machine";
+    }
+    return list;
+}
+
+Block obtain_host(Allocator allocator, std::size_t bytes, Pages pages) {
+    if (allocator == Allocator::malloc_thp) pages = Pages::huge;
+    if (allocator == Allocator::mmap) return obtain_mapping(allocator, bytes, pages == Pages::policy ? Pages::base : pages);
+    return obtain_malloc(allocator, bytes, pages);
+}
+
+void release_host(Block& block) noexcept {
+    if (block.allocator == Allocator::mmap)
+        munmap(block.base, block.reserved);
+    else
+        std::free(block.base);
+    block = {};
+}
+
+Residency residency(const void* address, std::size_t bytes) {
+    Residency result;
+    const auto start = reinterpret_cast<std::uintptr_t>(address) / base_page * base_page;
+    const std::size_t pages = std::max<std::size_t>(1, bytes / base_page);
+    std::vector<void*> sample;
+    for (std::size_t i = 0; i < std::min<std::size_t>(pages, 256); ++i)
+        sample.push_back(reinterpret_cast<void*>(start + i * pages / std::min<std::size_t>(pages, 256) * base_page));
+    std::vector<int> status(sample.size(), -1);
+    if (syscall(SYS_move_pages, 0, sample.size(), sample.data(), nullptr, status.data(), 0) == 0) {
+        std::map<int, int> votes;
+        for (const int node : status)
+            if (node >= 0) ++votes[node];
+        int most = 0;
+        for (const auto& [node, count] : votes)
+            if (count > most) most = count, result.numa_node = node;
+    }
+    std::ifstream smaps("/proc/self/smaps");
+    bool inside = false;
+    std::size_t huge = 0, resident = 0, kernel_page = 0;
+    for (std::string line; std::getline(smaps, line);) {
+        unsigned long low = 0, high = 0;
+        char flags[8] = {};
+        if (std::sscanf(line.c_str(), "%lx-%lx %4s", &low, &high, flags) == 3) {
+            if (inside) break;
+            inside = low <= start && start < high;
+        } else if (inside) {
+            const auto value = [&](const char* key) {
+                return line.rfind(key, 0) == 0 ? std::strtoull(line.c_str() + std::strlen(key), nullptr, 10) * 1024 : 0;
+            };
+            huge += value("AnonHugePages:");
+            resident += value("Rss:");
+            kernel_page += value("KernelPageSize:");
+        }
+    }
+    if (resident > 0) result.page_bytes = huge * 2 > resident ? huge_page : kernel_page;
+    return result;
+}
+
+}  // namespace firsttouch

@@ -1,0 +1,24 @@
+// Host allocators, used by every device: plain malloc and mmap, and where their pages really are.
+#pragma once
+
+#include "device/device.hpp"
+
+namespace firsttouch {
+
+inline constexpr std::size_t base_page = 4096;
+inline constexpr std::size_t huge_page = 2 * 1024 * 1024;
+
+bool is_host_allocator(Allocator allocator);
+std::vector<AllocatorInfo> host_allocators();
+Block obtain_host(Allocator allocator, std::size_t bytes, Pages pages);
+void release_host(Block& block) noexcept;
+
+// Where the pages that hold [address, address + bytes) are: the NUMA node of most of a sample of touched pages, and
+// the page size that backs most of them. -1 and 0 where nothing is touched or the kernel does not say.
+struct Residency {
+    int numa_node = -1;
+    std::size_t page_bytes = 0;
+};
+Residency residency(const void* address, std::size_t bytes);
+
+}  // namespace firsttouch

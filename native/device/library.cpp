@@ -1,0 +1,46 @@
+#include "device/library.hpp"
+
+#include <dlfcn.h>
+
+#include <map>
+
+#include "device/device.hpp"
+
+namespace firsttouch {
+namespace {
+std::map<std::string, std::vector<std::string>>& paths() {
+    static std::map<std::string, std::vector<std::string>> table;
+    return table;
+}
+}  // namespace
+
+void set_library_paths(const std::string& name, std::vector<std::string> candidates) {
+    paths()[name] = std::move(candidates);
+}
+
+const std::vector<std::string>& library_paths(const std::string& name) { return paths()[name]; }
+
+Library::Library(const std::string& name, const std::vector<std::string>& fallbacks) {
+    const std::vector<std::string>& candidates = library_paths(name).empty() ? fallbacks : library_paths(name);
+    std::string tried;
+    for (const auto& candidate : candidates) {
+        handle_ = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (handle_ != nullptr) {
+            path_ = candidate;
+            return;
+        }
+        const std::string problem = dlerror();
+        if (tried.find(problem) == std::string::npos) tried += (tried.empty() ? "" : "; ") + problem;
+    }
+    throw Unavailable("the " + name + " library is not here: " + tried);
+}
+
+void* Library::optional_symbol(const char* function) const { return dlsym(handle_, function); }
+
+void* Library::symbol(const char* function) const {
+    void* address = optional_symbol(function);
+    if (address == nullptr) throw Unavailable(path_ + " has no function " + function);
+    return address;
+}
+
+}  // namespace firsttouch

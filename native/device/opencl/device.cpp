@@ -1,0 +1,390 @@
+// The OpenCL Device: buffers and shared virtual memory of OpenCL 1.2 to 3.0, over a driver's dispatch table.
+#include <map>
+#include <unistd.h>
+
+#include "device/backends.hpp"
+#include "device/host/memory.hpp"
+#include "device/opencl/api.hpp"
+#include "device/prelude.hpp"
+#include "host/clock.hpp"
+
+namespace firsttouch {
+namespace opencl {
+namespace {
+
+constexpr const Object* no_events = nullptr;
+
+struct ClEvent : Event {
+    explicit ClEvent(Object event) : handle(event) {}
+    ~ClEvent() override { Table(handle).call<Int>(release_event, handle); }
+    Object handle;
+};
+
+struct ClStream : Stream {
+    explicit ClStream(Object queue) : handle(queue) {}
+    ~ClStream() override { Table(handle).call<Int>(release_queue, handle); }
+    Object handle;
+};
+
+struct ClProgram {
+    explicit ClProgram(Object program) : handle(program) {}
+    ~ClProgram() { Table(handle).call<Int>(release_program, handle); }
+    ClProgram(const ClProgram&) = delete;
+    ClProgram& operator=(const ClProgram&) = delete;
+    Object handle;
+};
+
+struct ClKernel : Kernel {
+    ~ClKernel() override { Table(handle).call<Int>(release_kernel, handle); }
+    std::shared_ptr<ClProgram> program;
+    Object handle = nullptr;
+};
+
+// A user event that everything queued later waits for.
+class UserGate : public Gate {
+  public:
+    UserGate(const Table& table, Object context, Object queue) : table_(table) {
+        Int code = 0;
+        event_ = table_.call<Object>(create_user_event, context, &code);
+        check(code, "clCreateUserEvent");
+        const Object list[] = {event_};
+        check(table_.call<Int>(enqueue_barrier, queue, UInt{1}, static_cast<const Object*>(list),
+                               static_cast<Object*>(nullptr)),
+              "clEnqueueBarrierWithWaitList");
+        table_.call<Int>(flush, queue);
+    }
+    ~UserGate() override {
+        open();
+        table_.call<Int>(release_event, event_);
+    }
+    void open() override {
+        if (!opened_) table_.call<Int>(set_user_event, event_, Int{0});
+        opened_ = true;
+    }
+
+  private:
+    Table table_;
+    Object event_ = nullptr;
+    bool opened_ = false;
+};
+
+class OpenclDevice : public Device {
+  public:
+    explicit OpenclDevice(int index)
+        : Device("opencl:" + std::to_string(index)), found_(find_devices().at(static_cast<std::size_t>(index))),
+          device_(found_.device), table_(device_) {
+        named_ = name_processor_for_pocl(device_, text_info(device_, info_version));
+        Int code = 0;
+        const Object devices[] = {device_};
+        context_ = table_.call<Object>(create_context, static_cast<const void*>(nullptr), UInt{1},
+                                       static_cast<const Object*>(devices), static_cast<void*>(nullptr),
+                                       static_cast<void*>(nullptr), &code);
+        check(code, "clCreateContext");
+        housekeeping_ = std::make_unique<ClStream>(queue());
+        shares_host_ = (number_info<ULong>(device_, info_type) & device_type_cpu) != 0 ||
+                       number_info<UInt>(device_, info_unified) != 0;
+        state_allocators();
+    }
+    ~OpenclDevice() override {
+        programs_.clear();
+        housekeeping_.reset();
+        table_.call<Int>(release_context, context_);
+    }
+
+    Facts facts() override;
+    const std::vector<AllocatorInfo>& allocators() override { return allocators_; }
+    DeviceMemory memory() override {
+        const auto total = static_cast<std::size_t>(number_info<ULong>(device_, info_memory_bytes));
+        if (!shares_host_) return {total, total};  // OpenCL does not tell what is free
+        return {total, std::min(total, host_available())};
+    }
+    Block obtain(Allocator allocator, std::size_t bytes, Pages pages) override;
+    void release(Block& block) noexcept override;
+    void* map(const Block& block) override;
+    void unmap(const Block& block, void* address) override;
+
+    std::unique_ptr<Kernel> kernel(const Source& source, const std::string& entry) override;
+    Binary compile(const Source& source) override;
+    std::unique_ptr<Stream> stream() override { return std::make_unique<ClStream>(queue()); }
+    void launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override;
+    void copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
+              std::size_t source_offset, std::size_t bytes) override;
+    void prefetch(Stream&, const Buffer&, Agent) override { throw Unavailable("OpenCL has no prefetch to an agent"); }
+    void wait(Stream& stream) override { check(table_.call<Int>(finish, handle(stream)), "clFinish"); }
+    std::unique_ptr<Event> record(Stream& stream) override {
+        Object event = nullptr;
+        check(table_.call<Int>(enqueue_marker, handle(stream), UInt{0}, no_events, &event),
+              "clEnqueueMarkerWithWaitList");
+        table_.call<Int>(flush, handle(stream));
+        return std::make_unique<ClEvent>(event);
+    }
+    double elapsed(Event& from, Event& to) override { return ended(to) - ended(from); }
+    void join(Stream& stream, Event& event) override {
+        const Object list[] = {static_cast<ClEvent&>(event).handle};
+        check(table_.call<Int>(enqueue_barrier, handle(stream), UInt{1}, static_cast<const Object*>(list),
+                               static_cast<Object*>(nullptr)),
+              "clEnqueueBarrierWithWaitList");
+    }
+    std::unique_ptr<Gate> hold(Stream& stream) override {
+        return std::make_unique<UserGate>(table_, context_, handle(stream));
+    }
+
+  private:
+    static Object handle(Stream& stream) { return static_cast<ClStream&>(stream).handle; }
+    static bool is_svm(Allocator allocator) {
+        return allocator == Allocator::svm_coarse || allocator == Allocator::svm_fine;
+    }
+    static bool is_memory_object(const Block& block) { return block.handle != nullptr; }
+    Object queue() {
+        Int code = 0;
+        Object made = table_.call<Object>(create_queue, context_, device_, queue_profiling, &code);
+        check(code, "clCreateCommandQueue");
+        return made;
+    }
+    double ended(Event& event) {
+        Object raw = static_cast<ClEvent&>(event).handle;
+        check(table_.call<Int>(wait_events, UInt{1}, static_cast<const Object*>(&raw)), "clWaitForEvents");
+        ULong time = 0;
+        check(table_.call<Int>(get_profiling, raw, profiling_end, sizeof(time), static_cast<void*>(&time),
+                               static_cast<std::size_t*>(nullptr)),
+              "clGetEventProfilingInfo");
+        return static_cast<double>(time) * 1e-9;
+    }
+    void state_allocators();
+    std::shared_ptr<ClProgram> program(const Source& source);
+
+    Found found_;
+    Object device_;
+    Table table_;
+    Object context_ = nullptr;
+    std::string named_;
+    bool shares_host_ = false;
+    std::unique_ptr<ClStream> housekeeping_;
+    std::vector<AllocatorInfo> allocators_;
+    std::map<std::string, std::shared_ptr<ClProgram>> programs_;
+};
+
+Facts OpenclDevice::facts() {
+    Facts facts = {{"title", text_info(device_, info_name)},
+                   {"vendor", text_info(device_, info_vendor)},
+                   {"driver", text_info(device_, info_driver)},
+                   {"version", text_info(device_, info_version)},
+                   {"c_version", text_info(device_, info_c_version)},
+                   {"library", found_.library},
+                   {"memory_bytes", static_cast<std::int64_t>(number_info<ULong>(device_, info_memory_bytes))},
+                   {"largest_allocation_bytes",
+                    static_cast<std::int64_t>(number_info<ULong>(device_, info_max_allocation))},
+                   {"multiprocessors", std::int64_t{number_info<UInt>(device_, info_compute_units)}},
+                   {"largest_group", static_cast<std::int64_t>(number_info<std::size_t>(device_, info_group_size))},
+                   {"clock_mhz", std::int64_t{number_info<UInt>(device_, info_clock)}},
+                   {"line_bytes", std::int64_t{number_info<UInt>(device_, info_cache_line)}},
+                   {"cache_bytes", static_cast<std::int64_t>(number_info<ULong>(device_, info_cache_bytes))},
+                   {"shares_host_memory", shares_host_}};
+    const auto svm = number_info<ULong>(device_, info_svm);
+    facts.emplace_back("svm_coarse", (svm & svm_coarse) != 0);
+    facts.emplace_back("svm_fine", (svm & svm_fine) != 0);
+    facts.emplace_back("svm_fine_system", (svm & svm_fine_system) != 0);
+    facts.emplace_back("svm_atomics", (svm & svm_atomics) != 0);
+    if (!named_.empty()) facts.emplace_back("processor_named_for_pocl", named_);
+    return facts;
+}
+
+void OpenclDevice::state_allocators() {
+    const auto svm = number_info<ULong>(device_, info_svm);
+    allocators_ = host_allocators();
+    for (auto& entry : allocators_) {
+        entry.gpu = (svm & svm_fine_system) != 0 ? Access::direct : Access::none;
+        if (entry.gpu == Access::none) entry.gpu_reason = "the driver states no fine-grained system SVM";
+    }
+    const auto add = [&](Allocator allocator, Access cpu, bool available, const char* reason) {
+        AllocatorInfo entry{.allocator = allocator, .available = available, .cpu = cpu, .gpu = Access::direct};
+        if (!available) entry.reason = reason;
+        entry.device_memory = allocator != Allocator::registered;
+        entry.host_memory = shares_host_ || allocator == Allocator::registered || allocator == Allocator::pinned;
+        allocators_.push_back(std::move(entry));
+    };
+    add(Allocator::device, Access::mapped, true, "");
+    add(Allocator::pinned, Access::mapped, true, "");
+    add(Allocator::registered, Access::mapped, true, "");
+    add(Allocator::svm_coarse, Access::mapped, (svm & svm_coarse) != 0, "the driver states no coarse-grained SVM");
+    add(Allocator::svm_fine, Access::direct, (svm & svm_fine) != 0, "the driver states no fine-grained buffer SVM");
+}
+
+Block OpenclDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
+    if (is_host_allocator(allocator)) {
+        Block block = obtain_host(allocator, bytes, pages);
+        if (info(allocator).gpu == Access::direct) block.address = reinterpret_cast<std::uint64_t>(block.host);
+        return block;
+    }
+    Block block{.allocator = allocator, .bytes = bytes};
+    if (is_svm(allocator)) {
+        const ULong flags = memory_read_write | (allocator == Allocator::svm_fine ? memory_svm_fine : 0);
+        block.host = table_.call<void*>(svm_alloc, context_, flags, bytes, bytes < base_page ? UInt{0} : UInt{128});
+        if (block.host == nullptr) throw VendorError("clSVMAlloc of " + std::to_string(bytes) + " bytes gave nothing");
+        block.address = reinterpret_cast<std::uint64_t>(block.host);
+        return block;
+    }
+    ULong flags = memory_read_write;
+    if (allocator == Allocator::pinned) flags |= memory_alloc_host;
+    if (allocator == Allocator::registered) {
+        Block plain = obtain_host(Allocator::malloc, bytes, pages);
+        block.base = plain.base;
+        block.host = plain.host;
+        flags |= memory_use_host;
+    }
+    Int code = 0;
+    block.handle = table_.call<Object>(create_buffer, context_, flags, bytes, block.host, &code);
+    if (code != 0 && block.base != nullptr) {
+        Block plain{.allocator = Allocator::malloc, .base = block.base};
+        release_host(plain);
+    }
+    check(code, "clCreateBuffer");
+    return block;
+}
+
+void OpenclDevice::release(Block& block) noexcept {
+    if (is_memory_object(block)) {
+        table_.call<Int>(release_memory, block.handle);
+        block.allocator = Allocator::malloc;  // what a registered buffer stood on
+        if (block.base != nullptr) release_host(block);
+    } else if (is_svm(block.allocator)) {
+        table_.call<void>(svm_free, context_, block.host);
+    } else {
+        release_host(block);
+    }
+    block = {};
+}
+
+void* OpenclDevice::map(const Block& block) {
+    if (is_memory_object(block)) {
+        Int code = 0;
+        void* address = table_.call<void*>(enqueue_map, housekeeping_->handle, block.handle, UInt{1}, map_read_write,
+                                           std::size_t{0}, block.bytes, UInt{0}, no_events,
+                                           static_cast<Object*>(nullptr), &code);
+        check(code, "clEnqueueMapBuffer");
+        return address;
+    }
+    if (block.allocator == Allocator::svm_coarse)
+        check(table_.call<Int>(enqueue_svm_map, housekeeping_->handle, UInt{1}, map_read_write, block.host, block.bytes,
+                               UInt{0}, no_events, static_cast<Object*>(nullptr)),
+              "clEnqueueSVMMap");
+    return block.host;
+}
+
+void OpenclDevice::unmap(const Block& block, void* address) {
+    if (is_memory_object(block))
+        table_.call<Int>(enqueue_unmap, housekeeping_->handle, block.handle, address, UInt{0}, no_events,
+                         static_cast<Object*>(nullptr));
+    else if (block.allocator == Allocator::svm_coarse)
+        table_.call<Int>(enqueue_svm_unmap, housekeeping_->handle, block.host, UInt{0}, no_events,
+                         static_cast<Object*>(nullptr));
+    else
+        return;
+    table_.call<Int>(finish, housekeeping_->handle);
+}
+
+std::shared_ptr<ClProgram> OpenclDevice::program(const Source& source) {
+    const std::string text = translation_unit(source, "opencl");
+    auto& known = programs_[text];
+    if (known != nullptr) return known;
+    const char* texts[] = {text.c_str()};
+    const std::size_t lengths[] = {text.size()};
+    Int code = 0;
+    auto program = std::make_shared<ClProgram>(table_.call<Object>(create_program, context_, UInt{1},
+                                                                   static_cast<const char**>(texts),
+                                                                   static_cast<const std::size_t*>(lengths), &code));
+    check(code, "clCreateProgramWithSource");
+    code = table_.call<Int>(build_program, program->handle, UInt{1}, static_cast<const Object*>(&device_), "-cl-std=CL1.2",
+                            static_cast<void*>(nullptr), static_cast<void*>(nullptr));
+    if (code != 0) {
+        std::string log(16384, '\0');
+        table_.call<Int>(get_build_info, program->handle, device_, build_log, log.size() - 1,
+                         static_cast<void*>(log.data()), static_cast<std::size_t*>(nullptr));
+        throw VendorError("clBuildProgram of " + source.name + ": " + error_name(code) + "\n" + log.c_str());
+    }
+    return known = program;
+}
+
+Binary OpenclDevice::compile(const Source& source) {
+    const auto built = program(source);
+    std::size_t size = 0;
+    check(table_.call<Int>(get_program_info, built->handle, program_binary_sizes, sizeof(size),
+                           static_cast<void*>(&size), static_cast<std::size_t*>(nullptr)),
+          "clGetProgramInfo");
+    std::string code(size, '\0');
+    char* places[] = {code.data()};
+    check(table_.call<Int>(get_program_info, built->handle, program_binaries, sizeof(places),
+                           static_cast<void*>(places), static_cast<std::size_t*>(nullptr)),
+          "clGetProgramInfo");
+    return {"opencl", std::move(code), "", ""};
+}
+
+std::unique_ptr<Kernel> OpenclDevice::kernel(const Source& source, const std::string& entry) {
+    auto kernel = std::make_unique<ClKernel>();
+    kernel->program = program(source);
+    Int code = 0;
+    kernel->handle = table_.call<Object>(create_kernel, kernel->program->handle, entry.c_str(), &code);
+    check(code, "clCreateKernel");
+    return kernel;
+}
+
+void OpenclDevice::launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) {
+    Object compiled = static_cast<ClKernel&>(kernel).handle;
+    for (UInt i = 0; i < arguments.size(); ++i) {
+        const Argument& argument = arguments[i];
+        if (argument.buffer == nullptr) {
+            check(table_.call<Int>(set_argument, compiled, i, argument.size, static_cast<const void*>(argument.bytes)),
+                  "clSetKernelArg");
+        } else if (is_memory_object(argument.buffer->block())) {
+            check(table_.call<Int>(set_argument, compiled, i, sizeof(Object),
+                                   static_cast<const void*>(&argument.buffer->block().handle)),
+                  "clSetKernelArg");
+        } else if (argument.buffer->block().address != 0) {
+            check(table_.call<Int>(set_argument_svm, compiled, i,
+                                   static_cast<const void*>(argument.buffer->block().host)),
+                  "clSetKernelArgSVMPointer");
+        } else {
+            throw Unavailable("a kernel of " + name() + " cannot reach " + to_string(argument.buffer->allocator()) +
+                              " memory");
+        }
+    }
+    const std::size_t local[] = {grid.threads};
+    const std::size_t global[] = {std::size_t{grid.blocks} * grid.threads};
+    check(table_.call<Int>(enqueue_kernel, handle(stream), compiled, UInt{1}, static_cast<const std::size_t*>(nullptr),
+                           static_cast<const std::size_t*>(global), static_cast<const std::size_t*>(local), UInt{0},
+                           no_events, static_cast<Object*>(nullptr)),
+          "clEnqueueNDRangeKernel");
+    table_.call<Int>(flush, handle(stream));
+}
+
+void OpenclDevice::copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
+                        std::size_t source_offset, std::size_t bytes) {
+    const Block &to = target.block(), &from = source.block();
+    Object* none = nullptr;
+    char* to_host = static_cast<char*>(to.host) + target_offset;
+    const char* from_host = static_cast<const char*>(from.host) + source_offset;
+    Int code = 0;
+    if (is_memory_object(to) && is_memory_object(from))
+        code = table_.call<Int>(enqueue_copy, handle(stream), from.handle, to.handle, source_offset, target_offset,
+                                bytes, UInt{0}, no_events, none);
+    else if (is_memory_object(to))
+        code = table_.call<Int>(enqueue_write, handle(stream), to.handle, UInt{0}, target_offset, bytes,
+                                static_cast<const void*>(from_host), UInt{0}, no_events, none);
+    else if (is_memory_object(from))
+        code = table_.call<Int>(enqueue_read, handle(stream), from.handle, UInt{0}, source_offset, bytes,
+                                static_cast<void*>(to_host), UInt{0}, no_events, none);
+    else
+        code = table_.call<Int>(enqueue_svm_copy, handle(stream), UInt{0}, static_cast<void*>(to_host),
+                                static_cast<const void*>(from_host), bytes, UInt{0}, no_events, none);
+    check(code, "enqueueing a copy");
+    table_.call<Int>(flush, handle(stream));
+}
+
+}  // namespace
+}  // namespace opencl
+
+int count_opencl() { return static_cast<int>(opencl::find_devices().size()); }
+
+std::unique_ptr<Device> open_opencl(int index) { return std::make_unique<opencl::OpenclDevice>(index); }
+
+}  // namespace firsttouch

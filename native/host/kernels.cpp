@@ -1,0 +1,53 @@
+#include "host/kernels.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <map>
+#include <utility>
+
+// The kernels themselves, in one namespace, with the host prelude. Kernels that need groups are not for the host.
+namespace firsttouch::kernels {
+#include "prelude.host.h"
+#include "common.h"
+#include "pattern.c"
+#include "chase.c"
+#include "stream_data.c"
+#include "codegen.c"
+}  // namespace firsttouch::kernels
+
+namespace firsttouch {
+
+thread_local HostPlace host_place;
+
+namespace {
+
+template <auto function, class... Parameters, std::size_t... I>
+void call(void** arguments, void (*)(Parameters...), std::index_sequence<I...>) {
+    function(*static_cast<Parameters*>(arguments[I])...);
+}
+template <class... Parameters>
+constexpr std::size_t arity(void (*)(Parameters...)) {
+    return sizeof...(Parameters);
+}
+template <auto function>
+void invoke(void** arguments) {
+    call<function>(arguments, function, std::make_index_sequence<arity(function)>{});
+}
+
+}  // namespace
+
+HostKernel find_host_kernel(const std::string& name) {
+// clang-format off
+#define ENTRY(kernel) {#kernel, &invoke<kernels::kernel>}
+    static const std::map<std::string, HostKernel> table = {
+        ENTRY(fill_words), ENTRY(fill_seeded), ENTRY(check_words), ENTRY(touch_pages), ENTRY(check_pages),
+        ENTRY(stream_sum), ENTRY(stream_expect), ENTRY(chase_write),  ENTRY(chase_check), ENTRY(stream_fill), ENTRY(stream_check),
+        ENTRY(codegen_add_u64_device), ENTRY(codegen_add_u64_system), ENTRY(codegen_add_f64_device),
+        ENTRY(codegen_add_f64_system), ENTRY(codegen_load_vector), ENTRY(codegen_load_uncached)};
+#undef ENTRY
+    // clang-format on
+    const auto found = table.find(name);
+    return found == table.end() ? nullptr : found->second;
+}
+
+}  // namespace firsttouch

@@ -1,0 +1,21 @@
+// Kernels of the dialect compiled into the core with the host prelude, by name; each member of a team runs its
+// contiguous share of the items that FOR_EACH walks.
+#pragma once
+
+#include <string>
+
+namespace firsttouch {
+
+using HostKernel = void (*)(void** arguments);
+
+// The kernel, or nullptr where the core has none of that name.
+HostKernel find_host_kernel(const std::string& name);
+
+// Which share of a launch the calling thread runs; read by the host prelude.
+struct HostPlace {
+    unsigned long member = 0;
+    unsigned long members = 1;
+};
+extern thread_local HostPlace host_place;
+
+}  // namespace firsttouch

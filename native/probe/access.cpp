@@ -1,0 +1,72 @@
+#include "probe/access.hpp"
+
+namespace firsttouch {
+namespace {
+
+// What a kernel is given: the vendor's object if it is one, else the address, be it only the host's.
+Block as_kernel_sees(const Buffer& buffer) {
+    Block block = buffer.block();
+    if (block.address == 0) block.address = reinterpret_cast<std::uintptr_t>(block.host);
+    if (block.host == nullptr) block.host = reinterpret_cast<void*>(block.address);
+    block.bytes = 0;  // nothing is released with it
+    return block;
+}
+
+class Kernels {
+  public:
+    Kernels(Lab& lab, const Buffer& buffer)
+        : lab_(lab), shadow_(lab.device(), {}, as_kernel_sees(buffer)), words_(buffer.size() / 8) {}
+    void fill(std::uint64_t seed) {
+        lab_.over(words_, "pattern", "fill_words", shadow_, words_, seed);
+        lab_.device().wait(lab_.stream());
+    }
+    std::uint64_t check(std::uint64_t seed) {
+        lab_.clear_results();
+        lab_.over(words_, "pattern", "check_words", shadow_, words_, seed, lab_.results());
+        return lab_.read_results(1)[0];
+    }
+
+  private:
+    Lab& lab_;
+    const Buffer shadow_;
+    std::uint64_t words_;
+};
+
+std::uint64_t check_copy(Lab& lab, const Buffer& buffer, std::uint64_t seed) {
+    const auto copy = lab.device().allocate(Allocator::malloc, buffer.size());
+    lab.device().copy(lab.stream(), *copy, 0, buffer, 0, buffer.size());
+    lab.device().wait(lab.stream());
+    return lab.check(*copy, seed, Agent::cpu);
+}
+
+std::uint64_t try_cpu(Lab& lab, const Buffer& buffer, std::uint64_t seed) {
+    const Block& block = buffer.block();
+    auto* words = static_cast<std::uint64_t*>(block.host != nullptr ? block.host : reinterpret_cast<void*>(block.address));
+    if (words == nullptr) throw Unavailable("it has no address outside a mapping");
+    const std::uint64_t count = buffer.size() / 8;
+    std::uint64_t errors = 0;
+    run_on_host("fill_words", 1, words, count, seed);
+    run_on_host("check_words", 1, static_cast<const std::uint64_t*>(words), count, seed, &errors);
+    if (lab.reaches(Agent::gpu, buffer)) errors += Kernels(lab, buffer).check(seed);
+    return errors;
+}
+
+std::uint64_t try_gpu(Lab& lab, const Buffer& buffer, std::uint64_t seed) {
+    const bool shared = lab.reaches(Agent::cpu, buffer);
+    Kernels kernels(lab, buffer);
+    std::uint64_t errors = 0;
+    if (shared) {
+        lab.fill(buffer, seed + 1, Agent::cpu);
+        errors += kernels.check(seed + 1);
+    }
+    kernels.fill(seed);
+    return errors + kernels.check(seed) + (shared ? lab.check(buffer, seed, Agent::cpu) : check_copy(lab, buffer, seed));
+}
+
+}  // namespace
+
+std::uint64_t try_access(Lab& lab, const Buffer& buffer, Agent agent, std::uint64_t seed) {
+    return agent == Agent::cpu ? try_cpu(lab, buffer, seed) : try_gpu(lab, buffer, seed);
+}
+
+}  // namespace firsttouch

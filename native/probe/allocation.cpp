@@ -1,0 +1,46 @@
+#include "host/clock.hpp"
+#include "probe/probes.hpp"
+
+namespace firsttouch {
+
+Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop) {
+    Device& device = lab.device();
+    const auto count = static_cast<std::size_t>(request.chunks);
+    const Reservation all = device.reserve(request.allocator, request.bytes * count);
+    std::vector<Block> blocks(count);
+    std::vector<double> frees;
+    const auto trial = [&] {
+        std::size_t taken = 0;
+        const auto give_back = [&] {
+            for (std::size_t i = 0; i < taken; ++i) device.release(blocks[i]);
+        };
+        const double start = now();
+        double middle = 0;
+        try {
+            for (; taken < count; ++taken) blocks[taken] = device.obtain(request.allocator, request.bytes, Pages::policy);
+            middle = now();
+        } catch (...) {
+            give_back();
+            throw;
+        }
+        const double resumed = now();
+        give_back();
+        frees.push_back((now() - resumed - clock_cost()) / static_cast<double>(count) * 1e9);
+        return (middle - start - clock_cost()) / static_cast<double>(count) * 1e9;
+    };
+    Outcome outcome;
+    const double warm_start = now();
+    for (int i = 0; i < request.warmups && now() - warm_start < stop.seconds / 4; ++i) trial();
+    frees.clear();
+    outcome.samples = sample(stop, trial);
+    outcome.counters["free_ns"] = summarise(frees).median;
+
+    // Verified on one more block: its bytes hold what is written to them.
+    const auto block = device.allocate(request.allocator, request.bytes);
+    const Agent agent = lab.reaches(Agent::cpu, *block) ? Agent::cpu : Agent::gpu;
+    lab.fill(*block, 1, agent);
+    outcome.errors = lab.check(*block, 1, agent);
+    return outcome;
+}
+
+}  // namespace firsttouch

@@ -1,0 +1,136 @@
+#include <algorithm>
+
+#include "host/clock.hpp"
+#include "probe/probes.hpp"
+
+namespace firsttouch {
+namespace {
+
+constexpr std::size_t block_of_hops = 32;  // both walks are unrolled by this much
+
+std::size_t whole_blocks(std::size_t hops) { return (hops + block_of_hops - 1) / block_of_hops * block_of_hops; }
+
+struct Cycle {
+    Lab& lab;
+    const Buffer& buffer;
+    const ChaseRequest& request;
+    ChaseOrder order;
+    std::uint64_t base;  // the buffer as the walker sees it
+
+    void write() {
+        if (request.first_touch == Agent::gpu) {
+            lab.over(order.nodes, "chase", "chase_write", buffer, base, order.nodes, stride(), order.bits, order.group,
+                     order.group_bits, order.inner_bits, order.key);
+            lab.device().wait(lab.stream());
+        } else {
+            const HostView view(buffer);
+            run_on_host("chase_write", 0, view.as<std::uint64_t>(), base, order.nodes, stride(), order.bits,
+                        order.group, order.group_bits, order.inner_bits, order.key);
+        }
+    }
+    std::uint64_t wrong_nodes() {
+        if (request.agent == Agent::gpu) {
+            lab.clear_results();
+            lab.over(order.nodes, "chase", "chase_check", buffer, base, order.nodes, stride(), order.bits, order.group,
+                     order.group_bits, order.inner_bits, order.key, lab.results());
+            return lab.read_results(1)[0];
+        }
+        std::uint64_t errors = 0;
+        const HostView view(buffer);
+        run_on_host("chase_check", 0, static_cast<const std::uint64_t*>(view.as<std::uint64_t>()), base, order.nodes,
+                    stride(), order.bits, order.group, order.group_bits, order.inner_bits, order.key, &errors);
+        return errors;
+    }
+    std::uint64_t address(std::uint64_t step) const { return base + order.place(step) * request.stride; }
+    std::uint64_t stride() const { return request.stride; }
+    // A whole traversal where the buffer may sit in a cache; where it cannot, enough to fill the TLBs.
+    std::size_t warm_hops() const {
+        const std::size_t all = static_cast<std::size_t>(order.nodes);
+        return whole_blocks(all * request.stride <= 2 * request.last_level ? all : std::min<std::size_t>(all, 20'000));
+    }
+};
+
+Outcome walk_on_cpu(Cycle& cycle, const Stop& stop) {
+    Outcome outcome;
+    const HostView view(cycle.buffer);
+    const Team pinned(1);
+    std::uintptr_t p = cycle.address(0);
+    const std::size_t warm = cycle.warm_hops(), hops = whole_blocks(cycle.request.hops);
+    std::uint64_t walked = warm;
+    p = walk_host(p, warm);
+    outcome.samples = sample(stop, [&] {
+        const double start = now();
+        p = walk_host(p, hops);
+        const double spent = now() - start - clock_cost();
+        walked += hops;
+        return spent / static_cast<double>(hops) * 1e9;
+    });
+    outcome.errors = p != cycle.address(walked);
+    return outcome;
+}
+
+Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
+    Outcome outcome;
+    Lab& lab = cycle.lab;
+    Device& device = lab.device();
+    const auto state = device.allocate(lab.results().allocator(), 4096);
+    const std::uint64_t start = cycle.address(0);
+    lab.write(*state, 0, &start, 8);
+    Kernel& walk = lab.kernel("walk", "chase_walk");
+    const std::size_t hops = whole_blocks(cycle.request.hops);
+    std::uint64_t walked = 0;
+    const auto launch = [&](std::uint64_t warm, std::uint64_t length, std::uint32_t samples) {
+        const Argument list[] = {*state, lab.results(), warm, length, samples};
+        device.launch(lab.stream(), walk, {1, 1}, list);
+        walked += warm + length * samples;
+    };
+    lab.over(cycle.buffer.size() / 8, "walk", "read_words", cycle.buffer, cycle.buffer.size() / 8, lab.results());
+    launch(cycle.warm_hops(), block_of_hops, 1);
+    device.wait(lab.stream());
+    // First-level caches are emptied between kernels: a buffer that may fit one is walked again inside each launch.
+    const std::uint64_t again = cycle.order.nodes * cycle.request.stride <= 1024 * 1024 ? cycle.warm_hops() : 0;
+    const bool has_clock = lab.read_results(2)[0] != 0;
+    Sampler sampler(stop);
+    std::vector<double> cycles;
+    for (bool more = true; more;) {
+        if (!has_clock) {
+            const double seconds = device_seconds(lab, [&] { launch(0, hops, 1); });
+            more = sampler.add(seconds / static_cast<double>(hops) * 1e9);
+            continue;
+        }
+        constexpr std::uint32_t batch = 3;
+        launch(again, hops, batch);
+        const auto results = lab.read_results(2 * batch);
+        for (std::uint32_t s = 0; s < batch && more; ++s) {
+            cycles.push_back(static_cast<double>(results[2 * s + 1]) / static_cast<double>(hops));
+            more = sampler.add(static_cast<double>(results[2 * s]) / static_cast<double>(hops));
+        }
+    }
+    outcome.samples = sampler.finish();
+    if (has_clock) outcome.counters["cycles_per_load"] = summarise(cycles).median;
+    std::uint64_t reached = 0;
+    lab.read(*state, 0, &reached, 8);
+    outcome.errors = reached != cycle.address(walked);
+    return outcome;
+}
+
+}  // namespace
+
+Outcome chase(Lab& lab, const Buffer& buffer, const ChaseRequest& request, const Stop& stop) {
+    if (request.stride < 8 || request.stride % 8 != 0 || buffer.size() < request.stride)
+        throw std::invalid_argument("a chase needs a stride of whole words and a buffer of at least one stride");
+    Cycle cycle{lab, buffer, request, ChaseOrder(buffer.size(), request.stride, request.group_bytes, request.seed), 0};
+    if (request.agent == Agent::gpu) {
+        cycle.base = lab.device_address(buffer);
+    } else {
+        const HostView view(buffer);
+        cycle.base = reinterpret_cast<std::uint64_t>(view.data());
+    }
+    cycle.write();
+    Outcome outcome = request.agent == Agent::gpu ? walk_on_device(cycle, stop) : walk_on_cpu(cycle, stop);
+    outcome.errors += cycle.wrong_nodes();
+    outcome.counters["nodes"] = static_cast<double>(cycle.order.nodes);
+    return outcome;
+}
+
+}  // namespace firsttouch

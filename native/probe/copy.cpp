@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <cstring>
+
+#include "device/host/memory.hpp"
+#include "host/clock.hpp"
+#include "probe/probes.hpp"
+
+namespace firsttouch {
+namespace {
+
+constexpr std::uint64_t poison = 0x77;
+
+// The agent that can fill or check a buffer where it lies: the CPU if it reaches it, else the device.
+Agent worker_for(Lab& lab, const Buffer& buffer) { return lab.reaches(Agent::cpu, buffer) ? Agent::cpu : Agent::gpu; }
+
+class Transfer {
+  public:
+    Transfer(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request)
+        : lab_(lab), target_(target), source_(source), request_(request) {
+        for (int i = 1; i < request.streams; ++i) extra_.push_back(lab.device().stream());
+        if (request.engine == Engine::cpu) {
+            from_ = std::make_unique<HostView>(source);
+            to_ = std::make_unique<HostView>(target);
+            team_ = std::make_unique<Team>(usable_processors());
+        }
+    }
+
+    // Queues one whole transfer, split over the streams and into chunks.
+    void queue() {
+        const std::size_t chunk = request_.chunk > 0 ? request_.chunk : std::max<std::size_t>(request_.bytes, 1);
+        const int streams = 1 + static_cast<int>(extra_.size());
+        for (int s = 0; s < streams; ++s) {
+            const Share part = share_of(request_.bytes, s, streams, 4096);
+            for (std::size_t at = part.first; at < part.last; at += chunk)
+                lab_.device().copy(stream(s), target_, at, source_, at, std::min(chunk, part.last - at));
+        }
+    }
+    void queue_kernel() {
+        const std::uint64_t vectors = request_.bytes / 16, tail = request_.bytes % 16;
+        if (vectors > 0 && tail == 0) {
+            const Argument list[] = {target_, source_, vectors};
+            lab_.device().launch(lab_.stream(), lab_.kernel("copy", "copy_vectors"), lab_.grid_for((vectors + 3) / 4),
+                                 list);
+        } else {
+            lab_.over(request_.bytes, "copy", "copy_bytes", target_, source_, std::uint64_t{request_.bytes});
+        }
+    }
+    double cpu_copy() {
+        return team_->run([&](int member) {
+            const Share part = share_of(request_.bytes, member, team_->size(), 4096);
+            std::memcpy(to_->as<char>() + part.first, from_->as<char>() + part.first, part.last - part.first);
+        });
+    }
+
+    // Seconds on the device's clock for `n` transfers queued behind a gate, so that no queueing time is measured. Memory
+    // that the driver must touch on the host while it queues cannot wait behind a gate.
+    double queued(int n) {
+        Device& device = lab_.device();
+        std::unique_ptr<Gate> gate;
+        if (gated_ && n * static_cast<int>(pieces()) <= 128) gate = device.hold(lab_.stream());
+        const auto from = device.record(lab_.stream());
+        for (auto& stream : extra_) device.join(*stream, *from);
+        for (int i = 0; i < n; ++i) one();
+        std::vector<std::unique_ptr<Event>> ends;
+        for (auto& stream : extra_) {
+            ends.push_back(device.record(*stream));
+            device.join(lab_.stream(), *ends.back());
+        }
+        const auto to = device.record(lab_.stream());
+        if (gate != nullptr) gate->open();
+        device.wait(lab_.stream());
+        return device.elapsed(*from, *to);
+    }
+    // Seconds from the call to its completion, as the host sees one transfer.
+    double alone() {
+        const double start = now();
+        if (request_.engine == Engine::cpu) return cpu_copy();
+        one();
+        for (auto& stream : extra_) lab_.device().wait(*stream);
+        lab_.device().wait(lab_.stream());
+        return now() - start - clock_cost();
+    }
+    void set_gated(bool gated) { gated_ = gated; }
+
+  private:
+    void one() { request_.engine == Engine::kernel ? queue_kernel() : queue(); }
+    std::size_t pieces() const {
+        return request_.chunk > 0 ? (request_.bytes + request_.chunk - 1) / request_.chunk + extra_.size() : 1 + extra_.size();
+    }
+    Stream& stream(int index) { return index == 0 ? lab_.stream() : *extra_[static_cast<std::size_t>(index - 1)]; }
+
+    Lab& lab_;
+    const Buffer &target_, &source_;
+    const CopyRequest& request_;
+    std::vector<std::unique_ptr<Stream>> extra_;
+    std::unique_ptr<HostView> from_, to_;
+    std::unique_ptr<Team> team_;
+    bool gated_ = false;
+};
+
+}  // namespace
+
+Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request, const Stop& stop) {
+    if (request.bytes == 0 || request.bytes > std::min(target.size(), source.size()))
+        throw std::invalid_argument("a copy needs between one byte and the smaller buffer's size");
+    Outcome outcome;
+    lab.fill(source, request.seed, worker_for(lab, source));
+    lab.fill(target, request.seed + poison, worker_for(lab, target));
+    {
+        Transfer transfer(lab, target, source, request);
+        const bool pageable = is_host_allocator(target.allocator()) || is_host_allocator(source.allocator()) ||
+                              lab.device().info(target.allocator()).managed ||
+                              lab.device().info(source.allocator()).managed;
+        transfer.set_gated(!pageable);
+        std::vector<double> single;
+        for (int i = 0; i < 3; ++i) single.push_back(transfer.alone());
+        const double estimate = std::max(1e-7, *std::min_element(single.begin() + 1, single.end()));
+        const Stop latency{stop.tolerance, stop.seconds / 4, stop.min_samples, stop.max_samples};
+        outcome.counters["latency_us"] = summarise(sample(latency, [&] { return transfer.alone(); }).values).median * 1e6;
+        const Stop rest{stop.tolerance, stop.seconds * 3 / 4, stop.min_samples, stop.max_samples};
+        const int runs = std::clamp(static_cast<int>(2e-3 / estimate), 1, 64);
+        outcome.samples = sample(rest, [&] {
+            const double seconds = request.engine == Engine::cpu ? transfer.alone() : transfer.queued(runs);
+            const double n = request.engine == Engine::cpu ? 1 : runs;
+            return static_cast<double>(request.bytes) * n / seconds * 1e-9;
+        });
+    }
+    outcome.errors = lab.check(target, request.seed, worker_for(lab, target));
+    return outcome;
+}
+
+}  // namespace firsttouch

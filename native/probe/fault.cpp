@@ -1,0 +1,80 @@
+#include "host/clock.hpp"
+#include "probe/probes.hpp"
+
+namespace firsttouch {
+namespace {
+
+class Trial {
+  public:
+    Trial(Lab& lab, const FaultRequest& request)
+        : lab_(lab), request_(request), words_(request.page_bytes / 8),
+          buffer_(lab.device().allocate(request.allocator, request.count * request.page_bytes, request.pages)) {}
+
+    // One store to every page; the seconds it took. A team of one or of all for the CPU.
+    double touch_by_cpu(Team& team) {
+        const HostView view(*buffer_);
+        const HostKernel kernel = find_host_kernel("touch_pages");
+        auto* p = view.as<std::uint64_t>();
+        std::uint64_t count = request_.count, words = words_, seed = request_.seed;
+        void* arguments[] = {&p, &count, &words, &seed};
+        const auto members = static_cast<unsigned long>(team.size());
+        return team.run([&](int member) {
+            host_place = {static_cast<unsigned long>(member), members};
+            kernel(arguments);
+        });
+    }
+    double touch_by_gpu() {
+        return device_seconds(lab_, [&] {
+            lab_.over(request_.count, "pattern", "touch_pages", *buffer_, std::uint64_t{request_.count}, words_,
+                      request_.seed);
+        });
+    }
+    std::uint64_t wrong_pages() {
+        std::uint64_t errors = 0;
+        if (lab_.reaches(Agent::cpu, *buffer_)) {
+            const HostView view(*buffer_);
+            run_on_host("check_pages", 1, static_cast<const std::uint64_t*>(view.as<std::uint64_t>()),
+                        std::uint64_t{request_.count}, words_, request_.seed, &errors);
+        }
+        return errors;
+    }
+
+  private:
+    Lab& lab_;
+    const FaultRequest& request_;
+    std::uint64_t words_;
+    std::unique_ptr<Buffer> buffer_;
+};
+
+}  // namespace
+
+Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop) {
+    Outcome outcome;
+    const bool by_gpu = request.scenario == "gpu-major" || request.scenario == "gpu-minor" ||
+                        request.scenario == "prefault+minor";
+    const bool cpu_first = request.scenario == "gpu-minor" || request.scenario == "prefault+minor";
+    Team team(request.scenario == "cpu-1" ? 1 : usable_processors());
+    std::vector<double> first, second;
+    const double pages = static_cast<double>(request.count);
+    const auto trial = [&] {
+        Trial fresh(lab, request);
+        const double prefault = cpu_first ? fresh.touch_by_cpu(team) : 0;
+        double cold = by_gpu ? fresh.touch_by_gpu() : fresh.touch_by_cpu(team);
+        if (request.scenario == "prefault+minor") cold += prefault;
+        const double warm = by_gpu ? fresh.touch_by_gpu() : fresh.touch_by_cpu(team);
+        first.push_back(cold / pages * 1e9);
+        second.push_back(warm / pages * 1e9);
+        if (first.size() % 16 == 1) outcome.errors += fresh.wrong_pages();
+        return (cold - warm) / pages * 1e9;
+    };
+    const double warm_start = now();
+    for (int i = 0; i < request.warmups && now() - warm_start < stop.seconds / 5; ++i) trial();
+    first.clear();
+    second.clear();
+    outcome.samples = sample(stop, trial);
+    outcome.counters["first_ns"] = summarise(first).median;
+    outcome.counters["second_ns"] = summarise(second).median;
+    return outcome;
+}
+
+}  // namespace firsttouch

@@ -1,0 +1,95 @@
+// What every probe needs of a device: a stream, compiled kernels, a small place for results, filling and checking.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/device.hpp"
+#include "device/prelude.hpp"
+#include "host/kernels.hpp"
+#include "host/team.hpp"
+#include "probe/sampling.hpp"
+
+namespace firsttouch {
+
+// What a probe gives back: samples, how many words were wrong, and what else was seen.
+struct Outcome {
+    Samples samples;
+    std::uint64_t errors = 0;
+    std::map<std::string, double> counters;
+};
+
+using Defines = std::vector<std::pair<std::string, std::string>>;
+
+// Runs a kernel of the host prelude on `threads` pinned threads (0: all).
+template <class... A>
+double run_on_host(const std::string& kernel, int threads, A... arguments) {
+    const HostKernel function = find_host_kernel(kernel);
+    if (function == nullptr) throw Unavailable("the core holds no host version of kernel " + kernel);
+    void* pointers[] = {&arguments...};
+    Team team(threads > 0 ? threads : usable_processors());
+    const auto members = static_cast<unsigned long>(team.size());
+    return team.run([&](int member) {
+        host_place = {static_cast<unsigned long>(member), members};
+        function(pointers);
+    });
+}
+
+class Lab {
+  public:
+    explicit Lab(Device& device) : device_(device) {}
+
+    Device& device() { return device_; }
+    Stream& stream();
+
+    // A kernel of the embedded file `source`, compiled once per set of defines.
+    Kernel& kernel(const std::string& source, const std::string& entry, const Defines& defines = {});
+
+    // Queues `entry` over about n items, one a thread.
+    template <class... A>
+    void over(std::uint64_t n, const std::string& source, const std::string& entry, const A&... arguments) {
+        const Argument list[] = {Argument(arguments)...};
+        device_.launch(stream(), kernel(source, entry), grid_for(n), list);
+    }
+    Grid grid_for(std::uint64_t n) const;
+
+    // Whether the agent can work on the buffer in place.
+    bool reaches(Agent agent, const Buffer& buffer);
+
+    // Fills with a seed's pattern, or counts the 8-byte words (and odd bytes at the end) that differ from it. The
+    // agent works in place; for the CPU the buffer is mapped where it must be.
+    void fill(const Buffer& buffer, std::uint64_t seed, Agent agent);
+    std::uint64_t check(const Buffer& buffer, std::uint64_t seed, Agent agent);
+
+    // 64 KiB of device memory for what kernels report; `words` of it read back or cleared.
+    Buffer& results();
+    void clear_results();
+    std::vector<std::uint64_t> read_results(std::size_t words);
+
+    // Bytes in or out of any buffer through the host, by the device's copies where the CPU cannot reach it.
+    void write(const Buffer& buffer, std::size_t offset, const void* bytes, std::size_t count);
+    void read(const Buffer& buffer, std::size_t offset, void* bytes, std::size_t count);
+
+    // Where a kernel sees the buffer.
+    std::uint64_t device_address(const Buffer& buffer);
+
+  private:
+    Device& device_;
+    std::unique_ptr<Stream> stream_;
+    std::unique_ptr<Buffer> results_;
+    std::map<std::string, std::unique_ptr<Kernel>> kernels_;
+};
+
+// Seconds that the device needs for what `work` queues, on its own clock.
+template <class Work>
+double device_seconds(Lab& lab, Work&& work) {
+    const auto from = lab.device().record(lab.stream());
+    work();
+    const auto to = lab.device().record(lab.stream());
+    lab.device().wait(lab.stream());
+    return lab.device().elapsed(*from, *to);
+}
+
+}  // namespace firsttouch

@@ -1,0 +1,55 @@
+// When to stop sampling, and what samples amount to.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace firsttouch {
+
+// Stops when the 95 % interval of the median lies within `tolerance` of it on both sides, or `seconds` are spent, or
+// max_samples are taken; never before min_samples.
+struct Stop {
+    double tolerance = 0.03;
+    double seconds = 1;
+    int min_samples = 3;
+    int max_samples = 1000;
+};
+
+struct Samples {
+    std::vector<double> values;
+    std::string stopped_by;  // "precision", "time" or "count"
+};
+
+struct Statistics {
+    int n = 0;
+    double median = 0, p5 = 0, p95 = 0, min = 0, max = 0;
+    double ci_low = 0, ci_high = 0;  // 95 % interval of the median by order statistics; the range for n < 6
+};
+
+Statistics summarise(std::vector<double> values);
+
+// Decides after each sample.
+class Sampler {
+  public:
+    explicit Sampler(const Stop& stop);
+    // Takes one value; true while more are wanted.
+    bool add(double value);
+    bool wants_more() const { return samples_.stopped_by.empty(); }
+    Samples finish() { return std::move(samples_); }
+
+  private:
+    Stop stop_;
+    double start_;
+    std::size_t next_check_ = 6;
+    Samples samples_;
+};
+
+template <class One>
+Samples sample(const Stop& stop, One&& one) {
+    Sampler sampler(stop);
+    while (sampler.add(one())) {
+    }
+    return sampler.finish();
+}
+
+}  // namespace firsttouch

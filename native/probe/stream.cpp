@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <cstring>
+
+#include "host/clock.hpp"
+#include "probe/probes.hpp"
+
+namespace firsttouch {
+namespace {
+
+constexpr double scalar = 3;
+constexpr std::uint64_t seed_of_b = 11, seed_of_c = 12, seed_of_poison = 13;  // added to the request's seed
+
+struct Shape {
+    int unroll;
+    std::uint32_t threads;
+    std::uint32_t blocks_per_multiprocessor;  // 0: one tile a block
+};
+
+struct Arrays {
+    Lab& lab;
+    const Buffer &a, &b, &c;
+    const StreamRequest& request;
+    std::uint64_t elements;
+
+    void fill() {
+        const std::pair<const Buffer*, std::uint64_t> all[] = {{&a, seed_of_poison}, {&b, seed_of_b}, {&c, seed_of_c}};
+        for (const auto& [buffer, offset] : all) {
+            const std::uint64_t seed = request.seed + offset;
+            if (request.first_touch == Agent::gpu) {
+                lab.over(elements, "stream_data", "stream_fill", *buffer, elements, seed);
+                lab.device().wait(lab.stream());
+            } else {
+                const HostView view(*buffer);
+                run_on_host("stream_fill", 0, view.as<double>(), elements, seed);
+            }
+        }
+    }
+
+    // Elements of a that differ from what the pass must leave; a read is checked by its sum instead.
+    std::uint64_t wrong(double sum) {
+        const auto op = static_cast<std::uint32_t>(request.op);
+        const std::uint64_t of_b = request.seed + seed_of_b, of_c = request.seed + seed_of_c;
+        const bool gpu = request.agent == Agent::gpu;
+        if (request.op == StreamOp::read) {
+            double expected = 0;
+            run_on_host("stream_expect", 0, elements, of_b, &expected);
+            return sum != expected;
+        }
+        if (gpu) {
+            lab.clear_results();
+            lab.over(elements, "stream_data", "stream_check", a, elements, op, of_b, of_c, scalar, lab.results());
+            return lab.read_results(1)[0];
+        }
+        std::uint64_t errors = 0;
+        const HostView view(a);
+        run_on_host("stream_check", 0, static_cast<const double*>(view.as<double>()), elements, op, of_b, of_c, scalar,
+                    &errors);
+        return errors;
+    }
+};
+
+double rate(const Arrays& arrays, double seconds, double runs) {
+    return static_cast<double>(arrays.elements) * stream_bytes(arrays.request.op) *
+           static_cast<double>(arrays.request.passes) * runs / seconds * 1e-9;
+}
+
+Outcome stream_on_cpu(Arrays& arrays, const Stop& stop) {
+    Outcome outcome;
+    const StreamRequest& request = arrays.request;
+    const HostView a(arrays.a), b(arrays.b), c(arrays.c);
+    if (reinterpret_cast<std::uintptr_t>(a.data()) % 64 != 0)
+        throw std::invalid_argument("the stream arrays must be aligned to 64 bytes");
+    const StreamLoop loop = stream_loop(request.op, request.nontemporal);
+    Team team(request.threads > 0 ? request.threads : usable_processors());
+    struct alignas(64) Sum {
+        double value = 0;
+    };
+    std::vector<Sum> sums(static_cast<std::size_t>(team.size()));
+    std::size_t passes = request.passes;
+    const auto run = [&] {
+        return team.run([&](int member) {
+            const Share share = share_of(arrays.elements, member, team.size(), 8);
+            double sum = 0;
+            for (std::size_t pass = 0; pass < passes; ++pass) {
+                sum = 0;
+                loop(a.as<double>(), b.as<double>(), c.as<double>(), scalar, share.first, share.last, &sum);
+                asm volatile("" ::: "memory");
+            }
+            sums[static_cast<std::size_t>(member)].value = sum;
+        });
+    };
+    run();
+    const double overhead = clock_cost();
+    outcome.samples = sample(stop, [&] { return rate(arrays, run() - overhead, 1); });
+    double sum = 0;
+    for (const Sum& part : sums) sum += part.value;
+    outcome.errors = arrays.wrong(sum);
+    outcome.counters["threads"] = team.size();
+    return outcome;
+}
+
+Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
+    static const char* const entries[] = {"stream_copy", "stream_scale", "stream_add",
+                                          "stream_triad", "stream_read", "stream_write"};
+    Outcome outcome;
+    Lab& lab = arrays.lab;
+    const StreamRequest& request = arrays.request;
+    const std::string entry = entries[static_cast<std::size_t>(request.op)];
+    const std::uint64_t vectors = arrays.elements / 2;
+    std::uint32_t multiprocessors = 1;
+    std::int64_t largest_group = 1024;
+    bool shares_host = false;
+    for (const auto& [key, value] : lab.device().facts()) {
+        if (key == "multiprocessors") multiprocessors = static_cast<std::uint32_t>(std::get<std::int64_t>(value));
+        if (key == "shares_host_memory") shares_host = std::get<bool>(value);
+        if (key == "largest_group") largest_group = std::get<std::int64_t>(value);
+    }
+    const auto grid = [&](const Shape& shape) {
+        const std::uint64_t tile = std::uint64_t{shape.threads} * static_cast<std::uint64_t>(shape.unroll);
+        std::uint64_t blocks = std::max<std::uint64_t>(1, (vectors + tile - 1) / tile);
+        if (shape.blocks_per_multiprocessor > 0)
+            blocks = std::min<std::uint64_t>(blocks, std::uint64_t{shape.blocks_per_multiprocessor} * multiprocessors);
+        return Grid{static_cast<std::uint32_t>(blocks), shape.threads};
+    };
+    const auto launch = [&](const Shape& shape, std::uint64_t passes) {
+        Kernel& kernel = lab.kernel("stream", entry, {{"UNROLL", std::to_string(shape.unroll)}});
+        const Argument list[] = {arrays.a, arrays.b, arrays.c, scalar, vectors, passes};
+        lab.device().launch(lab.stream(), kernel, grid(shape), list);
+    };
+
+    // The shape search: each candidate warm once, then timed. A read leaves one partial sum a thread in a: few threads.
+    std::vector<Shape> shapes;
+    for (const int unroll : {1, 2, 4})
+        for (const std::uint32_t threads : {128u, 256u, 512u, 1024u})
+            for (const std::uint32_t blocks : {0u, 2048u / threads})
+                if (threads <= largest_group) shapes.push_back({unroll, threads, blocks});
+    if (shares_host) shapes = {{1, 256, 0}, {1, 1024, 0}, {1, 4096, 0}, {16, 64, 0}};  // OpenCL on a CPU
+    if (request.op == StreamOp::read)
+        std::erase_if(shapes, [](const Shape& s) { return s.blocks_per_multiprocessor == 0 && s.unroll < 16; });
+    Shape best = shapes.front();
+    double least = 1e30;
+    const double search_start = now();
+    for (const Shape& shape : shapes) {
+        launch(shape, 1);
+        const double seconds = device_seconds(lab, [&] { launch(shape, request.passes); });
+        if (seconds < least) least = seconds, best = shape;
+        if (now() - search_start > std::max(0.02, stop.seconds)) break;
+    }
+    const int runs = std::clamp(static_cast<int>(2e-3 / least), 1, 64);
+    outcome.samples = sample(stop, [&] {
+        const double seconds = device_seconds(lab, [&] {
+            for (int i = 0; i < runs; ++i) launch(best, request.passes);
+        });
+        return rate(arrays, seconds, runs);
+    });
+    double sum = 0;
+    if (request.op == StreamOp::read) {
+        const Grid used = grid(best);
+        launch(best, 1);
+        lab.clear_results();
+        const std::uint64_t partial = std::uint64_t{used.blocks} * used.threads;
+        if (partial > arrays.elements) throw std::invalid_argument("the array is too small for a read on this device");
+        lab.over(partial, "stream_data", "stream_sum", arrays.a, partial, lab.results());
+        const auto words = lab.read_results(1);
+        std::memcpy(&sum, words.data(), 8);
+    }
+    outcome.errors = arrays.wrong(sum);
+    outcome.counters["unroll"] = best.unroll;
+    outcome.counters["threads"] = best.threads;
+    outcome.counters["blocks"] = grid(best).blocks;
+    return outcome;
+}
+
+}  // namespace
+
+Outcome stream(Lab& lab, const Buffer& a, const Buffer& b, const Buffer& c, const StreamRequest& request,
+               const Stop& stop) {
+    Arrays arrays{lab, a, b, c, request, std::min({a.size(), b.size(), c.size()}) / 64 * 8};
+    if (arrays.elements == 0) throw std::invalid_argument("the stream arrays need at least 64 bytes");
+    arrays.fill();
+    return request.agent == Agent::gpu ? stream_on_device(arrays, stop) : stream_on_cpu(arrays, stop);
+}
+
+}  // namespace firsttouch

@@ -1,0 +1,124 @@
+"""`firsttouch machine`: what this machine is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from firsttouch.units import format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from firsttouch.schema import DeviceInfo, Library, Machine, Scalar
+
+_CACHE_KEYS = ("l1", "l2", "l3", "l4", "line_bytes")
+_UVM_KEYS = ("uvm_disable_hmm", "uvm_perf_prefetch_enable", "uvm_perf_thrashing_enable", "uvm_perf_access_counter")
+_UNITS = {"_mhz": "MHz", "_w": "W", "_percent": "%", "_cores": "cores", "_c": "°C"}
+_WORDS: dict[Scalar, str] = {True: "yes", False: "no", None: "unknown"}
+
+_SECTIONS: Sequence[tuple[str, str]] = (
+    ("CPU", "cpu"),
+    ("Caches", "cpu"),
+    ("Memory", "memory"),
+    ("NUMA", "numa"),
+    ("Huge pages", "huge_pages"),
+    ("Kernel", "kernel"),
+    ("Limits", "limits"),
+    ("Environment", "environment"),
+    ("Software", "software"),
+    ("NVIDIA driver", "nvidia"),
+    ("NVIDIA unified memory", "nvidia_uvm"),
+    ("Links", "links"),
+)
+"""Heading and topic, in the order of printing; GPUs, devices and libraries follow."""
+
+
+def command(
+    json: bool = typer.Option(False, "--json", help="Print the record as JSON on stdout, and nothing else there."),
+) -> None:
+    """Show what this machine is: CPU, caches, NUMA, huge pages, GPUs, links, drivers, libraries and limits.
+
+    Example: firsttouch machine --json
+    """
+    import msgspec
+
+    from firsttouch.machine.facts import collect_machine
+    from firsttouch.run.discover import discover_devices
+
+    machine = collect_machine(discover_devices())
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(machine), indent=2).decode())
+    else:
+        _show(machine)
+
+
+def _show(machine: Machine) -> None:
+    from rich.console import Console
+
+    # Values are other people's text: no markup, no emoji codes, no colours guessed from them.
+    console = Console(markup=False, emoji=False, highlight=False)
+    console.print(f"{machine.host}, {machine.created}, firsttouch {machine.firsttouch}")
+    for heading, topic in _SECTIONS:
+        _section(console, heading, _rows(heading, machine.facts.get(topic, {})))
+    for topic in sorted((t for t in machine.facts if t[:3] == "gpu" and t[3:].isdigit()), key=lambda t: int(t[3:])):
+        _section(console, f"{topic} (NVML)", _rows("", machine.facts[topic]))
+    _section(console, "Devices", map(_device_row, machine.devices) if machine.devices else [("none", "")])
+    _section(console, "Libraries", map(_library_row, machine.libraries))
+    _section(console, "Warnings", [("!", warning) for warning in machine.warnings])
+
+
+def _rows(heading: str, facts: dict[str, Scalar]) -> list[tuple[str, str]]:
+    """A topic's facts in words. Cache facts are the topic 'cpu''s, shown apart; of the driver's many unified-memory
+    parameters only those that decide what migrates (--json has all).
+    """
+    shown: dict[str, Callable[[str], bool]] = {
+        "CPU": lambda key: not key.startswith(_CACHE_KEYS),
+        "Caches": lambda key: key.startswith(_CACHE_KEYS),
+        "NVIDIA unified memory": lambda key: key.startswith(_UVM_KEYS),
+    }
+    wanted: Callable[[str], bool] = shown.get(heading, lambda key: True)
+    return [_row(key, value, plain=heading == "Environment") for key, value in facts.items() if wanted(key)]
+
+
+def _row(key: str, value: Scalar, plain: bool) -> tuple[str, str]:
+    if plain:
+        return key, str(value)
+    unit = next((suffix for suffix in ("_bytes", *_UNITS) if key.endswith(suffix)), "")
+    label = key.removesuffix(unit).replace("_", " ")
+    if value is None or isinstance(value, (str, bool)):
+        return label, _WORDS.get(value, str(value))
+    if unit == "_bytes":
+        return label, format_size(value)
+    return label, f"{value:.10g} {_UNITS.get(unit, '')}".rstrip()
+
+
+def _device_row(device: DeviceInfo) -> tuple[str, str]:
+    usable = [allocator.name for allocator in device.allocators if allocator.available]
+    state = f"allocators: {', '.join(usable)}" if device.available else f"not available: {device.reason}"
+    return device.name, f"{device.title}\n{state}" if device.title else state
+
+
+def _library_row(library: Library) -> tuple[str, str]:
+    version = f" (version {library.version})" if library.version else ""
+    return library.name, f"{library.path}{version}" if library.path else library.reason
+
+
+def _section(console: Console, heading: str, rows: Iterable[tuple[str, str]]) -> None:
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(min_width=22, overflow="fold")
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*("".join(map(_printable, cell)) for cell in row))
+    if table.row_count:
+        console.print()
+        console.print(heading, style="bold")
+        console.print(table)
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() or character == "\n" else " "

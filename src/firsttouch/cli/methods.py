@@ -1,0 +1,141 @@
+"""`firsttouch methods`: every allocator with its semantics here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from firsttouch.memory.methods import Cell
+    from firsttouch.schema import DeviceInfo
+
+_COLUMNS = ("available", "allocation", "cpu", "gpu", "page", "cached")
+"""Of the table; what an allocator is and where it moves do not depend on the device, and follow once."""
+
+
+def command(
+    device: Annotated[
+        list[str] | None, typer.Option(metavar="DEVICE", help="Such as cpu, opencl:0, cuda:0; may be repeated.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Establish it by experiment, each in a throw-away process.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A list of cells on stdout, and nothing else there.")] = False,
+) -> None:
+    """Show every allocator with its semantics here: available, up-front or on-demand, CPU and GPU access, page size.
+
+    Example: firsttouch methods --device cpu --verify
+    """
+    from firsttouch.memory.methods import stated_cells, verified_cells
+    from firsttouch.run.plan import choose_devices
+    from firsttouch.run.runner import find_devices
+
+    found = find_devices(device or [])
+    chosen = choose_devices(device or [], found)
+    if verify:
+        with _progress() as watch:
+            cells = verified_cells(chosen, watch)
+    else:
+        cells = [cell for one in chosen for cell in stated_cells(one)]
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.format(msgspec.json.encode(cells), indent=1).decode())
+    else:
+        absent = [] if device else [one for one in found if not one.available]
+        _show(chosen, absent, cells, verify)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Cell], None]]:
+    """A line that changes on a terminal, a line per measured cell elsewhere; on stderr."""
+    from rich.console import Console
+
+    def words(cell: Cell) -> str:
+        return f"{cell.device} {cell.allocator}: {cell.property} {cell.value or 'unknown'}"
+
+    if not sys.stderr.isatty():
+        yield lambda cell: print(words(cell), file=sys.stderr) if cell.origin == "measured" else None
+        return
+    with Console(stderr=True, markup=False, emoji=False).status("starting") as status:
+        yield lambda cell: status.update(words(cell))
+
+
+def _show(chosen: Sequence[DeviceInfo], absent: Sequence[DeviceInfo], cells: Sequence[Cell], verified: bool) -> None:
+    from rich.console import Console
+
+    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
+    for device in chosen:
+        _device(console, device, [cell for cell in cells if cell.device == device.name])
+    for device in absent:
+        console.print(f"{device.name}: not available: {device.reason}\n")
+    _glossary(console, cells)
+    if verified:
+        console.print("✓ measured here; ✗ measured, and not as stated; no mark: stated by driver or vendor; ? unknown")
+    else:
+        console.print("As driver and vendor state it (? where they do not); --verify establishes it by experiment.")
+
+
+def _device(console: Console, device: DeviceInfo, cells: Sequence[Cell]) -> None:
+    from rich.table import Table
+
+    from firsttouch.memory.methods import QUESTIONS
+
+    headings = {q.name: q.heading for q in QUESTIONS}
+    known = {(cell.allocator, cell.property): cell for cell in cells}
+    columns = [name for name in _COLUMNS if any(c.property == name and c.value for c in cells)]
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("allocator", no_wrap=True)
+    for name in columns:
+        table.add_column(headings[name].replace(" ", "\n"), no_wrap=name != "cached", vertical="top")
+    for allocator in dict.fromkeys(cell.allocator for cell in cells):
+        table.add_row(allocator, *(_text(known[allocator, name]) for name in columns))
+    console.print(f"{device.name}: {device.title}", style="bold")
+    console.print(table)
+    sentences: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell.property in columns and (sentence := _sentence(cell, headings[cell.property])):
+            sentences.setdefault(sentence, []).append(cell.allocator)
+    for sentence, allocators in sentences.items():
+        console.print(f"- {', '.join(allocators)}: {sentence}")
+    console.print()
+
+
+def _text(cell: Cell) -> str:
+    from firsttouch.memory.methods import disagrees
+
+    if cell.value is None:
+        return "?" if cell.detail != "not available" else "-"
+    if disagrees(cell):
+        return f"{cell.value} ✗\nstated {cell.stated}"
+    return f"{cell.value} ✓" if cell.origin == "measured" else cell.value
+
+
+def _sentence(cell: Cell, heading: str) -> str:
+    """What a reader needs to know beyond the cell, '' where nothing."""
+    from firsttouch.memory.methods import disagrees
+
+    detail = f": {cell.detail}" if cell.detail else ""
+    if disagrees(cell):
+        return f"{heading} is stated {cell.stated} and was measured {cell.value}{detail}"
+    told = cell.detail.startswith("not established") or (cell.value in ("no", "none") and cell.detail)
+    return f"{heading} {cell.value or 'unknown'}{detail}" if told else ""
+
+
+def _glossary(console: Console, cells: Sequence[Cell]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("allocator", "what it is", "moves (as stated)"):
+        table.add_column(heading, overflow="fold")
+    texts = {(cell.allocator, cell.property): cell.value or "?" for cell in cells}
+    for allocator in dict.fromkeys(cell.allocator for cell in cells):
+        table.add_row(allocator, texts[allocator, "what"], texts[allocator, "moves"])
+    console.print(table)
+    console.print()

@@ -1,0 +1,148 @@
+"""Progress of a run on stderr: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from firsttouch.units import format_seconds
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from firsttouch.run.plan import Planned
+    from firsttouch.schema import Record
+
+_BAD = ("failed", "timeout", "crashed")
+_PER_EXPERIMENT = 3
+"""Failures of one experiment on one device that are told at once; the rest is only counted."""
+
+
+class _Screen(Protocol):
+    def line(self, text: str) -> None: ...
+    def begin(self, total: int) -> None: ...
+    def point(self, text: str) -> None: ...
+    def advance(self) -> None: ...
+    def end(self) -> None: ...
+
+
+class _Lines:
+    """Where nobody watches: lines that a log can keep."""
+
+    def line(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def begin(self, total: int) -> None: ...
+    def point(self, text: str) -> None: ...
+    def advance(self) -> None: ...
+    def end(self) -> None: ...
+
+
+class _Bar:
+    """A terminal: what is measured now, how much is done, how long it took and may take."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self._progress: Progress | None = None
+
+    def line(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def begin(self, total: int) -> None:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+        from rich.table import Column
+
+        self._progress = Progress(
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
+            console=self._console,
+            transient=True,
+            expand=True,
+        )
+        self._task = self._progress.add_task("", total=total)
+        self._progress.start()
+
+    def point(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress.update(self._task, description=text)
+
+    def advance(self) -> None:
+        if self._progress is not None:
+            self._progress.advance(self._task)
+
+    def end(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
+class RunProgress:
+    """Watches a run: one line per experiment and device when it is finished, failures at once."""
+
+    def __init__(self) -> None:
+        self.directory: Path | None = None
+        self.kept = 0
+        self._screen: _Screen = _Bar() if sys.stderr.isatty() else _Lines()
+        self._left: Counter[str] = Counter()
+        self._counts: dict[str, Counter[str]] = {}
+        self._since: dict[str, float] = {}
+
+    def warn(self, text: str) -> None:
+        self._screen.line(f"warning: {text}")
+
+    def begin(self, directory: Path, todo: Sequence[Planned], held: int) -> None:
+        self.directory, self.kept = directory, held
+        self._left = Counter(_title(planned) for planned in todo)
+        already = f", {held} held already" if held else ""
+        self._screen.line(f"{len(todo)} points to measure{already}, into {directory}")
+        self._screen.begin(len(todo))
+
+    def point(self, planned: Planned) -> None:
+        self._since.setdefault(_title(planned), time.monotonic())
+        self._screen.point(f"{_title(planned)} {_factors(planned)}")
+
+    def recorded(self, planned: Planned, record: Record) -> None:
+        title = _title(planned)
+        counts = self._counts.setdefault(title, Counter())
+        counts[record.status] += 1
+        counts["wrong data"] += record.verified is False
+        self.kept += 1
+        self._left[title] -= 1
+        self._tell(title, planned, record, counts)
+        self._screen.advance()
+        if not self._left[title]:
+            words = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
+            self._screen.line(f"{title}: {words}, {format_seconds(time.monotonic() - self._since[title])}")
+
+    def _tell(self, title: str, planned: Planned, record: Record, counts: Counter[str]) -> None:
+        wrong = record.verified is False
+        if (record.status in _BAD or wrong) and sum(counts[s] for s in (*_BAD, "wrong data")) <= _PER_EXPERIMENT:
+            what = f"wrong data {record.verified_why}" if wrong else f"{record.status}: {record.reason}"
+            self._screen.line(f"{title} {_factors(planned)}: {what}")
+
+    def end(self) -> None:
+        self._screen.end()
+
+
+def _title(planned: Planned) -> str:
+    return f"{planned.point.experiment} on {planned.point.device}"
+
+
+def _factors(planned: Planned) -> str:
+    return " ".join(f"{name}={value}" for name, value in planned.point.factors.items())

@@ -1,0 +1,135 @@
+"""What an experiment is: factors, how one point is measured and verified, and its figure.
+
+One module per experiment in this folder, holding one subclass of Experiment; nothing else registers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from firsttouch.schema import BufferFact, DeviceInfo, Factors, Record, Scalar
+
+if TYPE_CHECKING:
+    from firsttouch.run.session import Session
+
+Preset = Literal["quick", "standard", "full"]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One varied condition. values is what the preset takes; `--set name=...` may give others.
+
+    kind "size" parses bytes, "count" a whole number >= 0, "choice" one of `choices`.
+    """
+
+    name: str
+    values: Sequence[Scalar]
+    kind: Literal["size", "count", "choice"] = "choice"
+    choices: Sequence[str] = ()
+    doc: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure as data. x, y, colour, dash and facet name a factor, a counter, or 'median' (of the samples).
+
+    kind "line" draws y over x with the 95 % interval as a band; "bar" draws one bar per x with a whisker; "table"
+    lists `columns`. One figure is drawn per device. Ranges of x that are sizes use binary units.
+    """
+
+    kind: Literal["line", "bar", "table"]
+    x: str
+    y: str = "median"
+    colour: str = "allocator"
+    dash: str | None = None
+    facet: str | None = None
+    log_x: bool = False
+    log_y: bool = False
+    x_title: str = ""
+    y_title: str = ""
+    columns: Sequence[str] = ()
+    where: Mapping[str, Scalar] = field(default_factory=dict)
+    """Only records whose factors or counters have these values are drawn."""
+    levels: bool = False
+    """Name the plateaus found in each curve (cache levels) on the figure."""
+
+
+@dataclass
+class Measurement:
+    """What measuring one point gave. samples are in the experiment's unit; verified None needs verified_why."""
+
+    samples: Sequence[float]
+    verified: bool | None
+    verified_why: str = ""
+    stopped_by: str = ""
+    counters: dict[str, Scalar] = field(default_factory=dict)
+    buffers: list[BufferFact] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of all factors on one device."""
+
+    experiment: str
+    device: str
+    factors: Factors
+
+    def __getitem__(self, factor: str) -> Scalar:
+        return self.factors[factor]
+
+
+class Experiment:
+    """A question with factors, a unit and a figure."""
+
+    name: ClassVar[str]
+    order: ClassVar[int] = 100
+    """Place in lists and reports."""
+    question: ClassVar[str]
+    """What a reader wants to know, as a question; the report's heading."""
+    unit: ClassVar[str]
+    better: ClassVar[Literal["lower", "higher", "neither"]]
+    counted: ClassVar[str]
+    """What exactly one sample counts, for the report."""
+    source: ClassVar[str]
+    figures: ClassVar[Sequence[Figure]]
+    share: ClassVar[float] = 1.0
+    """Weight of this experiment in a preset's time."""
+    fresh_process: ClassVar[bool] = False
+    """Every point in a new worker."""
+
+    def supports(self, device: DeviceInfo) -> str | None:
+        """None where the experiment can run on the device at all, else the reason."""
+        return None
+
+    def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        """The factors on this device; points are their cross product, in this order."""
+        raise NotImplementedError
+
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        """Why this combination can't be measured here (recorded as skipped), or None."""
+        return None
+
+    def drop(self, factors: Factors) -> bool:
+        """True where the combination means nothing at all (not a point, not recorded)."""
+        return False
+
+    def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
+        """True where the preset leaves this combination out to keep its time.
+
+        A value that --set asks for keeps all its combinations where thinning would leave none.
+        """
+        return False
+
+    def environment(self, factors: Factors) -> dict[str, str]:
+        """Environment variables that the worker of this point must start with."""
+        return {}
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        """Measure and verify one point. Raises _core.GuardRefused where memory limits forbid it (skipped)."""
+        raise NotImplementedError
+
+    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
+        """One or two sentences that answer the question from the ok records of one device."""
+        raise NotImplementedError

@@ -1,0 +1,162 @@
+"""codegen: what the compiler made of an atomic add, a vector load and an uncached load."""
+
+from __future__ import annotations
+
+import io
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import capstone
+from elftools.elf.elffile import ELFFile
+
+from firsttouch import _core
+from firsttouch.errors import Unsupported
+from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
+from firsttouch.run.session import Session
+from firsttouch.schema import DeviceInfo, Record
+
+OPERATIONS = (
+    "add_u64_device",
+    "add_u64_system",
+    "add_f64_device",
+    "add_f64_system",
+    "load_vector",
+    "load_uncached",
+)
+LONGEST_LISTING = 6000
+
+# What an instruction says about an operation: (verdict, pattern over PTX, SASS, x86-64 and AArch64 text), the first
+# verdict whose pattern is found counts. A compare-and-swap is looked for first: a loop may also hold a native add.
+_SIGNS = {
+    "add": (
+        ("loop", r"atom\S*\.cas|ATOM\S*\.CAS|lock cmpxchg|\bcas[al]*\b|\bstl?xr\b"),
+        ("native", r"(atom|red)\S*\.add\.\w+|(ATOMG?|RED)\S*\.ADD\S*|lock (xadd|add|inc)|\bldadd\w*"),
+    ),
+    "load_vector": (
+        ("16 bytes or more a load", r"ld\.global\S*\.v[248]\S*|LDG\S*\.128\S*|v?mov[au]p[sd] [xyz]mm\d+, \w*|ldp? q\d+"),
+        ("scalar", r"ld\.global\S*|LDG\S*|v?movsd|ldr d\d+"),
+    ),
+    "load_uncached": (
+        ("bypasses the first level", r"ld\.(volatile|relaxed|cv|mmio)\S*|LDG\S*\.STRONG\S*|LDG\S*\.SYS\S*"),
+        ("an ordinary load", r"\bmov \w+, qword|\bldr x\d+|ld\.global\S*|LDG\S*"),
+    ),
+}  # fmt: skip
+
+
+def classify(operation: str, listing: Iterable[str]) -> tuple[str, str]:
+    """What the listing makes of an operation, and the instruction that shows it; ("unknown", "") where none does."""
+    lines = list(listing)
+    for verdict, pattern in _SIGNS["add" if operation.startswith("add") else operation]:
+        for line in lines:
+            if re.search(pattern, line):
+                return verdict, line.strip()
+    return "unknown", ""
+
+
+def _disassembler() -> capstone.Cs:
+    if platform.machine() in ("aarch64", "arm64"):
+        return capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
+    return capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+
+
+def disassemble(code: bytes, *, one_function: bool = False) -> list[str]:
+    """Instructions of this machine's processor. one_function ends at the return that no earlier jump passes over."""
+    listing, farthest = [], 0
+    for instruction in _disassembler().disasm(code, 0):
+        listing.append(f"{instruction.mnemonic} {instruction.op_str}".strip())
+        if target := re.fullmatch(r"(?:j\w+|b\.?\w*|cbn?z.*|tbn?z.*) .*?#?(0x[0-9a-f]+)", listing[-1]):
+            farthest = max(farthest, int(target[1], 16) if int(target[1], 16) < len(code) else 0)
+        if one_function and instruction.mnemonic.startswith("ret") and instruction.address >= farthest:
+            break
+    return listing
+
+
+def _of_core(kernel: str) -> tuple[str, list[str]]:
+    return "the core's own code", disassemble(_core.host_kernel_code(kernel), one_function=True)
+
+
+def _of_cuda(kernel: str, code: bytes, ptx: str) -> tuple[str, list[str]]:
+    """SASS where nvdisasm is on the PATH, else the PTX that the machine code was made from."""
+    if tool := shutil.which("nvdisasm"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "kernel.cubin"
+            path.write_bytes(code)
+            done = subprocess.run([tool, "-c", str(path)], capture_output=True, text=True, check=False)
+        body = re.search(rf"\.text\.{kernel}:(.*?)(?=\n\s*\.section|\Z)", done.stdout, re.DOTALL)
+        if done.returncode == 0 and body:
+            return "SASS", re.findall(r"/\*[0-9a-f]+\*/\s+(.*?)\s*;", body[1])
+    body = re.search(rf"\.entry {kernel}\((.*?)\n}}", ptx, re.DOTALL)
+    if body is None:
+        raise Unsupported(f"the compiled code holds no kernel {kernel}")
+    return "PTX", re.findall(r"^\s+((?!\.|//)\S.*?);", body[1], re.MULTILINE)
+
+
+def _of_opencl(kernel: str, code: bytes) -> tuple[str, list[str]]:
+    """The work-group function of the kernel in the ELF objects that PoCL's binary carries."""
+    for start in (match.start() for match in re.finditer(rb"\x7fELF", code)):
+        elf = ELFFile(io.BytesIO(code[start:]))
+        table = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
+        text = elf.get_section_by_name(".text")
+        if table is None or text is None:
+            continue
+        for symbol in table.iter_symbols():
+            if kernel in symbol.name and symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"] > 0:
+                offset = symbol["st_value"] - text["sh_addr"]
+                return "PoCL's object", disassemble(text.data()[offset : offset + symbol["st_size"]])
+    raise Unsupported("this OpenCL driver's program binary holds no machine code of this processor to read")
+
+
+class Codegen(Experiment):
+    """Reads the compiled code, so that a slow atomic can be told from a slow memory. Source: MI300A artefacts."""
+
+    name = "codegen"
+    order = 80
+    question = "What did the compiler make of atomics and special loads?"
+    unit = "instructions"
+    better = "neither"
+    counted = (
+        "Instructions of a kernel that does one operation, from the compiled device code (SASS where nvdisasm is "
+        "present, else PTX; PoCL's object; the core's own code for the CPU). made says native or loop; the "
+        "listing is in the record."
+    )
+    source = "Wahlgren et al., IISWC 2025, Sec. III-F; the vendors' instruction-set manuals"
+    figures = (
+        Figure(kind="table", x="operation", y="median", y_title="instructions",
+               columns=("operation", "made", "instruction", "read_from", "median")),
+    )  # fmt: skip
+    share = 0.1
+
+    def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        return [Factor("operation", OPERATIONS, choices=OPERATIONS)]
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        operation = str(point["operation"])
+        kernel = f"codegen_{operation}"
+        if session.info.kind == "cpu":
+            read_from, listing = _of_core(kernel)
+        else:
+            kind, code, assembly = session.device.compile("codegen", _core.kernel_file("codegen.c"))
+            read_from, listing = _of_cuda(kernel, code, assembly) if kind == "cubin" else _of_opencl(kernel, code)
+        made, instruction = classify(operation, listing)
+        return Measurement(
+            samples=[len(listing)],
+            verified=None,
+            verified_why="the instructions are read, not run",
+            stopped_by="count",
+            counters={
+                "made": made,
+                "instruction": instruction,
+                "read_from": read_from,
+                "listing": "\n".join(listing)[:LONGEST_LISTING],
+            },
+        )
+
+    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
+        made = {str(r.factors["operation"]): str(r.counters.get("made")) for r in records}
+        words = [f"{operation.replace('_', ' ')}: {verdict}" for operation, verdict in made.items()]
+        return "; ".join(words) + "." if words else "No code was read."

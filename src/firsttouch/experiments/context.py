@@ -1,0 +1,127 @@
+"""context: the start-up that hides before the first useful launch, each sample from a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+
+from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
+from firsttouch.run.session import Session
+from firsttouch.schema import DeviceInfo, Record
+
+PHASES = {
+    "library": "opening the vendor's library and counting its devices",
+    "context": "creating the context and asking the device for its facts",
+    "compile-cold": "the first kernel, compiled from source",
+    "compile-cached": "another process's kernel of the same source, from this project's or the driver's cache",
+    "launch-first": "the first launch and its completion",
+    "launch-next": "a second launch and its completion",
+}
+PROCESSES = {"quick": 2, "standard": 5, "full": 15}
+
+
+def timeline(name: str) -> dict[str, float]:
+    """Milliseconds of each phase in this, fresh, process. compile is cold or cached as the cache folders are."""
+    from firsttouch import _core
+    from firsttouch.machine.devices import open_device, show_libraries
+
+    show_libraries()
+    marks = [time.perf_counter()]
+
+    def mark() -> None:
+        marks.append(time.perf_counter())
+
+    _core.count_devices(name.partition(":")[0])
+    mark()
+    device = open_device(name)
+    device.facts()
+    mark()
+    text = _core.kernel_file("pattern.c")
+    with device.allocate("device", 4096) as buffer:
+        prepared = time.perf_counter()
+        run = device.prepare("pattern", text, "fill_seeded")
+        compiled = time.perf_counter()
+        run(buffer, 512)
+        first = time.perf_counter()
+        run(buffer, 512)
+        second = time.perf_counter()
+        if buffer.check(0, "gpu") != 0:
+            raise RuntimeError("the first kernel left wrong data")
+    spans = [marks[1] - marks[0], marks[2] - marks[1], compiled - prepared, first - compiled, second - first]
+    return dict(
+        zip(("library", "context", "compile", "launch-first", "launch-next"), (1e3 * s for s in spans), strict=True)
+    )
+
+
+class Context(Experiment):
+    """Library load, context creation, compile, first launch. Source: product of every unified-memory port."""
+
+    name = "context"
+    order = 70
+    question = "What does a program pay before its first kernel runs?"
+    unit = "ms"
+    better = "lower"
+    counted = (
+        "Wall time of each phase, every sample in a fresh process, kernel caches empty for compile-cold and filled by "
+        "an earlier process for compile-cached. Where nothing else touches the device, these land in the phase of a "
+        "program that does so first."
+    )
+    source = "Schieffer et al., Grace Hopper study: the context phase"
+    figures = (Figure(kind="bar", x="phase", colour="phase", y_title="time"),)
+    share = 1.0
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], dict[str, list[float]]] = {}
+
+    def supports(self, device: DeviceInfo) -> str | None:
+        return "the host alone needs no context" if device.kind == "cpu" else None
+
+    def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        return [Factor("phase", tuple(PHASES), choices=tuple(PHASES))]
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        key = (session.info.name, session.preset)
+        if key not in self._known:
+            self._known[key] = self._timelines(session.info.name, PROCESSES[session.preset])
+        samples = self._known[key][str(point["phase"])]
+        return Measurement(samples=samples, verified=True, stopped_by="count", counters={"processes": len(samples)})
+
+    @staticmethod
+    def _timelines(device: str, processes: int) -> dict[str, list[float]]:
+        """Runs pairs of processes that share empty cache folders: the first compiles, the second finds it."""
+        found: dict[str, list[float]] = {phase: [] for phase in PHASES}
+        for _ in range(processes):
+            with tempfile.TemporaryDirectory(prefix="firsttouch-context-") as folder:
+                for compile_phase in ("compile-cold", "compile-cached"):
+                    environment = os.environ | {
+                        "FIRSTTOUCH_CACHE": f"{folder}/own",
+                        "POCL_CACHE_DIR": f"{folder}/pocl",
+                        "CUDA_CACHE_PATH": f"{folder}/cuda",
+                    }
+                    command = [sys.executable, "-m", __name__, device]
+                    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+                    if done.returncode != 0:
+                        raise RuntimeError(f"a fresh process on {device} failed: {done.stderr.strip()[-400:]}")
+                    for phase, milliseconds in json.loads(done.stdout.splitlines()[-1]).items():
+                        found[compile_phase if phase == "compile" else phase].append(milliseconds)
+        return found
+
+    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
+        medians = {str(r.factors["phase"]): r.summary.median for r in records if r.summary}
+        if not medians:
+            return "No start-up was measured."
+        paid = sum(v for phase, v in medians.items() if phase not in ("compile-cached", "launch-next"))
+        longest = max(medians, key=lambda phase: medians[phase])
+        return (
+            f"{paid:.4g} ms pass before the first kernel of a new program has run; the longest part is {longest} "
+            f"with {medians[longest]:.4g} ms ({PHASES[longest]})."
+        )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(timeline(sys.argv[1])) + "\n")

@@ -1,0 +1,159 @@
+"""faultcount: how memory was mapped, seen from the faults, page sizes and contiguity that a STREAM triad leaves."""
+
+from __future__ import annotations
+
+import resource
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from firsttouch import _core
+from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
+from firsttouch.experiments.common import (
+    HOST_ALLOCATORS,
+    MAP_ANEW,
+    MiB,
+    agents,
+    allocator_names,
+    buffer_fact,
+    unreachable,
+)
+from firsttouch.run.session import Session
+from firsttouch.schema import DeviceInfo, Factors, Record, Scalar
+
+_PAGE = 4096
+
+
+def _faults() -> int:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_minflt + usage.ru_majflt
+
+
+def _interrupts() -> dict[str, int]:
+    """Sums over processors of the named interrupts that memory management raises (x86: TLB shootdowns)."""
+    found = {}
+    try:
+        for line in Path("/proc/interrupts").read_text().splitlines():
+            name, _, rest = line.strip().partition(":")
+            if name in ("TLB", "IPI0", "IPI1"):
+                found[name] = sum(int(word) for word in rest.split() if word.isdecimal())
+    except OSError:
+        pass
+    return found
+
+
+def _contiguous_pages(address: int, size: int) -> float | None:
+    """Mean length, in base pages, of runs of physically neighbouring pages; None where frames can't be read."""
+    try:
+        with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+            pagemap.seek(address // _PAGE * 8)
+            raw = pagemap.read(size // _PAGE * 8)
+    except OSError:
+        return None
+    frames = [entry & ((1 << 55) - 1) for (entry,) in struct.iter_unpack("Q", raw) if entry >> 63]
+    if not frames or not any(frames):  # without the privilege, frame numbers read as zero
+        return None
+    runs = 1 + sum(b != a + 1 for a, b in zip(frames, frames[1:], strict=False))
+    return len(frames) / runs
+
+
+class FaultCount(Experiment):
+    """CPU page faults of allocating, first touching and streaming three arrays. Source: IISWC 2025 Sec. III-E."""
+
+    name = "faultcount"
+    order = 60
+    question = "How many page faults does it take until memory is there, and how is it mapped?"
+    unit = "faults/MiB"
+    better = "lower"
+    counted = (
+        "CPU page faults (getrusage) of this process from before the allocation until after a triad over three arrays, "
+        "per MiB of all three. allocate, touch and triad split them; contiguous_pages is the mean run of "
+        "physically neighbouring base pages where /proc/self/pagemap tells; tlb_shootdowns come from /proc/interrupts "
+        "and belong to the whole machine."
+    )
+    source = "Wahlgren et al., IISWC 2025, Sec. III-E"
+    figures = (
+        Figure(kind="bar", x="allocator", facet="first_touch", colour="first_touch", y_title="CPU faults per MiB"),
+        Figure(kind="table", x="allocator", y="median", y_title="faults per MiB",
+               columns=("allocator", "first_touch", "median", "allocate", "touch", "triad", "page_bytes",
+                        "contiguous_pages", "tlb_shootdowns")),
+    )  # fmt: skip
+    share = 0.7
+
+    def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        sizes = {"quick": [16 * MiB], "standard": [64 * MiB], "full": [64 * MiB, 1024 * MiB]}[preset]
+        return [
+            Factor("allocator", allocator_names(device), choices=allocator_names(device)),
+            Factor("first_touch", agents(device), choices=agents(device)),
+            Factor("size", sizes, "size", doc="bytes of one of three arrays"),
+        ]
+
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        return unreachable(device, str(factors["allocator"]), str(factors["first_touch"]))
+
+    def environment(self, factors: Factors) -> dict[str, str]:
+        return MAP_ANEW
+
+    def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
+        return device.kind != "cpu" and factors["first_touch"] == "cpu" and factors["allocator"] in HOST_ALLOCATORS
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        allocator, agent, size = str(point["allocator"]), str(point["first_touch"]), int(str(point["size"]))
+        device, samples, wrong = session.device, [], 0
+        counters: dict[str, Scalar] = {}
+        facts = []
+        with device.allocate(allocator, 3 * 4096) as warm:  # lazily built parts of the driver and of our own
+            warm.fill(1, agent)
+        for _ in range(3):
+            interrupts, start = _interrupts(), _faults()
+            with _three(device, allocator, size) as (a, b, c):
+                allocated = _faults()
+                for array in (a, b, c):
+                    array.fill(session.seed, agent)
+                touched = _faults()
+                outcome = _core.stream(
+                    device, a, b, c, op="triad", agent=agent, first_touch=agent, seed=session.seed,
+                    stop=_core.Stop(tolerance=1, seconds=0.001, min_samples=1, max_samples=1),
+                )  # fmt: skip
+                end = _faults()
+                wrong += outcome.errors
+                counters = {
+                    "allocate": allocated - start,
+                    "touch": touched - allocated,
+                    "triad": end - touched,
+                    **{
+                        {"TLB": "tlb_shootdowns"}.get(name, name): count - interrupts.get(name, 0)
+                        for name, count in _interrupts().items()
+                    },
+                }
+                facts = [buffer_fact("a", a)]
+                counters["page_bytes"] = facts[0].page_bytes
+                counters["contiguous_pages"] = _contiguous_pages(a.address, size) if a.address else None
+                samples.append((end - start) / (3 * size / MiB))
+        return Measurement(samples=samples, verified=wrong == 0, stopped_by="count", counters=counters, buffers=facts)
+
+    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
+        rows = [r for r in records if r.summary]
+        if not rows:
+            return "No faults were counted."
+        words = [
+            f"{r.factors['allocator']} touched first by the {r.factors['first_touch']} "
+            f"{r.summary.median:.3g}/MiB"
+            + (f" ({int(str(p)) // 1024} KiB pages)" if (p := r.counters.get("page_bytes")) else "")
+            for r in sorted(rows, key=lambda r: r.summary.median if r.summary else 0)
+            if r.summary
+        ]
+        return f"Fewest CPU faults first: {'; '.join(words)}."
+
+
+@contextmanager
+def _three(
+    device: _core.Device, allocator: str, size: int
+) -> Iterator[tuple[_core.Buffer, _core.Buffer, _core.Buffer]]:
+    with (
+        device.allocate(allocator, size) as a,
+        device.allocate(allocator, size) as b,
+        device.allocate(allocator, size) as c,
+    ):
+        yield a, b, c

@@ -1,0 +1,33 @@
+/* The dialect in CUDA C++ (NVRTC). */
+typedef unsigned char uchar;
+typedef unsigned int uint;
+typedef unsigned long long ulong;
+typedef double2 f64x2;
+#define KERNEL extern "C" __global__ void
+#define HELPER static __device__ __forceinline__
+#define GLOBAL
+#define SHARED __shared__
+#define BARRIER() __syncthreads()
+#define LOCAL_ID ((uint)threadIdx.x)
+#define GROUP_ID ((ulong)blockIdx.x)
+#define GROUP_SIZE ((uint)blockDim.x)
+#define GLOBAL_ID (GROUP_ID * GROUP_SIZE + LOCAL_ID)
+#define GLOBAL_SIZE ((ulong)gridDim.x * GROUP_SIZE)
+#define FOR_EACH(i, n) for (ulong i = GLOBAL_ID; i < (n); i += GLOBAL_SIZE)
+#define UNROLLED _Pragma("unroll")
+#define ATOMIC_ADD_U64_DEVICE(p, v) atomicAdd((p), (ulong)(v))
+#define ATOMIC_ADD_U64_SYSTEM(p, v) atomicAdd_system((p), (ulong)(v))
+#define ATOMIC_ADD_F64_DEVICE(p, v) atomicAdd((p), (double)(v))
+#define ATOMIC_ADD_F64_SYSTEM(p, v) atomicAdd_system((p), (double)(v))
+#define LOAD_UNCACHED(p) (*(volatile GLOBAL const ulong*)(p))
+HELPER ulong clock_ns() {
+    ulong t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)::"memory");
+    return t;
+}
+HELPER ulong clock_cycles() {
+    ulong t;
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(t)::"memory");
+    return t;
+}
+#define HAS_CLOCK 1

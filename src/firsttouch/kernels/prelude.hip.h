@@ -1,0 +1,33 @@
+/* The dialect in HIP (hipRTC, or clang -x hip without headers). */
+typedef unsigned char uchar;
+typedef unsigned int uint;
+typedef unsigned long long ulong;
+typedef double f64x2 __attribute__((ext_vector_type(2)));
+#define KERNEL extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, 1024))) void
+#define HELPER static __attribute__((device)) inline __attribute__((always_inline))
+#define GLOBAL
+#define SHARED __attribute__((shared))
+#define BARRIER()                                              \
+    do {                                                       \
+        __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"); \
+        __builtin_amdgcn_s_barrier();                          \
+        __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"); \
+    } while (0)
+#define LOCAL_ID ((uint)__builtin_amdgcn_workitem_id_x())
+#define GROUP_ID ((ulong)__builtin_amdgcn_workgroup_id_x())
+#define GROUP_SIZE ((uint)__builtin_amdgcn_workgroup_size_x())
+#define GLOBAL_ID (GROUP_ID * GROUP_SIZE + LOCAL_ID)
+#define GLOBAL_SIZE ((ulong)__builtin_amdgcn_grid_size_x())
+#define FOR_EACH(i, n) for (ulong i = GLOBAL_ID; i < (n); i += GLOBAL_SIZE)
+#define UNROLLED _Pragma("unroll")
+#define ATOMIC_ADD_U64_DEVICE(p, v) __hip_atomic_fetch_add((p), (ulong)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
+#define ATOMIC_ADD_U64_SYSTEM(p, v) __hip_atomic_fetch_add((p), (ulong)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM)
+#define ATOMIC_ADD_F64_DEVICE(p, v) \
+    __hip_atomic_fetch_add((p), (double)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
+#define ATOMIC_ADD_F64_SYSTEM(p, v) \
+    __hip_atomic_fetch_add((p), (double)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM)
+#define LOAD_UNCACHED(p) __hip_atomic_load((GLOBAL ulong*)(p), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM)
+/* The constant-rate counter ticks at 100 MHz on gfx90a and gfx942. */
+HELPER ulong clock_ns() { return (ulong)__builtin_readsteadycounter() * 10; }
+HELPER ulong clock_cycles() { return (ulong)__builtin_readcyclecounter(); }
+#define HAS_CLOCK 1

@@ -1,0 +1,35 @@
+/* The walk of chase.c on a device, by one thread. state[0] holds the address to start from and gets the one reached;
+   result[2 s] and result[2 s + 1] get nanoseconds and cycles of sample s where the device has a clock. Warm loads
+   come first, inside the same kernel, since some first-level caches are emptied between kernels. */
+
+HELPER ulong hop32(ulong p) {
+    UNROLLED
+    for (int i = 0; i < 32; ++i) p = *(GLOBAL const ulong*)p;
+    return p;
+}
+
+KERNEL chase_walk(GLOBAL ulong* state, GLOBAL ulong* result, ulong warm, ulong hops, uint samples) {
+    if (GLOBAL_ID != 0) return;
+    ulong p = state[0];
+    for (ulong i = 0; i < warm; i += 32) p = hop32(p);
+    for (uint s = 0; s < samples; ++s) {
+        const ulong ns = clock_ns();
+        const ulong cycles = clock_cycles();
+        for (ulong i = 0; i < hops; i += 32) p = hop32(p);
+        state[0] = p;
+        result[2 * s] = clock_ns() - ns;
+        result[2 * s + 1] = clock_cycles() - cycles;
+    }
+}
+
+/* Where the kernel sees a buffer. */
+KERNEL address_of(GLOBAL ulong* p, GLOBAL ulong* result) {
+    if (GLOBAL_ID == 0) result[0] = (ulong)p;
+}
+
+/* Reads every word, so that a buffer sits in caches and TLBs as after any pass over it. */
+KERNEL read_words(GLOBAL const ulong* p, ulong words, GLOBAL ulong* result) {
+    ulong sum = 0;
+    FOR_EACH(i, words) sum += p[i];
+    if (sum == 0x5EEDul) result[0] = sum;
+}

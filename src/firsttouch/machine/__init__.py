@@ -1,0 +1,1 @@
+"""What this machine is: facts, vendor libraries, and what spoils measurements here."""

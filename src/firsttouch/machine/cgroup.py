@@ -1,0 +1,113 @@
+"""The memory and CPU limits that control groups put on this process, v1 and v2, at every level above it.
+
+Source: the kernel's Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from firsttouch.machine.tree import Facts, Tree, present, whole
+
+_UNLIMITED = 1 << 60
+"""cgroup v1 states 'no limit' as the largest multiple of the page size; nothing has an EiB."""
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Where a version of the interface keeps what; inactive is memory.stat's field for cheaply reclaimable pages."""
+
+    limit: str
+    used: str
+    inactive: str
+
+
+_MEMORY = {
+    1: _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: _Files("memory.max", "memory.current", "inactive_file"),
+}
+
+
+def memory_facts(tree: Tree) -> Facts:
+    """cgroup_version, and of the tightest level (least headroom) cgroup_limit_bytes, cgroup_used_bytes (page cache
+    included), cgroup_reclaimable_bytes (inactive page cache) and cgroup_high_bytes (v2: above it the kernel throttles).
+    Without a limit only the version.
+    """
+    levels: list[tuple[int, Facts]] = []
+    version = None
+    for version, folder in _folders(tree, "memory"):
+        files = _MEMORY[version]
+        limit = _limited(tree.integer(f"{folder}/{files.limit}"))
+        high = _limited(tree.integer(f"{folder}/memory.high"))
+        used = tree.integer(f"{folder}/{files.used}")
+        bounds = [bound for bound in (limit, high) if bound is not None]
+        if bounds:
+            facts: Facts = {
+                "cgroup_limit_bytes": limit,
+                "cgroup_high_bytes": high,
+                "cgroup_used_bytes": used,
+                "cgroup_reclaimable_bytes": _stat(tree, folder, files.inactive),
+            }
+            levels.append((min(bounds) - (used or 0), present(facts)))
+    tightest = min(levels, key=lambda level: level[0])[1] if levels else {}
+    return present({"cgroup_version": version}) | tightest
+
+
+def cpu_quota(tree: Tree) -> float | None:
+    """Cores' worth of CPU time per period that the tightest level allows; None without a quota."""
+    quotas = []
+    for version, folder in _folders(tree, "cpu"):
+        if version == 2:
+            quota, _, period = (tree.text(f"{folder}/cpu.max") or "").partition(" ")
+        else:
+            quota = tree.text(f"{folder}/cpu.cfs_quota_us") or ""
+            period = tree.text(f"{folder}/cpu.cfs_period_us") or ""
+        allowed, of = whole(quota), whole(period)
+        if allowed is not None and of is not None and allowed > 0 and of > 0:
+            quotas.append(allowed / of)
+    return min(quotas, default=None)
+
+
+def _folders(tree: Tree, controller: str) -> Iterator[tuple[int, str]]:
+    """(version, folder) of this process' group and of each group above it, innermost first."""
+    paths = {}
+    for line in tree.lines("proc/self/cgroup"):
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        for name in controllers.split(","):
+            paths[name] = path
+    for line in tree.lines("proc/self/mountinfo"):
+        mount, separator, filesystem = line.partition(" - ")
+        fields, described = mount.split(), filesystem.split()
+        if not separator or len(fields) < 5 or len(described) < 3:
+            continue
+        root, point = fields[3], fields[4]
+        if described[0] == "cgroup2" and "" in paths:
+            version, path = 2, paths[""]
+        elif described[0] == "cgroup" and controller in described[2].split(",") and controller in paths:
+            version, path = 1, paths[controller]
+        else:
+            continue
+        parts = [part for part in PurePosixPath(_below(path, root)).parts if part not in ("/", "..")]
+        folders = ["/".join([point, *parts[:depth]]) for depth in range(len(parts), -1, -1)]
+        if version == 1 or any(controller in (tree.text(f"{f}/cgroup.controllers") or "").split() for f in folders):
+            yield from ((version, folder) for folder in folders)
+
+
+def _below(path: str, root: str) -> str:
+    """A container may see its own group mounted as the top: then the path is given from above that."""
+    return path.removeprefix(root) if root != "/" and path.startswith(root) else path
+
+
+def _limited(value: int | None) -> int | None:
+    return value if value is not None and 0 < value < _UNLIMITED else None
+
+
+def _stat(tree: Tree, folder: str, field: str) -> int | None:
+    for line in tree.lines(f"{folder}/memory.stat"):
+        name, _, value = line.partition(" ")
+        if name == field:
+            return whole(value)
+    return None

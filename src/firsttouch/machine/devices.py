@@ -1,0 +1,62 @@
+"""Opening and describing devices through the native core. Only for workers: a vendor library may crash its process."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import msgspec
+
+from firsttouch import _core
+from firsttouch.machine import host, libraries
+from firsttouch.machine.tree import Tree
+from firsttouch.schema import AllocatorInfo, DeviceInfo
+
+_OPENED_BY_CORE = ("cuda", "nvrtc", "nvml", "opencl-icd")
+
+_CPU_FACTS = ("model", "l1_bytes", "l2_bytes", "l3_bytes", "line_bytes")
+
+
+@cache
+def show_libraries() -> None:
+    """Tell the core where the vendors' libraries are. Idempotent; nothing is opened."""
+    for name in _OPENED_BY_CORE:
+        _core.set_library_paths(name, libraries.candidates(name))
+
+
+def open_device(name: str) -> _core.Device:
+    """Open `cpu`, `cuda:N` or `opencl:N`.
+
+    Raises:
+        _core.Unavailable: there is no such device here; the text says why.
+    """
+    show_libraries()
+    return _core.open(name)
+
+
+def describe_devices(kind: str) -> list[DeviceInfo]:
+    """Every device of a kind, with what its driver states. A device that does not open says why."""
+    show_libraries()
+    names = ["cpu"] if kind == "cpu" else [f"{kind}:{index}" for index in range(_core.count_devices(kind))]
+    return [_describe(name, kind) for name in names]
+
+
+def _describe(name: str, kind: str) -> DeviceInfo:
+    try:
+        device = open_device(name)
+        facts = device.facts()
+        if kind != "cpu":
+            # A kernel must compile, or nothing can be measured: a driver may open and have no working compiler.
+            device.compile("pattern", _core.kernel_file("pattern.c"))
+    except (RuntimeError, MemoryError) as error:
+        return DeviceInfo(name=name, kind=kind, title=name, available=False, reason=" ".join(str(error).split()))
+    if kind == "cpu":
+        about = host.cpu(Tree(), host.usable_cores())
+        facts |= {key: about[key] for key in _CPU_FACTS if key in about}
+        facts["title"] = facts.pop("model", facts["title"])
+    return DeviceInfo(
+        name=name,
+        kind=kind,
+        title=str(facts.pop("title")),
+        facts=facts,
+        allocators=msgspec.convert(device.allocators(), list[AllocatorInfo]),
+    )

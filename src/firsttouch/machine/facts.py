@@ -1,0 +1,66 @@
+"""What this machine is, in one record: machine.json."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+
+from firsttouch import __version__
+from firsttouch.machine import gpus, host
+from firsttouch.machine.libraries import find_libraries
+from firsttouch.machine.spoilers import warnings
+from firsttouch.machine.tree import Facts, Tree
+from firsttouch.schema import SCHEMA, DeviceInfo, Machine, Scalar
+
+_LONGEST = 1000
+
+
+def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
+    """The record of this machine, with `devices` as discovery saw them. Changes nothing, needs no root, never fails:
+    what can't be had is absent.
+    """
+    nvml, reason = gpus.collect()
+    topics = host_topics(Tree(), os.environ, host.usable_cores())
+    for topic, found in nvml.items():
+        topics[topic] = topics.get(topic, {}) | _clean(found)
+    if reason and topics.get("nvidia"):
+        topics["nvidia"]["nvml_reason"] = _clean({"": reason})[""]
+    return Machine(
+        schema=SCHEMA,
+        host=platform.node(),
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        firsttouch=__version__,
+        facts=topics,
+        devices=list(devices),
+        libraries=find_libraries(),
+        warnings=warnings(topics),
+    )
+
+
+def host_topics(tree: Tree, environment: Mapping[str, str], usable: Sequence[int]) -> dict[str, Facts]:
+    """Everything but the vendors' libraries, by topic; a topic without a fact is left out."""
+    topics = {
+        "cpu": host.cpu(tree, usable),
+        "memory": host.memory(tree),
+        "numa": host.numa(tree),
+        "huge_pages": host.huge_pages(tree),
+        "limits": host.limits(tree),
+        "kernel": host.kernel(tree, environment),
+        "software": host.software(),
+        "environment": host.memory_environment(environment),
+        "nvidia": host.nvidia(tree),
+        "nvidia_uvm": host.nvidia_uvm(tree),
+    }
+    return {topic: _clean(facts) for topic, facts in topics.items() if facts}
+
+
+def _clean(facts: Mapping[str, Scalar]) -> Facts:
+    """Fit to be stored: valid Unicode, no control characters, no endless text."""
+    return {key: _plain(value) if isinstance(value, str) else value for key, value in facts.items()}
+
+
+def _plain(text: str) -> str:
+    valid = text[:_LONGEST].encode(errors="replace").decode()
+    return "".join(character if character.isprintable() else " " for character in valid)

@@ -1,0 +1,261 @@
+"""What NVIDIA's management library says of the GPUs and of the links between them.
+
+The library is opened in a throw-away process: `collect` starts this module as a program, and a library that crashes or
+hangs costs only its facts. Source of all names and units: the NVML API reference.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from firsttouch.machine.tree import Facts, id_text, present
+from firsttouch.schema import Clocks, Scalar
+
+Topics: TypeAlias = dict[str, Facts]
+
+THROTTLE = {
+    0x002: "application clocks setting",
+    0x004: "software power cap",
+    0x008: "hardware slowdown",
+    0x010: "sync boost",
+    0x020: "software thermal slowdown",
+    0x040: "hardware thermal slowdown",
+    0x080: "hardware power brake",
+    0x100: "display clocks setting",
+    0x200: "board limit",
+    0x400: "reliability limit",
+}
+"""Clock event reasons (nvml.h, nvmlClocksEventReason*). 1, idle, is no throttling."""
+
+_COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+_ADDRESSING = {0: "none", 1: "HMM", 2: "ATS"}
+_VIRTUALISATION = {0: "none", 1: "passthrough", 2: "vGPU", 3: "vGPU host", 4: "vSGA host"}
+_TOPOLOGY = {
+    0: "same board",
+    10: "one PCIe switch",
+    20: "several PCIe switches",
+    30: "PCIe host bridge",
+    40: "same NUMA node",
+    50: "across NUMA nodes",
+}
+_REMOTES = {0: "GPU", 1: "CPU", 2: "switch", 0xFF: "unknown"}
+_P2P = {0: "yes", 1: "chipset not supported", 2: "GPU not supported", 3: "topology not supported", 4: "disabled"}
+_P2P_NVLINK, _P2P_READ = 2, 0
+_SM, _MEMORY = 1, 2
+_AFFINITY_WORDS, _SCOPE_NODE = 32, 0
+_MEMORY_V2 = 0x02000028
+_MOST_LINKS = 36
+_NOT_AVAILABLE = 2**64 - 1
+
+
+def _first(value: Any) -> bool:
+    return bool(value[0])
+
+
+def _milli(value: Any) -> float:
+    return int(value) / 1000
+
+
+def _words(value: Any) -> str:
+    return id_text(64 * w + b for w, word in enumerate(value) for b in range(64) if word >> b & 1)
+
+
+def _version(value: Any) -> str:
+    major, minor = value
+    return f"{major}.{minor}"
+
+
+def throttle_reasons(mask: int) -> list[str]:
+    """The active reasons in a mask of clock events, idleness left out; unknown bits by number."""
+    return [THROTTLE.get(1 << bit, f"reason {1 << bit:#x}") for bit in range(1, 64) if mask >> bit & 1]
+
+
+_GPU: Sequence[tuple[str, str, tuple[Any, ...], Callable[[Any], Scalar]]] = (
+    ("name", "GetName", (), str),
+    ("uuid", "GetUUID", (), str),
+    ("compute_capability", "GetCudaComputeCapability", (), _version),
+    ("sm_mhz", "GetClockInfo", (_SM,), int),
+    ("sm_max_mhz", "GetMaxClockInfo", (_SM,), int),
+    ("sm_application_mhz", "GetApplicationsClock", (_SM,), int),
+    ("memory_mhz", "GetClockInfo", (_MEMORY,), int),
+    ("memory_max_mhz", "GetMaxClockInfo", (_MEMORY,), int),
+    ("memory_bus_bits", "GetMemoryBusWidth", (), int),
+    ("persistence", "GetPersistenceMode", (), bool),
+    ("compute_mode", "GetComputeMode", (), _COMPUTE_MODES.get),
+    ("ecc", "GetEccMode", (), _first),
+    ("mig", "GetMigMode", (), _first),
+    ("power_limit_w", "GetPowerManagementLimit", (), _milli),
+    ("power_limit_default_w", "GetPowerManagementDefaultLimit", (), _milli),
+    ("power_w", "GetPowerUsage", (), _milli),
+    ("temperature_c", "GetTemperature", (0,), int),
+    ("performance_state", "GetPerformanceState", (), int),
+    ("addressing_mode", "GetAddressingMode", (), _ADDRESSING.get),
+    ("memory_numa_node", "GetNumaNodeId", (), int),
+    ("near_cpus", "GetCpuAffinityWithinScope", (_AFFINITY_WORDS, _SCOPE_NODE), _words),
+    ("near_numa_nodes", "GetMemoryAffinity", (_AFFINITY_WORDS, _SCOPE_NODE), _words),
+    ("virtualisation", "GetVirtualizationMode", (), _VIRTUALISATION.get),
+    ("vbios", "GetVbiosVersion", (), str),
+    ("throttle", "GetCurrentClocksThrottleReasons", (), lambda mask: ", ".join(throttle_reasons(mask))),
+    ("busy_percent", "GetUtilizationRates", (), lambda rates: int(rates.gpu)),
+    ("processes", "GetComputeRunningProcesses", (), len),
+    ("pci_bus_id", "GetPciInfo", (), lambda pci: _text(pci.busId)),
+)
+"""Fact, nvmlDevice function, its arguments after the handle, and what to make of the answer."""
+
+_LINK: Sequence[tuple[str, str, tuple[Any, ...], Callable[[Any], Scalar]]] = (
+    ("pcie_generation", "GetCurrPcieLinkGeneration", (), int),
+    ("pcie_generation_max", "GetMaxPcieLinkGeneration", (), int),
+    ("pcie_width", "GetCurrPcieLinkWidth", (), int),
+    ("pcie_width_max", "GetMaxPcieLinkWidth", (), int),
+    ("pcie_mbit_per_lane", "GetPcieSpeed", (), int),
+    ("c2c", "GetC2cModeInfoV", (), lambda info: bool(info.isC2cEnabled)),
+)
+
+
+class Nvml:
+    """NVML through pynvml (or an object like it), where a refused question answers None."""
+
+    def __init__(self, pynvml: Any) -> None:
+        self._pynvml = pynvml
+
+    def ask(self, function: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._pynvml, f"nvml{function}")(*arguments)
+        except Exception:  # NVMLError, a function that this pynvml or driver lacks, an answer of another form
+            return None
+
+    def device(self, index: int) -> Any:
+        return self.ask("DeviceGetHandleByIndex", index)
+
+    def clocks(self, handle: Any) -> Clocks:
+        """The clocks, temperature, power and active throttle reasons now."""
+        power = self.ask("DeviceGetPowerUsage", handle)
+        return Clocks(
+            core_mhz=self.ask("DeviceGetClockInfo", handle, _SM),
+            memory_mhz=self.ask("DeviceGetClockInfo", handle, _MEMORY),
+            temperature_c=self.ask("DeviceGetTemperature", handle, 0),
+            power_w=power / 1000 if power is not None else None,
+            throttle=throttle_reasons(self.ask("DeviceGetCurrentClocksThrottleReasons", handle) or 0),
+        )
+
+    def topics(self) -> Topics:
+        """'nvidia' (driver), 'links', and 'gpu0', 'gpu1', ... in NVML's order, which is that of the PCI bus."""
+        count = self.ask("DeviceGetCount") or 0
+        handles = [handle for handle in map(self.device, range(count)) if handle is not None]
+        links: Facts = {}
+        for i, handle in enumerate(handles):
+            links |= {f"gpu{i}_{key}": value for key, value in self._link_facts(handle).items()}
+            for j in range(i + 1, len(handles)):
+                links[f"gpu{i}_gpu{j}"] = self._between(handle, handles[j])
+        cuda = self.ask("SystemGetCudaDriverVersion")
+        driver = {
+            "driver": _text(self.ask("SystemGetDriverVersion")),
+            "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if isinstance(cuda, int) else None,
+            "nvml": _text(self.ask("SystemGetNVMLVersion")),
+            "gpus": count,
+        }
+        topics: Topics = {"nvidia": present(driver)} | {f"gpu{i}": self._facts(h) for i, h in enumerate(handles)}
+        return topics | ({"links": links} if links else {})
+
+    def _table(self, table: Sequence[tuple[str, str, tuple[Any, ...], Callable[[Any], Scalar]]], handle: Any) -> Facts:
+        facts: Facts = {}
+        for key, function, arguments, convert in table:
+            answer = self.ask(f"Device{function}", handle, *arguments)
+            with contextlib.suppress(Exception):
+                facts[key] = convert(_text(answer)) if answer is not None else None
+        return present(facts)
+
+    def _facts(self, handle: Any) -> Facts:
+        facts = self._table(_GPU, handle)
+        memory = self.ask("DeviceGetMemoryInfo", handle, _MEMORY_V2) or self.ask("DeviceGetMemoryInfo", handle)
+        aperture = self.ask("DeviceGetBAR1MemoryInfo", handle)
+        sizes = {
+            f"memory_{name}_bytes": getattr(memory, name, None) for name in ("total", "free", "used", "reserved")
+        } | {"bar1_bytes": getattr(aperture, "bar1Total", None)}
+        return facts | {key: value for key, value in sizes.items() if isinstance(value, int) and value < _NOT_AVAILABLE}
+
+    def _link_facts(self, handle: Any) -> Facts:
+        states = [self.ask("DeviceGetNvLinkState", handle, link) for link in range(_MOST_LINKS)]
+        active = [link for link, state in enumerate(states) if state]
+        peers = {self.ask("DeviceGetNvLinkRemoteDeviceType", handle, link) for link in active} - {None}
+        return self._table(_LINK, handle) | present(
+            {
+                "nvlinks": sum(state is not None for state in states),
+                "nvlinks_active": len(active),
+                "nvlink_version": self.ask("DeviceGetNvLinkVersion", handle, active[0]) if active else None,
+                "nvlink_peers": ", ".join(sorted(_REMOTES.get(peer, str(peer)) for peer in peers)) or None,
+            }
+        )
+
+    def _between(self, one: Any, other: Any) -> str:
+        """How two GPUs of one host reach each other."""
+        path = _TOPOLOGY.get(self.ask("DeviceGetTopologyCommonAncestor", one, other), "unknown path")
+        read, nvlink = (self.ask("DeviceGetP2PStatus", one, other, which) for which in (_P2P_READ, _P2P_NVLINK))
+        return f"{'NVLink' if nvlink == 0 else path}, peer access: {_P2P.get(read, 'unknown')}"
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[Nvml]:
+    """NVML in this process, so only in one that may be lost or that holds the vendor's libraries anyway.
+
+    Raises:
+        Exception: pynvml's own, where there is no library or no driver.
+    """
+    pynvml = importlib.import_module("pynvml")
+    pynvml.nvmlInit()
+    try:
+        yield Nvml(pynvml)
+    finally:
+        with contextlib.suppress(Exception):
+            pynvml.nvmlShutdown()
+
+
+def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tuple[Topics, str]:
+    """The topics of `Nvml.topics` from a throw-away process, and the reason where there are none (empty otherwise)."""
+    command = command or [sys.executable, "-m", "firsttouch.machine.gpus"]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout,
+            env=os.environ | {"PYTHONSAFEPATH": "1"},
+        )
+    except subprocess.TimeoutExpired:
+        return {}, f"NVML did not answer within {timeout:g} s"
+    except OSError as error:
+        return {}, f"the process that asks NVML did not start: {error}"
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"status {done.returncode}"]
+        return {}, f"the process that asks NVML ended with: {last[0]}"
+    try:
+        answer = msgspec.json.decode(done.stdout, type=dict[str, dict[str, Scalar]])
+    except msgspec.MsgspecError as error:
+        return {}, f"the process that asks NVML gave no facts: {error}"
+    return answer, str(answer.pop("error", {}).get("reason", ""))
+
+
+def _text(value: Any) -> Any:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _main() -> None:
+    answer: Mapping[str, Facts]
+    try:
+        with opened() as nvml:
+            answer = nvml.topics()
+    except Exception as error:
+        answer = {"error": {"reason": f"NVML: {error}"}}
+    sys.stdout.buffer.write(msgspec.json.encode(answer))
+
+
+if __name__ == "__main__":
+    _main()

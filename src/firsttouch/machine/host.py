@@ -1,0 +1,405 @@
+"""What the host is, by topic, from /proc, /sys and a few system calls. Nothing here needs root or changes anything.
+
+Every function gives plain values by name; a value that can't be had is absent. Names end in their unit: _bytes, _mhz.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gzip
+import os
+import platform
+import re
+import resource
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from firsttouch import __version__
+from firsttouch.machine import cgroup
+from firsttouch.machine.tree import Facts, Tree, id_list, id_text, present, size_bytes, whole
+from firsttouch.schema import Scalar
+from firsttouch.units import format_size
+
+_CPU = "sys/devices/system/cpu"
+_NODE = "sys/devices/system/node"
+_THP = "sys/kernel/mm/transparent_hugepage"
+
+_ISA = (
+    *("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512_bf16", "avx512_fp16", "amx_tile"),
+    *("clflushopt", "clwb", "erms", "fsrm", "movdir64b", "pdpe1gb", "constant_tsc", "rdtscp"),
+    *("asimd", "sve", "sve2", "atomics", "bf16", "svebf16", "i8mm", "dcpop", "uscat", "sme"),
+)
+_VENDORS = {
+    "0x41": "Arm",
+    "0x42": "Broadcom",
+    "0x46": "Fujitsu",
+    "0x4e": "NVIDIA",
+    "0x51": "Qualcomm",
+    "0xc0": "Ampere",
+}
+_PARTS = {
+    ("0x41", "0xd08"): "Cortex-A72",
+    ("0x41", "0xd0c"): "Neoverse N1",
+    ("0x41", "0xd40"): "Neoverse V1",
+    ("0x41", "0xd42"): "Cortex-A78AE",
+    ("0x41", "0xd49"): "Neoverse N2",
+    ("0x41", "0xd4f"): "Neoverse V2",
+    ("0x41", "0xd83"): "Neoverse V3AE",
+    ("0x41", "0xd84"): "Neoverse V3",
+    ("0x46", "0x001"): "A64FX",
+    ("0x4e", "0x004"): "Carmel",
+}
+"""CPU parts by implementer, as the kernel's arch/arm64/include/asm/cputype.h names them."""
+
+_BOOT = re.compile(
+    r"(init_on_alloc|init_on_free|mitigations|transparent_hugepage|(default_)?hugepagesz?|isolcpus|nohz_full|iommu"
+    r"|iommu\.\w+|(intel|amd)_iommu|numa_balancing|swiotlb|deferred_init|idle|processor\.max_cstate)(=\S*)?"
+)
+_ENVIRONMENT = re.compile(
+    r"(CUDA|HSA|HIP|ROCR|GPU|MALLOC|POCL|FIRSTTOUCH|NUMA|NCCL|RCCL|OMP|KMP|GOMP|MPICH|UCX)_\w+"
+    r"|GLIBC_TUNABLES|OCL_ICD_\w+|OPENCL_VENDOR_PATH|AMD_SERIALIZE_\w+|LD_PRELOAD|SLURM_(CPUS|GPUS|MEM)\w*"
+)
+_SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL", re.IGNORECASE)
+_SWITCH = {0: False, 1: True}
+_BALANCING = {0: False, 1: True, 2: True, 3: True}
+_OVERCOMMIT = {0: "heuristic", 1: "always", 2: "never"}
+_GVISOR = "#1 SMP Sun Jan 10 15:06:54 PST 2016"
+"""The fixed build line of gVisor's /proc/version."""
+_VIRTUAL_BOARDS = {
+    "kvm": "KVM",
+    "qemu": "QEMU",
+    "vmware": "VMware",
+    "virtualbox": "VirtualBox",
+    "xen": "Xen",
+    "amazon ec2": "Amazon EC2",
+    "google compute engine": "Google Compute Engine",
+    "virtual machine": "Hyper-V",
+    "firecracker": "Firecracker",
+}
+_CONTAINER_FILES = {".dockerenv": "docker", "run/.containerenv": "podman", ".singularity.d": "apptainer"}
+_CONTAINER_GROUPS = ("kubepods", "docker", "containerd", "libpod", "lxc")
+
+
+def cpu(tree: Tree, usable: Sequence[int]) -> Facts:
+    """The cores that this process may use: `usable` are their numbers. Cache sizes are of one instance."""
+    info = _cpuinfo(tree)
+    implementer, part = info.get("CPU implementer", ""), info.get("CPU part", "")
+    flags = (info.get("flags") or info.get("Features") or "").split()
+    online = id_list(tree.text(f"{_CPU}/online"))
+    packages = {tree.integer(f"{_CPU}/cpu{n}/topology/physical_package_id") for n in online or usable} - {None}
+    siblings = [id_list(tree.text(f"{_CPU}/cpu{n}/topology/thread_siblings_list")) for n in usable]
+    frequencies = [tree.integer(f"{_CPU}/cpu{n}/cpufreq/cpuinfo_max_freq") or 0 for n in usable]
+    governors = {tree.text(f"{_CPU}/cpu{n}/cpufreq/scaling_governor") for n in usable} - {None}
+    return present(
+        {
+            "model": info.get("model name") or _PARTS.get((implementer, part)) or info.get("Model"),
+            "vendor": info.get("vendor_id") or _VENDORS.get(implementer),
+            "cores_usable": len(usable),
+            "cores_usable_list": id_text(usable),
+            "cores_online": len(online) or None,
+            "sockets": len(packages) or None,
+            "threads_per_core": max(map(len, siblings), default=0) or None,
+            "smt": tree.text(f"{_CPU}/smt/control"),
+            "max_mhz": max(frequencies, default=0) / 1000 or None,
+            "now_mhz": _number(info.get("cpu MHz")),
+            "governor": " ".join(sorted(str(g) for g in governors)) or None,
+            "frequency_driver": tree.text(f"{_CPU}/cpu{usable[0] if usable else 0}/cpufreq/scaling_driver"),
+            "isa": " ".join(flag for flag in _ISA if flag in flags) or None,
+            "load_1min": _number((tree.text("proc/loadavg") or "").partition(" ")[0]),
+        }
+        | _caches(tree, usable)
+    )
+
+
+def memory(tree: Tree) -> Facts:
+    """Of the whole machine, and what the control groups leave of it."""
+    info = tree.kibibytes("proc/meminfo")
+    swap, swap_free = info.get("SwapTotal"), info.get("SwapFree")
+    facts: Facts = {
+        "total_bytes": info.get("MemTotal"),
+        "free_bytes": info.get("MemFree"),
+        "available_bytes": info.get("MemAvailable"),
+        "swap_total_bytes": swap,
+        "swap_used_bytes": swap - swap_free if swap is not None and swap_free is not None else None,
+        "page_bytes": os.sysconf("SC_PAGE_SIZE") if tree.is_real else None,
+        "overcommit": _named(_OVERCOMMIT, tree.integer("proc/sys/vm/overcommit_memory")),
+        "overcommit_limit_bytes": info.get("CommitLimit"),
+        "swappiness": tree.integer("proc/sys/vm/swappiness"),
+        "init_on_alloc": _init_on_alloc(tree),
+        "ksm": _named(_SWITCH, tree.integer("sys/kernel/mm/ksm/run")),
+    }
+    return present(facts | cgroup.memory_facts(tree))
+
+
+def numa(tree: Tree) -> Facts:
+    """Per node N: nodeN_total_bytes, nodeN_free_bytes, nodeN_cpus and nodeN_distances (to each node in turn, 10 is
+    itself). memory_only_nodes are those without a CPU, such as a GPU's memory on Grace Hopper.
+    """
+    numbers = sorted(int(name[4:]) for name in tree.names(_NODE) if re.fullmatch(r"node\d{1,5}", name))
+    facts: Facts = {
+        "nodes": len(numbers) or None,
+        "balancing": _named(_BALANCING, tree.integer("proc/sys/kernel/numa_balancing")),
+    }
+    memory_only = []
+    for n in numbers:
+        info = tree.kibibytes(f"{_NODE}/node{n}/meminfo", prefix=f"Node {n} ")
+        cpus = tree.text(f"{_NODE}/node{n}/cpulist")
+        facts |= {
+            f"node{n}_total_bytes": info.get("MemTotal"),
+            f"node{n}_free_bytes": info.get("MemFree"),
+            f"node{n}_cpus": cpus if id_list(cpus) else None,
+            f"node{n}_distances": tree.text(f"{_NODE}/node{n}/distance"),
+        }
+        if not id_list(cpus) and info.get("MemTotal"):
+            memory_only.append(n)
+    facts["memory_only_nodes"] = id_text(memory_only) or None
+    return present(facts)
+
+
+def huge_pages(tree: Tree) -> Facts:
+    """thp_*: transparent huge pages, whole-machine modes, and per size where the kernel has several (thp_64KiB).
+    pool_SIZE and pool_SIZE_free: pages in the reserved (hugetlb) pools.
+    """
+    facts: Facts = {
+        "thp_enabled": tree.chosen(f"{_THP}/enabled"),
+        "thp_defrag": tree.chosen(f"{_THP}/defrag"),
+        "thp_shmem": tree.chosen(f"{_THP}/shmem_enabled"),
+        "thp_bytes": tree.integer(f"{_THP}/hpage_pmd_size"),
+        "thp_zero_page": _named(_SWITCH, tree.integer(f"{_THP}/use_zero_page")),
+        "thp_khugepaged_defrag": _named(_SWITCH, tree.integer(f"{_THP}/khugepaged/defrag")),
+        "default_bytes": tree.kibibytes("proc/meminfo").get("Hugepagesize"),
+    }
+    facts |= {f"thp_{name}": tree.chosen(f"{_THP}/{folder}/enabled") for name, folder in _sizes(tree, _THP)}
+    pools = "sys/kernel/mm/hugepages"
+    for name, folder in _sizes(tree, pools):
+        facts[f"pool_{name}"] = tree.integer(f"{pools}/{folder}/nr_hugepages")
+        facts[f"pool_{name}_free"] = tree.integer(f"{pools}/{folder}/free_hugepages")
+    return present(facts)
+
+
+def limits(tree: Tree) -> Facts:
+    """What this process may do. 'unlimited' stands for no limit; pagemap_frames: physical frame numbers are shown."""
+    facts: Facts = {
+        "perf_event_paranoid": tree.integer("proc/sys/kernel/perf_event_paranoid"),
+        "cpu_quota_cores": cgroup.cpu_quota(tree),
+        "max_map_count": tree.integer("proc/sys/vm/max_map_count"),
+    }
+    if tree.is_real:
+        facts |= {f"{name}_bytes": _rlimit(which) for name, which in _RLIMITS.items()}
+        facts |= {"root": os.geteuid() == 0} | _pagemap()
+    return present(facts)
+
+
+def kernel(tree: Tree, environment: Mapping[str, str]) -> Facts:
+    options = (tree.text("proc/cmdline") or "").split()
+    real = tree.is_real
+    return present(
+        {
+            "release": tree.text("proc/sys/kernel/osrelease") or (platform.release() if real else None),
+            "architecture": platform.machine() if real else None,
+            "distribution": _quoted(tree.lines("etc/os-release"), "PRETTY_NAME"),
+            "virtualisation": _virtualisation(tree),
+            "container": _container(tree, environment),
+            "clock_source": tree.text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            "iommus": len(tree.names("sys/class/iommu")),
+            "boot_options": " ".join(option for option in options if _BOOT.fullmatch(option)) or None,
+            "aslr": tree.integer("proc/sys/kernel/randomize_va_space"),
+        }
+    )
+
+
+def software() -> Facts:
+    libc, version = platform.libc_ver()
+    return present(
+        {
+            "firsttouch": __version__,
+            "python": platform.python_version(),
+            "python_implementation": sys.implementation.name,
+            "libc": f"{libc} {version}".strip() or None,
+        }
+    )
+
+
+def memory_environment(environment: Mapping[str, str]) -> Facts:
+    """The environment variables that change how memory, devices or threads behave; nothing that could be a secret."""
+    return {
+        name: value.encode(errors="replace").decode()[:300]
+        for name, value in sorted(environment.items())
+        if _ENVIRONMENT.fullmatch(name) and not _SECRET.search(name)
+    }
+
+
+def nvidia(tree: Tree) -> Facts:
+    """The kernel module, without any vendor library."""
+    text = " ".join(tree.lines("proc/driver/nvidia/version")[:1])
+    version = re.search(r"\b\d{3,4}\.\d+(\.\d+)?\b", text)
+    return present(
+        {
+            "kernel_module": version[0] if version else tree.text("sys/module/nvidia/version"),
+            "open_kernel_module": "Open Kernel Module" in text if text else None,
+        }
+    )
+
+
+def nvidia_uvm(tree: Tree) -> Facts:
+    """Parameters of the unified-memory module; uvm_disable_hmm, uvm_perf_prefetch_enable, uvm_perf_thrashing_enable and
+    the access counter ones decide what migrates.
+    """
+    folder = "sys/module/nvidia_uvm/parameters"
+    texts = {name: tree.text(f"{folder}/{name}") for name in tree.names(folder)}
+    return present({name: _or(whole(text), text) for name, text in texts.items()})
+
+
+def usable_cores() -> list[int]:
+    """The cores that this process may run on (sched_getaffinity)."""
+    try:
+        return sorted(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return list(range(os.cpu_count() or 1))
+
+
+_RLIMITS = {"memlock": resource.RLIMIT_MEMLOCK, "address_space": resource.RLIMIT_AS, "stack": resource.RLIMIT_STACK}
+
+
+def _rlimit(which: int) -> int | str:
+    soft = resource.getrlimit(which)[0]
+    return "unlimited" if soft == resource.RLIM_INFINITY else soft
+
+
+def _or(value: int | None, otherwise: int | str | None) -> int | str | None:
+    return otherwise if value is None else value
+
+
+def _named(names: Mapping[int, Scalar], value: int | None) -> Scalar:
+    return names.get(value) if value is not None else None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text) if text else None
+    except ValueError:
+        return None
+    return value if value is not None and 0 <= value < 1e9 else None
+
+
+def _cpuinfo(tree: Tree) -> dict[str, str]:
+    """The first processor's fields of /proc/cpuinfo; on Arm also the ones that follow all processors."""
+    found: dict[str, str] = {}
+    for line in tree.lines("proc/cpuinfo"):
+        field, colon, value = line.partition(":")
+        if colon:
+            found.setdefault(field.strip(), value.strip())
+    return found
+
+
+def _caches(tree: Tree, usable: Sequence[int]) -> Facts:
+    """From each core's cache/index*; l1_bytes is the data cache. The largest, where cores differ."""
+    sizes: dict[str, int] = {}
+    instances: dict[str, set[str]] = defaultdict(set)
+    lines: set[int] = set()
+    for n in usable:
+        for index in tree.names(f"{_CPU}/cpu{n}/cache"):
+            folder = f"{_CPU}/cpu{n}/cache/{index}"
+            level, size = tree.integer(f"{folder}/level"), size_bytes(tree.text(f"{folder}/size"))
+            if level is None or size is None or not 1 <= level <= 4:
+                continue
+            name = f"l{level}i" if tree.text(f"{folder}/type") == "Instruction" else f"l{level}"
+            sizes[name] = max(size, sizes.get(name, 0))
+            instances[name].add(tree.text(f"{folder}/shared_cpu_list") or str(n))
+            lines.add(tree.integer(f"{folder}/coherency_line_size") or 0)
+    if not sizes and tree.is_real:
+        sizes, lines = _libc_caches()
+    facts: Facts = {f"{name}_bytes": sizes[name] for name in sorted(sizes)}
+    facts |= {f"{name}_instances": len(instances[name]) for name in ("l1", "l2", "l3", "l4") if instances[name]}
+    facts["line_bytes"] = max(lines, default=0) or None
+    return facts
+
+
+def _libc_caches() -> tuple[dict[str, int], set[int]]:
+    """What the C library knows (cpuid) where the kernel shows no caches, as under gVisor."""
+
+    def ask(name: str) -> int:
+        try:
+            return max(os.sysconf(name), 0)
+        except (OSError, ValueError):
+            return 0
+
+    names = {"l1": "SC_LEVEL1_DCACHE_SIZE", "l2": "SC_LEVEL2_CACHE_SIZE", "l3": "SC_LEVEL3_CACHE_SIZE"}
+    return {key: ask(name) for key, name in names.items() if ask(name)}, {ask("SC_LEVEL1_DCACHE_LINESIZE")}
+
+
+def _init_on_alloc(tree: Tree) -> bool | None:
+    """Whether the kernel clears every page it hands out: the boot option, else the build's default where readable."""
+    for option in (tree.text("proc/cmdline") or "").split():
+        name, _, value = option.partition("=")
+        if name == "init_on_alloc":
+            return value not in ("0", "off", "n", "N")
+    build = tree.text(f"boot/config-{tree.text('proc/sys/kernel/osrelease')}") or ""
+    packed = tree.bytes("proc/config.gz")
+    if packed and not build:
+        try:
+            build = gzip.decompress(packed).decode(errors="replace")
+        except (OSError, EOFError, ValueError):
+            return None
+    return "CONFIG_INIT_ON_ALLOC_DEFAULT_ON=y" in build if build else None
+
+
+def _sizes(tree: Tree, folder: str) -> list[tuple[str, str]]:
+    """('2MiB', 'hugepages-2048kB') for each page size that has a folder, smallest first."""
+    found = []
+    for name in tree.names(folder):
+        match = re.fullmatch(r"hugepages-(\d{1,12})kB", name)
+        if match:
+            found.append((int(match[1]), name))
+    return [(format_size(kib * 1024).replace(" ", ""), name) for kib, name in sorted(found)]
+
+
+def _pagemap() -> Facts:
+    """One page of our own through /proc/self/pagemap. Frame numbers are zero without CAP_SYS_ADMIN."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    touched = ctypes.create_string_buffer(b"x", 64)
+    try:
+        with open("/proc/self/pagemap", "rb", buffering=0) as file:
+            file.seek(ctypes.addressof(touched) // page * 8)
+            entry = int.from_bytes(file.read(8), sys.byteorder)
+    except (OSError, ValueError):
+        return {"pagemap_readable": False}
+    return {"pagemap_readable": True, "pagemap_frames": entry & ((1 << 55) - 1) != 0}
+
+
+def _quoted(lines: Sequence[str], name: str) -> str | None:
+    for line in lines:
+        key, _, value = line.partition("=")
+        if key == name:
+            return value.strip("\"'") or None
+    return None
+
+
+def _virtualisation(tree: Tree) -> str | None:
+    """A hint: None on hardware as far as can be seen."""
+    release = (tree.text("proc/sys/kernel/osrelease") or "").lower()
+    if _GVISOR in (tree.text("proc/version") or ""):
+        return "gVisor"
+    if "microsoft" in release:
+        return "WSL"
+    dmi = "sys/class/dmi/id"
+    board = " ".join(tree.text(f"{dmi}/{name}") or "" for name in ("sys_vendor", "product_name")).lower()
+    named = [title for word, title in _VIRTUAL_BOARDS.items() if word in board]
+    flags = _cpuinfo(tree).get("flags", "").split()
+    flagged = "hypervisor" in flags
+    if named and (flagged or not flags):  # the flag exists on x86 alone; a cloud's bare metal has the board's name too
+        return named[0]
+    return tree.text("sys/hypervisor/type") or ("unnamed hypervisor" if flagged else None)
+
+
+def _container(tree: Tree, environment: Mapping[str, str]) -> str | None:
+    """A hint, from what container engines leave behind."""
+    group = tree.text("proc/self/cgroup") or ""
+    return (
+        environment.get("container")
+        or ("apptainer" if "APPTAINER_CONTAINER" in environment or "SINGULARITY_CONTAINER" in environment else None)
+        or ("kubernetes" if "KUBERNETES_SERVICE_HOST" in environment else None)
+        or next((engine for name, engine in _CONTAINER_FILES.items() if tree.exists(name)), None)
+        or next((engine for engine in _CONTAINER_GROUPS if engine in group), None)
+    )

@@ -1,0 +1,302 @@
+"""Where the vendors' libraries are. Nothing is opened here: the core's dlopen tables take `candidates`, in order.
+
+The order: FIRSTTOUCH_LIB_<NAME> (then that path alone), the system's own search (LD_LIBRARY_PATH, the ldconfig
+cache), toolkit folders, the vendors' PyPI wheels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from firsttouch.schema import Library
+
+_CUDA = ("{CUDA_HOME}/lib64", "{CUDA_PATH}/lib64", "/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64")
+_HPC_SDK = "/opt/nvidia/hpc_sdk/Linux_*/*"
+_DRIVER = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/aarch64-linux-gnu/nvidia", "/run/opengl-driver/lib")
+_ROCM = ("{ROCM_PATH}/lib", "{ROCM_HOME}/lib", "/opt/rocm/lib", "/opt/rocm-*/lib")
+_NVIDIA_DRIVER = "install NVIDIA's driver"
+_ROCM_INSTALL = "install ROCm, or set ROCM_PATH"
+_VENDORS = "/etc/OpenCL/vendors"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """sonames newest first; toolkits and wheels are folders ({NAME} is an environment variable, wheels are below
+    site-packages); distributions name the wheels, for their version; remedy completes 'not found: ...; '.
+    versioned: the toolkit's folder states this library's version too.
+    """
+
+    sonames: Sequence[str]
+    toolkits: Sequence[str] = ()
+    wheels: Sequence[str] = ()
+    distributions: Sequence[str] = ()
+    remedy: str = ""
+    versioned: bool = True
+
+
+LIBRARIES: Mapping[str, Spec] = {
+    "cuda": Spec(["libcuda.so.1", "libcuda.so"], _DRIVER, remedy=_NVIDIA_DRIVER),
+    "nvml": Spec(["libnvidia-ml.so.1", "libnvidia-ml.so"], _DRIVER, remedy=_NVIDIA_DRIVER),
+    "nvrtc": Spec(
+        ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"],
+        [*_CUDA, f"{_HPC_SDK}/cuda/lib64"],
+        ["nvidia/cu[0-9]*/lib", "nvidia/cuda_nvrtc/lib"],
+        ["nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc-cu11"],
+        "pip install 'firsttouch[cuda]', or set CUDA_HOME",
+    ),
+    "cupti": Spec(
+        ["libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so"],
+        [*_CUDA, *(f"{f.removesuffix('/lib64')}/extras/CUPTI/lib64" for f in _CUDA), f"{_HPC_SDK}/cuda/lib64"],
+        ["nvidia/cu[0-9]*/lib", "nvidia/cuda_cupti/lib"],
+        ["nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12", "nvidia-cuda-cupti-cu11"],
+        "pip install nvidia-cuda-cupti, or set CUDA_HOME",
+    ),
+    "nccl": Spec(
+        ["libnccl.so.2", "libnccl.so"],
+        [*_CUDA, "{NCCL_HOME}/lib", f"{_HPC_SDK}/comm_libs/nccl/lib"],
+        ["nvidia/nccl/lib"],
+        ["nvidia-nccl-cu13", "nvidia-nccl-cu12"],
+        "pip install nvidia-nccl-cu13",
+        versioned=False,
+    ),
+    "hip": Spec(
+        ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"],
+        _ROCM,
+        ["_rocm_sdk_core/lib"],
+        ["rocm-sdk-core"],
+        _ROCM_INSTALL,
+    ),
+    "hiprtc": Spec(
+        ["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so"],
+        _ROCM,
+        ["_rocm_sdk_core/lib"],
+        ["rocm-sdk-core"],
+        _ROCM_INSTALL,
+    ),
+    "rccl": Spec(
+        ["librccl.so.1", "librccl.so"],
+        _ROCM,
+        ["_rocm_sdk_libraries*/lib"],
+        ["rocm-sdk-libraries"],
+        _ROCM_INSTALL,
+    ),
+    "opencl": Spec(
+        ["libOpenCL.so.1", "libOpenCL.so"],
+        [*_CUDA, *_ROCM],
+        remedy="install an OpenCL loader (ocl-icd-libopencl1); drivers that were found work without one",
+        versioned=False,
+    ),
+    "opencl-icd": Spec(
+        [],
+        distributions=["pocl-binary-distribution"],
+        remedy=f"install an OpenCL driver, or pip install pocl-binary-distribution ({_VENDORS})",
+    ),
+    "pocl": Spec(
+        ["libpocl-*.so", "libpocl.so*"],
+        [],
+        ["pyopencl/.libs", "pocl_binary_distribution/.libs"],
+        ["pocl-binary-distribution"],
+        "pip install pocl-binary-distribution",
+    ),
+    "mpi": Spec(
+        ["libmpi.so.40", "libmpi.so.12", "libmpi_cray.so.12", "libmpi.so"],
+        ["{MPI_HOME}/lib", "{I_MPI_ROOT}/lib", "{I_MPI_ROOT}/lib/release", "{CRAY_MPICH_DIR}/lib", f"{sys.prefix}/lib"],
+        remedy="install an MPI library, or set MPI_HOME",
+    ),
+}
+
+
+def variable(name: str) -> str:
+    """The environment variable that names the library's file: 'opencl-icd' is FIRSTTOUCH_LIB_OPENCL_ICD."""
+    return f"FIRSTTOUCH_LIB_{name.upper().replace('-', '_')}"
+
+
+def candidates(name: str) -> list[str]:
+    """What to try dlopen on, in order: sonames (found by the system's search) and paths of files that exist.
+
+    'opencl' is the ICD loader; 'opencl-icd' are the drivers behind it (several may be valid at once, each another
+    platform), PyPI's PoCL last; 'pocl' is PyPI's alone.
+
+    Raises:
+        KeyError: no such library; LIBRARIES holds the names.
+    """
+    spec = LIBRARIES[name]
+    if override := os.environ.get(variable(name)):
+        return [override]
+    if name == "opencl-icd":
+        return _unique([*_vendor_drivers(_vendors()), *candidates("pocl")])
+    system = [soname for soname in spec.sonames if "*" not in soname]
+    return _unique(
+        [*system, *_in_folders(spec.sonames, _toolkit_folders(spec)), *_in_folders(spec.sonames, _wheels(spec))]
+    )
+
+
+def find_libraries() -> list[Library]:
+    """Every library of LIBRARIES with the file that `candidates` leads to first and its version, or why there is none.
+
+    'opencl-icd' appears once per driver. A version is what file, folder or wheel names state; nothing is run.
+    """
+    return [library for name in LIBRARIES for library in _find(name)]
+
+
+def _find(name: str) -> Iterator[Library]:
+    tried = candidates(name)
+    found = [path for path in map(_resolve, tried) if path is not None]
+    for path in found if name == "opencl-icd" else found[:1]:
+        yield Library(name=name, path=path, version=_version(Path(path), LIBRARIES[name]))
+    if not found:
+        yield Library(name=name, reason=_missing(name, tried))
+
+
+def _missing(name: str, tried: Sequence[str]) -> str:
+    if override := os.environ.get(variable(name)):
+        return f"{variable(name)} names {override}, which is no library for this machine"
+    spec = LIBRARIES[name]
+    places = ["the system's libraries"] if any("/" not in one for one in tried) else []
+    places += [place for place in spec.toolkits if "{" not in place]
+    places += [f"site-packages/{wheel}" for wheel in spec.wheels] + ([_vendors()] if name == "opencl-icd" else [])
+    return f"not found: looked in {', '.join(places)}; {spec.remedy}"
+
+
+def _unique(paths: Iterable[str]) -> list[str]:
+    """The first of each file; links to one file count once."""
+    seen: set[str] = set()
+    found = []
+    for path in paths:
+        file = os.path.realpath(path) if "/" in path else path
+        if file not in seen:
+            seen.add(file)
+            found.append(path)
+    return found
+
+
+def _toolkit_folders(spec: Spec) -> Iterator[str]:
+    for pattern in spec.toolkits:
+        with contextlib.suppress(KeyError):  # a variable that is not set
+            yield from sorted(glob.glob(pattern.format_map(os.environ)), key=_by_version, reverse=True)
+
+
+def _wheels(spec: Spec) -> Iterator[str]:
+    sites = [entry for entry in dict.fromkeys(sys.path) if entry and os.path.isdir(entry)]
+    for pattern in spec.wheels:
+        for site in sites:
+            yield from sorted(glob.glob(os.path.join(glob.escape(site), pattern)), key=_by_version, reverse=True)
+
+
+def _in_folders(sonames: Sequence[str], folders: Iterable[str]) -> list[str]:
+    return [
+        path
+        for folder in folders
+        for soname in sonames
+        for path in sorted(glob.glob(f"{glob.escape(folder)}/{soname}"))
+    ]
+
+
+def _by_version(path: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d{1,9}", path)]
+
+
+def _vendors() -> str:
+    """The folder of .icd files, or one such file, as the Khronos loader and ocl-icd take OCL_ICD_VENDORS."""
+    return os.environ.get("OCL_ICD_VENDORS") or os.environ.get("OPENCL_VENDOR_PATH") or _VENDORS
+
+
+def _vendor_drivers(vendors: str) -> Iterator[str]:
+    place = Path(vendors)
+    try:
+        files = [place] if place.is_file() else sorted(place.glob("*.icd"))
+    except OSError:
+        return
+    for file in files:
+        if file.suffix == ".so" or ".so." in file.name:
+            yield str(file)
+            continue
+        with contextlib.suppress(OSError, ValueError):
+            line = file.read_text(errors="replace")[:4096].strip().partition("\n")[0].strip()
+            beside = file.parent / line
+            if line:
+                yield str(beside) if "/" not in line and beside.is_file() else line
+
+
+def _resolve(candidate: str) -> str | None:
+    """The file that dlopen would take, as far as can be said without calling it."""
+    if "/" in candidate:
+        return candidate if _is_library(candidate) else None
+    searched = (folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder)
+    multiarch = f"{os.uname().machine}-linux-gnu"
+    defaults = [f"{prefix}/{lib}" for prefix in ("", "/usr") for lib in (f"lib/{multiarch}", "lib64", "lib")]
+    paths = [
+        *(f"{folder}/{candidate}" for folder in searched),
+        *_loader_cache().get(candidate, ()),
+        *(f"{folder}/{candidate}" for folder in defaults),
+    ]
+    return next(filter(_is_library, paths), None)
+
+
+@cache
+def _loader_cache() -> dict[str, list[str]]:
+    """Paths by soname, from `ldconfig -p`."""
+    found: dict[str, list[str]] = {}
+    for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
+        try:
+            listed = subprocess.run([program, "-p"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10).stdout
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        for line in listed.decode(errors="replace").splitlines():
+            soname, arrow, path = line.strip().partition(" => ")
+            if arrow:
+                found.setdefault(soname.split(" ")[0], []).append(path)
+        break
+    return found
+
+
+@cache
+def _own_header() -> bytes:
+    """The first 20 bytes of an ELF file for this processor: class, byte order, machine."""
+    return _header("/proc/self/exe") or _header(sys.executable)
+
+
+def _header(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(20)
+    except (OSError, ValueError):
+        return b""
+
+
+def _is_library(path: str) -> bool:
+    own, other = _own_header(), _header(path)
+    return other[:4] == b"\x7fELF" and len(other) == 20 and (own[4:6], own[18:]) == (other[4:6], other[18:])
+
+
+def _version(path: Path, spec: Spec) -> str:
+    """From the wheel, else from the real file name (libcuda.so.580.95.05), else the folder's (cuda-13.0)."""
+    real = Path(os.path.realpath(path))
+    name = re.search(r"\.so\.(\d+(?:\.\d+)*)$", real.name)
+    stated = name[1] if name else ""
+    if _below_site(real):
+        wheels = [version for version in map(_distribution_version, spec.distributions) if version]
+        return next((v for v in wheels if v.partition(".")[0] == stated), wheels[0] if wheels else stated)
+    folder = re.search(r"/(?:cuda|rocm|hpc_sdk/[^/]+)[-/](\d+(?:\.\d+)+)", str(real))
+    return folder[1] if folder and spec.versioned and "." not in stated else stated
+
+
+def _distribution_version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _below_site(path: Path) -> bool:
+    return any(Path(entry) in path.parents for entry in map(os.path.realpath, filter(None, sys.path)))

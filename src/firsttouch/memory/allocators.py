@@ -1,0 +1,63 @@
+"""Every allocator on one page: what it is, and what its vendor promises. docs/allocators.md is made from it.
+
+Whether one is available on a device, and who reaches it there, the device itself states (schema.AllocatorInfo).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """call: how the memory is obtained, per API; moves: whether pages change place, by whom and at what granularity;
+    cached: who may keep lines of it in a cache, as the vendor states it ('' where it states nothing).
+    """
+
+    call: str
+    moves: str
+    cached: str = ""
+
+
+MEANINGS: dict[str, Meaning] = {
+    "malloc": Meaning(
+        "malloc; page size by the kernel's own policy", "stays in host memory; NUMA balancing may move pages", "cpu"
+    ),
+    "mmap": Meaning(
+        "mmap, private and anonymous, MADV_NOHUGEPAGE: base pages for certain",
+        "stays in host memory; NUMA balancing may move pages",
+        "cpu",
+    ),
+    "malloc-thp": Meaning(
+        "malloc with MADV_HUGEPAGE, aligned to 2 MiB: transparent huge pages where the kernel has them",
+        "stays in host memory; NUMA balancing may move pages",
+        "cpu",
+    ),
+    "device": Meaning("cudaMalloc (cuMemAlloc), hipMalloc, clCreateBuffer", "never", "gpu"),
+    "vmm": Meaning("cuMemCreate mapped with cuMemMap", "never", "gpu"),
+    "pinned": Meaning(
+        "cudaHostAlloc (cuMemHostAlloc), hipHostMalloc, CL_MEM_ALLOC_HOST_PTR",
+        "never: the GPU reads host memory over the link; an OpenCL driver may copy at map and unmap",
+        "cpu",
+    ),
+    "pinned-wc": Meaning("cudaHostAlloc, write-combined: CPU reads are not cached", "never"),
+    "registered": Meaning(
+        "malloc, then cudaHostRegister (cuMemHostRegister), hipHostRegister or CL_MEM_USE_HOST_PTR",
+        "never: the GPU reads host memory over the link; an OpenCL driver may copy at map and unmap",
+        "cpu",
+    ),
+    "managed": Meaning(
+        "cudaMallocManaged (cuMemAllocManaged), hipMallocManaged",
+        "pages follow the agent that touches them, 4 KiB to 2 MiB at a time (CUDA C++ Programming Guide, Unified Memory)",
+        "cpu and gpu",
+    ),
+    "managed-static": Meaning("a __managed__ array of a module", "as managed", "cpu and gpu"),
+    "svm-coarse": Meaning(
+        "clSVMAlloc: one address for both, shared between map and unmap",
+        "the driver decides at map, unmap and launch (OpenCL 2.0, 5.6)",
+    ),
+    "svm-fine": Meaning(
+        "clSVMAlloc with CL_MEM_SVM_FINE_GRAIN_BUFFER: both may use it, coherent at synchronisation points",
+        "the driver decides (OpenCL 2.0, 5.6)",
+    ),
+}

@@ -1,0 +1,177 @@
+"""The experiments behind `methods --verify`. Only for throw-away processes: a trial may end its own.
+
+A trial gives (value, how it was found); the value '' leaves the question open. One that raises is turned into an
+answer by run_trial. memory/methods.py says which questions there are and what the death of the process means.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from firsttouch import _core
+from firsttouch.machine.devices import open_device
+from firsttouch.schema import AllocatorInfo, DeviceInfo
+from firsttouch.units import format_size
+
+SEED = 20240229
+_MIB = 1 << 20
+_SMALL = 4 * _MIB
+_SIZES = (64 * _MIB, 16 * _MIB, _SMALL)
+"""Of what is touched page by page, the largest that the guard permits; managed memory only the smallest."""
+_NONE_YET = 0.1
+_MOST = 0.5
+
+Found = tuple[str, str]
+
+
+@dataclass
+class Bench:
+    """An open device and the allocator in question, as its driver states it."""
+
+    about: DeviceInfo
+    info: AllocatorInfo
+    device: _core.Device
+
+    def allocate(self, size: int = _SMALL) -> _core.Buffer:
+        return self.device.allocate(self.info.name, size)
+
+    def large(self) -> _core.Buffer:
+        """The largest of _SIZES that may be had."""
+        *sizes, least = (_SMALL,) if self.info.managed else _SIZES
+        for size in sizes:
+            try:
+                return self.allocate(size)
+            except _core.GuardRefused:
+                continue
+        return self.allocate(least)
+
+    @property
+    def agent(self) -> str:
+        """Who reaches it without a mapping, the CPU first."""
+        return "cpu" if self.info.cpu == "direct" or self.info.gpu == "none" else "gpu"
+
+
+def run_trial(
+    about: DeviceInfo, allocator: str, question: str, *, opening: Callable[[], None], opened: Callable[[], None]
+) -> Found:
+    """Answer one question; `opening` and `opened` are called around the opening of the device."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    info = about.allocator(allocator)
+    if info is None or question not in TRIALS:
+        raise ValueError(f"no trial of {question} of {allocator} on {about.name}")
+    opening()
+    try:
+        device = open_device(about.name)
+    except Exception as error:
+        return "", str(error)
+    opened()
+    trial, refused = TRIALS[question]
+    try:
+        return trial(Bench(about, info, device))
+    except (_core.GuardRefused, _core.Unavailable) as error:
+        return "", str(error)
+    except (RuntimeError, MemoryError) as error:
+        return refused, str(error) or type(error).__name__
+
+
+def works(bench: Bench) -> Found:
+    """Whether it can be had, filled and read back by an agent that reaches it."""
+    agent = "gpu" if bench.info.gpu != "none" else "cpu"
+    with bench.allocate() as buffer:
+        buffer.fill(SEED, agent)
+        wrong = buffer.check(SEED, agent)
+    return _verdict("yes", "no", wrong, f"{format_size(_SMALL)} filled and checked by the {agent.upper()}")
+
+
+def cpu_access(bench: Bench) -> Found:
+    """By bare loads and stores; between map and unmap where that is what the driver states."""
+    with bench.allocate() as buffer:
+        if bench.info.cpu != "mapped":
+            wrong = _core.try_access(bench.device, buffer, "cpu", SEED)
+            return _verdict("direct", "none", wrong, "CPU stores and loads at its address")
+        buffer.fill(SEED, "cpu")
+        wrong = buffer.check(SEED, "gpu")
+        buffer.fill(SEED + 1, "gpu")
+        wrong += buffer.check(SEED + 1, "cpu")
+        return _verdict("mapped", "none", wrong, "each agent saw through map and unmap what the other wrote")
+
+
+def gpu_access(bench: Bench) -> Found:
+    """By a kernel that is given the address, also where the driver states that it can't use it."""
+    with bench.allocate() as buffer:
+        wrong = _core.try_access(bench.device, buffer, "gpu", SEED)
+    return _verdict("direct", "none", wrong, "a kernel wrote and read it; the CPU or a copy saw the same")
+
+
+def _verdict(right: str, wrong: str, errors: int, how: str) -> Found:
+    return (wrong, f"{errors} words of {_SMALL // 8} were wrong") if errors else (right, how)
+
+
+def allocation(bench: Bench) -> Found:
+    """Whether memory is taken by the call or by the first touch."""
+    with bench.large() as buffer:  # what the driver needs for itself comes with the first use
+        buffer.fill(SEED, bench.agent)
+    before = _Taken.now(bench)
+    with bench.large() as buffer:
+        called = _Taken.now(bench)
+        buffer.fill(SEED, bench.agent)
+        touched = _Taken.now(bench)
+        size = buffer.size
+    own = called.own - before.own, touched.own - called.own
+    machine = called.machine - before.machine, touched.machine - called.machine
+    for source, (call, touch) in (("process and device", own), ("MemFree of the machine", machine)):
+        if _MOST * size <= call + touch <= 1.5 * size:
+            how = (
+                f"{format_size(max(call, 0))} by the call, {format_size(max(touch, 0))} by the first touch of "
+                f"{format_size(size)} by the {bench.agent.upper()} ({source})"
+            )
+            if call < _NONE_YET * size and touch >= _MOST * size:
+                return "on-demand", how
+            return ("up-front" if call >= _MOST * size else ""), how
+    return "", f"no counter shows the {format_size(size)} that were taken"
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Bytes in use now: own, by this process on host and device; machine, by all on the host."""
+
+    own: int
+    machine: int
+
+    @classmethod
+    def now(cls, bench: Bench) -> _Taken:
+        own = _proc("/proc/self/smaps_rollup", "Rss:")
+        if bench.about.kind != "cpu" and not bench.about.facts.get("shares_host_memory"):
+            total, free = bench.device.memory()
+            own += total - free
+        return cls(own, -_proc("/proc/meminfo", "MemFree:"))
+
+
+def _proc(path: str, key: str) -> int:
+    with open(path) as file:
+        return next((int(line.split()[1]) * 1024 for line in file if line.startswith(key)), 0)
+
+
+def page(bench: Bench) -> Found:
+    """The page size behind it on the host after the CPU touched it."""
+    if bench.info.cpu == "none":
+        return "", "the CPU does not reach it"
+    with bench.large() as buffer:
+        buffer.fill(SEED, "cpu")
+        _, size = buffer.residency()
+    if size is None:
+        return "", "the kernel does not tell"
+    return format_size(size), "of most of it, from smaps"
+
+
+TRIALS: dict[str, tuple[Callable[[Bench], Found], str]] = {
+    "available": (works, "no"),
+    "allocation": (allocation, ""),
+    "cpu": (cpu_access, "none"),
+    "gpu": (gpu_access, "none"),
+    "page": (page, ""),
+}
+"""By question: the trial, and what an error that the driver raises in it answers."""

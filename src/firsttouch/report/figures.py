@@ -1,0 +1,458 @@
+"""From a Figure, which is data, and the records of one experiment on one device to a Vega-Lite figure or a table.
+
+Nothing here knows an experiment. Strings of a results file enter a specification only as data values, scale domains
+and titles, never as expressions; the SVG that comes back is reduced to an allowed set of shapes and text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from firsttouch.analysis.plateaus import find_plateaus, name_plateaus
+from firsttouch.analysis.statistics import distinct, group_by, value, varying
+from firsttouch.experiments.base import Figure
+from firsttouch.report.text import SECONDS, count, is_size, label, quantity
+from firsttouch.schema import DeviceInfo, Record, Scalar
+
+Spec = dict[str, Any]
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart, darkest on white first. Shapes go round at another
+# pace, so that more series than colours still differ.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#000000", "#7A5195")
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+WRONG, THROTTLED, INK, GRID = "#B00020", "#8A5A00", "#1f2933", "#e4e7eb"
+MOST_PANELS = 12
+
+FLAGS = {"wrong": "failed verification", "throttled": "throttled"}
+
+
+class Palette:
+    """Colours and shapes that stay with a value through a whole report."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, dict[str, int]] = {}
+
+    def styles(self, name: str, values: Iterable[str]) -> tuple[list[str], list[str]]:
+        places = self._places.setdefault(name, {})
+        found = [places.setdefault(v, len(places)) for v in values]
+        return [COLOURS[i % len(COLOURS)] for i in found], [SHAPES[i % len(SHAPES)] for i in found]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure ready to be rendered: `spec` for lines and bars, `columns` and `rows` for a table; notes caption it."""
+
+    title: str
+    spec: Spec | None = None
+    columns: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    wrong: int = 0
+
+
+def draw(figure: Figure, records: Sequence[Record], device: DeviceInfo | None, palette: Palette) -> Drawing | None:
+    """The figure over the ok records of one experiment on one device; None where no point has what it shows."""
+    records = [r for r in records if all(value(r, name) == wanted for name, wanted in figure.where.items())]
+    if figure.kind == "table":
+        return _table(figure, records)
+    shown = [r for r in records if _finite(value(r, figure.y)) and value(r, figure.x) is not None]
+    if not shown:
+        return None
+    roles = _roles(figure, shown)
+    notes = [_uncertainty(figure)] if figure.y == "median" else []
+    held = {
+        n: v
+        for n in shown[0].factors
+        if n not in varying(shown) and n not in figure.where and (v := shown[0].factors[n]) is not None
+    }
+    if held:
+        notes.append("The same everywhere: " + ", ".join(f"{n} {label(n, v)}" for n, v in held.items()) + ".")
+    panels = list(group_by(shown, *roles.panel)) if roles.panel else []
+    if len(panels) > MOST_PANELS:
+        kept = {repr(p) for p in panels[:MOST_PANELS]}
+        shown = [r for r in shown if repr(tuple(value(r, n) for n in roles.panel)) in kept]
+        notes.append(f"The first {MOST_PANELS} of {len(panels)} panels are drawn; the table has every point.")
+    flagged = {flag: sum(_flag(r) == flag for r in shown) for flag in FLAGS}
+    if flagged["throttled"]:
+        notes.append(f"Hollow brown triangles: {count(flagged['throttled'], 'point')} taken while throttled.")
+    rows = [_row(r, figure, roles) for r in shown]
+    if figure.levels and figure.kind == "line":
+        rows += _levels(figure, roles, shown, device)
+    spec = (_line if figure.kind == "line" else _bar)(figure, roles, shown, rows, palette)
+    return Drawing(_title(figure, roles), spec, notes=notes, wrong=flagged["wrong"])
+
+
+def _finite(v: Scalar) -> bool:
+    return isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)
+
+
+def _uncertainty(figure: Figure) -> str:
+    return f"{'Bands' if figure.kind == 'line' else 'Whiskers'} are the 95 % interval of the median."
+
+
+def _flag(record: Record) -> str:
+    return "wrong" if record.verified is False else "throttled" if record.throttled else ""
+
+
+# ---------------------------------------------------------------------------------------------- what goes where
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which names the colour, the dash and the panels stand for; '' where nothing varies."""
+
+    colour: str
+    dash: str
+    panel: tuple[str, ...]
+
+
+def _roles(figure: Figure, records: Sequence[Record]) -> Roles:
+    """Give every varying factor a place, so that no line and no bar mixes different conditions."""
+
+    def varies(name: str | None) -> str:
+        return name if name and len(distinct(records, name)) > 1 else ""
+
+    colour, facet = varies(figure.colour), varies(figure.facet)
+    dash = varies(figure.dash) if figure.kind == "line" else ""
+    panel = [facet] if facet else []
+    if figure.kind == "bar":
+        colour = "" if colour == figure.x else colour
+        panel += [n for n in [varies(figure.dash)] if n]
+    for name in varying(records):
+        taken = [n for n in (colour, dash, *panel, figure.x if figure.kind == "bar" else "") if n]
+        told_apart = len(group_by(records, *taken)) == len(group_by(records, *taken, name))
+        if name in (*taken, figure.x, figure.y) or told_apart:
+            continue
+        values = len(distinct(records, name))
+        if not colour and values <= len(COLOURS):
+            colour = name
+        elif figure.kind == "line" and not dash and values <= len(DASHES):
+            dash = name
+        else:
+            panel.append(name)
+    return Roles(colour, dash, tuple(panel))
+
+
+def _row(record: Record, figure: Figure, roles: Roles) -> Spec:
+    x, y = value(record, figure.x), value(record, figure.y)
+    low, high = y, y
+    if figure.y == "median" and record.summary is not None:
+        low, high = record.summary.ci_low, record.summary.ci_high
+    return {
+        "kind": "point",
+        "x": x if figure.kind == "line" and _finite(x) else label(figure.x, x),
+        "y": y,
+        "low": low,
+        "high": high,
+        "flag": _flag(record),
+        "text": quantity(y, record.unit if figure.y == "median" else "") if isinstance(y, int | float) else "",
+        **_condition(record, roles),
+    }
+
+
+def _condition(record: Record, roles: Roles) -> Spec:
+    panel = ", ".join(f"{n} {label(n, value(record, n))}" for n in roles.panel)
+    one = {key: label(n, value(record, n)) if n else "" for key, n in (("colour", roles.colour), ("dash", roles.dash))}
+    return {**one, "panel": panel}
+
+
+def _levels(figure: Figure, roles: Roles, records: Sequence[Record], device: DeviceInfo | None) -> list[Spec]:
+    """The names of the plateaus of one curve of each panel: the device's own agent's, the one with most points."""
+    agent = "cpu" if device is None or device.name == "cpu" else "gpu"
+    rows: list[Spec] = []
+    for panel in group_by(records, *roles.panel).values():
+        curves = group_by(panel, *filter(None, (roles.colour, roles.dash))).values()
+        main = max(curves, key=lambda c: (c[0].factors.get("agent", agent) == agent, len(c)))
+        points = [(x, y) for r in main if _finite(x := value(r, figure.x)) and _finite(y := value(r, figure.y))]
+        plateaus = find_plateaus([int(x) for x, _ in points], [float(y) for _, y in points])  # type: ignore[arg-type]
+        for name, p in name_plateaus(plateaus, device.facts if device else {}):
+            text = [name, quantity(p.value, main[0].unit.partition(" ")[0])]
+            middle = math.sqrt(p.low * p.high)
+            rows.append({"kind": "level", "x": middle, "y": p.value, "text": text, **_condition(main[0], roles)})
+    return rows
+
+
+def _title(figure: Figure, roles: Roles) -> str:
+    by = [n for n in (roles.colour, roles.dash, *roles.panel) if n]
+    what = figure.y_title or figure.y
+    return f"{what} over {figure.x_title or figure.x}" + (f", by {', '.join(by)}" if by else "")
+
+
+def _table(figure: Figure, records: Sequence[Record]) -> Drawing | None:
+    names = list(dict.fromkeys(figure.columns or [figure.x, figure.colour, figure.y]))
+    rows = []
+    for record in records:
+        cells = [value(record, n) for n in names]
+        shown = [
+            quantity(c, record.unit) if n == "median" and isinstance(c, int | float) else label(n, c)
+            for n, c in zip(names, cells, strict=True)
+        ]
+        rows.append([*shown, FLAGS.get(_flag(record), "")])
+    rows = [list(r) for r in dict.fromkeys(tuple(r) for r in rows)]
+    if not rows:
+        return None
+    if not any(r[-1] for r in rows):
+        rows, last = [r[:-1] for r in rows], []
+    else:
+        last = ["mark"]
+    wrong = sum(r.verified is False for r in records)
+    heads = [figure.y_title if n == figure.y and figure.y_title else n.replace("_", " ") for n in names]
+    return Drawing(", ".join(heads), columns=[*heads, *last], rows=rows, wrong=wrong)
+
+
+# ---------------------------------------------------------------------------------------------- axes
+
+
+def _log_ticks(values: Sequence[float], base: int) -> tuple[list[float], list[float]]:
+    """Domain and tick values of a logarithmic axis: whole powers; for base 10, 2 and 5 too where they are few."""
+    low, high = min(values), max(values)
+    first, last = math.floor(math.log(low, base) + 1e-9), math.ceil(math.log(high, base) - 1e-9)
+    if base == 2:
+        step = max(1, math.ceil((last - first) / 8))
+        ticks = [2.0**e for e in range(first, last + 1) if e % step == 0]
+        return ([low, high] if high > low else [low / 2, high * 2]), ticks
+    last = max(last, first + 1)
+    multiples = (1, 2, 5) if last - first <= 3 else (1,)
+    step = max(1, math.ceil((last - first) / 8))
+    ticks = [m * 10.0**e for e in range(first, last + 1, step) for m in multiples]
+    inside = [t for t in ticks if low / 2.5 <= t <= high * 2.5]
+    if len(inside) < 2:
+        return [10.0**first, 10.0**last], ticks
+    return [min(low, inside[0]), max(high, inside[-1])], inside
+
+
+_BYTES = " : ".join(
+    f"datum.value >= {2**shift} ? format(datum.value / {2**shift}, '~r') + ' {unit}'"
+    for shift, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"))
+)
+SIZE_LABEL = f"{_BYTES} : format(datum.value, '~r') + ' B'"
+
+
+def _time_label(scale: float) -> str:
+    parts = [
+        f"abs(datum.value) >= {10.0**power / scale} ? format(datum.value * {scale / 10.0**power}, '.3~r') + ' {unit}'"
+        for unit, power in (("s", 0), ("ms", -3), ("µs", -6))
+    ]
+    return " : ".join(parts) + f" : format(datum.value * {scale / 1e-9}, '.3~r') + ' ns'"
+
+
+def _axis(name: str, title: str, unit: str, values: Sequence[float], log: bool, *, is_x: bool = False) -> Spec:
+    """Title, scale and axis of one quantitative channel, as keyword arguments of altair's X and Y."""
+    import altair as alt
+
+    scale: Spec = {"zero": not is_x, "nice": not is_x}
+    axis: Spec = {"grid": not is_x}
+    if is_size(name):
+        axis |= {"labelExpr": SIZE_LABEL}
+    head = unit.partition(" ")[0]
+    if name == "median" and head in SECONDS and (max(values) >= 1e4 or 0 < max(values) < 0.1):
+        axis |= {"labelExpr": _time_label(SECONDS[head])}
+        title = " ".join("time" if word == head else word for word in title.split(" "))
+    elif name == "median" and not is_size(name):
+        axis |= {"format": ",~r"}
+    if log and min(values) <= 0:
+        scale = {"type": "symlog", "nice": True}
+    elif log:
+        powers = all(math.log2(v).is_integer() for v in values)
+        domain, ticks = _log_ticks(values, 2 if is_size(name) or (powers and name != "median") else 10)
+        scale, axis["values"] = {"type": "log", "domain": domain, "nice": False}, ticks
+    return {"title": title, "scale": alt.Scale(**scale), "axis": alt.Axis(**axis)}
+
+
+def _y_title(figure: Figure, records: Sequence[Record]) -> str:
+    return figure.y_title or (records[0].unit if figure.y == "median" else figure.y)
+
+
+def _numbers(rows: Iterable[Spec], *keys: str) -> list[float]:
+    return [float(row[k]) for row in rows if row["kind"] == "point" for k in keys if _finite(row[k])]
+
+
+# ---------------------------------------------------------------------------------------------- the two kinds
+
+
+def _line(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Spec], palette: Palette) -> Spec:
+    import altair as alt
+
+    base = alt.Chart()
+    xs = _numbers(rows, "x")
+    x_title = figure.x_title or figure.x
+    if len(xs) == len(records):
+        x = alt.X("x:Q", **_axis(figure.x, x_title, "", xs, figure.log_x, is_x=True))
+    else:
+        rows = [row | {"x": label(figure.x, row["x"])} for row in rows if row["kind"] == "point"]
+        x = alt.X("x:N", title=x_title, sort=[label(figure.x, v) for v in distinct(records, figure.x)])
+    ys = _numbers(rows, "y")
+    if figure.log_y and min(ys) > 0:
+        for row in rows:  # an interval that reaches zero has no place on a logarithmic axis
+            row["low"] = max(row.get("low", 0.0), min(ys) / 10)
+    ys = _numbers(rows, "y", "low", "high")
+    y = alt.Y("y:Q", **_axis(figure.y, _y_title(figure, records), records[0].unit, ys, figure.log_y))
+    colour, shape = _colour(roles, records, palette, "colour"), _colour(roles, records, palette, "shape")
+    dashes = [label(roles.dash, v) for v in distinct(records, roles.dash)] if roles.dash else []
+    dash = alt.value([1, 0])
+    if roles.dash:
+        dashes = [label(roles.dash, v) for v in distinct(records, roles.dash)]
+        looks = alt.Scale(domain=dashes, range=[DASHES[i % len(DASHES)] for i in range(len(dashes))])
+        strokes = alt.Legend(symbolType="stroke", symbolSize=500, symbolStrokeWidth=1.6)
+        dash = alt.StrokeDash("dash:N", title=roles.dash.replace("_", " "), scale=looks, legend=strokes)
+    points = base.transform_filter("datum.kind == 'point'")
+    layers = [points.mark_line(strokeWidth=1.6).encode(x=x, y=y, color=colour, strokeDash=dash)]
+    if figure.y == "median":
+        band = points.mark_area(opacity=0.18, clip=True)
+        layers.insert(0, band.encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour, detail="dash:N"))
+    layers.append(points.mark_point(filled=True, size=26, opacity=1).encode(x=x, y=y, color=colour, shape=shape))
+    layers += _flag_marks(base, x, y)
+    named = base.transform_filter("datum.kind == 'level'")
+    if figure.levels:
+        for halo in ({"stroke": "white", "strokeWidth": 4, "strokeJoin": "round"}, {}):
+            text = named.mark_text(dy=-27, fontSize=11, fontWeight="bold", lineBreak="\n", fill=INK, **halo)
+            layers.append(text.encode(x=x, y=y, text="text:N"))
+    return _finish(alt.layer(*layers), rows, roles, (720, 340), (345, 230))
+
+
+def _bar(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Spec], palette: Palette) -> Spec:
+    import altair as alt
+
+    base = alt.Chart()
+    ys = _numbers(rows, "y", "low", "high")
+    log = figure.log_y and min(ys) > 0
+    amount = _axis(figure.y, _y_title(figure, records), records[0].unit, ys, log)
+    start = 0.0
+    if log:
+        domain = [10.0 ** (math.floor(math.log10(min(ys))) - (math.log10(min(ys)) % 1 < 0.1)), max(ys) * 1.6]
+        start = domain[0]
+        amount["scale"] = alt.Scale(type="log", domain=domain, nice=False)
+    elif min(ys) >= 0:
+        amount["scale"] = alt.Scale(domain=[0, max(ys) * 1.25 or 1])
+    for row in rows:
+        row["start"] = start
+    names = [label(figure.x, v) for v in distinct(records, figure.x)]
+    place: Spec = {"y": alt.Y("x:N", title=figure.x_title or figure.x, sort=names, axis=alt.Axis(labelLimit=200))}
+    if roles.colour:
+        inner = [label(roles.colour, v) for v in distinct(records, roles.colour)]
+        place["yOffset"] = alt.YOffset("colour:N", sort=inner)
+    x = alt.X("y:Q", **amount)
+    bars = base.mark_bar(opacity=0.85).encode(
+        x=x, x2="start:Q", color=_colour(roles, records, palette, "colour"), **place
+    )
+    layers = [bars]
+    if figure.y == "median":
+        layers.append(base.mark_rule(color=INK).encode(x=alt.X("low:Q"), x2="high:Q", **place))
+    layers.append(base.mark_text(align="left", dx=5, fontSize=10, fill=INK).encode(x="high:Q", text="text:N", **place))
+    layers += _flag_marks(base, x, place["y"], **{k: v for k, v in place.items() if k != "y"})
+    height = alt.Step(15 if roles.colour else 22, **({"for": "offset"} if roles.colour else {}))
+    return _finish(alt.layer(*layers), rows, roles, (560, height), (270, height))
+
+
+def _colour(roles: Roles, records: Sequence[Record], palette: Palette, channel: str) -> Any:
+    """The colour or shape channel; constant where nothing varies, else with the value's own style of the report."""
+    import altair as alt
+
+    if not roles.colour:
+        return alt.value(COLOURS[0] if channel == "colour" else SHAPES[0])
+    values = [label(roles.colour, v) for v in distinct(records, roles.colour)]
+    colours, shapes = palette.styles(roles.colour, values)
+    chosen, kind = (colours, alt.Color) if channel == "colour" else (shapes, alt.Shape)
+    return kind("colour:N", title=roles.colour.replace("_", " "), scale=alt.Scale(domain=values, range=chosen))
+
+
+def _flag_marks(base: Any, x: Any, y: Any, **place: Any) -> list[Any]:
+    looks = {
+        "wrong": {"shape": "M-1,-1L1,1M1,-1L-1,1", "stroke": WRONG, "strokeWidth": 3, "size": 130},
+        "throttled": {"shape": "triangle-up", "stroke": THROTTLED, "strokeWidth": 1.3, "size": 70},
+    }
+    return [
+        base.transform_filter(f"datum.flag == '{flag}'")
+        .mark_point(filled=False, opacity=1, **look)
+        .encode(x=x, y=y, **place)
+        for flag, look in looks.items()
+    ]
+
+
+def _finish(layered: Any, rows: list[Spec], roles: Roles, single: tuple[Any, Any], panel: tuple[Any, Any]) -> Spec:
+    import altair as alt
+
+    data = alt.NamedData("rows")  # the rows themselves go in afterwards, past altair's own handling of each value
+    width, height = panel if roles.panel else single
+    chart = layered.properties(width=width, height=height)
+    if roles.panel:
+        order = list(dict.fromkeys(row["panel"] for row in rows))
+        header = alt.Header(title=None, labelFontWeight="bold", labelLimit=330, labelAnchor="start")
+        chart = chart.facet(facet=alt.Facet("panel:N", sort=order, header=header), columns=2, data=data)
+    else:
+        chart = chart.properties(data=data)
+    font = "Helvetica, Arial, 'Liberation Sans', sans-serif"
+    axis: Spec = {"labelColor": INK, "titleColor": INK, "gridColor": GRID, "domainColor": "#9aa5b1"}
+    axis |= {"tickColor": "#9aa5b1", "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
+    legend: Spec = {"orient": "bottom", "direction": "horizontal", "columns": 4, "labelFontSize": 11, "labelLimit": 200}
+    stacked = {"bottom": {"direction": "vertical", "anchor": "start"}}
+    legend |= {"titleFontSize": 11, "symbolSize": 80, "symbolOpacity": 1, "layout": stacked}
+    spec: Spec = chart.to_dict(validate=False) | {"data": {"values": rows}}
+    spec["config"] = {
+        "aria": False,
+        "font": font,
+        "background": "white",
+        "axis": axis,
+        "legend": legend,
+        "view": {"stroke": None},
+        "padding": 6,
+    }
+    return spec
+
+
+# ---------------------------------------------------------------------------------------------- rendering
+
+_TAGS = {"svg", "g", "path", "text", "tspan", "rect", "line", "circle", "defs", "clipPath"}
+_CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff]")
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+def _clean(part: Any) -> Any:
+    """The specification without the characters that XML forbids: they abort the process inside vl-convert."""
+    if isinstance(part, str):
+        return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", part)
+    if isinstance(part, Mapping):
+        return {key: _clean(inner) for key, inner in part.items()}
+    return [_clean(inner) for inner in part] if isinstance(part, list | tuple) else part
+
+
+def to_svg(spec: Mapping[str, Any]) -> str:
+    """The figure as an SVG document of shapes and text only."""
+    import vl_convert
+
+    text: str = vl_convert.vegalite_to_svg(_clean(spec), allowed_base_urls=[])
+    return sanitise(text)
+
+
+def to_png(spec: Mapping[str, Any], scale: float = 2.0) -> bytes:
+    """The figure as a PNG image."""
+    import vl_convert
+
+    image: bytes = vl_convert.vegalite_to_png(_clean(spec), scale=scale, allowed_base_urls=[])
+    return image
+
+
+def sanitise(svg: str, prefix: str = "") -> str:
+    """The SVG reduced to allowed elements, without handlers, styles and links; its ids begin with `prefix`."""
+    ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
+    root = ElementTree.fromstring(svg)
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if not isinstance(child.tag, str) or child.tag.removeprefix(_SVG) not in _TAGS:
+                parent.remove(child)
+        for name, text in list(parent.attrib.items()):
+            plain = name.rpartition("}")[2].lower()
+            outside = "url(" in text and not text.strip().startswith("url(#")
+            if plain.startswith("on") or plain in ("href", "style", "class", "base") or outside:
+                del parent.attrib[name]
+            elif plain == "id":
+                parent.set(name, prefix + text)
+            elif "url(#" in text:
+                parent.set(name, text.replace("url(#", f"url(#{prefix}"))
+    return ElementTree.tostring(root, encoding="unicode")

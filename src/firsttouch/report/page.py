@@ -1,0 +1,303 @@
+"""The report: what the machine is, then per experiment and device the answer, the figure and what stands behind it.
+
+This module turns results into plain sections; page.html.j2 lays them out with every string escaped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from firsttouch.analysis.statistics import measured, varying
+from firsttouch.errors import UsageError
+from firsttouch.experiments.base import Experiment, Figure
+from firsttouch.report.figures import Drawing, Palette, draw, sanitise, to_svg
+from firsttouch.report.text import condition, count, label, quantity, what_they_share
+from firsttouch.schema import DeviceInfo, Record
+from firsttouch.units import format_seconds
+
+if TYPE_CHECKING:
+    from firsttouch.run.store import Results
+
+FAILED = ("failed", "timeout", "crashed")
+NOISY = 0.10
+"""A 95 % interval whose half width is more than this part of the median is worth a warning."""
+MOST_LISTED = 25
+
+
+@dataclass
+class Block:
+    """Points that share a sentence, such as everything skipped for one reason."""
+
+    text: str
+    count: int
+    which: str
+
+
+@dataclass
+class Section:
+    """One experiment on one device, as the template shows it."""
+
+    anchor: str
+    name: str
+    device: str
+    device_title: str
+    question: str
+    counted: str
+    unit: str
+    source: str
+    tally: dict[str, int]
+    records: list[Record]
+    device_info: DeviceInfo | None
+    figures: Sequence[Figure]
+    verdict: str = ""
+    facts: list[str] = field(default_factory=list)
+    drawings: list[tuple[Drawing, str]] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    rows: list[tuple[str, list[str]]] = field(default_factory=list)
+    skipped: list[Block] = field(default_factory=list)
+    failed: list[Block] = field(default_factory=list)
+    wrong: list[Block] = field(default_factory=list)
+    unverified: list[Block] = field(default_factory=list)
+
+
+@dataclass
+class Chapter:
+    """One results directory."""
+
+    anchor: str
+    title: str
+    results: Results
+    warnings: list[str]
+    sections: list[Section]
+
+
+def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> list[Chapter]:
+    """Everything the report says, without figures drawn. Keys of `results` tell directories apart."""
+    made = []
+    for i, (name, one) in enumerate(results.items(), 1):
+        devices = {d.name: d for d in one.machine.devices}
+        names = [*experiments, *(r.experiment for r in one.records)]
+        groups = sorted(
+            _by_experiment_and_device(one.records).items(),
+            key=lambda item: (names.index(item[0][0]), [*devices, item[0][1]].index(item[0][1])),
+        )
+        sections = [
+            _section(f"d{i}-{j}", experiment, device, records, experiments.get(experiment), devices.get(device))
+            for j, ((experiment, device), records) in enumerate(groups, 1)
+        ]
+        title = one.machine.host or name
+        warnings = [*one.machine.warnings, *one.warnings, *_spoiled(one.records)]
+        made.append(Chapter(f"d{i}", title if len(results) == 1 else f"{title} ({name})", one, warnings, sections))
+    return made
+
+
+def _by_experiment_and_device(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
+    """Records by experiment and device."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.experiment, record.device), []).append(record)
+    return groups
+
+
+def _section(
+    anchor: str,
+    name: str,
+    device: str,
+    records: list[Record],
+    experiment: Experiment | None,
+    info: DeviceInfo | None,
+) -> Section:
+    section = Section(
+        anchor=anchor,
+        name=name,
+        device=device,
+        device_title=info.title if info else "",
+        question=experiment.question if experiment else f"Results of '{name}', an experiment unknown to this version",
+        counted=experiment.counted if experiment else "",
+        unit=experiment.unit if experiment else records[0].unit,
+        source=experiment.source if experiment else "",
+        tally=_tally(records),
+        records=records,
+        device_info=info,
+        figures=experiment.figures if experiment else (),
+    )
+    good = measured(records)
+    section.verdict = _verdict(experiment, good, info)
+    section.facts = _facts(good)
+    section.columns, section.rows = _table(records)
+    section.skipped = _blocks(records, records, lambda r: r.reason if r.status == "skipped" else None)
+    section.failed = _each(records, lambda r: f"{r.status}: {r.reason}" if r.status in FAILED else None)
+    section.wrong = _each(records, lambda r: (r.verified_why or "the data were wrong") if _is_wrong(r) else None)
+    section.unverified = _blocks(records, records, lambda r: r.verified_why if _is_unverified(r) else None)
+    return section
+
+
+def _is_wrong(record: Record) -> bool:
+    return record.verified is False
+
+
+def _is_unverified(record: Record) -> bool:
+    return record.status == "ok" and record.verified is None
+
+
+def _tally(records: Sequence[Record]) -> dict[str, int]:
+    """The columns of the summary table."""
+    return {
+        "ok": sum(r.status == "ok" and not _is_wrong(r) for r in records),
+        "wrong": sum(map(_is_wrong, records)),
+        "failed": sum(r.status in FAILED and not _is_wrong(r) for r in records),
+        "skipped": sum(r.status == "skipped" for r in records),
+        "unverified": sum(map(_is_unverified, records)),
+        "throttled": sum(bool(r.throttled) for r in records),
+    }
+
+
+def _verdict(experiment: Experiment | None, good: Sequence[Record], info: DeviceInfo | None) -> str:
+    if not good:
+        return "No point was measured successfully, so there is no answer."
+    if experiment is None:
+        return "This version of firsttouch has no experiment of that name; its points are in the table."
+    try:
+        return experiment.verdict(good, info)
+    except Exception as error:  # the file may be a stranger's and lack what the experiment takes for granted
+        return f"No answer could be derived from these points ({type(error).__name__}); they are in the table."
+
+
+def _half_width(record: Record) -> float:
+    s = record.summary
+    return (s.ci_high - s.ci_low) / 2 / abs(s.median) if s and s.median else 0.0
+
+
+def _spoiled(records: Sequence[Record]) -> list[str]:
+    """Warnings that follow from the points themselves."""
+    good = measured(records)
+    throttled, noisy = [r for r in records if r.throttled], [r for r in good if _half_width(r) > NOISY]
+    causes = sorted({t for r in throttled for c in (r.clocks_before, r.clocks_after) if c for t in c.throttle})
+    found = []
+    if throttled:
+        because = f" ({', '.join(causes)})" if causes else ""
+        found.append(f"{count(len(throttled), 'point')} taken while the device was throttled{because}.")
+    if noisy:
+        where = ", ".join(sorted({f"{r.experiment} on {r.device}" for r in noisy}))
+        found.append(f"{count(len(noisy), 'noisy point')}: 95 % interval wider than ±{NOISY:.0%} ({where}).")
+    return found
+
+
+def _facts(good: Sequence[Record]) -> list[str]:
+    """How the numbers were come by: spread, sample counts, and what ended the sampling."""
+    if not good:
+        return []
+    widths, counts = sorted(map(_half_width, good)), [r.summary.n for r in good if r.summary]
+    stops = Counter(r.stopped_by for r in good if r.stopped_by)
+    seconds = sum(r.seconds for r in good)
+    facts = [
+        f"95 % interval of the median: ±{100 * median(widths):.2g} % typically, ±{100 * widths[-1]:.2g} % at most",
+        f"samples per point: {min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"samples: {counts[0]}",
+    ]
+    if stops:
+        facts.append("sampling ended by " + ", ".join(f"{why} ({n})" for why, n in stops.most_common()))
+    if seconds:
+        facts.append(f"measured in {format_seconds(seconds)}")
+    return facts
+
+
+def _blocks(records: Sequence[Record], everyone: Sequence[Record], text: Callable[[Record], str | None]) -> list[Block]:
+    """Points grouped by what `text` says of them, the largest group first; None leaves a point out."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        if (said := text(record)) is not None:
+            groups.setdefault(said or "no reason recorded", []).append(record)
+    blocks = [Block(said, len(group), what_they_share(group, everyone)) for said, group in groups.items()]
+    return sorted(blocks, key=lambda b: -b.count)
+
+
+def _each(records: Sequence[Record], text: Callable[[Record], str | None]) -> list[Block]:
+    """One block per point, up to MOST_LISTED; then one for the rest."""
+    names = varying(records)
+    found = [(said, r) for r in records if (said := text(r)) is not None]
+    blocks = [Block(said, 1, condition(r, names)) for said, r in found[:MOST_LISTED]]
+    if rest := found[MOST_LISTED:]:
+        blocks.append(Block("and more of the same kind, all in the table", len(rest), ""))
+    return blocks
+
+
+def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """Every measured point: its varying factors, its summary and its marks; each row with a CSS class."""
+    shown = [r for r in records if r.summary is not None]
+    names = varying(shown)
+    rows = []
+    for r in shown:
+        s = r.summary
+        assert s is not None
+        spread = f"{quantity(s.ci_low, r.unit)} … {quantity(s.ci_high, r.unit)}"
+        ends = f"{quantity(s.p5, r.unit)} … {quantity(s.p95, r.unit)}"
+        marks = [*(["WRONG DATA"] if _is_wrong(r) else []), *(["unverified"] if _is_unverified(r) else [])]
+        marks += ["throttled"] if r.throttled else []
+        cells = [label(n, r.factors.get(n)) for n in names]
+        rows.append(
+            (
+                "wrong" if _is_wrong(r) else "warned" if marks else "",
+                [*cells, quantity(s.median, r.unit), spread, ends, str(s.n), r.stopped_by, ", ".join(marks)],
+            )
+        )
+    heads = [n.replace("_", " ") for n in names]
+    return [*heads, "median", "95 % interval", "5th … 95th percentile", "samples", "ended by", "marks"], rows
+
+
+def drawings(section: Section, palette: Palette) -> list[Drawing]:
+    """The figures of one section that have something to show. Skipped and failed points are not in them."""
+    ok = [r for r in section.records if r.status == "ok" and r.summary is not None]
+    drawn = (draw(figure, ok, section.device_info, palette) for figure in section.figures)
+    return [d for d in drawn if d is not None]
+
+
+def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> str:
+    """The report as one self-contained HTML page."""
+    import jinja2
+
+    palette, number = Palette(), 0
+    made = chapters(results, experiments)
+    for chapter in made:
+        for section in chapter.sections:
+            for drawing in drawings(section, palette):
+                number += 1
+                svg = sanitise(to_svg(drawing.spec), f"f{number}-") if drawing.spec else ""
+                section.drawings.append((drawing, svg))
+    env = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    env.globals.update(label=label, count=count)
+    source = files("firsttouch.report").joinpath("page.html.j2").read_text(encoding="utf-8")
+    return env.from_string(source).render(chapters=made, wrong=sum(s.tally["wrong"] for c in made for s in c.sections))
+
+
+def load(directories: Sequence[Path]) -> dict[str, Results]:
+    """Results by directory, in the order given. Raises UsageError where one holds none."""
+    from firsttouch.run.store import load_results
+
+    return {str(d): load_results(d) for d in directories}
+
+
+def write_report(directories: Sequence[Path], output: Path | None = None) -> Path:
+    """Write the report over one or several results directories; default DIR/report.html. Returns its path.
+
+    Raises:
+        UsageError: a directory holds no results, or the file can't be written.
+    """
+    from firsttouch.experiments import all_experiments
+
+    if output is None and len(directories) > 1:
+        raise UsageError("several directories make one report; say where it goes with -o FILE")
+    path = output or directories[0] / "report.html"
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory; give -o a file name such as {path / 'report.html'}")
+    page = render(load(directories), all_experiments())
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write the report to {path}: {error.strerror}") from None
+    return path

@@ -1,0 +1,1 @@
+"""From a request to records: plan, worker processes, runner, store."""

@@ -1,0 +1,60 @@
+"""firsttouch methods, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "firsttouch.cli.main", "methods"]
+PROPERTIES = ["what", "available", "allocation", "cpu", "page", "moves", "cached"]
+
+
+def call(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *words], text=True, capture_output=True, timeout=100)
+
+
+def test_what_is_stated():
+    run = call("--device", "cpu")
+    assert run.returncode == 0, run.stderr
+    for text in ("cpu: ", "malloc", "on-demand", "direct", "--verify"):
+        assert text in run.stdout
+    assert "✓" not in run.stdout
+    assert run.stderr == ""
+
+
+def test_json_is_a_list_of_cells():
+    cells = json.loads(call("--device", "cpu", "--json").stdout)
+    assert [c["property"] for c in cells if c["allocator"] == "mmap"] == PROPERTIES
+    assert {c["origin"] for c in cells} <= {"stated", "unknown"}
+    assert set(cells[0]) == {"device", "allocator", "property", "value", "origin", "stated", "detail"}
+
+
+def test_verify_measures_and_tells_so_on_stderr():
+    run = call("--device", "cpu", "--verify", "--json")
+    assert run.returncode == 0, run.stderr
+    cells = {(c["allocator"], c["property"]): c for c in json.loads(run.stdout)}
+    assert cells["malloc", "cpu"]["origin"] == "measured"
+    assert "bytes" not in cells["malloc", "page"]["value"]
+    assert "cpu malloc: allocation on-demand" in run.stderr
+
+
+def test_verify_in_words():
+    run = call("--device", "cpu", "--verify")
+    assert "on-demand ✓" in run.stdout
+    assert "✗ measured, and not as stated" in " ".join(run.stdout.split())
+
+
+@pytest.mark.parametrize(("device", "text"), [("gpu", "unknown device 'gpu'"), ("cpu:7", "unknown device 'cpu:7'")])
+def test_an_unknown_device(device: str, text: str):
+    run = call("--device", device, "--verify")
+    assert run.returncode == 2
+    assert text in run.stderr
+    assert "accepted: cpu" in run.stderr
+    assert run.stdout == ""
+
+
+def test_help_has_an_example():
+    assert "Example: firsttouch methods" in call("--help").stdout

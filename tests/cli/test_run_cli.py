@@ -1,0 +1,223 @@
+"""firsttouch run, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+FAULTS = Path(__file__).parents[1] / "run" / "faults.py"
+COMMAND = [sys.executable, "-m", "firsttouch.cli.main", "run"]
+ENVIRONMENT = {**os.environ, "FIRSTTOUCH_EXPERIMENTS": str(FAULTS)}
+
+
+def call(cwd: Path, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *map(str, words)]
+    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT | more, text=True, capture_output=True, timeout=100)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A small run into DIR/out."""
+    cwd = tmp_path_factory.mktemp("done")
+    return cwd, call(cwd, "fresh", "--device", "cpu", "--out", "out")
+
+
+def test_the_report_is_printed_and_nothing_else(done):
+    cwd, run = done
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "out/report.html\n"
+    assert (cwd / "out" / "report.html").stat().st_size > 1000
+    assert {p.name for p in (cwd / "out").iterdir()} == {"results.jsonl", "machine.json", "run.json", "report.html"}
+    assert "fresh on cpu: 3 ok" in run.stderr
+
+
+def test_json_is_all_of_stdout(tmp_path):
+    run = call(tmp_path, "fault", "--device", "cpu", "--set", "what=chatter", "--json")
+    outcome = json.loads(run.stdout)
+    assert outcome["counts"] == {"ok": 1}
+    assert Path(outcome["directory"]).parent == Path("firsttouch-results")
+    assert (tmp_path / outcome["report"]).is_file()
+
+
+WRONG = [
+    (["latncy"], "'latncy'", "steady"),
+    (["fresh", "--device", "gpu"], "'gpu'", "cpu"),
+    (["fresh", "--preset", "fast"], "'fast'", "quick, standard, full"),
+    (["shaped", "--device", "cpu", "--set", "allocater=malloc"], "'allocater'", "allocator"),
+    (["shaped", "--device", "cpu", "--set", "allocator=managd"], "'managd'", "malloc"),
+    (["shaped", "--device", "cpu", "--set", "size=big"], "'big'", "4KiB"),
+    (["shaped", "--device", "cpu", "--set", "size=0"], "'0'", "4KiB"),
+    (["shaped", "--device", "cpu", "--set", "size=500TiB"], "'500TiB' exceeds", "host"),
+    (["shaped", "--device", "cpu", "--set", "size"], "'size'", "factor=value"),
+    (["fresh", "--device", "cpu", "--timeout", "0"], "'0", "more than 0"),
+    (["fresh", "--device", "cpu", "--timeout", "nan"], "'nan'", "more than 0"),
+    (["fresh", "--resume"], "--resume", "--out DIR"),
+    (["fresh", "--device", "cpu", "--out", "/proc/nowhere"], "/proc/nowhere", "can be written"),
+    (["fresh", "--device", "cpu", "--out", "/dev/null/x"], "/dev/null/x", "can be written"),
+    (["fresh", "--colour"], "--colour", ""),
+]
+
+
+@pytest.mark.parametrize(("words", "wrong", "accepted"), WRONG, ids=lambda value: " ".join(value)[:50])
+def test_a_wrong_call_is_one_sentence_and_leaves_nothing(tmp_path, words, wrong, accepted):
+    run = call(tmp_path, *words)
+    assert run.returncode == 2, run.stderr
+    assert wrong in run.stderr
+    assert accepted in run.stderr
+    assert "Traceback" not in run.stderr
+    assert run.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bad_limit_is_a_wrong_call(tmp_path):
+    run = call(tmp_path, "fresh", "--device", "cpu", FIRSTTOUCH_MAX_HOST="lots")
+    assert run.returncode == 2
+    assert "FIRSTTOUCH_MAX_HOST: 'lots' is not a size such as" in run.stderr
+
+
+def _alter(name: str, field: str, value: object):
+    def change(directory: Path) -> None:
+        document = json.loads((directory / name).read_text())
+        (directory / name).write_text(json.dumps(document | {field: value}))
+
+    return change
+
+
+def _break_middle(directory: Path) -> None:
+    lines = (directory / "results.jsonl").read_text().splitlines()
+    (directory / "results.jsonl").write_text("\n".join([lines[0], lines[1][:40], lines[2], ""]))
+
+
+def _foreign_schema(directory: Path) -> None:
+    path = directory / "results.jsonl"
+    path.write_text(path.read_text().replace("firsttouch/1", "firsttouch/0"))
+
+
+def _other_device(directory: Path) -> None:
+    document = json.loads((directory / "machine.json").read_text())
+    document["devices"][0]["title"] = "another CPU"
+    (directory / "machine.json").write_text(json.dumps(document))
+
+
+REFUSED = [
+    ("held", lambda _: None, [], "already holds results; add --resume"),
+    ("preset", lambda _: None, ["--resume", "--preset", "full"], "--preset quick, not full"),
+    ("seed", lambda _: None, ["--resume", "--seed", "5"], "--seed 1, not 5"),
+    ("host", _alter("machine.json", "host", "elsewhere"), ["--resume"], "another machine (host: elsewhere"),
+    ("device", _other_device, ["--resume"], "another machine (cpu: another CPU"),
+    ("middle", _break_middle, ["--resume"], "results.jsonl:2:"),
+    ("schema", _foreign_schema, ["--resume"], "results.jsonl:1: schema 'firsttouch/0'"),
+    ("run.json", lambda d: (d / "run.json").unlink(), ["--resume"], "no run.json"),
+    ("machine.json", lambda d: (d / "machine.json").unlink(), ["--resume"], "no machine.json"),
+]
+
+
+@pytest.mark.parametrize(("change", "words", "text"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+def test_results_are_never_lost(tmp_path, change, words, text):
+    assert call(tmp_path, "fresh", "--device", "cpu", "--out", "out").returncode == 0
+    change(tmp_path / "out")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
+    run = call(tmp_path, "fresh", "--device", "cpu", "--out", "out", *words)
+    assert run.returncode == 2, run.stderr
+    assert text in run.stderr
+    assert "Traceback" not in run.stderr
+    assert before == {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
+
+
+def test_resume_goes_on_with_what_was_asked_and_adds_what_is_asked_now(tmp_path):
+    call(tmp_path, "steady", "--device", "cpu", "--set", "n=1,2", "--seed", "9", "--out", "out")
+    path = tmp_path / "out" / "results.jsonl"
+    first, second = path.read_text().splitlines(keepends=True)
+    path.write_text(first + second[:30])
+    again = call(tmp_path, "--resume", "--out", "out")
+    assert again.returncode == 0, again.stderr
+    assert "the last line was cut short and is dropped" in again.stderr
+    more = call(tmp_path, "fresh", "--device", "cpu", "--resume", "--out", "out", "--json")
+    assert json.loads(more.stdout)["counts"] == {"ok": 5}
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(r["experiment"], r["factors"]["n"]) for r in records] == [
+        ("steady", 1), ("steady", 2), ("fresh", 0), ("fresh", 1), ("fresh", 2)]  # fmt: skip
+    assert {r["seed"] for r in records} == {9}
+
+
+def test_resume_of_nothing_starts_from_the_beginning(tmp_path):
+    run = call(tmp_path, "fresh", "--device", "cpu", "--resume", "--out", "out", "--json")
+    assert json.loads(run.stdout)["counts"] == {"ok": 3}
+
+
+def test_two_runs_into_one_directory(tmp_path):
+    words = ["steady", "--device", "cpu", "--resume", "--out", "out"]
+    first = subprocess.Popen([*COMMAND, *words], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE)
+    results = tmp_path / "out" / "results.jsonl"
+    while not results.exists() and first.poll() is None:
+        time.sleep(0.01)
+    first.send_signal(signal.SIGSTOP)
+    second = call(tmp_path, *words)
+    first.send_signal(signal.SIGCONT)
+    assert second.returncode == 2
+    assert "out is being written by another run" in second.stderr
+    assert first.wait() == 0
+    assert len(results.read_text().splitlines()) == 60
+    assert first.stderr is not None
+    first.stderr.close()
+
+
+def test_ctrl_c_keeps_what_is_there_and_says_how_to_go_on(tmp_path):
+    words = ["fault", "--device", "cpu", "--set", "what=fine,sleep,raise", "--out", "out"]
+    run = subprocess.Popen([*COMMAND, *words], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    results = tmp_path / "out" / "results.jsonl"
+    while run.poll() is None and not (results.exists() and results.stat().st_size):
+        time.sleep(0.01)
+    time.sleep(0.2)
+    run.send_signal(signal.SIGINT)
+    _, told = run.communicate(timeout=20)
+    assert run.returncode == 130
+    assert "interrupted; 1 points are kept. Go on with: firsttouch run --resume --out out" in told
+    assert "Traceback" not in told
+    assert len(results.read_text().splitlines()) == 1
+
+
+def test_list_names_questions_factors_and_devices(tmp_path):
+    text = call(tmp_path, "shaped", "steady", "--device", "cpu", "--list").stdout
+    assert text.splitlines()[0] == "steady: Is every point measured once?"
+    assert "cpu: allocator malloc; size 4KiB, 1MiB; mode 0, 1" in text
+    assert "n 0, 1, ..., 59 (60 values)" in text
+    entries = json.loads(call(tmp_path, "shaped", "--list", "--json", "--device", "cpu").stdout)["experiments"]
+    assert entries[0]["devices"]["cpu"]["size"] == ["4KiB", "1MiB"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_terminal_gets_a_bar(tmp_path):
+    here, there = pty.openpty()
+    run = subprocess.Popen([*COMMAND, "fresh", "fault", "--set", "what=raise", "--device", "cpu", "--out", "out"],
+                           cwd=tmp_path, env=ENVIRONMENT | {"TERM": "xterm", "COLUMNS": "100"}, stderr=there,
+                           stdout=subprocess.PIPE)  # fmt: skip
+    os.close(there)
+    seen = b""
+    while True:
+        try:
+            data = os.read(here, 4096)
+        except OSError:
+            break
+        if not data:
+            break
+        seen += data
+    os.close(here)
+    stdout, _ = run.communicate()
+    assert run.returncode == 1
+    assert stdout == b"out/report.html\n"
+    assert b"4/4" in seen or b"3/4" in seen
+    assert b"RuntimeError: the driver said no" in seen
+
+
+def test_help_has_an_example(tmp_path):
+    text = call(tmp_path, "--help").stdout
+    assert "Example: firsttouch run" in text

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from firsttouch.machine import facts, gpus
+from firsttouch.schema import DeviceInfo, Machine
+
+
+def test_the_record_of_this_machine_survives_storing() -> None:
+    device = DeviceInfo(name="cpu", kind="cpu", title="a processor")
+    machine = facts.collect_machine([device])
+    assert msgspec.json.decode(msgspec.json.encode(machine), type=Machine) == machine
+    assert machine.devices == [device]
+    assert {"cpu", "memory", "huge_pages", "limits", "kernel", "software"} <= set(machine.facts)
+
+
+def test_nvml_facts_join_what_the_kernel_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"nvidia": {"driver": "580.95.05", "gpus": 1}, "gpu0": {"name": "odd\x1b[31m\ud800", "mig": True}}
+    monkeypatch.setattr(gpus, "collect", lambda: (answer, ""))
+    machine = facts.collect_machine([])
+    assert machine.facts["nvidia"]["driver"] == "580.95.05"
+    assert machine.facts["gpu0"]["name"] == "odd [31m?"
+    assert any("MIG on" in warning for warning in machine.warnings)

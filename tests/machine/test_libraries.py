@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from firsttouch.machine import libraries
+from firsttouch.machine.libraries import LIBRARIES, candidates, find_libraries, variable
+
+
+@pytest.fixture(autouse=True)
+def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No wheel, toolkit or driver but what a test makes below its own folder."""
+    for name in (
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "ROCM_PATH",
+        "OPENCL_VENDOR_PATH",
+        "LD_LIBRARY_PATH",
+        *map(variable, LIBRARIES),
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path / "vendors"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site-packages")])
+    monkeypatch.setattr(libraries, "_loader_cache", dict)
+
+
+def library(path: Path) -> str:
+    """A file with the ELF header of a library for this processor."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(libraries._own_header() + b"rest")
+    return str(path)
+
+
+def found(name: str) -> libraries.Library:
+    return next(one for one in find_libraries() if one.name == name)
+
+
+def test_order_is_system_toolkit_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    toolkit = library(tmp_path / "cuda-12.8/lib64/libnvrtc.so.12")
+    wheel = library(tmp_path / "site-packages/nvidia/cu13/lib/libnvrtc.so.13")
+    library(tmp_path / "site-packages/nvidia/cu13/lib/libnvrtc.alt.so.13")
+    library(tmp_path / "site-packages/nvidia/cu13/lib/libnvrtc-builtins.so.13.0")
+    older = library(tmp_path / "site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda-12.8"))
+    tried = candidates("nvrtc")
+    assert tried[: len(LIBRARIES["nvrtc"].sonames)] == LIBRARIES["nvrtc"].sonames
+    ours = [path for path in tried if str(tmp_path) in path]
+    assert ours == [toolkit, wheel, older]
+
+
+def test_an_override_stands_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FIRSTTOUCH_LIB_NVRTC", str(tmp_path / "gone.so"))
+    assert candidates("nvrtc") == [str(tmp_path / "gone.so")]
+    assert (
+        found("nvrtc").reason == f"FIRSTTOUCH_LIB_NVRTC names {tmp_path}/gone.so, which is no library for this machine"
+    )
+    assert variable("opencl-icd") == "FIRSTTOUCH_LIB_OPENCL_ICD"
+
+
+def test_newer_toolkits_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    paths = [library(tmp_path / f"rocm-{version}/lib/libamdhip64.so.6") for version in ("6.10.0", "6.9.1")]
+    spec = libraries.Spec(["libamdhip64.so.6"], [f"{tmp_path}/rocm-*/lib"], versioned=True)
+    monkeypatch.setattr(libraries, "LIBRARIES", {"hip": spec})
+    assert candidates("hip")[1:] == paths
+    monkeypatch.setenv("FIRSTTOUCH_LIB_HIP", paths[0])
+    assert found("hip").version == "6.10.0"
+
+
+def test_versions_from_real_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    library(tmp_path / "lib/libcuda.so.580.95.05")
+    (tmp_path / "lib/libcuda.so.1").symlink_to("libcuda.so.580.95.05")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path / 'lib'}:/nonexistent")
+    cuda = found("cuda")
+    assert (cuda.path, cuda.version, cuda.reason) == (str(tmp_path / "lib/libcuda.so.1"), "580.95.05", "")
+
+
+def test_version_of_a_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    site = tmp_path / "site-packages"
+    path = library(site / "nvidia/cu13/lib/libcupti.so.13")
+    for name, version in (("nvidia_cuda_cupti", "13.0.85"), ("nvidia_cuda_cupti_cu12", "12.8.90")):
+        (site / f"{name}-{version}.dist-info").mkdir(parents=True)
+        (site / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    monkeypatch.setenv("FIRSTTOUCH_LIB_CUPTI", path)
+    assert found("cupti").version == "13.0.85"
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"GROUP ( libnccl.so.2 ) linker script", b"\x7fELF" + b"\0" * 60])
+def test_a_file_for_another_processor_or_no_library_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "libnccl.so.2").write_bytes(content)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert str(tmp_path) not in found("nccl").path
+
+
+def test_opencl_drivers(tmp_path: Path) -> None:
+    vendors = tmp_path / "vendors"
+    vendors.mkdir()
+    first = library(tmp_path / "driver/liba.so")
+    beside = library(vendors / "libb.so")
+    wheel = library(tmp_path / "site-packages/pyopencl/.libs/libpocl-21062cec.so")
+    for name, line in {
+        "a.icd": f"{first}\n",
+        "b.icd": "libb.so",
+        "c.icd": "libnowhere.so.1",
+        "d.icd": "",
+        "e.icd": wheel,
+        "x.txt": "no",
+    }.items():
+        (vendors / name).write_text(line)
+    (vendors / "f.icd").mkdir()
+    assert candidates("opencl-icd") == [first, beside, "libnowhere.so.1", wheel]
+    assert candidates("pocl") == [wheel]
+    assert [one.path for one in find_libraries() if one.name == "opencl-icd"] == [first, beside, wheel]
+
+
+def test_one_icd_file_instead_of_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "one.icd").write_text("libone.so\n")
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path / "one.icd"))
+    assert candidates("opencl-icd") == ["libone.so"]
+
+
+def test_missing_says_where_and_what_to_do(tmp_path: Path) -> None:
+    missing = [one for one in find_libraries() if not one.path]
+    assert {"hip", "mpi", "opencl-icd", "pocl"} <= {one.name for one in missing} | {"hip", "mpi"}
+    assert all(one.reason.startswith("not found: looked in ") and "; " in one.reason for one in missing)
+
+
+def test_every_library_is_reported() -> None:
+    assert {one.name for one in find_libraries()} == set(LIBRARIES)
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(KeyError):
+        candidates("nothing")
+
+
+def test_nothing_of_a_vendor_is_opened() -> None:
+    program = (
+        "from firsttouch.machine.facts import collect_machine\n"
+        "collect_machine([])\n"
+        "maps = open('/proc/self/maps').read()\n"
+        "assert not [n for n in ('libcuda', 'nvidia-ml', 'nvrtc', 'libpocl', 'OpenCL', 'amdhip') if n in maps]\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, env=None)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from firsttouch.machine.spoilers import warnings
+from firsttouch.machine.tree import Facts
+
+QUIET: dict[str, Facts] = {
+    "cpu": {"cores_usable": 64, "governor": "performance", "load_1min": 0.3},
+    "memory": {"total_bytes": 2**38, "available_bytes": 2**37, "swap_used_bytes": 0, "ksm": False},
+    "numa": {"nodes": 2, "node0_total_bytes": 2**37, "node1_total_bytes": 2**37, "balancing": False},
+    "huge_pages": {"thp_enabled": "madvise"},
+    "limits": {"memlock_bytes": "unlimited", "root": False},
+    "kernel": {"release": "6.8"},
+    "gpu0": {
+        "persistence": True,
+        "mig": False,
+        "busy_percent": 0,
+        "processes": 0,
+        "throttle": "",
+        "compute_mode": "default",
+    },
+    "links": {"gpu0_pcie_width": 16, "gpu0_pcie_width_max": 16},
+}
+
+
+def test_a_good_machine_gets_no_warning() -> None:
+    assert warnings(QUIET) == []
+
+
+def test_nothing_known_is_no_warning() -> None:
+    assert warnings({}) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "facts", "words"),
+    [
+        ("cpu", {"cores_usable": 2}, "Only 2 CPU core(s)"),
+        ("cpu", {"cores_usable": 64, "governor": "powersave"}, "governor is 'powersave'"),
+        ("cpu", {"cores_usable": 64, "load_1min": 40.0}, "load average was 40"),
+        ("kernel", {"virtualisation": "KVM"}, "virtual machine (KVM)"),
+        ("huge_pages", {"thp_enabled": "never"}, "Transparent huge pages are off"),
+        ("limits", {"memlock_bytes": 65536}, "Only 64 KiB of memory may be locked"),
+        ("limits", {"cpu_quota_cores": 1.5}, "1.5 cores' worth"),
+        ("memory", {"swap_used_bytes": 2**30}, "1 GiB of swap"),
+        ("memory", {"available_bytes": 2**20}, "Only 1 MiB of memory are available"),
+        ("memory", {"init_on_alloc": True}, "init_on_alloc"),
+        ("memory", {"ksm": True}, "same-page merging"),
+        ("memory", {"total_bytes": 2**39}, "as it is used"),
+        ("numa", {"nodes": 2, "balancing": True}, "NUMA balancing is on"),
+        ("nvidia_uvm", {"uvm_disable_hmm": "Y"}, "HMM disabled"),
+        ("gpu0", {"processes": 2}, "gpu0 is in use: 2 process(es)"),
+        ("gpu0", {"busy_percent": 50}, "50 % busy"),
+        ("gpu0", {"persistence": False}, "persistence mode off"),
+        ("gpu0", {"mig": True}, "MIG on"),
+        ("gpu0", {"compute_mode": "prohibited"}, "compute mode 'prohibited'"),
+        ("gpu0", {"throttle": "software power cap"}, "software power cap"),
+        ("gpu0", {"power_limit_w": 400.0, "power_limit_default_w": 700.0}, "limited to 400 W"),
+        ("links", {"gpu0_pcie_width": 8, "gpu0_pcie_width_max": 16}, "8 of its 16 PCIe lanes"),
+    ],
+)
+def test_each_condition_is_one_sentence(topic: str, facts: Facts, words: str) -> None:
+    (sentence,) = warnings(QUIET | {topic: facts})
+    assert words in sentence
+    assert sentence.endswith(".")
+
+
+def test_root_may_lock_what_it_likes() -> None:
+    assert warnings(QUIET | {"limits": {"memlock_bytes": 65536, "root": True}}) == []
+
+
+def test_coherent_links_need_no_hmm() -> None:
+    uvm: dict[str, Facts] = {"nvidia_uvm": {"uvm_disable_hmm": "Y"}, "nvidia": {"gpus": 1}}
+    assert warnings(QUIET | uvm | {"gpu0": {"addressing_mode": "ATS"}}) == []
+
+
+def test_facts_of_another_type_are_no_error() -> None:
+    odd: dict[str, Facts] = {t: dict.fromkeys(f, "odd") for t, f in QUIET.items()}
+    warnings(odd)
+    warnings({topic: dict.fromkeys(facts) for topic, facts in odd.items()})

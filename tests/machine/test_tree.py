@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firsttouch.machine.tree import Tree, id_list, id_text, size_bytes, whole
+
+
+@given(st.lists(st.integers(0, 4096)))
+def test_id_list_reads_what_id_text_writes(ids: list[int]) -> None:
+    assert id_list(id_text(ids)) == sorted(set(ids))
+
+
+@pytest.mark.parametrize("text", [None, "", "x", "3-1", "-1", "1-", "0-99999999999", "1,,2", "٣"])
+def test_garbage_is_no_list(text: str | None) -> None:
+    assert id_list(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("48K", 49152),
+        ("1024K", 2**20),
+        ("32M", 2**25),
+        ("64", 64),
+        ("0K", None),
+        ("K", None),
+        ("", None),
+        ("-1K", None),
+    ],
+)
+def test_sizes(text: str, value: int | None) -> None:
+    assert size_bytes(text) == value
+
+
+@pytest.mark.parametrize("text", ["", " ", "1.5", "0x10", str(2**63), "9" * 5000, "٣", None])
+def test_no_whole_number(text: str | None) -> None:
+    assert whole(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [("always [madvise] never", "madvise"), ("performance\n", "performance"), ("a b", None), ("[", None), ("", None)],
+)
+def test_chosen(tmp_path: Path, text: str, choice: str | None) -> None:
+    (tmp_path / "enabled").write_text(text)
+    assert Tree(tmp_path).chosen("enabled") == choice
+
+
+def test_what_is_missing_or_odd_reads_as_nothing(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "binary").write_bytes(b"\xff\x00\xfe")
+    assert tree.text("folder") is None
+    assert tree.text("absent") is None
+    assert tree.text("nul\0byte") is None
+    assert tree.integer("binary") is None
+    assert tree.names("binary") == []
+    assert tree.kibibytes("binary") == {}
+
+
+def test_absolute_names_stay_below_the_root(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/name").write_text("inside")
+    assert Tree(tmp_path).text("/etc/name") == "inside"

@@ -1,0 +1,124 @@
+#include "device/host/memory.hpp"
+
+#include <cstring>
+
+#include "device/cache.hpp"
+#include "device/library.hpp"
+#include "device/prelude.hpp"
+#include "support.hpp"
+
+namespace firsttouch {
+namespace {
+
+bool aligned(const void* address, std::size_t to) { return reinterpret_cast<std::uintptr_t>(address) % to == 0; }
+
+TEST(HostMemory, EveryAllocatorGivesWritableAlignedMemory) {
+    for (const AllocatorInfo& entry : host_allocators())
+        for (const Pages pages : {Pages::policy, Pages::base, Pages::huge})
+            for (const std::size_t bytes : {std::size_t{1}, std::size_t{4095}, base_page, 3 * huge_page + 17}) {
+                Block block = obtain_host(entry.allocator, bytes, pages);
+                EXPECT_EQ(block.bytes, bytes);
+                if (bytes >= base_page) EXPECT_TRUE(aligned(block.host, base_page)) << to_string(entry.allocator);
+                if (bytes >= base_page && (pages == Pages::huge || entry.allocator == Allocator::malloc_thp))
+                    EXPECT_TRUE(aligned(block.host, huge_page)) << to_string(entry.allocator);
+                std::memset(block.host, 0x5A, bytes);
+                EXPECT_EQ(static_cast<unsigned char*>(block.host)[bytes - 1], 0x5A);
+                release_host(block);
+                EXPECT_EQ(block.host, nullptr);
+            }
+}
+
+TEST(HostMemory, ImpossibleSizesThrow) {
+    EXPECT_THROW(obtain_host(Allocator::mmap, std::size_t{1} << 60, Pages::base), std::bad_alloc);
+}
+
+TEST(HostMemory, ResidencyKnowsTouchedPages) {
+    const std::size_t bytes = 4 * huge_page;
+    Block block = obtain_host(Allocator::mmap, bytes, Pages::base);
+    EXPECT_EQ(residency(block.host, bytes).numa_node, -1);
+    EXPECT_EQ(residency(block.host, bytes).page_bytes, 0u);
+    std::memset(block.host, 1, bytes);
+    const Residency where = residency(block.host, bytes);
+    EXPECT_EQ(where.page_bytes, base_page);
+    EXPECT_GE(where.numa_node, -1);  // -1 where the kernel forbids move_pages
+    release_host(block);
+}
+
+TEST(HostMemory, HugePagesAreHonoured) {
+    bool offered = false;
+    for (const AllocatorInfo& entry : host_allocators())
+        if (entry.allocator == Allocator::malloc_thp) offered = entry.available;
+    if (!offered) GTEST_SKIP() << "no transparent huge pages here";
+    Block block = obtain_host(Allocator::malloc_thp, 8 * huge_page, Pages::policy);
+    std::memset(block.host, 1, 8 * huge_page);
+    const std::size_t page = residency(block.host, 8 * huge_page).page_bytes;
+    EXPECT_TRUE(page == huge_page || page == base_page) << page;  // base: no huge page was free
+    release_host(block);
+}
+
+TEST(KernelCache, MakesOnceAndKeeps) {
+    const Folder folder;
+    const Variable place("FIRSTTOUCH_CACHE", (folder.path / "new" / "cache").string());
+    int made = 0;
+    const auto make = [&] { return ++made, std::string("machine\0code", 12); };
+    EXPECT_EQ(cached("key", make), std::string("machine\0code", 12));
+    EXPECT_EQ(cached("key", make), std::string("machine\0code", 12));
+    EXPECT_EQ(made, 1);
+    cached("another key", make);
+    EXPECT_EQ(made, 2);
+    std::size_t files = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path / "new" / "cache"))
+        ++files;
+    EXPECT_EQ(files, 2u) << "nothing but the values is left behind";
+}
+
+TEST(KernelCache, AnEmptyFileIsMadeAgainAndAnUnwritableFolderIsNoError) {
+    const Folder folder;
+    int made = 0;
+    const auto make = [&] { return ++made, std::string("code"); };
+    {
+        const Variable place("FIRSTTOUCH_CACHE", folder.path.string());
+        cached("key", make);
+        for (const auto& entry : std::filesystem::directory_iterator(folder.path)) std::ofstream(entry.path()).flush();
+        EXPECT_EQ(cached("key", make), "code");
+        EXPECT_EQ(made, 2);
+    }
+    const Variable place("FIRSTTOUCH_CACHE", "/proc/no/such/folder");
+    EXPECT_EQ(cached("key", make), "code");
+}
+
+TEST(KernelCache, AFailureIsNotKept) {
+    const Folder folder;
+    const Variable place("FIRSTTOUCH_CACHE", folder.path.string());
+    EXPECT_THROW(cached("key", []() -> std::string { throw VendorError("does not compile"); }), VendorError);
+    EXPECT_EQ(cached("key", [] { return std::string("code"); }), "code");
+}
+
+TEST(Libraries, SayWhatWasTried) {
+    set_library_paths("nothing", {"/nowhere/libfirst.so", "libsecond-firsttouch.so"});
+    const std::string words = words_of<Unavailable>([] { Library("nothing", {"libthird-firsttouch.so.1"}); });
+    for (const char* part : {"nothing library not found", "/nowhere/libfirst.so", "libsecond", "libthird"})
+        EXPECT_TRUE(holds(words, part));
+}
+
+TEST(Libraries, TakeTheFirstThatOpensAndNameAMissingFunction) {
+    set_library_paths("maths", {"/nowhere/libm.so"});
+    const Library library("maths", {"libm.so.6", "libc.so.6"});
+    EXPECT_EQ(library.path(), "libm.so.6");
+    double (*root)(double) = nullptr;
+    library.load(root, "sqrt");
+    EXPECT_EQ(root(9), 3);
+    EXPECT_EQ(words_of<Unavailable>([&] { library.symbol("firsttouch_nothing"); }),
+              "libm.so.6 has no function firsttouch_nothing");
+    EXPECT_EQ(library.optional_symbol("firsttouch_nothing"), nullptr);
+}
+
+TEST(KernelFiles, AreEmbedded) {
+    const std::string text = translation_unit(kernel_source("stream", {{"UNROLL", "4"}}), "cuda");
+    EXPECT_EQ(text.rfind("#define UNROLL 4\n", 0), 0u);
+    for (const char* part : {"__global__", "mix64", "stream_triad"}) EXPECT_TRUE(holds(text, part));
+    EXPECT_THROW(kernel_file("nothing.c"), std::out_of_range);
+}
+
+}  // namespace
+}  // namespace firsttouch

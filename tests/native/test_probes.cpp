@@ -1,0 +1,332 @@
+// The probes on real devices (the host, and OpenCL where a driver is found), and on one that corrupts what it holds.
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "device/device.hpp"
+#include "device/library.hpp"
+#include "faulty.hpp"
+#include "probe/probes.hpp"
+#include "support.hpp"
+
+// OpenCL drivers keep what they once allocated until the process ends.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() {
+    return "leak:libpocl\nleak:libLLVM\nleak:libclang\nleak:libhwloc\nleak:pocl_\nleak:dlopen\nleak:<unknown module>\n";
+}
+
+namespace firsttouch {
+namespace {
+
+constexpr std::size_t MiB = 1024 * 1024;
+const Stop brief{.tolerance = 0.1, .seconds = 0.05, .min_samples = 3, .max_samples = 20};
+
+// FIRSTTOUCH_LIB_OPENCL_ICD, else the drivers that /etc/OpenCL/vendors names.
+void find_opencl_drivers() {
+    std::vector<std::string> drivers;
+    if (const char* chosen = std::getenv("FIRSTTOUCH_LIB_OPENCL_ICD"); chosen != nullptr && *chosen != '\0') {
+        drivers.emplace_back(chosen);
+    } else {
+        std::error_code ignored;
+        for (const auto& entry : std::filesystem::directory_iterator("/etc/OpenCL/vendors", ignored)) {
+            std::ifstream file(entry.path());
+            if (std::string line; entry.path().extension() == ".icd" && file >> line) drivers.push_back(line);
+        }
+    }
+    set_library_paths("opencl-icd", drivers);
+    static const Folder cache;  // PoCL's
+    setenv("POCL_CACHE_DIR", cache.path.c_str(), 0);
+}
+
+class Probes : public testing::TestWithParam<std::string> {
+  protected:
+    void SetUp() override {
+        static const bool once = (find_opencl_drivers(), true);
+        (void)once;
+        if (GetParam() != "cpu") {
+#if defined(__SANITIZE_THREAD__)
+            GTEST_SKIP() << "drivers are not built for the thread sanitizer";
+#endif
+        }
+        try {
+            device = open_device(GetParam());
+        } catch (const Unavailable& reason) {
+            GTEST_SKIP() << reason.what();
+        }
+        lab = std::make_unique<Lab>(*device);
+    }
+    std::vector<AllocatorInfo> available() {
+        std::vector<AllocatorInfo> list;
+        for (const auto& entry : device->allocators())
+            if (entry.available) list.push_back(entry);
+        return list;
+    }
+    std::vector<Agent> agents_of(const Buffer& buffer) {
+        std::vector<Agent> list;
+        for (const Agent agent : {Agent::cpu, Agent::gpu})
+            if (lab->reaches(agent, buffer)) list.push_back(agent);
+        return list;
+    }
+    static void expect_sane(const Outcome& outcome) {
+        EXPECT_EQ(outcome.errors, 0u);
+        EXPECT_GE(outcome.samples.values.size(), 3u);
+        EXPECT_NE(outcome.samples.stopped_by, "");
+    }
+    static void expect_positive(const Outcome& outcome) {
+        expect_sane(outcome);
+        for (const double value : outcome.samples.values) EXPECT_GT(value, 0);
+    }
+    std::unique_ptr<Device> device;
+    std::unique_ptr<Lab> lab;
+};
+
+TEST_P(Probes, FillAndCheckInEveryAllocatorByEveryAgent) {
+    for (const auto& entry : available())
+        for (const std::size_t bytes : {std::size_t{1}, std::size_t{7}, std::size_t{8}, std::size_t{4095}, MiB + 3}) {
+            const auto buffer = device->allocate(entry.allocator, bytes);
+            SCOPED_TRACE(to_string(entry.allocator) + " of " + std::to_string(bytes));
+            for (const Agent writer : agents_of(*buffer)) {
+                lab->fill(*buffer, 21, writer);
+                for (const Agent reader : agents_of(*buffer)) EXPECT_EQ(lab->check(*buffer, 21, reader), 0u);
+                for (const std::size_t at : {std::size_t{0}, bytes / 2, bytes - 1}) {
+                    unsigned char byte = 0;
+                    lab->read(*buffer, at, &byte, 1);
+                    byte ^= 0x10;
+                    lab->write(*buffer, at, &byte, 1);
+                    for (const Agent reader : agents_of(*buffer)) EXPECT_EQ(lab->check(*buffer, 21, reader), 1u) << at;
+                    byte ^= 0x10;
+                    lab->write(*buffer, at, &byte, 1);
+                }
+            }
+        }
+}
+
+TEST_P(Probes, Chase) {
+    for (const auto& entry : available()) {
+        const auto buffer = device->allocate(entry.allocator, 256 * 1024);
+        for (const Agent agent : agents_of(*buffer))
+            for (const Agent first : agents_of(*buffer))
+                for (const std::size_t group : {std::size_t{0}, std::size_t{4096}}) {
+                    SCOPED_TRACE(to_string(entry.allocator));
+                    const ChaseRequest request{.agent = agent, .first_touch = first, .group_bytes = group, .hops = 4000};
+                    const Outcome outcome = chase(*lab, *buffer, request, brief);
+                    expect_positive(outcome);
+                    EXPECT_EQ(outcome.counters.at("nodes"), 4096);
+                }
+    }
+}
+
+TEST_P(Probes, ChaseOverOneNodeAndBadStrides) {
+    const auto buffer = device->allocate(Allocator::malloc, 64);
+    expect_positive(chase(*lab, *buffer, {.stride = 64, .hops = 64}, brief));
+    for (const std::size_t stride : {0, 4, 12, 128})
+        EXPECT_THROW(chase(*lab, *buffer, {.stride = stride}, brief), std::invalid_argument);
+}
+
+TEST_P(Probes, Stream) {
+    for (const auto& entry : available()) {
+        if (entry.gpu == Access::none && GetParam() != "cpu" && entry.allocator != Allocator::malloc) continue;
+        const auto a = device->allocate(entry.allocator, 256 * 1024), b = device->allocate(entry.allocator, 256 * 1024),
+                   c = device->allocate(entry.allocator, 256 * 1024);
+        for (const Agent agent : agents_of(*a))
+            for (const StreamOp op : {StreamOp::copy, StreamOp::scale, StreamOp::add, StreamOp::triad, StreamOp::read,
+                                      StreamOp::write}) {
+                SCOPED_TRACE(to_string(entry.allocator) + " operation " + std::to_string(static_cast<int>(op)));
+                for (const bool nontemporal : {false, true})
+                    if (agent == Agent::cpu || !nontemporal)
+                        expect_positive(stream(*lab, *a, *b, *c,
+                                               {.op = op, .agent = agent, .first_touch = agent,
+                                                .nontemporal = nontemporal, .passes = 2},
+                                               brief));
+            }
+    }
+}
+
+// A read leaves partial sums in a: no launch may leave more than a holds.
+TEST_P(Probes, StreamOverTheSmallestArrays) {
+    for (const auto& entry : available()) {
+        if (entry.gpu == Access::none && GetParam() != "cpu") continue;
+        for (const std::size_t bytes : {64, 192, 1024, 4096}) {
+            const auto a = device->allocate(entry.allocator, bytes), b = device->allocate(entry.allocator, bytes),
+                       c = device->allocate(entry.allocator, bytes);
+            const Agent agent = GetParam() == "cpu" ? Agent::cpu : Agent::gpu;
+            SCOPED_TRACE(to_string(entry.allocator) + " of " + std::to_string(bytes));
+            for (const StreamOp op : {StreamOp::triad, StreamOp::read}) {
+                if (reinterpret_cast<std::uintptr_t>(a->block().host) % 64 != 0) continue;
+                const StreamRequest request{.op = op, .agent = agent, .first_touch = agent};
+                try {
+                    expect_positive(stream(*lab, *a, *b, *c, request, brief));
+                } catch (const std::invalid_argument& reason) {
+                    EXPECT_TRUE(holds(reason.what(), "too small for a read"));
+                    EXPECT_EQ(op, StreamOp::read);
+                    EXPECT_LT(bytes, 2048u);
+                }
+            }
+        }
+    }
+}
+
+TEST_P(Probes, Copy) {
+    std::vector<Allocator> places;
+    for (const auto& entry : available()) places.push_back(entry.allocator);
+    for (const Allocator to : places) {
+        const Allocator from = to == places.back() ? places.front() : places.back();
+        for (const std::size_t bytes : {std::size_t{1}, std::size_t{4097}, std::size_t{256 * 1024}}) {
+            SCOPED_TRACE(to_string(from) + " to " + to_string(to) + ", " + std::to_string(bytes));
+            const auto target = device->allocate(to, bytes), source = device->allocate(from, bytes);
+            expect_positive(copy(*lab, *target, *source, {.bytes = bytes}, brief));
+            expect_positive(copy(*lab, *target, *source, {.bytes = bytes, .streams = 3, .chunk = 65536}, brief));
+            if (lab->reaches(Agent::cpu, *target) && lab->reaches(Agent::cpu, *source))
+                expect_positive(copy(*lab, *target, *source, {.engine = Engine::cpu, .bytes = bytes}, brief));
+            if (lab->reaches(Agent::gpu, *target) && lab->reaches(Agent::gpu, *source))
+                expect_positive(copy(*lab, *target, *source, {.engine = Engine::kernel, .bytes = bytes}, brief));
+            EXPECT_THROW(copy(*lab, *target, *source, {.bytes = bytes + 1}, brief), std::invalid_argument);
+            EXPECT_THROW(copy(*lab, *target, *source, {.bytes = 0}, brief), std::invalid_argument);
+        }
+    }
+}
+
+TEST_P(Probes, Allocation) {
+    for (const auto& entry : available()) {
+        SCOPED_TRACE(to_string(entry.allocator));
+        const AllocationRequest request{.allocator = entry.allocator, .bytes = 65536, .chunks = 8, .warmups = 2};
+        const Outcome outcome = allocation(*lab, request, brief);
+        expect_sane(outcome);
+        EXPECT_GT(outcome.counters.at("free_ns"), -1000);
+    }
+}
+
+TEST_P(Probes, AllocationsAreRefusedBeforeTheyAreMade) {
+    const Variable limit("FIRSTTOUCH_MAX_HOST", "1MiB");
+    const AllocationRequest request{.allocator = Allocator::malloc, .bytes = 65536, .chunks = 17};
+    EXPECT_THROW(allocation(*lab, request, brief), GuardRefused);
+    const AllocationRequest wraps{.allocator = Allocator::malloc, .bytes = SIZE_MAX / 4 + 1, .chunks = 4};
+    EXPECT_THROW(allocation(*lab, wraps, brief), GuardRefused) << "the product wraps around";
+}
+
+TEST_P(Probes, PageFaults) {
+    for (const auto& entry : available()) {
+        SCOPED_TRACE(to_string(entry.allocator));
+        std::vector<std::string> scenarios;
+        if (entry.cpu != Access::none) scenarios = {"cpu-1", "cpu-n"};
+        if (entry.gpu != Access::none) scenarios.emplace_back("gpu-major");
+        if (entry.cpu != Access::none && entry.gpu != Access::none)
+            scenarios.insert(scenarios.end(), {"gpu-minor", "prefault+minor"});
+        for (const std::string& scenario : scenarios) {
+            const FaultRequest request{
+                .allocator = entry.allocator, .pages = Pages::policy, .count = 64, .scenario = scenario, .warmups = 1};
+            const Outcome outcome = page_faults(*lab, request, brief);
+            expect_sane(outcome);
+            EXPECT_GT(outcome.counters.at("first_ns"), 0);
+        }
+    }
+}
+
+TEST_P(Probes, DevicesStateWhatTheyAre) {
+    const Facts facts = device->facts();
+    ASSERT_FALSE(facts.empty());
+    EXPECT_EQ(facts.front().first, "title");
+    EXPECT_EQ(device->name(), GetParam());
+    const DeviceMemory memory = device->memory();
+    EXPECT_GT(memory.total, 64 * MiB);
+    EXPECT_LE(memory.free, memory.total);
+    for (const auto& entry : device->allocators()) EXPECT_EQ(entry.available, entry.reason.empty());
+}
+
+TEST_P(Probes, StreamsJoinAndAGateHolds) {
+    const auto other = device->stream();
+    const auto gate = device->hold(lab->stream());
+    const auto from = device->record(lab->stream());
+    device->join(*other, *from);
+    const auto to = device->record(*other);
+    gate->open();
+    device->wait(lab->stream());
+    device->wait(*other);
+    EXPECT_GE(device->elapsed(*from, *to), 0);
+    { const auto dropped = device->hold(*other); }
+    device->wait(*other);
+}
+
+TEST_P(Probes, KernelsThatDoNotExistOrCompileSayWhy) {
+    EXPECT_ANY_THROW(lab->kernel("pattern", "nothing"));
+    const std::string words = words_of<std::runtime_error>(
+        [&] { device->compile({"broken", "KERNEL broken(GLOBAL ulong* p) { p[0] = undeclared_name; }", {}}); });
+    EXPECT_TRUE(holds(words, "broken"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, Probes, testing::Values("cpu", "opencl:0"),
+                         [](const auto& info) { return info.param.substr(0, info.param.find(':')); });
+
+class Faults : public testing::Test {
+  protected:
+    FaultyDevice device;
+    Lab lab{device};
+};
+
+TEST_F(Faults, ACorruptedCycleIsCounted) {
+    const auto buffer = device.allocate(Allocator::malloc, 65536);
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        if (++maps == 4) static_cast<std::uint64_t*>(block.host)[8] ^= 64;  // base, write, walk, then the check
+    };
+    EXPECT_EQ(chase(lab, *buffer, {.hops = 320}, brief).errors, 1u);
+    EXPECT_EQ(maps, 4);
+}
+
+TEST_F(Faults, AWalkThatLeavesItsCycleIsCounted) {
+    const auto buffer = device.allocate(Allocator::malloc, 65536);
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        auto* words = static_cast<std::uint64_t*>(block.host);
+        if (++maps == 3) words[0] = reinterpret_cast<std::uint64_t>(words);  // a node that leads to itself
+    };
+    EXPECT_EQ(chase(lab, *buffer, {.hops = 3200}, brief).errors, 2u);  // the end, and the node
+}
+
+TEST_F(Faults, ACorruptedArrayIsCounted) {
+    const auto a = device.allocate(Allocator::malloc, 65536), b = device.allocate(Allocator::malloc, 65536),
+               c = device.allocate(Allocator::malloc, 65536);
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        if (++maps == 7) static_cast<double*>(block.host)[777] += 1;  // three filled, three measured, then the check
+    };
+    EXPECT_EQ(stream(lab, *a, *b, *c, {.op = StreamOp::triad}, brief).errors, 1u);
+    EXPECT_EQ(maps, 7);
+    maps = 0;
+    device.before_map = [&](const Block& block) {
+        if (++maps == 5) static_cast<double*>(block.host)[777] += 1;  // b, which the read sums
+    };
+    EXPECT_EQ(stream(lab, *a, *b, *c, {.op = StreamOp::read}, brief).errors, 1u);
+}
+
+TEST_F(Faults, ACopyThatLosesAByteIsCounted) {
+    const auto target = device.allocate(Allocator::malloc, 4099), source = device.allocate(Allocator::malloc, 4099);
+    device.after_copy = [&](const Block& block) {
+        if (block.host == target->block().host) static_cast<char*>(block.host)[1234] ^= 1;
+    };
+    EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4096}, brief).errors, 2u);  // the byte, and the tail never copied
+    EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4099}, brief).errors, 1u);
+}
+
+TEST_F(Faults, ACopyThatCopiesNothingIsCounted) {
+    const auto target = device.allocate(Allocator::malloc, 4096), source = device.allocate(Allocator::malloc, 4096);
+    device.after_copy = [&](const Block& block) {
+        if (block.host == target->block().host) std::memset(block.host, 0, block.bytes);
+    };
+    EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4096}, brief).errors, 512u);
+}
+
+TEST_F(Faults, AnAllocationThatFailsMidwayGivesBackWhatItTook) {
+    int obtained = 0;
+    device.before_obtain = [&] {
+        if (++obtained == 5) throw std::bad_alloc();
+    };
+    const AllocationRequest request{.allocator = Allocator::mmap, .bytes = 65536, .chunks = 8, .warmups = 1};
+    EXPECT_THROW(allocation(lab, request, brief), std::bad_alloc);
+    EXPECT_EQ(device.alive, 0);
+    const Variable limit("FIRSTTOUCH_MAX_HOST", "1MiB");
+    EXPECT_EQ(device.allocate(Allocator::malloc, MiB)->size(), MiB) << "and its reservation";
+}
+
+}  // namespace
+}  // namespace firsttouch

@@ -1,0 +1,302 @@
+"""A results set as two machines might give it: lines, bars, tables, and everything that can go wrong with a point."""
+
+from __future__ import annotations
+
+import random
+
+from firsttouch.analysis.plateaus import describe_plateaus, find_plateaus, name_plateaus
+from firsttouch.experiments.base import Experiment, Figure
+from firsttouch.run.store import Results
+from firsttouch.schema import SCHEMA, Clocks, DeviceInfo, Library, Machine, Record, Request, Summary
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+EVIL = "<script>alert(1)</script>"
+EVIL_ATTRIBUTE = '"><img src=x onerror=alert(2)>\x00\x1b'
+
+
+class Latency(Experiment):
+    name, order = "latency", 10
+    question = "How long does one dependent load take, at every level of the memory hierarchy?"
+    unit, better = "ns", "lower"
+    counted = "One sample is 10^5 or more dependent loads along one random cycle; the time of one load."
+    source = "multichase; IISWC 2025 Sec. III-A.1."
+    figures = (
+        Figure(
+            "line",
+            x="size",
+            colour="allocator",
+            dash="agent",
+            log_x=True,
+            log_y=True,
+            y_title="ns per load",
+            levels=True,
+        ),
+    )
+
+    def verdict(self, records, device):
+        agent = "cpu" if device.name == "cpu" else "gpu"
+        mine = [r for r in records if r.factors["agent"] == agent and r.factors["allocator"] in ("malloc", "device")]
+        found = find_plateaus([r.factors["size"] for r in mine], [r.summary.median for r in mine])
+        return f"A load takes {describe_plateaus(name_plateaus(found, device.facts))}."
+
+
+class Allocation(Experiment):
+    name, order = "allocation", 20
+    question = "What does it cost to allocate and to free memory?"
+    unit, better = "ns", "lower"
+    counted = "One call in a loop of 100, memory untouched."
+    source = "UPM study, IISWC 2025 Sec. IV-A."
+    figures = (
+        Figure("line", x="size", colour="allocator", dash="operation", log_x=True, log_y=True, y_title="ns per call"),
+    )
+
+    def verdict(self, records, device):
+        return "malloc's cost does not grow with size (on-demand); that of device allocations does (up-front)."
+
+
+class Bandwidth(Experiment):
+    name, order = "bandwidth", 30
+    question = "How fast can memory be read and written?"
+    unit, better = "GB/s", "higher"
+    counted = "Bytes read plus bytes written by the kernel; GB/s is 10^9 bytes per second."
+    source = "McCalpin's STREAM."
+    figures = (Figure("bar", x="allocator", colour="kernel", y_title="GB/s", facet="first_touch"),)
+
+    def verdict(self, records, device):
+        best = max(records, key=lambda r: r.summary.median)
+        return f"At best {best.summary.median:.0f} GB/s, by {best.factors['kernel']} on {best.factors['allocator']}."
+
+
+class Codegen(Experiment):
+    name, order = "codegen", 40
+    question = "What did the compiler make of atomics?"
+    unit, better = "instructions", "neither"
+    counted = "Instructions of the compiled kernel."
+    source = "Disassembly."
+    figures = (Figure("table", x="operation", columns=("operation", "scope", "form", "instruction")),)
+
+    def verdict(self, records, device):
+        return "Native atomics throughout, save f64 at system scope."
+
+
+EXPERIMENTS = {e.name: e() for e in (Latency, Allocation, Bandwidth, Codegen)}
+
+
+def summary(median, spread=0.012, n=12):
+    return Summary(
+        n=n,
+        median=median,
+        p5=median * (1 - 2 * spread),
+        p95=median * (1 + 2.4 * spread),
+        min=median * (1 - 3 * spread),
+        max=median * (1 + 5 * spread),
+        ci_low=median * (1 - spread),
+        ci_high=median * (1 + spread),
+    )
+
+
+def point(experiment, device, median=None, *, spread=0.012, status="ok", verified=True, **more):
+    factors = more.pop("factors")
+    return Record(
+        schema=SCHEMA,
+        experiment=experiment,
+        device=device,
+        factors=factors,
+        unit=EXPERIMENTS[experiment].unit if experiment in EXPERIMENTS else "ns",
+        status=status,
+        summary=None if median is None else summary(median, spread),
+        samples=[] if median is None else [median],
+        preset="standard",
+        verified=verified if status == "ok" else None,
+        stopped_by=more.pop("stopped_by", "precision"),
+        seconds=0.4,
+        **more,
+    )
+
+
+def steps(size, levels, tail):
+    for i, (capacity, ns) in enumerate(levels):
+        if size <= capacity:
+            return ns
+        if size <= capacity * 1.3:
+            return (ns * (levels[i + 1][1] if i + 1 < len(levels) else tail(size))) ** 0.5
+    return tail(size)
+
+
+CURVES = {
+    "cpu": ([(48 * KIB, 1.1), (2 * MIB, 3.5), (32 * MIB, 16)], lambda s: 115),
+    "gpu": (
+        [(192 * KIB, 17.3), (24 * MIB, 140), (50 * MIB, 250)],
+        lambda s: 330 if s <= GIB else 330 + 370 * (s / GIB - 1) / 3,
+    ),
+}
+
+
+def latency(device, rng):
+    sizes = [int(4 * KIB * 2 ** (i / 4)) for i in range(81)]
+    agents = ["cpu"] if device == "cpu" else ["gpu", "cpu"]
+    allocators = {"malloc": 1.0, "malloc-thp": 0.82} if device == "cpu" else {"device": 1.0, "managed": 1.05}
+    for agent in agents:
+        for allocator, factor in {**allocators, "pinned": 1.0}.items():
+            for size in sizes:
+                factors = {"agent": agent, "allocator": allocator, "first_touch": agent, "size": size}
+                if size > GIB and allocator == "pinned":
+                    reason = "needs 2 GiB of host memory; the cgroup leaves 1.2 GiB"
+                    yield point("latency", device, status="skipped", reason=reason, factors=factors)
+                    continue
+                if agent == "cpu" and allocator == "device":
+                    reason = "the CPU can't reach memory of the allocator 'device'"
+                    yield point("latency", device, status="skipped", reason=reason, factors=factors)
+                    continue
+                levels, tail = CURVES[agent]
+                base = 600 if allocator == "pinned" and agent == "gpu" else steps(size, levels, tail)
+                grow = factor if size > 4 * MIB else 1.0
+                yield point(
+                    "latency",
+                    device,
+                    base * grow * rng.lognormvariate(0, 0.015),
+                    factors=factors,
+                    throttled=size > 3.2 * GIB or None,
+                    clocks_after=Clocks(core_mhz=1200, throttle=["sw_power_cap"] if size > 3.2 * GIB else []),
+                )
+
+
+def allocation(device, rng):
+    for allocator, per_byte, fixed in (("malloc", 0.0, 60), ("device", 2e-3, 9e4), ("managed", 1e-4, 4e4)):
+        for operation in ("allocate", "free"):
+            for exponent in range(1, 31, 2):
+                factors = {"operation": operation, "allocator": allocator, "size": 2**exponent}
+                if allocator == "managed" and exponent > 27:
+                    reason = "no answer within 10 s" if exponent == 29 else "exit by SIGSEGV"
+                    yield point("allocation", device, status="timeout", reason=reason, factors=factors)
+                    continue
+                wrong = allocator == "device" and exponent == 21 and operation == "allocate"
+                cost = (fixed + per_byte * 2**exponent) * (0.7 if operation == "free" else 1)
+                yield point(
+                    "allocation",
+                    device,
+                    cost * rng.lognormvariate(0, 0.05),
+                    spread=0.15,
+                    factors=factors,
+                    verified=False if wrong else None,
+                    stopped_by="time",
+                    verified_why="byte 4096 was 0x00, not 0xa5" if wrong else "untouched memory holds nothing",
+                )
+
+
+def bandwidth(device, rng):
+    speed = 180 if device == "cpu" else 4000
+    for touch in ("cpu", "gpu") if device != "cpu" else ("cpu",):
+        for allocator in ("malloc", "pinned") if device == "cpu" else ("device", "managed", "pinned"):
+            for kernel, share in (("copy", 0.92), ("triad", 0.94), ("read", 1.0), ("write", 0.8)):
+                factors = {"kernel": kernel, "allocator": allocator, "first_touch": touch, "size": GIB}
+                slow = 0.015 if allocator == "pinned" and device != "cpu" else 1
+                yield point("bandwidth", device, speed * share * slow * rng.lognormvariate(0, 0.02), factors=factors)
+
+
+def codegen(device):
+    for operation, native in (("atomic add u64", True), ("atomic add f64", False)):
+        for scope in ("device", "system"):
+            form = "native" if native or scope == "device" else "compare-and-swap loop"
+            yield point(
+                "codegen",
+                device,
+                1.0,
+                factors={"operation": operation, "scope": scope},
+                counters={"form": form, "instruction": "RED.E.ADD.64.STRONG.GPU" if native else "ATOM.CAS"},
+            )
+
+
+def machine(host="node017"):
+    cpu = DeviceInfo(
+        name="cpu",
+        kind="cpu",
+        title="Intel Xeon Platinum 8480C",
+        facts={"l1_bytes": 48 * KIB, "l2_bytes": 2 * MIB, "l3_bytes": 105 * MIB, "line_bytes": 64},
+    )
+    gpu = DeviceInfo(
+        name="cuda:0",
+        kind="cuda",
+        title="NVIDIA H200",
+        facts={
+            "l1_bytes": 256 * KIB,
+            "l2_bytes": 60 * MIB,
+            "memory_bytes": 141 * GIB,
+            "multiprocessors": 132,
+            "pageable_memory_access": True,
+            "link": "PCIe 5.0 x16",
+        },
+    )
+    absent = DeviceInfo(name="hip:0", kind="hip", title="", available=False, reason="libamdhip64.so was not found")
+    return Machine(
+        schema=SCHEMA,
+        host=host,
+        created="2026-01-15T10:22:31Z",
+        firsttouch="0.1.0",
+        facts={
+            "cpu": {"model": "Intel Xeon Platinum 8480C", "sockets": 2, "cores": 112, "numa_nodes": 2},
+            "memory": {"total_bytes": 512 * GIB, "available_bytes": 488 * GIB, "transparent_huge_pages": "madvise"},
+            "limits": {"cgroup_bytes": 256 * GIB, "locked_bytes": None, "perf_event_paranoid": 2},
+            "kernel": {"release": "6.8.0-45-generic", "numa_balancing": True},
+        },
+        devices=[cpu, gpu, absent],
+        libraries=[
+            Library(name="libcuda.so.1", path="/usr/lib/x86_64-linux-gnu/libcuda.so.1", version="12.8"),
+            Library(name="libnvrtc.so.12", path="/usr/local/cuda/lib64/libnvrtc.so.12", version="12.8"),
+            Library(name="libamdhip64.so", reason="not found on the system, in /opt/rocm or in a Python wheel"),
+        ],
+        warnings=["NUMA balancing is on: the kernel may move pages during a measurement."],
+    )
+
+
+def results(host="node017", seed=1):
+    rng = random.Random(seed)
+    records = [
+        *latency("cpu", rng),
+        *latency("cuda:0", rng),
+        *allocation("cuda:0", rng),
+        *bandwidth("cpu", rng),
+        *bandwidth("cuda:0", rng),
+        *codegen("cuda:0"),
+    ]
+    request = Request(schema=SCHEMA, experiments=[*EXPERIMENTS], devices=["cpu", "cuda:0"], preset="standard", seed=7)
+    return Results(machine(host), request, records, ["the last line was cut short and is dropped"])
+
+
+def hostile():
+    """Every free string is an attack; and factors are not those that the experiments expect."""
+    evil = EVIL + EVIL_ATTRIBUTE
+    one = results()
+    one.machine.host = evil
+    one.machine.warnings = [evil]
+    one.machine.facts[evil] = {evil: evil}
+    one.machine.devices[1].title = evil
+    one.machine.devices[1].facts[evil] = evil
+    one.machine.libraries[0].path = evil
+    one.warnings = [evil]
+    assert one.request
+    one.request.preset = evil
+    records = [
+        point(
+            "latency",
+            "cuda:0",
+            5.0 + i,
+            factors={"allocator": f"{evil}{i % 2}", "agent": evil, "size": 2**i, evil: f"{evil}{i % 3}"},
+            counters={evil: evil},
+            stopped_by=evil,
+        )
+        for i in range(10, 24)
+    ]
+    records += [
+        point("bandwidth", evil, 5.0 + i, factors={"allocator": f"=1+{evil}{i}", "kernel": evil}) for i in range(3)
+    ]
+    records += [point("codegen", "cpu", 1.0, factors={"operation": evil}, counters={"form": evil})]
+    records += [
+        point("latency", "cpu", status="skipped", reason=evil, factors={"allocator": evil}),
+        point("latency", "cpu", status="crashed", reason=evil, factors={"allocator": evil}),
+        point("latency", "cpu", 3.0, verified=False, verified_why=evil, factors={"allocator": evil}),
+        point("latency", "cpu", 3.0, verified=None, verified_why=evil, factors={"allocator": evil}),
+        point(evil, "cpu", 3.0, factors={"allocator": evil}),
+    ]
+    one.records = records
+    return one

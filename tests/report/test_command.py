@@ -1,0 +1,89 @@
+"""`firsttouch report`: its files, its JSON, its errors."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+import sample
+import typer
+from typer.testing import CliRunner
+
+from firsttouch.cli import report
+from firsttouch.errors import UsageError
+
+pytestmark = pytest.mark.usefixtures("known")
+
+
+def run(*arguments):
+    app = typer.Typer()
+    app.command()(report.command)
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_the_report_lies_beside_the_results(write):
+    directory = write(sample.results())
+    result = run(directory)
+    assert result.stdout.strip() == str(directory / "report.html")
+    assert (directory / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_json_is_all_there_is_on_stdout(write, tmp_path):
+    result = run(write(sample.results()), "-o", tmp_path / "r.html", "--json")
+    assert json.loads(result.stdout) == {"report": str(tmp_path / "r.html")}
+
+
+@pytest.mark.parametrize(("form", "start"), [("svg", b"<svg"), ("png", b"\x89PNG")])
+def test_figures_as_files(write, form, start):
+    directory = write(sample.results())
+    files = sorted((directory / "figures").iterdir()) if run(directory, "--format", form) else []
+    assert [f.name for f in files] == [
+        f"{name}-1.{form}"
+        for name in ("allocation-cuda-0", "bandwidth-cpu", "bandwidth-cuda-0", "latency-cpu", "latency-cuda-0")
+    ]
+    assert all(f.read_bytes().startswith(start) for f in files)
+
+
+def test_csv_has_one_row_per_point(write, tmp_path):
+    results = sample.results()
+    run(write(results), "--format", "csv", "-o", tmp_path / "csv")
+    with (tmp_path / "csv" / "points.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(results.records)
+    row = next(r for r in rows if r["experiment"] == "bandwidth" and r["device"] == "cuda:0")
+    assert (row["kernel"], row["allocator"], row["size"], row["unit"]) == ("copy", "device", str(2**30), "GB/s")
+    assert float(row["ci_low"]) < float(row["median"]) < float(row["ci_high"])
+
+
+def test_hostile_results_stay_inside_the_folder_and_out_of_formulas(write, tmp_path):
+    directory, out = write(sample.hostile()), tmp_path / "x"
+    for form in ("svg", "csv"):
+        run(directory, "--format", form, "-o", out)
+    assert all("<script" not in f.read_text() for f in out.glob("*.svg"))
+    with (out / "points.csv").open(newline="") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert any(cell.startswith("'=1+<script>") for cell in cells)
+    assert not any(cell.startswith(("=", "@")) for cell in cells)
+    made = {p.name for p in tmp_path.rglob("*") if p.is_file()}
+    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") for name in made)
+
+
+def test_wrong_calls_are_told_in_one_sentence(write, tmp_path):
+    (tmp_path / "empty").mkdir()
+    directory, other = write(sample.results()), write(sample.results(), "other")
+    for arguments, words in [
+        ([tmp_path / "nowhere"], "nowhere"),
+        ([tmp_path / "empty"], "results.jsonl"),
+        ([directory, other], "-o"),
+        ([directory, other, "--format", "csv"], "-o"),
+        ([directory, "-o", tmp_path / "no" / "such" / "r.html"], "cannot write"),
+        ([directory, "-o", tmp_path / "empty"], "is a directory"),
+        ([directory, "--format", "svg", "-o", directory / "results.jsonl"], "cannot write"),
+    ]:
+        with pytest.raises(UsageError, match=words) as caught:
+            run(*arguments)
+        assert "\n" not in str(caught.value)

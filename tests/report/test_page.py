@@ -1,0 +1,172 @@
+"""What a reader of the report sees, and what a stranger's results file can't do to it."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+import sample
+
+from firsttouch.report.page import render
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, and the text of the page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def section(page: str, name: str, device: str) -> str:
+    """The text of one experiment on one device."""
+    found = [s for s in page.split('<section class="experiment"')[1:] if f">{name}</a> on {device}" in s]
+    assert len(found) == 1
+    return " ".join(Elements("<section" + found[0]).text.split())
+
+
+def render_records(*records):
+    results = sample.results()
+    results.records = list(records)
+    return render({"out": results}, sample.EXPERIMENTS)
+
+
+@pytest.mark.parametrize("fixture", ["page", "hostile_page"])
+def test_nothing_active_and_nothing_external(fixture, request):
+    elements = Elements(request.getfixturevalue(fixture)).found
+    tags = {tag for tag, _ in elements}
+    assert not tags & {"script", "img", "iframe", "object", "embed", "foreignobject", "base", "form", "image", "use"}
+    for tag, attributes in elements:
+        assert not [a for a in attributes if a.startswith("on")], (tag, attributes)
+        for name in ("href", "src", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
+
+
+def test_hostile_text_is_shown_as_text(hostile_page):
+    elements = Elements(hostile_page)
+    assert elements.text.count(sample.EVIL) > 20
+    svg_text = "".join(re.findall(r"<text[^>]*>([^<]*)</text>", hostile_page))
+    assert "&lt;script&gt;" in svg_text
+
+
+def test_ids_are_unique_and_links_lead_somewhere(page):
+    elements = Elements(page).found
+    ids = [a["id"] for _, a in elements if a.get("id")]
+    assert len(ids) == len(set(ids))
+    assert {a["href"][1:] for _, a in elements if (a.get("href") or "").startswith("#")} <= set(ids)
+    assert set(re.findall(r"url\(#([^)]+)\)", page)) <= set(ids)
+
+
+def test_question_then_answer_then_figure(page):
+    text = page[page.index('<section class="experiment"') :]
+    assert text.index("How long does one dependent load") < text.index("A load takes L1") < text.index("<svg")
+
+
+def test_levels_are_named_on_the_curve(page):
+    labels = re.findall(r">([^<>]+)</(?:text|tspan)>", page)
+    assert {"L1", "L2", "L3", "near L2", "far L2", "memory", "17.3 ns"} <= set(labels)
+    assert labels.count("far L2") == 2  # a label and its halo: one curve is named, not each allocator's
+    assert {"256 KiB", "16 MiB", "1 GiB"} <= set(labels)
+
+
+def test_wrong_data_can_not_be_overlooked(page):
+    text = " ".join(Elements(page).text.split())
+    assert text.index("1 point failed verification: the data were wrong.") < text.index("The machine")
+    one = section(page, "allocation", "cuda:0")
+    assert "byte 4096 was 0x00, not 0xa5 operation allocate, allocator device, size 2 MiB" in one
+    assert "1 point here failed verification (red crosses): do not use." in one
+    assert page.count('class="flawed"') == 1
+    assert page.count('stroke="#B00020"') == 1
+
+
+def test_wrong_points_do_not_reach_the_verdict():
+    def at(value, verified):
+        factors = {"kernel": "copy", "allocator": "malloc"}
+        return sample.point("bandwidth", "cpu", value, verified=verified, factors=factors)
+
+    assert "At best 10 GB/s" in render_records(at(10, True), at(99999, False))
+    assert "No point was measured successfully" in render_records(at(99999, False))
+
+
+def test_failures_skips_and_unverified_say_why(page):
+    one = section(page, "allocation", "cuda:0")
+    assert "2 points failed timeout: no answer within 10 s" in one
+    assert "87 points: untouched memory holds nothing" in one
+    assert "95 % interval of the median: ±15 % typically" in one
+    assert "sampling ended by time (87)" in one
+    latency = section(page, "latency", "cuda:0")
+    assert "81 points: the CPU can't reach memory of the allocator 'device'" in latency
+    assert "16 points: needs 2 GiB of host memory; the cgroup leaves 1.2 GiB allocator pinned; size" in latency
+
+
+def test_summary_counts_every_point(page):
+    rows = re.findall(r'<tr><td><a href="#d1-\d">(\w+)</a></td><td>([^<]+)</td>(.*?)</tr>', page)
+    counts = {(name, device): re.findall(r">(\d+)<", rest) for name, device, rest in rows}
+    # ok, wrong, failed, skipped, unverified, throttled
+    assert counts["allocation", "cuda:0"] == ["87", "1", "2", "0", "87", "0"]
+    assert counts["latency", "cuda:0"] == ["389", "0", "0", "97", "0", "6"]
+    assert len(counts) == 6
+
+
+def test_what_spoils_a_measurement_is_said_first(page):
+    text = " ".join(Elements(page).text.split())
+    warned = text[: text.index("Summary experiment")]
+    for words in ("NUMA balancing is on", "cut short", "10 points taken while the device was throttled (sw_power_cap)"):
+        assert words in warned
+    assert "87 noisy points" in warned
+    assert "libamdhip64.so was not found" in warned
+
+
+def test_conditions_never_share_a_line():
+    """Factors without a place in the figure get one of their own."""
+    records = [
+        sample.point(
+            "allocation", "cpu", 10.0 * (1 + n) * s,
+            factors={"size": 2**s, "allocator": a, "operation": "free", "pages": p, "first_touch": t},
+        )
+        for s in range(3, 9) for a in ("malloc", "mmap") for n, (p, t) in
+        enumerate([("base", "cpu"), ("base", "gpu"), ("huge", "cpu"), ("huge", "gpu")])
+    ]  # fmt: skip
+    page = render_records(*records)
+    figure = page[page.index("<svg") : page.index("</svg>")]
+    texts = re.findall(r">([^<>]+)</text>", figure)
+    assert {"first_touch cpu", "first_touch gpu"} <= set(texts)  # panels
+    assert {"malloc", "mmap", "base", "huge"} <= set(texts)  # colours and dashes
+    assert "The same everywhere: operation free." in page
+
+
+def test_an_unknown_experiment_and_a_failing_verdict_still_make_a_report(hostile_page):
+    assert "an experiment unknown to this version" in hostile_page
+    assert "No answer could be derived from these points (KeyError)" in hostile_page
+
+
+def test_empty_results_make_a_report():
+    assert "The results file holds no points." in render_records()
+
+
+@pytest.mark.parametrize("value", [0.0, -5.0])
+def test_values_without_a_logarithm_are_drawn_all_the_same(value):
+    points = [
+        sample.point("allocation", "cpu", v, factors={"size": s, "allocator": "malloc"})
+        for s, v in [(0, value), (8, 3.0), (16, 1e6)]
+    ]
+    assert "<svg" in render_records(*points)
+
+
+def test_two_directories_are_told_apart():
+    both = {"a": sample.results("left"), "b": sample.results("right")}
+    page = render(both, sample.EXPERIMENTS)
+    assert "The machine: left (a)" in page
+    assert "The machine: right (b)" in page
+    assert page.count("How fast can memory be read and written?") == 4
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
