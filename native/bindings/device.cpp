@@ -150,7 +150,7 @@ void bind_device(nb::module_& m) {
         .def(
             "read",
             [](BufferHandle& b, std::size_t offset, std::size_t count) {
-                if (offset + count > b.get().size()) throw std::out_of_range("read beyond the buffer");
+                if (count > b.get().size() || offset > b.get().size() - count) throw std::out_of_range("read beyond the buffer");
                 std::string bytes(count, '\0');
                 b.owner->lab.read(b.get(), offset, bytes.data(), count);
                 return nb::bytes(bytes.data(), bytes.size());
@@ -159,7 +159,7 @@ void bind_device(nb::module_& m) {
         .def(
             "write",
             [](BufferHandle& b, std::size_t offset, nb::bytes bytes) {
-                if (offset + bytes.size() > b.get().size()) throw std::out_of_range("write beyond the buffer");
+                if (bytes.size() > b.get().size() || offset > b.get().size() - bytes.size()) throw std::out_of_range("write beyond the buffer");
                 b.owner->lab.write(b.get(), offset, bytes.c_str(), bytes.size());
             },
             "offset"_a, "bytes"_a)

@@ -1,5 +1,7 @@
 #include "device/device.hpp"
 
+#include <charconv>
+
 #include "device/backends.hpp"
 
 namespace firsttouch {
@@ -39,9 +41,19 @@ std::unique_ptr<Buffer> Device::allocate(Allocator allocator, std::size_t bytes,
 std::unique_ptr<Device> open_device(const std::string& name) {
     const auto colon = name.find(':');
     const std::string kind = name.substr(0, colon);
-    const int index = colon == std::string::npos ? 0 : std::stoi(name.substr(colon + 1));
-    for (const auto& backend : backends())
-        if (backend.kind == kind) return backend.open(index);
+    int index = 0;
+    if (colon != std::string::npos) {
+        const char* last = name.data() + name.size();
+        const auto [end, problem] = std::from_chars(name.data() + colon + 1, last, index);
+        if (problem != std::errc() || end != last || index < 0) index = -1;
+    }
+    for (const auto& backend : backends()) {
+        if (backend.kind != kind || index < 0) continue;
+        if (const int count = backend.count(); index >= count)
+            throw Unavailable("there is no " + name + ": this machine has " + std::to_string(count) + " " + kind +
+                              (count == 1 ? " device" : " devices"));
+        return backend.open(index);
+    }
     throw Unavailable("'" + name + "' is not a device; devices are cpu, cuda:N and opencl:N");
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -98,25 +99,32 @@ std::size_t Guard::environment_limit(const char* variable) {
     const char* text = std::getenv(variable);
     if (text == nullptr || *text == '\0') return unlimited;
     const std::string value(text);
-    if (value.rfind("2^", 0) == 0) return std::size_t{1} << std::stoul(value.substr(2));
+    const std::invalid_argument no_size(std::string(variable) + "='" + value + "' is not a size such as 24GiB");
+    const bool power = value.rfind("2^", 0) == 0;
+    const std::string digits = value.substr(power ? 2 : 0);
+    // Only what starts with a digit: stod would take "inf", "nan" and signs too.
+    if (digits.empty() || !std::isdigit(static_cast<unsigned char>(digits[0]))) throw no_size;
     std::size_t end = 0;
     double number = 0;
     try {
-        number = std::stod(value, &end);
+        number = std::stod(digits, &end);
     } catch (const std::exception&) {
-        throw std::invalid_argument(std::string(variable) + "='" + value + "' is not a size such as 24GiB");
+        throw no_size;
+    }
+    if (power) {
+        if (end != digits.size() || number != std::floor(number) || number > 63) throw no_size;
+        return std::size_t{1} << static_cast<int>(number);
     }
     std::string unit;
-    for (; end < value.size(); ++end)
-        if (!std::isspace(static_cast<unsigned char>(value[end])))
-            unit += static_cast<char>(std::toupper(static_cast<unsigned char>(value[end])));
+    for (; end < digits.size(); ++end)
+        if (!std::isspace(static_cast<unsigned char>(digits[end])))
+            unit += static_cast<char>(std::toupper(static_cast<unsigned char>(digits[end])));
     if (!unit.empty() && unit.back() == 'B') unit.pop_back();
     static const std::map<std::string, double> scales = {
         {"", 1},   {"K", 1e3},      {"M", 1e6},         {"G", 1e9},            {"T", 1e12},
         {"KI", 1024.0}, {"MI", 1048576.0}, {"GI", 1073741824.0}, {"TI", 1099511627776.0}};
     const auto scale = scales.find(unit);
-    if (scale == scales.end() || number < 0)
-        throw std::invalid_argument(std::string(variable) + "='" + value + "' is not a size such as 24GiB");
+    if (scale == scales.end() || number * scale->second >= 0x1p64) throw no_size;
     return static_cast<std::size_t>(number * scale->second);
 }
 

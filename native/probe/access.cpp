@@ -23,6 +23,7 @@ class Kernels {
     std::uint64_t check(std::uint64_t seed) {
         lab_.clear_results();
         lab_.over(words_, "pattern", "check_words", shadow_, words_, seed, lab_.results());
+        lab_.device().wait(lab_.stream());  // an error here is the kernel's
         return lab_.read_results(1)[0];
     }
 
@@ -41,7 +42,8 @@ std::uint64_t check_copy(Lab& lab, const Buffer& buffer, std::uint64_t seed) {
 
 std::uint64_t try_cpu(Lab& lab, const Buffer& buffer, std::uint64_t seed) {
     const Block& block = buffer.block();
-    auto* words = static_cast<std::uint64_t*>(block.host != nullptr ? block.host : reinterpret_cast<void*>(block.address));
+    auto* words =
+        static_cast<std::uint64_t*>(block.host != nullptr ? block.host : reinterpret_cast<void*>(block.address));
     if (words == nullptr) throw Unavailable("it has no address outside a mapping");
     const std::uint64_t count = buffer.size() / 8;
     std::uint64_t errors = 0;
@@ -60,7 +62,8 @@ std::uint64_t try_gpu(Lab& lab, const Buffer& buffer, std::uint64_t seed) {
         errors += kernels.check(seed + 1);
     }
     kernels.fill(seed);
-    return errors + kernels.check(seed) + (shared ? lab.check(buffer, seed, Agent::cpu) : check_copy(lab, buffer, seed));
+    return errors + kernels.check(seed) +
+           (shared ? lab.check(buffer, seed, Agent::cpu) : check_copy(lab, buffer, seed));
 }
 
 }  // namespace

@@ -6,7 +6,10 @@ namespace firsttouch {
 Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop) {
     Device& device = lab.device();
     const auto count = static_cast<std::size_t>(request.chunks);
-    const Reservation all = device.reserve(request.allocator, request.bytes * count);
+    if (request.bytes == 0 || request.chunks < 1) throw std::invalid_argument("an allocation needs bytes and chunks");
+    std::size_t sum = 0;
+    if (__builtin_mul_overflow(request.bytes, count, &sum)) sum = SIZE_MAX;  // no limit allows that
+    const Reservation all = device.reserve(request.allocator, sum);
     std::vector<Block> blocks(count);
     std::vector<double> frees;
     const auto trial = [&] {

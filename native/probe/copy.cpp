@@ -118,7 +118,8 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
         const Stop latency{stop.tolerance, stop.seconds / 4, stop.min_samples, stop.max_samples};
         outcome.counters["latency_us"] = summarise(sample(latency, [&] { return transfer.alone(); }).values).median * 1e6;
         const Stop rest{stop.tolerance, stop.seconds * 3 / 4, stop.min_samples, stop.max_samples};
-        const int runs = std::clamp(static_cast<int>(2e-3 / estimate), 1, 64);
+        // Enough of them that the two events cost nothing, as nvbandwidth's sixteen.
+        const int runs = std::clamp(static_cast<int>(20e-3 / estimate), 4, 64);
         outcome.samples = sample(rest, [&] {
             const double seconds = request.engine == Engine::cpu ? transfer.alone() : transfer.queued(runs);
             const double n = request.engine == Engine::cpu ? 1 : runs;

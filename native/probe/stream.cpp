@@ -68,8 +68,9 @@ Outcome stream_on_cpu(Arrays& arrays, const Stop& stop) {
     Outcome outcome;
     const StreamRequest& request = arrays.request;
     const HostView a(arrays.a), b(arrays.b), c(arrays.c);
-    if (reinterpret_cast<std::uintptr_t>(a.data()) % 64 != 0)
-        throw std::invalid_argument("the stream arrays must be aligned to 64 bytes");
+    for (const HostView* view : {&a, &b, &c})
+        if (reinterpret_cast<std::uintptr_t>(view->data()) % 64 != 0)
+            throw std::invalid_argument("the stream arrays must be aligned to 64 bytes");
     const StreamLoop loop = stream_loop(request.op, request.nontemporal);
     Team team(request.threads > 0 ? request.threads : usable_processors());
     struct alignas(64) Sum {
@@ -136,7 +137,11 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
                 if (threads <= largest_group) shapes.push_back({unroll, threads, blocks});
     if (shares_host) shapes = {{1, 256, 0}, {1, 1024, 0}, {1, 4096, 0}, {16, 64, 0}};  // OpenCL on a CPU
     if (request.op == StreamOp::read)
-        std::erase_if(shapes, [](const Shape& s) { return s.blocks_per_multiprocessor == 0 && s.unroll < 16; });
+        std::erase_if(shapes, [&](const Shape& s) {
+            return (s.blocks_per_multiprocessor == 0 && s.unroll < 16) ||
+                   std::uint64_t{grid(s).blocks} * s.threads > arrays.elements;
+        });
+    if (shapes.empty()) throw std::invalid_argument("the array is too small for a read on this device");
     Shape best = shapes.front();
     double least = 1e30;
     const double search_start = now();
@@ -159,7 +164,6 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
         launch(best, 1);
         lab.clear_results();
         const std::uint64_t partial = std::uint64_t{used.blocks} * used.threads;
-        if (partial > arrays.elements) throw std::invalid_argument("the array is too small for a read on this device");
         lab.over(partial, "stream_data", "stream_sum", arrays.a, partial, lab.results());
         const auto words = lab.read_results(1);
         std::memcpy(&sum, words.data(), 8);

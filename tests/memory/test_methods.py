@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 import pytest
 
@@ -84,18 +84,37 @@ DEVICE = DeviceInfo(
 )
 
 
-def _ask(question: str, device: DeviceInfo = DEVICE, timeout: float = 20.0) -> Answer:
-    worker = Worker()
+ILL = """
+import os, time
+from firsttouch.memory import trials
+trials.TRIALS["crash"] = (lambda bench: os.kill(os.getpid(), 11), "")
+trials.TRIALS["hang"] = (lambda bench: time.sleep(60), "")
+"""
+
+
+@pytest.fixture
+def ill(tmp_path: Path) -> dict[str, str]:
+    """The environment of a worker that knows two trials more, which end badly."""
+    (tmp_path / "sitecustomize.py").write_text(ILL)
+    return {"PYTHONPATH": str(tmp_path)}
+
+
+def _ask(question: str, *, device: DeviceInfo = DEVICE, timeout: float = 20.0, **environment: str) -> Answer:
+    worker = Worker(environment)
     try:
         return worker.ask(Try(device=device, allocator="malloc", question=question), timeout=timeout)
     finally:
         worker.kill()
 
 
+def _stated(question: str) -> Cell:
+    (cell,) = [c for c in stated_cells(DEVICE) if (c.allocator, c.property) == ("malloc", question)]
+    return cell
+
+
 @pytest.mark.parametrize(("question", "value"), [("cpu", "none"), ("available", "no"), ("allocation", "on-demand")])
-def test_a_trial_that_crashes_is_a_no(question: str, value: str) -> None:
-    (stated,) = [c for c in stated_cells(DEVICE) if (c.allocator, c.property) == ("malloc", question)]
-    cell = judge(stated, BY_NAME[question], _ask("crash"))
+def test_a_trial_that_crashes_is_a_no(ill: dict[str, str], question: str, value: str) -> None:
+    cell = judge(_stated(question), BY_NAME[question], _ask("crash", **ill))
     assert cell.value == value
     assert "SIGSEGV" in cell.detail
     if question == "allocation":
@@ -105,39 +124,35 @@ def test_a_trial_that_crashes_is_a_no(question: str, value: str) -> None:
         assert disagrees(cell)
 
 
-def test_a_trial_that_hangs_is_a_no() -> None:
-    answer = _ask("hang", timeout=0.5)
+def test_a_trial_that_hangs_is_a_no(ill: dict[str, str]) -> None:
+    answer = _ask("hang", timeout=0.5, **ill)
     assert answer.how == "timeout"
-    (stated,) = [c for c in stated_cells(DEVICE) if (c.allocator, c.property) == ("malloc", "cpu")]
-    assert judge(stated, BY_NAME["cpu"], answer).value == "none"
+    assert judge(_stated("cpu"), BY_NAME["cpu"], answer).value == "none"
 
 
 def test_a_device_that_does_not_open_leaves_the_question_open() -> None:
     gone = DeviceInfo(name="cpus", kind="cpu", title="", allocators=DEVICE.allocators)
-    answer = _ask("cpu", gone)
+    answer = _ask("cpu", device=gone)
     assert answer.reply is not None
     assert answer.reply.value == ""
     assert "'cpus' is not a device" in answer.reply.reason
 
 
 def test_death_before_the_device_opened_leaves_the_question_open() -> None:
-    (stated,) = [c for c in stated_cells(DEVICE) if (c.allocator, c.property) == ("malloc", "cpu")]
-    cell = judge(stated, BY_NAME["cpu"], Answer("crashed", "opening", reason="worker ended by SIGSEGV"))
+    cell = judge(_stated("cpu"), BY_NAME["cpu"], Answer("crashed", "opening", reason="worker ended by SIGSEGV"))
     assert (cell.value, cell.origin) == ("direct", "stated")
     assert cell.detail == "not established: worker ended by SIGSEGV"
 
 
-def test_a_refused_limit_leaves_the_question_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FIRSTTOUCH_MAX_HOST", "1MiB")
-    reply = _ask("cpu").reply
+def test_a_refused_limit_leaves_the_question_open() -> None:
+    reply = _ask("cpu", FIRSTTOUCH_MAX_HOST="1MiB").reply
     assert reply is not None
     assert reply.value == ""
     assert "FIRSTTOUCH_MAX_HOST" in reply.reason
 
 
-def test_less_is_touched_where_the_guard_permits_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FIRSTTOUCH_MAX_HOST", "20MiB")
-    reply = _ask("page").reply
+def test_less_is_touched_where_the_guard_permits_less() -> None:
+    reply = _ask("page", FIRSTTOUCH_MAX_HOST="20MiB").reply
     assert reply is not None
     assert reply.value.endswith("iB")
 
@@ -180,4 +195,3 @@ def test_on_demand_needs_a_touch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(bench, "allocate", eager)
     assert trials.allocation(bench)[0] == "up-front"
-    assert os.getpid() > 0

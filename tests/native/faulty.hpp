@@ -48,7 +48,9 @@ class FaultyDevice : public Device {
         host_->copy(stream, target, target_offset, source, source_offset, bytes);
         after_copy(target.block());
     }
-    void prefetch(Stream& stream, const Buffer& buffer, Agent agent) override { host_->prefetch(stream, buffer, agent); }
+    void prefetch(Stream& stream, const Buffer& buffer, Agent agent) override {
+        host_->prefetch(stream, buffer, agent);
+    }
     void wait(Stream& stream) override { host_->wait(stream); }
     std::unique_ptr<Event> record(Stream& stream) override { return host_->record(stream); }
     double elapsed(Event& from, Event& to) override { return host_->elapsed(from, to); }

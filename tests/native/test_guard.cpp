@@ -109,8 +109,8 @@ TEST(Guard, ReadsSizes) {
 }
 
 TEST(Guard, SaysWhichSizeDoesNotParse) {
-    for (const std::string text : {"plenty", "-1", "1XiB", "1e30", "inf", "nan", "2^", "2^x", "2^64", "2^9999", "2^3x",
-                                   "KiB", "1 2"}) {
+    for (const std::string text :
+         {"plenty", "-1", "1XiB", "1e30", "inf", "nan", "2^", "2^x", "2^64", "2^9999", "2^3x", "KiB", "1 2"}) {
         const Variable variable("FIRSTTOUCH_TEST_LIMIT", text);
         const std::string words =
             words_of<std::invalid_argument>([] { Guard::environment_limit("FIRSTTOUCH_TEST_LIMIT"); });
@@ -121,8 +121,8 @@ TEST(Guard, SaysWhichSizeDoesNotParse) {
 class FabricatedRoot : public testing::Test {
   protected:
     void meminfo(std::size_t kib) {
-        folder.write("proc/meminfo", "MemTotal: 999999999 kB\nMemFree: 1 kB\nMemAvailable: " + std::to_string(kib) +
-                                         " kB\n");
+        folder.write("proc/meminfo",
+                     "MemTotal: 999999999 kB\nMemFree: 1 kB\nMemAvailable: " + std::to_string(kib) + " kB\n");
     }
     void cgroup(const std::string& path, std::size_t limit, std::size_t used, std::size_t reclaimable) {
         const std::string at = "sys/fs/cgroup" + path;

@@ -122,7 +122,7 @@ TEST_P(Cycle, ACorruptedNodeIsCounted) {
 }
 
 TEST_P(Cycle, AGroupIsLeftOnlyWhenAllOfItWasRead) {
-    if (order.group == 0) GTEST_SKIP() << "not grouped";
+    if (order.group == 0) return;
     std::set<Word> left;
     for (Word step = 0; step < order.nodes; step += order.group) {
         const Word group = order.place(step) / order.group;
@@ -134,8 +134,8 @@ TEST_P(Cycle, AGroupIsLeftOnlyWhenAllOfItWasRead) {
 
 std::vector<Shape> shapes() {
     std::vector<Shape> list;
-    for (const std::size_t nodes : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 100, 255, 256, 257, 1000,
-                                    1023, 1024, 1025, 4097, 10'007})
+    for (const std::size_t nodes : {1,  2,  3,  4,   5,   7,   8,   9,    15,   16,   17,   31,   33,
+                                    63, 64, 65, 100, 255, 256, 257, 1000, 1023, 1024, 1025, 4097, 10'007})
         list.push_back({nodes, 64, 0});
     for (const std::size_t stride : {8, 16, 128, 4096}) list.push_back({777, stride, 0});
     for (const std::size_t group : {1, 2, 3, 16, 64})
@@ -188,10 +188,11 @@ TEST_P(Loops, EqualTheScalarLoop) {
     const auto a = std::make_unique<Array>(), b = std::make_unique<Array>(), c = std::make_unique<Array>();
     for (std::size_t i = 0; i < n; ++i) b->x[i] = 1.0 + i % 251, c->x[i] = 2.0 + i % 509;
     constexpr double s = 3, untouched = -77;
-    for (const StreamOp op : {StreamOp::copy, StreamOp::scale, StreamOp::add, StreamOp::triad, StreamOp::read,
-                              StreamOp::write})
+    for (const StreamOp op :
+         {StreamOp::copy, StreamOp::scale, StreamOp::add, StreamOp::triad, StreamOp::read, StreamOp::write})
         for (const bool nontemporal : {false, true})
-            for (const auto& [first, last] : {std::pair<std::size_t, std::size_t>{0, n}, {8, 16}, {64, 512}, {40, 40}}) {
+            for (const auto& [first, last] :
+                 {std::pair<std::size_t, std::size_t>{0, n}, {8, 16}, {64, 512}, {40, 40}}) {
                 std::fill(std::begin(a->x), std::end(a->x), untouched);
                 double sum = 5, expected_sum = 5;
                 GetParam().find(op, nontemporal)(a->x, b->x, c->x, s, first, last, &sum);

@@ -10,9 +10,9 @@
 #include "support.hpp"
 
 // OpenCL drivers keep what they once allocated until the process ends.
-extern "C" const char* __lsan_default_suppressions();
+extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() {
-    return "leak:libpocl\nleak:libLLVM\nleak:libclang\nleak:libhwloc\nleak:pocl_\nleak:dlopen\nleak:<unknown module>\n";
+    return "leak:libpocl\nleak:libLLVM\nleak:libclang\nleak:libhwloc\nleak:<unknown module>\n";
 }
 
 namespace firsttouch {
@@ -108,7 +108,8 @@ TEST_P(Probes, Chase) {
             for (const Agent first : agents_of(*buffer))
                 for (const std::size_t group : {std::size_t{0}, std::size_t{4096}}) {
                     SCOPED_TRACE(to_string(entry.allocator));
-                    const ChaseRequest request{.agent = agent, .first_touch = first, .group_bytes = group, .hops = 4000};
+                    const ChaseRequest request{
+                        .agent = agent, .first_touch = first, .group_bytes = group, .hops = 4000};
                     const Outcome outcome = chase(*lab, *buffer, request, brief);
                     expect_positive(outcome);
                     EXPECT_EQ(outcome.counters.at("nodes"), 4096);
@@ -129,15 +130,15 @@ TEST_P(Probes, Stream) {
         const auto a = device->allocate(entry.allocator, 256 * 1024), b = device->allocate(entry.allocator, 256 * 1024),
                    c = device->allocate(entry.allocator, 256 * 1024);
         for (const Agent agent : agents_of(*a))
-            for (const StreamOp op : {StreamOp::copy, StreamOp::scale, StreamOp::add, StreamOp::triad, StreamOp::read,
-                                      StreamOp::write}) {
+            for (const StreamOp op :
+                 {StreamOp::copy, StreamOp::scale, StreamOp::add, StreamOp::triad, StreamOp::read, StreamOp::write}) {
                 SCOPED_TRACE(to_string(entry.allocator) + " operation " + std::to_string(static_cast<int>(op)));
                 for (const bool nontemporal : {false, true})
                     if (agent == Agent::cpu || !nontemporal)
-                        expect_positive(stream(*lab, *a, *b, *c,
-                                               {.op = op, .agent = agent, .first_touch = agent,
-                                                .nontemporal = nontemporal, .passes = 2},
-                                               brief));
+                        expect_positive(stream(
+                            *lab, *a, *b, *c,
+                            {.op = op, .agent = agent, .first_touch = agent, .nontemporal = nontemporal, .passes = 2},
+                            brief));
             }
     }
 }
@@ -152,14 +153,13 @@ TEST_P(Probes, StreamOverTheSmallestArrays) {
             const Agent agent = GetParam() == "cpu" ? Agent::cpu : Agent::gpu;
             SCOPED_TRACE(to_string(entry.allocator) + " of " + std::to_string(bytes));
             for (const StreamOp op : {StreamOp::triad, StreamOp::read}) {
-                if (reinterpret_cast<std::uintptr_t>(a->block().host) % 64 != 0) continue;
                 const StreamRequest request{.op = op, .agent = agent, .first_touch = agent};
                 try {
                     expect_positive(stream(*lab, *a, *b, *c, request, brief));
                 } catch (const std::invalid_argument& reason) {
-                    EXPECT_TRUE(holds(reason.what(), "too small for a read"));
-                    EXPECT_EQ(op, StreamOp::read);
-                    EXPECT_LT(bytes, 2048u);
+                    const std::string why = reason.what();
+                    EXPECT_TRUE(why.find("aligned to 64") != std::string::npos || op == StreamOp::read) << why;
+                    EXPECT_LT(bytes, 4096u) << why;
                 }
             }
         }
@@ -249,8 +249,9 @@ TEST_P(Probes, StreamsJoinAndAGateHolds) {
 
 TEST_P(Probes, KernelsThatDoNotExistOrCompileSayWhy) {
     EXPECT_ANY_THROW(lab->kernel("pattern", "nothing"));
-    const std::string words = words_of<std::runtime_error>(
-        [&] { device->compile({"broken", "KERNEL broken(GLOBAL ulong* p) { p[0] = undeclared_name; }", {}}); });
+    const std::string words = words_of<std::runtime_error>([&] {
+        device->compile({"broken", "KERNEL broken(GLOBAL ulong* p) { p[0] = undeclared_name; }", {}});
+    });
     EXPECT_TRUE(holds(words, "broken"));
 }
 

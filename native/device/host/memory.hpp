@@ -1,11 +1,13 @@
 // Host allocators, used by every device: plain malloc and mmap, and where their pages really are.
 #pragma once
 
+#include <unistd.h>
+
 #include "device/device.hpp"
 
 namespace firsttouch {
 
-inline constexpr std::size_t base_page = 4096;
+inline const std::size_t base_page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));  // 64 KiB on some Arm kernels
 inline constexpr std::size_t huge_page = 2 * 1024 * 1024;
 
 bool is_host_allocator(Allocator allocator);

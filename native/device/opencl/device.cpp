@@ -28,14 +28,18 @@ struct ClStream : Stream {
 
 struct ClProgram {
     explicit ClProgram(Object program) : handle(program) {}
-    ~ClProgram() { Table(handle).call<Int>(release_program, handle); }
+    ~ClProgram() {
+        if (handle != nullptr) Table(handle).call<Int>(release_program, handle);
+    }
     ClProgram(const ClProgram&) = delete;
     ClProgram& operator=(const ClProgram&) = delete;
     Object handle;
 };
 
 struct ClKernel : Kernel {
-    ~ClKernel() override { Table(handle).call<Int>(release_kernel, handle); }
+    ~ClKernel() override {
+        if (handle != nullptr) Table(handle).call<Int>(release_kernel, handle);
+    }
     std::shared_ptr<ClProgram> program;
     Object handle = nullptr;
 };

@@ -21,7 +21,8 @@ _COLUMNS = ("available", "allocation", "cpu", "gpu", "page", "cached")
 
 def command(
     device: Annotated[
-        list[str] | None, typer.Option(metavar="DEVICE", help="Such as cpu, opencl:0, cuda:0; may be repeated.")
+        list[str] | None,
+        typer.Option("--device", metavar="DEVICE", help="Such as cpu, opencl:0, cuda:0; may be repeated."),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Establish it by experiment, each in a throw-away process.")
@@ -57,14 +58,18 @@ def _progress() -> Iterator[Callable[[Cell], None]]:
     """A line that changes on a terminal, a line per measured cell elsewhere; on stderr."""
     from rich.console import Console
 
-    def words(cell: Cell) -> str:
-        return f"{cell.device} {cell.allocator}: {cell.property} {cell.value or 'unknown'}"
+    def teller(tell: Callable[[str], None]) -> Callable[[Cell], None]:
+        def watch(cell: Cell) -> None:
+            if cell.origin == "measured":
+                tell(f"{cell.device} {cell.allocator}: {cell.property} {cell.value}")
+
+        return watch
 
     if not sys.stderr.isatty():
-        yield lambda cell: print(words(cell), file=sys.stderr) if cell.origin == "measured" else None
+        yield teller(lambda text: print(text, file=sys.stderr, flush=True))
         return
     with Console(stderr=True, markup=False, emoji=False).status("starting") as status:
-        yield lambda cell: status.update(words(cell))
+        yield teller(status.update)
 
 
 def _show(chosen: Sequence[DeviceInfo], absent: Sequence[DeviceInfo], cells: Sequence[Cell], verified: bool) -> None:

@@ -6,7 +6,6 @@ answer by run_trial. memory/methods.py says which questions there are and what t
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,0 +1,255 @@
+"""Every kernel file compiles for every target, and the machine code is what a reader of the sources expects.
+
+The kernels are found by listing the package, so that a new file is covered by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+import firsttouch.kernels
+from firsttouch import _core
+from firsttouch.machine.devices import open_device
+from firsttouch.machine.libraries import candidates
+
+FOLDER = Path(str(firsttouch.kernels.__file__)).parent
+FILES = sorted(path.stem for path in FOLDER.glob("*.c"))
+
+# What a file must be compiled with; each set is one build.
+DEFINES: dict[str, list[list[tuple[str, str]]]] = {
+    "stream": [[("UNROLL", unroll)] for unroll in ("1", "2", "4", "16")],
+}
+NOT_OPENCL = {"gate": "waits by a device clock, which OpenCL has not; the OpenCL device holds streams by a user event"}
+NOT_HOST = {
+    "copy": "tiles of groups; the host copies by memcpy",
+    "gate": "waits inside a stream, which the host has not",
+    "stream": "tiles of groups; the host has loops of its own for each instruction set",
+    "walk": "the host walks by walk_host",
+}
+
+BUILDS = [(name, defines) for name in FILES for defines in DEFINES.get(name, [[]])]
+IDS = ["-".join([name, *(value for _, value in defines)]) for name, defines in BUILDS]
+every_build = pytest.mark.parametrize(("name", "defines"), BUILDS, ids=IDS)
+
+Defines = list[tuple[str, str]]
+SIXTEEN_BYTES = {f"v{16 // size}.{kind}{8 * size}" for size in (4, 8) for kind in "fub"}
+
+
+def absent(reason: str) -> NoReturn:
+    """A missing compiler is a reason to skip on a user's machine, and an error where it was to be installed."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def entries(name: str) -> set[str]:
+    return set(re.findall(r"^KERNEL (\w+)\(", (FOLDER / f"{name}.c").read_text(), re.MULTILINE))
+
+
+@cache
+def sm_90(name: str, defines: tuple[tuple[str, str], ...] = ()) -> tuple[bytes, str]:
+    """The cubin and the PTX of a file."""
+    _core.set_library_paths("nvrtc", candidates("nvrtc"))
+    text = _core.translation_unit(name, "cuda", list(defines))
+    try:
+        cubin, ptx, _ = _core.nvrtc_compile(text, name, "sm_90")
+    except _core.Unavailable as reason:
+        absent(f"{reason} (pip install nvidia-cuda-nvrtc)")
+    return cubin, ptx
+
+
+@cache
+def amdgpu(name: str, target: str, defines: tuple[tuple[str, str], ...] = ()) -> str:
+    """The assembly of a file for an AMD GPU, by clang alone: no ROCm."""
+    clang = shutil.which("clang-19")
+    if clang is None:
+        absent("clang-19 is not installed")
+    options = ["-x", "hip", "--cuda-device-only", f"--offload-arch={target}", "-nogpuinc", "-nogpulib", "-S", "-O3"]
+    text = _core.translation_unit(name, "hip", list(defines))
+    made = subprocess.run(
+        [clang, *options, "-Wall", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-", "-o", "-"],
+        input=text,
+        text=True,
+        capture_output=True,
+        timeout=100,
+    )
+    assert made.returncode == 0, made.stderr
+    return made.stdout
+
+
+@cache
+def opencl() -> _core.Device:
+    try:
+        return open_device("opencl:0")
+    except _core.Unavailable as reason:
+        absent(str(reason))
+
+
+def ptx_of(ptx: str, entry: str) -> str:
+    """The body of one kernel in PTX."""
+    found = re.search(rf"\.entry {entry}\(.*?^\}}", ptx, re.DOTALL | re.MULTILINE)
+    assert found is not None, f"{entry} is not in the PTX"
+    return found[0]
+
+
+def gcn_of(assembly: str, entry: str) -> str:
+    """The instructions of one kernel in AMDGPU assembly."""
+    found = re.search(rf"^{entry}:.*?\.Lfunc_end", assembly, re.DOTALL | re.MULTILINE)
+    assert found is not None, f"{entry} is not in the assembly"
+    return found[0]
+
+
+def test_the_kernels_are_found_and_embedded() -> None:
+    assert {"chase", "copy", "pattern", "stream"} <= set(FILES)
+    for name in FILES:
+        assert entries(name), f"{name}.c has no kernel"
+        assert _core.kernel_file(f"{name}.c") == (FOLDER / f"{name}.c").read_text(), "the core is older than the file"
+
+
+@every_build
+def test_sm_90(name: str, defines: Defines) -> None:
+    cubin, ptx = sm_90(name, tuple(defines))
+    assert cubin[:4] == b"\x7fELF"
+    assert set(re.findall(r"\.entry (\w+)\(", ptx)) == entries(name)
+    assert not re.search(r"\.local\b|__local_depot", ptx), "arrays in local memory"
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
+@every_build
+def test_amdgpu(name: str, defines: Defines, target: str) -> None:
+    assembly = amdgpu(name, target, tuple(defines))
+    assert set(re.findall(r"^\s*\.amdhsa_kernel (\w+)", assembly, re.MULTILINE)) == entries(name)
+    scratch = re.findall(r"^\s*\.private_segment_fixed_size: (\d+)", assembly, re.MULTILINE)
+    assert scratch == ["0"] * len(entries(name)), "arrays in scratch memory"
+    spilled = re.findall(r"^\s*\.[sv]gpr_spill_count: (\d+)", assembly, re.MULTILINE)
+    assert set(spilled) == {"0"}
+
+
+@every_build
+def test_pocl(name: str, defines: Defines) -> None:
+    device = opencl()
+    if name in NOT_OPENCL:
+        pytest.skip(NOT_OPENCL[name])
+    kind, code, _ = device.compile(name, _core.kernel_file(f"{name}.c"), defines)
+    assert kind == "opencl"
+    for entry in entries(name):
+        assert entry.encode() in code
+
+
+def test_tables_name_only_files_that_exist() -> None:
+    assert set(DEFINES) | set(NOT_OPENCL) | set(NOT_HOST) <= set(FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_host(name: str) -> None:
+    """Kernels without groups are in the core; the others say that they are not."""
+    cpu = open_device("cpu")
+    text = _core.kernel_file(f"{name}.c")
+    missing = set()
+    for entry in entries(name):
+        try:
+            cpu.prepare(name, text, entry)
+        except _core.Unavailable:
+            missing.add(entry)
+    assert missing == (entries(name) if name in NOT_HOST else set())
+
+
+@pytest.mark.parametrize("unroll", ["1", "2", "4"])
+def test_streams_load_16_bytes_on_sm_90(unroll: str) -> None:
+    _, ptx = sm_90("stream", (("UNROLL", unroll),))
+    for entry in entries("stream"):
+        body = ptx_of(ptx, entry)
+        loads = re.findall(r"ld\.global(?:\.nc)?\.(\S+)", body)
+        stores = re.findall(r"st\.global\.(\S+)", body)
+        assert set(loads) <= SIXTEEN_BYTES, f"{entry} loads {loads}"
+        assert bool(loads) == (entry != "stream_write")
+        if entry != "stream_read":  # which leaves one sum of 8 bytes a thread
+            assert set(stores) <= SIXTEEN_BYTES, f"{entry} stores {stores}"
+            assert stores
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
+def test_streams_load_16_bytes_on_amdgpu(target: str) -> None:
+    assembly = amdgpu("stream", target, (("UNROLL", "4"),))
+    for entry in entries("stream") - {"stream_write"}:
+        body = gcn_of(assembly, entry)
+        assert "global_load_dwordx4" in body
+        assert not re.search(r"(?:global|flat)_load_dword(?:x2)?\b", body), f"{entry} loads less than 16 bytes"
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
+def test_all_loads_of_a_tile_come_before_its_first_store(target: str) -> None:
+    body = gcn_of(amdgpu("stream", target, (("UNROLL", "4"),)), "stream_copy")
+    memory = re.findall(r"global_(load|store)_dwordx4", body)
+    assert ["load"] * 4 + ["store"] * 4 in [memory[i : i + 8] for i in range(len(memory))]
+
+
+def test_sm_90_adds_natively() -> None:
+    _, ptx = sm_90("codegen")
+    for entry, scope, kind in [
+        ("codegen_add_f64_device", "", "f64"),
+        ("codegen_add_f64_system", "sys", "f64"),
+        ("codegen_add_u64_device", "", "u64"),
+        ("codegen_add_u64_system", "sys", "u64"),
+    ]:
+        body = ptx_of(ptx, entry)
+        adds = re.findall(r"(?:atom|red)\.(\S*add\S*)", body)
+        assert adds, entry
+        for add in adds:
+            assert add.endswith(f"add.{kind}")
+            assert ("sys" in add) == (scope == "sys")
+        assert ".cas" not in body
+
+
+def test_gfx942_adds_doubles_natively_at_system_scope() -> None:
+    assembly = amdgpu("codegen", "gfx942")
+    at_system = gcn_of(assembly, "codegen_add_f64_system")
+    assert re.search(r"global_atomic_add_f64 .*\bsc1\b", at_system)
+    assert "cmpswap" not in at_system
+    on_device = gcn_of(assembly, "codegen_add_f64_device")
+    assert re.search(r"global_atomic_add_f64(?!.*\bsc1\b)", on_device)
+    assert "cmpswap" not in on_device
+
+
+def test_gfx90a_swaps_until_it_holds_at_system_scope() -> None:
+    assembly = amdgpu("codegen", "gfx90a")
+    at_system = gcn_of(assembly, "codegen_add_f64_system")
+    assert "global_atomic_cmpswap_x2" in at_system
+    assert "atomic_add_f64" not in at_system
+    assert re.search(r"s_cbranch_\w+ ", at_system), "a loop"
+
+
+def test_uncached_loads_pass_the_caches() -> None:
+    assert re.search(r"ld\.volatile\.global|ld\.relaxed\.sys", ptx_of(sm_90("codegen")[1], "codegen_load_uncached"))
+    assert re.search(r"global_load_dwordx2 .*sc0 sc1", gcn_of(amdgpu("codegen", "gfx942"), "codegen_load_uncached"))
+    assert re.search(r"global_load_dwordx2 .*glc", gcn_of(amdgpu("codegen", "gfx90a"), "codegen_load_uncached"))
+
+
+def test_the_walk_is_runs_of_32_dependent_loads() -> None:
+    # Each load's address is the value that the load before it gave; nothing stands between them.
+    body = ptx_of(sm_90("walk")[1], "chase_walk")
+    chained = r"(?:\n\s*ld\.(?:global\.)?[ub]64\s+%rd\d+, \[%rd\d+\];)"
+    runs = [run.count("\n") for run in re.findall(f"{chained}+", body)]
+    assert sorted(runs)[-2:] == [32, 32], "one warm, one timed"
+    for target in ("gfx90a", "gfx942"):
+        loads = re.findall(
+            r"(?:flat|global)_load_dwordx2 (v\[\d+:\d+\]), ", gcn_of(amdgpu("walk", target), "chase_walk")
+        )
+        assert len(loads) >= 64
+
+
+def test_a_kernel_that_does_not_compile_says_where() -> None:
+    _core.set_library_paths("nvrtc", candidates("nvrtc"))
+    try:
+        with pytest.raises(_core.VendorError, match=r"broken\.cu\(1\).*undeclared_name"):
+            _core.nvrtc_compile('extern "C" __global__ void f(int* p) { *p = undeclared_name; }', "broken", "sm_90")
+    except _core.Unavailable as reason:
+        absent(str(reason))
