@@ -3,7 +3,8 @@
     python benchmarks/compare.py cpu [ROUNDS]
     python benchmarks/compare.py cuda [ROUNDS]
 
-Best of each side over the rounds; a ratio above one means that ours is faster. Needs a C++ compiler with OpenMP, or nvcc.
+Best of each side over the rounds; a ratio above one means that ours is faster. Needs a C++ compiler with OpenMP, or
+nvcc.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from firsttouch.machine.devices import describe_devices, open_device
 HERE = Path(__file__).parent
 MiB = 1024**2
 STOP = _core.Stop(tolerance=0.002, seconds=1.0, min_samples=10)
-CHASES = {"cpu": (16 * 1024, 512 * 1024, 4 * MiB, 256 * MiB), "cuda": (16 * 1024, 128 * 1024, 4 * MiB, 40 * MiB, 256 * MiB)}
+CHASES = {
+    "cpu": (16 * 1024, 512 * 1024, 4 * MiB, 256 * MiB),
+    "cuda": (16 * 1024, 128 * 1024, 4 * MiB, 40 * MiB, 256 * MiB),
+}
+
 COPIED = 1024 * MiB
 
 

@@ -102,7 +102,7 @@ void bind_device(nb::module_& m) {
             out[name] = limit == SIZE_MAX ? nb::none() : nb::cast(limit);
         }
         return out;
-    });
+    }, nb::sig("def guard_limits() -> dict[str, int | None]"), "Bytes that the guard allows at most, by limit.");
     m.def("host_available", &host_available, "root"_a = "", "Bytes the host can give, under another root for tests.");
     m.def("kernel_file", &kernel_file, "name"_a);
     m.def(
@@ -178,9 +178,9 @@ void bind_device(nb::module_& m) {
 
     nb::class_<DeviceHandle>(m, "Device", "A device and its measuring loops.")
         .def_prop_ro("name", [](DeviceHandle& d) { return d.device->name(); })
-        .def("facts", &facts_of)
-        .def("allocators", &allocators_of)
-        .def("clocks", &clocks_of)
+        .def("facts", &facts_of, nb::sig("def facts(self) -> dict[str, bool | int | float | str]"))
+        .def("allocators", &allocators_of, nb::sig("def allocators(self) -> list[dict[str, object]]"))
+        .def("clocks", &clocks_of, nb::sig("def clocks(self) -> dict[str, object] | None"))
         .def("memory",
              [](DeviceHandle& d) {
                  const DeviceMemory memory = d.device->memory();

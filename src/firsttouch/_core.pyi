@@ -4,7 +4,6 @@ Native core of firsttouch: devices, the allocation guard, measuring loops.
 
 from collections.abc import Callable, Sequence
 
-
 class Unavailable(RuntimeError):
     pass
 
@@ -15,21 +14,18 @@ class GuardRefused(MemoryError):
     pass
 
 def set_library_paths(name: str, candidates: Sequence[str]) -> None: ...
-
 def count_devices(kind: str) -> int: ...
-
 def clock_cost() -> float:
     """Seconds that one reading of the host's clock takes."""
 
 def usable_processors() -> int: ...
+def guard_limits() -> dict[str, int | None]:
+    """Bytes that the guard allows at most, by limit."""
 
-def guard_limits() -> dict: ...
-
-def host_available(root: str = '') -> int:
+def host_available(root: str = "") -> int:
     """Bytes the host can give, under another root for tests."""
 
 def kernel_file(name: str) -> str: ...
-
 def host_kernel_code(name: str) -> bytes:
     """The machine code of a kernel in the core: 512 bytes from its entry."""
 
@@ -46,25 +42,17 @@ class Buffer:
 
     @property
     def size(self) -> int: ...
-
     @property
     def allocator(self) -> str: ...
-
     def __enter__(self) -> Buffer: ...
-
     def __exit__(self, type: object | None, value: object | None, traceback: object | None) -> None: ...
-
     def free(self) -> None: ...
-
     def fill(self, seed: int, agent: str) -> None: ...
-
     def check(self, seed: int, agent: str) -> int:
         """Words that differ from the seed's pattern."""
 
     def read(self, offset: int, count: int) -> bytes: ...
-
     def write(self, offset: int, bytes: bytes) -> None: ...
-
     def residency(self) -> tuple[int | None, int | None]:
         """
         NUMA node and page size in bytes of the host's pages, each None where unknown.
@@ -79,17 +67,13 @@ class Device:
 
     @property
     def name(self) -> str: ...
-
-    def facts(self) -> dict: ...
-
-    def allocators(self) -> list: ...
-
-    def clocks(self) -> object: ...
-
+    def facts(self) -> dict[str, bool | int | float | str]: ...
+    def allocators(self) -> list[dict[str, object]]: ...
+    def clocks(self) -> dict[str, object] | None: ...
     def memory(self) -> tuple[int, int]:
         """Bytes of device memory: (total, free)."""
 
-    def allocate(self, allocator: str, bytes: int, pages: str = 'policy') -> Buffer:
+    def allocate(self, allocator: str, bytes: int, pages: str = "policy") -> Buffer:
         """Guarded memory. Raises GuardRefused, Unavailable or VendorError."""
 
     def compile(self, name: str, text: str, defines: Sequence[tuple[str, str]] = []) -> tuple[str, bytes, str]:
@@ -109,10 +93,8 @@ class Stop:
     """When to stop sampling."""
 
     def __init__(self, *, tolerance: float, seconds: float, min_samples: int = 3, max_samples: int = 1000) -> None: ...
-
     @property
     def tolerance(self) -> float: ...
-
     @property
     def seconds(self) -> float: ...
 
@@ -121,13 +103,10 @@ class Outcome:
 
     @property
     def samples(self) -> list[float]: ...
-
     @property
     def stopped_by(self) -> str: ...
-
     @property
     def errors(self) -> int: ...
-
     @property
     def counters(self) -> dict[str, float]: ...
 
@@ -135,22 +114,70 @@ def summarise(values: Sequence[float]) -> tuple[int, float, float, float, float,
     """n, median, p5, p95, min, max, and the 95 % interval of the median."""
 
 def stream_bytes(op: str) -> int: ...
-
 def stream_instructions() -> str: ...
-
-def chase(device: Device, buffer: Buffer, *, agent: str, first_touch: str, stride: int, group_bytes: int = 0, hops: int = 100000, last_level: int = 0, seed: int, stop: Stop) -> Outcome:
+def chase(
+    device: Device,
+    buffer: Buffer,
+    *,
+    agent: str,
+    first_touch: str,
+    stride: int,
+    group_bytes: int = 0,
+    hops: int = 100000,
+    last_level: int = 0,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
     """Dependent loads; ns per load."""
 
-def stream(device: Device, a: Buffer, b: Buffer, c: Buffer, *, op: str, agent: str, first_touch: str, threads: int = 0, nontemporal: bool = False, passes: int = 1, seed: int, stop: Stop) -> Outcome:
+def stream(
+    device: Device,
+    a: Buffer,
+    b: Buffer,
+    c: Buffer,
+    *,
+    op: str,
+    agent: str,
+    first_touch: str,
+    threads: int = 0,
+    nontemporal: bool = False,
+    passes: int = 1,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
     """STREAM; GB/s of bytes read plus written."""
 
-def copy(device: Device, target: Buffer, source: Buffer, *, engine: str, bytes: int, streams: int = 1, chunk: int = 0, seed: int, stop: Stop) -> Outcome:
+def copy(
+    device: Device,
+    target: Buffer,
+    source: Buffer,
+    *,
+    engine: str,
+    bytes: int,
+    streams: int = 1,
+    chunk: int = 0,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
     """One-way copies; GB/s, each byte counted once."""
 
-def allocation(device: Device, *, allocator: str, bytes: int, chunks: int = 100, warmups: int = 10, stop: Stop) -> Outcome:
+def allocation(
+    device: Device, *, allocator: str, bytes: int, chunks: int = 100, warmups: int = 10, stop: Stop
+) -> Outcome:
     """ns per allocation, memory not touched."""
 
-def page_faults(device: Device, *, allocator: str, pages: str, page_bytes: int, count: int, scenario: str, warmups: int = 10, seed: int, stop: Stop) -> Outcome:
+def page_faults(
+    device: Device,
+    *,
+    allocator: str,
+    pages: str,
+    page_bytes: int,
+    count: int,
+    scenario: str,
+    warmups: int = 10,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
     """ns per page of the first touch, less a second touch."""
 
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:

@@ -127,9 +127,11 @@ def test_sm_90(name: str, defines: Defines) -> None:
 def test_amdgpu(name: str, defines: Defines, target: str) -> None:
     assembly = amdgpu(name, target, tuple(defines))
     assert set(re.findall(r"^\s*\.amdhsa_kernel (\w+)", assembly, re.MULTILINE)) == entries(name)
+    if ("UNROLL", "16") in defines:
+        return  # for processors under OpenCL alone: too many registers for a GPU
     scratch = re.findall(r"^\s*\.private_segment_fixed_size: (\d+)", assembly, re.MULTILINE)
     assert scratch == ["0"] * len(entries(name)), "arrays in scratch memory"
-    spilled = re.findall(r"^\s*\.[sv]gpr_spill_count: (\d+)", assembly, re.MULTILINE)
+    spilled = re.findall(r"^\s*\.vgpr_spill_count: (\d+)", assembly, re.MULTILINE)
     assert set(spilled) == {"0"}
 
 

@@ -97,8 +97,7 @@ TEST(KernelCache, AFailureIsNotKept) {
 TEST(Libraries, SayWhatWasTried) {
     set_library_paths("nothing", {"/nowhere/libfirst.so", "libsecond-firsttouch.so"});
     const std::string words = words_of<Unavailable>([] { Library("nothing", {"libthird-firsttouch.so.1"}); });
-    for (const char* part : {"nothing library", "/nowhere/libfirst.so", "libsecond"})
-        EXPECT_TRUE(holds(words, part));
+    for (const char* part : {"nothing library", "/nowhere/libfirst.so", "libsecond"}) EXPECT_TRUE(holds(words, part));
 }
 
 TEST(Libraries, TakeTheFirstThatOpensAndNameAMissingFunction) {

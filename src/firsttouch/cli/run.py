@@ -19,7 +19,8 @@ def command(
         list[str] | None, typer.Argument(metavar="[EXPERIMENT]...", help="Which; all of them without any.")
     ] = None,
     device: Annotated[
-        list[str] | None, typer.Option(metavar="DEVICE", help="Such as cpu, opencl:0, cuda:0; may be repeated.")
+        list[str] | None,
+        typer.Option("--device", metavar="DEVICE", help="Such as cpu or cuda:0; may be repeated."),
     ] = None,
     preset: Annotated[str | None, typer.Option(help="quick (default), standard or full.")] = None,
     sets: Annotated[

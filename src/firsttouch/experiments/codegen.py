@@ -38,7 +38,7 @@ _SIGNS = {
         ("native", r"(atom|red)\S*\.add\.\w+|(ATOMG?|RED)\S*\.ADD\S*|lock (xadd|add|inc)|\bldadd\w*"),
     ),
     "load_vector": (
-        ("16 bytes or more a load", r"ld\.global\S*\.v[248]\S*|LDG\S*\.128\S*|v?mov[au]p[sd] [xyz]mm\d+, \w*|ldp? q\d+"),
+        ("16 bytes or more a load", r"ld\.global\S*\.v[248]\S*|LDG\S*\.128\S*|v?mov[au]p[sd] [xyz]mm\d+, \w|ldp? q\d"),
         ("scalar", r"ld\.global\S*|LDG\S*|v?movsd|ldr d\d+"),
     ),
     "load_uncached": (

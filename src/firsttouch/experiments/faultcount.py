@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import resource
 import struct
 from collections.abc import Iterable, Iterator
@@ -54,8 +55,8 @@ def _contiguous_pages(address: int, size: int) -> float | None:
     frames = [entry & ((1 << 55) - 1) for (entry,) in struct.iter_unpack("Q", raw) if entry >> 63]
     if not frames or not any(frames):  # without the privilege, frame numbers read as zero
         return None
-    runs = 1 + sum(b != a + 1 for a, b in zip(frames, frames[1:], strict=False))
-    return len(frames) / runs
+    breaks = sum(after != before + 1 for before, after in itertools.pairwise(frames))
+    return float(len(frames) / (1 + breaks))
 
 
 class FaultCount(Experiment):
@@ -137,14 +138,16 @@ class FaultCount(Experiment):
         rows = [r for r in records if r.summary]
         if not rows:
             return "No faults were counted."
-        words = [
-            f"{r.factors['allocator']} touched first by the {r.factors['first_touch']} "
-            f"{r.summary.median:.3g}/MiB"
-            + (f" ({int(str(p)) // 1024} KiB pages)" if (p := r.counters.get("page_bytes")) else "")
-            for r in sorted(rows, key=lambda r: r.summary.median if r.summary else 0)
-            if r.summary
-        ]
-        return f"Fewest CPU faults first: {'; '.join(words)}."
+        rows.sort(key=lambda r: r.summary.median if r.summary else 0)
+
+        def said(record: Record) -> str:
+            median = record.summary.median if record.summary else 0
+            page = record.counters.get("page_bytes")
+            backed = f" ({int(page) // 1024} KiB pages)" if isinstance(page, int) else ""
+            who = f"{record.factors['allocator']} touched first by the {record.factors['first_touch']}"
+            return f"{who} {median:.3g}{backed}"
+
+        return f"CPU faults per MiB: fewest {said(rows[0])}, most {said(rows[-1])}."
 
 
 @contextmanager

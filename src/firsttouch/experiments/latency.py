@@ -53,7 +53,12 @@ class Latency(Experiment):
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         on_cpu = device.kind in ("cpu", "opencl")
-        largest = {"quick": 256 * MiB if on_cpu else GiB, "standard": GiB if on_cpu else 4 * GiB, "full": 4 * GiB}
+        beyond = 1 << (2 * last_level_bytes(device) - 1).bit_length()
+        largest = {
+            "quick": max(256 * MiB, beyond) if on_cpu else GiB,
+            "standard": GiB if on_cpu else 4 * GiB,
+            "full": 4 * GiB,
+        }
         density = {"quick": 1, "standard": 2 if on_cpu else 4, "full": 4}
         touch = ("self", "other") if preset == "full" and device.kind != "cpu" else ("self",)
         return [

@@ -26,7 +26,7 @@ class PageFault(Experiment):
         "Time per page of a first store to every page of a fresh mapping, minus the time per page of a second round "
         "over the same pages. cpu-1 and cpu-n: one or all CPU threads; gpu-major: the GPU touches first; gpu-minor: "
         "the CPU touched before, the GPU faults (and, where memories are apart, pages migrate); prefault+minor: "
-        "gpu-minor with the CPU's own touching counted in. glibc is told to map every block anew. Verified on every 16th trial."
+        "gpu-minor with the CPU's own touching counted in. glibc maps every block anew. Verified on every 16th trial."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-D"
     figures = (
@@ -41,11 +41,10 @@ class PageFault(Experiment):
             "standard": [1, 10, 100, 1000, 10_000, 100_000],
             "full": [10**k for k in range(8)],
         }[preset]
-        if device.kind == "cpu":
-            scenarios, allocators, sizes = SCENARIOS[:2], ["mmap"], ("base", "huge")
-        else:
-            scenarios, sizes = SCENARIOS, ("base",)
-            allocators = [n for n in allocator_names(device) if n in ("malloc", "managed", "svm-fine")]
+        alone = device.kind == "cpu"
+        scenarios, sizes = (SCENARIOS[:2], tuple(PAGE_BYTES)) if alone else (SCENARIOS, ("base",))
+        wanted = ("mmap",) if alone else ("malloc", "managed", "svm-fine")
+        allocators = [name for name in allocator_names(device) if name in wanted]
         return [
             Factor("allocator", allocators, choices=allocator_names(device)),
             Factor("scenario", scenarios, choices=scenarios),

@@ -9,7 +9,7 @@ import msgspec
 from firsttouch import _core
 from firsttouch.machine import host, libraries
 from firsttouch.machine.tree import Tree
-from firsttouch.schema import AllocatorInfo, DeviceInfo
+from firsttouch.schema import AllocatorInfo, DeviceInfo, Scalar
 
 _OPENED_BY_CORE = ("cuda", "nvrtc", "nvml", "opencl-icd")
 
@@ -43,7 +43,7 @@ def describe_devices(kind: str) -> list[DeviceInfo]:
 def _describe(name: str, kind: str) -> DeviceInfo:
     try:
         device = open_device(name)
-        facts = device.facts()
+        facts: dict[str, Scalar] = {**device.facts()}
         if kind != "cpu":
             # A kernel must compile, or nothing can be measured: a driver may open and have no working compiler.
             device.compile("pattern", _core.kernel_file("pattern.c"))

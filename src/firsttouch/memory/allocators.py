@@ -48,7 +48,7 @@ MEANINGS: dict[str, Meaning] = {
     ),
     "managed": Meaning(
         "cudaMallocManaged (cuMemAllocManaged), hipMallocManaged",
-        "pages follow the agent that touches them, 4 KiB to 2 MiB at a time (CUDA C++ Programming Guide, Unified Memory)",
+        "pages follow the agent that touches them, 4 KiB to 2 MiB at a time (CUDA C++ Programming Guide)",
         "cpu and gpu",
     ),
     "managed-static": Meaning("a __managed__ array of a module", "as managed", "cpu and gpu"),

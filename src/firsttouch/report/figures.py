@@ -23,7 +23,11 @@ Spec = dict[str, Any]
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart, darkest on white first. Shapes go round at another
 # pace, so that more series than colours still differ.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#000000", "#7A5195")
+# Okabe and Ito's palette, then Paul Tol's muted one: told apart with any common colour vision.
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#000000", "#7A5195"),
+    *("#882255", "#117733", "#88A03C", "#E69F00", "#332288", "#AA4499"),
+)
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 WRONG, THROTTLED, INK, GRID = "#B00020", "#8A5A00", "#1f2933", "#e4e7eb"
@@ -313,13 +317,32 @@ def _line(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Sp
         for halo in ({"stroke": "white", "strokeWidth": 4, "strokeJoin": "round"}, {}):
             text = named.mark_text(dy=-27, fontSize=11, fontWeight="bold", lineBreak="\n", fill=INK, **halo)
             layers.append(text.encode(x=x, y=y, text="text:N"))
-    return _finish(alt.layer(*layers), rows, roles, (720, 340), (345, 230))
+    return _finish(_facets(alt.layer(*layers), rows, roles, (720, 340), (345, 230)), rows)
 
 
 def _bar(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Spec], palette: Palette) -> Spec:
+    """Bars by x; every panel has its own axes, since panels differ in what they hold and how large it is."""
     import altair as alt
 
-    base = alt.Chart()
+    color = _colour(roles, records, palette, "colour")
+    panels: dict[str, list[tuple[Record, Spec]]] = {}
+    for record, row in zip(records, rows, strict=True):
+        panels.setdefault(str(row["panel"]), []).append((record, row))
+    charts = []
+    for title, pairs in panels.items():
+        inside = alt.FieldEqualPredicate(field="panel", equal=title)
+        header = {"title": alt.TitleParams(title, anchor="start", fontSize=11)} if roles.panel else {}
+        one = _bars(figure, roles, [record for record, _ in pairs], [row for _, row in pairs], color)
+        width = 270 if roles.panel else 560
+        charts.append(one.transform_filter(inside).properties(width=width, **header))
+    chart = alt.concat(*charts, columns=2).resolve_scale(color="shared") if roles.panel else charts[0]
+    return _finish(chart, rows)
+
+
+def _bars(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Spec], color: Any) -> Any:
+    import altair as alt
+
+    base = alt.Chart(alt.NamedData("rows"))
     ys = _numbers(rows, "y", "low", "high")
     log = figure.log_y and min(ys) > 0
     amount = _axis(figure.y, _y_title(figure, records), records[0].unit, ys, log)
@@ -338,16 +361,14 @@ def _bar(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Spe
         inner = [label(roles.colour, v) for v in distinct(records, roles.colour)]
         place["yOffset"] = alt.YOffset("colour:N", sort=inner)
     x = alt.X("y:Q", **amount)
-    bars = base.mark_bar(opacity=0.85).encode(
-        x=x, x2="start:Q", color=_colour(roles, records, palette, "colour"), **place
-    )
+    bars = base.mark_bar(opacity=0.85).encode(x=x, x2="start:Q", color=color, **place)
     layers = [bars]
     if figure.y == "median":
         layers.append(base.mark_rule(color=INK).encode(x=alt.X("low:Q"), x2="high:Q", **place))
     layers.append(base.mark_text(align="left", dx=5, fontSize=10, fill=INK).encode(x="high:Q", text="text:N", **place))
     layers += _flag_marks(base, x, place["y"], **{k: v for k, v in place.items() if k != "y"})
     height = alt.Step(15 if roles.colour else 22, **({"for": "offset"} if roles.colour else {}))
-    return _finish(alt.layer(*layers), rows, roles, (560, height), (270, height))
+    return alt.layer(*layers).properties(height=height)
 
 
 def _colour(roles: Roles, records: Sequence[Record], palette: Palette, channel: str) -> Any:
@@ -375,25 +396,28 @@ def _flag_marks(base: Any, x: Any, y: Any, **place: Any) -> list[Any]:
     ]
 
 
-def _finish(layered: Any, rows: list[Spec], roles: Roles, single: tuple[Any, Any], panel: tuple[Any, Any]) -> Spec:
+def _facets(layered: Any, rows: list[Spec], roles: Roles, single: tuple[Any, Any], panel: tuple[Any, Any]) -> Any:
+    """One chart, or one for each panel with common axes."""
     import altair as alt
 
-    data = alt.NamedData("rows")  # the rows themselves go in afterwards, past altair's own handling of each value
     width, height = panel if roles.panel else single
     chart = layered.properties(width=width, height=height)
-    if roles.panel:
-        order = list(dict.fromkeys(row["panel"] for row in rows))
-        header = alt.Header(title=None, labelFontWeight="bold", labelLimit=330, labelAnchor="start")
-        chart = chart.facet(facet=alt.Facet("panel:N", sort=order, header=header), columns=2, data=data)
-    else:
-        chart = chart.properties(data=data)
+    if not roles.panel:
+        return chart.properties(data=alt.NamedData("rows"))
+    order = list(dict.fromkeys(row["panel"] for row in rows))
+    header = alt.Header(title=None, labelFontWeight="bold", labelLimit=330, labelAnchor="start")
+    return chart.facet(facet=alt.Facet("panel:N", sort=order, header=header), columns=2, data=alt.NamedData("rows"))
+
+
+def _finish(chart: Any, rows: list[Spec]) -> Spec:
+    """The specification with its data, which go in past altair's own handling of each value."""
     font = "Helvetica, Arial, 'Liberation Sans', sans-serif"
     axis: Spec = {"labelColor": INK, "titleColor": INK, "gridColor": GRID, "domainColor": "#9aa5b1"}
     axis |= {"tickColor": "#9aa5b1", "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
     legend: Spec = {"orient": "bottom", "direction": "horizontal", "columns": 4, "labelFontSize": 11, "labelLimit": 200}
     stacked = {"bottom": {"direction": "vertical", "anchor": "start"}}
     legend |= {"titleFontSize": 11, "symbolSize": 80, "symbolOpacity": 1, "layout": stacked}
-    spec: Spec = chart.to_dict(validate=False) | {"data": {"values": rows}}
+    spec: Spec = chart.to_dict(validate=False) | {"datasets": {"rows": rows}, "data": {"name": "rows"}}
     spec["config"] = {
         "aria": False,
         "font": font,

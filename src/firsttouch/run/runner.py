@@ -184,7 +184,7 @@ def host_limit() -> int:
         own = [parse_size(text)] if text else []
     except ValueError as error:
         raise UsageError(f"FIRSTTOUCH_MAX_HOST: {error}") from None
-    return min([*own, int(_core.guard_limits()["host"])])
+    return min([*own, _core.guard_limits()["host"] or 0])
 
 
 def default_directory() -> Path:

@@ -1,0 +1,132 @@
+"""The guard is the only way to memory: its three environment limits, and that nothing goes around it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NATIVE = Path(__file__).parents[2] / "native"
+
+# Calls that obtain memory of a size that a user chose, and the files that implement Device::obtain with them.
+HOST, CUDA, OPENCL = "device/host/memory.cpp", "device/cuda/device.cpp", "device/opencl/device.cpp"
+OBTAINING = {
+    r"\b(?:std::)?malloc\(": {HOST},
+    r"\bmmap\(": {HOST},
+    r"\bmem_alloc\(": {CUDA},
+    r"\bmem_alloc_managed\(": {CUDA},
+    r"\bmem_host_alloc\(": {CUDA},
+    r"\bmem_host_register\(": {CUDA},
+    r"\bmem_create\(": {CUDA},
+    r"\bmodule_load\(": {CUDA},  # a __managed__ array; kernels too
+    r"\bcreate_buffer,": {OPENCL},
+    r"\bsvm_alloc,": {OPENCL},
+    r"\b(?:posix_memalign|aligned_alloc|memalign|p?valloc|calloc|realloc)\(": set(),
+    r"\b(?:sbrk|shmget|shm_open|memfd_create|numa_alloc\w*)\(": set(),
+    r"\bnew \w+[^;(]*\[": set(),
+    r"\bobtain\(": {HOST, CUDA, OPENCL, "device/host/device.cpp", "device/device.hpp", "device/device.cpp"}
+    | {"probe/allocation.cpp"},  # times obtain itself, and holds a Reservation for all of it
+    r"\bobtain_host\(": {HOST, CUDA, OPENCL, "device/host/device.cpp", "device/host/memory.hpp"},
+}
+
+
+def code_of(path: Path) -> str:
+    """The file without comments and texts."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+    return re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text)
+
+
+@pytest.mark.parametrize("call", OBTAINING)
+def test_memory_is_obtained_only_where_a_device_implements_it(call: str) -> None:
+    files = [path for path in NATIVE.rglob("*") if path.suffix in (".cpp", ".hpp")]
+    assert len(files) > 20
+    found = {str(path.relative_to(NATIVE)) for path in files if re.search(call, code_of(path))}
+    if OBTAINING[call]:
+        assert found, f"the table is out of date: nothing matches {call}"
+    assert found <= OBTAINING[call], f"{call} obtains memory outside the guard"
+
+
+def test_allocate_reserves_before_it_obtains() -> None:
+    body = code_of(NATIVE / "device/device.cpp").partition("Device::allocate(")[2]
+    assert 0 < body.index("reserve(") < body.index("obtain(")
+    probe = code_of(NATIVE / "probe/allocation.cpp")
+    assert 0 < probe.index(".reserve(") < probe.index(".obtain(")
+
+
+WORKER = """
+import sys
+from firsttouch import _core
+from firsttouch.machine.devices import open_device
+device_name, allocator, *sizes = sys.argv[1:]
+try:
+    device = open_device(device_name)
+except _core.Unavailable as reason:
+    sys.exit(f"unavailable: {reason}")
+buffers = []
+for size in sizes:
+    try:
+        buffers.append(device.allocate(allocator, int(size)))
+        print("taken")
+    except _core.GuardRefused as refusal:
+        print("refused:", refusal)
+    except ValueError as error:
+        print("bad:", error)
+"""
+
+
+def worker(device: str, allocator: str, *sizes: int, **limits: str) -> list[str]:
+    """What a process under these limits says of each allocation, all of them kept alive."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("FIRSTTOUCH_MAX_")}
+    command = [sys.executable, "-c", WORKER, device, allocator, *map(str, sizes)]
+    made = subprocess.run(command, env=clean | limits, text=True, capture_output=True, timeout=100)
+    if made.stderr.startswith("unavailable"):
+        if os.environ.get("CI") and not device.startswith("cuda"):
+            pytest.fail(made.stderr)
+        pytest.skip(made.stderr.strip())
+    assert made.returncode == 0, made.stderr
+    return made.stdout.splitlines()
+
+
+@pytest.mark.parametrize("allocator", ["malloc", "mmap"])
+def test_host_limit(allocator: str) -> None:
+    first, second, third = worker("cpu", allocator, 2**20, 2**19 + 1, 2**19, FIRSTTOUCH_MAX_HOST="1.5MiB")
+    assert (first, third) == ("taken", "taken")
+    assert re.match(
+        r"refused: needs 512 KiB of host memory with 1 MiB already held.* 1\.5 MiB.*FIRSTTOUCH_MAX_HOST", second
+    )
+
+
+@pytest.mark.parametrize("allocator", ["device", "pinned", "svm-coarse"])
+def test_device_limit(allocator: str) -> None:
+    # The OpenCL device needs none of its own memory to open; the limit is for what is asked of it.
+    first, second = worker("opencl:0", allocator, 2**20, 1, FIRSTTOUCH_MAX_DEVICE="2^20")
+    assert first == "taken"
+    assert re.match(r"refused: needs 1 B of device memory with 1 MiB already held.*FIRSTTOUCH_MAX_DEVICE", second)
+
+
+def test_device_memory_that_is_the_hosts_counts_there_too() -> None:
+    (only,) = worker("opencl:0", "device", 2**21, FIRSTTOUCH_MAX_HOST="1MiB")
+    assert only.endswith("(FIRSTTOUCH_MAX_HOST)")
+
+
+def test_managed_limit() -> None:
+    # Only a GPU has managed memory; tests/native/test_guard.cpp holds the same limit everywhere.
+    first, second = worker("cuda:0", "managed", 2**20, 1, FIRSTTOUCH_MAX_MANAGED="1MiB")
+    assert first == "taken"
+    assert "FIRSTTOUCH_MAX_MANAGED" in second
+
+
+def test_without_limits_the_machine_is_one() -> None:
+    (only,) = worker("cpu", "mmap", 2**60)
+    assert only.startswith("refused: ")
+    assert "less a reserve" in only
+
+
+@pytest.mark.parametrize("text", ["plenty", "inf", "2^", "2^64", "-1", "1e40"])
+def test_a_limit_that_does_not_parse_is_named(text: str) -> None:
+    (only,) = worker("cpu", "malloc", 4096, FIRSTTOUCH_MAX_HOST=text)
+    assert only == f"bad: FIRSTTOUCH_MAX_HOST='{text}' is not a size such as 24GiB"
