@@ -94,15 +94,18 @@ void bind_device(nb::module_& m) {
     m.def("count_devices", &count_devices, "kind"_a);
     m.def("clock_cost", &clock_cost, "Seconds that one reading of the host's clock takes.");
     m.def("usable_processors", &usable_processors);
-    m.def("guard_limits", [] {
-        nb::dict out;
-        out["host"] = Guard::instance().host_limit();
-        for (const char* name : {"FIRSTTOUCH_MAX_HOST", "FIRSTTOUCH_MAX_DEVICE", "FIRSTTOUCH_MAX_MANAGED"}) {
-            const std::size_t limit = Guard::environment_limit(name);
-            out[name] = limit == SIZE_MAX ? nb::none() : nb::cast(limit);
-        }
-        return out;
-    }, nb::sig("def guard_limits() -> dict[str, int | None]"), "Bytes that the guard allows at most, by limit.");
+    m.def(
+        "guard_limits",
+        [] {
+            nb::dict out;
+            out["host"] = Guard::instance().host_limit();
+            for (const char* name : {"FIRSTTOUCH_MAX_HOST", "FIRSTTOUCH_MAX_DEVICE", "FIRSTTOUCH_MAX_MANAGED"}) {
+                const std::size_t limit = Guard::environment_limit(name);
+                out[name] = limit == SIZE_MAX ? nb::none() : nb::cast(limit);
+            }
+            return out;
+        },
+        nb::sig("def guard_limits() -> dict[str, int | None]"), "Bytes that the guard allows at most, by limit.");
     m.def("host_available", &host_available, "root"_a = "", "Bytes the host can give, under another root for tests.");
     m.def("kernel_file", &kernel_file, "name"_a);
     m.def(
@@ -132,25 +135,29 @@ void bind_device(nb::module_& m) {
     nb::class_<BufferHandle>(m, "Buffer", "Guarded memory; freed at the end of its with block.")
         .def_prop_ro("size", [](BufferHandle& b) { return b.get().size(); })
         .def_prop_ro("allocator", [](BufferHandle& b) { return to_string(b.get().allocator()); })
-        .def("__enter__", [](BufferHandle& b) -> BufferHandle& { return b; }, nb::rv_policy::reference)
         .def(
-            "__exit__", [](BufferHandle& b, nb::handle, nb::handle, nb::handle) { b.buffer.reset(); },
-            "type"_a.none(), "value"_a.none(), "traceback"_a.none())
+            "__enter__", [](BufferHandle& b) -> BufferHandle& { return b; }, nb::rv_policy::reference)
+        .def(
+            "__exit__", [](BufferHandle& b, nb::handle, nb::handle, nb::handle) { b.buffer.reset(); }, "type"_a.none(),
+            "value"_a.none(), "traceback"_a.none())
         .def("free", [](BufferHandle& b) { b.buffer.reset(); })
         .def(
-            "fill", [](BufferHandle& b, std::uint64_t seed, const std::string& agent) {
+            "fill",
+            [](BufferHandle& b, std::uint64_t seed, const std::string& agent) {
                 b.owner->lab.fill(b.get(), seed, agent_from(agent));
             },
             "seed"_a, "agent"_a)
         .def(
-            "check", [](BufferHandle& b, std::uint64_t seed, const std::string& agent) {
+            "check",
+            [](BufferHandle& b, std::uint64_t seed, const std::string& agent) {
                 return b.owner->lab.check(b.get(), seed, agent_from(agent));
             },
             "seed"_a, "agent"_a, "Words that differ from the seed's pattern.")
         .def(
             "read",
             [](BufferHandle& b, std::size_t offset, std::size_t count) {
-                if (count > b.get().size() || offset > b.get().size() - count) throw std::out_of_range("read beyond the buffer");
+                if (count > b.get().size() || offset > b.get().size() - count)
+                    throw std::out_of_range("read beyond the buffer");
                 std::string bytes(count, '\0');
                 b.owner->lab.read(b.get(), offset, bytes.data(), count);
                 return nb::bytes(bytes.data(), bytes.size());
@@ -159,7 +166,8 @@ void bind_device(nb::module_& m) {
         .def(
             "write",
             [](BufferHandle& b, std::size_t offset, nb::bytes bytes) {
-                if (bytes.size() > b.get().size() || offset > b.get().size() - bytes.size()) throw std::out_of_range("write beyond the buffer");
+                if (bytes.size() > b.get().size() || offset > b.get().size() - bytes.size())
+                    throw std::out_of_range("write beyond the buffer");
                 b.owner->lab.write(b.get(), offset, bytes.c_str(), bytes.size());
             },
             "offset"_a, "bytes"_a)
@@ -173,20 +181,22 @@ void bind_device(nb::module_& m) {
                                                             : std::optional<std::size_t>(where.page_bytes));
             },
             "NUMA node and page size in bytes of the host's pages, each None where unknown.")
-        .def_prop_ro("address", [](BufferHandle& b) { return reinterpret_cast<std::uintptr_t>(b.get().block().host); },
-                     "The CPU's address, 0 where there is none outside a mapping.");
+        .def_prop_ro(
+            "address", [](BufferHandle& b) { return reinterpret_cast<std::uintptr_t>(b.get().block().host); },
+            "The CPU's address, 0 where there is none outside a mapping.");
 
     nb::class_<DeviceHandle>(m, "Device", "A device and its measuring loops.")
         .def_prop_ro("name", [](DeviceHandle& d) { return d.device->name(); })
         .def("facts", &facts_of, nb::sig("def facts(self) -> dict[str, bool | int | float | str]"))
         .def("allocators", &allocators_of, nb::sig("def allocators(self) -> list[dict[str, object]]"))
         .def("clocks", &clocks_of, nb::sig("def clocks(self) -> dict[str, object] | None"))
-        .def("memory",
-             [](DeviceHandle& d) {
-                 const DeviceMemory memory = d.device->memory();
-                 return std::make_pair(memory.total, memory.free);
-             },
-             "Bytes of device memory: (total, free).")
+        .def(
+            "memory",
+            [](DeviceHandle& d) {
+                const DeviceMemory memory = d.device->memory();
+                return std::make_pair(memory.total, memory.free);
+            },
+            "Bytes of device memory: (total, free).")
         .def(
             "allocate",
             [](std::shared_ptr<DeviceHandle> d, const std::string& allocator, std::size_t bytes,
@@ -221,10 +231,12 @@ void bind_device(nb::module_& m) {
                     },
                     "buffer"_a, "n"_a);
             },
-            "name"_a, "text"_a, "entry"_a, nb::sig("def prepare(self, name: str, text: str, entry: str) -> typing.Callable[[Buffer, int], None]"),
+            "name"_a, "text"_a, "entry"_a,
+            nb::sig("def prepare(self, name: str, text: str, entry: str) -> typing.Callable[[Buffer, int], None]"),
             "Compiles a kernel (pointer, ulong) of the dialect; the result runs it over n items and waits.");
-    m.def("open", [](const std::string& name) { return std::make_shared<DeviceHandle>(name); }, "name"_a,
-          "Opens cpu, cuda:N or opencl:N. Raises Unavailable with the reason.");
+    m.def(
+        "open", [](const std::string& name) { return std::make_shared<DeviceHandle>(name); }, "name"_a,
+        "Opens cpu, cuda:N or opencl:N. Raises Unavailable with the reason.");
 }
 
 }  // namespace firsttouch

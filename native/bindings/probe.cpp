@@ -54,7 +54,8 @@ void bind_probe(nb::module_& m) {
             return std::make_tuple(s.n, s.median, s.p5, s.p95, s.min, s.max, s.ci_low, s.ci_high);
         },
         "values"_a, "n, median, p5, p95, min, max, and the 95 % interval of the median.");
-    m.def("stream_bytes", [](const std::string& op) { return stream_bytes(op_from(op)); }, "op"_a);
+    m.def(
+        "stream_bytes", [](const std::string& op) { return stream_bytes(op_from(op)); }, "op"_a);
     m.def("stream_instructions", &stream_instructions);
 
     m.def(
@@ -62,8 +63,8 @@ void bind_probe(nb::module_& m) {
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, const std::string& first_touch,
            std::size_t stride, std::size_t group_bytes, std::size_t hops, std::size_t last_level, std::uint64_t seed,
            const Stop& stop) {
-            const ChaseRequest request{agent_from(agent), agent_from(first_touch), stride, group_bytes, hops,
-                                       last_level, seed};
+            const ChaseRequest request{
+                agent_from(agent), agent_from(first_touch), stride, group_bytes, hops, last_level, seed};
             nb::gil_scoped_release release;
             return chase(d.lab, buffer.get(), request, stop);
         },
@@ -72,10 +73,10 @@ void bind_probe(nb::module_& m) {
     m.def(
         "stream",
         [](DeviceHandle& d, BufferHandle& a, BufferHandle& b, BufferHandle& c, const std::string& op,
-           const std::string& agent, const std::string& first_touch, int threads, bool nontemporal,
-           std::size_t passes, std::uint64_t seed, const Stop& stop) {
-            const StreamRequest request{op_from(op), agent_from(agent), agent_from(first_touch), threads, nontemporal,
-                                        passes, seed};
+           const std::string& agent, const std::string& first_touch, int threads, bool nontemporal, std::size_t passes,
+           std::uint64_t seed, const Stop& stop) {
+            const StreamRequest request{
+                op_from(op), agent_from(agent), agent_from(first_touch), threads, nontemporal, passes, seed};
             nb::gil_scoped_release release;
             return stream(d.lab, a.get(), b.get(), c.get(), request, stop);
         },
@@ -105,13 +106,13 @@ void bind_probe(nb::module_& m) {
         "page_faults",
         [](DeviceHandle& d, const std::string& allocator, const std::string& pages, std::size_t page_bytes,
            std::size_t count, const std::string& scenario, int warmups, std::uint64_t seed, const Stop& stop) {
-            const FaultRequest request{allocator_from(allocator), pages_from(pages), page_bytes, count, scenario,
-                                       warmups, seed};
+            const FaultRequest request{
+                allocator_from(allocator), pages_from(pages), page_bytes, count, scenario, warmups, seed};
             nb::gil_scoped_release release;
             return page_faults(d.lab, request, stop);
         },
-        "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "scenario"_a,
-        "warmups"_a = 10, "seed"_a, "stop"_a, "ns per page of the first touch, less a second touch.");
+        "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "scenario"_a, "warmups"_a = 10,
+        "seed"_a, "stop"_a, "ns per page of the first touch, less a second touch.");
     m.def(
         "try_access",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed) {

@@ -49,10 +49,10 @@ struct AllocatorInfo {
     std::string reason;  // why not available
     Access cpu = Access::direct;
     Access gpu = Access::none;
-    std::string gpu_reason;      // why the device's kernels can't reach it
-    bool host_memory = false;    // charged to the host limit
-    bool device_memory = false;  // charged to the device limit
-    bool managed = false;        // charged to the managed limit
+    std::string gpu_reason;         // why the device's kernels can't reach it
+    bool host_memory = false;       // charged to the host limit
+    bool device_memory = false;     // charged to the device limit
+    bool managed = false;           // charged to the managed limit
     std::optional<bool> on_demand;  // stated: pages come at the first touch (true) or by the call (false)
 };
 
@@ -62,12 +62,12 @@ enum class Pages : std::uint8_t { policy, base, huge };
 // What a device handed out, before it is guarded. Plain data: obtain and release are timed by the allocation probe.
 struct Block {
     Allocator allocator{};
-    std::size_t bytes = 0;       // as asked for
-    void* host = nullptr;        // address for the CPU, if any
+    std::size_t bytes = 0;           // as asked for
+    void* host = nullptr;            // address for the CPU, if any
     unsigned long long address = 0;  // address for kernels, if the device has addresses
-    void* handle = nullptr;      // the vendor's object (cl_mem, CUmodule, allocation handle)
-    void* base = nullptr;        // what must be given back (an aligned block keeps its origin here)
-    std::size_t reserved = 0;    // bytes really taken
+    void* handle = nullptr;          // the vendor's object (cl_mem, CUmodule, allocation handle)
+    void* base = nullptr;            // what must be given back (an aligned block keeps its origin here)
+    std::size_t reserved = 0;        // bytes really taken
 };
 
 }  // namespace firsttouch

@@ -45,7 +45,8 @@ std::string cached(const std::string& key, const std::function<std::string()>& m
     std::error_code ignored;
     std::filesystem::create_directories(directory, ignored);
     const std::filesystem::path temporary = path.string() + "." + std::to_string(getpid());
-    if (std::ofstream file(temporary, std::ios::binary); file && file.write(value.data(), static_cast<std::streamsize>(value.size()))) {
+    if (std::ofstream file(temporary, std::ios::binary);
+        file && file.write(value.data(), static_cast<std::streamsize>(value.size()))) {
         file.close();
         std::filesystem::rename(temporary, path, ignored);
     }

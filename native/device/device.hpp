@@ -112,10 +112,7 @@ struct Argument {
 
     Argument(const Buffer& memory) : buffer(&memory), size(sizeof(void*)) {}
     template <class T>
-        requires std::is_arithmetic_v<T>
-    Argument(T value) : size(sizeof(T)) {
-        std::memcpy(bytes, &value, sizeof(T));
-    }
+    requires std::is_arithmetic_v<T> Argument(T value) : size(sizeof(T)) { std::memcpy(bytes, &value, sizeof(T)); }
 };
 
 // Device code: text in the dialect of src/firsttouch/kernels, and the macros it is compiled with.

@@ -121,8 +121,9 @@ std::size_t Guard::environment_limit(const char* variable) {
             unit += static_cast<char>(std::toupper(static_cast<unsigned char>(digits[end])));
     if (!unit.empty() && unit.back() == 'B') unit.pop_back();
     static const std::map<std::string, double> scales = {
-        {"", 1},   {"K", 1e3},      {"M", 1e6},         {"G", 1e9},            {"T", 1e12},
-        {"KI", 1024.0}, {"MI", 1048576.0}, {"GI", 1073741824.0}, {"TI", 1099511627776.0}};
+        {"", 1},           {"K", 1e3},           {"M", 1e6},
+        {"G", 1e9},        {"T", 1e12},          {"KI", 1024.0},
+        {"MI", 1048576.0}, {"GI", 1073741824.0}, {"TI", 1099511627776.0}};
     const auto scale = scales.find(unit);
     if (scale == scales.end() || number * scale->second >= 0x1p64) throw no_size;
     return static_cast<std::size_t>(number * scale->second);

@@ -41,10 +41,12 @@ template <StreamOp op, bool nontemporal>
 void pass(double* a, const double* b, const double* c, double s, std::size_t first, std::size_t last, double* sum) {
     const auto load = [](const double* p) { return *reinterpret_cast<const Vector*>(p); };
     if constexpr (op == StreamOp::read) {
-        Vector total[4] = {};
-        for (std::size_t i = first; i < last; i += 8)
+        Vector total[4] = {};  // four sums in flight hide the latency of an addition
+        std::size_t i = first;
+        for (; i + 4 * width <= last; i += 4 * width)
 #pragma GCC unroll 4
-            for (std::size_t u = 0; u < 8; u += width) total[u / width % 4] += load(b + i + u);
+            for (std::size_t u = 0; u < 4; ++u) total[u] += load(b + i + u * width);
+        for (; i < last; ++i) *sum += b[i];
         for (const Vector& part : total)
             for (std::size_t k = 0; k < width; ++k) *sum += part[k];
     } else {
@@ -69,12 +71,18 @@ void pass(double* a, const double* b, const double* c, double s, std::size_t fir
 template <bool nontemporal>
 StreamLoop choose(StreamOp op) {
     switch (op) {
-        case StreamOp::copy: return pass<StreamOp::copy, nontemporal>;
-        case StreamOp::scale: return pass<StreamOp::scale, nontemporal>;
-        case StreamOp::add: return pass<StreamOp::add, nontemporal>;
-        case StreamOp::triad: return pass<StreamOp::triad, nontemporal>;
-        case StreamOp::read: return pass<StreamOp::read, nontemporal>;
-        case StreamOp::write: return pass<StreamOp::write, nontemporal>;
+    case StreamOp::copy:
+        return pass<StreamOp::copy, nontemporal>;
+    case StreamOp::scale:
+        return pass<StreamOp::scale, nontemporal>;
+    case StreamOp::add:
+        return pass<StreamOp::add, nontemporal>;
+    case StreamOp::triad:
+        return pass<StreamOp::triad, nontemporal>;
+    case StreamOp::read:
+        return pass<StreamOp::read, nontemporal>;
+    case StreamOp::write:
+        return pass<StreamOp::write, nontemporal>;
     }
     return nullptr;
 }

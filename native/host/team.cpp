@@ -52,7 +52,8 @@ double clock_cost() {
 Team::Team(int size) : size_(size), before_(allowed_processors()) {
     const std::size_t processors = before_.size();
     for (int member = 0; member < size_; ++member)
-        processors_.push_back(before_[processors * static_cast<std::size_t>(member) / static_cast<std::size_t>(size_) % processors]);
+        processors_.push_back(
+            before_[processors * static_cast<std::size_t>(member) / static_cast<std::size_t>(size_) % processors]);
     pin({processors_[0]});
     for (int member = 1; member < size_; ++member) threads_.emplace_back([this, member] { serve(member); });
 }

@@ -43,7 +43,8 @@ struct Share {
 inline Share share_of(std::size_t n, int member, int members, std::size_t multiple = 1) {
     const std::size_t units = (n + multiple - 1) / multiple;
     const std::size_t low = units * static_cast<std::size_t>(member) / static_cast<std::size_t>(members) * multiple;
-    const std::size_t high = units * static_cast<std::size_t>(member + 1) / static_cast<std::size_t>(members) * multiple;
+    const std::size_t high =
+        units * static_cast<std::size_t>(member + 1) / static_cast<std::size_t>(members) * multiple;
     return {low < n ? low : n, high < n ? high : n};
 }
 

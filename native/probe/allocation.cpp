@@ -20,7 +20,8 @@ Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop)
         const double start = now();
         double middle = 0;
         try {
-            for (; taken < count; ++taken) blocks[taken] = device.obtain(request.allocator, request.bytes, Pages::policy);
+            for (; taken < count; ++taken)
+                blocks[taken] = device.obtain(request.allocator, request.bytes, Pages::policy);
             middle = now();
         } catch (...) {
             give_back();

@@ -52,8 +52,8 @@ class Transfer {
         });
     }
 
-    // Seconds on the device's clock for `n` transfers queued behind a gate, so that no queueing time is measured. Memory
-    // that the driver must touch on the host while it queues cannot wait behind a gate.
+    // Seconds on the device's clock for `n` transfers queued behind a gate, so that no queueing time is measured.
+    // Memory that the driver must touch on the host while it queues cannot wait behind a gate.
     double queued(int n) {
         Device& device = lab_.device();
         std::unique_ptr<Gate> gate;
@@ -85,7 +85,8 @@ class Transfer {
   private:
     void one() { request_.engine == Engine::kernel ? queue_kernel() : queue(); }
     std::size_t pieces() const {
-        return request_.chunk > 0 ? (request_.bytes + request_.chunk - 1) / request_.chunk + extra_.size() : 1 + extra_.size();
+        return request_.chunk > 0 ? (request_.bytes + request_.chunk - 1) / request_.chunk + extra_.size()
+                                  : 1 + extra_.size();
     }
     Stream& stream(int index) { return index == 0 ? lab_.stream() : *extra_[static_cast<std::size_t>(index - 1)]; }
 
@@ -116,7 +117,8 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
         for (int i = 0; i < 3; ++i) single.push_back(transfer.alone());
         const double estimate = std::max(1e-7, *std::min_element(single.begin() + 1, single.end()));
         const Stop latency{stop.tolerance, stop.seconds / 4, stop.min_samples, stop.max_samples};
-        outcome.counters["latency_us"] = summarise(sample(latency, [&] { return transfer.alone(); }).values).median * 1e6;
+        outcome.counters["latency_us"] =
+            summarise(sample(latency, [&] { return transfer.alone(); }).values).median * 1e6;
         const Stop rest{stop.tolerance, stop.seconds * 3 / 4, stop.min_samples, stop.max_samples};
         // Enough of them that the two events cost nothing, as nvbandwidth's sixteen.
         const int runs = std::clamp(static_cast<int>(20e-3 / estimate), 4, 64);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "host/clock.hpp"
 #include "probe/probes.hpp"
 
@@ -10,12 +12,13 @@ class Trial {
         : lab_(lab), request_(request), words_(request.page_bytes / 8),
           buffer_(lab.device().allocate(request.allocator, request.count * request.page_bytes, request.pages)) {}
 
-    // One store to every page; the seconds it took. A team of one or of all for the CPU.
+    // One store to every page; the seconds it took. A team of one or of all for the CPU. The agents store different
+    // words, so that the check knows whose are there.
     double touch_by_cpu(Team& team) {
         const HostView view(*buffer_);
         const HostKernel kernel = find_host_kernel("touch_pages");
         auto* p = view.as<std::uint64_t>();
-        std::uint64_t count = request_.count, words = words_, seed = request_.seed;
+        std::uint64_t count = request_.count, words = words_, seed = last_ = request_.seed;
         void* arguments[] = {&p, &count, &words, &seed};
         const auto members = static_cast<unsigned long>(team.size());
         return team.run([&](int member) {
@@ -25,17 +28,21 @@ class Trial {
     }
     double touch_by_gpu() {
         return device_seconds(lab_, [&] {
-            lab_.over(request_.count, "pattern", "touch_pages", *buffer_, std::uint64_t{request_.count}, words_,
-                      request_.seed);
+            last_ = request_.seed + 1;
+            lab_.over(request_.count, "pattern", "touch_pages", *buffer_, std::uint64_t{request_.count}, words_, last_);
         });
     }
     std::uint64_t wrong_pages() {
-        std::uint64_t errors = 0;
-        if (lab_.reaches(Agent::cpu, *buffer_)) {
-            const HostView view(*buffer_);
-            run_on_host("check_pages", 1, static_cast<const std::uint64_t*>(view.as<std::uint64_t>()),
-                        std::uint64_t{request_.count}, words_, request_.seed, &errors);
+        const std::uint64_t count = request_.count;
+        if (!lab_.reaches(Agent::cpu, *buffer_)) {
+            lab_.clear_results();
+            lab_.over(count, "pattern", "check_pages", *buffer_, count, words_, last_, lab_.results());
+            return lab_.read_results(1)[0];
         }
+        std::uint64_t errors = 0;
+        const HostView view(*buffer_);
+        run_on_host("check_pages", 1, static_cast<const std::uint64_t*>(view.as<std::uint64_t>()), count, words_, last_,
+                    &errors);
         return errors;
     }
 
@@ -43,6 +50,7 @@ class Trial {
     Lab& lab_;
     const FaultRequest& request_;
     std::uint64_t words_;
+    std::uint64_t last_ = 0;  // the seed of the words that were stored last
     std::unique_ptr<Buffer> buffer_;
 };
 
@@ -50,9 +58,21 @@ class Trial {
 
 Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop) {
     Outcome outcome;
-    const bool by_gpu = request.scenario == "gpu-major" || request.scenario == "gpu-minor" ||
-                        request.scenario == "prefault+minor";
-    const bool cpu_first = request.scenario == "gpu-minor" || request.scenario == "prefault+minor";
+    struct Scenario {
+        const char* name;
+        bool by_gpu;     // whose touch is timed
+        bool cpu_first;  // whether the CPU touched every page before
+        bool count_both;
+    };
+    static constexpr Scenario scenarios[] = {{"cpu-1", false, false, false},
+                                             {"cpu-n", false, false, false},
+                                             {"gpu-major", true, false, false},
+                                             {"gpu-minor", true, true, false},
+                                             {"prefault+minor", true, true, true}};
+    const auto* scenario =
+        std::ranges::find_if(scenarios, [&](const Scenario& one) { return request.scenario == one.name; });
+    if (scenario == std::end(scenarios)) throw std::invalid_argument("'" + request.scenario + "' is not a scenario");
+    const auto [_, by_gpu, cpu_first, count_both] = *scenario;
     Team team(request.scenario == "cpu-1" ? 1 : usable_processors());
     std::vector<double> first, second;
     const double pages = static_cast<double>(request.count);
@@ -60,7 +80,7 @@ Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop) {
         Trial fresh(lab, request);
         const double prefault = cpu_first ? fresh.touch_by_cpu(team) : 0;
         double cold = by_gpu ? fresh.touch_by_gpu() : fresh.touch_by_cpu(team);
-        if (request.scenario == "prefault+minor") cold += prefault;
+        if (count_both) cold += prefault;
         const double warm = by_gpu ? fresh.touch_by_gpu() : fresh.touch_by_cpu(team);
         first.push_back(cold / pages * 1e9);
         second.push_back(warm / pages * 1e9);

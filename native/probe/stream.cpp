@@ -101,8 +101,8 @@ Outcome stream_on_cpu(Arrays& arrays, const Stop& stop) {
 }
 
 Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
-    static const char* const entries[] = {"stream_copy", "stream_scale", "stream_add",
-                                          "stream_triad", "stream_read", "stream_write"};
+    static const char* const entries[] = {"stream_copy",  "stream_scale", "stream_add",
+                                          "stream_triad", "stream_read",  "stream_write"};
     Outcome outcome;
     Lab& lab = arrays.lab;
     const StreamRequest& request = arrays.request;

@@ -1,4 +1,5 @@
-// The probes on real devices (the host, and OpenCL where a driver is found), and on one that corrupts what it holds.
+// The probes on real devices (the host, OpenCL and CUDA where a driver is found), and on one that corrupts what it
+// holds.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -255,7 +256,7 @@ TEST_P(Probes, KernelsThatDoNotExistOrCompileSayWhy) {
     EXPECT_TRUE(holds(words, "broken"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Device, Probes, testing::Values("cpu", "opencl:0"),
+INSTANTIATE_TEST_SUITE_P(Device, Probes, testing::Values("cpu", "opencl:0", "cuda:0"),
                          [](const auto& info) { return info.param.substr(0, info.param.find(':')); });
 
 class Faults : public testing::Test {

@@ -15,8 +15,9 @@ namespace {
 // First-level data cache per multiprocessor in bytes, by compute capability (CUDA C++ Programming Guide, "Compute
 // Capabilities": unified data cache size). The driver does not tell.
 std::int64_t l1_bytes_of(int capability) {
-    static const std::map<int, int> kib = {{60, 24},  {61, 48},  {70, 128}, {72, 128}, {75, 96},  {80, 192}, {86, 128},
-                                           {87, 192}, {89, 128}, {90, 256}, {100, 256}, {103, 256}, {120, 128}};
+    static const std::map<int, int> kib = {{60, 24},   {61, 48},   {70, 128}, {72, 128}, {75, 96},
+                                           {80, 192},  {86, 128},  {87, 192}, {89, 128}, {90, 256},
+                                           {100, 256}, {103, 256}, {120, 128}};
     const auto found = kib.find(capability);
     return found == kib.end() ? 0 : std::int64_t{found->second} * 1024;
 }
@@ -55,8 +56,7 @@ struct CudaKernel : Kernel {
 
 class CudaDevice : public Device {
   public:
-    explicit CudaDevice(int index)
-        : Device("cuda:" + std::to_string(index)), driver_(Driver::instance()) {
+    explicit CudaDevice(int index) : Device("cuda:" + std::to_string(index)), driver_(Driver::instance()) {
         driver_.check(driver_.device_get(&ordinal_, index), "cuDeviceGet");
         driver_.check(driver_.context_retain(&context_, ordinal_), "cuDevicePrimaryCtxRetain");
         driver_.check(driver_.context_set(context_), "cuCtxSetCurrent");
@@ -134,7 +134,8 @@ class CudaDevice : public Device {
     }
     void state_allocators();
     AllocationProperties properties() const {
-        return {.type = 1, .requested_handle_types = 0, .location = {1, ordinal_}, .win32_metadata = nullptr, .flags = {}};
+        return {
+            .type = 1, .requested_handle_types = 0, .location = {1, ordinal_}, .win32_metadata = nullptr, .flags = {}};
     }
     void obtain_vmm(Block& block);
     void obtain_static(Block& block);
@@ -283,9 +284,10 @@ void CudaDevice::obtain_vmm(Block& block) {
 
 // A module that holds one __managed__ array, written in PTX so that no compiler is needed.
 void CudaDevice::obtain_static(Block& block) {
-    const std::string text = ".version 7.0\n.target sm_" + std::to_string(std::min(capability_, 80)) +
-                             "\n.address_size 64\n.visible .global .attribute(.managed) .align 128 .b8 firsttouch_static[" +
-                             std::to_string(block.bytes) + "];\n";
+    const std::string text =
+        ".version 7.0\n.target sm_" + std::to_string(std::min(capability_, 80)) +
+        "\n.address_size 64\n.visible .global .attribute(.managed) .align 128 .b8 firsttouch_static[" +
+        std::to_string(block.bytes) + "];\n";
     Module module = nullptr;
     driver_.check(driver_.module_load(&module, text.c_str()), "cuModuleLoadData of a __managed__ array");
     std::size_t size = 0;
@@ -304,38 +306,58 @@ Block CudaDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
     }
     Block block{.allocator = allocator, .bytes = bytes};
     switch (allocator) {
-        case Allocator::device: driver_.check(driver_.mem_alloc(&block.address, bytes), "cuMemAlloc"); break;
-        case Allocator::vmm: obtain_vmm(block); break;
-        case Allocator::pinned: obtain_host_pinned(block, 0); break;
-        case Allocator::pinned_wc: obtain_host_pinned(block, host_write_combined); break;
-        case Allocator::registered: obtain_registered(block, pages); break;
-        case Allocator::managed:
-            driver_.check(driver_.mem_alloc_managed(&block.address, bytes, managed_attach_global), "cuMemAllocManaged");
-            block.host = reinterpret_cast<void*>(block.address);
-            break;
-        case Allocator::managed_static: obtain_static(block); break;
-        default: throw Unavailable(name() + " has no allocator " + to_string(allocator));
+    case Allocator::device:
+        driver_.check(driver_.mem_alloc(&block.address, bytes), "cuMemAlloc");
+        break;
+    case Allocator::vmm:
+        obtain_vmm(block);
+        break;
+    case Allocator::pinned:
+        obtain_host_pinned(block, 0);
+        break;
+    case Allocator::pinned_wc:
+        obtain_host_pinned(block, host_write_combined);
+        break;
+    case Allocator::registered:
+        obtain_registered(block, pages);
+        break;
+    case Allocator::managed:
+        driver_.check(driver_.mem_alloc_managed(&block.address, bytes, managed_attach_global), "cuMemAllocManaged");
+        block.host = reinterpret_cast<void*>(block.address);
+        break;
+    case Allocator::managed_static:
+        obtain_static(block);
+        break;
+    default:
+        throw Unavailable(name() + " has no allocator " + to_string(allocator));
     }
     return block;
 }
 
 void CudaDevice::release(Block& block) noexcept {
     switch (block.allocator) {
-        case Allocator::device:
-        case Allocator::managed: driver_.mem_free(block.address); break;
-        case Allocator::vmm:
-            driver_.mem_unmap(block.address, block.reserved);
-            driver_.address_free(block.address, block.reserved);
-            break;
-        case Allocator::pinned:
-        case Allocator::pinned_wc: driver_.mem_free_host(block.base); break;
-        case Allocator::registered:
-            driver_.mem_host_unregister(block.host);
-            block.allocator = Allocator::malloc;
-            release_host(block);
-            break;
-        case Allocator::managed_static: driver_.module_unload(static_cast<Module>(block.handle)); break;
-        default: release_host(block);
+    case Allocator::device:
+    case Allocator::managed:
+        driver_.mem_free(block.address);
+        break;
+    case Allocator::vmm:
+        driver_.mem_unmap(block.address, block.reserved);
+        driver_.address_free(block.address, block.reserved);
+        break;
+    case Allocator::pinned:
+    case Allocator::pinned_wc:
+        driver_.mem_free_host(block.base);
+        break;
+    case Allocator::registered:
+        driver_.mem_host_unregister(block.host);
+        block.allocator = Allocator::malloc;
+        release_host(block);
+        break;
+    case Allocator::managed_static:
+        driver_.module_unload(static_cast<Module>(block.handle));
+        break;
+    default:
+        release_host(block);
     }
     block = {};
 }
@@ -435,13 +457,10 @@ Clocks CudaDevice::clocks() {
     if (nvml_->power(gpu, &value) == 0) clocks.power_w = value / 1000.0;
     unsigned long long reasons = 0;
     // nvml.h, nvmlClocksEventReasons: idle (1) and the applications' own clock setting (2) are no throttling.
-    static const std::pair<unsigned long long, const char*> names[] = {{0x4, "power cap"},
-                                                                       {0x8, "hardware slowdown"},
-                                                                       {0x10, "sync boost"},
-                                                                       {0x20, "thermal (software)"},
-                                                                       {0x40, "thermal (hardware)"},
-                                                                       {0x80, "power brake"},
-                                                                       {0x100, "display clocks"}};
+    static const std::pair<unsigned long long, const char*> names[] = {
+        {0x4, "power cap"},           {0x8, "hardware slowdown"},   {0x10, "sync boost"},
+        {0x20, "thermal (software)"}, {0x40, "thermal (hardware)"}, {0x80, "power brake"},
+        {0x100, "display clocks"}};
     if (nvml_->throttle_reasons(gpu, &reasons) == 0)
         for (const auto& [bit, name] : names)
             if ((reasons & bit) != 0) clocks.throttle.emplace_back(name);

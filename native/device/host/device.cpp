@@ -66,8 +66,8 @@ class HostDevice : public Device {
             static_cast<CompiledKernel&>(kernel).function(addresses.data());
         });
     }
-    void copy(Stream&, const Buffer& target, std::size_t target_offset, const Buffer& source,
-              std::size_t source_offset, std::size_t bytes) override {
+    void copy(Stream&, const Buffer& target, std::size_t target_offset, const Buffer& source, std::size_t source_offset,
+              std::size_t bytes) override {
         std::memcpy(static_cast<char*>(target.block().host) + target_offset,
                     static_cast<const char*>(source.block().host) + source_offset, bytes);
     }

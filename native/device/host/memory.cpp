@@ -72,7 +72,8 @@ std::vector<AllocatorInfo> host_allocators() {
 
 Block obtain_host(Allocator allocator, std::size_t bytes, Pages pages) {
     if (allocator == Allocator::malloc_thp) pages = Pages::huge;
-    if (allocator == Allocator::mmap) return obtain_mapping(allocator, bytes, pages == Pages::policy ? Pages::base : pages);
+    if (allocator == Allocator::mmap)
+        return obtain_mapping(allocator, bytes, pages == Pages::policy ? Pages::base : pages);
     return obtain_malloc(allocator, bytes, pages);
 }
 

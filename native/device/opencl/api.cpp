@@ -38,8 +38,9 @@ std::vector<Found> look() {
         for (UInt p = 0; p < std::min<UInt>(count, 8); ++p) {
             Object devices[16] = {};
             UInt size = 0;
-            if (Table(platforms[p]).call<Int>(get_device_ids, platforms[p], ULong{device_type_all}, UInt{16},
-                                              static_cast<Object*>(devices), &size) != 0)
+            if (Table(platforms[p])
+                    .call<Int>(get_device_ids, platforms[p], ULong{device_type_all}, UInt{16},
+                               static_cast<Object*>(devices), &size) != 0)
                 continue;
             for (UInt d = 0; d < std::min<UInt>(size, 16); ++d) {
                 has_pocl |= text_info(devices[d], info_version).find("PoCL") != std::string::npos;
@@ -68,21 +69,34 @@ std::string text_info(Object device, UInt what) {
 }
 
 const char* error_name(Int code) {
-    static const std::map<Int, const char*> names = {
-        {-1, "CL_DEVICE_NOT_FOUND"},        {-2, "CL_DEVICE_NOT_AVAILABLE"},
-        {-3, "CL_COMPILER_NOT_AVAILABLE"},  {-4, "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
-        {-5, "CL_OUT_OF_RESOURCES"},        {-6, "CL_OUT_OF_HOST_MEMORY"},
-        {-7, "CL_PROFILING_INFO_NOT_AVAILABLE"}, {-11, "CL_BUILD_PROGRAM_FAILURE"},
-        {-12, "CL_MAP_FAILURE"},            {-30, "CL_INVALID_VALUE"},
-        {-33, "CL_INVALID_DEVICE"},         {-34, "CL_INVALID_CONTEXT"},
-        {-36, "CL_INVALID_COMMAND_QUEUE"},  {-37, "CL_INVALID_HOST_PTR"},
-        {-38, "CL_INVALID_MEM_OBJECT"},     {-43, "CL_INVALID_BUILD_OPTIONS"},
-        {-45, "CL_INVALID_PROGRAM_EXECUTABLE"}, {-46, "CL_INVALID_KERNEL_NAME"},
-        {-48, "CL_INVALID_KERNEL"},         {-49, "CL_INVALID_ARG_INDEX"},
-        {-50, "CL_INVALID_ARG_VALUE"},      {-51, "CL_INVALID_ARG_SIZE"},
-        {-52, "CL_INVALID_KERNEL_ARGS"},    {-54, "CL_INVALID_WORK_GROUP_SIZE"},
-        {-55, "CL_INVALID_WORK_ITEM_SIZE"}, {-58, "CL_INVALID_EVENT"},
-        {-59, "CL_INVALID_OPERATION"},      {-61, "CL_INVALID_BUFFER_SIZE"}};
+    static const std::map<Int, const char*> names = {{-1, "CL_DEVICE_NOT_FOUND"},
+                                                     {-2, "CL_DEVICE_NOT_AVAILABLE"},
+                                                     {-3, "CL_COMPILER_NOT_AVAILABLE"},
+                                                     {-4, "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
+                                                     {-5, "CL_OUT_OF_RESOURCES"},
+                                                     {-6, "CL_OUT_OF_HOST_MEMORY"},
+                                                     {-7, "CL_PROFILING_INFO_NOT_AVAILABLE"},
+                                                     {-11, "CL_BUILD_PROGRAM_FAILURE"},
+                                                     {-12, "CL_MAP_FAILURE"},
+                                                     {-30, "CL_INVALID_VALUE"},
+                                                     {-33, "CL_INVALID_DEVICE"},
+                                                     {-34, "CL_INVALID_CONTEXT"},
+                                                     {-36, "CL_INVALID_COMMAND_QUEUE"},
+                                                     {-37, "CL_INVALID_HOST_PTR"},
+                                                     {-38, "CL_INVALID_MEM_OBJECT"},
+                                                     {-43, "CL_INVALID_BUILD_OPTIONS"},
+                                                     {-45, "CL_INVALID_PROGRAM_EXECUTABLE"},
+                                                     {-46, "CL_INVALID_KERNEL_NAME"},
+                                                     {-48, "CL_INVALID_KERNEL"},
+                                                     {-49, "CL_INVALID_ARG_INDEX"},
+                                                     {-50, "CL_INVALID_ARG_VALUE"},
+                                                     {-51, "CL_INVALID_ARG_SIZE"},
+                                                     {-52, "CL_INVALID_KERNEL_ARGS"},
+                                                     {-54, "CL_INVALID_WORK_GROUP_SIZE"},
+                                                     {-55, "CL_INVALID_WORK_ITEM_SIZE"},
+                                                     {-58, "CL_INVALID_EVENT"},
+                                                     {-59, "CL_INVALID_OPERATION"},
+                                                     {-61, "CL_INVALID_BUFFER_SIZE"}};
     const auto found = names.find(code);
     return found == names.end() ? "an unknown error" : found->second;
 }

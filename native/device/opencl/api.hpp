@@ -62,11 +62,11 @@ enum Slot : std::size_t {
 
 // Values of cl.h.
 inline constexpr UInt device_type_all = 0xFFFFFFFF, device_type_cpu = 2;
-inline constexpr UInt info_type = 0x1000, info_compute_units = 0x1002, info_group_size = 0x1004,
-                      info_clock = 0x100C, info_max_allocation = 0x1010, info_cache_line = 0x101D,
-                      info_cache_bytes = 0x101E, info_memory_bytes = 0x101F, info_name = 0x102B,
-                      info_vendor = 0x102C, info_driver = 0x102D, info_version = 0x102F, info_unified = 0x1035,
-                      info_c_version = 0x103D, info_svm = 0x1053, info_extensions = 0x1030;
+inline constexpr UInt info_type = 0x1000, info_compute_units = 0x1002, info_group_size = 0x1004, info_clock = 0x100C,
+                      info_max_allocation = 0x1010, info_cache_line = 0x101D, info_cache_bytes = 0x101E,
+                      info_memory_bytes = 0x101F, info_name = 0x102B, info_vendor = 0x102C, info_driver = 0x102D,
+                      info_version = 0x102F, info_unified = 0x1035, info_c_version = 0x103D, info_svm = 0x1053,
+                      info_extensions = 0x1030;
 inline constexpr ULong queue_profiling = 2;
 inline constexpr ULong memory_read_write = 1, memory_use_host = 8, memory_alloc_host = 16, memory_svm_fine = 1024,
                        memory_svm_atomics = 2048;

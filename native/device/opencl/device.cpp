@@ -169,21 +169,21 @@ class OpenclDevice : public Device {
 };
 
 Facts OpenclDevice::facts() {
-    Facts facts = {{"title", text_info(device_, info_name)},
-                   {"vendor", text_info(device_, info_vendor)},
-                   {"driver", text_info(device_, info_driver)},
-                   {"version", text_info(device_, info_version)},
-                   {"c_version", text_info(device_, info_c_version)},
-                   {"library", found_.library},
-                   {"memory_bytes", static_cast<std::int64_t>(number_info<ULong>(device_, info_memory_bytes))},
-                   {"largest_allocation_bytes",
-                    static_cast<std::int64_t>(number_info<ULong>(device_, info_max_allocation))},
-                   {"multiprocessors", std::int64_t{number_info<UInt>(device_, info_compute_units)}},
-                   {"largest_group", static_cast<std::int64_t>(number_info<std::size_t>(device_, info_group_size))},
-                   {"clock_mhz", std::int64_t{number_info<UInt>(device_, info_clock)}},
-                   {"line_bytes", std::int64_t{number_info<UInt>(device_, info_cache_line)}},
-                   {"cache_bytes", static_cast<std::int64_t>(number_info<ULong>(device_, info_cache_bytes))},
-                   {"shares_host_memory", shares_host_}};
+    Facts facts = {
+        {"title", text_info(device_, info_name)},
+        {"vendor", text_info(device_, info_vendor)},
+        {"driver", text_info(device_, info_driver)},
+        {"version", text_info(device_, info_version)},
+        {"c_version", text_info(device_, info_c_version)},
+        {"library", found_.library},
+        {"memory_bytes", static_cast<std::int64_t>(number_info<ULong>(device_, info_memory_bytes))},
+        {"largest_allocation_bytes", static_cast<std::int64_t>(number_info<ULong>(device_, info_max_allocation))},
+        {"multiprocessors", std::int64_t{number_info<UInt>(device_, info_compute_units)}},
+        {"largest_group", static_cast<std::int64_t>(number_info<std::size_t>(device_, info_group_size))},
+        {"clock_mhz", std::int64_t{number_info<UInt>(device_, info_clock)}},
+        {"line_bytes", std::int64_t{number_info<UInt>(device_, info_cache_line)}},
+        {"cache_bytes", static_cast<std::int64_t>(number_info<ULong>(device_, info_cache_bytes))},
+        {"shares_host_memory", shares_host_}};
     const auto svm = number_info<ULong>(device_, info_svm);
     facts.emplace_back("svm_coarse", (svm & svm_coarse) != 0);
     facts.emplace_back("svm_fine", (svm & svm_fine) != 0);
@@ -262,9 +262,9 @@ void OpenclDevice::release(Block& block) noexcept {
 void* OpenclDevice::map(const Block& block) {
     if (is_memory_object(block)) {
         Int code = 0;
-        void* address = table_.call<void*>(enqueue_map, housekeeping_->handle, block.handle, UInt{1}, map_read_write,
-                                           std::size_t{0}, block.bytes, UInt{0}, no_events,
-                                           static_cast<Object*>(nullptr), &code);
+        void* address =
+            table_.call<void*>(enqueue_map, housekeeping_->handle, block.handle, UInt{1}, map_read_write,
+                               std::size_t{0}, block.bytes, UInt{0}, no_events, static_cast<Object*>(nullptr), &code);
         check(code, "clEnqueueMapBuffer");
         return address;
     }
@@ -298,8 +298,8 @@ std::shared_ptr<ClProgram> OpenclDevice::program(const Source& source) {
                                                                    static_cast<const char**>(texts),
                                                                    static_cast<const std::size_t*>(lengths), &code));
     check(code, "clCreateProgramWithSource");
-    code = table_.call<Int>(build_program, program->handle, UInt{1}, static_cast<const Object*>(&device_), "-cl-std=CL1.2",
-                            static_cast<void*>(nullptr), static_cast<void*>(nullptr));
+    code = table_.call<Int>(build_program, program->handle, UInt{1}, static_cast<const Object*>(&device_),
+                            "-cl-std=CL1.2", static_cast<void*>(nullptr), static_cast<void*>(nullptr));
     if (code != 0) {
         std::string log(16384, '\0');
         table_.call<Int>(get_build_info, program->handle, device_, build_log, log.size() - 1,

@@ -41,7 +41,7 @@ std::string name_processor_for_pocl([[maybe_unused]] Object device, [[maybe_unus
                                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
                            ? "skylake-avx512"
                        : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? "haswell"
-                                                                                        : "x86-64";
+                                                                                         : "x86-64";
     static_cast<const char**>(device)[place] = name;
     return name;
 #else

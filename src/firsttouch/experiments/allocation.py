@@ -13,8 +13,8 @@ from firsttouch.schema import DeviceInfo, Factors, Record
 from firsttouch.units import format_size
 
 CHUNKS = 100
-GROWS = 3.0
-"""An allocator is up-front where 16 MiB or more cost at least this many times what its smallest block costs."""
+FROM, GROWS = 256 * KiB, 3.0
+"""Cost grows with size where the largest block costs at least GROWS times a block of FROM bytes."""
 
 
 class Allocation(Experiment):
@@ -74,23 +74,21 @@ class Allocation(Experiment):
         for record in records:
             if record.summary:
                 curves[str(record.factors["allocator"])][int(str(record.factors["size"]))] = record.summary.median
-        kinds: dict[str, list[str]] = defaultdict(list)
+        grows: dict[bool, list[str]] = defaultdict(list)
         for allocator, curve in curves.items():
-            sizes = sorted(curve)
-            large, small = curve[sizes[-1]], curve[sizes[0]]
-            if sizes[-1] < 16 * MiB:
-                continue
-            flat = max(size for size in sizes if curve[size] <= 2 * small)
-            if large >= GROWS * small and large >= sizes[-1] / (200 * GiB) * 1e9:
-                kinds["grows with size (up-front)"].append(f"{allocator}, flat to {format_size(flat)}")
-            else:
-                kinds["does not grow with size (on-demand)"].append(allocator)
-        said = "; ".join(f"cost {kind}: {', '.join(names)}" for kind, names in kinds.items())
+            sizes = [size for size in sorted(curve) if size >= FROM]
+            if len(sizes) > 1:
+                grows[curve[sizes[-1]] >= GROWS * curve[sizes[0]]].append(allocator)
+        said = "".join(
+            f" From {format_size(FROM)} blocks on, cost {words}: {', '.join(grows[key])}."
+            for key, words in ((True, "grows with size, as pages are prepared by the call"), (False, "hardly grows"))
+            if grows[key]
+        )
         cheapest = min(curves.items(), key=lambda item: min(item[1].values()), default=None)
         dearest = max(curves.items(), key=lambda item: min(item[1].values()), default=None)
         if cheapest is None or dearest is None:
             return "No allocation was measured."
         return (
             f"The cheapest call is {cheapest[0]} with {min(cheapest[1].values()):.3g} ns, the dearest {dearest[0]} "
-            f"with at least {min(dearest[1].values()):.3g} ns. {said[:1].upper()}{said[1:]}."
+            f"with at least {min(dearest[1].values()):.3g} ns.{said}"
         )

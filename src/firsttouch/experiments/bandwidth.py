@@ -20,6 +20,7 @@ from firsttouch.experiments.common import (
     memory_bytes,
     octaves,
     unreachable,
+    whole_octave,
 )
 from firsttouch.run.session import Session
 from firsttouch.schema import DeviceInfo, Factors, Record, Scalar
@@ -87,22 +88,25 @@ class Bandwidth(Experiment):
         return factors["arrays"] == "sweep" and factors["kernel"] != "triad"
 
     def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
+        """Every kernel for the main allocator, triads for the others; one sweep, in standard of every allocator."""
         agent, allocator, size = str(factors["agent"]), str(factors["allocator"]), int(str(factors["size"]))
         if measured_on_cpu(device, allocator, agent):
             return True
         beyond = size >= 4 * last_level_bytes(device)
-        blocked = unreachable(device, allocator, agent) is not None
+        plain = factors["stores"] == "normal" and factors["first_touch"] == "self"
         main = allocator == main_allocator(device) and agent == agents(device)[0]
+        if unreachable(device, allocator, agent):  # its reason once is enough
+            return not (beyond and plain and factors["arrays"] == "memory" and factors["kernel"] == "triad")
         if factors["arrays"] == "sweep":
-            alone = factors["threads"] == 1 or factors["stores"] == "nontemporal" or factors["first_touch"] == "other"
-            return beyond or blocked or alone or (preset == "quick" and not main)
-        if not beyond or (blocked and factors["kernel"] != "triad"):
+            others = preset != "quick" and whole_octave(size, 2)
+            return beyond or not plain or factors["threads"] == 1 or not (main or others)
+        if not beyond or (factors["threads"] == 1 and not (plain and factors["kernel"] == "triad")):
             return True
-        if factors["threads"] == 1 and (factors["stores"] == "nontemporal" or factors["kernel"] != "triad"):
+        if preset == "full" or (main and plain):
+            return False
+        if size > memory_bytes(device, 256 * MiB) or (factors["threads"] == 1 and not main):
             return True
-        if preset == "quick" and not main:
-            return factors["kernel"] != "triad" or factors["threads"] == 1
-        return size > memory_bytes(device, 256 * MiB) and not main and preset != "full"
+        return factors["kernel"] != "triad" and not (main and factors["first_touch"] == "self")
 
     def measure(self, point: Point, session: Session) -> Measurement:
         agent, device, size = str(point["agent"]), session.device, int(str(point["size"]))

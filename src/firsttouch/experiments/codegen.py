@@ -89,7 +89,8 @@ def _of_cuda(kernel: str, code: bytes, ptx: str) -> tuple[str, list[str]]:
             done = subprocess.run([tool, "-c", str(path)], capture_output=True, text=True, check=False)
         body = re.search(rf"\.text\.{kernel}:(.*?)(?=\n\s*\.section|\Z)", done.stdout, re.DOTALL)
         if done.returncode == 0 and body:
-            return "SASS", re.findall(r"/\*[0-9a-f]+\*/\s+(.*?)\s*;", body[1])
+            instructions = re.findall(r"/\*[0-9a-f]+\*/\s+(.*?)\s*;", body[1])
+            return "SASS", [one for one in instructions if one != "NOP"]  # the end is padded with them
     body = re.search(rf"\.entry {kernel}\((.*?)\n}}", ptx, re.DOTALL)
     if body is None:
         raise Unsupported(f"the compiled code holds no kernel {kernel}")

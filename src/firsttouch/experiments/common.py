@@ -80,9 +80,8 @@ def line_bytes(device: DeviceInfo) -> int:
 
 
 def memory_bytes(device: DeviceInfo, least: int = 0) -> int:
-    """A size that no cache holds: four times the last level, a power of two, at least `least`."""
-    size = 1 << (4 * last_level_bytes(device) - 1).bit_length()
-    return max(size, least)
+    """A size that no cache holds: four times the last level in whole 16 MiB, at least `least`."""
+    return max(least, -(-4 * last_level_bytes(device) // (16 * MiB)) * 16 * MiB)
 
 
 def octaves(low: int, high: int, per_octave: int = 1) -> list[int]:

@@ -91,7 +91,8 @@ class Latency(Experiment):
             return factors["size"] != MiB  # the reason once is enough
         if device.kind != "cpu" and factors["order"] == "by-page" and not main:
             return True
-        return not whole_octave(factors["size"], 3 if preset == "quick" else 1) or int(str(factors["size"])) > GiB
+        every = 3 if preset == "quick" else 2 if device.kind == "opencl" else 1
+        return not whole_octave(factors["size"], every) or int(str(factors["size"])) > GiB
 
     def measure(self, point: Point, session: Session) -> Measurement:
         agent, device = str(point["agent"]), session.device

@@ -1,4 +1,4 @@
-"""Every allocator on one page: what it is, and what its vendor promises. docs/allocators.md is made from it.
+"""Every allocator on one page: what it is, and what its vendor promises.
 
 Whether one is available on a device, and who reaches it there, the device itself states (schema.AllocatorInfo).
 """

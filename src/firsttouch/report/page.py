@@ -127,9 +127,8 @@ def _section(
         device_info=info,
         figures=experiment.figures if experiment else (),
     )
-    good = measured(records)
-    section.verdict = _verdict(experiment, good, info)
-    section.facts = _facts(good)
+    section.verdict = _verdict(experiment, records, info)
+    section.facts = _facts(measured(records))
     section.columns, section.rows = _table(records)
     section.skipped = _blocks(records, records, lambda r: r.reason if r.status == "skipped" else None)
     section.failed = _each(records, lambda r: f"{r.status}: {r.reason}" if r.status in FAILED else None)
@@ -158,9 +157,12 @@ def _tally(records: Sequence[Record]) -> dict[str, int]:
     }
 
 
-def _verdict(experiment: Experiment | None, good: Sequence[Record], info: DeviceInfo | None) -> str:
+def _verdict(experiment: Experiment | None, records: Sequence[Record], info: DeviceInfo | None) -> str:
+    good = measured(records)
     if not good:
-        return "No point was measured successfully, so there is no answer."
+        reasons = {(r.status, r.reason) for r in records}
+        why = f": {reasons.pop()[1]}" if len(reasons) == 1 else ""
+        return f"No point was measured successfully, so there is no answer{why}."
     if experiment is None:
         return "This version of firsttouch has no experiment of that name; its points are in the table."
     try:
