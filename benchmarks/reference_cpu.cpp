@@ -61,7 +61,7 @@ static double chase(std::size_t bytes) {
 }
 
 int main(int argc, char** argv) {
-    if (argc > 1) std::printf("triad %.3f GB/s\n", triad(std::strtoull(argv[1], nullptr, 10) / 8));
+    if (argc > 1 && std::strtoull(argv[1], nullptr, 10) > 0) std::printf("triad %.3f GB/s\n", triad(std::strtoull(argv[1], nullptr, 10) / 8));
     for (int i = 2; i < argc; ++i) {
         const std::size_t bytes = std::strtoull(argv[i], nullptr, 10);
         std::printf("chase_%zu %.3f ns\n", bytes, chase(bytes));

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
 from firsttouch.run.session import Session
@@ -22,7 +22,7 @@ PHASES = {
     "launch-first": "the first launch and its completion",
     "launch-next": "a second launch and its completion",
 }
-PROCESSES = {"quick": 2, "standard": 5, "full": 15}
+PROCESSES = {"quick": 3, "standard": 7, "full": 15}
 
 
 def timeline(name: str) -> dict[str, float]:
@@ -58,6 +58,25 @@ def timeline(name: str) -> dict[str, float]:
     )
 
 
+def _empty_folders(count: int) -> Iterator[str]:
+    """New folders, one at a time; each is gone when the next is asked for."""
+    for _ in range(count):
+        with tempfile.TemporaryDirectory(prefix="firsttouch-context-") as folder:
+            yield folder
+
+
+def _fresh(device: str, caches: str | None = None) -> dict[str, float]:
+    """The timeline of a new process, with the kernel caches in a folder of their own where one is given."""
+    folders = {"FIRSTTOUCH_CACHE": "own", "POCL_CACHE_DIR": "pocl", "CUDA_CACHE_PATH": "cuda"}
+    environment = os.environ | {name: f"{caches}/{folder}" for name, folder in folders.items() if caches}
+    command = [sys.executable, "-m", __name__, device]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"a fresh process on {device} failed: {done.stderr.strip()[-400:]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 class Context(Experiment):
     """Library load, context creation, compile, first launch. Source: product of every unified-memory port."""
 
@@ -74,9 +93,7 @@ class Context(Experiment):
     source = "Schieffer et al., Grace Hopper study: the context phase"
     figures = (Figure(kind="bar", x="phase", colour="phase", y_title="time"),)
     share = 1.0
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], dict[str, list[float]]] = {}
+    fresh_process = True  # a worker that holds the device open would colour what it times
 
     def supports(self, device: DeviceInfo) -> str | None:
         return "the host alone needs no context" if device.kind == "cpu" else None
@@ -85,31 +102,16 @@ class Context(Experiment):
         return [Factor("phase", tuple(PHASES), choices=tuple(PHASES))]
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        key = (session.info.name, session.preset)
-        if key not in self._known:
-            self._known[key] = self._timelines(session.info.name, PROCESSES[session.preset])
-        samples = self._known[key][str(point["phase"])]
+        phase, device, count = str(point["phase"]), session.info.name, PROCESSES[session.preset]
+        if phase == "compile-cold":
+            timelines = [_fresh(device, folder) for folder in _empty_folders(count)]
+        elif phase == "compile-cached":
+            timelines = [_fresh(device, folder) for folder in _empty_folders(1) for _ in range(count + 1)][1:]
+        else:
+            timelines = [_fresh(device) for _ in range(count)]
+        name = "compile" if phase.startswith("compile") else phase
+        samples = [found[name] for found in timelines]
         return Measurement(samples=samples, verified=True, stopped_by="count", counters={"processes": len(samples)})
-
-    @staticmethod
-    def _timelines(device: str, processes: int) -> dict[str, list[float]]:
-        """Runs pairs of processes that share empty cache folders: the first compiles, the second finds it."""
-        found: dict[str, list[float]] = {phase: [] for phase in PHASES}
-        for _ in range(processes):
-            with tempfile.TemporaryDirectory(prefix="firsttouch-context-") as folder:
-                for compile_phase in ("compile-cold", "compile-cached"):
-                    environment = os.environ | {
-                        "FIRSTTOUCH_CACHE": f"{folder}/own",
-                        "POCL_CACHE_DIR": f"{folder}/pocl",
-                        "CUDA_CACHE_PATH": f"{folder}/cuda",
-                    }
-                    command = [sys.executable, "-m", __name__, device]
-                    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-                    if done.returncode != 0:
-                        raise RuntimeError(f"a fresh process on {device} failed: {done.stderr.strip()[-400:]}")
-                    for phase, milliseconds in json.loads(done.stdout.splitlines()[-1]).items():
-                        found[compile_phase if phase == "compile" else phase].append(milliseconds)
-        return found
 
     def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
         medians = {str(r.factors["phase"]): r.summary.median for r in records if r.summary}
