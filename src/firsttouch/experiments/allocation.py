@@ -81,7 +81,7 @@ class Allocation(Experiment):
                 grows[curve[sizes[-1]] >= GROWS * curve[sizes[0]]].append(allocator)
         said = "".join(
             f" From {format_size(FROM)} blocks on, cost {words}: {', '.join(grows[key])}."
-            for key, words in ((True, "grows with size, as pages are prepared by the call"), (False, "hardly grows"))
+            for key, words in ((True, "grows with size"), (False, "hardly grows"))
             if grows[key]
         )
         cheapest = min(curves.items(), key=lambda item: min(item[1].values()), default=None)

@@ -157,7 +157,7 @@ class _Pair:
             if experiment.drop(factors):
                 continue
             reason = experiment.skip(factors, self.device) or ""
-            environment = {} if reason else experiment.environment(factors)
+            environment = experiment.environment(factors)
             one = Planned(Point(*where, factors), experiment.unit, reason, 0.0, experiment.fresh_process, environment)
             planned.setdefault(one.key, one)
         return self._thinned(list(planned.values()))
