@@ -1,4 +1,4 @@
-"""firsttouch measures, explains and predicts how CPU-GPU memory management behaves on a machine."""
+"""firsttouch measures how CPU-GPU memory management behaves on a machine."""
 
 from __future__ import annotations
 

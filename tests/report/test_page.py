@@ -109,8 +109,10 @@ def test_failures_skips_and_unverified_say_why(page):
 
 
 def test_summary_counts_every_point(page):
-    rows = re.findall(r'<tr><td><a href="#d1-\d">(\w+)</a></td><td>([^<]+)</td>(.*?)</tr>', page)
-    counts = {(name, device): re.findall(r">(\d+)<", rest) for name, device, rest in rows}
+    names = r'<tr><td><a href="#d1-\d">(\w+)</a><br><span class="soft">([^<]+)</span></td>'
+    rows = re.findall(names + r'<td class="answer">([^<]+)</td>(.*?)</tr>', page)
+    assert all(answer.endswith(".") for _, _, answer, _ in rows)
+    counts = {(name, device): re.findall(r">(\d+)<", rest) for name, device, _, rest in rows}
     # ok, wrong, failed, skipped, unverified, throttled
     assert counts["allocation", "cuda:0"] == ["87", "1", "2", "0", "87", "0"]
     assert counts["latency", "cuda:0"] == ["389", "0", "0", "97", "0", "6"]

@@ -169,3 +169,13 @@ _FAULTS: dict[str, Experiment] = {}
 def test_sizes_and_counts_come_back(number):
     assert parse_value(Factor("size", [], kind="size"), str(number)) == number
     assert parse_value(Factor("n", [], kind="count"), str(number)) == number
+
+
+def test_thinning_never_leaves_a_value_of_set_without_points():
+    real = all_experiments()
+    whole = {str(p.point.factors["size"]) for p in make_plan(a_request("latency"), DEVICES, real, LIMITS)}
+    odd = 3 * 2**20 + 256
+    chosen = make_plan(a_request("latency", allocator=["mmap"], size=[str(odd), "4KiB"]), DEVICES, real, LIMITS)
+    assert str(odd) not in whole
+    assert {p.point.factors["size"] for p in chosen} == {odd, 4096}
+    assert {p.point.factors["allocator"] for p in chosen} == {"mmap"}

@@ -12,7 +12,7 @@ from firsttouch.errors import UsageError
 
 app = typer.Typer(
     name="firsttouch",
-    help="Measure, explain and predict how CPU-GPU memory management behaves on this machine.",
+    help="Measure how CPU-GPU memory management behaves on this machine.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,

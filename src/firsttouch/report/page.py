@@ -30,6 +30,18 @@ NOISY = 0.10
 MOST_LISTED = 25
 
 
+HEADLINES: Mapping[str, Sequence[str]] = {
+    "cpu": ["cores_usable", "sockets", "l1_bytes", "l2_bytes", "l3_bytes"],
+    "memory": ["total_bytes", "cgroup_limit_bytes", "swap_total_bytes"],
+    "numa": ["nodes", "balancing"],
+    "huge_pages": ["thp_enabled"],
+    "kernel": ["release", "virtualisation"],
+    "nvidia": ["driver", "cuda"],
+    "links": ["gpu0_pcie_generation", "gpu0_pcie_width", "gpu0_nvlinks_active"],
+}
+"""What a reader wants to know of a machine before everything else, by topic."""
+
+
 @dataclass
 class Block:
     """Points that share a sentence, such as everything skipped for one reason."""
@@ -272,7 +284,7 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
                 svg = sanitise(to_svg(drawing.spec), f"f{number}-") if drawing.spec else ""
                 section.drawings.append((drawing, svg))
     env = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    env.globals.update(label=label, count=count)
+    env.globals.update(label=label, count=count, headlines=HEADLINES)
     source = files("firsttouch.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     return env.from_string(source).render(chapters=made, wrong=sum(s.tally["wrong"] for c in made for s in c.sections))
 
