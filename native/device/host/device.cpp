@@ -29,7 +29,10 @@ class HostDevice : public Device {
         return {{"title", std::string("host processor")}, {"processors", std::int64_t{usable_processors()}}};
     }
     const std::vector<AllocatorInfo>& allocators() override { return allocators_; }
-    DeviceMemory memory() override { return {host_available(), host_available()}; }
+    DeviceMemory memory() override {
+        const std::size_t now = host_available();
+        return {now, now};
+    }
     Block obtain(Allocator allocator, std::size_t bytes, Pages pages) override {
         return obtain_host(allocator, bytes, pages);
     }
