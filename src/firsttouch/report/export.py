@@ -106,4 +106,7 @@ def _cells(
 
 
 def _cell(v: Scalar) -> Scalar:
-    return f"'{v}" if isinstance(v, str) and v.startswith(("=", "+", "-", "@", "\t", "\r")) else v
+    if not isinstance(v, str):
+        return v
+    text = v.replace("\0", "\N{REPLACEMENT CHARACTER}")  # csv before Python 3.11 can't write it
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
