@@ -33,8 +33,10 @@ Kernel& Lab::kernel(const std::string& source, const std::string& entry, const D
 }
 
 Grid Lab::grid_for(std::uint64_t n) const {
-    const std::uint32_t threads = 256;
-    return {static_cast<std::uint32_t>(std::clamp<std::uint64_t>((n + threads - 1) / threads, 1, 132 * 64)), threads};
+    // Threads stride over what is left: this many blocks fill the largest device and keep launches short.
+    constexpr std::uint32_t threads = 256, most_blocks = 8192;
+    return {static_cast<std::uint32_t>(std::clamp<std::uint64_t>((n + threads - 1) / threads, 1, most_blocks)),
+            threads};
 }
 
 bool Lab::reaches(Agent agent, const Buffer& buffer) {

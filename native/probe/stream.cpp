@@ -133,9 +133,9 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
     std::vector<Shape> shapes;
     for (const int unroll : {1, 2, 4})
         for (const std::uint32_t threads : {128u, 256u, 512u, 1024u})
-            for (const std::uint32_t blocks : {0u, 2048u / threads})
-                if (threads <= largest_group) shapes.push_back({unroll, threads, blocks});
+            for (const std::uint32_t blocks : {0u, 2048u / threads}) shapes.push_back({unroll, threads, blocks});
     if (shares_host) shapes = {{1, 256, 0}, {1, 1024, 0}, {1, 4096, 0}, {16, 64, 0}};  // OpenCL on a CPU
+    std::erase_if(shapes, [&](const Shape& s) { return s.threads > largest_group; });
     if (request.op == StreamOp::read)
         std::erase_if(shapes, [&](const Shape& s) {
             return (s.blocks_per_multiprocessor == 0 && s.unroll < 16) ||
