@@ -2,7 +2,7 @@
 // "generic", which that compiler refuses ("unknown target CPU 'generic'", pocl/pocl issue 1049), so that the PoCL of
 // PyPI (3.0, LLVM 14) compiles nothing on newer AMD processors. Where that is so, the device's record of the name is
 // replaced by the newest x86-64 target that the processor's features allow. The record is found by its content, and
-// only if exactly one word of it points to that string; otherwise nothing is touched.
+// only if exactly one of its first words points to that string; otherwise nothing is touched.
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -28,7 +28,8 @@ std::string name_processor_for_pocl([[maybe_unused]] Object device, [[maybe_unus
     if (version.find("PoCL") == std::string::npos || version.size() < unknown.size() ||
         version.compare(version.size() - unknown.size(), unknown.size(), unknown) != 0)
         return "";
-    std::array<std::uintptr_t, 192> record{};
+    // The name is word 80 of PoCL 3.0. The record goes on for a little, then the heap, where other copies may lie.
+    std::array<std::uintptr_t, 112> record{};
     if (!read_own_memory(reinterpret_cast<std::uintptr_t>(device), record.data(), sizeof(record))) return "";
     std::size_t matches = 0, place = 0;
     for (std::size_t i = 0; i < record.size(); ++i) {
