@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from firsttouch import _core
 
 KiB, MiB, GiB = 1024, 1024**2, 1024**3
+BASE_PAGE = resource.getpagesize()
+"""Bytes of the kernel's base page: 4 KiB, or 64 KiB on some Arm kernels."""
 HOST_ALLOCATORS = ("malloc", "mmap", "malloc-thp")
 
 MAP_ANEW = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4096:glibc.malloc.trim_threshold=4096"}

@@ -12,6 +12,7 @@ from pathlib import Path
 from firsttouch import _core
 from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
 from firsttouch.experiments.common import (
+    BASE_PAGE,
     HOST_ALLOCATORS,
     MAP_ANEW,
     MiB,
@@ -22,8 +23,6 @@ from firsttouch.experiments.common import (
 )
 from firsttouch.run.session import Session
 from firsttouch.schema import DeviceInfo, Factors, Record, Scalar
-
-_PAGE = 4096
 
 
 def _faults() -> int:
@@ -48,8 +47,8 @@ def _contiguous_pages(address: int, size: int) -> float | None:
     """Mean length, in base pages, of runs of physically neighbouring pages; None where frames can't be read."""
     try:
         with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
-            pagemap.seek(address // _PAGE * 8)
-            raw = pagemap.read(size // _PAGE * 8)
+            pagemap.seek(address // BASE_PAGE * 8)
+            raw = pagemap.read(size // BASE_PAGE * 8)
     except OSError:
         return None
     frames = [entry & ((1 << 55) - 1) for (entry,) in struct.iter_unpack("Q", raw) if entry >> 63]
@@ -104,7 +103,7 @@ class FaultCount(Experiment):
         device, samples, wrong = session.device, [], 0
         counters: dict[str, Scalar] = {}
         facts = []
-        with device.allocate(allocator, 3 * 4096) as warm:  # lazily built parts of the driver and of our own
+        with device.allocate(allocator, 3 * BASE_PAGE) as warm:  # lazily built parts of the driver and of our own
             warm.fill(1, agent)
         for _ in range(3):
             interrupts, start = _interrupts(), _faults()

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from firsttouch import _core
 from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
-from firsttouch.experiments.common import MAP_ANEW, GiB, KiB, MiB, allocator_names, unreachable
+from firsttouch.experiments.common import BASE_PAGE, MAP_ANEW, GiB, MiB, allocator_names, unreachable
 from firsttouch.run.session import Session
 from firsttouch.schema import DeviceInfo, Factors, Record
 
 SCENARIOS = ("cpu-1", "cpu-n", "gpu-major", "gpu-minor", "prefault+minor")
-PAGE_BYTES = {"base": 4 * KiB, "huge": 2 * MiB}
+PAGE_BYTES = {"base": BASE_PAGE, "huge": 2 * MiB}
 
 
 class PageFault(Experiment):
@@ -74,7 +74,7 @@ class PageFault(Experiment):
         size = int(str(factors["pages"])) * PAGE_BYTES[str(factors["page_size"])]
         if device.kind != "cpu" and factors["allocator"] == "malloc":
             # The CPU's own touch of plain memory is measured on the device `cpu`.
-            return str(factors["scenario"]).startswith("cpu") or (bool(self.skip(factors, device)) and size > 4 * KiB)
+            return str(factors["scenario"]).startswith("cpu") or (bool(self.skip(factors, device)) and size > BASE_PAGE)
         return size > {"quick": GiB // 4, "standard": 2 * GiB, "full": 64 * GiB}[preset]
 
     def measure(self, point: Point, session: Session) -> Measurement:
