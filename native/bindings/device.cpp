@@ -58,7 +58,10 @@ nb::list allocators_of(DeviceHandle& handle) {
         row["host_memory"] = entry.host_memory;
         row["device_memory"] = entry.device_memory;
         row["managed"] = entry.managed;
-        row["on_demand"] = entry.on_demand.has_value() ? nb::cast(*entry.on_demand) : nb::none();
+        const auto stated = [](const std::optional<bool>& fact) { return fact ? nb::cast(*fact) : nb::none(); };
+        row["on_demand"] = stated(entry.on_demand);
+        row["concurrent"] = stated(entry.concurrent);
+        row["shared_atomics"] = stated(entry.shared_atomics);
         out.append(row);
     }
     return out;

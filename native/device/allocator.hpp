@@ -24,11 +24,16 @@ enum class Allocator : std::uint8_t {
     managed_static,
     svm_coarse,
     svm_fine,
+    svm_atomic,
+    pinned_noncoherent,
+    fine_grained,
+    coarse_grained,
 };
 
-inline constexpr std::array<std::string_view, 12> allocator_names = {
-    "malloc",    "mmap",       "malloc-thp", "device",         "vmm",        "pinned",
-    "pinned-wc", "registered", "managed",    "managed-static", "svm-coarse", "svm-fine"};
+inline constexpr std::array<std::string_view, 16> allocator_names = {
+    "malloc",       "mmap",          "malloc-thp",     "device",     "vmm",      "pinned",     "pinned-wc",
+    "registered",   "managed",       "managed-static", "svm-coarse", "svm-fine", "svm-atomic", "pinned-noncoherent",
+    "fine-grained", "coarse-grained"};
 
 inline std::string to_string(Allocator allocator) {
     return std::string(allocator_names[static_cast<std::size_t>(allocator)]);
@@ -54,6 +59,10 @@ struct AllocatorInfo {
     bool device_memory = false;     // charged to the device limit
     bool managed = false;           // charged to the managed limit
     std::optional<bool> on_demand;  // stated: pages come at the first touch (true) or by the call (false)
+    // Stated: whether the CPU may use it while a kernel does, each seeing what the other stores; and whether atomic
+    // operations of both on one word are atomic together. Empty where the driver says nothing, or one has no access.
+    std::optional<bool> concurrent;
+    std::optional<bool> shared_atomics;
 };
 
 // Page size asked of the kernel for host memory: its own policy, base pages for certain, or transparent huge pages.

@@ -39,6 +39,9 @@ struct Clocks {
 
 enum class Agent : std::uint8_t { cpu, gpu };
 
+// What a program may tell the driver about managed memory.
+enum class Advice : std::uint8_t { read_mostly, preferred_gpu, preferred_cpu, accessed_by_gpu, accessed_by_cpu };
+
 struct Grid {
     std::uint32_t blocks = 1;
     std::uint32_t threads = 1;
@@ -166,8 +169,10 @@ class Device {
     virtual void launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) = 0;
     virtual void copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
                       std::size_t source_offset, std::size_t bytes) = 0;
-    // Moves managed memory to an agent ahead of its use. Throws Unavailable where the device has no such call.
-    virtual void prefetch(Stream& stream, const Buffer& buffer, Agent agent) = 0;
+    // Moves `bytes` of managed memory from `offset` to an agent ahead of their use, and tells the driver how the
+    // buffer will be used. Both throw Unavailable where the device has no such call for this memory.
+    virtual void prefetch(Stream& stream, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) = 0;
+    virtual void advise(const Buffer& buffer, Advice advice) = 0;
     virtual void wait(Stream& stream) = 0;
 
     // Marks a place in a stream; elapsed gives the seconds between two completed marks on the device's clock.

@@ -56,6 +56,18 @@ Buffer& Lab::results() {
     return *results_;
 }
 
+Buffer& Lab::board() {
+    if (board_ != nullptr) return *board_;
+    for (const auto& entry : device_.allocators())
+        if (entry.available && entry.concurrent == true && !entry.managed && entry.cpu == Access::direct &&
+            entry.gpu == Access::direct) {
+            board_ = device_.allocate(entry.allocator, result_bytes);
+            std::memset(board_->block().host, 0, result_bytes);
+            return *board_;
+        }
+    throw Unavailable(device_.name() + " states no memory that the CPU and a running kernel share");
+}
+
 void Lab::write(const Buffer& buffer, std::size_t offset, const void* bytes, std::size_t count) {
     const auto staging = device_.allocate(Allocator::malloc, count);
     std::memcpy(staging->block().host, bytes, count);

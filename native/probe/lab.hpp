@@ -68,6 +68,10 @@ class Lab {
     void clear_results();
     std::vector<std::uint64_t> read_results(std::size_t words);
 
+    // 64 KiB, zeroed when made, in which the CPU and a running kernel see each other's stores. Throws Unavailable where
+    // the device states no such memory.
+    Buffer& board();
+
     // Bytes in or out of any buffer through the host, by the device's copies where the CPU cannot reach it.
     void write(const Buffer& buffer, std::size_t offset, const void* bytes, std::size_t count);
     void read(const Buffer& buffer, std::size_t offset, void* bytes, std::size_t count);
@@ -79,6 +83,7 @@ class Lab {
     Device& device_;
     std::unique_ptr<Stream> stream_;
     std::unique_ptr<Buffer> results_;
+    std::unique_ptr<Buffer> board_;
     std::map<std::string, std::unique_ptr<Kernel>> kernels_;
 };
 

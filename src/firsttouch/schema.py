@@ -84,7 +84,8 @@ class AllocatorInfo(Struct):
     """One allocator on one device, as its driver states it. gpu is 'none' on the device `cpu`.
 
     available says that the call exists and worked here; reason says why not. gpu_reason says why the device's
-    kernels can't reach it. host_memory and device_memory say which limit it is charged to.
+    kernels can't reach it. host_memory and device_memory say which limit it is charged to. concurrent: the CPU may use
+    it while a kernel does, each seeing the other's stores; shared_atomics: atomics of both are atomic together.
     """
 
     name: str
@@ -97,6 +98,8 @@ class AllocatorInfo(Struct):
     device_memory: bool = False
     managed: bool = False
     on_demand: bool | None = None
+    concurrent: bool | None = None
+    shared_atomics: bool | None = None
 
 
 class DeviceInfo(Struct):

@@ -48,8 +48,9 @@ class FaultyDevice : public Device {
         host_->copy(stream, target, target_offset, source, source_offset, bytes);
         after_copy(target.block());
     }
-    void prefetch(Stream& stream, const Buffer& buffer, Agent agent) override {
-        host_->prefetch(stream, buffer, agent);
+    void advise(const Buffer& buffer, Advice advice) override { host_->advise(buffer, advice); }
+    void prefetch(Stream& stream, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) override {
+        host_->prefetch(stream, buffer, offset, bytes, agent);
     }
     void wait(Stream& stream) override { host_->wait(stream); }
     std::unique_ptr<Event> record(Stream& stream) override { return host_->record(stream); }

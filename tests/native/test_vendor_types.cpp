@@ -133,6 +133,7 @@ TEST(VendorTypes, CudaDriver) {
     SAME(mem_granularity, cuMemGetAllocationGranularity);
 #if CUDA_VERSION < 13000
     SAME(mem_prefetch, cuMemPrefetchAsync);
+    SAME(mem_advise, cuMemAdvise);
 #endif
     SAME(module_load, cuModuleLoadData);
     SAME(module_unload, cuModuleUnload);

@@ -43,6 +43,7 @@ Driver::Driver() : library("cuda", {"libcuda.so.1", "libcuda.so"}) {
     library.load_optional(mem_set_access, "cuMemSetAccess");
     library.load_optional(mem_granularity, "cuMemGetAllocationGranularity");
     library.load(mem_prefetch, "cuMemPrefetchAsync");
+    library.load(mem_advise, "cuMemAdvise");
     library.load(module_load, "cuModuleLoadData");
     library.load(module_unload, "cuModuleUnload");
     library.load(module_function, "cuModuleGetFunction");

@@ -109,6 +109,7 @@ struct Driver {
     Result (*mem_set_access)(DevicePointer, std::size_t, const AccessDescription*, std::size_t);
     Result (*mem_granularity)(std::size_t*, const AllocationProperties*, int);
     Result (*mem_prefetch)(DevicePointer, std::size_t, DeviceOrdinal, StreamHandle);
+    Result (*mem_advise)(DevicePointer, std::size_t, int, DeviceOrdinal);
     Result (*module_load)(Module*, const void*);
     Result (*module_unload)(Module);
     Result (*module_function)(Function*, Module, const char*);

@@ -93,11 +93,22 @@ class CudaDevice : public Device {
                                            address_of(source.block()) + source_offset, bytes, handle(stream)),
                       "cuMemcpyAsync");
     }
-    void prefetch(Stream& stream, const Buffer& buffer, Agent agent) override {
-        if (!info(buffer.allocator()).managed) throw Unavailable("only managed memory is prefetched");
-        driver_.check(driver_.mem_prefetch(buffer.block().address, buffer.size(), agent == Agent::gpu ? ordinal_ : -1,
-                                           handle(stream)),
+    void prefetch(Stream& stream, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) override {
+        if (!migrates(buffer)) throw Unavailable(to_string(buffer.allocator()) + " memory is not prefetched");
+        driver_.check(driver_.mem_prefetch(buffer.block().address + offset, bytes,
+                                           agent == Agent::gpu ? ordinal_ : the_host, handle(stream)),
                       "cuMemPrefetchAsync");
+    }
+    void advise(const Buffer& buffer, Advice advice) override {
+        if (!migrates(buffer)) throw Unavailable(to_string(buffer.allocator()) + " memory takes no advice");
+        // CUmem_advise: 1 read mostly, 3 preferred location, 5 accessed by.
+        static constexpr struct {
+            int number;
+            bool of_gpu;
+        } numbers[] = {{1, true}, {3, true}, {3, false}, {5, true}, {5, false}};
+        const auto& [number, of_gpu] = numbers[static_cast<std::size_t>(advice)];
+        driver_.check(driver_.mem_advise(buffer.block().address, buffer.size(), number, of_gpu ? ordinal_ : the_host),
+                      "cuMemAdvise");
     }
     void wait(Stream& stream) override { driver_.check(driver_.stream_wait(handle(stream)), "cuStreamSynchronize"); }
     std::unique_ptr<Event> record(Stream& stream) override {
@@ -132,6 +143,12 @@ class CudaDevice : public Device {
     static DevicePointer address_of(const Block& block) {
         return block.address != 0 ? block.address : reinterpret_cast<DevicePointer>(block.host);
     }
+    // Whether the driver moves its pages: managed memory, and plain memory where the GPU reaches it.
+    bool migrates(const Buffer& buffer) {
+        const AllocatorInfo& entry = info(buffer.allocator());
+        return entry.managed || (is_host_allocator(buffer.allocator()) && entry.gpu != Access::none);
+    }
+    static constexpr DeviceOrdinal the_host = -1;  // CU_DEVICE_CPU
     void state_allocators();
     AllocationProperties properties() const {
         return {
@@ -209,7 +226,9 @@ void CudaDevice::state_allocators() {
     const bool pageable = attribute(pageable_memory_access) != 0;
     for (auto& entry : allocators_) {
         entry.gpu = pageable ? Access::direct : Access::none;
-        if (!pageable)
+        if (pageable)
+            entry.concurrent = entry.shared_atomics = true;
+        else
             entry.gpu_reason = "pageableMemoryAccess is 0: the GPU cannot reach plain host memory (no HMM, no ATS)";
     }
     const auto add = [&](AllocatorInfo entry, bool available, const char* reason) {
@@ -223,10 +242,16 @@ void CudaDevice::state_allocators() {
     add({.allocator = A::vmm, .cpu = none, .gpu = direct, .device_memory = true, .on_demand = false},
         attribute(virtual_memory_management) != 0 && driver_.mem_create != nullptr,
         "the driver has no virtual memory management here");
-    add({.allocator = A::pinned, .cpu = direct, .gpu = direct, .host_memory = true, .on_demand = false}, true, "");
-    add({.allocator = A::pinned_wc, .cpu = direct, .gpu = direct, .host_memory = true, .on_demand = false}, true, "");
-    add({.allocator = A::registered, .cpu = direct, .gpu = direct, .host_memory = true, .on_demand = false},
-        attribute(host_register_supported) != 0, "hostRegisterSupported is 0");
+    // The GPU reaches pinned host memory over the link, where its atomics are the CPU's too only by hardware support
+    // (CUDA C++ Programming Guide, "Mapped Memory").
+    AllocatorInfo over_link{.cpu = direct, .gpu = direct, .host_memory = true, .on_demand = false, .concurrent = true};
+    over_link.shared_atomics = attribute(host_native_atomics) != 0;
+    for (const A allocator : {A::pinned, A::pinned_wc, A::registered}) {
+        over_link.allocator = allocator;
+        add(over_link, allocator != A::registered || attribute(host_register_supported) != 0,
+            "hostRegisterSupported is 0");
+    }
+    const bool together = attribute(concurrent_managed_access) != 0;
     // Managed pages may end on either side, so both limits bear them.
     const AllocatorInfo managed_entry{.allocator = A::managed,
                                       .cpu = direct,
@@ -234,7 +259,9 @@ void CudaDevice::state_allocators() {
                                       .host_memory = true,
                                       .device_memory = true,
                                       .managed = true,
-                                      .on_demand = true};
+                                      .on_demand = true,
+                                      .concurrent = together,
+                                      .shared_atomics = together};
     AllocatorInfo static_entry = managed_entry;
     static_entry.allocator = A::managed_static;
     add(managed_entry, attribute(managed_memory) != 0, "managedMemory is 0");

@@ -74,7 +74,10 @@ class HostDevice : public Device {
         std::memcpy(static_cast<char*>(target.block().host) + target_offset,
                     static_cast<const char*>(source.block().host) + source_offset, bytes);
     }
-    void prefetch(Stream&, const Buffer&, Agent) override { throw Unavailable("cpu has no prefetch"); }
+    void prefetch(Stream&, const Buffer&, std::size_t, std::size_t, Agent) override {
+        throw Unavailable("cpu has no prefetch");
+    }
+    void advise(const Buffer&, Advice) override { throw Unavailable("cpu has no advice about memory"); }
     void wait(Stream&) override {}
     std::unique_ptr<Event> record(Stream&) override { return std::make_unique<HostEvent>(); }
     double elapsed(Event& from, Event& to) override {

@@ -113,7 +113,10 @@ class OpenclDevice : public Device {
     void launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override;
     void copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
               std::size_t source_offset, std::size_t bytes) override;
-    void prefetch(Stream&, const Buffer&, Agent) override { throw Unavailable("OpenCL has no prefetch to an agent"); }
+    void prefetch(Stream&, const Buffer&, std::size_t, std::size_t, Agent) override {
+        throw Unavailable("OpenCL has no prefetch to an agent");
+    }
+    void advise(const Buffer&, Advice) override { throw Unavailable("OpenCL has no advice about memory"); }
     void wait(Stream& stream) override { check(table_.call<Int>(finish, handle(stream)), "clFinish"); }
     std::unique_ptr<Event> record(Stream& stream) override {
         Object event = nullptr;
@@ -136,7 +139,8 @@ class OpenclDevice : public Device {
   private:
     static Object handle(Stream& stream) { return static_cast<ClStream&>(stream).handle; }
     static bool is_svm(Allocator allocator) {
-        return allocator == Allocator::svm_coarse || allocator == Allocator::svm_fine;
+        return allocator == Allocator::svm_coarse || allocator == Allocator::svm_fine ||
+               allocator == Allocator::svm_atomic;
     }
     static bool is_memory_object(const Block& block) { return block.handle != nullptr; }
     Object queue() {
@@ -198,13 +202,20 @@ void OpenclDevice::state_allocators() {
     allocators_ = host_allocators();
     for (auto& entry : allocators_) {
         entry.gpu = (svm & svm_fine_system) != 0 ? Access::direct : Access::none;
-        if (entry.gpu == Access::none) entry.gpu_reason = "the driver states no fine-grained system SVM";
+        if (entry.gpu == Access::none)
+            entry.gpu_reason = "the driver states no fine-grained system SVM";
+        else
+            entry.concurrent = entry.shared_atomics = (svm & svm_atomics) != 0;
     }
     const auto add = [&](Allocator allocator, Access cpu, bool available, const char* reason) {
         AllocatorInfo entry{.allocator = allocator, .available = available, .cpu = cpu, .gpu = Access::direct};
         if (!available) entry.reason = reason;
         entry.device_memory = allocator != Allocator::registered;
         entry.host_memory = shares_host_ || allocator == Allocator::registered || allocator == Allocator::pinned;
+        // OpenCL 3.0, 3.3.3: memory that must be mapped belongs to one side at a time; without SVM atomics the two
+        // sides see each other's stores at synchronisation points only.
+        entry.concurrent = allocator == Allocator::svm_atomic;
+        entry.shared_atomics = allocator == Allocator::svm_atomic;
         allocators_.push_back(std::move(entry));
     };
     add(Allocator::device, Access::mapped, true, "");
@@ -212,6 +223,8 @@ void OpenclDevice::state_allocators() {
     add(Allocator::registered, Access::mapped, true, "");
     add(Allocator::svm_coarse, Access::mapped, (svm & svm_coarse) != 0, "the driver states no coarse-grained SVM");
     add(Allocator::svm_fine, Access::direct, (svm & svm_fine) != 0, "the driver states no fine-grained buffer SVM");
+    add(Allocator::svm_atomic, Access::direct, (svm & svm_fine) != 0 && (svm & svm_atomics) != 0,
+        "the driver states no SVM atomics");
 }
 
 Block OpenclDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
@@ -222,7 +235,8 @@ Block OpenclDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) 
     }
     Block block{.allocator = allocator, .bytes = bytes};
     if (is_svm(allocator)) {
-        const ULong flags = memory_read_write | (allocator == Allocator::svm_fine ? memory_svm_fine : 0);
+        const ULong flags = memory_read_write | (allocator == Allocator::svm_coarse ? 0 : memory_svm_fine) |
+                            (allocator == Allocator::svm_atomic ? memory_svm_atomics : 0);
         block.host = table_.call<void*>(svm_alloc, context_, flags, bytes, bytes < base_page ? UInt{0} : UInt{128});
         if (block.host == nullptr) throw VendorError("clSVMAlloc of " + std::to_string(bytes) + " bytes gave nothing");
         block.address = reinterpret_cast<std::uint64_t>(block.host);

@@ -33,15 +33,26 @@ class Factor:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure as data. x, y, colour, dash and facet name a factor, a counter, or 'median' (of the samples).
+    """A figure as data. x, y, z, colour, dash and facet name a factor, a counter, or 'median' (of the samples).
 
     kind "line" draws y over x with the 95 % interval as a band; "bar" draws one bar per x with a whisker; "table"
-    lists `columns`. One figure is drawn per device. Ranges of x that are sizes use binary units.
+    lists `columns`; "heat" draws a cell per x and y, coloured and labelled by z. One figure is drawn per device. Ranges
+    of x that are sizes use binary units.
+
+    series: a pattern of counter names with one {}, such as "iteration_{}_ms". Every counter of a record that matches
+    becomes a point of its own, in which 'series' is what {} stood for (a number where it reads as one) and 'value' the
+    counter; x, y, z, colour, dash and facet may name them.
     """
 
-    kind: Literal["line", "bar", "table"]
+    kind: Literal["line", "bar", "table", "heat"]
     x: str
     y: str = "median"
+    z: str = "median"
+    z_unit: str = ""
+    """How cells read: 'B' as bytes, '' as plain numbers."""
+    centre: float | None = None
+    """Of a heat map: the value that is neither good nor bad, such as 1 for a ratio; colours diverge from it."""
+    series: str = ""
     colour: str = "allocator"
     dash: str | None = None
     facet: str | None = None

@@ -20,6 +20,35 @@ typedef double2 f64x2;
 #define ATOMIC_ADD_F64_DEVICE(p, v) atomicAdd((p), (double)(v))
 #define ATOMIC_ADD_F64_SYSTEM(p, v) atomicAdd_system((p), (double)(v))
 #define LOAD_UNCACHED(p) (*(volatile GLOBAL const ulong*)(p))
+#define EXCHANGE_U64_DEVICE(p, v) atomicExch((p), (ulong)(v))
+HELPER void fence_system() {
+#if __CUDA_ARCH__ >= 700
+    asm volatile("fence.sc.sys;" ::: "memory");
+#else
+    __threadfence_system();
+#endif
+}
+#define FENCE_SYSTEM() fence_system()
+HELPER ulong load_acquire(const ulong* p) {
+    ulong v;
+#if __CUDA_ARCH__ >= 700
+    asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+#else
+    v = LOAD_UNCACHED(p);
+    fence_system();
+#endif
+    return v;
+}
+HELPER void store_release(ulong* p, ulong v) {
+#if __CUDA_ARCH__ >= 700
+    asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+#else
+    fence_system();
+    *(volatile ulong*)p = v;
+#endif
+}
+#define LOAD_ACQUIRE_SYSTEM(p) load_acquire(p)
+#define STORE_RELEASE_SYSTEM(p, v) store_release((p), (v))
 HELPER ulong clock_ns() {
     ulong t;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)::"memory");

@@ -17,8 +17,26 @@ typedef double2 f64x2;
 #ifdef __clang__
 /* PoCL: the compiler's own atomics; they are sequentially sized and reach every agent of the host's memory. */
 #define ATOMIC_ADD_U64_DEVICE(p, v) __atomic_fetch_add((p), (ulong)(v), __ATOMIC_RELAXED)
+#define EXCHANGE_U64_DEVICE(p, v) __atomic_exchange_n((p), (ulong)(v), __ATOMIC_RELAXED)
+#define FENCE_SYSTEM() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define LOAD_ACQUIRE_SYSTEM(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define STORE_RELEASE_SYSTEM(p, v) __atomic_store_n((p), (ulong)(v), __ATOMIC_RELEASE)
 #else
+/* OpenCL 1.2 orders nothing between devices: atomics and fences of global memory are the nearest there is. */
 #define ATOMIC_ADD_U64_DEVICE(p, v) atom_add((volatile GLOBAL ulong*)(p), (ulong)(v))
+#define EXCHANGE_U64_DEVICE(p, v) atom_xchg((volatile GLOBAL ulong*)(p), (ulong)(v))
+#define FENCE_SYSTEM() mem_fence(CLK_GLOBAL_MEM_FENCE)
+HELPER ulong load_acquire(GLOBAL const ulong* p) {
+    const ulong v = atom_add((volatile GLOBAL ulong*)p, 0ul);
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
+    return v;
+}
+HELPER void store_release(GLOBAL ulong* p, ulong v) {
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
+    atom_xchg((volatile GLOBAL ulong*)p, v);
+}
+#define LOAD_ACQUIRE_SYSTEM(p) load_acquire(p)
+#define STORE_RELEASE_SYSTEM(p, v) store_release((p), (v))
 #endif
 #define ATOMIC_ADD_U64_SYSTEM(p, v) ATOMIC_ADD_U64_DEVICE(p, v)
 /* OpenCL has no native add of doubles: compare and swap until it holds. */

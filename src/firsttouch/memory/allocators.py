@@ -60,4 +60,8 @@ MEANINGS: dict[str, Meaning] = {
         "clSVMAlloc with CL_MEM_SVM_FINE_GRAIN_BUFFER: both may use it, coherent at synchronisation points",
         "the driver decides (OpenCL 2.0, 5.6)",
     ),
+    "svm-atomic": Meaning(
+        "clSVMAlloc with CL_MEM_SVM_FINE_GRAIN_BUFFER and CL_MEM_SVM_ATOMICS: both may use it at once, coherent by atomics",
+        "the driver decides (OpenCL 2.0, 5.6)",
+    ),
 }
