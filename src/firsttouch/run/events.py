@@ -15,10 +15,16 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from firsttouch.schema import DeviceInfo, Scalar
+from firsttouch.schema import DeviceInfo, Scalar, Struct
 
 VARIABLE = "FIRSTTOUCH_EVENTS"
 """The environment variable of a worker that asks for events: '1' for yes. An experiment's environment() may set it."""
+
+STATE = "um_events"
+"""The counter of a record that says whether events were recorded: RECORDED, or NONE and the sentence why not."""
+RECORDED, NONE = "recorded", "none: "
+MOST_SENT = 20_000
+"""Events of one point that go into the trace; its totals count all."""
 
 Kind: TypeAlias = Literal["h2d", "d2h", "d2d", "cpu_fault", "gpu_fault", "thrashing", "throttling", "remote_map"]
 OFFERED_BY = ("cuda",)
@@ -108,6 +114,15 @@ class Window:
         return totals(self.events, self.kinds) | ({"um_dropped": self.dropped} if self.dropped else {})
 
 
+class Span(Struct):
+    """What a worker hands over of one point: when it was measured, and its events, left_out of them not among these."""
+
+    start: float
+    end: float
+    events: list[MemoryEvent]
+    left_out: int = 0
+
+
 class Source(Protocol):
     """Where events come from."""
 
@@ -119,32 +134,43 @@ class Source(Protocol):
 
 
 class EventLog:
-    """The events of this process while recording. Windows may lie within windows."""
+    """The events of this process while recording, kept until they are forgotten. Windows may lie within windows."""
 
     def __init__(self, source: Source, kinds: Iterable[Kind] = KINDS) -> None:
         self.kinds = tuple(kinds)
         self._source = source
         self._held: list[MemoryEvent] = []
         self._dropped = 0
-        self._open = 0
 
     @contextmanager
     def window(self) -> Iterator[Window]:
         """The events of the block, which must wait for what it started on the device. Flushing is outside its span."""
         self._flush()
-        if not self._open:
-            self._held.clear()
-        self._open += 1
         dropped, window = self._dropped, Window(time.monotonic(), self.kinds)
         try:
             yield window
         finally:
             window.end = time.monotonic()
-            self._open -= 1
-            self._flush()
-            window.dropped = self._dropped - dropped
-            within = (e for e in self._held if window.start <= e.start <= window.end)
-            window.events = sorted(within, key=lambda e: e.start)
+            self._fill(window)
+            window.dropped -= dropped
+
+    def cut(self, start: float, end: float) -> Window:
+        """The events between two moments since the last `forget`."""
+        window = Window(start, self.kinds, end)
+        self._fill(window)
+        return window
+
+    def forget(self) -> None:
+        """Drop what is held, so that it does not grow without end. A worker does so before each point."""
+        self._flush()
+        self._held.clear()
+        self._dropped = 0
+
+    def _fill(self, window: Window) -> None:
+        self._flush()
+        window.dropped = self._dropped
+        within = (e for e in self._held if window.start <= e.start <= window.end)
+        window.events = sorted(within, key=lambda e: e.start)
 
     def _flush(self) -> None:
         self._held += self._source.take()
