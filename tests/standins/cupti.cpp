@@ -1,14 +1,15 @@
 // A stand-in for CUPTI in tests: the entry points that the core takes, which record nothing real. Every flush delivers
-// the records of `script`, dated between the flush before and this one. Built as a library for the tests in Python, and
-// into the native tests. Environment variables make it misbehave:
+// the records of `script`, dated one millisecond ago, but not before the last flush. Built as a library for the tests
+// in Python, and into the native tests. Environment variables make it misbehave:
 //   STANDIN_CUPTI_FAILS     function=code, such as cuptiSubscribe=39
 //   STANDIN_CUPTI_REFUSES   counter kinds that configuring refuses, such as 5678
 //   STANDIN_CUPTI_VERSION   what cuptiGetVersion says; 130000 without it
 //   STANDIN_CUPTI_REPEAT    how often each flush delivers the script
 //   STANDIN_CUPTI_DROPPED   what cuptiActivityGetNumDroppedRecords says in addition
-#include <ctime>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -71,12 +72,13 @@ std::size_t record_bytes() {
 }
 
 CounterRecord3 record_of(const Line& line, std::uint64_t from, std::uint64_t to) {
+    const std::uint64_t start = std::max(from, to - 1'000'000);
     CounterRecord3 record{};
     record.prefix = {.kind = unified_memory_counter,
                      .counter_kind = line.kind,
                      .value = line.value,
-                     .start = from + (to - from) / 4,
-                     .end = from + (to - from) / 2,
+                     .start = start,
+                     .end = start + (to - start) / 2,
                      .address = line.address,
                      .source = line.source,
                      .target = line.target,

@@ -124,21 +124,18 @@ def _write(descriptor: int, data: bytes, offset: int) -> None:
 def _whole(path: Path) -> int:
     """Where the last whole line of the file ends; 0 where it holds none. Raises UsageError where it is not ours."""
     with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
+        end = size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _LONGEST_LINE))
-        *lines, cut = file.read().split(b"\n")
-    end = size - len(cut)
-    if not lines and cut in (b"", b"["):
-        return 0
-    for line in reversed(lines):
-        end -= 1
+        lines = file.read().split(b"\n")
+    for number, line in enumerate(reversed(lines)):
+        start = end - len(line)
         if _decode(line) is not None:
             return end - line.endswith(b",")
-        end -= len(line)
-        if line == b"[" and end == 0:
+        if start == 0 and line in (b"", b"["):
             return 0
-        if line not in (b"]", b""):
+        if number and line not in (b"", b"]"):  # the last one may be cut short
             break
+        end = start - 1
     raise UsageError(f"{path} is not a trace that `firsttouch run --events` wrote; move it away")
 
 
