@@ -116,7 +116,7 @@ def test_summary_counts_every_point(page):
     # ok, wrong, failed, skipped, unverified, throttled
     assert counts["allocation", "cuda:0"] == ["87", "1", "2", "0", "87", "0"]
     assert counts["latency", "cuda:0"] == ["389", "0", "0", "97", "0", "6"]
-    assert len(counts) == 6
+    assert len(counts) == 8
 
 
 def test_what_spoils_a_measurement_is_said_first(page):

@@ -166,11 +166,12 @@ def _roles(figure: Figure, records: Sequence[Record]) -> Roles:
 
 
 def _unit(figure: Figure, name: str, record: Record) -> str:
-    """The unit of what a name stands for: a counter's is the end of its name, 'latency_us'."""
+    """The unit of what a name stands for: a counter's is the end of its name, 'latency_us' or 'moved_bytes'."""
     if name == "median":
         return record.unit
-    last = (figure.series if name == "value" else name).rpartition("_")[2]
-    return last if last in SECONDS else ""
+    counter = figure.series if name == "value" else name
+    last = counter.rpartition("_")[2]
+    return "B" if is_size(counter) else last if last in SECONDS else ""
 
 
 def _head(figure: Figure, name: str) -> str:
@@ -236,7 +237,9 @@ def _table(figure: Figure, records: Sequence[Record]) -> Drawing | None:
     for record in records:
         cells = [value(record, n) for n in names]
         shown = [
-            quantity(c, record.unit) if n == "median" and isinstance(c, int | float) else label(n, c)
+            quantity(c, _unit(figure, n, record))
+            if n in ("median", "value") and isinstance(c, int | float)
+            else label(n, c)
             for n, c in zip(names, cells, strict=True)
         ]
         rows.append([*shown, FLAGS.get(_flag(record), "")])
@@ -247,8 +250,8 @@ def _table(figure: Figure, records: Sequence[Record]) -> Drawing | None:
         rows, last = [r[:-1] for r in rows], []
     else:
         last = ["mark"]
-    wrong = sum(r.verified is False for r in records)
-    heads = [figure.y_title if n == figure.y and figure.y_title else n.replace("_", " ") for n in names]
+    wrong = _count([r for r in records if r.verified is False])
+    heads = [figure.y_title if n == figure.y and figure.y_title else _head(figure, n) for n in names]
     return Drawing(", ".join(heads), columns=[*heads, *last], rows=rows, wrong=wrong)
 
 
@@ -286,7 +289,7 @@ def _size_label(digits: str = "") -> str:
 def _time_label(scale: float) -> str:
     parts = [
         f"abs(datum.value) >= {10.0**power / scale} ? format(datum.value * {scale / 10.0**power}, '.3~r') + ' {unit}'"
-        for unit, power in (("s", 0), ("ms", -3), ("µs", -6))
+        for unit, power in (("s", 0), ("ms", -3), ("us", -6))
     ]
     return " : ".join(parts) + f" : format(datum.value * {scale / 1e-9}, '.3~r') + ' ns'"
 
@@ -297,10 +300,10 @@ def _axis(name: str, title: str, unit: str, values: Sequence[float], log: bool, 
 
     scale: Spec = {"zero": not is_x, "nice": not is_x}
     axis: Spec = {"grid": not is_x}
-    if is_size(name):
+    head, bytes_ = unit.partition(" ")[0], is_size(name) or unit == "B"
+    if bytes_:
         axis |= {"labelExpr": _size_label()}
-    head = unit.partition(" ")[0]
-    if _as_time(head, values):
+    elif _as_time(head, values):
         axis |= {"labelExpr": _time_label(SECONDS[head])}
         title = _without_unit(title, head)
     elif name in ("median", "value"):
@@ -311,7 +314,7 @@ def _axis(name: str, title: str, unit: str, values: Sequence[float], log: bool, 
         scale = {"type": "symlog", "nice": True}
     elif log:
         powers = all(math.log2(v).is_integer() for v in values)
-        domain, ticks = _log_ticks(values, 2 if is_size(name) or (powers and name not in ("median", "value")) else 10)
+        domain, ticks = _log_ticks(values, 2 if bytes_ or (powers and name not in ("median", "value")) else 10)
         scale, axis["values"] = {"type": "log", "domain": domain, "nice": False}, ticks
     return {"title": title, "scale": alt.Scale(**scale), "axis": alt.Axis(**axis)}
 
@@ -506,7 +509,7 @@ def _z_title(figure: Figure, records: Sequence[Record]) -> str:
 def _heat_notes(figure: Figure, roles: Roles, records: Sequence[Record], cells: int) -> list[str]:
     """What a cell means, what its colour means, and why some are blank."""
     shades = _shades(figure, records)
-    notes = [f"Each cell is one point: {_z_title(figure, records)}."]
+    notes = [f"Cells show: {_z_title(figure, records)}."]
     if figure.centre is not None:
         end = f", strongest from a factor of {heat.MOST_FACTOR:g}" if shades.cut else ""
         notes.append(f"Blue is below {figure.centre:g}, orange above{end}.")
@@ -620,7 +623,7 @@ def _finish(chart: Any, rows: list[Spec]) -> Spec:
 
 # ---------------------------------------------------------------------------------------------- rendering
 
-_TAGS = {"svg", "g", "path", "text", "tspan", "rect", "line", "circle", "defs", "clipPath"}
+_TAGS = {"svg", "g", "path", "text", "tspan", "rect", "line", "circle", "defs", "clipPath", "linearGradient", "stop"}
 _CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff]")
 _SVG = "{http://www.w3.org/2000/svg}"
 

@@ -16,7 +16,7 @@ from firsttouch.units import format_seconds, format_size
 # ColorBrewer's Blues, and its blue and orange ends on both sides of white: told apart with any common colour vision.
 SEQUENTIAL = ("#f3f7fc", "#c6dbef", "#7ab6dc", "#3182bd", "#0b4f94")
 DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#fdb863", "#b35806")
-DARK, LIGHT = "#1f2933", "#ffffff"
+DARK, LIGHT = "#000000", "#ffffff"  # on any colour one of them has a contrast of 4.5
 
 LEAST_SPAN = 0.25
 """Colours never spread over less than this part of the largest value: noise must not look like a pattern."""
@@ -24,6 +24,8 @@ LEAST_FACTOR, MOST_FACTOR = 1.25, 8.0
 """The same of ratios, and where their colours end."""
 LOGARITHMIC_FROM = 100.0
 RATIO = "ratio"
+HUGE = 1e150
+"""No value of a stranger's file may overflow the arithmetic of a scale."""
 
 CHARACTER, LINE, FONT_SIZE = 5.7, 11, 10
 """Pixels of one character and of one line of text in a cell."""
@@ -104,7 +106,7 @@ def _contrast(a: float, b: float) -> float:
 def shades(values: Sequence[float], centre: float | None) -> Shades:
     """The colours of these values. Ratios, which are positive about a positive centre, diverge by their factor."""
     steps = [i / (len(SEQUENTIAL) - 1) for i in range(len(SEQUENTIAL))]
-    low, high = min(values, default=0.0), max(values, default=0.0)
+    low, high = (min(max(v, -HUGE), HUGE) for v in (min(values, default=0.0), max(values, default=0.0)))
     if centre is not None and centre > 0 and low > 0:
         factor = max(high / centre, centre / low)
         end = min(max(factor, LEAST_FACTOR), MOST_FACTOR)
@@ -113,7 +115,7 @@ def shades(values: Sequence[float], centre: float | None) -> Shades:
     if centre is not None:
         end = max(high - centre, centre - low) or 1.0
         return Shades([centre + end * (2 * s - 1) for s in steps], DIVERGING)
-    if low > 0 and high / low >= LOGARITHMIC_FROM:
+    if low > 1 / HUGE and high / low >= LOGARITHMIC_FROM:
         return Shades([low * (high / low) ** s for s in steps], SEQUENTIAL, log=True)
     if low == high == 0:
         high = 1.0
