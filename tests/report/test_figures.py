@@ -45,7 +45,7 @@ def test_a_cell_says_its_value():
     drawing, texts = drawn(RATIOS, grid())
     assert {"0.26", "0.35", "0.51", "0.60", "2.51", "2.60", "CPU threads", "gpu", "relative to alone"} <= set(texts)
     assert drawing.title == "relative to alone over CPU threads and gpu"
-    assert drawing.notes[:2] == ["Cells show: relative to alone.", "Blue is below 1, orange above."]
+    assert drawing.notes[:2] == ["Each cell shows the counter ratio of one point.", "Blue is below 1, orange above."]
     assert "The same everywhere: allocator managed." in drawing.notes
 
 
@@ -115,7 +115,7 @@ def test_throttled_cells_are_marked():
         (0, "B", "0"),
         (0.97, heat.RATIO, "0.97"),
         (1, heat.RATIO, "1.00"),
-        (0.0123, heat.RATIO, "0.0123"),
+        (0.0123, heat.RATIO, "0.012"),
         (12.34, heat.RATIO, "12.3"),
         (0, "", "0"),
         (3.14159, "", "3.14"),
@@ -217,10 +217,11 @@ def test_a_series_of_words_makes_a_matrix():
         for n, a in enumerate(("malloc", "managed"), 1)
     ]
     figure = Figure("heat", x="series", y="allocator", z="value", z_unit="B", centre=0, series="change_{}_bytes")
-    _, texts = drawn(figure, records)
+    drawing, texts = drawn(figure, records)
     assert texts.index("rss") < texts.index("node0") < texts.index("free")
     assert texts.count("−1 MiB") >= 2  # noqa: RUF001
     assert {"+1 MiB", "+2 MiB", "0", "change"} <= set(texts)
+    assert drawing.notes[0] == "Each cell shows one counter (change_…_bytes) of one point."
 
 
 def test_bars_and_tables_of_a_series():

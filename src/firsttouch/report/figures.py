@@ -325,7 +325,8 @@ def _as_time(unit: str, values: Sequence[float]) -> bool:
 
 
 def _without_unit(title: str, unit: str) -> str:
-    return " ".join("time" if word == unit else word for word in title.split(" "))
+    """'ns per load' is 'time per load', and 'time per free, ns' is 'time per free'."""
+    return " ".join("time" if word == unit else word for word in title.removesuffix(f", {unit}").split(" "))
 
 
 def _y_title(figure: Figure, records: Sequence[Record]) -> str:
@@ -509,7 +510,8 @@ def _z_title(figure: Figure, records: Sequence[Record]) -> str:
 def _heat_notes(figure: Figure, roles: Roles, records: Sequence[Record], cells: int) -> list[str]:
     """What a cell means, what its colour means, and why some are blank."""
     shades = _shades(figure, records)
-    notes = [f"Cells show: {_z_title(figure, records)}."]
+    what = {"median": "the median", "value": f"one counter ({figure.series.replace('{}', '…')})"}
+    notes = [f"Each cell shows {what.get(figure.z, f'the counter {figure.z}')} of one point."]
     if figure.centre is not None:
         end = f", strongest from a factor of {heat.MOST_FACTOR:g}" if shades.cut else ""
         notes.append(f"Blue is below {figure.centre:g}, orange above{end}.")
@@ -533,7 +535,14 @@ def _names(name: str, records: Sequence[Record]) -> dict[Scalar, str]:
 def _band(channel: str, title: str, names: list[str], room: heat.Layout) -> Any:
     import altair as alt
 
-    look: Spec = {"ticks": False, "domain": False, "grid": False, "labelPadding": 6, "labelLimit": 200}
+    look: Spec = {
+        "ticks": False,
+        "domain": False,
+        "grid": False,
+        "labelPadding": 6,
+        "labelLimit": 200,
+        "maxExtent": 260,
+    }
     if channel == "x" and room.tilted:
         look |= {"labelAngle": -40, "labelAlign": "right", "labelBaseline": "middle", "labelLimit": 140}
     elif channel == "x":

@@ -44,7 +44,7 @@ def cell_text(value: float, unit: str) -> str:
     if unit == "B":
         return f"{sign or '+'}{_bytes(size)}"
     if unit == RATIO:
-        return sign + (f"{size:.2f}" if 0.095 <= size < 9.995 else _plain(size))
+        return sign + (f"{size:.2f}" if 0.095 <= size < 9.995 else f"{size:.2g}" if size < 1 else _plain(size))
     return sign + (format_seconds(size * SECONDS[unit]) if unit in SECONDS else _plain(size))
 
 
