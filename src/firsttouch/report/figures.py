@@ -174,6 +174,11 @@ def _unit(figure: Figure, name: str, record: Record) -> str:
     return "B" if is_size(counter) else last if last in SECONDS else ""
 
 
+def _called(figure: Figure, name: str) -> str:
+    """What a name is called in words about it: its own name, as --set takes it."""
+    return _head(figure, name) if name == "series" else name
+
+
 def _head(figure: Figure, name: str) -> str:
     """What a name is called on an axis or a legend."""
     if figure.series and name == "series":
@@ -196,12 +201,12 @@ def _row(record: Record, figure: Figure, roles: Roles) -> Spec:
         "high": high,
         "flag": _flag(record),
         "text": quantity(y, _unit(figure, figure.y, record)) if isinstance(y, int | float) else "",
-        **_condition(record, roles),
+        **_condition(record, figure, roles),
     }
 
 
-def _condition(record: Record, roles: Roles) -> Spec:
-    panel = ", ".join(f"{n} {label(n, value(record, n))}" for n in roles.panel)
+def _condition(record: Record, figure: Figure, roles: Roles) -> Spec:
+    panel = ", ".join(f"{_called(figure, n)} {label(n, value(record, n))}" for n in roles.panel)
     one = {key: label(n, value(record, n)) if n else "" for key, n in (("colour", roles.colour), ("dash", roles.dash))}
     return {**one, "panel": panel}
 
@@ -218,13 +223,15 @@ def _levels(figure: Figure, roles: Roles, records: Sequence[Record], device: Dev
         for name, p in name_plateaus(plateaus, device.facts if device else {}):
             text = [name, quantity(p.value, main[0].unit.partition(" ")[0])]
             middle = math.sqrt(p.low * p.high)
-            rows.append({"kind": "level", "x": middle, "y": p.value, "text": text, **_condition(main[0], roles)})
+            rows.append(
+                {"kind": "level", "x": middle, "y": p.value, "text": text, **_condition(main[0], figure, roles)}
+            )
     return rows
 
 
 def _title(figure: Figure, roles: Roles, records: Sequence[Record]) -> str:
     names = [n for n in (roles.colour, roles.dash, *roles.panel) if n]
-    by = f", by {', '.join(_head(figure, n) if n == 'series' else n for n in names)}" if names else ""
+    by = f", by {', '.join(_called(figure, n) for n in names)}" if names else ""
     x, y = figure.x_title or _head(figure, figure.x), figure.y_title or _head(figure, figure.y)
     if figure.kind == "heat":
         return f"{_z_title(figure, records)} over {x} and {y}{by}"
@@ -464,7 +471,7 @@ def _cells(base: Any, x: Any, y: Any, colour: Any, room: heat.Layout) -> list[An
     """The layers of a heat map. A cell that failed verification has neither colour nor text: nobody may read it."""
     right = base.transform_filter("datum.flag != 'wrong'")
     look = {"fontSize": heat.FONT_SIZE, "lineHeight": heat.LINE, "dy": -heat.LINE / 2 if room.lines else 0}
-    corner = {"xOffset": 6 - room.width / 2, "yOffset": 6 - room.height / 2, "fill": "white", "size": 34}
+    corner = {"xOffset": 5 - room.width / 2, "yOffset": 5 - room.height / 2, "fill": "white", "size": 26}
     wrong, throttled = _flag_marks(base, x, y, throttled=corner)
     return [
         base.transform_filter("datum.flag == 'wrong'").mark_rect(fill="white", stroke=WRONG).encode(x=x, y=y),
