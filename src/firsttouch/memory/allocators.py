@@ -61,7 +61,7 @@ MEANINGS: dict[str, Meaning] = {
         "the driver decides (OpenCL 2.0, 5.6)",
     ),
     "svm-atomic": Meaning(
-        "clSVMAlloc with CL_MEM_SVM_FINE_GRAIN_BUFFER and CL_MEM_SVM_ATOMICS: both may use it at once, coherent by atomics",
+        "clSVMAlloc with CL_MEM_SVM_FINE_GRAIN_BUFFER and CL_MEM_SVM_ATOMICS: both use it at once, coherent by atomics",
         "the driver decides (OpenCL 2.0, 5.6)",
     ),
 }
