@@ -3,6 +3,7 @@ Native core of firsttouch: devices, the allocation guard, measuring loops.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 class Unavailable(RuntimeError):
     pass
@@ -183,4 +184,24 @@ def page_faults(
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """
     Wrong words after the agent used the buffer by its bare address. May end the process.
+    """
+
+def try_coherence(device: Device, buffer: Buffer) -> dict[str, float]:
+    """
+    How many changes each agent saw of what the other stored while a kernel ran. May end the process.
+    """
+
+def try_halves(device: Device, buffer: Buffer) -> dict[str, float]:
+    """
+    Wrong words after both agents worked on a half each at once. May end the process.
+    """
+
+def try_shared_adds(device: Device, buffer: Buffer) -> dict[str, int]:
+    """
+    What one word holds after both agents added to it at once. May end the process.
+    """
+
+def try_moves(device: Device, buffer: Buffer, seed: int) -> dict[str, Any]:
+    """
+    Which pages left the CPU's page tables when the GPU touched one word, and one in every page.
     """
