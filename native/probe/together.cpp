@@ -21,6 +21,7 @@ constexpr std::uint64_t pause = 20'000;            // steps of work between them
 constexpr std::uint64_t longest_ns = 300'000'000;  // that a kernel waits
 constexpr double patience = 2;                     // seconds that the CPU waits for an answer
 constexpr double kernel_seconds = 0.02;            // that a kernel over a half is to last
+constexpr std::size_t piece = 512;                 // words that the CPU takes at a time in its half
 constexpr std::uint64_t give_up = ~std::uint64_t{0};
 constexpr std::size_t apart = 32;  // words between what the one stores and what the other does
 
@@ -168,27 +169,29 @@ void add_to_halves(Both& both, std::size_t gpu_first, Halves& found) {
     const double once = device_seconds(both.lab(), [&] { passes_over(1); });
     const auto many = static_cast<std::uint64_t>(std::clamp(kernel_seconds / std::max(once, 1e-7), 1.0, 1e5));
 
-    std::atomic<std::uint64_t> passes = 0;
+    // The CPU counts its pieces, not whole passes: where its loads pass the caches, a pass may outlast the kernel.
+    const std::size_t pieces = std::max<std::size_t>(1, half / piece), length = half / pieces;
+    std::atomic<std::uint64_t> done = 0;
     Meanwhile adder([&, mine = both.words() + cpu_first] {
-        auto* word = const_cast<volatile std::uint64_t*>(mine);
-        for (std::size_t i = 0; i < half; ++i) word[i] = word[i] + 1;
-        passes.fetch_add(1, std::memory_order_release);
+        auto* word = const_cast<volatile std::uint64_t*>(mine) + done.load(std::memory_order_relaxed) % pieces * length;
+        for (std::size_t i = 0; i < length; ++i) word[i] = word[i] + 1;
+        done.fetch_add(1, std::memory_order_release);
     });
     std::uint64_t before = 0;
     found.seconds += device_seconds(both.lab(), [&] {
-        before = passes.load(std::memory_order_acquire);
+        before = done.load(std::memory_order_acquire);
         passes_over(many);
     });
-    const std::uint64_t during = passes.load(std::memory_order_acquire) - before;
+    const std::uint64_t during = done.load(std::memory_order_acquire) - before;
     adder.end();
 
-    const std::uint64_t by_gpu = many + 2, by_cpu = passes.load(std::memory_order_acquire);
-    for (std::size_t i = 0; i < half; ++i) {
-        found.errors += both.words()[gpu_first + i] != by_gpu;
-        found.errors += both.words()[cpu_first + i] != by_cpu;
+    for (std::size_t i = 0; i < half; ++i) found.errors += both.words()[gpu_first + i] != many + 2;
+    for (std::size_t i = 0; i < pieces * length; ++i) {
+        const std::uint64_t visits = done / pieces + (i / length < done % pieces ? 1 : 0);
+        found.errors += both.words()[cpu_first + i] != visits;
     }
-    found.cpu_passes += during;
-    found.gpu_passes += many;
+    found.cpu_passes += static_cast<double>(during) / static_cast<double>(pieces);
+    found.gpu_passes += static_cast<double>(many);
 }
 
 }  // namespace

@@ -21,9 +21,9 @@ Coherence try_coherence(Lab& lab, const Buffer& buffer);
 
 // Plain loads and stores of the GPU to one half and of one CPU thread to the other, then with the halves changed.
 struct Halves {
-    std::uint64_t errors = 0;                      // wrong words of both halves, both times
-    std::uint64_t cpu_passes = 0, gpu_passes = 0;  // over a half while the kernel was queued or ran
-    double seconds = 0;                            // of the kernels
+    std::uint64_t errors = 0;               // wrong words of both halves, both times
+    double cpu_passes = 0, gpu_passes = 0;  // over a half while the kernel was queued or ran
+    double seconds = 0;                     // of the kernels
 };
 Halves try_halves(Lab& lab, const Buffer& buffer);
 

@@ -230,7 +230,7 @@ def concurrent(bench: Bench) -> Found:
     with bench.allocate(_HALVES) as buffer:
         found = _core.try_halves(bench.device, buffer)
     how = (
-        f"the CPU passed {found['cpu_passes']:.0f} times over its half of {format_size(_HALVES)} while the GPU passed "
+        f"the CPU passed {found['cpu_passes']:.3g} times over its half of {format_size(_HALVES)} while the GPU passed "
         f"{found['gpu_passes']:.0f} times over the other, in {format_seconds(found['seconds'])}"
     )
     if found["errors"]:
