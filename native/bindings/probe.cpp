@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -9,6 +10,7 @@
 #include "bindings/handle.hpp"
 #include "probe/access.hpp"
 #include "probe/probes.hpp"
+#include "probe/together.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -28,6 +30,13 @@ Engine engine_from(const std::string& name) {
     if (name == "kernel") return Engine::kernel;
     if (name == "cpu") return Engine::cpu;
     throw std::invalid_argument("'" + name + "' is not an engine");
+}
+
+// What `work` gives, other Python threads running meanwhile.
+template <class Work>
+auto freely(Work&& work) {
+    nb::gil_scoped_release release;
+    return work();
 }
 
 }  // namespace
@@ -121,6 +130,68 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, "buffer"_a, "agent"_a, "seed"_a,
         "Wrong words after the agent used the buffer by its bare address. May end the process.");
+    m.def(
+        "try_coherence",
+        [](DeviceHandle& d, BufferHandle& buffer) {
+            const Coherence found = freely([&] { return try_coherence(d.lab, buffer.get()); });
+            nb::dict out;
+            out["gpu_saw"] = found.gpu_saw;
+            out["cpu_saw"] = found.cpu_saw;
+            out["rounds"] = found.rounds;
+            out["answered"] = found.answered;
+            out["round_trip_ns"] = found.round_trip_ns;
+            return out;
+        },
+        "device"_a, "buffer"_a, nb::sig("def try_coherence(device: Device, buffer: Buffer) -> dict[str, float]"),
+        "How many changes each agent saw of what the other stored while a kernel ran. May end the process.");
+    m.def(
+        "try_halves",
+        [](DeviceHandle& d, BufferHandle& buffer) {
+            const Halves found = freely([&] { return try_halves(d.lab, buffer.get()); });
+            nb::dict out;
+            out["errors"] = found.errors;
+            out["cpu_passes"] = found.cpu_passes;
+            out["gpu_passes"] = found.gpu_passes;
+            out["seconds"] = found.seconds;
+            return out;
+        },
+        "device"_a, "buffer"_a, nb::sig("def try_halves(device: Device, buffer: Buffer) -> dict[str, float]"),
+        "Wrong words after both agents worked on a half each at once. May end the process.");
+    m.def(
+        "try_shared_adds",
+        [](DeviceHandle& d, BufferHandle& buffer) {
+            const SharedAdds found = freely([&] { return try_shared_adds(d.lab, buffer.get()); });
+            nb::dict out;
+            out["by_cpu"] = found.by_cpu;
+            out["by_gpu"] = found.by_gpu;
+            out["sum"] = found.sum;
+            out["mixed"] = found.mixed;
+            return out;
+        },
+        "device"_a, "buffer"_a, nb::sig("def try_shared_adds(device: Device, buffer: Buffer) -> dict[str, int]"),
+        "What one word holds after both agents added to it at once. May end the process.");
+    m.def(
+        "try_moves",
+        [](DeviceHandle& d, BufferHandle& buffer, std::uint64_t seed) {
+            const Moves found = freely([&] { return try_moves(d.lab, buffer.get(), seed); });
+            nb::dict out;
+            out["page_bytes"] = found.page_bytes;
+            out["pages"] = found.pages;
+            out["present"] = found.present;
+            out["touched"] = found.touched;
+            out["left_by_one"] = found.left_by_one;
+            out["left_by_all"] = found.left_by_all;
+            out["region_first"] = found.region_first;
+            out["region"] = found.region;
+            out["back"] = found.back;
+            out["node_before"] = found.node_before;
+            out["node_by_all"] = found.node_by_all;
+            out["errors"] = found.errors;
+            return out;
+        },
+        "device"_a, "buffer"_a, "seed"_a,
+        nb::sig("def try_moves(device: Device, buffer: Buffer, seed: int) -> dict[str, typing.Any]"),
+        "Which pages left the CPU's page tables when the GPU touched one word, and one in every page.");
 }
 
 }  // namespace firsttouch

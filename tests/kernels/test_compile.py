@@ -32,6 +32,7 @@ NOT_HOST = {
     "copy": "tiles of groups; the host copies by memcpy",
     "gate": "waits inside a stream, which the host has not",
     "stream": "tiles of groups; the host has loops of its own for each instruction set",
+    "together": "the host's side of it is native/probe/together.cpp",
     "walk": "the host walks by walk_host",
 }
 

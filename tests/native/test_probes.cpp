@@ -8,6 +8,7 @@
 #include "device/library.hpp"
 #include "faulty.hpp"
 #include "probe/probes.hpp"
+#include "probe/together.hpp"
 #include "support.hpp"
 
 // OpenCL drivers keep what they once allocated until the process ends.
@@ -219,6 +220,60 @@ TEST_P(Probes, PageFaults) {
             const Outcome outcome = page_faults(*lab, request, brief);
             expect_sane(outcome);
             EXPECT_GT(outcome.counters.at("first_ns"), 0);
+        }
+    }
+}
+
+TEST_P(Probes, BothAgentsAtOnceWhereThatIsStated) {
+    int tried = 0;
+    for (const auto& entry : available()) {
+        SCOPED_TRACE(to_string(entry.allocator));
+        const auto buffer = device->allocate(entry.allocator, MiB);
+        if (entry.cpu != Access::direct || entry.gpu != Access::direct) {
+            EXPECT_THROW(try_coherence(*lab, *buffer), Unavailable);
+            EXPECT_THROW(try_halves(*lab, *buffer), Unavailable);
+            EXPECT_THROW(try_shared_adds(*lab, *buffer), Unavailable);
+            EXPECT_THROW(try_moves(*lab, *buffer, 1), Unavailable);
+            continue;
+        }
+        if (entry.concurrent != true) continue;
+        ++tried;
+        const Coherence seen = try_coherence(*lab, *buffer);
+        EXPECT_GT(seen.gpu_saw, 0u);
+        EXPECT_GT(seen.cpu_saw, 0u);
+        EXPECT_GT(seen.rounds, 1u);
+        EXPECT_EQ(seen.answered, seen.rounds);
+        EXPECT_GT(seen.round_trip_ns, 0);
+        const Halves halves = try_halves(*lab, *buffer);
+        EXPECT_EQ(halves.errors, 0u);
+        EXPECT_GT(halves.gpu_passes, 1u);
+        if (entry.shared_atomics == true) {
+            const SharedAdds adds = try_shared_adds(*lab, *buffer);
+            EXPECT_EQ(adds.sum, adds.by_cpu + adds.by_gpu);
+            EXPECT_GT(adds.by_gpu, 0u);
+        }
+    }
+    EXPECT_TRUE(GetParam() != "cpu" || tried == 0) << "no kernel runs beside the CPU";
+}
+
+TEST_P(Probes, PagesThatTheGpuTouchesAreFollowed) {
+    for (const auto& entry : available()) {
+        if (entry.cpu != Access::direct || entry.gpu != Access::direct) continue;
+        SCOPED_TRACE(to_string(entry.allocator));
+        const auto buffer = device->allocate(entry.allocator, 2 * MiB);
+        try {
+            const Moves moves = try_moves(*lab, *buffer, 4);
+            EXPECT_EQ(moves.errors, 0u) << "the data are the same, wherever they are";
+            EXPECT_LE(moves.left_by_one, moves.left_by_all);
+            EXPECT_LE(moves.left_by_all, moves.present);
+            EXPECT_LE(moves.region, moves.left_by_one);
+            if (moves.region > 0) {
+                EXPECT_LE(moves.region_first, moves.touched);
+                EXPECT_GT(moves.region_first + moves.region, moves.touched);
+            }
+            EXPECT_TRUE(entry.managed || moves.left_by_all == 0);
+        } catch (const Unavailable& reason) {
+            EXPECT_TRUE(holds(reason.what(), "shows no page") || holds(reason.what(), "pagemap"));
         }
     }
 }
