@@ -180,6 +180,20 @@ def page_faults(
 ) -> Outcome:
     """ns per page of the first touch, less a second touch."""
 
+def concurrency(
+    device: Device,
+    array: Buffer,
+    copy: Buffer | None,
+    *,
+    strategy: str,
+    iterations: int = 100,
+    threads: int = 0,
+    longest: float = 20.0,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
+    """CPU and GPU count up a half each and swap; ms per iteration."""
+
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """
     Wrong words after the agent used the buffer by its bare address. May end the process.
