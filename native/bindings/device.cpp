@@ -62,6 +62,7 @@ nb::list allocators_of(DeviceHandle& handle) {
         row["on_demand"] = stated(entry.on_demand);
         row["concurrent"] = stated(entry.concurrent);
         row["shared_atomics"] = stated(entry.shared_atomics);
+        row["disjoint"] = stated(entry.concurrent == true ? entry.concurrent : entry.disjoint);
         out.append(row);
     }
     return out;

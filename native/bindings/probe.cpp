@@ -37,6 +37,11 @@ template <class Work>
 auto freely(Work&& work) {
     nb::gil_scoped_release release;
     return work();
+Strategy strategy_from(const std::string& name) {
+    if (name == "concurrent") return Strategy::concurrent;
+    if (name == "lockstep") return Strategy::lockstep;
+    if (name == "copying") return Strategy::copying;
+    throw std::invalid_argument("'" + name + "' is no strategy; choose concurrent, lockstep or copying");
 }
 
 }  // namespace
@@ -122,6 +127,17 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "scenario"_a, "warmups"_a = 10,
         "seed"_a, "stop"_a, "ns per page of the first touch, less a second touch.");
+    m.def(
+        "concurrency",
+        [](DeviceHandle& d, BufferHandle& array, BufferHandle* copy, const std::string& strategy, int iterations,
+           int threads, double longest, std::uint64_t seed, const Stop& stop) {
+            const ConcurrencyRequest request{strategy_from(strategy), iterations, threads, longest, seed};
+            const Buffer* own = copy == nullptr ? nullptr : &copy->get();
+            nb::gil_scoped_release release;
+            return concurrency(d.lab, array.get(), own, request, stop);
+        },
+        "device"_a, "array"_a, "copy"_a.none(), nb::kw_only(), "strategy"_a, "iterations"_a = 100, "threads"_a = 0,
+        "longest"_a = 20.0, "seed"_a, "stop"_a, "CPU and GPU count up a half each and swap; ms per iteration.");
     m.def(
         "try_access",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed) {

@@ -66,4 +66,19 @@ struct FaultRequest {
 // Samples: ns per page, the run on a fresh mapping minus a second run on the same. Counters: first_ns, second_ns.
 Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop);
 
+enum class Strategy : std::uint8_t { concurrent, lockstep, copying };
+struct ConcurrencyRequest {
+    Strategy strategy = Strategy::lockstep;
+    int iterations = 100;  // of a sample; the halves swap after each
+    int threads = 0;       // CPU: 0 is all
+    double longest = 20;   // seconds that one sample may take at most
+    std::uint64_t seed = 1;
+};
+// Samples: ms per iteration, in which CPU and GPU add one to every integer of a half each. `copy` is the CPU's own
+// array for the strategy copying. Counters: cpu_alone_ms, gpu_alone_ms (one agent adding to its half, the other idle),
+// together_ms, overlap, copying_ms. errors: integers that were not counted up once an iteration. Throws Unavailable
+// where the CPU may not use the memory while a kernel does, or where one sample would take longer than `longest`.
+Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* copy, const ConcurrencyRequest& request,
+                    const Stop& stop);
+
 }  // namespace firsttouch

@@ -245,6 +245,26 @@ def test_page_faults(name: str) -> None:
 
 
 @on_every_device
+@pytest.mark.parametrize("strategy", ["concurrent", "lockstep", "copying"])
+def test_concurrency(name: str, strategy: str) -> None:
+    device = device_of(name)
+    for row in allocators_of(device):
+        if row["gpu"] == "none" or (strategy != "copying" and row["cpu"] == "none"):
+            continue
+        copy = device.allocate("malloc", 2**17) if strategy == "copying" else None
+        with device.allocate(row["name"], 2**17) as array:
+
+            def run(array: _core.Buffer = array, copy: _core.Buffer | None = copy) -> _core.Outcome:
+                return _core.concurrency(device, array, copy, strategy=strategy, iterations=100, seed=7, stop=brief())
+
+            if strategy == "concurrent" and not row["disjoint"]:
+                with pytest.raises(_core.Unavailable, match=row["name"]):
+                    run()
+            else:
+                expect_sane(run())
+
+
+@on_every_device
 def test_what_a_device_states_is_complete(name: str) -> None:
     device = device_of(name)
     assert next(iter(device.facts())) == "title"
