@@ -189,3 +189,16 @@ def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """
     Wrong words after the agent used the buffer by its bare address. May end the process.
     """
+
+def events_start() -> list[str]:
+    """
+    Record the unified-memory events of this process, in which CUDA must be initialised, until its end: the kinds that are recorded. Raises Unavailable with one sentence.
+    """
+
+def events_take() -> list[tuple[str, float, float, int, int, int, str, str, str, str]]:
+    """
+    What was recorded since the last call, by work that has ended: kind, start and end (seconds of time.monotonic()), address, bytes, count, source, target, cause, symbol.
+    """
+
+def events_dropped() -> int:
+    """Records lost since the last call, for want of room."""

@@ -11,7 +11,7 @@ from firsttouch.machine import host, libraries
 from firsttouch.machine.tree import Tree
 from firsttouch.schema import AllocatorInfo, DeviceInfo, Scalar
 
-_OPENED_BY_CORE = ("cuda", "nvrtc", "nvml", "opencl-icd")
+_OPENED_BY_CORE = ("cuda", "nvrtc", "nvml", "cupti", "opencl-icd")
 
 _CPU_FACTS = ("model", "l1_bytes", "l2_bytes", "l3_bytes", "line_bytes")
 

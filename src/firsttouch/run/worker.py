@@ -131,14 +131,13 @@ class _Pipe:
 
 def _open_session(job: Job, pipe: _Pipe) -> Session:
     """A session that tells the runner when its device opens, since a driver may hang or crash there."""
-    from firsttouch.machine.devices import open_device
     from firsttouch.run.session import Session
 
     class Told(Session):
         @cached_property
         def device(self) -> _core.Device:
             pipe.send(Reply(event="opening"))
-            device = open_device(self.info.name)
+            device = self.open_device()
             pipe.send(Reply(event="opened"))
             return device
 
