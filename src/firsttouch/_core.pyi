@@ -185,6 +185,38 @@ def page_faults(
 ) -> Outcome:
     """ns per page of the first touch, less a second touch."""
 
+class MigrationOutcome(Outcome):
+    """An Outcome with the steps of every repetition."""
+
+    @property
+    def repetitions(self) -> list[list[tuple[str, float, float]]]:
+        """
+        Per repetition (name, start, end) of its steps in order; seconds of time.monotonic().
+        """
+
+def migration(
+    device: Device,
+    *,
+    allocator: str,
+    bytes: int,
+    copied: bool = False,
+    run_bytes: int = 128,
+    stride_bytes: int = 128,
+    shuffled: bool = False,
+    sequential: bool = False,
+    update: bool = True,
+    advice: Sequence[str] = [],
+    prefetch: str = "none",
+    streams: int = 1,
+    starts_on: str = "cpu",
+    iterations: int = 12,
+    seed: int,
+    stop: Stop,
+) -> MigrationOutcome:
+    """
+    Passes over a buffer that began on one side, then a read by the CPU; ms of all passes.
+    """
+
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """
     Wrong words after the agent used the buffer by its bare address. May end the process.
