@@ -22,7 +22,6 @@ enum Code : Result {
     end_of_buffer = 12,
     not_compatible = 14,
     not_initialised = 15,
-    not_supported = 27,
     um_not_supported = 28,
     um_not_on_device = 29,
     um_not_without_peers = 30,

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <span>
+#include <utility>
 
 #include "device/device.hpp"
 #include "host/clock.hpp"

@@ -149,3 +149,4 @@ class Request(Struct):
     seed: int
     timeout: float | None = None
     set: dict[str, list[Scalar]] = {}
+    events: bool = False
