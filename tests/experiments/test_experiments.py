@@ -52,7 +52,9 @@ def test_every_point_is_measured_and_right(results):
             assert record.summary.min <= record.summary.ci_low <= record.summary.median <= record.summary.ci_high
             assert record.verified is True or record.verified_why
             assert name in ("pagefault", "accounting") or record.summary.median >= 0
-    assert {r.device for r in found.records if r.status == "ok"} >= ({"opencl:0"} if name in ("context", "migration") else {"cpu"})
+    assert {r.device for r in found.records if r.status == "ok"} >= (
+        {"opencl:0"} if name in ("context", "migration") else {"cpu"}
+    )
 
 
 def test_the_answer_is_a_sentence_and_the_figures_draw(results):

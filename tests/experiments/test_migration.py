@@ -13,7 +13,7 @@ from firsttouch.experiments.base import Point
 from firsttouch.experiments.migration import BASE, PAIRS, SINGLE, Migration, case_of
 from firsttouch.experiments.steps import by_step, event_counters
 from firsttouch.machine.devices import open_device
-from firsttouch.run.events import MemoryEvent
+from firsttouch.run.events import MemoryEvent, Window
 from firsttouch.run.plan import Planned, make_plan
 from firsttouch.run.session import Session
 from firsttouch.schema import SCHEMA, AllocatorInfo, DeviceInfo, Factors, Record, Request, Scalar, Summary
@@ -144,7 +144,8 @@ def test_counters_of_events_are_medians_over_repetitions() -> None:
         *repetition(10, [64 * 1024]),
         *repetition(20, [2 * MIB, 64 * 1024]),
     ]
-    found = event_counters(events, steps, touched=4)
+    events.sort(key=lambda event: event.start)
+    found = event_counters(Window(0, end=99, events=events), steps, touched=4)
     assert found["iteration_0_h2d_bytes"] == 192 * 1024
     assert found["iteration_1_h2d_bytes"] == 0
     assert found["iteration_0_gpu_fault_groups"] == 2
@@ -161,9 +162,10 @@ def test_counters_of_events_are_medians_over_repetitions() -> None:
 
 
 def test_no_events_are_zeros_not_absent() -> None:
-    found = event_counters([], [STEPS], touched=4)
+    found = event_counters(Window(0), [STEPS], touched=4)
     assert found["compute_gpu_fault_groups"] == found["iteration_1_h2d_bytes"] == found["cpu_read_d2h_bytes"] == 0
     assert "smallest_record" not in found
+    assert not [name for name in event_counters(Window(0, kinds=("h2d",)), [STEPS], 4) if "fault_groups" in name]
 
 
 def test_a_point_that_asks_for_events_in_vain_says_why() -> None:

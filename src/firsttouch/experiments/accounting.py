@@ -49,9 +49,11 @@ class Accounting(Experiment):
     source = "Wahlgren et al., IISWC 2025, Sec. III-B.1"
     figures = (
         Figure(kind="bar", x="allocator", colour="toucher", y_title="free memory fell by, bytes"),
-        Figure(kind="heat", series="touch_{}", x="allocator", y="series", z="value", z_unit="B", facet="toucher"),
-        Figure(kind="heat", series="call_{}", x="allocator", y="series", z="value", z_unit="B", facet="toucher"),
-    )
+        Figure(kind="heat", series="touch_{}", x="allocator", y="series", z="value", z_unit="B", facet="toucher",
+               y_title="counter", z_title="more in use after the touch"),
+        Figure(kind="heat", series="call_{}", x="allocator", y="series", z="value", z_unit="B", facet="toucher",
+               y_title="counter", z_title="more in use after the call"),
+    )  # fmt: skip
     share = 0.5
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:

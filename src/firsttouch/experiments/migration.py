@@ -100,15 +100,15 @@ class Migration(Experiment):
     source = "Schieffer et al., ICPP 2024, Sec. 6 (12 iterations); Chien et al., MCHPC 2019 (advice and prefetch)"
     figures = (
         Figure(kind="line", series="iteration_{}_ms", x="series", y="value", colour="allocator", log_y=True,
-               where=_around("allocator"), x_title="iteration, by allocator", y_title="time per pass, ms"),
+               where=_around("allocator"), x_title="iteration", y_title="time per pass, ms"),
         Figure(kind="line", series="iteration_{}_ms", x="series", y="value", colour="advice", dash="operation",
                log_y=True, where=_around("advice", "operation", "starts_on"), facet="starts_on",
-               x_title="iteration, by advice", y_title="time per pass, ms"),
+               x_title="iteration", y_title="time per pass, ms"),
         Figure(kind="line", series="iteration_{}_ms", x="series", y="value", colour="prefetch", log_y=True,
-               where=_around("prefetch"), x_title="iteration, by prefetch", y_title="time per pass, ms"),
+               where=_around("prefetch"), x_title="iteration", y_title="time per pass, ms"),
         Figure(kind="line", series="iteration_{}_ms", x="series", y="value", colour="touch", dash="order", log_y=True,
-               where=_around("touch", "order"), x_title="iteration, by touch", y_title="time per pass, ms"),
-        Figure(kind="bar", x="case", colour="family", log_y=True, where={"events": "off"},
+               where=_around("touch", "order"), x_title="iteration", y_title="time per pass, ms"),
+        Figure(kind="bar", x="case", colour="case", log_y=True, where={"events": "off"},
                y_title="all passes with what prepares them, ms"),
         Figure(kind="line", series="iteration_{}_h2d_bytes", x="series", y="value", colour="case", log_y=True,
                where={"events": "on"}, x_title="iteration", y_title="bytes moved to the device"),
@@ -210,7 +210,7 @@ class Migration(Experiment):
                 starts_on=str(point["starts_on"]),
                 iterations=int(str(point["iterations"])),
                 seed=session.seed,
-                stop=session.stop(max_samples=50),
+                stop=session.stop(max_samples=5 if watched else 50),  # a fault is a record
             )
         names = varied(point.factors, session.info)
         counters: dict[str, Scalar] = {
@@ -221,7 +221,7 @@ class Migration(Experiment):
             "touched": touch.places(size),
         }
         if window is not None:
-            counters |= event_counters(window.events, outcome.repetitions, touch.places(size))
+            counters |= event_counters(window, outcome.repetitions, touch.places(size))
             counters["events_dropped"] = window.dropped
         return Measurement(
             samples=outcome.samples,
@@ -312,10 +312,10 @@ def _effects(rows: Sequence[Record]) -> str:
             continue
         if record.summary and against.summary and record.summary.median > 0:
             found.append((against.summary.median / record.summary.median, str(record.counters["case"])))
-    if not found:
-        return ""
-    said = ", ".join(f"{case} {gain:.2g}" for gain, case in sorted(found, reverse=True))
-    return f"Times as fast as without, all told: {said}."
+    found.sort(reverse=True)
+    told = found if len(found) <= 6 else [*found[:3], *found[-3:]]
+    said = ", ".join(f"{case} {gain:.2g}" for gain, case in told)
+    return f"Times as fast as without{' (most and least)' * (told != found)}: {said}." if found else ""
 
 
 def _of_prefetch(rows: Sequence[Record]) -> str:

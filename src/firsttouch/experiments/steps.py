@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import median_low
 
 from firsttouch.experiments.common import KiB, MiB
-from firsttouch.run.events import MemoryEvent, totals
+from firsttouch.run.events import MemoryEvent, Window, totals
 from firsttouch.schema import Scalar
 
 Step = tuple[str, float, float]
@@ -31,10 +31,9 @@ def by_step(events: Iterable[MemoryEvent], repetition: Sequence[Step]) -> dict[s
     return found
 
 
-def event_counters(
-    events: Sequence[MemoryEvent], repetitions: Sequence[Sequence[Step]], touched: int
-) -> dict[str, Scalar]:
-    """What the events of all repetitions amount to, as whole numbers; medians over repetitions.
+def event_counters(window: Window, repetitions: Sequence[Sequence[Step]], touched: int) -> dict[str, Scalar]:
+    """What the events of all repetitions amount to, as whole numbers; medians over repetitions. Only of the kinds that
+    the window knows of.
 
     Per iteration N: iteration_N_h2d_bytes, iteration_N_d2h_bytes, iteration_N_gpu_fault_groups. For initialise, advise,
     prefetch, compute (all iterations) and cpu_read: the sums of run.events.totals, zero or not for bytes and faults,
@@ -44,18 +43,21 @@ def event_counters(
     """
     columns: dict[str, list[int]] = defaultdict(list)
     sizes: list[int] = []
+    starts = [event.start for event in window.events]
     for repetition in repetitions:
-        steps = by_step(events, repetition)
+        first, last = bisect_left(starts, repetition[0][1]), bisect_right(starts, repetition[-1][2])
+        steps = by_step(window.events[first:last], repetition)
         iterations = {name: found for name, found in steps.items() if name.startswith("iteration_")}
         for name, found in iterations.items():
-            sums = totals(found)
+            sums = totals(found, window.kinds)
             for key in ("h2d_bytes", "d2h_bytes", "gpu_fault_groups"):
-                columns[f"{name}_{key}"].append(int(str(sums[f"um_{key}"])))
+                if f"um_{key}" in sums:
+                    columns[f"{name}_{key}"].append(int(str(sums[f"um_{key}"])))
         compute = [event for found in iterations.values() for event in found]
         sizes += [event.bytes for event in compute if event.kind == "h2d"]
         for name, found in [*steps.items(), ("compute", compute)]:
             if name not in iterations and name not in ("check", "copy_in"):
-                for key, value in totals(found).items():
+                for key, value in totals(found, window.kinds).items():
                     columns[f"{name}_{key.removeprefix('um_')}"].append(int(str(value)))
     return {
         **{name: median_low(values) for name, values in columns.items() if any(values) or name.endswith(_ALWAYS)},
