@@ -149,7 +149,8 @@ def test_counters_of_events_are_medians_over_repetitions() -> None:
     assert found["iteration_0_h2d_bytes"] == 192 * 1024
     assert found["iteration_1_h2d_bytes"] == 0
     assert found["iteration_0_gpu_fault_groups"] == 2
-    assert found["compute_gpu_fault_groups"] == 2
+    assert found["compute_gpu_fault_groups"] == found["compute_most_gpu_fault_groups"] == 2
+    assert found["same_every_time"] is False
     assert found["compute_gpu_faults"] == 7
     assert found["compute_h2d_fault_bytes"] == 192 * 1024
     assert found["prefetch_h2d_prefetch_bytes"] == 7 * MIB
@@ -204,6 +205,10 @@ def record(
     )
 
 
+def raised(groups: int) -> dict[str, Scalar]:
+    return {"compute_most_gpu_fault_groups": groups}
+
+
 def test_the_answer_names_who_moves_what_helps_and_what_events_cost() -> None:
     answer = Migration().verdict(
         [
@@ -214,10 +219,11 @@ def test_the_answer_names_who_moves_what_helps_and_what_events_cost() -> None:
             record([1, 1, 1, 1], prefetch="whole", total=10),
             record([4, 4, 4, 4], advice="preferred-cpu"),
             record([22, 1, 1, 1], events="on", total=46),
-            record([1, 1, 1, 1], prefetch="whole", events="on", total=10, counters={"compute_gpu_fault_groups": 0}),
+            record([1, 1, 1, 1], prefetch="whole", events="on", total=10, counters=raised(0)),
             record([1, 1, 1, 1], touch="per-64KiB", order="sequential", events="on", counters={
                 "compute_h2d_bytes": 64 * MIB, "touched": 1024, "bytes_per_touch": 65536, "smallest_record": 4096,
-                "largest_record": MIB, "record_multiple": 4096}),
+                "largest_record": MIB, "record_multiple": 4096, "compute_h2d_fault_bytes": MIB,
+                "compute_h2d_speculative_bytes": 63 * MIB, "same_every_time": True}),
         ],
         gpu(),
     )  # fmt: skip
@@ -226,16 +232,19 @@ def test_the_answer_names_who_moves_what_helps_and_what_events_cost() -> None:
     assert "managed-static gets faster over 3 passes (from 9 to 1 ms)" in answer
     assert "device is there from the first pass on" in answer
     assert "prefetch whole 2.3, preferred-cpu 1.4" in answer
-    assert "After a prefetch the passes raise 0 fault groups." in answer
+    assert "After a whole prefetch the passes raise 0 fault groups." in answer
     assert (
-        "Touched per-64KiB in order, 64 MiB move for 1024 touches, 64 KiB each, in records of 4 KiB to 1 MiB, all "
-        "multiples of 4 KiB." in answer
+        "Touched per-64KiB in order, 64 MiB move for 1024 touches, 64 KiB each (1 MiB fault, 63 MiB speculative), in "
+        "records of 4 KiB to 1 MiB, all multiples of 4 KiB, the same in every repetition." in answer
     )
     assert "Recording events makes the same points take 1.5 times as long (median of 2, 1 to 2)." in answer
 
 
 def test_a_fault_after_a_prefetch_is_told() -> None:
-    rows = [record([1, 1]), record([1, 1], prefetch="whole", events="on", counters={"compute_gpu_fault_groups": 3})]
+    rows = [
+        record([1, 1]),
+        record([1, 1], prefetch="whole", events="on", counters=raised(3)),
+    ]
     assert "still raise fault groups: prefetch whole 3." in Migration().verdict(rows, gpu())
 
 

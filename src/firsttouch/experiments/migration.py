@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -320,19 +321,15 @@ def _effects(rows: Sequence[Record]) -> str:
 
 def _of_prefetch(rows: Sequence[Record]) -> str:
     groups = {
-        str(r.counters["case"]): int(str(r.counters["compute_gpu_fault_groups"]))
+        str(r.counters["case"]): int(str(r.counters["compute_most_gpu_fault_groups"]))
         for r in rows
-        if r.factors["prefetch"] in ("whole", "streams-2", "streams-4") and "compute_gpu_fault_groups" in r.counters
+        if PREFETCHES[str(r.factors["prefetch"])][0] == "whole" and "compute_most_gpu_fault_groups" in r.counters
     }
     if not groups:
         return ""
     if not any(groups.values()):
-        return "After a prefetch the passes raise 0 fault groups."
-    return (
-        "After a prefetch the passes still raise fault groups: "
-        + ", ".join(f"{k} {v}" for k, v in groups.items())
-        + "."
-    )
+        return "After a whole prefetch the passes raise 0 fault groups."
+    return f"After a prefetch the passes still raise fault groups: {', '.join(f'{k} {v}' for k, v in groups.items())}."
 
 
 def _of_touches(rows: Sequence[Record]) -> list[str]:
@@ -341,13 +338,22 @@ def _of_touches(rows: Sequence[Record]) -> list[str]:
     for record in rows:
         seen = record.counters
         if record.factors["order"] == "sequential" and "record_multiple" in seen:
+            causes = [
+                f"{_size(seen[key])} {key.removeprefix('compute_h2d_').removesuffix('_bytes')}"
+                for key in seen
+                if _CAUSE.fullmatch(key)
+            ]
+            same = "the same in" if seen["same_every_time"] else "though not the same in"
             said.append(
                 f"Touched {record.factors['touch']} in order, {_size(seen['compute_h2d_bytes'])} move for "
-                f"{seen['touched']} touches, {_size(seen['bytes_per_touch'])} each, in records of "
-                f"{_size(seen['smallest_record'])} to {_size(seen['largest_record'])}, all multiples of "
-                f"{_size(seen['record_multiple'])}."
+                f"{seen['touched']} touches, {_size(seen['bytes_per_touch'])} each ({', '.join(causes)}), in records "
+                f"of {_size(seen['smallest_record'])} to {_size(seen['largest_record'])}, all multiples of "
+                f"{_size(seen['record_multiple'])}, {same} every repetition."
             )
     return said
+
+
+_CAUSE = re.compile(r"compute_h2d_([a-z_]+)_bytes")
 
 
 def _size(value: Scalar) -> str:

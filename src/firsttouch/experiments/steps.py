@@ -37,9 +37,11 @@ def event_counters(window: Window, repetitions: Sequence[Sequence[Step]], touche
 
     Per iteration N: iteration_N_h2d_bytes, iteration_N_d2h_bytes, iteration_N_gpu_fault_groups. For initialise, advise,
     prefetch, compute (all iterations) and cpu_read: the sums of run.events.totals, zero or not for bytes and faults,
-    others where not zero. bytes_per_touch: bytes moved to the device by all iterations per place touched;
-    smallest_record, largest_record: of these moves, in bytes; record_multiple: the largest of 2 MiB, 64 KiB and
-    4 KiB of which every record is a whole multiple, 1 where none is.
+    others where not zero. compute_most_gpu_fault_groups: the most of any repetition.
+
+    Of all moves to the device in the iterations: bytes_per_touch, bytes per place touched; smallest_record and
+    largest_record in bytes; record_multiple, the largest of 2 MiB, 64 KiB and 4 KiB of which every record is a whole
+    multiple, 1 where none is; same_every_time, whether their sum was the same in every repetition.
     """
     columns: dict[str, list[int]] = defaultdict(list)
     sizes: list[int] = []
@@ -59,21 +61,21 @@ def event_counters(window: Window, repetitions: Sequence[Sequence[Step]], touche
             if name not in iterations and name not in ("check", "copy_in"):
                 for key, value in totals(found, window.kinds).items():
                     columns[f"{name}_{key.removeprefix('um_')}"].append(int(str(value)))
-    return {
-        **{name: median_low(values) for name, values in columns.items() if any(values) or name.endswith(_ALWAYS)},
-        **_records(sizes, len(repetitions), touched),
+    counters: dict[str, Scalar] = {
+        name: median_low(values) for name, values in columns.items() if any(values) or name.endswith(_ALWAYS)
     }
+    if groups := columns.get("compute_gpu_fault_groups"):
+        counters["compute_most_gpu_fault_groups"] = max(groups)
+    if sizes:
+        counters |= {
+            "bytes_per_touch": sum(sizes) / len(repetitions) / touched,
+            "smallest_record": min(sizes),
+            "largest_record": max(sizes),
+            "record_multiple": next((grain for grain in GRAINS if all(size % grain == 0 for size in sizes)), 1),
+            "same_every_time": len(set(columns["compute_h2d_bytes"])) == 1,
+        }
+    return counters
 
 
 _ALWAYS = ("h2d_bytes", "d2h_bytes", "gpu_fault_groups", "cpu_faults")
-
-
-def _records(sizes: Sequence[int], repetitions: int, touched: int) -> dict[str, Scalar]:
-    if not sizes:
-        return {}
-    return {
-        "bytes_per_touch": sum(sizes) / repetitions / touched,
-        "smallest_record": min(sizes),
-        "largest_record": max(sizes),
-        "record_multiple": next((grain for grain in GRAINS if all(size % grain == 0 for size in sizes)), 1),
-    }
+"""Counters that are kept where they are zero."""
