@@ -42,6 +42,19 @@ Strategy strategy_from(const std::string& name) {
     if (name == "lockstep") return Strategy::lockstep;
     if (name == "copying") return Strategy::copying;
     throw std::invalid_argument("'" + name + "' is no strategy; choose concurrent, lockstep or copying");
+Advice advice_from(const std::string& name) {
+    static const char* const names[] = {"read-mostly", "preferred-gpu", "preferred-cpu", "accessed-by-gpu",
+                                        "accessed-by-cpu"};
+    for (int i = 0; i < 5; ++i)
+        if (name == names[i]) return static_cast<Advice>(i);
+    throw std::invalid_argument("'" + name + "' is no advice about memory");
+}
+
+Prefetch prefetch_from(const std::string& name) {
+    if (name == "none") return Prefetch::none;
+    if (name == "whole") return Prefetch::whole;
+    if (name == "iteration") return Prefetch::iteration;
+    throw std::invalid_argument("'" + name + "' is no way to prefetch; choose none, whole or iteration");
 }
 
 }  // namespace
@@ -127,6 +140,46 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "scenario"_a, "warmups"_a = 10,
         "seed"_a, "stop"_a, "ns per page of the first touch, less a second touch.");
+    nb::class_<MigrationOutcome, Outcome>(m, "MigrationOutcome", "An Outcome with the steps of every repetition.")
+        .def_prop_ro(
+            "repetitions",
+            [](const MigrationOutcome& o) {
+                std::vector<std::vector<std::tuple<std::string, double, double>>> out;
+                for (const auto& phases : o.repetitions) {
+                    out.emplace_back();
+                    for (const Phase& phase : phases) out.back().emplace_back(phase.name, phase.start, phase.end);
+                }
+                return out;
+            },
+            "Per repetition (name, start, end) of its steps in order; seconds of time.monotonic().");
+    m.def(
+        "migration",
+        [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, bool copied, std::size_t run_bytes,
+           std::size_t stride_bytes, bool shuffled, bool sequential, bool update,
+           const std::vector<std::string>& advice, const std::string& prefetch, int streams,
+           const std::string& starts_on, int iterations, std::uint64_t seed, const Stop& stop) {
+            MigrationRequest request{.allocator = allocator_from(allocator),
+                                     .bytes = bytes,
+                                     .copied = copied,
+                                     .run_bytes = run_bytes,
+                                     .stride_bytes = stride_bytes,
+                                     .shuffled = shuffled,
+                                     .sequential = sequential,
+                                     .update = update,
+                                     .prefetch = prefetch_from(prefetch),
+                                     .streams = streams,
+                                     .starts_on = agent_from(starts_on),
+                                     .iterations = iterations,
+                                     .seed = seed};
+            for (const std::string& name : advice) request.advice.push_back(advice_from(name));
+            nb::gil_scoped_release release;
+            return migration(d.lab, request, stop);
+        },
+        "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "copied"_a = false, "run_bytes"_a = 128,
+        "stride_bytes"_a = 128, "shuffled"_a = false, "sequential"_a = false, "update"_a = true,
+        "advice"_a = std::vector<std::string>{}, "prefetch"_a = "none", "streams"_a = 1, "starts_on"_a = "cpu",
+        "iterations"_a = 12, "seed"_a, "stop"_a,
+        "Passes over a buffer that began on one side, then a read by the CPU; ms of all passes.");
     m.def(
         "concurrency",
         [](DeviceHandle& d, BufferHandle& array, BufferHandle* copy, const std::string& strategy, int iterations,

@@ -80,5 +80,36 @@ struct ConcurrencyRequest {
 // where the CPU may not use the memory while a kernel does, or where one sample would take longer than `longest`.
 Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* copy, const ConcurrencyRequest& request,
                     const Stop& stop);
+enum class Prefetch : std::uint8_t { none, whole, iteration };
+struct MigrationRequest {
+    Allocator allocator = Allocator::managed;
+    std::size_t bytes = 0;
+    bool copied = false;             // no migration: copies before the first and after the last pass
+    std::size_t run_bytes = 128;     // a pass takes so many bytes (a power of two)
+    std::size_t stride_bytes = 128;  // of every so many
+    bool shuffled = false;           // in random order
+    bool sequential = false;         // by one thread, in order
+    bool update = true;              // adds one to every word taken; else reads it
+    std::vector<Advice> advice;
+    Prefetch prefetch = Prefetch::none;
+    int streams = 1;  // of a whole prefetch
+    Agent starts_on = Agent::cpu;
+    int iterations = 12;
+    std::uint64_t seed = 1;
+};
+// One step of a repetition on the clock of now(), and what it took: for a pass the device's time.
+struct Phase {
+    std::string name;
+    double start = 0, end = 0, seconds = 0;
+    bool counted = false;  // in the sample
+};
+struct MigrationOutcome : Outcome {
+    std::vector<std::vector<Phase>> repetitions;
+};
+// Passes of a kernel over a fresh buffer that an agent initialised, then a read of all of it by the CPU. Samples: ms of
+// advice, prefetch or copy, and all passes. Counters: NAME_ms of every phase (initialise, advise, prefetch, copy_in,
+// iteration_0, ..., cpu_read), medians over repetitions. errors: words that do not hold what the passes left, and sums
+// that do not agree.
+MigrationOutcome migration(Lab& lab, const MigrationRequest& request, const Stop& stop);
 
 }  // namespace firsttouch

@@ -68,6 +68,11 @@ class Device:
     @property
     def name(self) -> str: ...
     def facts(self) -> dict[str, bool | int | float | str]: ...
+    def usage(self) -> dict[str, int]:
+        """
+        Bytes of device memory in use by all programs, by the vendor's management library; empty without one.
+        """
+
     def allocators(self) -> list[dict[str, object]]: ...
     def clocks(self) -> dict[str, object] | None: ...
     def memory(self) -> tuple[int, int]:
@@ -179,6 +184,38 @@ def page_faults(
     stop: Stop,
 ) -> Outcome:
     """ns per page of the first touch, less a second touch."""
+
+class MigrationOutcome(Outcome):
+    """An Outcome with the steps of every repetition."""
+
+    @property
+    def repetitions(self) -> list[list[tuple[str, float, float]]]:
+        """
+        Per repetition (name, start, end) of its steps in order; seconds of time.monotonic().
+        """
+
+def migration(
+    device: Device,
+    *,
+    allocator: str,
+    bytes: int,
+    copied: bool = False,
+    run_bytes: int = 128,
+    stride_bytes: int = 128,
+    shuffled: bool = False,
+    sequential: bool = False,
+    update: bool = True,
+    advice: Sequence[str] = [],
+    prefetch: str = "none",
+    streams: int = 1,
+    starts_on: str = "cpu",
+    iterations: int = 12,
+    seed: int,
+    stop: Stop,
+) -> MigrationOutcome:
+    """
+    Passes over a buffer that began on one side, then a read by the CPU; ms of all passes.
+    """
 
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """

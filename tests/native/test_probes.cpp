@@ -216,6 +216,23 @@ TEST_P(Probes, PagesThatTheGpuTouchesAreFollowed) {
     }
 }
 
+TEST_P(Probes, Migration) {
+    for (const auto& entry : available()) {
+        if (entry.gpu == Access::none && GetParam() != "cpu") continue;
+        for (const Agent starts : {Agent::cpu, Agent::gpu})
+            for (const bool update : {false, true}) {
+                SCOPED_TRACE(to_string(entry.allocator));
+                MigrationRequest request{.allocator = entry.allocator, .bytes = MiB, .starts_on = starts};
+                request.copied = entry.cpu == Access::none;
+                request.update = update;
+                request.shuffled = update;
+                const MigrationOutcome outcome = migration(*lab, request, brief);
+                expect_positive(outcome);
+                EXPECT_EQ(outcome.repetitions.size(), outcome.samples.values.size());
+            }
+    }
+}
+
 TEST_P(Probes, DevicesStateWhatTheyAre) {
     const Facts facts = device->facts();
     ASSERT_FALSE(facts.empty());

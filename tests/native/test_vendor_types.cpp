@@ -187,7 +187,7 @@ TEST(VendorTypes, Nvrtc) {
 
 TEST(VendorTypes, Nvml) {
 #if defined(NVML_API_VERSION)
-    using cuda::Nvml;
+    using cuda::Nvml, cuda::NvmlMemory, cuda::NvmlMemoryV2;
 #define SAME(member, function) static_assert(SameCall<decltype(Nvml::member), decltype(&function)>::value)
     SAME(init, nvmlInit_v2);
     SAME(by_uuid, nvmlDeviceGetHandleByUUID);
@@ -195,7 +195,19 @@ TEST(VendorTypes, Nvml) {
     SAME(temperature, nvmlDeviceGetTemperature);
     SAME(power, nvmlDeviceGetPowerUsage);
     SAME(throttle_reasons, nvmlDeviceGetCurrentClocksThrottleReasons);
+    SAME(memory, nvmlDeviceGetMemoryInfo);
+    SAME(memory_v2, nvmlDeviceGetMemoryInfo_v2);
 #undef SAME
+    static_assert(sizeof(NvmlMemory) == sizeof(nvmlMemory_t));
+    static_assert(offsetof(NvmlMemory, total) == offsetof(nvmlMemory_t, total));
+    static_assert(offsetof(NvmlMemory, free) == offsetof(nvmlMemory_t, free));
+    static_assert(offsetof(NvmlMemory, used) == offsetof(nvmlMemory_t, used));
+    static_assert(sizeof(NvmlMemoryV2) == sizeof(nvmlMemory_v2_t));
+    static_assert(offsetof(NvmlMemoryV2, total) == offsetof(nvmlMemory_v2_t, total));
+    static_assert(offsetof(NvmlMemoryV2, reserved) == offsetof(nvmlMemory_v2_t, reserved));
+    static_assert(offsetof(NvmlMemoryV2, free) == offsetof(nvmlMemory_v2_t, free));
+    static_assert(offsetof(NvmlMemoryV2, used) == offsetof(nvmlMemory_v2_t, used));
+    EXPECT_EQ(NvmlMemoryV2{}.version, nvmlMemory_v2);
     // As device.cpp writes them.
     static_assert(NVML_SUCCESS == 0 && NVML_CLOCK_SM == 1 && NVML_CLOCK_MEM == 2 && NVML_TEMPERATURE_GPU == 0);
     EXPECT_EQ(nvmlClocksThrottleReasonSwPowerCap, 0x4u);

@@ -156,6 +156,14 @@ struct Compiled {
 // Compiles for an architecture such as "sm_90". Needs no GPU. Throws VendorError with the log.
 Compiled nvrtc_compile(const std::string& text, const std::string& name, const std::string& architecture);
 
+struct NvmlMemory {
+    unsigned long long total, free, used;
+};
+struct NvmlMemoryV2 {
+    unsigned version = sizeof(NvmlMemoryV2) | 2u << 24;
+    unsigned long long total = 0, reserved = 0, free = 0, used = 0;
+};
+
 struct Nvml {
     explicit Nvml();
     using Handle = struct HandleTag*;
@@ -167,6 +175,8 @@ struct Nvml {
     int (*temperature)(Handle, int, unsigned*);
     int (*power)(Handle, unsigned*);
     int (*throttle_reasons)(Handle, unsigned long long*);
+    int (*memory)(Handle, NvmlMemory*);
+    int (*memory_v2)(Handle, NvmlMemoryV2*);  // nullptr in drivers before 510
 };
 
 }  // namespace firsttouch::cuda

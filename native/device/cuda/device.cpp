@@ -130,6 +130,7 @@ class CudaDevice : public Device {
     }
     std::unique_ptr<Gate> hold(Stream& stream) override;
     Clocks clocks() override;
+    Facts usage() override;
 
   private:
     int attribute(int which) const {
@@ -137,6 +138,7 @@ class CudaDevice : public Device {
         return driver_.device_attribute(&value, which, ordinal_) == 0 ? value : 0;
     }
     std::string uuid() const;
+    Nvml::Handle gpu_in_nvml();
     std::string architecture() const { return "sm_" + std::to_string(capability_); }
     static StreamHandle handle(Stream& stream) { return static_cast<CudaStream&>(stream).handle; }
     // One address space: host memory is copied by its host address.
@@ -466,7 +468,8 @@ std::unique_ptr<Gate> CudaDevice::hold(Stream& stream) {
     return std::make_unique<SpinGate>(*this, stream, *spin);
 }
 
-Clocks CudaDevice::clocks() {
+// This GPU to the management library; nullptr where there is no such library or it does not know the GPU.
+Nvml::Handle CudaDevice::gpu_in_nvml() {
     if (!nvml_tried_) {
         nvml_tried_ = true;
         try {
@@ -474,9 +477,14 @@ Clocks CudaDevice::clocks() {
         } catch (const Unavailable&) {
         }
     }
-    Clocks clocks;
     Nvml::Handle gpu = nullptr;
-    if (nvml_ == nullptr || nvml_->by_uuid(uuid().c_str(), &gpu) != 0) return clocks;
+    return nvml_ != nullptr && nvml_->by_uuid(uuid().c_str(), &gpu) == 0 ? gpu : nullptr;
+}
+
+Clocks CudaDevice::clocks() {
+    Clocks clocks;
+    const Nvml::Handle gpu = gpu_in_nvml();
+    if (gpu == nullptr) return clocks;
     unsigned value = 0;
     if (nvml_->clock(gpu, 1, &value) == 0) clocks.core_mhz = value;
     if (nvml_->clock(gpu, 2, &value) == 0) clocks.memory_mhz = value;
@@ -492,6 +500,20 @@ Clocks CudaDevice::clocks() {
         for (const auto& [bit, name] : names)
             if ((reasons & bit) != 0) clocks.throttle.emplace_back(name);
     return clocks;
+}
+
+Facts CudaDevice::usage() {
+    const Nvml::Handle gpu = gpu_in_nvml();
+    if (gpu == nullptr) return {};
+    const auto bytes = [](unsigned long long value) { return static_cast<std::int64_t>(value); };
+    if (NvmlMemoryV2 now; nvml_->memory_v2 != nullptr && nvml_->memory_v2(gpu, &now) == 0)
+        return {{"total_bytes", bytes(now.total)},
+                {"used_bytes", bytes(now.used)},
+                {"free_bytes", bytes(now.free)},
+                {"reserved_bytes", bytes(now.reserved)}};
+    if (NvmlMemory now{}; nvml_->memory(gpu, &now) == 0)
+        return {{"total_bytes", bytes(now.total)}, {"used_bytes", bytes(now.used)}, {"free_bytes", bytes(now.free)}};
+    return {};
 }
 
 }  // namespace

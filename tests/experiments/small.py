@@ -1,0 +1,17 @@
+"""What each experiment is asked for in tests: few and small points that still take every path."""
+
+from __future__ import annotations
+
+SMALL: dict[str, list[str]] = {
+    "latency": ["size=4KiB,1MiB"],
+    "bandwidth": ["size=64KiB,128MiB", "allocator=malloc,device,svm-fine", "kernel=triad,read"],
+    "transfer": ["size=1,4096,1000003"],
+    "allocation": ["size=64,64KiB"],
+    "pagefault": ["pages=1,64"],
+    "faultcount": ["size=1MiB"],
+    "context": ["phase=context,launch-next"],
+    "codegen": [],
+    "concurrency": ["size=1MiB", "iterations=10"],
+    "accounting": ["size=64MiB"],
+    "migration": ["size=4MiB", "iterations=4"],
+}
