@@ -32,6 +32,9 @@ def host_kernel_code(name: str) -> bytes:
 def nvrtc_compile(text: str, name: str, architecture: str) -> tuple[bytes, str, str]:
     """Compiles CUDA C++ without a GPU: (cubin, PTX, log)."""
 
+def hiprtc_compile(text: str, name: str, architecture: str) -> tuple[bytes, str]:
+    """Compiles HIP C++ without a GPU: (code object, log)."""
+
 def translation_unit(name: str, language: str, defines: Sequence[tuple[str, str]] = []) -> str:
     """
     The whole text of an embedded kernel file in a language: cuda, hip or opencl.
