@@ -10,6 +10,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/handle.hpp"
 #include "device/cuda/api.hpp"
+#include "device/hip/api.hpp"
 #include "device/host/memory.hpp"
 #include "device/library.hpp"
 #include "host/clock.hpp"
@@ -126,6 +127,13 @@ void bind_device(nb::module_& m) {
             return std::make_tuple(nb::bytes(compiled.cubin.data(), compiled.cubin.size()), compiled.ptx, compiled.log);
         },
         "text"_a, "name"_a, "architecture"_a, "Compiles CUDA C++ without a GPU: (cubin, PTX, log).");
+    m.def(
+        "hiprtc_compile",
+        [](const std::string& text, const std::string& name, const std::string& architecture) {
+            const hip::Compiled compiled = hip::hiprtc_compile(text, name, architecture);
+            return std::make_tuple(nb::bytes(compiled.code.data(), compiled.code.size()), compiled.log);
+        },
+        "text"_a, "name"_a, "architecture"_a, "Compiles HIP C++ without a GPU: (code object, log).");
     m.def(
         "translation_unit",
         [](const std::string& name, const std::string& language,

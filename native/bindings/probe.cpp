@@ -37,11 +37,15 @@ template <class Work>
 auto freely(Work&& work) {
     nb::gil_scoped_release release;
     return work();
+}
+
 Strategy strategy_from(const std::string& name) {
     if (name == "concurrent") return Strategy::concurrent;
     if (name == "lockstep") return Strategy::lockstep;
     if (name == "copying") return Strategy::copying;
     throw std::invalid_argument("'" + name + "' is no strategy; choose concurrent, lockstep or copying");
+}
+
 Advice advice_from(const std::string& name) {
     static const char* const names[] = {"read-mostly", "preferred-gpu", "preferred-cpu", "accessed-by-gpu",
                                         "accessed-by-cpu"};

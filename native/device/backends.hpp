@@ -18,5 +18,7 @@ int count_opencl();
 std::unique_ptr<Device> open_opencl(int index);
 int count_cuda();
 std::unique_ptr<Device> open_cuda(int index);
+int count_hip();
+std::unique_ptr<Device> open_hip(int index);
 
 }  // namespace firsttouch

@@ -54,7 +54,7 @@ std::unique_ptr<Device> open_device(const std::string& name) {
                               (count == 1 ? " device" : " devices"));
         return backend.open(index);
     }
-    throw Unavailable("'" + name + "' is not a device; devices are cpu, cuda:N and opencl:N");
+    throw Unavailable("'" + name + "' is not a device; devices are cpu, opencl:N, cuda:N and hip:N");
 }
 
 int count_devices(const std::string& kind) {
@@ -68,6 +68,7 @@ const std::vector<Backend>& backends() {
         {"cpu", [] { return 1; }, [](int) { return open_host(); }},
         {"opencl", count_opencl, open_opencl},
         {"cuda", count_cuda, open_cuda},
+        {"hip", count_hip, open_hip},
     };
     return table;
 }

@@ -1,5 +1,5 @@
 // The Device contract: all that a probe, an experiment or an application may ask of a machine's memory.
-// A vendor is one folder that implements it (cuda, opencl, host; HIP and the platform model are to be two more).
+// A vendor is one folder that implements it (cuda, hip, opencl, host; the platform model is to be one more).
 #pragma once
 
 #include <cstring>
@@ -127,7 +127,7 @@ struct Source {
 
 // What a compiler made of a Source: machine code and, where the vendor has one, its assembly text.
 struct Binary {
-    std::string kind;  // "cubin", "opencl", "host"
+    std::string kind;  // "cubin", "hsaco", "opencl"
     std::string code;
     std::string assembly;
     std::string log;
@@ -198,9 +198,9 @@ class Device {
     std::string name_;
 };
 
-// Opens "cpu", "cuda:N" or "opencl:N". Throws Unavailable with the reason.
+// Opens "cpu", "opencl:N", "cuda:N" or "hip:N". Throws Unavailable with the reason.
 std::unique_ptr<Device> open_device(const std::string& name);
-// How many devices of a kind ("cpu", "cuda", "opencl") this machine has. Throws Unavailable with the reason.
+// How many devices of a kind ("cpu", "opencl", "cuda", "hip") this machine has. Throws Unavailable with the reason.
 int count_devices(const std::string& kind);
 
 }  // namespace firsttouch

@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <map>
-
 #include "device/device.hpp"
 
 namespace firsttouch {
@@ -41,6 +39,18 @@ void* Library::symbol(const char* function) const {
     void* address = optional_symbol(function);
     if (address == nullptr) throw Unavailable(path_ + " has no function " + function);
     return address;
+}
+
+void* Library::remember(void* address, const char* function) {
+    if (address != nullptr) names_[address] = function;
+    return address;
+}
+
+std::string Library::name_at(const void* address) const {
+    const auto found = names_.find(address);
+    if (found == names_.end()) return "a function of " + path_;
+    const std::string& name = found->second;
+    return name.ends_with("_v2") ? name.substr(0, name.size() - 3) : name;
 }
 
 }  // namespace firsttouch

@@ -1,6 +1,7 @@
 // A shared library opened at run time; its absence is a reason in words, never an error at import.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,17 +23,27 @@ class Library {
     void* optional_symbol(const char* function) const;
 
     template <class F>
-    void load(F*& pointer, const char* function) const {
-        pointer = reinterpret_cast<F*>(symbol(function));
+    void load(F*& pointer, const char* function) {
+        pointer = reinterpret_cast<F*>(remember(symbol(function), function));
     }
     template <class F>
-    void load_optional(F*& pointer, const char* function) const {
-        pointer = reinterpret_cast<F*>(optional_symbol(function));
+    void load_optional(F*& pointer, const char* function) {
+        pointer = reinterpret_cast<F*>(remember(optional_symbol(function), function));
+    }
+
+    // The name under which a function was loaded, for errors; without the "_v2" of a later form.
+    template <class F>
+    std::string name_of(F* function) const {
+        return name_at(reinterpret_cast<const void*>(function));
     }
 
   private:
+    void* remember(void* address, const char* function);
+    std::string name_at(const void* address) const;
+
     void* handle_ = nullptr;  // kept open until the process ends: vendor libraries do not unload safely
     std::string path_;
+    std::map<const void*, std::string> names_;
 };
 
 }  // namespace firsttouch

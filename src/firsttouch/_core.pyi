@@ -3,6 +3,7 @@ Native core of firsttouch: devices, the allocation guard, measuring loops.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 class Unavailable(RuntimeError):
     pass
@@ -31,6 +32,9 @@ def host_kernel_code(name: str) -> bytes:
 
 def nvrtc_compile(text: str, name: str, architecture: str) -> tuple[bytes, str, str]:
     """Compiles CUDA C++ without a GPU: (cubin, PTX, log)."""
+
+def hiprtc_compile(text: str, name: str, architecture: str) -> tuple[bytes, str]:
+    """Compiles HIP C++ without a GPU: (code object, log)."""
 
 def translation_unit(name: str, language: str, defines: Sequence[tuple[str, str]] = []) -> str:
     """
@@ -217,9 +221,43 @@ def migration(
     Passes over a buffer that began on one side, then a read by the CPU; ms of all passes.
     """
 
+def concurrency(
+    device: Device,
+    array: Buffer,
+    copy: Buffer | None,
+    *,
+    strategy: str,
+    iterations: int = 100,
+    threads: int = 0,
+    longest: float = 20.0,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
+    """CPU and GPU count up a half each and swap; ms per iteration."""
+
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """
     Wrong words after the agent used the buffer by its bare address. May end the process.
+    """
+
+def try_coherence(device: Device, buffer: Buffer) -> dict[str, float]:
+    """
+    How many changes each agent saw of what the other stored while a kernel ran. May end the process.
+    """
+
+def try_halves(device: Device, buffer: Buffer) -> dict[str, float]:
+    """
+    Wrong words after both agents worked on a half each at once. May end the process.
+    """
+
+def try_shared_adds(device: Device, buffer: Buffer) -> dict[str, int]:
+    """
+    What one word holds after both agents added to it at once. May end the process.
+    """
+
+def try_moves(device: Device, buffer: Buffer, seed: int) -> dict[str, Any]:
+    """
+    Which pages left the CPU's page tables when the GPU touched one word, and one in every page.
     """
 
 def events_start() -> list[str]:

@@ -15,6 +15,7 @@ from firsttouch.experiments.common import octaves, whole_octave
 from firsttouch.report.figures import Palette, draw
 from firsttouch.run.store import load_results
 
+
 @pytest.fixture(scope="module", params=sorted(all_experiments()))
 def results(request, tmp_path_factory):
     out = tmp_path_factory.mktemp(request.param) / "out"

@@ -5,10 +5,12 @@ The kernels are found by listing the package, so that a new file is covered by i
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
@@ -86,6 +88,21 @@ def amdgpu(name: str, target: str, defines: tuple[tuple[str, str], ...] = ()) ->
     return made.stdout
 
 
+HIPRTC = """
+import json, sys
+from firsttouch import _core
+from firsttouch.machine.libraries import candidates
+_core.set_library_paths("hiprtc", candidates("hiprtc"))
+for name, defines in json.load(sys.stdin):
+    text = _core.translation_unit(name, "hip", [tuple(pair) for pair in defines])
+    try:
+        code, log = _core.hiprtc_compile(text, name, "gfx90a:sramecc+:xnack-")
+    except _core.Unavailable as reason:
+        sys.exit(f"unavailable: {reason}")
+    print(json.dumps([code[:4].hex(), log, [entry for entry in {entries} if entry.encode() in code]]))
+"""
+
+
 @cache
 def opencl() -> _core.Device:
     try:
@@ -134,6 +151,24 @@ def test_amdgpu(name: str, defines: Defines, target: str) -> None:
     assert scratch == ["0"] * len(entries(name)), "arrays in scratch memory"
     spilled = re.findall(r"^\s*\.vgpr_spill_count: (\d+)", assembly, re.MULTILINE)
     assert set(spilled) == {"0"}
+
+
+def test_hiprtc() -> None:
+    """AMD's own run-time compiler, which adds a header of its own; no GPU is needed. In a process that it may end."""
+    every = sorted({entry for name in FILES for entry in entries(name)})
+    program = HIPRTC.replace("{entries}", repr(every))
+    made = subprocess.run(
+        [sys.executable, "-c", program], input=json.dumps(BUILDS), text=True, capture_output=True, timeout=100
+    )
+    if made.stderr.startswith("unavailable"):
+        absent(f"{made.stderr} (Debian 12: libamdhip64-5, libhiprtc-builtins5)")
+    assert made.returncode == 0, made.stderr
+    answers = [json.loads(line) for line in made.stdout.splitlines()]
+    assert len(answers) == len(BUILDS)
+    for (name, _), (magic, log, found) in zip(BUILDS, answers, strict=True):
+        assert magic == b"\x7fELF".hex()
+        assert "warning" not in log
+        assert set(found) >= entries(name)
 
 
 @every_build

@@ -13,24 +13,26 @@ import pytest
 NATIVE = Path(__file__).parents[2] / "native"
 
 # Calls that obtain memory of a size that a user chose, and the files that implement Device::obtain with them.
-HOST, CUDA, OPENCL = "device/host/memory.cpp", "device/cuda/device.cpp", "device/opencl/device.cpp"
+HOST, OPENCL = "device/host/memory.cpp", "device/opencl/device.cpp"
+CUDA, HIP, GPU = "device/cuda/device.cpp", "device/hip/device.cpp", "device/gpu.hpp"
 OBTAINING = {
     r"\b(?:std::)?malloc\(": {HOST},
     r"\bmmap\(": {HOST},
-    r"\bmem_alloc\(": {CUDA},
-    r"\bmem_alloc_managed\(": {CUDA},
-    r"\bmem_host_alloc\(": {CUDA},
-    r"\bmem_host_register\(": {CUDA},
-    r"\bmem_create\(": {CUDA},
-    r"\bmodule_load\(": {CUDA},  # a __managed__ array; kernels too
+    r"\.mem_alloc\b": {CUDA, HIP},
+    r"\.mem_alloc_managed\b": {CUDA, HIP},
+    r"\.mem_alloc_flags\b": {HIP},
+    r"\.mem_host_alloc\b": {CUDA, HIP},
+    r"\.mem_host_register\b": {GPU},
+    r"\.mem_create\b": {GPU, CUDA, HIP},  # the devices ask whether there is one
+    r"\.module_load\b": {GPU, CUDA},  # kernels; a __managed__ array
     r"\bcreate_buffer,": {OPENCL},
     r"\bsvm_alloc,": {OPENCL},
     r"\b(?:posix_memalign|aligned_alloc|memalign|p?valloc|calloc|realloc)\(": set(),
     r"\b(?:sbrk|shmget|shm_open|memfd_create|numa_alloc\w*)\(": set(),
     r"\bnew \w+[^;(]*\[": set(),
-    r"\bobtain\(": {HOST, CUDA, OPENCL, "device/host/device.cpp", "device/device.hpp", "device/device.cpp"}
+    r"\bobtain\(": {HOST, CUDA, HIP, OPENCL, "device/host/device.cpp", "device/device.hpp", "device/device.cpp"}
     | {"probe/allocation.cpp"},  # times obtain itself, and holds a Reservation for all of it
-    r"\bobtain_host\(": {HOST, CUDA, OPENCL, "device/host/device.cpp", "device/host/memory.hpp"},
+    r"\bobtain_host\(": {HOST, GPU, OPENCL, "device/host/device.cpp", "device/host/memory.hpp"},
 }
 
 
@@ -84,7 +86,7 @@ def worker(device: str, allocator: str, *sizes: int, **limits: str) -> list[str]
     command = [sys.executable, "-c", WORKER, device, allocator, *map(str, sizes)]
     made = subprocess.run(command, env=clean | limits, text=True, capture_output=True, timeout=100)
     if made.stderr.startswith("unavailable"):
-        if os.environ.get("CI") and not device.startswith("cuda"):
+        if os.environ.get("CI") and not device.startswith(("cuda", "hip")):
             pytest.fail(made.stderr)
         pytest.skip(made.stderr.strip())
     assert made.returncode == 0, made.stderr

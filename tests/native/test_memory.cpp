@@ -122,11 +122,12 @@ TEST(Libraries, SayWhatWasTried) {
 
 TEST(Libraries, TakeTheFirstThatOpensAndNameAMissingFunction) {
     set_library_paths("maths", {"/nowhere/libm.so", "libm.so.6", "libc.so.6"});
-    const Library library("maths", {});
+    Library library("maths", {});
     EXPECT_EQ(library.path(), "libm.so.6");
     double (*root)(double) = nullptr;
     library.load(root, "sqrt");
     EXPECT_EQ(root(9), 3);
+    EXPECT_EQ(library.name_of(root), "sqrt");
     EXPECT_EQ(Library("unset", {"libm.so.6"}).path(), "libm.so.6") << "without paths, the fallbacks";
     EXPECT_EQ(words_of<Unavailable>([&] { library.symbol("firsttouch_nothing"); }),
               "libm.so.6 has no function firsttouch_nothing");

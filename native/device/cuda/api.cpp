@@ -1,8 +1,6 @@
 #include "device/cuda/api.hpp"
 
-#include <vector>
-
-#include "device/device.hpp"
+#include "device/compiler.hpp"
 
 namespace firsttouch::cuda {
 
@@ -68,13 +66,13 @@ Driver::Driver() : library("cuda", {"libcuda.so.1", "libcuda.so"}) {
     }
 }
 
-void Driver::check(Result result, const char* call) const {
+void Driver::check(Result result, const std::string& call) const {
     if (result == 0) return;
     const char* name = nullptr;
     const char* words = nullptr;
     get_error_name(result, &name);
     get_error_string(result, &words);
-    throw VendorError(std::string(call) + ": " + (words != nullptr ? words : "unknown error") + " (" +
+    throw VendorError(call + ": " + (words != nullptr ? words : "unknown error") + " (" +
                       (name != nullptr ? name : std::to_string(result).c_str()) + ")");
 }
 
@@ -98,34 +96,13 @@ Nvrtc::Nvrtc() : library("nvrtc", {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so
 }
 
 Compiled nvrtc_compile(const std::string& text, const std::string& name, const std::string& architecture) {
-    Nvrtc& nvrtc = Nvrtc::instance();
-    const auto check = [&](int result, const std::string& call) {
-        if (result != 0) throw VendorError(call + ": " + nvrtc.error_string(result));
-    };
-    Nvrtc::Program program = nullptr;
-    check(nvrtc.create(&program, text.c_str(), (name + ".cu").c_str(), 0, nullptr, nullptr), "nvrtcCreateProgram");
-    const std::string target = "--gpu-architecture=" + architecture;
-    const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=true", "-default-device"};
-    const int result = nvrtc.compile(program, 4, options);
-    const auto fetch = [&](auto size_of, auto get) {
-        std::size_t size = 0;
-        std::string out;
-        if (size_of(program, &size) == 0 && size > 0) {
-            out.resize(size);
-            get(program, out.data());
-        }
-        return out;
-    };
+    const Nvrtc& nvrtc = Nvrtc::instance();
+    CompilerProgram program(nvrtc, text, name + ".cu");
     Compiled compiled;
-    compiled.log = fetch(nvrtc.log_size, nvrtc.log);
-    if (result == 0) {
-        compiled.cubin = fetch(nvrtc.cubin_size, nvrtc.cubin);
-        compiled.ptx = fetch(nvrtc.ptx_size, nvrtc.ptx);
-    }
-    nvrtc.destroy(&program);
-    if (result != 0)
-        throw VendorError("nvrtcCompileProgram of " + name + " for " + architecture + ": " +
-                          nvrtc.error_string(result) + "\n" + compiled.log);
+    compiled.log =
+        program.compile({"--gpu-architecture=" + architecture, "--std=c++17", "--fmad=true", "-default-device"});
+    compiled.cubin = program.fetch(nvrtc.cubin_size, nvrtc.cubin);
+    compiled.ptx = program.fetch(nvrtc.ptx_size, nvrtc.ptx);
     return compiled;
 }
 

@@ -71,9 +71,17 @@ enum Attribute : int {
 inline constexpr unsigned managed_attach_global = 1;
 inline constexpr unsigned host_portable = 1, host_device_map = 2, host_write_combined = 4;
 inline constexpr unsigned register_portable = 1, register_device_map = 2;
-inline constexpr unsigned stream_non_blocking = 1;
 
 struct Driver {
+    using Pointer = DevicePointer;
+    using Stream = StreamHandle;
+    using Event = EventHandle;
+    using Module = cuda::Module;
+    using Function = cuda::Function;
+    using AllocationHandle = cuda::AllocationHandle;
+    using AllocationProperties = cuda::AllocationProperties;
+    using AccessDescription = cuda::AccessDescription;
+
     Driver();
     static Driver& instance();  // opened and initialised at the first use; throws Unavailable
 
@@ -128,7 +136,7 @@ struct Driver {
     Result (*memcpy_async)(DevicePointer, DevicePointer, std::size_t, StreamHandle);
 
     // Throws VendorError with the driver's own words and the call.
-    void check(Result result, const char* call) const;
+    void check(Result result, const std::string& call) const;
 };
 
 struct Nvrtc {

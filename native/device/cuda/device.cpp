@@ -5,8 +5,7 @@
 #include "device/backends.hpp"
 #include "device/cache.hpp"
 #include "device/cuda/api.hpp"
-#include "device/host/memory.hpp"
-#include "device/prelude.hpp"
+#include "device/gpu.hpp"
 
 namespace firsttouch {
 namespace cuda {
@@ -22,159 +21,50 @@ std::int64_t l1_bytes_of(int capability) {
     return found == kib.end() ? 0 : std::int64_t{found->second} * 1024;
 }
 
-struct CudaStream : Stream {
-    explicit CudaStream(Driver& api) : driver(api) {
-        driver.check(driver.stream_create(&handle, stream_non_blocking), "cuStreamCreate");
-    }
-    ~CudaStream() override { driver.stream_destroy(handle); }
-    Driver& driver;
-    StreamHandle handle = nullptr;
-};
-
-struct CudaEvent : Event {
-    explicit CudaEvent(Driver& api) : driver(api) { driver.check(driver.event_create(&handle, 0), "cuEventCreate"); }
-    ~CudaEvent() override { driver.event_destroy(handle); }
-    Driver& driver;
-    EventHandle handle = nullptr;
-};
-
-struct LoadedModule {
-    LoadedModule(Driver& api, const std::string& image) : driver(api) {
-        driver.check(driver.module_load(&handle, image.c_str()), "cuModuleLoadData");
-    }
-    ~LoadedModule() { driver.module_unload(handle); }
-    LoadedModule(const LoadedModule&) = delete;
-    LoadedModule& operator=(const LoadedModule&) = delete;
-    Driver& driver;
-    Module handle = nullptr;
-};
-
-struct CudaKernel : Kernel {
-    std::shared_ptr<LoadedModule> module;
-    Function function = nullptr;
-};
-
-class CudaDevice : public Device {
+class CudaDevice : public GpuDevice<Driver> {
   public:
-    explicit CudaDevice(int index) : Device("cuda:" + std::to_string(index)), driver_(Driver::instance()) {
-        driver_.check(driver_.device_get(&ordinal_, index), "cuDeviceGet");
-        driver_.check(driver_.context_retain(&context_, ordinal_), "cuDevicePrimaryCtxRetain");
-        driver_.check(driver_.context_set(context_), "cuCtxSetCurrent");
+    explicit CudaDevice(int index) : GpuDevice("cuda:" + std::to_string(index), Driver::instance()) {
+        call(api_, api_.device_get, &ordinal_, index);
+        call(api_, api_.context_retain, &context_, ordinal_);
+        call(api_, api_.context_set, context_);
         capability_ = attribute(compute_major) * 10 + attribute(compute_minor);
         state_allocators();
     }
     ~CudaDevice() override {
         modules_.clear();
-        driver_.context_release(ordinal_);
+        api_.context_release(ordinal_);
     }
 
     Facts facts() override;
-    const std::vector<AllocatorInfo>& allocators() override { return allocators_; }
-    DeviceMemory memory() override {
-        DeviceMemory memory;
-        driver_.check(driver_.mem_info(&memory.free, &memory.total), "cuMemGetInfo");
-        return memory;
-    }
     Block obtain(Allocator allocator, std::size_t bytes, Pages pages) override;
     void release(Block& block) noexcept override;
-    void* map(const Block& block) override {
-        if (block.host == nullptr) throw Unavailable("the CPU cannot reach " + to_string(block.allocator) + " memory");
-        return block.host;
-    }
-    void unmap(const Block&, void*) override {}
-
-    std::unique_ptr<Kernel> kernel(const Source& source, const std::string& entry) override;
     Binary compile(const Source& source) override;
-    std::unique_ptr<Stream> stream() override { return std::make_unique<CudaStream>(driver_); }
-    void launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override;
     void copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
               std::size_t source_offset, std::size_t bytes) override {
-        driver_.check(driver_.memcpy_async(address_of(target.block()) + target_offset,
-                                           address_of(source.block()) + source_offset, bytes, handle(stream)),
-                      "cuMemcpyAsync");
+        call(api_, api_.memcpy_async, address_of(target.block()) + target_offset,
+             address_of(source.block()) + source_offset, bytes, handle(stream));
     }
-    void prefetch(Stream& stream, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) override {
-        if (!migrates(buffer)) throw Unavailable(to_string(buffer.allocator()) + " memory is not prefetched");
-        driver_.check(driver_.mem_prefetch(buffer.block().address + offset, bytes,
-                                           agent == Agent::gpu ? ordinal_ : the_host, handle(stream)),
-                      "cuMemPrefetchAsync");
-    }
-    void advise(const Buffer& buffer, Advice advice) override {
-        if (!migrates(buffer)) throw Unavailable(to_string(buffer.allocator()) + " memory takes no advice");
-        // CUmem_advise: 1 read mostly, 3 preferred location, 5 accessed by.
-        static constexpr struct {
-            int number;
-            bool of_gpu;
-        } numbers[] = {{1, true}, {3, true}, {3, false}, {5, true}, {5, false}};
-        const auto& [number, of_gpu] = numbers[static_cast<std::size_t>(advice)];
-        driver_.check(driver_.mem_advise(buffer.block().address, buffer.size(), number, of_gpu ? ordinal_ : the_host),
-                      "cuMemAdvise");
-    }
-    void wait(Stream& stream) override { driver_.check(driver_.stream_wait(handle(stream)), "cuStreamSynchronize"); }
-    std::unique_ptr<Event> record(Stream& stream) override {
-        auto event = std::make_unique<CudaEvent>(driver_);
-        driver_.check(driver_.event_record(event->handle, handle(stream)), "cuEventRecord");
-        return event;
-    }
-    double elapsed(Event& from, Event& to) override {
-        float milliseconds = 0;
-        driver_.check(driver_.event_wait(static_cast<CudaEvent&>(to).handle), "cuEventSynchronize");
-        driver_.check(driver_.event_elapsed(&milliseconds, static_cast<CudaEvent&>(from).handle,
-                                            static_cast<CudaEvent&>(to).handle),
-                      "cuEventElapsedTime");
-        return milliseconds * 1e-3;
-    }
-    void join(Stream& stream, Event& event) override {
-        driver_.check(driver_.stream_wait_event(handle(stream), static_cast<CudaEvent&>(event).handle, 0),
-                      "cuStreamWaitEvent");
-    }
-    std::unique_ptr<Gate> hold(Stream& stream) override;
     Clocks clocks() override;
     Facts usage() override;
 
   private:
-    int attribute(int which) const {
-        int value = 0;
-        return driver_.device_attribute(&value, which, ordinal_) == 0 ? value : 0;
-    }
     std::string uuid() const;
     Nvml::Handle gpu_in_nvml();
     std::string architecture() const { return "sm_" + std::to_string(capability_); }
-    static StreamHandle handle(Stream& stream) { return static_cast<CudaStream&>(stream).handle; }
-    // One address space: host memory is copied by its host address.
-    static DevicePointer address_of(const Block& block) {
-        return block.address != 0 ? block.address : reinterpret_cast<DevicePointer>(block.host);
-    }
-    // Whether the driver moves its pages: managed memory, and plain memory where the GPU reaches it.
-    bool migrates(const Buffer& buffer) {
-        const AllocatorInfo& entry = info(buffer.allocator());
-        return entry.managed || (is_host_allocator(buffer.allocator()) && entry.gpu != Access::none);
-    }
-    static constexpr DeviceOrdinal the_host = -1;  // CU_DEVICE_CPU
     void state_allocators();
-    AllocationProperties properties() const {
-        return {
-            .type = 1, .requested_handle_types = 0, .location = {1, ordinal_}, .win32_metadata = nullptr, .flags = {}};
-    }
-    void obtain_vmm(Block& block);
     void obtain_static(Block& block);
     void obtain_host_pinned(Block& block, unsigned flags);
-    void obtain_registered(Block& block, Pages pages);
-    std::string image(const Source& source);
+    std::string image(const Source& source) override;
 
-    Driver& driver_;
-    DeviceOrdinal ordinal_ = 0;
     Context context_ = nullptr;
     int capability_ = 0;
-    std::vector<AllocatorInfo> allocators_;
-    std::map<std::string, std::shared_ptr<LoadedModule>> modules_;
     std::unique_ptr<Nvml> nvml_;
     bool nvml_tried_ = false;
 };
 
 std::string CudaDevice::uuid() const {
     Uuid id{};
-    if (driver_.device_uuid(&id, ordinal_) != 0) return "";
+    if (api_.device_uuid(&id, ordinal_) != 0) return "";
     std::string text = "GPU-";
     for (int i = 0; i < 16; ++i) {
         char hex[4];
@@ -187,10 +77,10 @@ std::string CudaDevice::uuid() const {
 
 Facts CudaDevice::facts() {
     char title[256] = {}, bus[64] = {};
-    driver_.check(driver_.device_name(title, sizeof(title), ordinal_), "cuDeviceGetName");
-    driver_.device_pci_bus_id(bus, sizeof(bus), ordinal_);
+    call(api_, api_.device_name, title, static_cast<int>(sizeof(title)), ordinal_);
+    api_.device_pci_bus_id(bus, sizeof(bus), ordinal_);
     int version = 0;
-    driver_.driver_version(&version);
+    api_.driver_version(&version);
     const DeviceMemory now = memory();
     Facts facts = {{"title", std::string(title)},
                    {"uuid", uuid()},
@@ -233,25 +123,20 @@ void CudaDevice::state_allocators() {
         else
             entry.gpu_reason = "pageableMemoryAccess is 0: the GPU cannot reach plain host memory (no HMM, no ATS)";
     }
-    const auto add = [&](AllocatorInfo entry, bool available, const char* reason) {
-        entry.available = available;
-        if (!available) entry.reason = reason;
-        allocators_.push_back(std::move(entry));
-    };
     using A = Allocator;
     constexpr Access direct = Access::direct, none = Access::none;
-    add({.allocator = A::device, .cpu = none, .gpu = direct, .device_memory = true, .on_demand = false}, true, "");
-    add({.allocator = A::vmm, .cpu = none, .gpu = direct, .device_memory = true, .on_demand = false},
-        attribute(virtual_memory_management) != 0 && driver_.mem_create != nullptr,
-        "the driver has no virtual memory management here");
+    state({.allocator = A::device, .cpu = none, .gpu = direct, .device_memory = true, .on_demand = false});
+    state({.allocator = A::vmm, .cpu = none, .gpu = direct, .device_memory = true, .on_demand = false},
+          attribute(virtual_memory_management) != 0 && api_.mem_create != nullptr,
+          "the driver has no virtual memory management here");
     // The GPU reaches pinned host memory over the link, where its atomics are the CPU's too only by hardware support
     // (CUDA C++ Programming Guide, "Mapped Memory").
     AllocatorInfo over_link{.cpu = direct, .gpu = direct, .host_memory = true, .on_demand = false, .concurrent = true};
     over_link.shared_atomics = attribute(host_native_atomics) != 0;
     for (const A allocator : {A::pinned, A::pinned_wc, A::registered}) {
         over_link.allocator = allocator;
-        add(over_link, allocator != A::registered || attribute(host_register_supported) != 0,
-            "hostRegisterSupported is 0");
+        state(over_link, allocator != A::registered || attribute(host_register_supported) != 0,
+              "hostRegisterSupported is 0");
     }
     const bool together = attribute(concurrent_managed_access) != 0;
     // Managed pages may end on either side, so both limits bear them.
@@ -266,49 +151,16 @@ void CudaDevice::state_allocators() {
                                       .shared_atomics = together};
     AllocatorInfo static_entry = managed_entry;
     static_entry.allocator = A::managed_static;
-    add(managed_entry, attribute(managed_memory) != 0, "managedMemory is 0");
-    add(static_entry, attribute(managed_memory) != 0, "managedMemory is 0");
+    state(managed_entry, attribute(managed_memory) != 0, "managedMemory is 0");
+    state(static_entry, attribute(managed_memory) != 0, "managedMemory is 0");
 }
 
 void CudaDevice::obtain_host_pinned(Block& block, unsigned flags) {
-    driver_.check(driver_.mem_host_alloc(&block.base, block.bytes, host_portable | host_device_map | flags),
-                  "cuMemHostAlloc");
+    call(api_, api_.mem_host_alloc, &block.base, block.bytes, host_portable | host_device_map | flags);
     block.host = block.base;
-    driver_.check(driver_.mem_host_device_pointer(&block.address, block.base, 0), "cuMemHostGetDevicePointer");
-}
-
-void CudaDevice::obtain_registered(Block& block, Pages pages) {
-    Block plain = obtain_host(Allocator::malloc, block.bytes, pages);
-    plain.allocator = Allocator::malloc;
-    const Result result = driver_.mem_host_register(plain.host, block.bytes, register_portable | register_device_map);
-    if (result != 0) {
-        release_host(plain);
-        driver_.check(result, "cuMemHostRegister");
-    }
-    block.base = plain.base;
-    block.host = plain.host;
-    driver_.check(driver_.mem_host_device_pointer(&block.address, block.host, 0), "cuMemHostGetDevicePointer");
-}
-
-void CudaDevice::obtain_vmm(Block& block) {
-    const AllocationProperties wanted = properties();
-    std::size_t granularity = 0;
-    driver_.check(driver_.mem_granularity(&granularity, &wanted, 0), "cuMemGetAllocationGranularity");
-    block.reserved = (block.bytes + granularity - 1) / granularity * granularity;
-    AllocationHandle handle = 0;
-    driver_.check(driver_.mem_create(&handle, block.reserved, &wanted, 0), "cuMemCreate");
-    Result result = driver_.address_reserve(&block.address, block.reserved, 0, 0, 0);
-    if (result == 0) {
-        result = driver_.mem_map(block.address, block.reserved, 0, handle, 0);
-        if (result == 0) {
-            const AccessDescription access{{1, ordinal_}, 3};
-            result = driver_.mem_set_access(block.address, block.reserved, &access, 1);
-            if (result != 0) driver_.mem_unmap(block.address, block.reserved);
-        }
-        if (result != 0) driver_.address_free(block.address, block.reserved);
-    }
-    driver_.mem_release(handle);  // the mapping keeps the memory
-    driver_.check(result, "cuMemAddressReserve, cuMemMap, cuMemSetAccess");
+    Undo free_host{[&] { api_.mem_free_host(block.base); }};
+    block.address = mapped_address(block.base);
+    free_host.armed = false;
 }
 
 // A module that holds one __managed__ array, written in PTX so that no compiler is needed.
@@ -318,25 +170,21 @@ void CudaDevice::obtain_static(Block& block) {
         "\n.address_size 64\n.visible .global .attribute(.managed) .align 128 .b8 firsttouch_static[" +
         std::to_string(block.bytes) + "];\n";
     Module module = nullptr;
-    driver_.check(driver_.module_load(&module, text.c_str()), "cuModuleLoadData of a __managed__ array");
+    call(api_, api_.module_load, &module, text.c_str());
+    Undo unload{[&] { api_.module_unload(module); }};
     std::size_t size = 0;
-    const Result result = driver_.module_global(&block.address, &size, module, "firsttouch_static");
-    if (result != 0) driver_.module_unload(module);
-    driver_.check(result, "cuModuleGetGlobal");
+    call(api_, api_.module_global, &block.address, &size, module, "firsttouch_static");
+    unload.armed = false;
     block.handle = module;
     block.host = reinterpret_cast<void*>(block.address);
 }
 
 Block CudaDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
-    if (is_host_allocator(allocator)) {
-        Block block = obtain_host(allocator, bytes, pages);
-        if (info(allocator).gpu == Access::direct) block.address = reinterpret_cast<DevicePointer>(block.host);
-        return block;
-    }
+    if (is_host_allocator(allocator)) return obtain_plain(allocator, bytes, pages);
     Block block{.allocator = allocator, .bytes = bytes};
     switch (allocator) {
     case Allocator::device:
-        driver_.check(driver_.mem_alloc(&block.address, bytes), "cuMemAlloc");
+        call(api_, api_.mem_alloc, &block.address, bytes);
         break;
     case Allocator::vmm:
         obtain_vmm(block);
@@ -348,10 +196,10 @@ Block CudaDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
         obtain_host_pinned(block, host_write_combined);
         break;
     case Allocator::registered:
-        obtain_registered(block, pages);
+        obtain_registered(block, pages, register_portable | register_device_map);
         break;
     case Allocator::managed:
-        driver_.check(driver_.mem_alloc_managed(&block.address, bytes, managed_attach_global), "cuMemAllocManaged");
+        call(api_, api_.mem_alloc_managed, &block.address, bytes, managed_attach_global);
         block.host = reinterpret_cast<void*>(block.address);
         break;
     case Allocator::managed_static:
@@ -367,23 +215,20 @@ void CudaDevice::release(Block& block) noexcept {
     switch (block.allocator) {
     case Allocator::device:
     case Allocator::managed:
-        driver_.mem_free(block.address);
+        api_.mem_free(block.address);
         break;
     case Allocator::vmm:
-        driver_.mem_unmap(block.address, block.reserved);
-        driver_.address_free(block.address, block.reserved);
+        release_vmm(block);
         break;
     case Allocator::pinned:
     case Allocator::pinned_wc:
-        driver_.mem_free_host(block.base);
+        api_.mem_free_host(block.base);
         break;
     case Allocator::registered:
-        driver_.mem_host_unregister(block.host);
-        block.allocator = Allocator::malloc;
-        release_host(block);
+        release_registered(block);
         break;
     case Allocator::managed_static:
-        driver_.module_unload(static_cast<Module>(block.handle));
+        api_.module_unload(static_cast<Module>(block.handle));
         break;
     default:
         release_host(block);
@@ -398,74 +243,12 @@ Binary CudaDevice::compile(const Source& source) {
 
 std::string CudaDevice::image(const Source& source) {
     int driver_version = 0, major = 0, minor = 0;
-    driver_.driver_version(&driver_version);
+    api_.driver_version(&driver_version);
     Nvrtc::instance().version(&major, &minor);
     const std::string key = "cuda/" + architecture() + "/" + std::to_string(driver_version) + "/" +
                             std::to_string(major) + "." + std::to_string(minor) + "/" +
                             translation_unit(source, "cuda");
     return cached(key, [&] { return compile(source).code; });
-}
-
-std::unique_ptr<Kernel> CudaDevice::kernel(const Source& source, const std::string& entry) {
-    std::string key = source.name;
-    for (const auto& [name, value] : source.defines) key += " " + name + "=" + value;
-    key += "\n" + source.text;
-    auto& module = modules_[key];
-    if (module == nullptr) module = std::make_shared<LoadedModule>(driver_, image(source));
-    auto kernel = std::make_unique<CudaKernel>();
-    kernel->module = module;
-    driver_.check(driver_.module_function(&kernel->function, module->handle, entry.c_str()), "cuModuleGetFunction");
-    return kernel;
-}
-
-void CudaDevice::launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) {
-    void* pointers[24];
-    DevicePointer addresses[24];
-    if (arguments.size() > 24) throw std::invalid_argument("a kernel takes at most 24 arguments");
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-        if (arguments[i].buffer != nullptr) {
-            addresses[i] = arguments[i].buffer->block().address;
-            if (addresses[i] == 0)
-                throw Unavailable("a kernel of " + name() + " cannot reach " +
-                                  to_string(arguments[i].buffer->allocator()) + " memory");
-            pointers[i] = &addresses[i];
-        } else {
-            pointers[i] = const_cast<unsigned char*>(arguments[i].bytes);
-        }
-    }
-    driver_.check(driver_.launch(static_cast<CudaKernel&>(kernel).function, grid.blocks, 1, 1, grid.threads, 1, 1, 0,
-                                 handle(stream), pointers, nullptr),
-                  "cuLaunchKernel");
-}
-
-// A kernel of one thread that watches a word of pinned memory. It ends by itself after five seconds.
-class SpinGate : public Gate {
-  public:
-    SpinGate(Device& device, Stream& stream, Kernel& kernel)
-        : flag_(device.allocate(Allocator::pinned, 4096)), word_(static_cast<std::uint64_t*>(flag_->block().host)) {
-        *word_ = 0;
-        const Argument arguments[] = {*flag_, std::uint64_t{5'000'000'000}};
-        device.launch(stream, kernel, {1, 1}, arguments);
-        stream_ = &stream;
-    }
-    ~SpinGate() override {
-        open();
-        try {
-            flag_->device().wait(*stream_);  // the kernel reads the flag until it ends
-        } catch (const std::exception&) {
-        }
-    }
-    void open() override { __atomic_store_n(word_, std::uint64_t{1}, __ATOMIC_RELEASE); }
-
-  private:
-    std::unique_ptr<Buffer> flag_;
-    std::uint64_t* word_;
-    Stream* stream_ = nullptr;
-};
-
-std::unique_ptr<Gate> CudaDevice::hold(Stream& stream) {
-    const auto spin = kernel(kernel_source("gate"), "gate_wait");
-    return std::make_unique<SpinGate>(*this, stream, *spin);
 }
 
 // This GPU to the management library; nullptr where there is no such library or it does not know the GPU.
@@ -520,9 +303,9 @@ Facts CudaDevice::usage() {
 }  // namespace cuda
 
 int count_cuda() {
-    auto& driver = cuda::Driver::instance();
+    const auto& driver = cuda::Driver::instance();
     int count = 0;
-    driver.check(driver.device_count(&count), "cuDeviceGetCount");
+    call(driver, driver.device_count, &count);
     return count;
 }
 

@@ -27,7 +27,7 @@ at once. What an allocator is and where it moves do not depend on the device, an
 def command(
     device: Annotated[
         list[str] | None,
-        typer.Option("--device", metavar="DEVICE", help="Such as cpu, opencl:0, cuda:0; may be repeated."),
+        typer.Option("--device", metavar="DEVICE", help="Such as cpu, opencl:0, cuda:0, hip:0; may be repeated."),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Establish it by experiment, each in a throw-away process.")

@@ -20,7 +20,7 @@ def command(
     ] = None,
     device: Annotated[
         list[str] | None,
-        typer.Option("--device", metavar="DEVICE", help="Such as cpu or cuda:0; may be repeated."),
+        typer.Option("--device", metavar="DEVICE", help="Such as cpu, cuda:0 or hip:0; may be repeated."),
     ] = None,
     preset: Annotated[str | None, typer.Option(help="quick (default), standard or full.")] = None,
     sets: Annotated[

@@ -1,7 +1,8 @@
-/* The dialect in HIP (hipRTC, or clang -x hip without headers). */
+/* The dialect in HIP (hipRTC, or clang -x hip without headers). hipRTC's own header defines these types too, so they
+   must be the same. */
 typedef unsigned char uchar;
 typedef unsigned int uint;
-typedef unsigned long long ulong;
+typedef unsigned long ulong;
 typedef double f64x2 __attribute__((ext_vector_type(2)));
 #define KERNEL extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, 1024))) void
 #define HELPER static __attribute__((device)) inline __attribute__((always_inline))
@@ -33,7 +34,18 @@ typedef double f64x2 __attribute__((ext_vector_type(2)));
 #define LOAD_ACQUIRE_SYSTEM(p) __hip_atomic_load((GLOBAL ulong*)(p), __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM)
 #define STORE_RELEASE_SYSTEM(p, v) \
     __hip_atomic_store((p), (ulong)(v), __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM)
-/* The constant-rate counter ticks at 100 MHz on gfx90a and gfx942. */
-HELPER ulong clock_ns() { return (ulong)__builtin_readsteadycounter() * 10; }
+/* The constant-rate counter: hipDeviceAttributeWallClockRate, which the device gives; 100 MHz on gfx90a and gfx942. */
+#ifndef WALL_CLOCK_KHZ
+#define WALL_CLOCK_KHZ 100000
+#endif
+#if __has_builtin(__builtin_readsteadycounter)
+#define WALL_CLOCK() ((ulong)__builtin_readsteadycounter())
+#else /* before LLVM 19 */
+#define WALL_CLOCK() ((ulong)__builtin_amdgcn_s_memrealtime())
+#endif
+HELPER ulong clock_ns() {
+    const ulong ticks = WALL_CLOCK();
+    return ticks / WALL_CLOCK_KHZ * 1000000ul + ticks % WALL_CLOCK_KHZ * 1000000ul / WALL_CLOCK_KHZ;
+}
 HELPER ulong clock_cycles() { return (ulong)__builtin_readcyclecounter(); }
 #define HAS_CLOCK 1

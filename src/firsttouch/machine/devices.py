@@ -11,7 +11,7 @@ from firsttouch.machine import host, libraries
 from firsttouch.machine.tree import Tree
 from firsttouch.schema import AllocatorInfo, DeviceInfo, Scalar
 
-_OPENED_BY_CORE = ("cuda", "nvrtc", "nvml", "cupti", "opencl-icd")
+_OPENED_BY_CORE = ("cuda", "nvrtc", "nvml", "cupti", "hip", "hiprtc", "opencl-icd")
 
 _CPU_FACTS = ("model", "l1_bytes", "l2_bytes", "l3_bytes", "line_bytes")
 
@@ -24,7 +24,7 @@ def show_libraries() -> None:
 
 
 def open_device(name: str) -> _core.Device:
-    """Open `cpu`, `cuda:N` or `opencl:N`.
+    """Open `cpu`, `opencl:N`, `cuda:N` or `hip:N`.
 
     Raises:
         _core.Unavailable: there is no such device here; the text says why.

@@ -77,7 +77,8 @@ LIBRARIES: Mapping[str, Spec] = {
         _ROCM_INSTALL,
     ),
     "hiprtc": Spec(
-        ["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so"],
+        # The last one: before ROCm 6 the runtime's library held hipRTC too.
+        ["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so", "libamdhip64.so.5"],
         _ROCM,
         ["_rocm_sdk_core/lib"],
         ["rocm-sdk-core"],

@@ -39,7 +39,9 @@ MEANINGS: dict[str, Meaning] = {
         "cpu",
     ),
     "device": Meaning("cudaMalloc (cuMemAlloc), hipMalloc, clCreateBuffer", "never", "gpu", migrates="no"),
-    "vmm": Meaning("cuMemCreate mapped with cuMemMap", "never", "gpu", migrates="no"),
+    "vmm": Meaning(
+        "cuMemCreate mapped with cuMemMap; hipMemCreate mapped with hipMemMap", "never", "gpu", migrates="no"
+    ),
     "pinned": Meaning(
         "cudaHostAlloc (cuMemHostAlloc), hipHostMalloc, CL_MEM_ALLOC_HOST_PTR",
         "never: the GPU reads host memory over the link; an OpenCL driver may copy at map and unmap",
@@ -57,7 +59,8 @@ MEANINGS: dict[str, Meaning] = {
     ),
     "managed": Meaning(
         "cudaMallocManaged (cuMemAllocManaged), hipMallocManaged",
-        "pages follow the agent that touches them, 4 KiB to 2 MiB at a time (CUDA C++ Programming Guide)",
+        "pages follow the agent that touches them, 4 KiB to 2 MiB at a time (CUDA C++ Programming Guide); an AMD GPU "
+        "without XNACK uses them in host memory instead (HIP documentation, Unified memory management)",
         "cpu and gpu",
         migrates="yes",
     ),
@@ -74,5 +77,19 @@ MEANINGS: dict[str, Meaning] = {
     "svm-atomic": Meaning(
         "clSVMAlloc with CL_MEM_SVM_FINE_GRAIN_BUFFER and CL_MEM_SVM_ATOMICS: both use it at once, coherent by atomics",
         "the driver decides (OpenCL 2.0, 5.6)",
+    ),
+    "pinned-noncoherent": Meaning(
+        "hipHostMalloc with hipHostMallocNonCoherent: coherent at synchronisation points only",
+        "never: the GPU reads host memory over the link",
+        "cpu and gpu",
+    ),
+    "fine-grained": Meaning(
+        "hipExtMallocWithFlags with hipDeviceMallocFinegrained: device memory, coherent while a kernel runs",
+        "never",
+    ),
+    "coarse-grained": Meaning(
+        "hipMallocManaged, then hipMemAdvise with hipMemAdviseSetCoarseGrain: coherent between kernels only",
+        "as managed",
+        "cpu and gpu",
     ),
 }

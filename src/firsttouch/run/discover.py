@@ -8,7 +8,7 @@ from firsttouch.run.process import Worker
 from firsttouch.run.worker import Discover
 from firsttouch.schema import DeviceInfo
 
-KINDS = ("cpu", "opencl", "cuda")
+KINDS = ("cpu", "opencl", "cuda", "hip")
 TIMEOUT = 60.0
 
 

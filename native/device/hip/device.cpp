@@ -1,0 +1,289 @@
+// The HIP Device of AMD GPUs, on the HIP runtime's module interface and hipRTC.
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+
+#include "device/backends.hpp"
+#include "device/cache.hpp"
+#include "device/gpu.hpp"
+#include "device/hip/api.hpp"
+
+namespace firsttouch {
+namespace hip {
+namespace {
+
+class HipDevice : public GpuDevice<Runtime> {
+  public:
+    explicit HipDevice(int index) : GpuDevice("hip:" + std::to_string(index), Runtime::instance()) {
+        call(api_, api_.device_set, index);
+        call(api_, api_.device_get, &ordinal_, index);
+        Properties properties{};
+        call(api_, api_.device_properties, &properties, index);
+        architecture_ = properties.architecture();
+        state_allocators();
+    }
+
+    Facts facts() override;
+    Block obtain(Allocator allocator, std::size_t bytes, Pages pages) override;
+    void release(Block& block) noexcept override;
+    Binary compile(const Source& source) override;
+    void copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
+              std::size_t source_offset, std::size_t bytes) override {
+        call(api_, api_.memcpy_async, pointer(address_of(target.block()) + target_offset),
+             pointer(address_of(source.block()) + source_offset), bytes, copy_by_address, handle(stream));
+    }
+
+  private:
+    bool has(const char* feature) const { return architecture_.find(feature) != std::string::npos; }
+    std::string uuid() const;
+    std::string xnack() const { return has("xnack+") ? "on" : has("xnack-") ? "off" : "none"; }
+    // What the prelude cannot know: the rate of the constant clock.
+    std::vector<std::string> defines() const {
+        const int khz = attribute(wall_clock_khz);
+        if (khz <= 0) return {};
+        return {"WALL_CLOCK_KHZ=" + std::to_string(khz)};
+    }
+    void state_allocators();
+    void obtain_pinned(Block& block, unsigned flags);
+    void obtain_managed(Block& block);
+    std::string image(const Source& source) override;
+
+    std::string architecture_;  // with its features, such as gfx90a:sramecc+:xnack-
+};
+
+// The runtime's UUID is 16 characters, on most GPUs the digits of the unique number; else it is shown in hexadecimal.
+std::string HipDevice::uuid() const {
+    Uuid id{};
+    if (api_.device_uuid(&id, ordinal_) != 0) return "";
+    const std::string raw(id.bytes, sizeof(id.bytes));
+    std::string text = "GPU-";
+    if (std::all_of(raw.begin(), raw.end(), [](unsigned char c) { return std::isxdigit(c); })) return text + raw;
+    for (const unsigned char c : raw) {
+        char hex[4];
+        std::snprintf(hex, sizeof(hex), "%02x", c);
+        text += hex;
+    }
+    return text;
+}
+
+Facts HipDevice::facts() {
+    char title[256] = {}, bus[64] = {};
+    call(api_, api_.device_name, title, static_cast<int>(sizeof(title)), ordinal_);
+    api_.device_pci_bus_id(bus, sizeof(bus), ordinal_);
+    int version = 0;
+    api_.runtime_version(&version);  // hip_version.h: major * 10^7 + minor * 10^5 + patch
+    const DeviceMemory now = memory();
+    Facts facts = {{"title", std::string(title)},
+                   {"uuid", uuid()},
+                   {"pci_bus", std::string(bus)},
+                   {"runtime", std::to_string(version / 10'000'000) + "." + std::to_string(version / 100'000 % 100) +
+                                   "." + std::to_string(version % 100'000)},
+                   {"arch", architecture_},
+                   {"xnack", xnack()},
+                   {"memory_bytes", static_cast<std::int64_t>(now.total)},
+                   {"memory_free_bytes", static_cast<std::int64_t>(now.free)},
+                   {"line_bytes", std::int64_t{128}}};  // of the second level: CDNA 2 and CDNA 3 white papers
+    static const std::pair<const char*, int> numbers[] = {{"multiprocessors", multiprocessors},
+                                                          {"l2_bytes", l2_bytes},
+                                                          {"clock_khz", clock_rate_khz},
+                                                          {"memory_clock_khz", memory_clock_khz},
+                                                          {"memory_bus_bits", memory_bus_bits},
+                                                          {"wall_clock_khz", wall_clock_khz},
+                                                          {"warp_size", warp_size}};
+    for (const auto& [key, which] : numbers) facts.emplace_back(key, std::int64_t{attribute(which)});
+    static const std::pair<const char*, int> switches[] = {
+        {"integrated", integrated},
+        {"largeBar", large_bar},
+        {"managedMemory", managed_memory},
+        {"concurrentManagedAccess", concurrent_managed_access},
+        {"pageableMemoryAccess", pageable_memory_access},
+        {"pageableMemoryAccessUsesHostPageTables", pageable_uses_host_page_tables},
+        {"directManagedMemAccessFromHost", direct_managed_access_from_host},
+        {"hostNativeAtomicSupported", host_native_atomics},
+        {"hostRegisterSupported", host_register_supported},
+        {"canUseHostPointerForRegisteredMem", can_use_host_pointer_for_registered},
+        {"fineGrainSupport", fine_grain_support},
+        {"virtualMemoryManagement", virtual_memory_management}};
+    for (const auto& [key, which] : switches) facts.emplace_back(key, attribute(which) != 0);
+    return facts;
+}
+
+// Sources: HIP documentation, "Coherence control" (which memory is fine-grained: coherent while a kernel runs) and
+// "Unified memory management" (where pages come from, with and without XNACK). System-scope atomics on fine-grained
+// host memory are the CPU's too where the link has them (ROCm documentation, "Hardware atomics operation support").
+void HipDevice::state_allocators() {
+    using A = Allocator;
+    constexpr Access direct = Access::direct, none = Access::none;
+    const bool atomics = attribute(host_native_atomics) != 0;
+    const bool pageable = attribute(pageable_memory_access) != 0;
+    allocators_ = host_allocators();
+    for (auto& entry : allocators_) {
+        entry.gpu = pageable ? direct : none;
+        if (pageable) {
+            entry.concurrent = true;
+            entry.shared_atomics = atomics;
+        } else {
+            entry.gpu_reason =
+                "pageableMemoryAccess is 0: the GPU cannot reach plain host memory; " +
+                (xnack() == "none" ? "it has no XNACK" : "XNACK is " + xnack() + ", HSA_XNACK=1 asks for it");
+        }
+    }
+    // An APU has one memory for both processors: the CPU reaches all of it, and both limits bear it.
+    const bool apu = attribute(integrated) != 0;
+    AllocatorInfo on_device{.allocator = A::device,
+                            .cpu = apu ? direct : none,
+                            .gpu = direct,
+                            .host_memory = apu,
+                            .device_memory = true,
+                            .on_demand = false};
+    state(on_device);
+    AllocatorInfo mapped = on_device;  // mapped for the GPU alone
+    mapped.allocator = A::vmm;
+    mapped.cpu = none;
+    state(mapped, attribute(virtual_memory_management) != 0 && api_.mem_create != nullptr,
+          "the driver has no virtual memory management here");
+    // hip_runtime_api.h of write-combined memory: not functional within the HIP runtime. So there is no pinned-wc.
+    AllocatorInfo on_host{.allocator = A::pinned,
+                          .cpu = direct,
+                          .gpu = direct,
+                          .host_memory = true,
+                          .device_memory = apu,
+                          .on_demand = false,
+                          .concurrent = true,
+                          .shared_atomics = atomics};
+    state(on_host);
+    on_host.allocator = A::registered;
+    state(on_host);
+    on_host.allocator = A::pinned_noncoherent;
+    on_host.concurrent = on_host.shared_atomics = false;
+    state(on_host);
+    AllocatorInfo managed{.allocator = A::managed,
+                          .cpu = direct,
+                          .gpu = direct,
+                          .host_memory = true,
+                          .device_memory = true,
+                          .managed = true,
+                          .on_demand = xnack() == "on",
+                          .concurrent = attribute(concurrent_managed_access) != 0,
+                          .shared_atomics = attribute(concurrent_managed_access) != 0 && atomics};
+    state(managed, attribute(managed_memory) != 0, "managedMemory is 0");
+    on_device.allocator = A::fine_grained;
+    if (apu) {
+        on_device.concurrent = true;
+        on_device.shared_atomics = atomics;
+    }
+    state(on_device, attribute(fine_grain_support) != 0 && api_.mem_alloc_flags != nullptr,
+          "the device has no fine-grained memory (fineGrainSupport is 0)");
+    managed.allocator = A::coarse_grained;
+    managed.concurrent = managed.shared_atomics = false;
+    state(managed, attribute(managed_memory) != 0, "managedMemory is 0");
+}
+
+void HipDevice::obtain_pinned(Block& block, unsigned flags) {
+    call(api_, api_.mem_host_alloc, &block.base, block.bytes, host_portable | flags);
+    Undo free_host{[&] { api_.mem_free_host(block.base); }};
+    block.address = mapped_address(block.base);
+    free_host.armed = false;
+    block.host = block.base;
+}
+
+void HipDevice::obtain_managed(Block& block) {
+    call(api_, api_.mem_alloc_managed, &block.base, block.bytes, managed_attach_global);
+    Undo free_managed{[&] { api_.mem_free(block.base); }};
+    if (block.allocator == Allocator::coarse_grained)
+        call(api_, api_.mem_advise, block.base, block.bytes, advise_coarse_grain, ordinal_);
+    free_managed.armed = false;
+    block.address = address(block.base);
+    block.host = block.base;
+}
+
+Block HipDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
+    if (is_host_allocator(allocator)) return obtain_plain(allocator, bytes, pages);
+    Block block{.allocator = allocator, .bytes = bytes};
+    switch (allocator) {
+    case Allocator::device:
+        call(api_, api_.mem_alloc, &block.base, bytes);
+        block.address = address(block.base);
+        break;
+    case Allocator::fine_grained:
+        call(api_, api_.mem_alloc_flags, &block.base, bytes, malloc_fine_grained);
+        block.address = address(block.base);
+        break;
+    case Allocator::vmm:
+        obtain_vmm(block);
+        break;
+    case Allocator::pinned:
+        obtain_pinned(block, host_coherent);
+        break;
+    case Allocator::pinned_noncoherent:
+        obtain_pinned(block, host_non_coherent);
+        break;
+    case Allocator::registered:
+        obtain_registered(block, pages, register_portable | register_mapped);
+        break;
+    case Allocator::managed:
+    case Allocator::coarse_grained:
+        obtain_managed(block);
+        break;
+    default:
+        throw Unavailable(name() + " has no allocator " + to_string(allocator));
+    }
+    if (block.host == nullptr && info(allocator).cpu == Access::direct) block.host = block.base;
+    return block;
+}
+
+void HipDevice::release(Block& block) noexcept {
+    switch (block.allocator) {
+    case Allocator::device:
+    case Allocator::fine_grained:
+    case Allocator::managed:
+    case Allocator::coarse_grained:
+        api_.mem_free(block.base);
+        break;
+    case Allocator::vmm:
+        release_vmm(block);
+        break;
+    case Allocator::pinned:
+    case Allocator::pinned_noncoherent:
+        api_.mem_free_host(block.base);
+        break;
+    case Allocator::registered:
+        release_registered(block);
+        break;
+    default:
+        release_host(block);
+    }
+    block = {};
+}
+
+Binary HipDevice::compile(const Source& source) {
+    Compiled compiled = hiprtc_compile(translation_unit(source, "hip"), source.name, architecture_, defines());
+    return {"hsaco", std::move(compiled.code), "", std::move(compiled.log)};
+}
+
+std::string HipDevice::image(const Source& source) {
+    int version = 0, major = 0, minor = 0;
+    api_.runtime_version(&version);
+    Hiprtc::instance().version(&major, &minor);
+    std::string key = "hip/" + architecture_ + "/" + std::to_string(version) + "/" + std::to_string(major) + "." +
+                      std::to_string(minor) + "/";
+    for (const auto& define : defines()) key += define + "/";
+    return cached(key + translation_unit(source, "hip"), [&] { return compile(source).code; });
+}
+
+}  // namespace
+}  // namespace hip
+
+int count_hip() {
+    const auto& runtime = hip::Runtime::instance();
+    int count = 0;
+    const hip::Result result = runtime.device_count(&count);
+    if (result == hip::no_device)
+        throw Unavailable("hipGetDeviceCount: " + std::string(runtime.get_error_string(result)));
+    runtime.check(result, "hipGetDeviceCount");
+    return count;
+}
+
+std::unique_ptr<Device> open_hip(int index) { return std::make_unique<hip::HipDevice>(index); }
+
+}  // namespace firsttouch
