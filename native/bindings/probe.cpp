@@ -23,6 +23,18 @@ StreamOp op_from(const std::string& name) {
     throw std::invalid_argument("'" + name + "' is not a stream kernel");
 }
 
+Element element_from(const std::string& name) {
+    if (name == "u64") return Element::u64;
+    if (name == "f64") return Element::f64;
+    throw std::invalid_argument("'" + name + "' is no element type; choose u64 or f64");
+}
+
+// False for the first word, true for the second.
+bool one_of(const std::string& given, const char* first, const char* second) {
+    if (given == first || given == second) return given == second;
+    throw std::invalid_argument("'" + given + "' is neither " + first + " nor " + second);
+}
+
 Engine engine_from(const std::string& name) {
     if (name == "copy-engine") return Engine::copy_engine;
     if (name == "kernel") return Engine::kernel;
@@ -113,6 +125,19 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "scenario"_a, "warmups"_a = 10,
         "seed"_a, "stop"_a, "ns per page of the first touch, less a second touch.");
+    m.def(
+        "atomics",
+        [](DeviceHandle& d, BufferHandle& buffer, const std::string& type, const std::string& scope,
+           std::uint64_t elements, int cpu_threads, int gpu_threads, const std::string& reading, double window,
+           std::uint64_t seed, const Stop& stop) {
+            const AtomicsRequest request{element_from(type), one_of(scope, "device", "system"),  elements, cpu_threads,
+                                         gpu_threads,        one_of(reading, "progress", "end"), window,   seed};
+            nb::gil_scoped_release release;
+            return atomics(d.lab, buffer.get(), request, stop);
+        },
+        "device"_a, "buffer"_a, nb::kw_only(), "type"_a, "scope"_a, "elements"_a, "cpu_threads"_a, "gpu_threads"_a,
+        "reading"_a = "progress", "window"_a = 0.01, "seed"_a, "stop"_a,
+        "A histogram incremented by the CPU, the GPU or both; million updates per second of all.");
     m.def(
         "try_access",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed) {

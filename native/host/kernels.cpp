@@ -13,6 +13,7 @@ namespace firsttouch::kernels {
 #include "chase.c"
 #include "stream_data.c"
 #include "codegen.c"
+#include "histogram.c"
 }  // namespace firsttouch::kernels
 
 namespace firsttouch {
@@ -43,7 +44,8 @@ HostKernel find_host_kernel(const std::string& name) {
         ENTRY(fill_words), ENTRY(fill_seeded), ENTRY(check_words), ENTRY(touch_pages), ENTRY(check_pages),
         ENTRY(stream_sum), ENTRY(stream_expect), ENTRY(chase_write),  ENTRY(chase_check), ENTRY(stream_fill), ENTRY(stream_check),
         ENTRY(codegen_add_u64_device), ENTRY(codegen_add_u64_system), ENTRY(codegen_add_f64_device),
-        ENTRY(codegen_add_f64_system), ENTRY(codegen_load_vector), ENTRY(codegen_load_uncached)};
+        ENTRY(codegen_add_f64_system), ENTRY(codegen_load_vector), ENTRY(codegen_load_uncached),
+        ENTRY(histogram_zero), ENTRY(histogram_sum_u64), ENTRY(histogram_sum_f64)};
 #undef ENTRY
     // clang-format on
     const auto found = table.find(name);

@@ -23,6 +23,7 @@ SMALL = {
     "faultcount": ["size=1MiB"],
     "context": ["phase=context,launch-next"],
     "codegen": [],
+    "atomics": ["elements=1,2^10", "allocator=malloc,device,svm-fine,svm-atomic"],
 }
 
 
