@@ -25,6 +25,18 @@ StreamOp op_from(const std::string& name) {
     throw std::invalid_argument("'" + name + "' is not a stream kernel");
 }
 
+Element element_from(const std::string& name) {
+    if (name == "u64") return Element::u64;
+    if (name == "f64") return Element::f64;
+    throw std::invalid_argument("'" + name + "' is no element type; choose u64 or f64");
+}
+
+// False for the first word, true for the second.
+bool one_of(const std::string& given, const char* first, const char* second) {
+    if (given == first || given == second) return given == second;
+    throw std::invalid_argument("'" + given + "' is neither " + first + " nor " + second);
+}
+
 Engine engine_from(const std::string& name) {
     if (name == "copy-engine") return Engine::copy_engine;
     if (name == "kernel") return Engine::kernel;
@@ -195,6 +207,19 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, "array"_a, "copy"_a.none(), nb::kw_only(), "strategy"_a, "iterations"_a = 100, "threads"_a = 0,
         "longest"_a = 20.0, "seed"_a, "stop"_a, "CPU and GPU count up a half each and swap; ms per iteration.");
+    m.def(
+        "atomics",
+        [](DeviceHandle& d, BufferHandle& buffer, const std::string& type, const std::string& scope,
+           std::uint64_t elements, int cpu_threads, int gpu_threads, const std::string& reading, double window,
+           std::uint64_t seed, const Stop& stop) {
+            const AtomicsRequest request{element_from(type), one_of(scope, "device", "system"),  elements, cpu_threads,
+                                         gpu_threads,        one_of(reading, "progress", "end"), window,   seed};
+            nb::gil_scoped_release release;
+            return atomics(d.lab, buffer.get(), request, stop);
+        },
+        "device"_a, "buffer"_a, nb::kw_only(), "type"_a, "scope"_a, "elements"_a, "cpu_threads"_a, "gpu_threads"_a,
+        "reading"_a = "progress", "window"_a = 0.01, "seed"_a, "stop"_a,
+        "A histogram incremented by the CPU, the GPU or both; million updates per second of all.");
     m.def(
         "try_access",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed) {

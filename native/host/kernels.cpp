@@ -15,6 +15,7 @@ namespace firsttouch::kernels {
 #include "codegen.c"
 #include "halves.c"
 #include "migration.c"
+#include "histogram.c"
 }  // namespace firsttouch::kernels
 
 namespace firsttouch {
@@ -47,7 +48,8 @@ HostKernel find_host_kernel(const std::string& name) {
         ENTRY(codegen_add_u64_device), ENTRY(codegen_add_u64_system), ENTRY(codegen_add_f64_device),
         ENTRY(codegen_add_f64_system), ENTRY(codegen_load_vector), ENTRY(codegen_load_uncached),
         ENTRY(halves_fill), ENTRY(halves_increment), ENTRY(halves_check),
-        ENTRY(migration_update), ENTRY(migration_read), ENTRY(migration_sum), ENTRY(migration_check)};
+        ENTRY(migration_update), ENTRY(migration_read), ENTRY(migration_sum), ENTRY(migration_check),
+        ENTRY(histogram_zero), ENTRY(histogram_sum_u64), ENTRY(histogram_sum_f64)};
 #undef ENTRY
     // clang-format on
     const auto found = table.find(name);

@@ -1,6 +1,7 @@
 // The measuring loops on any device, written against device.hpp alone. Each verifies what it moved.
 #pragma once
 
+#include "host/increments.hpp"
 #include "host/loops.hpp"
 #include "probe/lab.hpp"
 
@@ -111,5 +112,21 @@ struct MigrationOutcome : Outcome {
 // iteration_0, ..., cpu_read), medians over repetitions. errors: words that do not hold what the passes left, and sums
 // that do not agree.
 MigrationOutcome migration(Lab& lab, const MigrationRequest& request, const Stop& stop);
+struct AtomicsRequest {
+    Element type = Element::u64;
+    bool system = true;          // scope of the GPU's atomic adds: the system, or the device alone
+    std::uint64_t elements = 1;  // at most 2^31
+    int cpu_threads = 0;
+    int gpu_threads = 0;       // in groups of 64
+    bool read_at_end = false;  // progress is read before and after a run only
+    double window = 0.01;      // seconds between two readings of the progress, at least
+    std::uint64_t seed = 1;
+};
+// Samples: million updates per second of all parties. Where both sides take part, each is measured alone before they
+// run together. Counters: cpu_rate and gpu_rate; of both sides cpu_alone, gpu_alone, cpu_relative, gpu_relative;
+// increments, and found, the sum of the histogram; gpu_threads_seen, those of groups that ever moved. With read_at_end
+// runs without a reading alternate with runs that are read, and read_ratio is the median of the latter over that of the
+// former. errors: increments lost or made up, plus elements that cannot be.
+Outcome atomics(Lab& lab, const Buffer& buffer, const AtomicsRequest& request, const Stop& stop);
 
 }  // namespace firsttouch

@@ -235,6 +235,24 @@ def concurrency(
 ) -> Outcome:
     """CPU and GPU count up a half each and swap; ms per iteration."""
 
+def atomics(
+    device: Device,
+    buffer: Buffer,
+    *,
+    type: str,
+    scope: str,
+    elements: int,
+    cpu_threads: int,
+    gpu_threads: int,
+    reading: str = "progress",
+    window: float = 0.01,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
+    """
+    A histogram incremented by the CPU, the GPU or both; million updates per second of all.
+    """
+
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """
     Wrong words after the agent used the buffer by its bare address. May end the process.

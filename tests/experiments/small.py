@@ -13,5 +13,6 @@ SMALL: dict[str, list[str]] = {
     "codegen": [],
     "concurrency": ["size=1MiB", "iterations=10"],
     "accounting": ["size=64MiB"],
+    "atomics": ["elements=1,2^10", "allocator=malloc,device,svm-fine,svm-atomic"],
     "migration": ["size=4MiB", "iterations=4"],
 }

@@ -28,9 +28,15 @@ FILES = sorted(path.stem for path in FOLDER.glob("*.c"))
 # What a file must be compiled with; each set is one build.
 DEFINES: dict[str, list[list[tuple[str, str]]]] = {
     "stream": [[("UNROLL", unroll)] for unroll in ("1", "2", "4", "16")],
+    "atomics": [
+        [("TYPE", kind), ("ADD", f"ATOMIC_ADD_{name}_{scope}")]
+        for kind, name in (("ulong", "U64"), ("double", "F64"))
+        for scope in ("DEVICE", "SYSTEM")
+    ],
 }
 NOT_OPENCL = {"gate": "waits by a device clock, which OpenCL has not; the OpenCL device holds streams by a user event"}
 NOT_HOST = {
+    "atomics": "groups that run until they are stopped; the host increments by increment_host",
     "copy": "tiles of groups; the host copies by memcpy",
     "gate": "waits inside a stream, which the host has not",
     "stream": "tiles of groups; the host has loops of its own for each instruction set",
@@ -245,6 +251,16 @@ def test_sm_90_adds_natively() -> None:
             assert add.endswith(f"add.{kind}")
             assert ("sys" in add) == (scope == "sys")
         assert ".cas" not in body
+
+
+@pytest.mark.parametrize("defines", DEFINES["atomics"], ids=lambda defines: defines[1][1])
+def test_a_histogram_is_incremented_by_one_native_add_on_sm_90(defines: Defines) -> None:
+    _, ptx = sm_90("atomics", tuple(defines))
+    body, kind = ptx_of(ptx, "atomics_increment"), {"ulong": "u64", "double": "f64"}[defines[0][1]]
+    scope = r"sys\." if "SYSTEM" in defines[1][1] else ""
+    adds = re.findall(r"(?:atom|red)\.\S+", body)
+    assert adds
+    assert all(re.fullmatch(rf"\w+\.(?:global\.)?{scope}add\.{kind}", add) for add in adds), adds
 
 
 def test_gfx942_adds_doubles_natively_at_system_scope() -> None:

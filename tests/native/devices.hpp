@@ -19,6 +19,7 @@ namespace firsttouch {
 
 inline constexpr std::size_t MiB = 1024 * 1024;
 inline const Stop brief{.tolerance = 0.1, .seconds = 0.05, .min_samples = 3, .max_samples = 20};
+inline const Stop hasty{.tolerance = 0.5, .seconds = 0.01, .min_samples = 3, .max_samples = 5};
 
 // FIRSTTOUCH_LIB_OPENCL_ICD, else the drivers that /etc/OpenCL/vendors names.
 inline void find_opencl_drivers() {

@@ -212,6 +212,68 @@ TEST_P(Probes, PagesThatTheGpuTouchesAreFollowed) {
             EXPECT_TRUE(entry.managed || moves.left_by_all == 0);
         } catch (const Unavailable& reason) {
             EXPECT_TRUE(holds(reason.what(), "shows no page") || holds(reason.what(), "pagemap"));
+// Who may increment together: each agent that reaches the memory, and both where the driver states shared atomics.
+std::vector<std::pair<int, int>> parties_of(const AllocatorInfo& entry) {
+    std::vector<std::pair<int, int>> parties;
+    if (entry.cpu != Access::none) parties.emplace_back(3, 0);
+    if (entry.gpu != Access::none) parties.emplace_back(0, 640);
+    if (entry.concurrent == true && entry.shared_atomics == true && parties.size() == 2)
+        parties.insert(parties.end(), {{1, 64}, {2, 192}});
+    return parties;
+}
+
+TEST_P(Probes, AtomicsLoseNoUpdate) {
+    static constexpr std::pair<Element, std::uint64_t> histograms[] = {
+        {Element::u64, 1}, {Element::f64, 1}, {Element::u64, 1000}, {Element::f64, 65536}};
+    for (const auto& entry : available())
+        for (const auto& [type, elements] : histograms) {
+            const auto buffer = device->allocate(entry.allocator, elements * 8);
+            for (const auto& [cpu, gpu] : parties_of(entry)) {
+                SCOPED_TRACE(to_string(entry.allocator) + " by " + std::to_string(cpu) + " and " + std::to_string(gpu) +
+                             " on " + std::to_string(elements));
+                const AtomicsRequest request{.type = type,
+                                             .system = cpu > 0 || elements > 1,
+                                             .elements = elements,
+                                             .cpu_threads = cpu,
+                                             .gpu_threads = gpu,
+                                             .window = 0.001};
+                const Outcome outcome = atomics(*lab, *buffer, request, hasty);
+                expect_sane(outcome);
+                EXPECT_GT(outcome.counters.at("increments"), 0);
+                EXPECT_EQ(outcome.counters.at("found"), outcome.counters.at("increments"));
+                EXPECT_EQ(outcome.counters.contains("gpu_relative"), cpu > 0 && gpu > 0);
+                if (gpu > 0) {
+                    EXPECT_GT(outcome.counters.at("gpu_threads_seen"), 0);
+                }
+            }
+        }
+}
+
+TEST_P(Probes, AtomicsAreTheSameWhenNobodyReads) {
+    const bool alone = GetParam() == "cpu";
+    const auto buffer = device->allocate(alone ? Allocator::malloc : Allocator::device, 8192);
+    const AtomicsRequest request{.elements = 1024,
+                                 .cpu_threads = alone ? 2 : 0,
+                                 .gpu_threads = alone ? 0 : 64,
+                                 .read_at_end = true,
+                                 .window = 0.001};
+    const Outcome outcome = atomics(*lab, *buffer, request, hasty);
+    expect_positive(outcome);
+    EXPECT_GT(outcome.counters.at("read_ratio"), 0);
+}
+
+TEST_P(Probes, AtomicsRefuseWhatMeansNothing) {
+    const auto buffer = device->allocate(Allocator::malloc, 64);
+    for (const AtomicsRequest& request :
+         {AtomicsRequest{.elements = 0, .cpu_threads = 1}, AtomicsRequest{.elements = 9, .cpu_threads = 1},
+          AtomicsRequest{.elements = (1ull << 31) + 1, .cpu_threads = 1}, AtomicsRequest{},
+          AtomicsRequest{.cpu_threads = -1, .gpu_threads = 64}, AtomicsRequest{.gpu_threads = 63}})
+        EXPECT_THROW(atomics(*lab, *buffer, request, hasty), std::invalid_argument);
+    for (const auto& entry : available()) {
+        const auto apart = device->allocate(entry.allocator, 64);
+        const AtomicsRequest both{.cpu_threads = 1, .gpu_threads = 64};
+        if (entry.concurrent != true) {
+            EXPECT_THROW(atomics(*lab, *apart, both, hasty), Unavailable) << to_string(entry.allocator);
         }
     }
 }
@@ -325,6 +387,35 @@ TEST_F(Faults, ACopyThatCopiesNothingIsCounted) {
         if (block.host == target->block().host) std::memset(block.host, 0, block.bytes);
     };
     EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4096}, brief).errors, 512u);
+}
+
+TEST_F(Faults, AnIncrementThatIsLostIsCounted) {
+    const auto buffer = device.allocate(Allocator::malloc, 8 * 1000);
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        if (++maps == 3) static_cast<std::uint64_t*>(block.host)[500] -= 1;  // zeroed, incremented, then the check
+    };
+    const Outcome outcome = atomics(lab, *buffer, {.elements = 1000, .cpu_threads = 2, .window = 0.001}, hasty);
+    EXPECT_EQ(maps, 3);
+    EXPECT_EQ(outcome.errors, 1u);
+    EXPECT_EQ(outcome.counters.at("increments") - outcome.counters.at("found"), 1);
+}
+
+TEST_F(Faults, AnElementThatCannotBeIsCounted) {
+    const auto buffer = device.allocate(Allocator::malloc, 8 * 1000);
+    for (const double wrong : {0.5, -1e300, 1e300}) {
+        int maps = 0;
+        double before = 0;
+        device.before_map = [&](const Block& block) {
+            if (++maps != 3) return;
+            double& element = static_cast<double*>(block.host)[7];
+            before = element;
+            element += wrong;
+        };
+        const AtomicsRequest request{.type = Element::f64, .elements = 1000, .cpu_threads = 1, .window = 0.001};
+        const Outcome outcome = atomics(lab, *buffer, request, hasty);
+        EXPECT_EQ(outcome.errors, 1 + static_cast<std::uint64_t>(wrong == 0.5 ? 0 : before)) << wrong;
+    }
 }
 
 TEST_F(Faults, AnAllocationThatFailsMidwayGivesBackWhatItTook) {

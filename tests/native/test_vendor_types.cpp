@@ -98,6 +98,7 @@ TEST(VendorTypes, CudaDriver) {
         {memory_clock_khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE},
         {memory_bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH},
         {l2_bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE},
+        {threads_per_multiprocessor, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR},
         {unified_addressing, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING},
         {compute_major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR},
         {compute_minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR},

@@ -53,6 +53,7 @@ enum Attribute : int {
     memory_clock_khz = 36,
     memory_bus_bits = 37,
     l2_bytes = 38,
+    threads_per_multiprocessor = 39,
     unified_addressing = 41,
     compute_major = 75,
     compute_minor = 76,

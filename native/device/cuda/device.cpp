@@ -92,6 +92,7 @@ Facts CudaDevice::facts() {
                    {"l1_bytes", l1_bytes_of(capability_)},
                    {"line_bytes", std::int64_t{128}}};
     static const std::pair<const char*, int> numbers[] = {{"multiprocessors", multiprocessors},
+                                                          {"threads_per_multiprocessor", threads_per_multiprocessor},
                                                           {"l2_bytes", l2_bytes},
                                                           {"clock_khz", clock_rate_khz},
                                                           {"memory_clock_khz", memory_clock_khz},

@@ -20,6 +20,7 @@ typedef double2 f64x2;
 #define ATOMIC_ADD_F64_DEVICE(p, v) atomicAdd((p), (double)(v))
 #define ATOMIC_ADD_F64_SYSTEM(p, v) atomicAdd_system((p), (double)(v))
 #define LOAD_UNCACHED(p) (*(volatile GLOBAL const ulong*)(p))
+#define STORE_UNCACHED(p, v) (*(volatile GLOBAL ulong*)(p) = (v))
 #define EXCHANGE_U64_DEVICE(p, v) atomicExch((p), (ulong)(v))
 HELPER void fence_system() {
 #if __CUDA_ARCH__ >= 700

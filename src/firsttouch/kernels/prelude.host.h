@@ -23,6 +23,7 @@ HELPER double atomic_add_f64(double* p, double v) {
 #define ATOMIC_ADD_F64_DEVICE(p, v) atomic_add_f64((p), (v))
 #define ATOMIC_ADD_F64_SYSTEM(p, v) atomic_add_f64((p), (v))
 #define LOAD_UNCACHED(p) (*(volatile const ulong*)(p))
+#define STORE_UNCACHED(p, v) (*(volatile ulong*)(p) = (v))
 #define EXCHANGE_U64_DEVICE(p, v) std::atomic_ref<ulong>(*(p)).exchange((v), std::memory_order_relaxed)
 #define FENCE_SYSTEM() std::atomic_thread_fence(std::memory_order_seq_cst)
 #define LOAD_ACQUIRE_SYSTEM(p) std::atomic_ref<ulong>(*(ulong*)(p)).load(std::memory_order_acquire)
