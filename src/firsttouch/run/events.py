@@ -196,6 +196,11 @@ def asked() -> bool:
     return os.environ.get(VARIABLE) == "1"
 
 
+def not_offered(device: DeviceInfo) -> str:
+    """Why no driver tells of this device's events; '' where one does."""
+    return "" if device.kind in OFFERED_BY else f"no unified-memory events are offered for {device.name}"
+
+
 def start(device: DeviceInfo) -> tuple[EventLog | None, str]:
     """Begin to record, before the device is opened: the log, or None and the sentence why not.
 
@@ -206,8 +211,8 @@ def start(device: DeviceInfo) -> tuple[EventLog | None, str]:
 
     if not asked():
         return None, ""
-    if device.kind not in OFFERED_BY:
-        return None, f"no unified-memory events are offered for {device.name}"
+    if reason := not_offered(device):
+        return None, reason
     show_libraries()
     try:
         _core.count_devices(device.kind)  # initialises the driver
