@@ -123,6 +123,15 @@ void bind_probe(nb::module_& m) {
         "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "scenario"_a, "warmups"_a = 10,
         "seed"_a, "stop"_a, "ns per page of the first touch, less a second touch.");
     m.def(
+        "counted_triad",
+        [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& event,
+           std::uint64_t seed, const Stop& stop) {
+            const CountedTriadRequest request{allocator_from(allocator), bytes, event, seed};
+            return freely([&] { return counted_triad(d.lab, request, stop); });
+        },
+        "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "event"_a = "dtlb-load-misses", "seed"_a, "stop"_a,
+        "A triad by one CPU thread, its hardware events counted. Raises Unavailable where they cannot be.");
+    m.def(
         "try_access",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed) {
             nb::gil_scoped_release release;

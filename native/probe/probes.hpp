@@ -66,4 +66,14 @@ struct FaultRequest {
 // Samples: ns per page, the run on a fresh mapping minus a second run on the same. Counters: first_ns, second_ns.
 Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop);
 
+struct CountedTriadRequest {
+    Allocator allocator = Allocator::malloc;
+    std::size_t bytes = 0;                   // of each of the three arrays
+    std::string event = "dtlb-load-misses";  // or "page-faults"
+    std::uint64_t seed = 1;
+};
+// A triad by one CPU thread. Samples: ns per 64 bytes of the three arrays. Counters: per_mib, the events of that thread
+// in user mode per MiB of them. Throws Unavailable where the event cannot be counted, before anything is allocated.
+Outcome counted_triad(Lab& lab, const CountedTriadRequest& request, const Stop& stop);
+
 }  // namespace firsttouch

@@ -181,6 +181,13 @@ def page_faults(
 ) -> Outcome:
     """ns per page of the first touch, less a second touch."""
 
+def counted_triad(
+    device: Device, *, allocator: str, bytes: int, event: str = "dtlb-load-misses", seed: int, stop: Stop
+) -> Outcome:
+    """
+    A triad by one CPU thread, its hardware events counted. Raises Unavailable where they cannot be.
+    """
+
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """
     Wrong words after the agent used the buffer by its bare address. May end the process.
