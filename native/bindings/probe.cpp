@@ -221,6 +221,15 @@ void bind_probe(nb::module_& m) {
         "reading"_a = "progress", "window"_a = 0.01, "seed"_a, "stop"_a,
         "A histogram incremented by the CPU, the GPU or both; million updates per second of all.");
     m.def(
+        "counted_triad",
+        [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& event,
+           std::uint64_t seed, const Stop& stop) {
+            const CountedTriadRequest request{allocator_from(allocator), bytes, event, seed};
+            return freely([&] { return counted_triad(d.lab, request, stop); });
+        },
+        "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "event"_a = "dtlb-load-misses", "seed"_a, "stop"_a,
+        "A triad by one CPU thread, its hardware events counted. Raises Unavailable where they cannot be.");
+    m.def(
         "try_access",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed) {
             nb::gil_scoped_release release;

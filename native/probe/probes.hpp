@@ -128,5 +128,14 @@ struct AtomicsRequest {
 // runs without a reading alternate with runs that are read, and read_ratio is the median of the latter over that of the
 // former. errors: increments lost or made up, plus elements that cannot be.
 Outcome atomics(Lab& lab, const Buffer& buffer, const AtomicsRequest& request, const Stop& stop);
+struct CountedTriadRequest {
+    Allocator allocator = Allocator::malloc;
+    std::size_t bytes = 0;                   // of each of the three arrays
+    std::string event = "dtlb-load-misses";  // or "page-faults"
+    std::uint64_t seed = 1;
+};
+// A triad by one CPU thread. Samples: ns per 64 bytes of the three arrays. Counters: per_mib, the events of that thread
+// in user mode per MiB of them. Throws Unavailable where the event cannot be counted, before anything is allocated.
+Outcome counted_triad(Lab& lab, const CountedTriadRequest& request, const Stop& stop);
 
 }  // namespace firsttouch
