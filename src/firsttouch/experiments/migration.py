@@ -350,6 +350,11 @@ def _of_touches(rows: Sequence[Record]) -> list[str]:
                 f"of {_size(seen['smallest_record'])} to {_size(seen['largest_record'])}, all multiples of "
                 f"{_size(seen['record_multiple'])}, {same} every repetition."
             )
+    if any(float(str(r.counters.get("compute_h2d_speculative_bytes", 0))) > 0 for r in rows) and said:
+        said.append(
+            "There a fault moves its own page, and the driver adds what it guesses: the region around the page, and "
+            "neighbours once most of a larger region is there."
+        )
     return said
 
 
