@@ -253,6 +253,13 @@ def atomics(
     A histogram incremented by the CPU, the GPU or both; million updates per second of all.
     """
 
+def counted_triad(
+    device: Device, *, allocator: str, bytes: int, event: str = "dtlb-load-misses", seed: int, stop: Stop
+) -> Outcome:
+    """
+    A triad by one CPU thread, its hardware events counted. Raises Unavailable where they cannot be.
+    """
+
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """
     Wrong words after the agent used the buffer by its bare address. May end the process.
