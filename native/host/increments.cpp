@@ -2,8 +2,6 @@
 
 #include <random>
 
-#include "host/clock.hpp"
-
 namespace firsttouch {
 namespace {
 
@@ -22,12 +20,10 @@ template <class T>
 void increment(T* elements, std::uint64_t count, std::uint64_t seed, const std::atomic<bool>& stop, Incrementer& self) {
     std::minstd_rand draw(static_cast<std::uint_fast32_t>(seed % std::minstd_rand::modulus));
     std::uint64_t done = 0;
-    const double start = now();
     while (!stop.load(std::memory_order_relaxed)) {
         for (int i = 0; i < Incrementer::step; ++i) add_one(elements[draw() * count >> 31]);
         self.done.store(done += Incrementer::step, std::memory_order_relaxed);
     }
-    self.seconds = now() - start;
 }
 
 }  // namespace

@@ -12,7 +12,6 @@ enum class Element : std::uint8_t { u64, f64 };
 struct alignas(128) Incrementer {
     static constexpr int step = 64;      // increments between two looks at the stop flag
     std::atomic<std::uint64_t> done{0};  // increments so far, stored after every step
-    double seconds = 0;                  // that the loop took, by the thread's own reading of the clock
 };
 
 // Atomically adds 1 to random elements of [0, count), count <= 2^31, until stop is set. Integers by fetch_add, doubles

@@ -38,8 +38,7 @@ class Side {
     virtual void start(double longest) = 0;  // seconds after which it may end by itself
     virtual void stop() = 0;
     virtual void wait() = 0;  // for the end of all
-    virtual Reading read() const = 0;
-    virtual double rate() const = 0;  // updates per second of the whole run by its own clock, once it has ended
+    virtual Reading read() = 0;
 };
 
 class CpuSide : public Side {
@@ -66,7 +65,7 @@ class CpuSide : public Side {
         done_.get();
         view_.reset();
     }
-    Reading read() const override {
+    Reading read() override {
         Reading reading{.time = now(), .updates = 0, .steps = UINT64_MAX};
         for (const auto& thread : threads_) {
             const std::uint64_t done = thread.done.load(std::memory_order_relaxed);
@@ -74,11 +73,6 @@ class CpuSide : public Side {
             reading.steps = std::min(reading.steps, done / Incrementer::step);
         }
         return reading;
-    }
-    double rate() const override {
-        return std::accumulate(threads_.begin(), threads_.end(), 0.0, [](double sum, const Incrementer& thread) {
-            return sum + static_cast<double>(thread.done.load(std::memory_order_relaxed)) / thread.seconds;
-        });
     }
 
   private:
@@ -97,7 +91,14 @@ class GpuSide : public Side {
         : lab_(lab), buffer_(buffer), request_(request),
           groups_(static_cast<std::uint32_t>(request.gpu_threads / group_threads)),
           kernel_(lab.kernel("atomics", "atomics_increment", defines(request))),
-          progress_(lab.device().allocate(lab.board().allocator(), groups_ * slot_words * 8)) {}
+          seen_(lab.device().allocate(lab.board().allocator(), progress_bytes())) {
+        // Counts in the CPU's memory would cost every group a store over the link in each round. Where memories are
+        // apart they stay beside the groups, and the CPU looks at a copy that the copy engine makes.
+        if (!lab.shares_host_memory()) {
+            progress_ = lab.device().allocate(lab.results().allocator(), progress_bytes());
+            copies_ = lab.device().stream();
+        }
+    }
     ~GpuSide() override {
         stop();
         try {
@@ -131,12 +132,13 @@ class GpuSide : public Side {
         if (board(1).load(std::memory_order_relaxed) != 0)
             throw std::runtime_error("the kernel came to its own limit of time before it was stopped");
     }
-    Reading read() const override {
-        const double time = now();
+    Reading read() override {
+        const double before = now();
+        if (progress_ != nullptr) copy(*seen_, *progress_);
+        const double time = (before + now()) / 2;
         const std::uint64_t rounds = total_rounds();
         return {.time = time, .updates = rounds * updates_ * group_threads, .steps = rounds};
     }
-    double rate() const override { return static_cast<double>(read().updates) / seconds_; }
     // Threads of the groups that had moved when the last run ended; a group that found no room has not.
     std::uint64_t threads_seen() const {
         std::uint64_t seen = 0;
@@ -151,25 +153,32 @@ class GpuSide : public Side {
             {"TYPE", whole ? "ulong" : "double"},
             {"ADD", std::string("ATOMIC_ADD_") + (whole ? "U64_" : "F64_") + (request.system ? "SYSTEM" : "DEVICE")}};
     }
+    std::size_t progress_bytes() const { return groups_ * slot_words * 8; }
+    void copy(const Buffer& target, const Buffer& source) {
+        lab_.device().copy(*copies_, target, 0, source, 0, progress_bytes());
+        lab_.device().wait(*copies_);
+    }
     static std::uint64_t* words(const Buffer& buffer) { return static_cast<std::uint64_t*>(buffer.block().host); }
     std::atomic_ref<std::uint64_t> board(std::size_t word) const {
         return std::atomic_ref<std::uint64_t>(words(lab_.board())[word]);
     }
     std::uint64_t rounds_of(std::uint32_t group) const {
-        return std::atomic_ref<std::uint64_t>(words(*progress_)[group * slot_words]).load(std::memory_order_relaxed);
+        return std::atomic_ref<std::uint64_t>(words(*seen_)[group * slot_words]).load(std::memory_order_relaxed);
     }
     std::uint64_t total_rounds() const {
         std::uint64_t rounds = 0;
         for (std::uint32_t group = 0; group < groups_; ++group) rounds += rounds_of(group);
         return rounds;
     }
+    const Buffer& counts() const { return progress_ != nullptr ? *progress_ : *seen_; }
     void launch(std::uint64_t most_rounds, double longest) {
         for (const std::size_t word : {0, 1}) board(word).store(0, std::memory_order_relaxed);
-        std::fill_n(words(*progress_), groups_ * slot_words, 0);
+        std::fill_n(words(*seen_), groups_ * slot_words, 0);
+        if (progress_ != nullptr) copy(*progress_, *seen_);
         const auto nanoseconds = static_cast<std::uint64_t>(longest * 1e9);
         const Argument list[] = {buffer_,       static_cast<std::uint32_t>(request_.elements),
                                  request_.seed, lab_.board(),
-                                 *progress_,    updates_,
+                                 counts(),      updates_,
                                  most_rounds,   nanoseconds};
         from_ = lab_.device().record(lab_.stream());
         lab_.device().launch(lab_.stream(), kernel_, {groups_, group_threads}, list);
@@ -180,6 +189,7 @@ class GpuSide : public Side {
         lab_.device().wait(lab_.stream());
         running_ = false;
         seconds_ = lab_.device().elapsed(*from_, *to);
+        read();
     }
     void trial(std::uint64_t rounds) {
         launch(rounds, 0.05);
@@ -191,7 +201,8 @@ class GpuSide : public Side {
     const AtomicsRequest& request_;
     std::uint32_t groups_;
     Kernel& kernel_;
-    std::unique_ptr<Buffer> progress_;
+    std::unique_ptr<Buffer> seen_, progress_;  // what the CPU reads; what the kernel writes, where that is another
+    std::unique_ptr<Stream> copies_;
     std::unique_ptr<Event> from_;
     std::uint32_t updates_ = 1;  // of every thread in a round
     double round_seconds_ = 0;
@@ -209,7 +220,7 @@ using Sides = std::vector<Side*>;
 
 std::vector<Reading> read(const Sides& sides) {
     std::vector<Reading> readings;
-    for (const Side* side : sides) readings.push_back(side->read());
+    for (Side* side : sides) readings.push_back(side->read());
     return readings;
 }
 
@@ -218,7 +229,7 @@ std::vector<Reading> read(const Sides& sides) {
 double window_for(const Sides& sides, double least) {
     const double start = now();
     const auto moving = [&] {
-        return std::ranges::all_of(sides, [](const Side* side) { return side->read().steps >= signs_of_life; });
+        return std::ranges::all_of(sides, [](Side* side) { return side->read().steps >= signs_of_life; });
     };
     while (!moving() && now() - start < longest_wait) sleep_for(least / 10);
     return std::clamp(2 * (now() - start), least, longest_window);
@@ -318,12 +329,24 @@ class Contest {
         return rates;
     }
 
-    // The same with nobody reading; the rates are those of each side's own clock.
-    double unwatched(const Sides& sides) {
+    // Million updates per second between two readings that are `windows` windows apart, with `between` readings in
+    // the middle that nobody needs.
+    double from_end_to_end(const Sides& sides, int between) {
         const double seconds = windows_of_a_run * request_.window;
-        run(sides, seconds, [&] { sleep_for(seconds); });
-        return std::accumulate(sides.begin(), sides.end(), 0.0,
-                               [](double sum, const Side* side) { return sum + side->rate() * 1e-6; });
+        double rate = 0;
+        run(sides, 2 * seconds, [&] {
+            window_for(sides, request_.window);
+            sleep_for(request_.window);  // for warming up
+            const auto first = read(sides);
+            for (int i = 0; i <= between; ++i) {
+                sleep_for(seconds / (between + 1));
+                if (i < between) read(sides);
+            }
+            const auto last = read(sides);
+            for (std::size_t i = 0; i < sides.size(); ++i)
+                rate += static_cast<double>(last[i].updates - first[i].updates) / (last[i].time - first[i].time) * 1e-6;
+        });
+        return rate;
     }
 
     void report(Outcome& outcome) const {
@@ -371,14 +394,13 @@ void run_together(Contest& contest, Outcome& outcome, Stop stop) {
     outcome.samples = std::move(together.total);
 }
 
-// Runs that nobody reads by turns with runs that are read window by window.
+// Runs that nobody reads between their two ends by turns with runs that are read in every window.
 void compare_reading(Contest& contest, Outcome& outcome, const Stop& stop) {
-    constexpr Stop windows{.tolerance = 0, .seconds = 0, .min_samples = windows_of_a_run};
     const Sides sides = contest.all();
     std::vector<double> ratios;
     outcome.samples = sample(stop, [&] {
-        const double unread = contest.unwatched(sides);
-        ratios.push_back(summarise(contest.watched(sides, windows).total.values).median / unread);
+        const double unread = contest.from_end_to_end(sides, 0);
+        ratios.push_back(contest.from_end_to_end(sides, windows_of_a_run - 1) / unread);
         return unread;
     });
     outcome.counters["read_ratio"] = summarise(ratios).median;
