@@ -22,6 +22,7 @@ SMALL = {
     "pagefault": ["pages=1,64"],
     "faultcount": ["size=1MiB"],
     "context": ["phase=context,launch-next"],
+    "tlb": ["pages=8,64", "stride=4KiB,64KiB"],
     "codegen": [],
 }
 
