@@ -84,31 +84,34 @@ Outcome counted_triad(Lab& lab, const CountedTriadRequest& request, const Stop& 
     if (elements == 0) throw std::invalid_argument("the arrays need at least 64 bytes");
     std::unique_ptr<Buffer> arrays[3];
     for (auto& array : arrays) array = lab.device().allocate(request.allocator, elements * 8);
-    const HostView a(*arrays[0]), b(*arrays[1]), c(*arrays[2]);
-    std::uint64_t seed = request.seed;
-    for (const HostView* view : {&a, &b, &c}) run_on_host("stream_fill", 1, view->as<double>(), elements, seed++);
     constexpr double scalar = 3;
     const StreamLoop loop = stream_loop(StreamOp::triad, false);
-    double sum = 0;
-    const auto pass = [&] {
-        loop(a.as<double>(), b.as<double>(), c.as<double>(), scalar, 0, elements, &sum);
-        asm volatile("" ::: "memory");
-    };
-    pass();
+    const double lines = static_cast<double>(3 * elements) / 8;
     Outcome outcome;
     std::vector<double> counts;
-    const double lines = static_cast<double>(3 * elements) / 8;
-    outcome.samples = sample(stop, [&] {
-        counter.start();
-        const double start = now();
+    {
+        const HostView a(*arrays[0]), b(*arrays[1]), c(*arrays[2]);
+        std::uint64_t seed = request.seed;
+        for (const HostView* view : {&a, &b, &c}) run_on_host("stream_fill", 1, view->as<double>(), elements, seed++);
+        const auto pass = [&] {
+            double sum = 0;
+            loop(a.as<double>(), b.as<double>(), c.as<double>(), scalar, 0, elements, &sum);
+            asm volatile("" ::: "memory");
+        };
         pass();
-        const double seconds = now() - start - clock_cost();
-        counts.push_back(counter.stop());
-        return seconds / lines * 1e9;
-    });
+        outcome.samples = sample(stop, [&] {
+            counter.start();
+            const double start = now();
+            pass();
+            const double seconds = now() - start - clock_cost();
+            counts.push_back(counter.stop());
+            return seconds / lines * 1e9;
+        });
+    }
     outcome.counters["per_mib"] = summarise(counts).median / (lines * 64 / (1024 * 1024));
+    const HostView result(*arrays[0]);
     constexpr std::uint32_t triad = 3;
-    run_on_host("stream_check", 1, static_cast<const double*>(a.as<double>()), elements, triad, request.seed + 1,
+    run_on_host("stream_check", 1, static_cast<const double*>(result.as<double>()), elements, triad, request.seed + 1,
                 request.seed + 2, scalar, &outcome.errors);
     return outcome;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 from typing import Any
 
@@ -262,6 +263,31 @@ def test_concurrency(name: str, strategy: str) -> None:
                     run()
             else:
                 expect_sane(run())
+
+
+@on_every_device
+def test_counted_triad(name: str) -> None:
+    device = device_of(name)
+    for row in allocators_of(device):
+        if row["cpu"] == "none":
+            continue
+        outcome = _core.counted_triad(
+            device, allocator=row["name"], bytes=2**20, event="page-faults", seed=7, stop=brief()
+        )
+        expect_sane(outcome)
+        assert outcome.counters["per_mib"] < 256, "fewer than one fault a page: a pass went before"
+
+
+def test_an_event_that_is_not_counted_says_why() -> None:
+    device = device_of("cpu")
+    with pytest.raises(ValueError, match="'cycles' is no event"):
+        _core.counted_triad(device, allocator="malloc", bytes=4096, event="cycles", seed=7, stop=brief())
+    reason = ""
+    try:
+        outcome = _core.counted_triad(device, allocator="malloc", bytes=2**22, seed=7, stop=brief())
+    except _core.Unavailable as error:
+        reason = str(error)
+    assert re.search("not allowed here|counts no dtlb-load-misses", reason) or outcome.counters["per_mib"] > 0
 
 
 @on_every_device

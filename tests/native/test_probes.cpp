@@ -57,6 +57,20 @@ TEST_P(Probes, Chase) {
     }
 }
 
+TEST_P(Probes, ChaseOverALineOfEveryPage) {
+    constexpr std::size_t pages = 64, apart = 4096 + 64;
+    for (const auto& entry : available()) {
+        SCOPED_TRACE(to_string(entry.allocator));
+        const auto buffer = device->allocate(entry.allocator, pages * apart);
+        for (const Agent agent : agents_of(*buffer)) {
+            const ChaseRequest request{.agent = agent, .first_touch = agent, .stride = apart, .hops = 640};
+            const Outcome outcome = chase(*lab, *buffer, request, brief);
+            expect_positive(outcome);
+            EXPECT_EQ(outcome.counters.at("nodes"), pages);
+        }
+    }
+}
+
 TEST_P(Probes, ChaseOverOneNodeAndBadStrides) {
     const auto buffer = device->allocate(Allocator::malloc, 64);
     expect_positive(chase(*lab, *buffer, {.stride = 64, .hops = 64}, brief));
@@ -104,6 +118,20 @@ TEST_P(Probes, StreamOverTheSmallestArrays) {
             }
         }
     }
+}
+
+TEST_P(Probes, CountedTriad) {
+    for (const auto& entry : available()) {
+        if (entry.cpu == Access::none) continue;
+        SCOPED_TRACE(to_string(entry.allocator));
+        try {
+            expect_positive(
+                counted_triad(*lab, {.allocator = entry.allocator, .bytes = MiB, .event = "page-faults"}, brief));
+        } catch (const Unavailable& reason) {
+            EXPECT_TRUE(holds(reason.what(), "not allowed here"));
+        }
+    }
+    EXPECT_THROW(counted_triad(*lab, {.bytes = MiB, .event = "rain"}, brief), std::invalid_argument);
 }
 
 TEST_P(Probes, Copy) {
@@ -370,6 +398,20 @@ TEST_F(Faults, ACorruptedArrayIsCounted) {
         if (++maps == 5) static_cast<double*>(block.host)[777] += 1;  // b, which the read sums
     };
     EXPECT_EQ(stream(lab, *a, *b, *c, {.op = StreamOp::read}, brief).errors, 1u);
+}
+
+TEST_F(Faults, ACorruptedCountedTriadIsCounted) {
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        if (++maps == 4) static_cast<double*>(block.host)[777] += 1;  // three filled and counted, then the check
+    };
+    try {
+        EXPECT_EQ(counted_triad(lab, {.bytes = 65536, .event = "page-faults"}, brief).errors, 1u);
+    } catch (const Unavailable& reason) {
+        GTEST_SKIP() << reason.what();
+    }
+    EXPECT_EQ(maps, 4);
+    EXPECT_EQ(device.alive, 0);
 }
 
 TEST_F(Faults, ACopyThatLosesAByteIsCounted) {

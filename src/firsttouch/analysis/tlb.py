@@ -53,13 +53,13 @@ def knee_name(place: int) -> str:
 
 
 def name_levels(pages: Sequence[int], costs: Sequence[float]) -> list[tuple[str, Plateau]]:
-    """The flat parts of a curve with their names: 'L1 TLB', 'L2 TLB', ... while each ends in a knee; the last, which
-    has no end, is 'beyond the L2 TLB', or 'no knee' where there is none.
+    """The flat parts of a curve with their names: 'L1 TLB, 64 pages', 'L2 TLB, 2048 pages', ... while each ends in a
+    knee; one that has no end is 'beyond the L2 TLB', or 'no knee' where there is none.
     """
     ends = [knee.pages for knee in find_knees(pages, costs)]
     last = f"beyond the {knee_name(len(ends) - 1)}" if ends else "no knee"
     levels = find_plateaus(pages, costs)
-    return [(knee_name(ends.index(p.high)) if p.high in ends else last, p) for p in levels]
+    return [(f"{knee_name(ends.index(p.high))}, {p.high} pages" if p.high in ends else last, p) for p in levels]
 
 
 class EffectivePage(NamedTuple):
@@ -77,8 +77,8 @@ def effective_page(knees: Mapping[int, int]) -> EffectivePage | None:
 
     Below the size, several strides share an entry: halving the stride doubles the count, and count times stride stays.
     From the size on every page takes an entry of its own, and the count no longer shrinks. So it is the count times the
-    stride while it shrinks, over the count where it no longer does, as a power of two. None where fewer than two strides
-    have the knee.
+    stride while it shrinks, over the count where it no longer does, as a power of two. None where fewer than two
+    strides have the knee.
     """
     strides = sorted(knees)
     if len(strides) < 2:

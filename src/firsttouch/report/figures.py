@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from firsttouch.analysis.plateaus import find_plateaus, name_plateaus
 from firsttouch.analysis.statistics import distinct, expand, group_by, value, varying
+from firsttouch.analysis.tlb import name_levels
 from firsttouch.experiments.base import Figure
 from firsttouch.report import heat
 from firsttouch.report.text import SECONDS, count, is_size, label, quantity
@@ -223,8 +224,12 @@ def _levels(figure: Figure, roles: Roles, records: Sequence[Record], device: Dev
         curves = group_by(panel, *filter(None, (roles.colour, roles.dash))).values()
         main = max(curves, key=lambda c: (c[0].factors.get("agent", agent) == agent, len(c)))
         points = [(x, y) for r in main if _finite(x := value(r, figure.x)) and _finite(y := value(r, figure.y))]
-        plateaus = find_plateaus([int(x) for x, _ in points], [float(y) for _, y in points])  # type: ignore[arg-type]
-        for name, p in name_plateaus(plateaus, device.facts if device else {}):
+        xs, ys = [int(x) for x, _ in points], [float(y) for _, y in points]  # type: ignore[arg-type]
+        if figure.level_names == "tlb":
+            named = name_levels(xs, ys)
+        else:
+            named = name_plateaus(find_plateaus(xs, ys), device.facts if device else {})
+        for name, p in named:
             text = [name, quantity(p.value, main[0].unit.partition(" ")[0])]
             middle = math.sqrt(p.low * p.high)
             rows.append(

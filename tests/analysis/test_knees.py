@@ -21,8 +21,7 @@ def curve(
     page: int = 4 * KiB,
     noise: float = 0,
 ) -> list[float]:
-    """What a load costs when an entry covers `page` bytes: costs[i] while entries[i] entries hold all of it, the last of
-    costs beyond."""
+    """The cost of a load where an entry covers `page` bytes: costs[i] while entries[i] entries hold all pages."""
     rng = random.Random(len(pages))
 
     def cost(n: int) -> float:
@@ -40,7 +39,11 @@ def test_two_levels_have_two_knees(noise: float) -> None:
     assert (first.pages, first.following) == (64, 128)
     assert (second.pages, second.following) == (2048, 4096)
     assert [first.before, first.after, second.after] == pytest.approx([1, 2.6, 9], rel=0.1)
-    assert [name for name, _ in name_levels(OCTAVES, costs)] == ["L1 TLB", "L2 TLB", "beyond the L2 TLB"]
+    assert [name for name, _ in name_levels(OCTAVES, costs)] == [
+        "L1 TLB, 64 pages",
+        "L2 TLB, 2048 pages",
+        "beyond the L2 TLB",
+    ]
 
 
 def test_half_octaves_find_the_knee_between() -> None:
@@ -53,7 +56,7 @@ def test_a_rise_without_an_end_still_ends_the_level_before() -> None:
     costs = [1.0] * 4 + [2.6] * 5 + [9, 15, 30, 60, 120]
     assert [knee.pages for knee in find_knees(OCTAVES, costs)] == [64, 2048]
     assert find_knees(OCTAVES, costs)[1].after == 9
-    assert [name for name, _ in name_levels(OCTAVES, costs)] == ["L1 TLB", "L2 TLB"]
+    assert [name for name, _ in name_levels(OCTAVES, costs)] == ["L1 TLB, 64 pages", "L2 TLB, 2048 pages"]
 
 
 def test_a_flat_curve_has_no_knee() -> None:
