@@ -24,6 +24,7 @@ SMALL = {
     "context": ["phase=context,launch-next"],
     "codegen": [],
     "atomics": ["elements=1,2^10", "allocator=malloc,device,svm-fine,svm-atomic"],
+    "caching": ["threads=1,2,1024", "allocator=malloc,device,svm-fine"],
 }
 
 

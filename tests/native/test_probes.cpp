@@ -290,6 +290,65 @@ TEST_P(Probes, AtomicsRefuseWhatMeansNothing) {
     }
 }
 
+TEST_P(Probes, CachingUpdatesEveryEntryAndNothingElse) {
+    for (const auto& entry : available())
+        for (const std::size_t stride : {8, 32, 136}) {
+            const auto buffer = device->allocate(entry.allocator, 130 * stride + 24);
+            for (const Agent agent : agents_of(*buffer))
+                for (const bool even : {false, true}) {
+                    SCOPED_TRACE(to_string(entry.allocator) + ", stride " + std::to_string(stride));
+                    const std::uint64_t threads = agent == Agent::cpu ? 3 : 129;
+                    const CachingRequest request{
+                        .agent = agent, .threads = threads, .stride = stride, .even_only = even};
+                    expect_positive(caching(*lab, *buffer, request, hasty));
+                    if (agent == Agent::gpu) {
+                        const CachingRequest past{
+                            .agent = agent, .threads = threads, .stride = stride, .even_only = even, .uncached = true};
+                        expect_positive(caching(*lab, *buffer, past, hasty));
+                    }
+                }
+        }
+}
+
+TEST_P(Probes, CachingOfOneEntryKeepsSomeUpdates) {
+    for (const auto& entry : available()) {
+        const auto buffer = device->allocate(entry.allocator, 4096);
+        for (const Agent agent : agents_of(*buffer))
+            for (const std::uint64_t threads : {1, 4}) {
+                const CachingRequest request{.agent = agent, .threads = threads, .stride = 0};
+                const Outcome outcome = caching(*lab, *buffer, request, hasty);
+                expect_positive(outcome);
+                EXPECT_GT(outcome.counters.at("kept"), 0);
+                EXPECT_LE(outcome.counters.at("kept"), 1);
+                if (threads == 1) {
+                    EXPECT_EQ(outcome.counters.at("kept"), 1);
+                }
+            }
+    }
+}
+
+TEST_P(Probes, CachingRefusesWhatMeansNothing) {
+    const auto buffer = device->allocate(Allocator::malloc, 64);
+    for (const CachingRequest& request : {CachingRequest{.threads = 0}, CachingRequest{.threads = 9},
+                                          CachingRequest{.stride = 7}, CachingRequest{.threads = 1u << 30, .stride = 0},
+                                          CachingRequest{.threads = 2, .stride = 64}, CachingRequest{.uncached = true}})
+        EXPECT_THROW(caching(*lab, *buffer, request, hasty), std::invalid_argument);
+    EXPECT_THROW(reread(*lab, *buffer, Agent::cpu, 1, hasty), std::invalid_argument);
+}
+
+TEST_P(Probes, Reread) {
+    for (const auto& entry : available()) {
+        const auto buffer = device->allocate(entry.allocator, MiB);
+        for (const Agent agent : agents_of(*buffer)) {
+            SCOPED_TRACE(to_string(entry.allocator));
+            const Outcome outcome = reread(*lab, *buffer, agent, 5, brief);
+            expect_positive(outcome);
+            EXPECT_GT(outcome.counters.at("cold_ns"), 0);
+            EXPECT_GT(outcome.counters.at("reread_ns"), 0);
+        }
+    }
+}
+
 TEST_P(Probes, DevicesStateWhatTheyAre) {
     const Facts facts = device->facts();
     ASSERT_FALSE(facts.empty());
@@ -412,6 +471,27 @@ TEST_F(Faults, AnElementThatCannotBeIsCounted) {
         const Outcome outcome = atomics(lab, *buffer, request, hasty);
         EXPECT_EQ(outcome.errors, 1 + static_cast<std::uint64_t>(wrong == 0.5 ? 0 : before)) << wrong;
     }
+}
+
+TEST_F(Faults, AnUpdateThatIsLostIsCounted) {
+    const auto buffer = device.allocate(Allocator::malloc, 4096);
+    for (const std::size_t stride : {0, 64})
+        for (const std::size_t word : {0, 8, 9}) {  // the first entry, the second, padding
+            int maps = 0;
+            device.before_map = [&](const Block& block) {
+                if (++maps == 3) static_cast<std::uint64_t*>(block.host)[word] ^= 1ull << 63;  // before the check
+            };
+            const CachingRequest request{.threads = 2, .stride = stride};
+            EXPECT_EQ(caching(lab, *buffer, request, hasty).errors, 1u) << stride << " " << word;
+            EXPECT_EQ(maps, 3);
+        }
+}
+
+TEST_F(Faults, AWalkOverLessThanTheBufferLeavesTheRestAlone) {
+    const auto buffer = device.allocate(Allocator::malloc, 65536);
+    lab.fill(*buffer, 3, Agent::cpu);
+    EXPECT_EQ(chase(lab, *buffer, {.hops = 320, .bytes = 4096}, brief).counters.at("nodes"), 64);
+    EXPECT_EQ(lab.check(*buffer, 3, Agent::cpu), 64u) << "one word of every node";
 }
 
 TEST_F(Faults, AnAllocationThatFailsMidwayGivesBackWhatItTook) {
