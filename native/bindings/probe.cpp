@@ -229,6 +229,24 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "event"_a = "dtlb-load-misses", "seed"_a, "stop"_a,
         "A triad by one CPU thread, its hardware events counted. Raises Unavailable where they cannot be.");
+        "caching",
+        [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t threads, std::size_t stride,
+           bool even_only, const std::string& loads, std::uint64_t seed, const Stop& stop) {
+            const CachingRequest request{
+                agent_from(agent), threads, stride, even_only, one_of(loads, "cached", "uncached"), seed};
+            nb::gil_scoped_release release;
+            return caching(d.lab, buffer.get(), request, stop);
+        },
+        "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "threads"_a, "stride"_a, "even_only"_a = false,
+        "loads"_a = "cached", "seed"_a, "stop"_a, "A load and a store of each thread's entry; ns per update.");
+    m.def(
+        "reread",
+        [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed, const Stop& stop) {
+            nb::gil_scoped_release release;
+            return reread(d.lab, buffer.get(), agent_from(agent), seed, stop);
+        },
+        "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "seed"_a, "stop"_a,
+        "ns per load of 4 KiB that are read again; counters reread_ns and cold_ns tell whether the agent caches.");
     m.def(
         "try_access",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed) {

@@ -16,6 +16,7 @@ namespace firsttouch::kernels {
 #include "halves.c"
 #include "migration.c"
 #include "histogram.c"
+#include "caching.c"
 }  // namespace firsttouch::kernels
 
 namespace firsttouch {
@@ -49,7 +50,8 @@ HostKernel find_host_kernel(const std::string& name) {
         ENTRY(codegen_add_f64_system), ENTRY(codegen_load_vector), ENTRY(codegen_load_uncached),
         ENTRY(halves_fill), ENTRY(halves_increment), ENTRY(halves_check),
         ENTRY(migration_update), ENTRY(migration_read), ENTRY(migration_sum), ENTRY(migration_check),
-        ENTRY(histogram_zero), ENTRY(histogram_sum_u64), ENTRY(histogram_sum_f64)};
+        ENTRY(histogram_zero), ENTRY(histogram_sum_u64), ENTRY(histogram_sum_f64),
+        ENTRY(caching_cached), ENTRY(caching_uncached), ENTRY(caching_check)};
 #undef ENTRY
     // clang-format on
     const auto found = table.find(name);

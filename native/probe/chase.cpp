@@ -44,6 +44,10 @@ struct Cycle {
     }
     std::uint64_t address(std::uint64_t step) const { return base + order.place(step) * request.stride; }
     std::uint64_t stride() const { return request.stride; }
+    std::size_t bytes() const { return span(buffer, request); }
+    static std::size_t span(const Buffer& whole, const ChaseRequest& wanted) {
+        return wanted.bytes > 0 ? std::min(wanted.bytes, whole.size()) : whole.size();
+    }
     // Bytes that the nodes take in caches: a node wider than any line takes one line.
     std::size_t footprint() const {
         return static_cast<std::size_t>(order.nodes) * std::min(request.stride, widest_line);
@@ -89,7 +93,8 @@ Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
         device.launch(lab.stream(), walk, {1, 1}, list);
         walked += warm + length * samples;
     };
-    lab.over(cycle.buffer.size() / 8, "walk", "read_words", cycle.buffer, cycle.buffer.size() / 8, lab.results());
+    const std::uint64_t words = cycle.bytes() / 8;
+    lab.over(words, "walk", "read_words", cycle.buffer, words, lab.results());
     launch(cycle.warm_hops(), block_of_hops, 1);
     device.wait(lab.stream());
     // First-level caches are emptied between kernels: nodes that may fit one are walked again inside each launch.
@@ -122,9 +127,10 @@ Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
 }  // namespace
 
 Outcome chase(Lab& lab, const Buffer& buffer, const ChaseRequest& request, const Stop& stop) {
-    if (request.stride < 8 || request.stride % 8 != 0 || buffer.size() < request.stride)
+    const std::size_t bytes = Cycle::span(buffer, request);
+    if (request.stride < 8 || request.stride % 8 != 0 || bytes < request.stride)
         throw std::invalid_argument("a chase needs a stride of whole words and a buffer of at least one stride");
-    Cycle cycle{lab, buffer, request, ChaseOrder(buffer.size(), request.stride, request.group_bytes, request.seed), 0};
+    Cycle cycle{lab, buffer, request, ChaseOrder(bytes, request.stride, request.group_bytes, request.seed), 0};
     if (request.agent == Agent::gpu) {
         cycle.base = lab.device_address(buffer);
     } else {

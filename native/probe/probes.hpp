@@ -15,6 +15,7 @@ struct ChaseRequest {
     std::size_t hops = 100'000;      // loads a sample, rounded up to a multiple of 32
     std::size_t last_level = 0;      // bytes of the last cache: a full traversal warms what may fit
     std::uint64_t seed = 1;
+    std::size_t bytes = 0;  // of the buffer's beginning that the cycle is in; 0: all
 };
 // Samples: ns per load. Counters: nodes, cycles_per_load where the device counts them. errors: wrong nodes, plus one
 // if the walk did not end where the cycle's closed form says.
@@ -137,5 +138,21 @@ struct CountedTriadRequest {
 // A triad by one CPU thread. Samples: ns per 64 bytes of the three arrays. Counters: per_mib, the events of that thread
 // in user mode per MiB of them. Throws Unavailable where the event cannot be counted, before anything is allocated.
 Outcome counted_triad(Lab& lab, const CountedTriadRequest& request, const Stop& stop);
+
+struct CachingRequest {
+    Agent agent = Agent::cpu;
+    std::uint64_t threads = 1;
+    std::size_t stride = 8;  // bytes from one thread's entry to the next; 0: all threads update one entry, and race
+    bool even_only = false;  // odd threads do nothing
+    bool uncached = false;   // loads pass the first-level cache; for a GPU whose language has such loads
+    std::uint64_t seed = 1;
+};
+// Samples: ns per update as a thread sees it, a load and a store of its entry. Counters: updates of each thread; kept,
+// of one entry for all, the part of the updates that was not lost. errors: words that are not what they must be.
+Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, const Stop& stop);
+
+// Whether an agent caches memory, from time alone: dependent loads that go round 4 KiB of the buffer, and such that go
+// over all of it in random order. Samples: ns per load of the former. Counters: reread_ns, cold_ns, their medians.
+Outcome reread(Lab& lab, const Buffer& buffer, Agent agent, std::uint64_t seed, const Stop& stop);
 
 }  // namespace firsttouch

@@ -258,9 +258,24 @@ def test_a_histogram_is_incremented_by_one_native_add_on_sm_90(defines: Defines)
     _, ptx = sm_90("atomics", tuple(defines))
     body, kind = ptx_of(ptx, "atomics_increment"), {"ulong": "u64", "double": "f64"}[defines[0][1]]
     scope = r"sys\." if "SYSTEM" in defines[1][1] else ""
-    adds = re.findall(r"(?:atom|red)\.\S+", body)
+    adds = re.findall(r"\b(?:atom|red)\.\S+", body)
     assert adds
     assert all(re.fullmatch(rf"\w+\.(?:global\.)?{scope}add\.{kind}", add) for add in adds), adds
+
+
+@pytest.mark.parametrize("loads", ["cached", "uncached"])
+def test_every_update_is_a_load_and_a_store(loads: str) -> None:
+    """In the loop of every target: nothing is kept in a register, and only uncached loads pass a cache."""
+    body = ptx_of(sm_90("caching")[1], f"caching_{loads}")
+    load = r"ld\.ca\.u64" if loads == "cached" else r"ld\.volatile\.global\.u64"
+    memory = re.findall(rf"\b({load}|st\.u64|(?:ld|st)\.(?!param)\S+)", body)
+    assert len(memory) >= 2
+    assert [bool(re.fullmatch(load, word)) for word in memory] == [True, False] * (len(memory) // 2), memory
+    for target, bits in (("gfx90a", "glc"), ("gfx942", "sc0 sc1")):
+        loop = gcn_of(amdgpu("caching", target), f"caching_{loads}")
+        pair = re.findall(r"(?:global|flat)_(load|store)_dwordx2 [^\n]*?(off[^\n]*)", loop)
+        assert pair == [("load", f"off {bits}" if loads == "uncached" else "off"), ("store", "off")]
+        assert re.search(r"_load_dwordx2(?:(?!\.LBB\w+:).)*_store_dwordx2(?:(?!\.LBB\w+:).)*s_cbranch", loop, re.DOTALL)
 
 
 def test_gfx942_adds_doubles_natively_at_system_scope() -> None:

@@ -27,7 +27,7 @@ MIDDLE = 2**10
 BEYOND = 2**26
 """Elements that no cache holds: 512 MiB."""
 WINDOWS = {"quick": 0.01, "standard": 0.02, "full": 0.05}
-"""Seconds between two readings of the progress."""
+"""Seconds between two readings of the progress; three times that of both sides, which may share processors."""
 LARGEST = 2**31
 
 
@@ -86,16 +86,16 @@ class Atomics(Experiment):
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-A.4"
     figures = (
-        Figure(kind="line", x="gpu_threads", colour="elements", dash="type", facet="allocator", log_x=True, log_y=True,
+        Figure(kind="line", x="gpu_threads", colour="allocator", dash="type", facet="elements", log_x=True, log_y=True,
                where={"cpu_threads": 0, "reading": "progress"}, x_title="GPU threads, alone",
                y_title="million updates per second"),
-        Figure(kind="line", x="cpu_threads", colour="elements", dash="type", facet="allocator",
+        Figure(kind="line", x="cpu_threads", colour="allocator", dash="type", facet="elements", log_x=True, log_y=True,
                where={"gpu_threads": 0, "reading": "progress"}, x_title="CPU threads, alone",
                y_title="million updates per second"),
         Figure(kind="heat", x="gpu_threads", y="cpu_threads", z="cpu_relative", centre=1.0, facet="elements",
-               x_title="GPU threads", y_title="CPU threads"),
+               x_title="GPU threads", y_title="CPU threads", z_title="CPU's rate together over its rate alone"),
         Figure(kind="heat", x="gpu_threads", y="cpu_threads", z="gpu_relative", centre=1.0, facet="elements",
-               x_title="GPU threads", y_title="CPU threads"),
+               x_title="GPU threads", y_title="CPU threads", z_title="GPU's rate together over its rate alone"),
     )  # fmt: skip
     share = 1.0
 
@@ -149,7 +149,7 @@ class Atomics(Experiment):
             return not usual or factors["reading"] == "end"
         managed = (entry := device.allocator(allocator)) is not None and entry.managed
         if factors["reading"] == "end":  # where pages wander, no two runs are alike
-            return not usual or allocator != main or (managed and len(who) == 2)
+            return not usual or allocator != main or (len(who) == 2 and (managed or preset == "quick"))
         if preset == "full":
             return (managed and elements > BEYOND) or (allocator != main and not everybody)
         if factors["scope"] == "device":
@@ -187,9 +187,11 @@ class Atomics(Experiment):
                 cpu_threads=int(str(point["cpu_threads"])),
                 gpu_threads=int(str(point["gpu_threads"])),
                 reading=str(point["reading"]),
-                window=WINDOWS[session.preset],
+                window=WINDOWS[session.preset] * (3 if len(parties(point.factors)) == 2 else 1),
                 seed=session.seed,
-                stop=session.stop(min_samples=5 if point["reading"] == "end" else 3, max_samples=200),
+                stop=session.stop(
+                    min_samples=5 if point["reading"] == "end" and session.preset != "quick" else 3, max_samples=200
+                ),
             )
             return Measurement(
                 samples=outcome.samples,
