@@ -229,6 +229,7 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "event"_a = "dtlb-load-misses", "seed"_a, "stop"_a,
         "A triad by one CPU thread, its hardware events counted. Raises Unavailable where they cannot be.");
+    m.def(
         "caching",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t threads, std::size_t stride,
            bool even_only, const std::string& loads, std::uint64_t seed, const Stop& stop) {

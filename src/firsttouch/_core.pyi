@@ -260,6 +260,25 @@ def counted_triad(
     A triad by one CPU thread, its hardware events counted. Raises Unavailable where they cannot be.
     """
 
+def caching(
+    device: Device,
+    buffer: Buffer,
+    *,
+    agent: str,
+    threads: int,
+    stride: int,
+    even_only: bool = False,
+    loads: str = "cached",
+    seed: int,
+    stop: Stop,
+) -> Outcome:
+    """A load and a store of each thread's entry; ns per update."""
+
+def reread(device: Device, buffer: Buffer, *, agent: str, seed: int, stop: Stop) -> Outcome:
+    """
+    ns per load of 4 KiB that are read again; counters reread_ns and cold_ns tell whether the agent caches.
+    """
+
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """
     Wrong words after the agent used the buffer by its bare address. May end the process.
