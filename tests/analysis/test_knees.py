@@ -55,7 +55,17 @@ def test_a_rise_without_an_end_still_ends_the_level_before() -> None:
     """The page tables' own lines leave the caches one after another: beyond the last TLB nothing need be flat."""
     costs = [1.0] * 4 + [2.6] * 5 + [9, 15, 30, 60, 120]
     assert [knee.pages for knee in find_knees(OCTAVES, costs)] == [64, 2048]
-    assert find_knees(OCTAVES, costs)[1].after == 9
+    assert find_knees(OCTAVES, costs)[1].after == 15
+
+
+def test_one_bad_point_does_not_hide_a_knee() -> None:
+    for costs in ([1.0] * 4 + [2.6] * 4 + [5.9, 2.6, 6.4, 11, 15, 30], [1.0] * 4 + [2.6, 2.6, 9, 2.6, 2.6] + [9.0] * 5):
+        assert find_knees(OCTAVES, costs)[0].pages == 64
+        assert len(find_knees(OCTAVES, costs)) == 2
+
+
+def test_the_levels_of_a_rise_without_an_end_have_names() -> None:
+    costs = [1.0] * 4 + [2.6] * 5 + [9, 15, 30, 60, 120]
     assert [name for name, _ in name_levels(OCTAVES, costs)] == ["L1 TLB, 64 pages", "L2 TLB, 2048 pages"]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import log2
+from statistics import median
 from typing import Literal, NamedTuple
 
 from firsttouch.analysis.plateaus import Plateau, find_plateaus
@@ -23,7 +24,8 @@ class Knee(NamedTuple):
     """Where one level of the TLB ends.
 
     pages: the most pages measured that it still held; following: the next count measured; before, after: the cost of a
-    load on the level and beyond it (the next level's where that is flat, else the following point's).
+    load on the level, and beyond it: the median of three counts from twice the pages on, so that one bad point does not
+    hide a knee.
     """
 
     pages: int
@@ -37,14 +39,11 @@ def find_knees(pages: Sequence[int], costs: Sequence[float]) -> list[Knee]:
     points = sorted((n, cost) for n, cost in zip(pages, costs, strict=True) if cost > 0)
     levels = find_plateaus([n for n, _ in points], [cost for _, cost in points])
     knees = []
-    for place, level in enumerate(levels):
+    for level in levels:
         beyond = [(n, cost) for n, cost in points if n > level.high]
-        if not beyond or beyond[-1][1] < RISE * level.value:
-            continue
-        following, cost = beyond[0]
-        after = levels[place + 1].value if place + 1 < len(levels) else cost
-        if after > RISE * level.value:
-            knees.append(Knee(level.high, following, level.value, after))
+        far = [cost for n, cost in beyond if n >= 2 * level.high] or [cost for _, cost in beyond[-1:]]
+        if far and (after := median(far[:3])) > RISE * level.value:
+            knees.append(Knee(level.high, beyond[0][0], level.value, after))
     return knees
 
 
