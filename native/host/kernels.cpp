@@ -14,6 +14,7 @@ namespace firsttouch::kernels {
 #include "stream_data.c"
 #include "codegen.c"
 #include "halves.c"
+#include "locking.c"
 }  // namespace firsttouch::kernels
 
 namespace firsttouch {
@@ -45,7 +46,8 @@ HostKernel find_host_kernel(const std::string& name) {
         ENTRY(stream_sum), ENTRY(stream_expect), ENTRY(chase_write),  ENTRY(chase_check), ENTRY(stream_fill), ENTRY(stream_check),
         ENTRY(codegen_add_u64_device), ENTRY(codegen_add_u64_system), ENTRY(codegen_add_f64_device),
         ENTRY(codegen_add_f64_system), ENTRY(codegen_load_vector), ENTRY(codegen_load_uncached),
-        ENTRY(halves_fill), ENTRY(halves_increment), ENTRY(halves_check)};
+        ENTRY(halves_fill), ENTRY(halves_increment), ENTRY(halves_check),
+        ENTRY(locking_compete), ENTRY(locking_check_region), ENTRY(locking_check_privates)};
 #undef ENTRY
     // clang-format on
     const auto found = table.find(name);

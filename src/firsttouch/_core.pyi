@@ -194,6 +194,25 @@ def concurrency(
 ) -> Outcome:
     """CPU and GPU count up a half each and swap; ms per iteration."""
 
+def locking(
+    device: Device,
+    region: Buffer,
+    *,
+    cpu_threads: int,
+    gpu_groups: int,
+    sections: int,
+    inside: int = 16,
+    outside: int = 0,
+    patience: float = 2.0,
+    longest: float = 15.0,
+    stuck: bool = False,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
+    """
+    Critical sections under a lock that both agents compete for; ns per section.
+    """
+
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """
     Wrong words after the agent used the buffer by its bare address. May end the process.
