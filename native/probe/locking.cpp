@@ -146,8 +146,8 @@ class Contest {
         return all;
     }
 
-    // Lets them compete until they had `sections` critical sections, or for `longest` seconds. Throws where none is
-    // entered for as long as patience lasts.
+    // Lets them compete until they had `sections` critical sections and shortest_run has passed, or for `longest`
+    // seconds. Throws where none is entered for as long as patience lasts.
     Run run(std::uint64_t sections, double longest) {
         board_.end(running);
         std::optional<HostView> region, privates;
@@ -246,7 +246,8 @@ class Contest {
                 continue;
             }
             const Progress done{found[0] - first[0], found[1] - first[1]};
-            if (sum(done) >= sections || (time - start > longest && sum(done) > 0)) return {time - counted, done};
+            const bool enough_done = sum(done) >= sections && time - counted >= shortest_run;
+            if (enough_done || (time - start > longest && sum(done) > 0)) return {time - counted, done};
         }
     }
     bool all_moved(const Progress& before, const Progress& found) const {
@@ -282,14 +283,6 @@ class Contest {
     Kernel* compete_ = nullptr;
 };
 
-// Seconds per section, from runs that grow until one can be timed.
-double estimate(Contest& contest, std::uint64_t sections, double longest) {
-    for (std::uint64_t some = 4 * contest.competitors();; some *= 8) {
-        const Run run = contest.run(std::min(some, sections), longest / 4);
-        if (run.seconds > shortest_run / 4 || some >= sections) return run.seconds / static_cast<double>(sum(run.done));
-    }
-}
-
 void check_request(Lab& lab, const Buffer& region, const LockingRequest& request) {
     if (request.cpu_threads < 0 || request.gpu_groups < 0 || request.cpu_threads + request.gpu_groups == 0)
         throw std::invalid_argument("somebody must compete for the lock");
@@ -308,17 +301,15 @@ void check_request(Lab& lab, const Buffer& region, const LockingRequest& request
 Outcome locking(Lab& lab, const Buffer& region, const LockingRequest& request, const Stop& stop) {
     check_request(lab, region, request);
     Contest contest(lab, region, request);
-    const double each = estimate(contest, request.sections, request.longest);
-    const double wanted = std::clamp(static_cast<double>(request.sections), shortest_run / each, 1e15);
-    const auto sections = static_cast<std::uint64_t>(std::max(1.0, wanted));
+    const Run warm = contest.run(4 * contest.competitors(), request.longest / 4);
+    const double expected = warm.seconds / static_cast<double>(sum(warm.done)) * static_cast<double>(request.sections);
     Stop rule = stop;
-    const double slow = each * static_cast<double>(sections);
-    rule.min_samples = std::clamp(static_cast<int>(std::max(unhurried, stop.seconds) / slow), 1, stop.min_samples);
+    rule.min_samples = std::clamp(static_cast<int>(std::max(unhurried, stop.seconds) / expected), 1, stop.min_samples);
     std::array<std::vector<double>, 2> rates;
     std::vector<double> done;
     Outcome outcome;
     outcome.samples = sample(rule, [&] {
-        const Run run = contest.run(sections, request.longest);
+        const Run run = contest.run(request.sections, request.longest);
         const double all = static_cast<double>(sum(run.done));
         for (std::size_t agent = 0; agent < 2; ++agent)
             rates[agent].push_back(static_cast<double>(run.done[agent]) / run.seconds);

@@ -24,6 +24,7 @@ SMALL = {
     "context": ["phase=context,launch-next"],
     "codegen": [],
     "concurrency": ["size=1MiB", "iterations=10"],
+    "locking": ["sections=100"],
 }
 
 

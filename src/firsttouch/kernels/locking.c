@@ -62,6 +62,7 @@ HELPER uint locking_section(GLOBAL ulong* board, GLOBAL ulong* own, GLOBAL ulong
     if (taken) {
         for (ulong i = 0; i < inside; ++i) region[i * locking_line] += 1;
         own[locking_sections] = left + 1;
+        FENCE_SYSTEM(); /* write-combined stores are not ordered by a release */
         STORE_RELEASE_SYSTEM(board + agent * locking_line, 2 * left + 2);
     }
     STORE_RELEASE_SYSTEM(own, 0ul);
