@@ -248,6 +248,18 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "seed"_a, "stop"_a,
         "ns per load of 4 KiB that are read again; counters reread_ns and cold_ns tell whether the agent caches.");
+        "locking",
+        [](DeviceHandle& d, BufferHandle& region, int cpu_threads, int gpu_groups, std::uint64_t sections,
+           std::uint64_t inside, std::uint64_t outside, double patience, double longest, bool stuck, std::uint64_t seed,
+           const Stop& stop) {
+            const LockingRequest request{cpu_threads, gpu_groups, sections, inside, outside,
+                                         patience,    longest,    stuck,    seed};
+            nb::gil_scoped_release release;
+            return locking(d.lab, region.get(), request, stop);
+        },
+        "device"_a, "region"_a, nb::kw_only(), "cpu_threads"_a, "gpu_groups"_a, "sections"_a, "inside"_a = 16,
+        "outside"_a = 0, "patience"_a = 2.0, "longest"_a = 15.0, "stuck"_a = false, "seed"_a, "stop"_a,
+        "Critical sections under a lock that both agents compete for; ns per section.");
     m.def(
         "try_access",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed) {

@@ -155,4 +155,22 @@ Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, c
 // over all of it in random order. Samples: ns per load of the former. Counters: reread_ns, cold_ns, their medians.
 Outcome reread(Lab& lab, const Buffer& buffer, Agent agent, std::uint64_t seed, const Stop& stop);
 
+struct LockingRequest {
+    int cpu_threads = 1;         // competitors on the CPU, 0: none
+    int gpu_groups = 1;          // on the GPU, one thread each; no more than are resident at once
+    std::uint64_t sections = 1;  // critical sections of a sample at least, of all competitors together
+    std::uint64_t inside = 16;   // accesses to the region in a section, each to a line of its own
+    std::uint64_t outside = 0;   // accesses to the competitor's own words between sections
+    double patience = 2;         // seconds without a section, accesses outside apart, that are a livelock
+    double longest = 15;         // seconds of a sample at most; it may then have had fewer sections
+    bool stuck = false;          // for tests: an agent that takes no part holds the lock for ever
+    std::uint64_t seed = 1;
+};
+// Samples: ns per critical section, time of all over sections of all. The competitors' own words are obtained like the
+// region. Counters: sections_a_sample, sections_in_all, cpu_sections_per_s, gpu_sections_per_s, and of both cpu_share.
+// errors: words of the region or of competitors that do not add up, and sections that an agent's own lock lost. Throws
+// std::runtime_error ("livelock: ...") where no section is entered, Unavailable where both are to compete and one does
+// not see what the other stores.
+Outcome locking(Lab& lab, const Buffer& region, const LockingRequest& request, const Stop& stop);
+
 }  // namespace firsttouch

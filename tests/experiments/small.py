@@ -15,6 +15,7 @@ SMALL: dict[str, list[str]] = {
     "accounting": ["size=64MiB"],
     "atomics": ["elements=1,2^10", "allocator=malloc,device,svm-fine,svm-atomic"],
     "caching": ["threads=1,2,1024", "allocator=malloc,device,svm-fine"],
+    "locking": ["sections=100"],
     "tlb": ["pages=8,64", "stride=4KiB,64KiB"],
     "migration": ["size=4MiB", "iterations=4"],
 }

@@ -291,6 +291,24 @@ def test_an_event_that_is_not_counted_says_why() -> None:
 
 
 @on_every_device
+@pytest.mark.parametrize(("cpu_threads", "gpu_groups"), [(1, 0), (0, 1), (1, 1)])
+def test_locking(name: str, cpu_threads: int, gpu_groups: int) -> None:
+    device = device_of(name)
+    for row in allocators_of(device):
+        if (cpu_threads and row["cpu"] == "none") or (gpu_groups and row["gpu"] == "none"):
+            continue
+        if cpu_threads and gpu_groups and not row["concurrent"]:
+            continue
+        with device.allocate(row["name"], 4096) as region:
+            outcome = _core.locking(
+                device, region, cpu_threads=cpu_threads, gpu_groups=gpu_groups, sections=200, seed=8, stop=brief()
+            )
+            assert outcome.errors == 0
+            assert all(0 < sample < 1e12 for sample in outcome.samples)
+            assert outcome.counters["sections_in_all"] >= 200
+
+
+@on_every_device
 def test_what_a_device_states_is_complete(name: str) -> None:
     device = device_of(name)
     assert next(iter(device.facts())) == "title"

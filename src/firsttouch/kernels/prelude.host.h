@@ -31,3 +31,5 @@ HELPER double atomic_add_f64(double* p, double v) {
 #define FENCE_SYSTEM() std::atomic_thread_fence(std::memory_order_seq_cst)
 #define LOAD_ACQUIRE_SYSTEM(p) std::atomic_ref<ulong>(*(ulong*)(p)).load(std::memory_order_acquire)
 #define STORE_RELEASE_SYSTEM(p, v) std::atomic_ref<ulong>(*(p)).store((v), std::memory_order_release)
+#define clock_ns() 0ul
+#define HAS_CLOCK 0
