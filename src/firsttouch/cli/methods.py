@@ -109,6 +109,8 @@ def _device(console: Console, device: DeviceInfo, cells: Sequence[Cell]) -> None
             sentences.setdefault(sentence, []).append(cell.allocator)
     for sentence, allocators in sentences.items():
         console.print(f"- {', '.join(allocators)}: {sentence}")
+    for note in device.notes:
+        console.print(f"! {note}")
     console.print()
 
 
