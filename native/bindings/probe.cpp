@@ -248,6 +248,7 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "seed"_a, "stop"_a,
         "ns per load of 4 KiB that are read again; counters reread_ns and cold_ns tell whether the agent caches.");
+    m.def(
         "locking",
         [](DeviceHandle& d, BufferHandle& region, int cpu_threads, int gpu_groups, std::uint64_t sections,
            std::uint64_t inside, std::uint64_t outside, double patience, double longest, bool stuck, std::uint64_t seed,

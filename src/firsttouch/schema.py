@@ -105,7 +105,9 @@ class AllocatorInfo(Struct):
 
 
 class DeviceInfo(Struct):
-    """A device as discovery saw it in a throw-away process. facts are the vendor's own answers by plain names."""
+    """A device as discovery saw it in a throw-away process. facts are the vendor's own answers by plain names; notes
+    are sentences that a reader of its results must know.
+    """
 
     name: str
     kind: str
@@ -114,6 +116,7 @@ class DeviceInfo(Struct):
     reason: str = ""
     facts: dict[str, Scalar] = {}
     allocators: list[AllocatorInfo] = []
+    notes: list[str] = []
 
     def allocator(self, name: str) -> AllocatorInfo | None:
         return next((a for a in self.allocators if a.name == name), None)

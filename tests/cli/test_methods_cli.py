@@ -31,7 +31,7 @@ def test_json_is_a_list_of_cells():
     cells = json.loads(call("--device", "cpu", "--json").stdout)
     assert [c["property"] for c in cells if c["allocator"] == "mmap"] == PROPERTIES
     assert {c["origin"] for c in cells} <= {"stated", "unknown"}
-    assert set(cells[0]) == {"device", "allocator", "property", "value", "origin", "stated", "detail"}
+    assert set(cells[0]) == {"device", "allocator", "property", "value", "origin", "stated", "detail", "notes"}
 
 
 def test_verify_measures_and_tells_so_on_stderr():

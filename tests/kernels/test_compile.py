@@ -19,6 +19,8 @@ import pytest
 
 import firsttouch.kernels
 from firsttouch import _core
+from firsttouch.errors import Unsupported
+from firsttouch.experiments import codegen
 from firsttouch.machine.devices import open_device
 from firsttouch.machine.libraries import candidates
 
@@ -294,6 +296,41 @@ def test_gfx90a_swaps_until_it_holds_at_system_scope() -> None:
     assert "global_atomic_cmpswap_x2" in at_system
     assert "atomic_add_f64" not in at_system
     assert re.search(r"s_cbranch_\w+ ", at_system), "a loop"
+
+
+@pytest.mark.parametrize(
+    ("target", "doubles", "shown"),
+    [("gfx942", "native", r"global_atomic_add_f64 .*\bsc1\b"), ("gfx90a", "loop", "global_atomic_cmpswap_x2")],
+)
+def test_the_experiment_reads_amdgpu_code(target: str, doubles: str, shown: str, tmp_path: Path) -> None:
+    """From a code object, by llvm-objdump, as it does on such a GPU."""
+    amdgpu_text, code = amdgpu("codegen", target), tmp_path / "codegen.o"
+    (tmp_path / "codegen.s").write_text(amdgpu_text)
+    command = ["clang-19", "-target", "amdgcn-amd-amdhsa", f"-mcpu={target}", "-c", str(tmp_path / "codegen.s")]
+    subprocess.run([*command, "-o", str(code)], check=True)
+    made = {}
+    for operation in codegen.OPERATIONS:
+        try:
+            read_from, listing = codegen.of_hip(f"codegen_{operation}", code.read_bytes())
+        except Unsupported as reason:
+            absent(f"{reason} (Debian: llvm-19)")
+        assert read_from == "AMD GPU code"
+        assert listing[-1] == "s_endpgm"
+        made[operation] = codegen.classify(operation, listing)
+    assert {operation: verdict for operation, (verdict, _) in made.items()} == {
+        "add_u64_device": "native",
+        "add_u64_system": "native",
+        "add_f64_device": doubles,
+        "add_f64_system": doubles,
+        "load_vector": "16 bytes or more a load",
+        "load_uncached": "bypasses the first level",
+    }
+    assert re.search(shown, made["add_f64_system"][1])
+
+
+def test_what_is_no_amdgpu_code_is_a_reason() -> None:
+    with pytest.raises(Unsupported, match="llvm-objdump"):
+        codegen.of_hip("codegen_load_vector", b"nothing")
 
 
 def test_uncached_loads_pass_the_caches() -> None:

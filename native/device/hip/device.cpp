@@ -123,9 +123,11 @@ void HipDevice::state_allocators() {
             entry.concurrent = true;
             entry.shared_atomics = atomics;
         } else {
-            entry.gpu_reason =
-                "pageableMemoryAccess is 0: the GPU cannot reach plain host memory; " +
-                (xnack() == "none" ? "it has no XNACK" : "XNACK is " + xnack() + ", HSA_XNACK=1 asks for it");
+            entry.gpu_reason = "pageableMemoryAccess is 0: the GPU cannot reach plain host memory (" +
+                               std::string(xnack() == "off"  ? "XNACK is off; HSA_XNACK=1 asks for it"
+                                           : xnack() == "on" ? "XNACK is on, but the kernel has no HMM"
+                                                             : "it has no XNACK") +
+                               ")";
         }
     }
     // An APU has one memory for both processors: the CPU reaches all of it, and both limits bear it.

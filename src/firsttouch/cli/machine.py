@@ -31,6 +31,8 @@ _SECTIONS: Sequence[tuple[str, str]] = (
     ("Software", "software"),
     ("NVIDIA driver", "nvidia"),
     ("NVIDIA unified memory", "nvidia_uvm"),
+    ("AMD driver", "amd"),
+    ("AMD GPUs (kernel)", "amd_kfd"),
     ("Links", "links"),
 )
 """Heading and topic, in the order of printing; GPUs, devices and libraries follow."""
@@ -65,6 +67,8 @@ def _show(machine: Machine) -> None:
         _section(console, heading, _rows(heading, machine.facts.get(topic, {})))
     for topic in sorted((t for t in machine.facts if t[:3] == "gpu" and t[3:].isdigit()), key=lambda t: int(t[3:])):
         _section(console, f"{topic} (NVML)", _rows("", machine.facts[topic]))
+    for topic in sorted(t for t in machine.facts if t.startswith("amd_gpu")):
+        _section(console, f"{topic} (AMD SMI)", _rows("", machine.facts[topic]))
     _section(console, "Devices", map(_device_row, machine.devices) if machine.devices else [("none", "")])
     _section(console, "Libraries", map(_library_row, machine.libraries))
     _section(console, "Warnings", [("!", warning) for warning in machine.warnings])
@@ -98,7 +102,8 @@ def _row(key: str, value: Scalar, plain: bool) -> tuple[str, str]:
 def _device_row(device: DeviceInfo) -> tuple[str, str]:
     usable = [allocator.name for allocator in device.allocators if allocator.available]
     state = f"allocators: {', '.join(usable)}" if device.available else f"not available: {device.reason}"
-    return device.name, f"{device.title}\n{state}" if device.title else state
+    lines = [device.title, f"XNACK: {device.facts['xnack']}" if "xnack" in device.facts else "", state]
+    return device.name, "\n".join(filter(None, lines))
 
 
 def _library_row(library: Library) -> tuple[str, str]:

@@ -108,6 +108,8 @@ def _device(console: Console, device: DeviceInfo, cells: Sequence[Cell]) -> None
         console.print(table)
     for allocators, sentence in _sentences([cell for cell in cells if cell.property in columns], headings):
         console.print(f"- {', '.join(allocators)}: {sentence}")
+    for note in device.notes:
+        console.print(f"! {note}")
     console.print()
 
 

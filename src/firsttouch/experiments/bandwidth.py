@@ -19,6 +19,7 @@ from firsttouch.experiments.common import (
     measured_on_cpu,
     memory_bytes,
     octaves,
+    switch,
     unreachable,
     whole_octave,
 )
@@ -68,6 +69,7 @@ class Bandwidth(Experiment):
             Factor("stores", ("normal", "nontemporal"), choices=("normal", "nontemporal"), doc="CPU stores"),
             Factor("threads", (1, 0), "count", doc="CPU threads, pinned and spread; 0 is all"),
             Factor("size", list(dict.fromkeys([*memory, *sweep])), "size", doc="bytes of one array"),
+            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:

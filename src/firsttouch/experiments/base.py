@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from firsttouch.machine import switches
 from firsttouch.schema import BufferFact, DeviceInfo, Factors, Record, Scalar
 
 if TYPE_CHECKING:
@@ -138,8 +139,10 @@ class Experiment:
         return False
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        """Environment variables that the worker of this point must start with."""
-        return {}
+        """Environment variables that the worker of this point must start with: those of the runtime's switches among
+        the factors (machine/switches.py).
+        """
+        return switches.environment(factors)
 
     def measure(self, point: Point, session: Session) -> Measurement:
         """Measure and verify one point. Raises _core.GuardRefused where memory limits forbid it (skipped)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import platform
 import re
 import shutil
@@ -30,22 +31,32 @@ OPERATIONS = (
 )
 LONGEST_LISTING = 6000
 
-# What an instruction says about an operation: (verdict, pattern over PTX, SASS, x86-64 and AArch64 text), the first
-# verdict whose pattern is found counts. A compare-and-swap is looked for first: a loop may also hold a native add.
+# What an instruction says about an operation: (verdict, pattern over PTX, SASS, AMD GPU, x86-64 and AArch64 text), the
+# first verdict whose pattern is found counts. A compare-and-swap comes first: a loop may also hold a native add.
 _SIGNS = {
     "add": (
-        ("loop", r"atom\S*\.cas|ATOM\S*\.CAS|lock cmpxchg|\bcas[al]*\b|\bstl?xr\b"),
-        ("native", r"(atom|red)\S*\.add\.\w+|(ATOMG?|RED)\S*\.ADD\S*|lock (xadd|add|inc)|\bldadd\w*"),
+        ("loop", r"atom\S*\.cas|ATOM\S*\.CAS|_atomic_cmpswap|lock cmpxchg|\bcas[al]*\b|\bstl?xr\b"),
+        (
+            "native",
+            r"(atom|red)\S*\.add\.\w+|(ATOMG?|RED)\S*\.ADD\S*|_atomic_(pk_)?f?add\w*|lock (xadd|add|inc)|\bldadd\w*",
+        ),
     ),
     "load_vector": (
-        ("16 bytes or more a load", r"ld\.global\S*\.v[248]\S*|LDG\S*\.128\S*|v?mov[au]p[sd] [xyz]mm\d+, \w|ldp? q\d"),
-        ("scalar", r"ld\.global\S*|LDG\S*|v?movsd|ldr d\d+"),
+        (
+            "16 bytes or more a load",
+            r"ld\.global\S*\.v[248]\S*|LDG\S*\.128\S*|(global|flat)_load_(dwordx4|b128)"
+            r"|v?mov[au]p[sd] [xyz]mm\d+, \w|ldp? q\d",
+        ),
+        ("scalar", r"ld\.global\S*|LDG\S*|(global|flat)_load_\w+|v?movsd|ldr d\d+"),
     ),
     "load_uncached": (
-        ("bypasses the first level", r"ld\.(volatile|relaxed|cv|mmio)\S*|LDG\S*\.STRONG\S*|LDG\S*\.SYS\S*"),
-        ("an ordinary load", r"\bmov \w+, qword|\bldr x\d+|ld\.global\S*|LDG\S*"),
+        (
+            "bypasses the first level",
+            r"ld\.(volatile|relaxed|cv|mmio)\S*|LDG\S*\.STRONG\S*|LDG\S*\.SYS\S*|_load_.* (glc|sc0|scope:)",
+        ),
+        ("an ordinary load", r"\bmov \w+, qword|\bldr x\d+|ld\.global\S*|LDG\S*|(global|flat)_load_\w+"),
     ),
-}  # fmt: skip
+}
 
 
 def classify(operation: str, listing: Iterable[str]) -> tuple[str, str]:
@@ -97,6 +108,35 @@ def _of_cuda(kernel: str, code: bytes, ptx: str) -> tuple[str, list[str]]:
     return "PTX", re.findall(r"^\s+((?!\.|//)\S.*?);", body[1], re.MULTILINE)
 
 
+def _disassemblers() -> list[str]:
+    """LLVM's, in order of trying: ROCm's own knows its GPUs; of others, one may be too old for them."""
+    folder = os.path.join(os.environ.get("ROCM_PATH", "/opt/rocm"), "llvm/bin")
+    names = ["llvm-objdump", *(f"llvm-objdump-{version}" for version in range(25, 14, -1))]
+    found = [shutil.which("llvm-objdump", path=folder), *map(shutil.which, names)]
+    return [tool for tool in found if tool is not None]
+
+
+def of_hip(kernel: str, code: bytes) -> tuple[str, list[str]]:
+    """The kernel's instructions in an AMD code object, by llvm-objdump.
+
+    Raises:
+        Unsupported: there is none that reads the code object.
+    """
+    problem = "llvm-objdump is neither on the PATH nor in ROCm's folder"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.co"
+        path.write_bytes(code)
+        for tool in _disassemblers():
+            command = [tool, "-d", f"--disassemble-symbols={kernel}", str(path)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            listing = re.findall(r"^\t(\S.*?)\s*//", done.stdout, re.MULTILINE)
+            if done.returncode == 0 and "s_endpgm" in listing:
+                return "AMD GPU code", listing[: len(listing) - listing[::-1].index("s_endpgm")]  # the end is padded
+            words = done.stderr.strip().replace(str(path), "the code") or f"no kernel {kernel} of an AMD GPU is in it"
+            problem = f"{tool} does not read the compiled code: {words}"
+    raise Unsupported(problem)
+
+
 def _of_opencl(kernel: str, code: bytes) -> tuple[str, list[str]]:
     """The work-group function of the kernel in the ELF objects that PoCL's binary carries."""
     for start in (match.start() for match in re.finditer(rb"\x7fELF", code)):
@@ -112,6 +152,12 @@ def _of_opencl(kernel: str, code: bytes) -> tuple[str, list[str]]:
     raise Unsupported("this OpenCL driver's program binary holds no machine code of this processor to read")
 
 
+def _of_device(kind: str, kernel: str, code: bytes, assembly: str) -> tuple[str, list[str]]:
+    if kind == "cubin":
+        return _of_cuda(kernel, code, assembly)
+    return of_hip(kernel, code) if kind == "hsaco" else _of_opencl(kernel, code)
+
+
 class Codegen(Experiment):
     """Reads the compiled code, so that a slow atomic can be told from a slow memory. Source: MI300A artefacts."""
 
@@ -122,8 +168,8 @@ class Codegen(Experiment):
     better = "neither"
     counted = (
         "Instructions of a kernel that does one operation, from the compiled device code (SASS where nvdisasm is "
-        "present, else PTX; PoCL's object; the core's own code for the CPU). made says native or loop; the "
-        "listing is in the record."
+        "present, else PTX; an AMD code object by llvm-objdump; PoCL's object; the core's own code for the CPU). made "
+        "says native or loop; the listing is in the record."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-F; the vendors' instruction-set manuals"
     figures = (
@@ -142,7 +188,7 @@ class Codegen(Experiment):
             read_from, listing = _of_core(kernel)
         else:
             kind, code, assembly = session.device.compile("codegen", _core.kernel_file("codegen.c"))
-            read_from, listing = _of_cuda(kernel, code, assembly) if kind == "cubin" else _of_opencl(kernel, code)
+            read_from, listing = _of_device(kind, kernel, code, assembly)
         made, instruction = classify(operation, listing)
         return Measurement(
             samples=[len(listing)],

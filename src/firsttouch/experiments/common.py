@@ -6,6 +6,8 @@ import resource
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from firsttouch.experiments.base import Factor
+from firsttouch.machine.switches import SWITCHES
 from firsttouch.schema import BufferFact, DeviceInfo
 
 if TYPE_CHECKING:
@@ -64,6 +66,17 @@ def first_toucher(agent: str, first_touch: object) -> str:
     return agent if first_touch == "self" else other
 
 
+def switch(device: DeviceInfo, name: str, values: Sequence[str] = ()) -> list[Factor]:
+    """The factor of a setting that the device's runtime reads when its process starts; none on other devices.
+
+    values are the preset's; without them, what the environment says, which the points then record.
+    """
+    known = SWITCHES[name]
+    if device.kind not in known.kinds:
+        return []
+    return [Factor(name, values or (known.now,), choices=(*known.values, known.now), doc=known.doc)]
+
+
 def size_fact(device: DeviceInfo, *names: str) -> int:
     """The first of the device's facts of these names that is a positive number of bytes, or 0."""
     for name in names:
@@ -75,7 +88,7 @@ def size_fact(device: DeviceInfo, *names: str) -> int:
 
 def last_level_bytes(device: DeviceInfo) -> int:
     """Bytes of the last cache before memory; 32 MiB where nothing says."""
-    return size_fact(device, "l3_bytes", "cache_bytes", "l2_bytes") or 32 * MiB
+    return size_fact(device, "l3_bytes", "infinity_cache_bytes", "cache_bytes", "l2_bytes") or 32 * MiB
 
 
 def line_bytes(device: DeviceInfo) -> int:

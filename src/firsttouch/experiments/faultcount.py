@@ -19,6 +19,7 @@ from firsttouch.experiments.common import (
     agents,
     allocator_names,
     buffer_fact,
+    switch,
     unreachable,
 )
 from firsttouch.run.session import Session
@@ -87,13 +88,14 @@ class FaultCount(Experiment):
             Factor("allocator", allocator_names(device), choices=allocator_names(device)),
             Factor("first_touch", agents(device), choices=agents(device)),
             Factor("size", sizes, "size", doc="bytes of one of three arrays"),
+            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         return unreachable(device, str(factors["allocator"]), str(factors["first_touch"]))
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return MAP_ANEW
+        return {**super().environment(factors), **MAP_ANEW}
 
     def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
         return device.kind != "cpu" and factors["first_touch"] == "cpu" and factors["allocator"] in HOST_ALLOCATORS

@@ -21,6 +21,7 @@ from firsttouch.experiments.common import (
     main_allocator,
     measured_on_cpu,
     octaves,
+    switch,
     unreachable,
     whole_octave,
 )
@@ -67,6 +68,7 @@ class Latency(Experiment):
             Factor("first_touch", touch, choices=("self", "other"), doc="who writes the cycle: the agent or the other"),
             Factor("order", ("random", "by-page"), choices=("random", "by-page")),
             Factor("size", octaves(4 * KiB if preset == "quick" else KiB, largest[preset], density[preset]), "size"),
+            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:

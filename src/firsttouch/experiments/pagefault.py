@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from firsttouch import _core
 from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
-from firsttouch.experiments.common import BASE_PAGE, MAP_ANEW, GiB, MiB, allocator_names, unreachable
+from firsttouch.experiments.common import BASE_PAGE, MAP_ANEW, GiB, MiB, allocator_names, switch, unreachable
 from firsttouch.run.session import Session
 from firsttouch.schema import DeviceInfo, Factors, Record
 
@@ -52,6 +52,7 @@ class PageFault(Experiment):
                 "page_size", sizes, choices=tuple(PAGE_BYTES), doc="asked of the kernel, and the stride of the touch"
             ),
             Factor("pages", counts, "count", doc="pages touched"),
+            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
@@ -68,7 +69,7 @@ class PageFault(Experiment):
         return None
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return MAP_ANEW
+        return {**super().environment(factors), **MAP_ANEW}
 
     def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
         size = int(str(factors["pages"])) * PAGE_BYTES[str(factors["page_size"])]

@@ -13,6 +13,7 @@ from firsttouch.experiments.common import (
     allocator_names,
     buffer_fact,
     main_allocator,
+    switch,
     unavailable,
     unreachable,
 )
@@ -69,6 +70,7 @@ class Transfer(Experiment):
             Factor("streams", streams, "count", doc="a transfer split over so many streams"),
             Factor("chunk", chunks, "count", doc="bytes of each piece of a pipelined transfer; 0 copies it whole"),
             Factor("size", sizes, "size"),
+            *switch(device, "sdma", () if preset == "quick" else ("0", "1")),
         ]
 
     @staticmethod
@@ -100,6 +102,8 @@ class Transfer(Experiment):
             return True
         if engine != "copy-engine" and (factors["streams"] != 1 or factors["chunk"] != 0):
             return True
+        if engine != "copy-engine" and factors.get("sdma") == "0":
+            return True  # only the runtime's own copies can use the DMA engines
         chunk = factors["chunk"]
         return isinstance(chunk, int) and chunk > 0 and int(str(factors["size"])) < 4 * chunk
 

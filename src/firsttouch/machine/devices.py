@@ -7,11 +7,19 @@ from functools import cache
 import msgspec
 
 from firsttouch import _core
-from firsttouch.machine import host, libraries
+from firsttouch.machine import amd, host, libraries
 from firsttouch.machine.tree import Tree
 from firsttouch.schema import AllocatorInfo, DeviceInfo, Scalar
 
 _OPENED_BY_CORE = ("cuda", "nvrtc", "nvml", "cupti", "hip", "hiprtc", "opencl-icd")
+
+NOTES = {
+    "hip": [
+        "The HIP device has not run on AMD hardware yet: its host side was exercised on stand-ins for AMD's libraries, "
+        "and its kernels were compiled, not run (docs/hip.md)."
+    ]
+}
+"""By kind of device: what a reader of its results must know."""
 
 _CPU_FACTS = ("model", "l1_bytes", "l2_bytes", "l3_bytes", "line_bytes")
 
@@ -49,6 +57,9 @@ def _describe(name: str, kind: str) -> DeviceInfo:
             device.compile("pattern", _core.kernel_file("pattern.c"))
     except (RuntimeError, MemoryError) as error:
         return DeviceInfo(name=name, kind=kind, title=name, available=False, reason=" ".join(str(error).split()))
+    if kind == "hip":
+        shown = (gpu for gpu in amd.kfd_gpus(Tree()) if gpu.get("pci_bus") == str(facts.get("pci_bus")).lower())
+        facts |= {key: value for key, value in next(shown, {}).items() if key.endswith("_bytes")}
     if kind == "cpu":
         about = host.cpu(Tree(), host.usable_cores())
         facts |= {key: about[key] for key in _CPU_FACTS if key in about}
@@ -59,4 +70,5 @@ def _describe(name: str, kind: str) -> DeviceInfo:
         title=str(facts.pop("title")),
         facts=facts,
         allocators=msgspec.convert(device.allocators(), list[AllocatorInfo]),
+        notes=NOTES.get(kind, []),
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
 from firsttouch import __version__
-from firsttouch.machine import gpus, host
+from firsttouch.machine import amd, gpus, host
 from firsttouch.machine.libraries import find_libraries
 from firsttouch.machine.spoilers import warnings
 from firsttouch.machine.tree import Facts, Tree
@@ -23,7 +23,7 @@ def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
     """
     nvml, reason = gpus.collect()
     topics = host_topics(Tree(), os.environ, host.usable_cores())
-    for topic, found in nvml.items():
+    for topic, found in (nvml | amd.collect()).items():
         topics[topic] = topics.get(topic, {}) | _clean(found)
     if reason and topics.get("nvidia"):
         topics["nvidia"]["nvml_reason"] = _clean({"": reason})[""]
@@ -35,7 +35,7 @@ def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
         facts=topics,
         devices=list(devices),
         libraries=find_libraries(),
-        warnings=warnings(topics),
+        warnings=[*warnings(topics), *(f"{d.name}: {note}" for d in devices for note in d.notes)],
     )
 
 
@@ -52,6 +52,8 @@ def host_topics(tree: Tree, environment: Mapping[str, str], usable: Sequence[int
         "environment": host.memory_environment(environment),
         "nvidia": host.nvidia(tree),
         "nvidia_uvm": host.nvidia_uvm(tree),
+        "amd": amd.driver(tree),
+        "amd_kfd": amd.kfd(tree),
     }
     return {topic: _clean(facts) for topic, facts in topics.items() if facts}
 

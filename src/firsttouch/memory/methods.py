@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from firsttouch.memory.allocators import MEANINGS
 from firsttouch.run.process import Answer, Worker
 from firsttouch.run.worker import Try
@@ -32,7 +34,7 @@ _ONE_AT_A_TIME = "memory that must be mapped belongs to one agent at a time (Ope
 
 class Cell(Struct):
     """One property of one allocator on one device. stated is what driver or vendor say, null where they say nothing;
-    detail says how it was found, or why it is so or unknown.
+    detail says how it was found, or why it is so or unknown; notes are the device's.
     """
 
     device: str
@@ -42,6 +44,7 @@ class Cell(Struct):
     origin: Origin
     stated: str | None = None
     detail: str = ""
+    notes: list[str] = []
 
 
 def disagrees(cell: Cell) -> bool:
@@ -189,6 +192,7 @@ def _stated(device: DeviceInfo, info: AllocatorInfo, question: Question) -> Cell
         origin="stated" if value else "unknown",
         stated=value or None,
         detail=detail or ("" if value else "not stated"),
+        notes=device.notes,
     )
 
 
@@ -222,15 +226,7 @@ def judge(cell: Cell, question: Question, answer: Answer) -> Cell:
         began = answer.after == "opened"
         value, detail = (question.fatal if began else ""), answer.reason
     if value:
-        return Cell(
-            device=cell.device,
-            allocator=cell.allocator,
-            property=cell.property,
-            value=value,
-            origin="measured",
-            stated=cell.stated,
-            detail=detail,
-        )
+        return msgspec.structs.replace(cell, value=value, origin="measured", detail=detail)
     cell.detail = f"not established: {detail}"
     return cell
 

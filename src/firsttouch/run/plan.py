@@ -12,9 +12,10 @@ from typing import Any
 
 from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Experiment, Factor, Point, Preset
+from firsttouch.machine.switches import presumed
 from firsttouch.run import events
 from firsttouch.run.store import point_key
-from firsttouch.schema import DeviceInfo, Request, Scalar
+from firsttouch.schema import DeviceInfo, Factors, Request, Scalar
 from firsttouch.units import format_size, parse_size
 
 
@@ -159,7 +160,7 @@ class _Pair:
             factors = dict(zip(names, values, strict=True))
             if experiment.drop(factors):
                 continue
-            reason = experiment.skip(factors, self.device) or ""
+            reason = experiment.skip(factors, presumed(self.device, factors)) or ""
             environment = {**self.environment, **experiment.environment(factors)}
             one = Planned(Point(*where, factors), experiment.unit, reason, 0.0, experiment.fresh_process, environment)
             planned.setdefault(one.key, one)
@@ -167,11 +168,14 @@ class _Pair:
 
     def _thinned(self, planned: list[Planned]) -> list[Planned]:
         """Without the points that the preset leaves out, except where that would leave nothing of a value of --set."""
-        out = {p.key for p in planned if self.experiment.thin(p.point.factors, self.device, self.preset)}
+        out = {p.key for p in planned if self._left_out(p.point.factors)}
         for name in self.chosen:
             kept = {p.point.factors[name] for p in planned if p.key not in out}
             out -= {p.key for p in planned if p.point.factors[name] not in kept}
         return [p for p in planned if p.key not in out]
+
+    def _left_out(self, factors: Factors) -> bool:
+        return self.experiment.thin(factors, presumed(self.device, factors), self.preset)
 
 
 def _understood(factor: Factor, text: str) -> list[Scalar]:

@@ -24,7 +24,7 @@ import msgspec
 from firsttouch.errors import Unsupported
 from firsttouch.run import events
 from firsttouch.run.events import Span
-from firsttouch.schema import SCHEMA, Clocks, DeviceInfo, Factors, Record, Status, Struct, Summary
+from firsttouch.schema import SCHEMA, AllocatorInfo, Clocks, DeviceInfo, Factors, Record, Status, Struct, Summary
 
 if TYPE_CHECKING:
     from firsttouch import _core
@@ -168,6 +168,7 @@ class _Bench:
             session = self._session(job)
             point = Point(job.experiment, job.device.name, job.factors)
             record.clocks_before = self._clocks(session, experiment)
+            _judge(experiment, job, session)
             _forget_events(session)
             started = time.monotonic()
             try:
@@ -196,6 +197,21 @@ class _Bench:
             return None
         clocks = session.device.clocks()
         return None if clocks is None else msgspec.convert(clocks, Clocks)
+
+
+def _judge(experiment: Experiment, job: Job, session: Session) -> None:
+    """Ask anew whether the point can be measured, of what the driver states in this process: in another environment
+    it may state something else than at discovery.
+
+    Raises:
+        Unsupported: it can't.
+    """
+    if experiment.fresh_process:  # its device is not opened before the experiment does so
+        return
+    stated = msgspec.convert(session.device.allocators(), list[AllocatorInfo])
+    session.info = msgspec.structs.replace(job.device, allocators=stated)
+    if reason := experiment.skip(job.factors, session.info):
+        raise Unsupported(reason)
 
 
 @contextmanager

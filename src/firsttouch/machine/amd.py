@@ -1,0 +1,217 @@
+"""AMD GPUs without HIP: what the kernel shows of them, and what AMD's management library says.
+
+The kernel's part is read from /sys. The library (the package amdsmi, which comes with ROCm) is opened in a throw-away
+process, as NVML is: `collect` starts this module as a program. Sources: drivers/gpu/drm/amd/amdkfd of the kernel and
+hsakmttypes.h (the topology's fields), the AMD SMI Python API.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from firsttouch.machine import gpus
+from firsttouch.machine.tree import Facts, Tree, present, whole
+
+_MODULE = "sys/module/amdgpu"
+_NODES = "sys/class/kfd/kfd/topology/nodes"
+_PARAMETERS = (
+    "noretry",
+    "mtype_local",
+    "svm_default_granularity",
+    "vm_fragment_size",
+    "ppfeaturemask",
+    "debug_evictions",
+)
+"""Of the kernel module, those that decide what faults, moves or is cached. noretry 0: page faults are retried (XNACK
+is possible), 1: they are not, -1: the driver's default for the GPU.
+"""
+_LOCAL_HEAPS = (1, 2)
+_DATA_CACHE = 1
+_SVM, _COHERENT_HOST_ACCESS = 1 << 27, 1 << 28
+_INFINITY_CACHE = 3
+_MIB = 1 << 20
+
+
+def driver(tree: Tree) -> Facts:
+    """The kernel module: its version where it is not the kernel's own, and the parameters that matter for memory."""
+    facts: Facts = {"kernel_module": tree.text(f"{_MODULE}/version"), "gpus": len(kfd_gpus(tree)) or None}
+    if facts["kernel_module"] is None and tree.exists(_MODULE):
+        facts["kernel_module"] = "of the kernel"
+    for name in _PARAMETERS:
+        text = tree.text(f"{_MODULE}/parameters/{name}")
+        number = whole(text)
+        facts[name] = text if number is None else number
+    return present(facts)
+
+
+def kfd_gpus(tree: Tree) -> list[Facts]:
+    """Every GPU of the kernel's compute driver, in its order.
+
+    arch, pci_bus, memory_bytes, l1_bytes and l2_bytes (one instance), infinity_cache_bytes, line_bytes (of the second
+    level), compute_units, sdma_engines, xccs; svm: the driver has shared virtual memory for it; coherent_host_access:
+    the CPU reaches its memory coherently.
+    """
+    found = []
+    for name in sorted(tree.names(_NODES), key=lambda name: whole(name) or 0):
+        node = _properties(tree, f"{_NODES}/{name}/properties")
+        if node.get("simd_count"):
+            found.append(_gpu(tree, f"{_NODES}/{name}", node))
+    return found
+
+
+def kfd(tree: Tree) -> Facts:
+    """`kfd_gpus` as one topic: gpuN_ before each fact."""
+    return {f"gpu{n}_{key}": value for n, gpu in enumerate(kfd_gpus(tree)) for key, value in gpu.items()}
+
+
+def _properties(tree: Tree, file: str) -> dict[str, int]:
+    """The lines of a topology file: a name and a number each."""
+    pairs = (line.split() for line in tree.lines(file))
+    numbers = {pair[0]: whole(pair[1]) for pair in pairs if len(pair) == 2}
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
+def _gpu(tree: Tree, folder: str, node: Mapping[str, int]) -> Facts:
+    version, location = node.get("gfx_target_version", 0), node.get("location_id")
+    capability = node.get("capability")
+    banks = [_properties(tree, f"{folder}/mem_banks/{bank}/properties") for bank in tree.names(f"{folder}/mem_banks")]
+    memory = sum(bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in _LOCAL_HEAPS)
+    sizes, lines = _caches(tree, f"{folder}/caches")
+    per_unit = node.get("simd_per_cu", 0)
+    return present(
+        {
+            "arch": f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}" if version else None,
+            "pci_bus": _bus(node.get("domain", 0), location) if location is not None else None,
+            "memory_bytes": memory or None,
+            "l1_bytes": sizes.get(1),
+            "l2_bytes": sizes.get(2),
+            "infinity_cache_bytes": sizes.get(_INFINITY_CACHE),
+            "line_bytes": lines.get(2),
+            "compute_units": node["simd_count"] // per_unit if per_unit > 0 else None,
+            "sdma_engines": node.get("num_sdma_engines"),
+            "xccs": node.get("num_xcc"),
+            "svm": bool(capability & _SVM) if capability is not None else None,
+            "coherent_host_access": bool(capability & _COHERENT_HOST_ACCESS) if capability is not None else None,
+        }
+    )
+
+
+def _bus(domain: int, location: int) -> str:
+    """As HIP writes it: location is bus, device and function in 8, 5 and 3 bits."""
+    return f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7:x}"
+
+
+def _caches(tree: Tree, folder: str) -> tuple[dict[int, int], dict[int, int]]:
+    """Bytes and line bytes of data caches by level; the largest where instances differ."""
+    sizes: dict[int, int] = {}
+    lines: dict[int, int] = {}
+    for name in tree.names(folder):
+        cache = _properties(tree, f"{folder}/{name}/properties")
+        level, size = cache.get("level", 0), cache.get("size", 0) * 1024
+        if cache.get("type", 0) & _DATA_CACHE and size > 0:
+            sizes[level] = max(size, sizes.get(level, 0))
+            if cache.get("cache_line_size", 0) > 0:
+                lines[level] = cache["cache_line_size"]
+    return sizes, lines
+
+
+def _field(*names: str) -> Callable[[Any], Any]:
+    """The first of the answer's fields that is a number or a text; AMD SMI writes N/A for what it does not know."""
+
+    def find(answer: Any) -> Any:
+        values = (answer.get(name) for name in names)
+        return next((value for value in values if value not in (None, "N/A", "")), None)
+
+    return find
+
+
+def _within(part: str, name: str) -> Callable[[Any], Any]:
+    return lambda answer: _field(name)(answer[part])
+
+
+def _mebibytes(name: str) -> Callable[[Any], Any]:
+    return lambda answer: int(answer[name]) * _MIB
+
+
+_GFX, _MEM = ("AmdSmiClkType", "GFX"), ("AmdSmiClkType", "MEM")
+_HOTSPOT, _VRAM = ("AmdSmiTemperatureType", "HOTSPOT"), ("AmdSmiTemperatureType", "VRAM")
+_CURRENT = ("AmdSmiTemperatureMetric", "CURRENT")
+
+_GPU: Sequence[tuple[str, str, tuple[tuple[str, str], ...], Callable[[Any], Any]]] = (
+    ("name", "get_gpu_asic_info", (), _field("market_name")),
+    ("arch", "get_gpu_asic_info", (), _field("target_graphics_version")),
+    ("pci_bus", "get_gpu_device_bdf", (), str),
+    ("uuid", "get_gpu_device_uuid", (), str),
+    ("driver", "get_gpu_driver_info", (), _field("driver_version")),
+    ("core_mhz", "get_clock_info", (_GFX,), _field("clk", "cur_clk")),
+    ("core_max_mhz", "get_clock_info", (_GFX,), _field("max_clk")),
+    ("memory_mhz", "get_clock_info", (_MEM,), _field("clk", "cur_clk")),
+    ("memory_max_mhz", "get_clock_info", (_MEM,), _field("max_clk")),
+    ("temperature_c", "get_temp_metric", (_HOTSPOT, _CURRENT), int),
+    ("memory_temperature_c", "get_temp_metric", (_VRAM, _CURRENT), int),
+    ("power_w", "get_power_info", (), _field("current_socket_power", "average_socket_power")),
+    ("busy_percent", "get_gpu_activity", (), _field("gfx_activity")),
+    ("memory_total_bytes", "get_gpu_vram_usage", (), _mebibytes("vram_total")),
+    ("memory_used_bytes", "get_gpu_vram_usage", (), _mebibytes("vram_used")),
+    ("compute_partition", "get_gpu_compute_partition", (), str),
+    ("memory_partition", "get_gpu_memory_partition", (), str),
+    ("numa_node", "get_gpu_topo_numa_affinity", (), int),
+    ("pcie_width", "get_pcie_info", (), _within("pcie_metric", "pcie_width")),
+    ("pcie_width_max", "get_pcie_info", (), _within("pcie_static", "max_pcie_width")),
+)
+"""Fact, amdsmi function, the constants that it takes after the handle, and what to make of the answer."""
+
+
+class Smi:
+    """AMD SMI through the package amdsmi (or an object like it), where a refused question answers None."""
+
+    def __init__(self, amdsmi: Any) -> None:
+        self._amdsmi = amdsmi
+
+    def topics(self) -> gpus.Topics:
+        """'amd_gpu0', 'amd_gpu1', ... in AMD SMI's order."""
+        try:
+            handles = self._amdsmi.amdsmi_get_processor_handles()
+        except Exception:
+            return {}
+        return {f"amd_gpu{i}": self._facts(handle) for i, handle in enumerate(handles)}
+
+    def _facts(self, handle: Any) -> Facts:
+        facts: Facts = {}
+        for key, function, constants, convert in _GPU:
+            # A function that this version lacks, an error of the library, an answer of another form.
+            with contextlib.suppress(Exception):
+                arguments = [getattr(getattr(self._amdsmi, group), name) for group, name in constants]
+                facts[key] = convert(getattr(self._amdsmi, f"amdsmi_{function}")(handle, *arguments))
+        return {key: value for key, value in facts.items() if isinstance(value, (int, float, str))}
+
+
+def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> gpus.Topics:
+    """The topics of `Smi.topics` from a throw-away process; nothing where the package is not installed."""
+    if command is None:
+        if importlib.util.find_spec("amdsmi") is None:
+            return {}
+        command = [sys.executable, "-m", "firsttouch.machine.amd"]
+    return gpus.collect(timeout, command)[0]
+
+
+def _main() -> None:
+    amdsmi = importlib.import_module("amdsmi")
+    amdsmi.amdsmi_init()
+    try:
+        answer = Smi(amdsmi).topics()
+    finally:
+        with contextlib.suppress(Exception):
+            amdsmi.amdsmi_shut_down()
+    sys.stdout.buffer.write(msgspec.json.encode(answer))
+
+
+if __name__ == "__main__":
+    _main()

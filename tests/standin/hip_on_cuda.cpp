@@ -1,0 +1,329 @@
+// A HIP runtime and hipRTC on the CUDA driver and NVRTC, so that the HIP device's own code drives a real GPU where no
+// AMD GPU is: streams, events, copies, gates, modules, launches, virtual and managed memory. It proves the table of
+// functions and the host's side of the HIP device. It proves nothing about AMD's runtime or hardware, nor the HIP
+// prelude: a program's HIP prelude is exchanged for the CUDA one.
+//
+// Calls go through the core's own table of the CUDA driver. HIP's numbers for errors, flags and advice are CUDA's where
+// the two have the same thing.
+#include <cstring>
+#include <map>
+#include <new>
+
+#include "device/cuda/api.hpp"
+#include "device/device.hpp"
+#include "standin.hpp"
+
+namespace standin {
+namespace {
+
+using hip::Result;
+using Pointer = cuda::DevicePointer;
+constexpr Result invalid_value = 1, no_device = 100;
+
+// Where the core was told that the libraries are.
+const bool places_known = [] {
+    for (const char* name : {"cuda", "nvrtc"}) {
+        const std::string variable = std::string("FIRSTTOUCH_LIB_") + (name[0] == 'c' ? "CUDA" : "NVRTC");
+        if (const std::string path = environment(variable.c_str(), ""); !path.empty()) set_library_paths(name, {path});
+    }
+    return true;
+}();
+
+// Retains a device's context once and makes it the thread's own.
+Result use(int index) {
+    static std::map<int, cuda::Context> contexts;
+    const cuda::Driver& cuda = cuda::Driver::instance();
+    cuda::Context& context = contexts[index];
+    cuda::DeviceOrdinal device = 0;
+    if (const Result failed = cuda.device_get(&device, index)) return failed;
+    if (context == nullptr)
+        if (const Result failed = cuda.context_retain(&context, device)) return failed;
+    return cuda.context_set(context);
+}
+
+int number(cuda::Attribute which, int index) {
+    int value = 0;
+    cuda::Driver::instance().device_attribute(&value, which, index);
+    return value;
+}
+
+// As AMD names it: the architecture, then whether page faults are retried.
+std::string architecture(int index) {
+    const bool pageable = number(cuda::pageable_memory_access, index) != 0;
+    return "sm_" + std::to_string(number(cuda::compute_major, index) * 10 + number(cuda::compute_minor, index)) +
+           (pageable ? ":xnack+" : ":xnack-");
+}
+
+Pointer address(const void* pointer) { return reinterpret_cast<Pointer>(pointer); }
+
+cuda::AllocationProperties properties(const hip::Runtime::AllocationProperties& wanted) {
+    return {.type = wanted.type,
+            .requested_handle_types = 0,
+            .location = {wanted.location.type, wanted.location.id},
+            .win32_metadata = nullptr,
+            .flags = {}};
+}
+
+template <class To, class From>
+To as(From handle) {
+    return reinterpret_cast<To>(handle);
+}
+cuda::StreamHandle stream_of(hip::StreamHandle stream) { return as<cuda::StreamHandle>(stream); }
+cuda::EventHandle event_of(hip::EventHandle event) { return as<cuda::EventHandle>(event); }
+cuda::AllocationHandle memory_of(hip::Runtime::AllocationHandle memory) {
+    return reinterpret_cast<cuda::AllocationHandle>(memory);
+}
+
+struct Compilation {
+    std::string text, log, code;
+};
+Compilation& compilation(hip::Hiprtc::Program program) { return *as<Compilation*>(program); }
+
+}  // namespace
+}  // namespace standin
+
+using namespace standin;
+
+Result hipInit(unsigned) {
+    try {
+        cuda::Driver::instance();
+        return 0;
+    } catch (const Unavailable&) {
+        return no_device;
+    }
+}
+const char* hipGetErrorName(Result code) {
+    static thread_local const char* name;
+    if (code == no_device) return "hipErrorNoDevice";
+    return cuda::Driver::instance().get_error_name(code, &name) == 0 ? name : "hipErrorUnknown";
+}
+const char* hipGetErrorString(Result code) {
+    static thread_local const char* text;
+    if (code == no_device) return "no CUDA device for the stand-in";
+    return cuda::Driver::instance().get_error_string(code, &text) == 0 ? text : "unknown error";
+}
+Result hipRuntimeGetVersion(int* version) {
+    int driver = 0;
+    const Result failed = cuda::Driver::instance().driver_version(&driver);  // major * 1000 + minor * 10
+    *version = driver / 1000 * 10'000'000 + driver % 1000 / 10 * 100'000;
+    return failed;
+}
+Result hipGetDeviceCount(int* count) {
+    const Result failed = cuda::Driver::instance().device_count(count);
+    return failed == 0 && *count == 0 ? no_device : failed;
+}
+Result hipSetDevice(int index) { return use(index); }
+Result hipDeviceGet(int* device, int index) { return cuda::Driver::instance().device_get(device, index); }
+Result hipDeviceGetName(char* name, int bytes, int device) {
+    std::string title = "stand-in on ";
+    title.resize(256);
+    const Result failed = cuda::Driver::instance().device_name(title.data() + 12, 240, device);
+    std::strncpy(name, title.c_str(), static_cast<std::size_t>(bytes) - 1);
+    return failed;
+}
+Result hipDeviceGetUuid(hip::Uuid* uuid, int device) {
+    return cuda::Driver::instance().device_uuid(reinterpret_cast<cuda::Uuid*>(uuid), device);
+}
+Result hipDeviceGetPCIBusId(char* text, int bytes, int device) {
+    return cuda::Driver::instance().device_pci_bus_id(text, bytes, device);
+}
+Result hipDeviceGetAttribute(int* value, int which, int device) {
+    static const std::map<int, cuda::Attribute> known = {
+        {hip::can_use_host_pointer_for_registered, cuda::can_use_host_pointer_for_registered},
+        {hip::clock_rate_khz, cuda::clock_rate_khz},
+        {hip::concurrent_managed_access, cuda::concurrent_managed_access},
+        {hip::direct_managed_access_from_host, cuda::direct_managed_access_from_host},
+        {hip::host_native_atomics, cuda::host_native_atomics},
+        {hip::integrated, cuda::integrated},
+        {hip::l2_bytes, cuda::l2_bytes},
+        {hip::managed_memory, cuda::managed_memory},
+        {hip::memory_bus_bits, cuda::memory_bus_bits},
+        {hip::memory_clock_khz, cuda::memory_clock_khz},
+        {hip::multiprocessors, cuda::multiprocessors},
+        {hip::pageable_memory_access, cuda::pageable_memory_access},
+        {hip::pageable_uses_host_page_tables, cuda::pageable_uses_host_page_tables},
+        {hip::virtual_memory_management, cuda::virtual_memory_management},
+        {hip::host_register_supported, cuda::host_register_supported}};
+    static const std::map<int, int> fixed = {
+        {hip::fine_grain_support, 1}, {hip::warp_size, 32}, {hip::wall_clock_khz, 1'000'000}};
+    if (const auto one = fixed.find(which); one != fixed.end()) {
+        *value = one->second;
+        return 0;
+    }
+    const auto found = known.find(which);
+    if (found == known.end()) return invalid_value;
+    return cuda::Driver::instance().device_attribute(value, found->second, device);
+}
+Result hipGetDevicePropertiesR0600(hip::Properties* properties, int index) {
+    const std::string name = architecture(index);
+    std::memcpy(properties->bytes + hip::Properties::name_at, name.c_str(), name.size() + 1);
+    return 0;
+}
+
+Result hipMemGetInfo(std::size_t* free, std::size_t* total) { return cuda::Driver::instance().mem_info(free, total); }
+Result hipMalloc(void** pointer, std::size_t bytes) {
+    return cuda::Driver::instance().mem_alloc(reinterpret_cast<Pointer*>(pointer), bytes);
+}
+Result hipExtMallocWithFlags(void** pointer, std::size_t bytes, unsigned flags) {
+    return flags == hip::malloc_fine_grained ? hipMalloc(pointer, bytes) : invalid_value;
+}
+Result hipFree(void* pointer) { return cuda::Driver::instance().mem_free(address(pointer)); }
+Result hipMallocManaged(void** pointer, std::size_t bytes, unsigned flags) {
+    return cuda::Driver::instance().mem_alloc_managed(reinterpret_cast<Pointer*>(pointer), bytes, flags);
+}
+Result hipHostMalloc(void** pointer, std::size_t bytes, unsigned) {
+    return cuda::Driver::instance().mem_host_alloc(pointer, bytes, cuda::host_portable | cuda::host_device_map);
+}
+Result hipHostFree(void* pointer) { return cuda::Driver::instance().mem_free_host(pointer); }
+Result hipHostRegister(void* pointer, std::size_t bytes, unsigned) {
+    return cuda::Driver::instance().mem_host_register(pointer, bytes,
+                                                      cuda::register_portable | cuda::register_device_map);
+}
+Result hipHostUnregister(void* pointer) { return cuda::Driver::instance().mem_host_unregister(pointer); }
+Result hipHostGetDevicePointer(void** mapped, void* pointer, unsigned flags) {
+    return cuda::Driver::instance().mem_host_device_pointer(reinterpret_cast<Pointer*>(mapped), pointer, flags);
+}
+
+Result hipMemAddressReserve(void** pointer, std::size_t bytes, std::size_t alignment, void* at,
+                            unsigned long long flags) {
+    return cuda::Driver::instance().address_reserve(reinterpret_cast<Pointer*>(pointer), bytes, alignment, address(at),
+                                                    flags);
+}
+Result hipMemAddressFree(void* pointer, std::size_t bytes) {
+    return cuda::Driver::instance().address_free(address(pointer), bytes);
+}
+Result hipMemCreate(hip::Runtime::AllocationHandle* memory, std::size_t bytes,
+                    const hip::Runtime::AllocationProperties* wanted, unsigned long long flags) {
+    const cuda::AllocationProperties same = properties(*wanted);
+    return cuda::Driver::instance().mem_create(reinterpret_cast<cuda::AllocationHandle*>(memory), bytes, &same, flags);
+}
+Result hipMemRelease(hip::Runtime::AllocationHandle memory) {
+    return cuda::Driver::instance().mem_release(memory_of(memory));
+}
+Result hipMemMap(void* pointer, std::size_t bytes, std::size_t offset, hip::Runtime::AllocationHandle memory,
+                 unsigned long long flags) {
+    return cuda::Driver::instance().mem_map(address(pointer), bytes, offset, memory_of(memory), flags);
+}
+Result hipMemUnmap(void* pointer, std::size_t bytes) {
+    return cuda::Driver::instance().mem_unmap(address(pointer), bytes);
+}
+Result hipMemSetAccess(void* pointer, std::size_t bytes, const hip::Runtime::AccessDescription* access,
+                       std::size_t count) {
+    if (count != 1) return invalid_value;
+    const cuda::AccessDescription same{{access->location.type, access->location.id}, access->flags};
+    return cuda::Driver::instance().mem_set_access(address(pointer), bytes, &same, 1);
+}
+Result hipMemGetAllocationGranularity(std::size_t* bytes, const hip::Runtime::AllocationProperties* wanted, int which) {
+    const cuda::AllocationProperties same = properties(*wanted);
+    return cuda::Driver::instance().mem_granularity(bytes, &same, which);
+}
+Result hipMemPrefetchAsync(const void* pointer, std::size_t bytes, int device, hip::StreamHandle stream) {
+    return cuda::Driver::instance().mem_prefetch(address(pointer), bytes, device, stream_of(stream));
+}
+Result hipMemAdvise(const void* pointer, std::size_t bytes, int advice, int device) {
+    if (advice == hip::advise_coarse_grain) return 0;  // CUDA has no such thing
+    return cuda::Driver::instance().mem_advise(address(pointer), bytes, advice, device);
+}
+
+Result hipModuleLoadData(hip::Runtime::Module* module, const void* image) {
+    return cuda::Driver::instance().module_load(reinterpret_cast<cuda::Module*>(module), image);
+}
+Result hipModuleUnload(hip::Runtime::Module module) {
+    return cuda::Driver::instance().module_unload(as<cuda::Module>(module));
+}
+Result hipModuleGetFunction(hip::Runtime::Function* function, hip::Runtime::Module module, const char* name) {
+    return cuda::Driver::instance().module_function(reinterpret_cast<cuda::Function*>(function),
+                                                    as<cuda::Module>(module), name);
+}
+Result hipModuleLaunchKernel(hip::Runtime::Function function, unsigned x, unsigned y, unsigned z, unsigned tx,
+                             unsigned ty, unsigned tz, unsigned shared, hip::StreamHandle stream, void** parameters,
+                             void** extra) {
+    return cuda::Driver::instance().launch(as<cuda::Function>(function), x, y, z, tx, ty, tz, shared, stream_of(stream),
+                                           parameters, extra);
+}
+
+Result hipStreamCreateWithFlags(hip::StreamHandle* stream, unsigned flags) {
+    return cuda::Driver::instance().stream_create(reinterpret_cast<cuda::StreamHandle*>(stream), flags);
+}
+Result hipStreamDestroy(hip::StreamHandle stream) { return cuda::Driver::instance().stream_destroy(stream_of(stream)); }
+Result hipStreamSynchronize(hip::StreamHandle stream) {
+    return cuda::Driver::instance().stream_wait(stream_of(stream));
+}
+Result hipStreamWaitEvent(hip::StreamHandle stream, hip::EventHandle event, unsigned flags) {
+    return cuda::Driver::instance().stream_wait_event(stream_of(stream), event_of(event), flags);
+}
+Result hipEventCreateWithFlags(hip::EventHandle* event, unsigned flags) {
+    return cuda::Driver::instance().event_create(reinterpret_cast<cuda::EventHandle*>(event), flags);
+}
+Result hipEventDestroy(hip::EventHandle event) { return cuda::Driver::instance().event_destroy(event_of(event)); }
+Result hipEventRecord(hip::EventHandle event, hip::StreamHandle stream) {
+    return cuda::Driver::instance().event_record(event_of(event), stream_of(stream));
+}
+Result hipEventSynchronize(hip::EventHandle event) { return cuda::Driver::instance().event_wait(event_of(event)); }
+Result hipEventElapsedTime(float* milliseconds, hip::EventHandle from, hip::EventHandle to) {
+    return cuda::Driver::instance().event_elapsed(milliseconds, event_of(from), event_of(to));
+}
+Result hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int kind, hip::StreamHandle stream) {
+    if (kind != hip::copy_by_address) return invalid_value;
+    return cuda::Driver::instance().memcpy_async(address(target), address(source), bytes, stream_of(stream));
+}
+
+int hiprtcVersion(int* major, int* minor) {
+    try {
+        return cuda::Nvrtc::instance().version(major, minor);
+    } catch (const Unavailable&) {
+        return 11;  // HIPRTC_ERROR_INTERNAL_ERROR
+    }
+}
+const char* hiprtcGetErrorString(int code) { return code == 6 ? "HIPRTC_ERROR_COMPILATION" : "HIPRTC_ERROR"; }
+int hiprtcCreateProgram(hip::Hiprtc::Program* program, const char* text, const char*, int, const char* const*,
+                        const char* const*) {
+    *program = as<hip::Hiprtc::Program>(new Compilation{text, "", ""});
+    return 0;
+}
+int hiprtcDestroyProgram(hip::Hiprtc::Program* program) {
+    delete &compilation(*program);
+    *program = nullptr;
+    return 0;
+}
+int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* const* options) {
+    constexpr int compilation_error = 6;  // NVRTC_ERROR_COMPILATION and HIPRTC_ERROR_COMPILATION
+    Compilation& made = compilation(program);
+    const std::string target = count > 0 ? options[0] : "", wanted = "--offload-arch=";
+    if (target.rfind(wanted + "sm_", 0) != 0) {
+        made.log = "the first option is not the architecture that the stand-in gave";
+        return compilation_error;
+    }
+    const std::string text =
+        with_prelude(made.text, read(environment("STANDIN_KERNELS", STANDIN_KERNELS) + "/prelude.cuda.h"));
+    if (text.empty()) {
+        made.log = "the program does not hold the HIP prelude that the stand-in knows";
+        return compilation_error;
+    }
+    try {
+        const auto plain = target.substr(wanted.size(), target.find(':') - wanted.size());
+        cuda::Compiled compiled = cuda::nvrtc_compile(text, "standin", plain);
+        made.code = std::move(compiled.cubin);
+        made.log = std::move(compiled.log);
+        return 0;
+    } catch (const std::exception& error) {
+        made.log = error.what();
+        return compilation_error;
+    }
+}
+int hiprtcGetProgramLogSize(hip::Hiprtc::Program program, std::size_t* bytes) {
+    *bytes = compilation(program).log.size();
+    return 0;
+}
+int hiprtcGetProgramLog(hip::Hiprtc::Program program, char* log) {
+    std::memcpy(log, compilation(program).log.data(), compilation(program).log.size());
+    return 0;
+}
+int hiprtcGetCodeSize(hip::Hiprtc::Program program, std::size_t* bytes) {
+    *bytes = compilation(program).code.size();
+    return 0;
+}
+int hiprtcGetCode(hip::Hiprtc::Program program, char* code) {
+    std::memcpy(code, compilation(program).code.data(), compilation(program).code.size());
+    return 0;
+}
