@@ -279,6 +279,25 @@ def reread(device: Device, buffer: Buffer, *, agent: str, seed: int, stop: Stop)
     ns per load of 4 KiB that are read again; counters reread_ns and cold_ns tell whether the agent caches.
     """
 
+def locking(
+    device: Device,
+    region: Buffer,
+    *,
+    cpu_threads: int,
+    gpu_groups: int,
+    sections: int,
+    inside: int = 16,
+    outside: int = 0,
+    patience: float = 2.0,
+    longest: float = 15.0,
+    stuck: bool = False,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
+    """
+    Critical sections under a lock that both agents compete for; ns per section.
+    """
+
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """
     Wrong words after the agent used the buffer by its bare address. May end the process.
