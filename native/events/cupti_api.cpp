@@ -1,13 +1,27 @@
 #include "events/cupti_api.hpp"
 
+#include "device/device.hpp"
+
 namespace firsttouch::cupti {
+namespace {
+
+Library open_library() {
+    try {
+        return {"cupti", {"libcupti.so.13", "libcupti.so.12", "libcupti.so"}};
+    } catch (const Unavailable& missing) {
+        throw Unavailable("events need CUPTI, which pip install 'firsttouch[cuda]' brings; " +
+                          std::string(missing.what()));
+    }
+}
+
+}  // namespace
 
 Cupti& Cupti::instance() {
     static Cupti cupti;
     return cupti;
 }
 
-Cupti::Cupti() : library("cupti", {"libcupti.so.13", "libcupti.so.12", "libcupti.so"}) {
+Cupti::Cupti() : library(open_library()) {
     library.load(get_version, "cuptiGetVersion");
     library.load(get_result_string, "cuptiGetResultString");
     library.load(subscribe, "cuptiSubscribe");

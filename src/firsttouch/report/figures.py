@@ -11,7 +11,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firsttouch.analysis.plateaus import find_plateaus, name_plateaus
 from firsttouch.analysis.statistics import distinct, expand, group_by, value, varying
@@ -19,6 +19,9 @@ from firsttouch.experiments.base import Figure
 from firsttouch.report import heat
 from firsttouch.report.text import SECONDS, count, is_size, label, quantity
 from firsttouch.schema import DeviceInfo, Record, Scalar
+
+if TYPE_CHECKING:
+    from firsttouch.run.trace import Course
 
 Spec = dict[str, Any]
 
@@ -33,6 +36,7 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down"
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 WRONG, THROTTLED, INK, GRID = "#B00020", "#8A5A00", "#1f2933", "#e4e7eb"
 MOST_PANELS = 12
+MOST_STEPS = 1000
 
 FLAGS = {"wrong": "failed verification", "throttled": "throttled"}
 
@@ -635,6 +639,37 @@ def _finish(chart: Any, rows: list[Spec]) -> Spec:
         "padding": 6,
     }
     return spec
+
+
+def draw_course(course: Course) -> Drawing:
+    """Bytes over time of one point, one line per direction."""
+    import altair as alt
+
+    rows: list[Spec] = []
+    for way, steps in course.steps.items():
+        every = -(-len(steps) // MOST_STEPS)
+        kept = [*steps[:-1:every], steps[-1]]
+        drawn = [(when, total) for when, total in kept if _finite(when) and _finite(total)]
+        rows += [{"kind": "point", "x": when, "y": total, "colour": way} for when, total in drawn]
+    most, until = max([*_numbers(rows, "y"), 1.0]), max([*_numbers(rows, "x"), 0.0])
+    step = 2.0 ** math.ceil(math.log2(most / 6))
+    ticks = [i * step for i in range(math.ceil(most / step) + 1)]
+    ways = list(course.steps)
+    x = alt.X("x:Q", title="time since the point began", scale=alt.Scale(domain=[0, until]))
+    y = alt.Y("y:Q", title="bytes moved", scale=alt.Scale(domain=[0, ticks[-1]]))
+    chart = (
+        alt.Chart()
+        .mark_line(strokeWidth=1.6, interpolate="step-after")
+        .encode(
+            x=x.axis(grid=False, labelExpr=_time_label(1.0)),
+            y=y.axis(values=ticks, labelExpr=_size_label()),
+            color=alt.Color("colour:N", title="", scale=alt.Scale(domain=ways, range=COLOURS[: len(ways)])),
+        )
+        .properties(width=560, height=240)
+    )
+    which = ", ".join(f"{name} {label(name, v)}" for name, v in course.factors.items()) or "the only one"
+    notes = [f"The point that moved most: {which}.", "events.json has every point, for Perfetto."]
+    return Drawing("Bytes moved by the driver over time", _finish(chart, rows), notes=notes)
 
 
 # ---------------------------------------------------------------------------------------------- rendering

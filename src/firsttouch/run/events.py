@@ -196,15 +196,26 @@ def asked() -> bool:
     return os.environ.get(VARIABLE) == "1"
 
 
+def not_offered(device: DeviceInfo) -> str:
+    """Why no driver tells of this device's events; '' where one does."""
+    return "" if device.kind in OFFERED_BY else f"no unified-memory events are offered for {device.name}"
+
+
 def start(device: DeviceInfo) -> tuple[EventLog | None, str]:
-    """Begin to record on an open device: the log, or None and the sentence why not. Measuring goes on either way."""
+    """Begin to record, before the device is opened: the log, or None and the sentence why not.
+
+    In the order of the vendor's own sample: the driver is initialised, then events, then comes the first context.
+    """
     from firsttouch import _core
+    from firsttouch.machine.devices import show_libraries
 
     if not asked():
         return None, ""
-    if device.kind not in OFFERED_BY:
-        return None, f"no unified-memory events are offered for {device.name}"
+    if reason := not_offered(device):
+        return None, reason
+    show_libraries()
     try:
+        _core.count_devices(device.kind)  # initialises the driver
         kinds = msgspec.convert(_core.events_start(), list[Kind])
     except (_core.Unavailable, _core.VendorError) as error:
         return None, " ".join(str(error).split())

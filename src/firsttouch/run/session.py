@@ -36,9 +36,8 @@ class Session:
 
     def open_device(self) -> _core.Device:
         """The device, newly opened, and its events from now on."""
-        device = open_device(self.info.name)
         self.events, self.events_reason = events.start(self.info)
-        return device
+        return open_device(self.info.name)
 
     @cached_property
     def host(self) -> _core.Device:

@@ -13,6 +13,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
@@ -21,7 +22,7 @@ import msgspec
 
 from firsttouch.errors import UsageError
 from firsttouch.run.events import MOVES, MemoryEvent, Span
-from firsttouch.schema import Record, Scalar
+from firsttouch.schema import Factors, Record, Scalar
 
 TRACE = "events.json"
 MOVE_NAMES = {"h2d": "host to device", "d2h": "device to host", "d2d": "device to device"}
@@ -37,6 +38,8 @@ _TRACKS = {
 _LANES = 8
 """Tracks of one direction: migrations that overlap lie side by side."""
 _LONGEST_LINE = 1 << 20
+ABOUT = ("experiment", "status", "median", "unit", "events left out")
+"""What a point's slice says besides its factors."""
 
 
 class TraceEvent(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -172,17 +175,49 @@ def read_trace(directory: Path) -> Iterator[TraceEvent]:
         raise UsageError(f"can't read {path}: {error.strerror}") from None
 
 
+@dataclass
+class Course:
+    """What one point moved over time: by direction, seconds since it began and bytes so far."""
+
+    factors: Factors
+    steps: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+
+    @property
+    def moved(self) -> float:
+        return sum(steps[-1][1] for steps in self.steps.values())
+
+
+def read_courses(directory: Path) -> dict[tuple[str, str], Course]:
+    """By experiment and device, the course of the point that moved most. Raises UsageError as `read_trace`."""
+    best: dict[tuple[str, str], Course] = {}
+    devices: dict[int, str] = {}
+    course, began, key = Course({}), 0.0, ("", "")
+    for event in read_trace(directory):
+        device = devices.get(event.pid, "")
+        if event.name == "process_name":
+            devices[event.pid] = str(event.args.get("name"))
+        elif event.ph == "X" and "experiment" in event.args:
+            factors = {name: value for name, value in event.args.items() if name not in ABOUT}
+            course, began, key = Course(factors), event.ts, (str(event.args["experiment"]), device)
+        elif event.ph == "C":
+            total = event.args.get("bytes")
+            if isinstance(total, int | float):
+                steps = course.steps.setdefault(event.name.removeprefix("bytes "), [])
+                steps.append(((event.ts - began) / 1e6, float(total)))
+            if key not in best or course.moved > best[key].moved:
+                best[key] = course
+    return best
+
+
 # ---------------------------------------------------------------------------------------------- what is drawn
 
 
 def point_events(record: Record, span: Span) -> Iterator[TraceEvent]:
     """One measured point: its slice, then its events and the sums of what they moved."""
     pid = _pid(record.device)
-    about: dict[str, Scalar] = {"experiment": record.experiment, **record.factors, "status": record.status}
-    if record.summary is not None:
-        about |= {"median": record.summary.median, "unit": record.unit}
-    if span.left_out:
-        about["events left out"] = span.left_out
+    median = record.summary.median if record.summary else None
+    said = (record.experiment, record.status, median, record.unit, span.left_out)
+    about: dict[str, Scalar] = {**record.factors, **dict(zip(ABOUT, said, strict=True))}
     yield TraceEvent(point_name(record), "X", pid, _POINTS, _us(span.start), _us(span.end - span.start), args=about)
     lanes = _Lanes()
     for event in span.events:

@@ -255,7 +255,8 @@ def _add_events(record: Record, session: Session, started: float, ended: float) 
     """Put the totals of the point's events beside the experiment's own counters, which have the last word."""
     from firsttouch import _core
 
-    reason, window = session.events_reason or "the point did not open its device in this process", None
+    never_opened = f"{record.experiment} did not open its device in its own process"
+    reason, window = session.events_reason or events.not_offered(session.info) or never_opened, None
     try:
         if session.events is not None:
             window = session.events.cut(started, ended)
