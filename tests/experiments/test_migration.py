@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
@@ -12,8 +13,8 @@ from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Point
 from firsttouch.experiments.migration import BASE, PAIRS, SINGLE, Migration, case_of
 from firsttouch.experiments.steps import by_step, event_counters
-from firsttouch.machine.devices import open_device
-from firsttouch.run.events import MemoryEvent, Window
+from firsttouch.machine.devices import describe_devices, open_device
+from firsttouch.run.events import EventLog, MemoryEvent, Window
 from firsttouch.run.plan import Planned, make_plan
 from firsttouch.run.session import Session
 from firsttouch.schema import SCHEMA, AllocatorInfo, DeviceInfo, Factors, Record, Request, Scalar, Summary
@@ -174,6 +175,40 @@ def test_a_point_that_asks_for_events_in_vain_says_why() -> None:
     session = Session(info, seed=1, seconds=0.1, tolerance=0.1, preset="quick")
     with pytest.raises(Unsupported, match="no unified-memory events"):
         Migration().measure(Point("migration", "cpu", point(allocator="malloc", events="on")), session)
+
+
+class EveryMoment:
+    """A driver that moves 4 KiB every 0.1 ms."""
+
+    def __init__(self) -> None:
+        self.time = time.monotonic()
+
+    def take(self) -> list[MemoryEvent]:
+        start, self.time = self.time, time.monotonic()
+        return [moved(start + n * 1e-4, 4096) for n in range(int((self.time - start) / 1e-4))]
+
+    def dropped(self) -> int:
+        return 3
+
+
+def test_a_point_with_events_tells_what_moved_in_its_steps() -> None:
+    try:
+        info = describe_devices("opencl")[0]
+    except _core.Unavailable as reason:
+        pytest.skip(str(reason))
+    session = Session(info, seed=1, seconds=0.01, tolerance=0.1, preset="quick")
+    assert session.device is not None
+    session.events = EventLog(EveryMoment())
+    measured = Migration().measure(
+        Point("migration", info.name, point(allocator="svm-fine", events="on", size=MIB, iterations=3)), session
+    )
+    seen = measured.counters
+    assert measured.verified
+    assert len(measured.samples) <= 5
+    assert seen["events_dropped"] == 3
+    assert int(str(seen["initialise_h2d_bytes"])) % 4096 == 0
+    assert "check_h2d_bytes" not in seen
+    assert seen["iteration_2_gpu_fault_groups"] == 0
 
 
 # ---------------------------------------------------------------------------------------------- words
