@@ -79,7 +79,45 @@ class Codegen(Experiment):
         return "Native atomics throughout, save f64 at system scope."
 
 
-EXPERIMENTS = {e.name: e() for e in (Latency, Allocation, Bandwidth, Codegen)}
+class Sharing(Experiment):
+    name, order = "sharing", 50
+    question = "What does the GPU lose where the CPU shares its lines?"
+    unit, better = "Mops/s", "higher"
+    counted = "Increments in a second."
+    source = "Contention study."
+    figures = (
+        Figure(
+            "heat", x="cpu_threads", y="gpu_threads", z="relative", centre=1, facet="type",
+            x_title="CPU threads", y_title="GPU threads", z_title="throughput relative to the GPU alone",
+        ),
+    )  # fmt: skip
+
+    def verdict(self, records, device):
+        return f"At worst {min(r.counters['relative'] for r in records):.0%} of what it has alone."
+
+
+class Migration(Experiment):
+    name, order = "migration", 60
+    question = "Do the passes over memory that began on the other side become faster?"
+    unit, better = "ms", "lower"
+    counted = "Twelve passes."
+    source = "Migration study."
+    figures = (
+        Figure(
+            "line", x="series", y="value", series="iteration_{}_ms", colour="advice", log_y=True,
+            x_title="iteration", y_title="ms per iteration",
+        ),
+        Figure(
+            "heat", x="series", y="advice", z="value", z_unit="B", centre=0, series="{}_bytes",
+            x_title="counter", z_title="bytes moved",
+        ),
+    )  # fmt: skip
+
+    def verdict(self, records, device):
+        return "From the second iteration on."
+
+
+EXPERIMENTS = {e.name: e() for e in (Latency, Allocation, Bandwidth, Codegen, Sharing, Migration)}
 
 
 def summary(median, spread=0.012, n=12):
@@ -207,6 +245,22 @@ def codegen(device):
             )
 
 
+def sharing(device):
+    for kind in ("u64", "f64"):
+        for cpu in (0, 1, 2, 4, 8, 16, 32, 64, 96, 112, 128, 224):
+            for gpu in (64, 128, 256, 1024, 4096, 16384, 65536, 135168):
+                relative = 1 / (1 + cpu / (60 if kind == "u64" else 15))
+                factors = {"type": kind, "cpu_threads": cpu, "gpu_threads": gpu, "elements": 1024}
+                yield point("sharing", device, 900 * relative, factors=factors, counters={"relative": relative})
+
+
+def migration(device):
+    for i, advice in enumerate(("none", "read-mostly", "preferred-gpu", "preferred-cpu", "accessed-by-gpu")):
+        times = {f"iteration_{n}_ms": (40 if n == 1 else 0.4 + 8 * (i == 3)) * (1 + i / 9) for n in range(1, 13)}
+        moved = {"to_gpu_bytes": 256 * MIB, "to_cpu_bytes": -256 * MIB * (i == 3), "thrashed_bytes": 0}
+        yield point("migration", device, 1.0, factors={"advice": advice, "size": GIB}, counters=times | moved)
+
+
 def machine(host="node017"):
     cpu = DeviceInfo(
         name="cpu",
@@ -258,6 +312,8 @@ def results(host="node017", seed=1):
         *bandwidth("cpu", rng),
         *bandwidth("cuda:0", rng),
         *codegen("cuda:0"),
+        *sharing("cuda:0"),
+        *migration("cuda:0"),
     ]
     request = Request(schema=SCHEMA, experiments=[*EXPERIMENTS], devices=["cpu", "cuda:0"], preset="standard", seed=7)
     return Results(machine(host), request, records, ["the last line was cut short and is dropped"])
@@ -290,6 +346,16 @@ def hostile():
     records += [
         point("bandwidth", evil, 5.0 + i, factors={"allocator": f"=1+{evil}{i}", "kernel": evil}) for i in range(3)
     ]
+    records += [
+        point(
+            "sharing", "cpu", 1.0,
+            factors={"cpu_threads": f"{evil}{i}", "gpu_threads": f"{i % 2}{evil}", "type": f"{i % 3}{evil}", evil: i},
+            counters={"relative": 10.0 ** (70 * i - 280)},
+        )
+        for i in range(9)
+    ]  # fmt: skip
+    series = {f"iteration_{i}{evil}_ms": 1e-9 * i for i in range(12)} | {f"{evil}_bytes": -1e300, f"{evil}0_bytes": 1}
+    records += [point("migration", "cpu", 1.0, factors={"advice": f"{evil}{i}"}, counters=series) for i in range(3)]
     records += [point("codegen", "cpu", 1.0, factors={"operation": evil}, counters={"form": evil})]
     records += [
         point("latency", "cpu", status="skipped", reason=evil, factors={"allocator": evil}),

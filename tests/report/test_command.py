@@ -41,10 +41,9 @@ def test_json_is_all_there_is_on_stdout(write, tmp_path):
 def test_figures_as_files(write, form, start):
     directory = write(sample.results())
     files = sorted((directory / "figures").iterdir()) if run(directory, "--format", form) else []
-    assert [f.name for f in files] == [
-        f"{name}-1.{form}"
-        for name in ("allocation-cuda-0", "bandwidth-cpu", "bandwidth-cuda-0", "latency-cpu", "latency-cuda-0")
-    ]
+    names = "allocation-cuda-0-1 bandwidth-cpu-1 bandwidth-cuda-0-1 latency-cpu-1 latency-cuda-0-1"
+    names += " migration-cuda-0-1 migration-cuda-0-2 sharing-cuda-0-1"
+    assert [f.name for f in files] == [f"{name}.{form}" for name in names.split()]
     assert all(f.read_bytes().startswith(start) for f in files)
 
 

@@ -116,7 +116,22 @@ def test_summary_counts_every_point(page):
     # ok, wrong, failed, skipped, unverified, throttled
     assert counts["allocation", "cuda:0"] == ["87", "1", "2", "0", "87", "0"]
     assert counts["latency", "cuda:0"] == ["389", "0", "0", "97", "0", "6"]
-    assert len(counts) == 6
+    assert len(counts) == 8
+
+
+def test_the_summary_has_no_columns_of_zeros():
+    page = render_records(sample.point("bandwidth", "cpu", 5.0, factors={"kernel": "copy", "allocator": "malloc"}))
+    assert "No point was wrong or failed or skipped or unverified or throttled." in Elements(page).text
+    assert '<th class="num">failed</th>' not in page
+
+
+def test_contents_name_an_experiment_once_and_lead_to_each_device(page):
+    contents = page[page.index("<nav") : page.index("</nav>")].replace("<li>", " <li>")
+    assert " ".join(Elements(contents).text.split()).startswith(
+        "The machine Summary latency cpu cuda:0 allocation cuda:0 wrong data bandwidth cpu cuda:0"
+    )
+    assert contents.count("<li>") == contents.count("</li>") == 8
+    assert [a["href"] for t, a in Elements(contents).found if t == "a"][2:] == [f"#d1-{i}" for i in range(1, 9)]
 
 
 def test_what_spoils_a_measurement_is_said_first(page):

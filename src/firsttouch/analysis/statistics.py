@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from firsttouch.schema import Record, Scalar, Summary
 
@@ -42,6 +45,34 @@ def group_by(records: Iterable[Record], *names: str) -> dict[tuple[Scalar, ...],
     for record in records:
         groups.setdefault(tuple(value(record, name) for name in names), []).append(record)
     return groups
+
+
+def series(record: Record, pattern: str) -> dict[Scalar, Scalar]:
+    """The counters that match a pattern with one {}, by what {} stands for: a number where it reads as one, else text.
+
+    'iteration_{}_ms' over iteration_1_ms and iteration_2_ms gives {1: ..., 2: ...}.
+    """
+    start, _, end = pattern.partition("{}")
+    least = len(start) + len(end)
+    matching = [n for n in record.counters if len(n) > least and n.startswith(start) and n.endswith(end)]
+    return {_number_or_text(n[len(start) : len(n) - len(end)]): record.counters[n] for n in matching}
+
+
+def _number_or_text(text: str) -> Scalar:
+    if not re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", text):
+        return text
+    return float(text) if "." in text else int(text)
+
+
+def expand(records: Iterable[Record], pattern: str) -> list[Record]:
+    """A record for each of a record's matching counters, with the factor 'series' and the counter 'value'."""
+    expanded = []
+    for record in records:
+        others = {name: v for name, v in record.factors.items() if name != "value"}
+        for which, v in series(record, pattern).items():
+            made = {"factors": {**others, "series": which}, "counters": {**record.counters, "value": v}}
+            expanded.append(msgspec.structs.replace(record, **made))
+    return expanded
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,8 @@ class Figure:
     z: str = "median"
     z_unit: str = ""
     """How cells read: 'B' as bytes, '' as plain numbers."""
+    z_title: str = ""
+    """What a cell shows, with its unit; without it z's own name or the experiment's unit says it."""
     centre: float | None = None
     """Of a heat map: the value that is neither good nor bad, such as 1 for a ratio; colours diverge from it."""
     series: str = ""

@@ -56,7 +56,7 @@ class Latency(Experiment):
         beyond = 1 << (2 * last_level_bytes(device) - 1).bit_length()
         largest = {
             "quick": max(256 * MiB, beyond) if on_cpu else GiB,
-            "standard": GiB if on_cpu else 4 * GiB,
+            "standard": max(GiB, beyond) if on_cpu else 4 * GiB,
             "full": 4 * GiB,
         }
         density = {"quick": 1, "standard": 2 if on_cpu else 4, "full": 4}

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from firsttouch.analysis.plateaus import find_plateaus, name_plateaus
-from firsttouch.analysis.statistics import distinct, group_by, value, varying
+from firsttouch.analysis.statistics import distinct, expand, group_by, value, varying
 from firsttouch.experiments.base import Figure
+from firsttouch.report import heat
 from firsttouch.report.text import SECONDS, count, is_size, label, quantity
 from firsttouch.schema import DeviceInfo, Record, Scalar
 
@@ -50,7 +51,7 @@ class Palette:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure ready to be rendered: `spec` for lines and bars, `columns` and `rows` for a table; notes caption it."""
+    """A figure ready to be rendered: `columns` and `rows` for a table, else `spec`; notes caption it."""
 
     title: str
     spec: Spec | None = None
@@ -62,34 +63,53 @@ class Drawing:
 
 def draw(figure: Figure, records: Sequence[Record], device: DeviceInfo | None, palette: Palette) -> Drawing | None:
     """The figure over the ok records of one experiment on one device; None where no point has what it shows."""
+    records = expand(records, figure.series) if figure.series else records
     records = [r for r in records if all(value(r, name) == wanted for name, wanted in figure.where.items())]
     if figure.kind == "table":
         return _table(figure, records)
-    shown = [r for r in records if _finite(value(r, figure.y)) and value(r, figure.x) is not None]
+    shown = [r for r in records if _has_place(r, figure)]
     if not shown:
         return None
     roles = _roles(figure, shown)
-    notes = [_uncertainty(figure)] if figure.y == "median" else []
-    held = {
-        n: v
-        for n in shown[0].factors
-        if n not in varying(shown) and n not in figure.where and (v := shown[0].factors[n]) is not None
-    }
-    if held:
+    shown, notes = _fitting(figure, roles, shown)
+    flagged = {flag: _count([r for r in shown if _flag(r) == flag]) for flag in FLAGS}
+    if flagged["throttled"]:
+        notes.append(f"Hollow brown triangles: {count(flagged['throttled'], 'point')} taken while throttled.")
+    rows = [_row(r, figure, roles) for r in shown]
+    if figure.levels and figure.kind == "line":
+        rows += _levels(figure, roles, shown, device)
+    spec = {"line": _line, "bar": _bar, "heat": _heat}[figure.kind](figure, roles, shown, rows, palette)
+    return Drawing(_title(figure, roles, shown), spec, notes=notes, wrong=flagged["wrong"])
+
+
+def _has_place(record: Record, figure: Figure) -> bool:
+    """Whether the record has all that one mark of the figure needs."""
+    amount, others = (figure.z, [figure.x, figure.y]) if figure.kind == "heat" else (figure.y, [figure.x])
+    return _finite(value(record, amount)) and all(value(record, n) is not None for n in others)
+
+
+def _fitting(figure: Figure, roles: Roles, shown: list[Record]) -> tuple[list[Record], list[str]]:
+    """The records that are drawn, and what the caption says of them and of those that are not."""
+    notes = [_uncertainty(figure)] if figure.kind != "heat" and figure.y == "median" else []
+    names = [n for n in shown[0].factors if n not in (*varying(shown), *figure.where, "series")]
+    if held := {n: v for n in names if (v := shown[0].factors[n]) is not None}:
         notes.append("The same everywhere: " + ", ".join(f"{n} {label(n, v)}" for n, v in held.items()) + ".")
     panels = list(group_by(shown, *roles.panel)) if roles.panel else []
     if len(panels) > MOST_PANELS:
         kept = {repr(p) for p in panels[:MOST_PANELS]}
         shown = [r for r in shown if repr(tuple(value(r, n) for n in roles.panel)) in kept]
         notes.append(f"The first {MOST_PANELS} of {len(panels)} panels are drawn; the table has every point.")
-    flagged = {flag: sum(_flag(r) == flag for r in shown) for flag in FLAGS}
-    if flagged["throttled"]:
-        notes.append(f"Hollow brown triangles: {count(flagged['throttled'], 'point')} taken while throttled.")
-    rows = [_row(r, figure, roles) for r in shown]
-    if figure.levels and figure.kind == "line":
-        rows += _levels(figure, roles, shown, device)
-    spec = (_line if figure.kind == "line" else _bar)(figure, roles, shown, rows, palette)
-    return Drawing(_title(figure, roles), spec, notes=notes, wrong=flagged["wrong"])
+    if figure.kind == "heat":
+        cells = group_by(shown, *roles.panel, figure.x, figure.y)
+        notes = [*_heat_notes(figure, roles, shown, len(cells)), *notes]
+        shown = [cell[0] for cell in cells.values()]
+    return shown, notes
+
+
+def _count(records: Sequence[Record]) -> int:
+    """How many measured points these are: those of one series are one."""
+    whole = [{n: v for n, v in r.factors.items() if n != "series"} for r in records if "series" in r.factors]
+    return len(records) - len(whole) + len({repr(w) for w in whole})
 
 
 def _finite(v: Scalar) -> bool:
@@ -117,30 +137,55 @@ class Roles:
 
 
 def _roles(figure: Figure, records: Sequence[Record]) -> Roles:
-    """Give every varying factor a place, so that no line and no bar mixes different conditions."""
+    """Give every varying factor a place, so that no line, no bar and no cell mixes different conditions."""
 
     def varies(name: str | None) -> str:
         return name if name and len(distinct(records, name)) > 1 else ""
 
-    colour, facet = varies(figure.colour), varies(figure.facet)
+    facet = varies(figure.facet)
+    colour = varies(figure.colour) if figure.kind != "heat" else ""
     dash = varies(figure.dash) if figure.kind == "line" else ""
     panel = [facet] if facet else []
+    axes = {"bar": [figure.x], "heat": [figure.x, figure.y]}.get(figure.kind, [])
     if figure.kind == "bar":
         colour = "" if colour == figure.x else colour
         panel += [n for n in [varies(figure.dash)] if n]
     for name in varying(records):
-        taken = [n for n in (colour, dash, *panel, figure.x if figure.kind == "bar" else "") if n]
+        taken = [n for n in (colour, dash, *panel, *axes) if n]
         told_apart = len(group_by(records, *taken)) == len(group_by(records, *taken, name))
         if name in (*taken, figure.x, figure.y) or told_apart:
             continue
         values = len(distinct(records, name))
-        if not colour and values <= len(COLOURS):
+        if not colour and values <= len(COLOURS) and figure.kind != "heat":
             colour = name
         elif figure.kind == "line" and not dash and values <= len(DASHES):
             dash = name
         else:
             panel.append(name)
     return Roles(colour, dash, tuple(panel))
+
+
+def _unit(figure: Figure, name: str, record: Record) -> str:
+    """The unit of what a name stands for: a counter's is the end of its name, 'latency_us' or 'moved_bytes'."""
+    if name == "median":
+        return record.unit
+    counter = figure.series if name == "value" else name
+    last = counter.rpartition("_")[2]
+    return "B" if is_size(counter) else last if last in SECONDS else ""
+
+
+def _called(figure: Figure, name: str) -> str:
+    """What a name is called in words about it: its own name, as --set takes it."""
+    return _head(figure, name) if name == "series" else name
+
+
+def _head(figure: Figure, name: str) -> str:
+    """What a name is called on an axis or a legend."""
+    if figure.series and name == "series":
+        return figure.series.partition("{}")[0].strip("_").replace("_", " ") or name
+    if figure.series and name == "value":
+        return " ".join(figure.series.replace("{}", " ").replace("_", " ").split()) or name
+    return name.replace("_", " ")
 
 
 def _row(record: Record, figure: Figure, roles: Roles) -> Spec:
@@ -155,13 +200,13 @@ def _row(record: Record, figure: Figure, roles: Roles) -> Spec:
         "low": low,
         "high": high,
         "flag": _flag(record),
-        "text": quantity(y, record.unit if figure.y == "median" else "") if isinstance(y, int | float) else "",
-        **_condition(record, roles),
+        "text": quantity(y, _unit(figure, figure.y, record)) if isinstance(y, int | float) else "",
+        **_condition(record, figure, roles),
     }
 
 
-def _condition(record: Record, roles: Roles) -> Spec:
-    panel = ", ".join(f"{n} {label(n, value(record, n))}" for n in roles.panel)
+def _condition(record: Record, figure: Figure, roles: Roles) -> Spec:
+    panel = ", ".join(f"{_called(figure, n)} {label(n, value(record, n))}" for n in roles.panel)
     one = {key: label(n, value(record, n)) if n else "" for key, n in (("colour", roles.colour), ("dash", roles.dash))}
     return {**one, "panel": panel}
 
@@ -178,14 +223,19 @@ def _levels(figure: Figure, roles: Roles, records: Sequence[Record], device: Dev
         for name, p in name_plateaus(plateaus, device.facts if device else {}):
             text = [name, quantity(p.value, main[0].unit.partition(" ")[0])]
             middle = math.sqrt(p.low * p.high)
-            rows.append({"kind": "level", "x": middle, "y": p.value, "text": text, **_condition(main[0], roles)})
+            rows.append(
+                {"kind": "level", "x": middle, "y": p.value, "text": text, **_condition(main[0], figure, roles)}
+            )
     return rows
 
 
-def _title(figure: Figure, roles: Roles) -> str:
-    by = [n for n in (roles.colour, roles.dash, *roles.panel) if n]
-    what = figure.y_title or figure.y
-    return f"{what} over {figure.x_title or figure.x}" + (f", by {', '.join(by)}" if by else "")
+def _title(figure: Figure, roles: Roles, records: Sequence[Record]) -> str:
+    names = [n for n in (roles.colour, roles.dash, *roles.panel) if n]
+    by = f", by {', '.join(_called(figure, n) for n in names)}" if names else ""
+    x, y = figure.x_title or _head(figure, figure.x), figure.y_title or _head(figure, figure.y)
+    if figure.kind == "heat":
+        return f"{_z_title(figure, records)} over {x} and {y}{by}"
+    return f"{y} over {x}{by}"
 
 
 def _table(figure: Figure, records: Sequence[Record]) -> Drawing | None:
@@ -194,7 +244,9 @@ def _table(figure: Figure, records: Sequence[Record]) -> Drawing | None:
     for record in records:
         cells = [value(record, n) for n in names]
         shown = [
-            quantity(c, record.unit) if n == "median" and isinstance(c, int | float) else label(n, c)
+            quantity(c, _unit(figure, n, record))
+            if n in ("median", "value") and isinstance(c, int | float)
+            else label(n, c)
             for n, c in zip(names, cells, strict=True)
         ]
         rows.append([*shown, FLAGS.get(_flag(record), "")])
@@ -205,8 +257,8 @@ def _table(figure: Figure, records: Sequence[Record]) -> Drawing | None:
         rows, last = [r[:-1] for r in rows], []
     else:
         last = ["mark"]
-    wrong = sum(r.verified is False for r in records)
-    heads = [figure.y_title if n == figure.y and figure.y_title else n.replace("_", " ") for n in names]
+    wrong = _count([r for r in records if r.verified is False])
+    heads = [figure.y_title if n == figure.y and figure.y_title else _head(figure, n) for n in names]
     return Drawing(", ".join(heads), columns=[*heads, *last], rows=rows, wrong=wrong)
 
 
@@ -231,17 +283,20 @@ def _log_ticks(values: Sequence[float], base: int) -> tuple[list[float], list[fl
     return [min(low, inside[0]), max(high, inside[-1])], inside
 
 
-_BYTES = " : ".join(
-    f"datum.value >= {2**shift} ? format(datum.value / {2**shift}, '~r') + ' {unit}'"
-    for shift, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"))
-)
-SIZE_LABEL = f"{_BYTES} : format(datum.value, '~r') + ' B'"
+def _size_label(digits: str = "") -> str:
+    """An expression for the binary unit that suits each value of an axis."""
+    units = ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B"))
+    parts = [
+        f"abs(datum.value) >= {2**shift} ? format(datum.value / {2**shift}, '{digits}~r') + ' {unit}'"
+        for shift, unit in units
+    ]
+    return " : ".join(parts) + f" : format(datum.value, '{digits}~r')"
 
 
 def _time_label(scale: float) -> str:
     parts = [
         f"abs(datum.value) >= {10.0**power / scale} ? format(datum.value * {scale / 10.0**power}, '.3~r') + ' {unit}'"
-        for unit, power in (("s", 0), ("ms", -3), ("µs", -6))
+        for unit, power in (("s", 0), ("ms", -3), ("us", -6))
     ]
     return " : ".join(parts) + f" : format(datum.value * {scale / 1e-9}, '.3~r') + ' ns'"
 
@@ -252,32 +307,44 @@ def _axis(name: str, title: str, unit: str, values: Sequence[float], log: bool, 
 
     scale: Spec = {"zero": not is_x, "nice": not is_x}
     axis: Spec = {"grid": not is_x}
-    if is_size(name):
-        axis |= {"labelExpr": SIZE_LABEL}
-    head = unit.partition(" ")[0]
-    if name == "median" and head in SECONDS and (max(values) >= 1e4 or 0 < max(values) < 0.1):
+    head, bytes_ = unit.partition(" ")[0], is_size(name) or unit == "B"
+    if bytes_:
+        axis |= {"labelExpr": _size_label()}
+    elif _as_time(head, values):
         axis |= {"labelExpr": _time_label(SECONDS[head])}
-        title = " ".join("time" if word == head else word for word in title.split(" "))
-    elif name == "median" and not is_size(name):
+        title = _without_unit(title, head)
+    elif name in ("median", "value"):
         axis |= {"format": ",~r"}
+    elif is_x and all(v.is_integer() for v in values):
+        axis |= {"tickMinStep": 1}
     if log and min(values) <= 0:
         scale = {"type": "symlog", "nice": True}
     elif log:
         powers = all(math.log2(v).is_integer() for v in values)
-        domain, ticks = _log_ticks(values, 2 if is_size(name) or (powers and name != "median") else 10)
+        domain, ticks = _log_ticks(values, 2 if bytes_ or (powers and name not in ("median", "value")) else 10)
         scale, axis["values"] = {"type": "log", "domain": domain, "nice": False}, ticks
     return {"title": title, "scale": alt.Scale(**scale), "axis": alt.Axis(**axis)}
 
 
+def _as_time(unit: str, values: Sequence[float]) -> bool:
+    """Whether values of this unit read better as times, each in the unit that suits it."""
+    return unit in SECONDS and (max(values, default=0) >= 1e4 or 0 < max(values, default=0) < 0.1)
+
+
+def _without_unit(title: str, unit: str) -> str:
+    """'ns per load' is 'time per load', and 'time per free, ns' is 'time per free'."""
+    return " ".join("time" if word == unit else word for word in title.removesuffix(f", {unit}").split(" "))
+
+
 def _y_title(figure: Figure, records: Sequence[Record]) -> str:
-    return figure.y_title or (records[0].unit if figure.y == "median" else figure.y)
+    return figure.y_title or (records[0].unit if figure.y == "median" else _head(figure, figure.y))
 
 
 def _numbers(rows: Iterable[Spec], *keys: str) -> list[float]:
     return [float(row[k]) for row in rows if row["kind"] == "point" for k in keys if _finite(row[k])]
 
 
-# ---------------------------------------------------------------------------------------------- the two kinds
+# ---------------------------------------------------------------------------------------------- lines, bars and cells
 
 
 def _line(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Spec], palette: Palette) -> Spec:
@@ -285,7 +352,7 @@ def _line(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Sp
 
     base = alt.Chart()
     xs = _numbers(rows, "x")
-    x_title = figure.x_title or figure.x
+    x_title = figure.x_title or _head(figure, figure.x)
     if len(xs) == len(records):
         x = alt.X("x:Q", **_axis(figure.x, x_title, "", xs, figure.log_x, is_x=True))
     else:
@@ -295,16 +362,15 @@ def _line(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Sp
     if figure.log_y and min(ys) > 0:
         for row in rows:  # an interval that reaches zero has no place on a logarithmic axis
             row["low"] = max(row.get("low", 0.0), min(ys) / 10)
-    ys = _numbers(rows, "y", "low", "high")
-    y = alt.Y("y:Q", **_axis(figure.y, _y_title(figure, records), records[0].unit, ys, figure.log_y))
-    colour, shape = _colour(roles, records, palette, "colour"), _colour(roles, records, palette, "shape")
-    dashes = [label(roles.dash, v) for v in distinct(records, roles.dash)] if roles.dash else []
+    ys, unit = _numbers(rows, "y", "low", "high"), _unit(figure, figure.y, records[0])
+    y = alt.Y("y:Q", **_axis(figure.y, _y_title(figure, records), unit, ys, figure.log_y))
+    colour, shape = (_colour(figure, roles, records, palette, channel) for channel in ("colour", "shape"))
     dash = alt.value([1, 0])
     if roles.dash:
         dashes = [label(roles.dash, v) for v in distinct(records, roles.dash)]
         looks = alt.Scale(domain=dashes, range=[DASHES[i % len(DASHES)] for i in range(len(dashes))])
         strokes = alt.Legend(symbolType="stroke", symbolSize=500, symbolStrokeWidth=1.6)
-        dash = alt.StrokeDash("dash:N", title=roles.dash.replace("_", " "), scale=looks, legend=strokes)
+        dash = alt.StrokeDash("dash:N", title=_head(figure, roles.dash), scale=looks, legend=strokes)
     points = base.transform_filter("datum.kind == 'point'")
     layers = [points.mark_line(strokeWidth=1.6).encode(x=x, y=y, color=colour, strokeDash=dash)]
     if figure.y == "median":
@@ -324,7 +390,7 @@ def _bar(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Spe
     """Bars by x; every panel has its own axes, since panels differ in what they hold and how large it is."""
     import altair as alt
 
-    color = _colour(roles, records, palette, "colour")
+    color = _colour(figure, roles, records, palette, "colour")
     panels: dict[str, list[tuple[Record, Spec]]] = {}
     for record, row in zip(records, rows, strict=True):
         panels.setdefault(str(row["panel"]), []).append((record, row))
@@ -345,7 +411,7 @@ def _bars(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Sp
     base = alt.Chart(alt.NamedData("rows"))
     ys = _numbers(rows, "y", "low", "high")
     log = figure.log_y and min(ys) > 0
-    amount = _axis(figure.y, _y_title(figure, records), records[0].unit, ys, log)
+    amount = _axis(figure.y, _y_title(figure, records), _unit(figure, figure.y, records[0]), ys, log)
     start = 0.0
     if log:
         domain = [10.0 ** (math.floor(math.log10(min(ys))) - (math.log10(min(ys)) % 1 < 0.1)), max(ys) * 1.6]
@@ -356,7 +422,9 @@ def _bars(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Sp
     for row in rows:
         row["start"] = start
     names = [label(figure.x, v) for v in distinct(records, figure.x)]
-    place: Spec = {"y": alt.Y("x:N", title=figure.x_title or figure.x, sort=names, axis=alt.Axis(labelLimit=200))}
+    place: Spec = {
+        "y": alt.Y("x:N", title=figure.x_title or _head(figure, figure.x), sort=names, axis=alt.Axis(labelLimit=200))
+    }
     if roles.colour:
         inner = [label(roles.colour, v) for v in distinct(records, roles.colour)]
         place["yOffset"] = alt.YOffset("colour:N", sort=inner)
@@ -371,7 +439,146 @@ def _bars(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Sp
     return alt.layer(*layers).properties(height=height)
 
 
-def _colour(roles: Roles, records: Sequence[Record], palette: Palette, channel: str) -> Any:
+def _heat(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Spec], palette: Palette) -> Spec:
+    """A cell per x and y; all panels have the same cells and the same colours."""
+    import altair as alt
+
+    shades, unit = _shades(figure, records), _z_unit(figure, records)
+    x, y = _names(figure.x, records), _names(figure.y, records)
+    for record, row in zip(records, rows, strict=True):
+        row |= {"x": x[value(record, figure.x)], "y": y[value(record, figure.y)]}
+        row |= _cell(record, figure, unit, shades)
+    down = [*reversed(y.values())] if all(map(_finite, y)) else [*y.values()]
+    room = heat.layout([row["text"] for row in rows], [*x.values()], down)
+    for row in rows:
+        row["text"] = row["text"].split(" ") if room.lines else row["text"]
+    across = _band("x", figure.x_title or _head(figure, figure.x), [*x.values()], room)
+    upright = _band("y", figure.y_title or _head(figure, figure.y), down, room)
+    layers = _cells(alt.Chart(alt.NamedData("rows")), across, upright, _legend(figure, records, shades), room)
+    cells = alt.layer(*layers).properties(width=room.width * len(x), height=room.height * len(y))
+    if not roles.panel:
+        return _finish(cells, rows)
+    panels = [
+        cells.transform_filter(alt.FieldEqualPredicate(field="panel", equal=title)).properties(
+            title=alt.TitleParams(title, anchor="start", fontSize=11, limit=room.width * len(x) + 60)
+        )
+        for title in dict.fromkeys(row["panel"] for row in rows)
+    ]
+    return _finish(alt.concat(*panels, columns=room.columns).resolve_scale(color="shared"), rows)
+
+
+def _cells(base: Any, x: Any, y: Any, colour: Any, room: heat.Layout) -> list[Any]:
+    """The layers of a heat map. A cell that failed verification has neither colour nor text: nobody may read it."""
+    right = base.transform_filter("datum.flag != 'wrong'")
+    look = {"fontSize": heat.FONT_SIZE, "lineHeight": heat.LINE, "dy": -heat.LINE / 2 if room.lines else 0}
+    corner = {"xOffset": 5 - room.width / 2, "yOffset": 5 - room.height / 2, "fill": "white", "size": 26}
+    wrong, throttled = _flag_marks(base, x, y, throttled=corner)
+    return [
+        base.transform_filter("datum.flag == 'wrong'").mark_rect(fill="white", stroke=WRONG).encode(x=x, y=y),
+        right.mark_rect().encode(x=x, y=y, color=colour),
+        *(
+            right.transform_filter(f"datum.ink == '{ink}'").mark_text(**look, fill=ink).encode(x=x, y=y, text="text:N")
+            for ink in (heat.DARK, heat.LIGHT)
+        ),
+        wrong,
+        throttled,
+    ]
+
+
+def _cell(record: Record, figure: Figure, unit: str, shades: heat.Shades) -> Spec:
+    z = value(record, figure.z)
+    assert isinstance(z, int | float)
+    return {"z": z, "text": heat.cell_text(z, unit), "ink": shades.ink(z)}
+
+
+def _shades(figure: Figure, records: Sequence[Record]) -> heat.Shades:
+    """Colours of the values that are not proved wrong."""
+    return heat.shades(_amounts(figure, [r for r in records if _flag(r) != "wrong"]), figure.centre)
+
+
+def _amounts(figure: Figure, records: Iterable[Record]) -> list[float]:
+    return [float(z) for r in records if isinstance(z := value(r, figure.z), int | float)]
+
+
+def _z_unit(figure: Figure, records: Sequence[Record]) -> str:
+    """How cells read: as declared; else as ratios about 1, or as times where they would be long numbers."""
+    head = _unit(figure, figure.z, records[0]).partition(" ")[0]
+    plain = heat.RATIO if figure.centre == 1 else ""
+    return figure.z_unit or plain or (head if _as_time(head, _amounts(figure, records)) else "")
+
+
+def _z_title(figure: Figure, records: Sequence[Record]) -> str:
+    title = figure.z_title or (
+        f"median, {records[0].unit}".rstrip(", ") if figure.z == "median" else _head(figure, figure.z)
+    )
+    return _without_unit(title, unit) if (unit := _z_unit(figure, records)) in SECONDS else title
+
+
+def _heat_notes(figure: Figure, roles: Roles, records: Sequence[Record], cells: int) -> list[str]:
+    """What a cell means, what its colour means, and why some are blank."""
+    shades = _shades(figure, records)
+    what = {"median": "the median", "value": f"one counter ({figure.series.replace('{}', '…')})"}
+    notes = [f"Each cell shows {what.get(figure.z, f'the counter {figure.z}')} of one point."]
+    if figure.centre is not None:
+        end = f", strongest from a factor of {heat.MOST_FACTOR:g}" if shades.cut else ""
+        notes.append(f"Blue is below {figure.centre:g}, orange above{end}.")
+    elif shades.log:
+        notes.append("Colours are on a logarithmic scale.")
+    if cells < len(records):
+        notes.append(f"{count(len(records) - cells, 'more point')} of the same conditions only in the table.")
+    panels = len(group_by(records, *roles.panel))
+    if cells < panels * len(distinct(records, figure.x)) * len(distinct(records, figure.y)):
+        notes.append("Blank cells were not measured.")
+    return notes
+
+
+def _names(name: str, records: Sequence[Record]) -> dict[Scalar, str]:
+    """The labels of an ordinal axis; values that would read alike are written out."""
+    values = distinct(records, name)
+    labels = [label(name, v) for v in values]
+    return {v: repr(v) if labels.count(text) > 1 else text for v, text in zip(values, labels, strict=True)}
+
+
+def _band(channel: str, title: str, names: list[str], room: heat.Layout) -> Any:
+    import altair as alt
+
+    look: Spec = {
+        "ticks": False,
+        "domain": False,
+        "grid": False,
+        "labelPadding": 6,
+        "labelLimit": 200,
+        "maxExtent": 260,
+    }
+    if channel == "x" and room.tilted:
+        look |= {"labelAngle": -40, "labelAlign": "right", "labelBaseline": "middle", "labelLimit": 140}
+    elif channel == "x":
+        look |= {"labelAngle": 0}
+    kind = alt.X if channel == "x" else alt.Y
+    scale = alt.Scale(type="band", domain=names, paddingInner=0.04, paddingOuter=0)
+    return kind(f"{channel}:N", title=title, scale=scale, axis=alt.Axis(**look, labelOverlap=False))
+
+
+def _legend(figure: Figure, records: Sequence[Record], shades: heat.Shades) -> Any:
+    """The colour channel of a heat map, with a bar that shows its scale."""
+    import altair as alt
+
+    unit, ends = _z_unit(figure, records), [shades.stops[0], shades.stops[-1]]
+    look: Spec = {"gradientLength": 340, "gradientThickness": 10, "titleLimit": 560, "format": ".3~s"}
+    if unit == "B":
+        look |= {"labelExpr": _size_label(".3"), "values": shades.stops}
+    elif unit in SECONDS:
+        look |= {"labelExpr": _time_label(SECONDS[unit])}
+    elif max(map(abs, ends)) < 1000:
+        look |= {"format": ".2~f" if unit == heat.RATIO else ".3~r"}
+    if shades.log:
+        look |= {"values": shades.stops}
+    kind = {"type": "log" if shades.log else "linear", "domain": shades.stops, "range": [*shades.colours]}
+    scale = alt.Scale(**kind, interpolate="rgb", clamp=True, nice=False)
+    return alt.Color("z:Q", title=_z_title(figure, records), scale=scale, legend=alt.Legend(**look))
+
+
+def _colour(figure: Figure, roles: Roles, records: Sequence[Record], palette: Palette, channel: str) -> Any:
     """The colour or shape channel; constant where nothing varies, else with the value's own style of the report."""
     import altair as alt
 
@@ -380,13 +587,13 @@ def _colour(roles: Roles, records: Sequence[Record], palette: Palette, channel: 
     values = [label(roles.colour, v) for v in distinct(records, roles.colour)]
     colours, shapes = palette.styles(roles.colour, values)
     chosen, kind = (colours, alt.Color) if channel == "colour" else (shapes, alt.Shape)
-    return kind("colour:N", title=roles.colour.replace("_", " "), scale=alt.Scale(domain=values, range=chosen))
+    return kind("colour:N", title=_head(figure, roles.colour), scale=alt.Scale(domain=values, range=chosen))
 
 
-def _flag_marks(base: Any, x: Any, y: Any, **place: Any) -> list[Any]:
+def _flag_marks(base: Any, x: Any, y: Any, *, throttled: Mapping[str, Any] | None = None, **place: Any) -> list[Any]:
     looks = {
         "wrong": {"shape": "M-1,-1L1,1M1,-1L-1,1", "stroke": WRONG, "strokeWidth": 3, "size": 130},
-        "throttled": {"shape": "triangle-up", "stroke": THROTTLED, "strokeWidth": 1.3, "size": 70},
+        "throttled": {"shape": "triangle-up", "stroke": THROTTLED, "strokeWidth": 1.3, "size": 70, **(throttled or {})},
     }
     return [
         base.transform_filter(f"datum.flag == '{flag}'")
@@ -432,7 +639,7 @@ def _finish(chart: Any, rows: list[Spec]) -> Spec:
 
 # ---------------------------------------------------------------------------------------------- rendering
 
-_TAGS = {"svg", "g", "path", "text", "tspan", "rect", "line", "circle", "defs", "clipPath"}
+_TAGS = {"svg", "g", "path", "text", "tspan", "rect", "line", "circle", "defs", "clipPath", "linearGradient", "stop"}
 _CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff]")
 _SVG = "{http://www.w3.org/2000/svg}"
 

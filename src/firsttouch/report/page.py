@@ -88,6 +88,16 @@ class Chapter:
     warnings: list[str]
     sections: list[Section]
 
+    @property
+    def occurring(self) -> list[str]:
+        """What points are, besides ok: the columns that the summary needs."""
+        return [kind for kind in _tally([]) if kind != "ok" and any(s.tally[kind] for s in self.sections)]
+
+    @property
+    def absent(self) -> list[str]:
+        """What no point is."""
+        return [kind for kind in _tally([]) if kind != "ok" and kind not in self.occurring]
+
 
 def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> list[Chapter]:
     """Everything the report says, without figures drawn. Keys of `results` tell directories apart."""

@@ -35,12 +35,12 @@ def number(value: float) -> str:
 
 
 def quantity(value: float, unit: str) -> str:
-    """A value with its unit; times in the unit that suits them: 1500 'ns per load' is '1.5 us per load'."""
+    """A value with its unit; bytes and times in the unit that suits them: 1500 'ns per load' is '1.5 us per load'."""
     head, _, rest = unit.partition(" ")
     if scale := SECONDS.get(head):
         sign, scaled = ("-" if value < 0 else ""), abs(value) * scale
         return f"{sign}{format_seconds(scaled)} {rest}".strip()
-    return f"{number(value)} {unit}".strip()
+    return format_size(value) if unit == "B" else f"{number(value)} {unit}".strip()
 
 
 def count(n: int, noun: str) -> str:
