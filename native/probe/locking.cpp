@@ -194,8 +194,7 @@ class Contest {
     static std::size_t index(Agent agent) { return agent == Agent::cpu ? 0 : 1; }
     bool has(Agent agent) const { return sides_[index(agent)] != nullptr; }
 
-    // Nanoseconds after which a kernel ends by itself where the device has a clock, else as many tries of one wait. No
-    // competitor has as many sections as `most` in that time.
+    // Nanoseconds after which a kernel ends by itself. No competitor has as many sections as `most` in that time.
     std::uint64_t limit(double longest) const {
         return static_cast<std::uint64_t>((longest + 2 * patience_ + 1) * 1e9);
     }

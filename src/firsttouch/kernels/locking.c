@@ -19,10 +19,10 @@ enum {
     locking_spins = 256     /* tries between two looks */
 };
 
-/* Whether to stop: the CPU said so, or it should have long ago. The limit is in nanoseconds since `start` where the
-   device has a clock, else in tries of one wait; it ends a kernel whose CPU is gone. */
+/* Whether to stop: the CPU said so, or it should have long ago. The limit is in nanoseconds since `start`, or where the
+   device has no clock of one wait, ten to each try; it ends a kernel whose CPU is gone. */
 HELPER uint locking_over(GLOBAL ulong* board, ulong start, ulong tries, ulong limit) {
-    const ulong spent = HAS_CLOCK ? clock_ns() - start : tries;
+    const ulong spent = HAS_CLOCK ? clock_ns() - start : 10 * tries;
     return LOAD_ACQUIRE_SYSTEM(board + locking_end) != 0 || spent > limit;
 }
 

@@ -327,7 +327,9 @@ def _axis(name: str, title: str, unit: str, values: Sequence[float], log: bool, 
     elif is_x and all(v.is_integer() for v in values):
         axis |= {"tickMinStep": 1}
     if log and min(values) <= 0:
-        scale = {"type": "symlog", "nice": True}
+        scale = {"type": "symlog", "nice": not is_x}
+        if is_x and len(set(values)) <= 10:
+            axis["values"] = sorted(set(values))  # a scale with a zero has no round ticks of its own
     elif log:
         powers = all(math.log2(v).is_integer() for v in values)
         domain, ticks = _log_ticks(values, 2 if bytes_ or (powers and name not in ("median", "value")) else 10)
