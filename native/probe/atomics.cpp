@@ -16,6 +16,7 @@ constexpr std::uint64_t signs_of_life = 8;  // steps of every party before its r
 constexpr double longest_wait = 0.5;        // seconds for those steps
 constexpr double longest_window = 0.25;     // seconds
 constexpr int windows_of_a_run = 10;        // where it is read at its end only
+constexpr double longest_run = 20;          // seconds of reading, however long the sampling may take
 constexpr double grace_of_the_kernel = 10;  // seconds after which a kernel that nobody stopped ends by itself
 constexpr double round_seconds_wanted = 40e-6;
 
@@ -76,9 +77,11 @@ class CpuSide : public Side {
         return reading;
     }
     double rate() const override {
-        return std::accumulate(threads_.begin(), threads_.end(), 0.0, [](double sum, const Incrementer& thread) {
-            return sum + static_cast<double>(thread.done.load(std::memory_order_relaxed)) / thread.seconds;
-        });
+        double rate = 0;
+        for (const auto& thread : threads_)
+            if (thread.seconds > 0)
+                rate += static_cast<double>(thread.done.load(std::memory_order_relaxed)) / thread.seconds;
+        return rate;
     }
 
   private:
@@ -312,8 +315,9 @@ class Contest {
     }
 
     // From a histogram of zeros to its check, read in windows.
-    Rates watched(const Sides& sides, const Stop& stop) {
+    Rates watched(const Sides& sides, Stop stop) {
         Rates rates;
+        stop.seconds = std::min(stop.seconds, longest_run);
         run(sides, stop.seconds, [&] { rates = watch(sides, request_.window, stop); });
         return rates;
     }
@@ -378,10 +382,11 @@ void compare_reading(Contest& contest, Outcome& outcome, const Stop& stop) {
     std::vector<double> ratios;
     outcome.samples = sample(stop, [&] {
         const double unread = contest.unwatched(sides);
-        ratios.push_back(summarise(contest.watched(sides, windows).total.values).median / unread);
+        const double read = summarise(contest.watched(sides, windows).total.values).median;
+        if (unread > 0) ratios.push_back(read / unread);  // else nobody came to run in that time
         return unread;
     });
-    outcome.counters["read_ratio"] = summarise(ratios).median;
+    if (!ratios.empty()) outcome.counters["read_ratio"] = summarise(ratios).median;
 }
 
 void refuse_nonsense(Lab& lab, const Buffer& buffer, const AtomicsRequest& request) {
