@@ -16,6 +16,7 @@ constexpr std::uint64_t signs_of_life = 8;  // steps of every party before its r
 constexpr double longest_wait = 0.5;        // seconds for those steps
 constexpr double longest_window = 0.25;     // seconds
 constexpr int windows_of_a_run = 10;        // where it is read at its end only
+constexpr double longest_run = 20;          // seconds of reading, however long the sampling may take
 constexpr double grace_of_the_kernel = 10;  // seconds after which a kernel that nobody stopped ends by itself
 constexpr double round_seconds_wanted = 40e-6;
 
@@ -323,8 +324,9 @@ class Contest {
     }
 
     // From a histogram of zeros to its check, read in windows.
-    Rates watched(const Sides& sides, const Stop& stop) {
+    Rates watched(const Sides& sides, Stop stop) {
         Rates rates;
+        stop.seconds = std::min(stop.seconds, longest_run);
         run(sides, stop.seconds, [&] { rates = watch(sides, request_.window, stop); });
         return rates;
     }
@@ -400,10 +402,11 @@ void compare_reading(Contest& contest, Outcome& outcome, const Stop& stop) {
     std::vector<double> ratios;
     outcome.samples = sample(stop, [&] {
         const double unread = contest.from_end_to_end(sides, 0);
-        ratios.push_back(contest.from_end_to_end(sides, windows_of_a_run - 1) / unread);
+        const double read = contest.from_end_to_end(sides, windows_of_a_run - 1);
+        if (unread > 0) ratios.push_back(read / unread);  // else nobody came to run in that time
         return unread;
     });
-    outcome.counters["read_ratio"] = summarise(ratios).median;
+    if (!ratios.empty()) outcome.counters["read_ratio"] = summarise(ratios).median;
 }
 
 void refuse_nonsense(Lab& lab, const Buffer& buffer, const AtomicsRequest& request) {

@@ -5,7 +5,6 @@
 
 #include "devices.hpp"
 #include "faulty.hpp"
-#include "probe/probes.hpp"
 #include "probe/together.hpp"
 #include "support.hpp"
 
@@ -57,20 +56,6 @@ TEST_P(Probes, Chase) {
     }
 }
 
-TEST_P(Probes, ChaseOverALineOfEveryPage) {
-    constexpr std::size_t pages = 64, apart = 4096 + 64;
-    for (const auto& entry : available()) {
-        SCOPED_TRACE(to_string(entry.allocator));
-        const auto buffer = device->allocate(entry.allocator, pages * apart);
-        for (const Agent agent : agents_of(*buffer)) {
-            const ChaseRequest request{.agent = agent, .first_touch = agent, .stride = apart, .hops = 640};
-            const Outcome outcome = chase(*lab, *buffer, request, brief);
-            expect_positive(outcome);
-            EXPECT_EQ(outcome.counters.at("nodes"), pages);
-        }
-    }
-}
-
 TEST_P(Probes, ChaseOverOneNodeAndBadStrides) {
     const auto buffer = device->allocate(Allocator::malloc, 64);
     expect_positive(chase(*lab, *buffer, {.stride = 64, .hops = 64}, brief));
@@ -118,20 +103,6 @@ TEST_P(Probes, StreamOverTheSmallestArrays) {
             }
         }
     }
-}
-
-TEST_P(Probes, CountedTriad) {
-    for (const auto& entry : available()) {
-        if (entry.cpu == Access::none) continue;
-        SCOPED_TRACE(to_string(entry.allocator));
-        try {
-            expect_positive(
-                counted_triad(*lab, {.allocator = entry.allocator, .bytes = MiB, .event = "page-faults"}, brief));
-        } catch (const Unavailable& reason) {
-            EXPECT_TRUE(holds(reason.what(), "not allowed here"));
-        }
-    }
-    EXPECT_THROW(counted_triad(*lab, {.bytes = MiB, .event = "rain"}, brief), std::invalid_argument);
 }
 
 TEST_P(Probes, Copy) {
@@ -190,6 +161,34 @@ TEST_P(Probes, PageFaults) {
     }
 }
 
+TEST_P(Probes, ChaseOverALineOfEveryPage) {
+    constexpr std::size_t pages = 64, apart = 4096 + 64;
+    for (const auto& entry : available()) {
+        SCOPED_TRACE(to_string(entry.allocator));
+        const auto buffer = device->allocate(entry.allocator, pages * apart);
+        for (const Agent agent : agents_of(*buffer)) {
+            const ChaseRequest request{.agent = agent, .first_touch = agent, .stride = apart, .hops = 640};
+            const Outcome outcome = chase(*lab, *buffer, request, brief);
+            expect_positive(outcome);
+            EXPECT_EQ(outcome.counters.at("nodes"), pages);
+        }
+    }
+}
+
+TEST_P(Probes, CountedTriad) {
+    for (const auto& entry : available()) {
+        if (entry.cpu == Access::none) continue;
+        SCOPED_TRACE(to_string(entry.allocator));
+        try {
+            expect_positive(
+                counted_triad(*lab, {.allocator = entry.allocator, .bytes = MiB, .event = "page-faults"}, brief));
+        } catch (const Unavailable& reason) {
+            EXPECT_TRUE(holds(reason.what(), "not allowed here"));
+        }
+    }
+    EXPECT_THROW(counted_triad(*lab, {.bytes = MiB, .event = "rain"}, brief), std::invalid_argument);
+}
+
 TEST_P(Probes, BothAgentsAtOnceWhereThatIsStated) {
     int tried = 0;
     for (const auto& entry : available()) {
@@ -240,333 +239,322 @@ TEST_P(Probes, PagesThatTheGpuTouchesAreFollowed) {
             EXPECT_TRUE(entry.managed || moves.left_by_all == 0);
         } catch (const Unavailable& reason) {
             EXPECT_TRUE(holds(reason.what(), "shows no page") || holds(reason.what(), "pagemap"));
-            // Who may increment together: each agent that reaches the memory, and both where the driver states shared
-            // atomics.
-            std::vector<std::pair<int, int>> parties_of(const AllocatorInfo& entry) {
-                std::vector<std::pair<int, int>> parties;
-                if (entry.cpu != Access::none) parties.emplace_back(3, 0);
-                if (entry.gpu != Access::none) parties.emplace_back(0, 640);
-                if (entry.concurrent == true && entry.shared_atomics == true && parties.size() == 2)
-                    parties.insert(parties.end(), {{1, 64}, {2, 192}});
-                return parties;
-            }
+        }
+    }
+}
 
-            TEST_P(Probes, AtomicsLoseNoUpdate) {
-                static constexpr std::pair<Element, std::uint64_t> histograms[] = {
-                    {Element::u64, 1}, {Element::f64, 1}, {Element::u64, 1000}, {Element::f64, 65536}};
-                for (const auto& entry : available())
-                    for (const auto& [type, elements] : histograms) {
-                        const auto buffer = device->allocate(entry.allocator, elements * 8);
-                        for (const auto& [cpu, gpu] : parties_of(entry)) {
-                            SCOPED_TRACE(to_string(entry.allocator) + " by " + std::to_string(cpu) + " and " +
-                                         std::to_string(gpu) + " on " + std::to_string(elements));
-                            const AtomicsRequest request{.type = type,
-                                                         .system = cpu > 0 || elements > 1,
-                                                         .elements = elements,
-                                                         .cpu_threads = cpu,
-                                                         .gpu_threads = gpu,
-                                                         .window = 0.001};
-                            const Outcome outcome = atomics(*lab, *buffer, request, hasty);
-                            expect_sane(outcome);
-                            EXPECT_GT(outcome.counters.at("increments"), 0);
-                            EXPECT_EQ(outcome.counters.at("found"), outcome.counters.at("increments"));
-                            EXPECT_EQ(outcome.counters.contains("gpu_relative"), cpu > 0 && gpu > 0);
-                            if (gpu > 0) {
-                                EXPECT_GT(outcome.counters.at("gpu_threads_seen"), 0);
-                            }
-                        }
-                    }
+TEST_P(Probes, Migration) {
+    for (const auto& entry : available()) {
+        if (entry.gpu == Access::none && GetParam() != "cpu") continue;
+        for (const Agent starts : {Agent::cpu, Agent::gpu})
+            for (const bool update : {false, true}) {
+                SCOPED_TRACE(to_string(entry.allocator));
+                MigrationRequest request{.allocator = entry.allocator, .bytes = MiB, .starts_on = starts};
+                request.copied = entry.cpu == Access::none;
+                request.update = update;
+                request.shuffled = update;
+                const MigrationOutcome outcome = migration(*lab, request, brief);
+                expect_positive(outcome);
+                EXPECT_EQ(outcome.repetitions.size(), outcome.samples.values.size());
             }
+    }
+}
 
-            TEST_P(Probes, AtomicsAreTheSameWhenNobodyReads) {
-                const bool alone = GetParam() == "cpu";
-                const auto buffer = device->allocate(alone ? Allocator::malloc : Allocator::device, 8192);
-                const AtomicsRequest request{.elements = 1024,
-                                             .cpu_threads = alone ? 2 : 0,
-                                             .gpu_threads = alone ? 0 : 64,
-                                             .read_at_end = true,
+// Who may increment together: each agent that reaches the memory, and both where the driver states shared atomics.
+std::vector<std::pair<int, int>> parties_of(const AllocatorInfo& entry) {
+    std::vector<std::pair<int, int>> parties;
+    if (entry.cpu != Access::none) parties.emplace_back(3, 0);
+    if (entry.gpu != Access::none) parties.emplace_back(0, 640);
+    if (entry.concurrent == true && entry.shared_atomics == true && parties.size() == 2)
+        parties.insert(parties.end(), {{1, 64}, {2, 192}});
+    return parties;
+}
+
+TEST_P(Probes, AtomicsLoseNoUpdate) {
+    static constexpr std::pair<Element, std::uint64_t> histograms[] = {
+        {Element::u64, 1}, {Element::f64, 1}, {Element::u64, 1000}, {Element::f64, 65536}};
+    for (const auto& entry : available())
+        for (const auto& [type, elements] : histograms) {
+            const auto buffer = device->allocate(entry.allocator, elements * 8);
+            for (const auto& [cpu, gpu] : parties_of(entry)) {
+                SCOPED_TRACE(to_string(entry.allocator) + " by " + std::to_string(cpu) + " and " + std::to_string(gpu) +
+                             " on " + std::to_string(elements));
+                const AtomicsRequest request{.type = type,
+                                             .system = cpu > 0 || elements > 1,
+                                             .elements = elements,
+                                             .cpu_threads = cpu,
+                                             .gpu_threads = gpu,
                                              .window = 0.001};
                 const Outcome outcome = atomics(*lab, *buffer, request, hasty);
+                expect_sane(outcome);
+                EXPECT_GT(outcome.counters.at("increments"), 0);
+                EXPECT_EQ(outcome.counters.at("found"), outcome.counters.at("increments"));
+                EXPECT_EQ(outcome.counters.contains("gpu_alone"), cpu > 0 && gpu > 0);
+                if (gpu > 0) {
+                    EXPECT_GT(outcome.counters.at("gpu_threads_seen"), 0);
+                }
+            }
+        }
+}
+
+TEST_P(Probes, AtomicsAreTheSameWhenNobodyReads) {
+    const bool alone = GetParam() == "cpu";
+    const auto buffer = device->allocate(alone ? Allocator::malloc : Allocator::device, 8192);
+    const AtomicsRequest request{.elements = 1024,
+                                 .cpu_threads = alone ? 2 : 0,
+                                 .gpu_threads = alone ? 0 : 64,
+                                 .read_at_end = true,
+                                 .window = 0.005};
+    const Outcome outcome = atomics(*lab, *buffer, request, hasty);
+    expect_sane(outcome);
+    EXPECT_GE(outcome.counters.at("read_ratio"), 0);
+    EXPECT_EQ(outcome.counters.at("found"), outcome.counters.at("increments"));
+}
+
+TEST_P(Probes, AtomicsRefuseWhatMeansNothing) {
+    const auto buffer = device->allocate(Allocator::malloc, 64);
+    for (const AtomicsRequest& request :
+         {AtomicsRequest{.elements = 0, .cpu_threads = 1}, AtomicsRequest{.elements = 9, .cpu_threads = 1},
+          AtomicsRequest{.elements = (1ull << 31) + 1, .cpu_threads = 1}, AtomicsRequest{},
+          AtomicsRequest{.cpu_threads = -1, .gpu_threads = 64}, AtomicsRequest{.gpu_threads = 63}})
+        EXPECT_THROW(atomics(*lab, *buffer, request, hasty), std::invalid_argument);
+    for (const auto& entry : available()) {
+        const auto apart = device->allocate(entry.allocator, 64);
+        const AtomicsRequest both{.cpu_threads = 1, .gpu_threads = 64};
+        if (entry.concurrent != true) {
+            EXPECT_THROW(atomics(*lab, *apart, both, hasty), Unavailable) << to_string(entry.allocator);
+        }
+    }
+}
+
+TEST_P(Probes, CachingUpdatesEveryEntryAndNothingElse) {
+    for (const auto& entry : available())
+        for (const std::size_t stride : {8, 32, 136}) {
+            const auto buffer = device->allocate(entry.allocator, 130 * stride + 24);
+            for (const Agent agent : agents_of(*buffer))
+                for (const bool even : {false, true}) {
+                    SCOPED_TRACE(to_string(entry.allocator) + ", stride " + std::to_string(stride));
+                    const std::uint64_t threads = agent == Agent::cpu ? 3 : 129;
+                    const CachingRequest request{
+                        .agent = agent, .threads = threads, .stride = stride, .even_only = even};
+                    expect_positive(caching(*lab, *buffer, request, hasty));
+                    if (agent == Agent::gpu) {
+                        const CachingRequest past{
+                            .agent = agent, .threads = threads, .stride = stride, .even_only = even, .uncached = true};
+                        expect_positive(caching(*lab, *buffer, past, hasty));
+                    }
+                }
+        }
+}
+
+TEST_P(Probes, CachingOfOneEntryKeepsSomeUpdates) {
+    for (const auto& entry : available()) {
+        const auto buffer = device->allocate(entry.allocator, 4096);
+        for (const Agent agent : agents_of(*buffer))
+            for (const std::uint64_t threads : {1, 4}) {
+                const CachingRequest request{.agent = agent, .threads = threads, .stride = 0};
+                const Outcome outcome = caching(*lab, *buffer, request, hasty);
                 expect_positive(outcome);
-                EXPECT_GT(outcome.counters.at("read_ratio"), 0);
-            }
-
-            TEST_P(Probes, AtomicsRefuseWhatMeansNothing) {
-                const auto buffer = device->allocate(Allocator::malloc, 64);
-                for (const AtomicsRequest& request :
-                     {AtomicsRequest{.elements = 0, .cpu_threads = 1}, AtomicsRequest{.elements = 9, .cpu_threads = 1},
-                      AtomicsRequest{.elements = (1ull << 31) + 1, .cpu_threads = 1}, AtomicsRequest{},
-                      AtomicsRequest{.cpu_threads = -1, .gpu_threads = 64}, AtomicsRequest{.gpu_threads = 63}})
-                    EXPECT_THROW(atomics(*lab, *buffer, request, hasty), std::invalid_argument);
-                for (const auto& entry : available()) {
-                    const auto apart = device->allocate(entry.allocator, 64);
-                    const AtomicsRequest both{.cpu_threads = 1, .gpu_threads = 64};
-                    if (entry.concurrent != true) {
-                        EXPECT_THROW(atomics(*lab, *apart, both, hasty), Unavailable) << to_string(entry.allocator);
-                    }
+                EXPECT_GT(outcome.counters.at("kept"), 0);
+                EXPECT_LE(outcome.counters.at("kept"), 1);
+                if (threads == 1) {
+                    EXPECT_EQ(outcome.counters.at("kept"), 1);
                 }
             }
+    }
+}
 
-            TEST_P(Probes, Migration) {
-                for (const auto& entry : available()) {
-                    if (entry.gpu == Access::none && GetParam() != "cpu") continue;
-                    for (const Agent starts : {Agent::cpu, Agent::gpu})
-                        for (const bool update : {false, true}) {
-                            SCOPED_TRACE(to_string(entry.allocator));
-                            MigrationRequest request{.allocator = entry.allocator, .bytes = MiB, .starts_on = starts};
-                            request.copied = entry.cpu == Access::none;
-                            request.update = update;
-                            request.shuffled = update;
-                            const MigrationOutcome outcome = migration(*lab, request, brief);
-                            expect_positive(outcome);
-                            EXPECT_EQ(outcome.repetitions.size(), outcome.samples.values.size());
-                        }
-                }
-            }
+TEST_P(Probes, CachingRefusesWhatMeansNothing) {
+    const auto buffer = device->allocate(Allocator::malloc, 64);
+    for (const CachingRequest& request : {CachingRequest{.threads = 0}, CachingRequest{.threads = 9},
+                                          CachingRequest{.stride = 7}, CachingRequest{.threads = 1u << 30, .stride = 0},
+                                          CachingRequest{.threads = 2, .stride = 64}, CachingRequest{.uncached = true}})
+        EXPECT_THROW(caching(*lab, *buffer, request, hasty), std::invalid_argument);
+    EXPECT_THROW(reread(*lab, *buffer, Agent::cpu, 1, hasty), std::invalid_argument);
+}
 
-            TEST_P(Probes, CachingUpdatesEveryEntryAndNothingElse) {
-                for (const auto& entry : available())
-                    for (const std::size_t stride : {8, 32, 136}) {
-                        const auto buffer = device->allocate(entry.allocator, 130 * stride + 24);
-                        for (const Agent agent : agents_of(*buffer))
-                            for (const bool even : {false, true}) {
-                                SCOPED_TRACE(to_string(entry.allocator) + ", stride " + std::to_string(stride));
-                                const std::uint64_t threads = agent == Agent::cpu ? 3 : 129;
-                                const CachingRequest request{
-                                    .agent = agent, .threads = threads, .stride = stride, .even_only = even};
-                                expect_positive(caching(*lab, *buffer, request, hasty));
-                                if (agent == Agent::gpu) {
-                                    const CachingRequest past{.agent = agent,
-                                                              .threads = threads,
-                                                              .stride = stride,
-                                                              .even_only = even,
-                                                              .uncached = true};
-                                    expect_positive(caching(*lab, *buffer, past, hasty));
-                                }
-                            }
-                    }
-            }
+TEST_P(Probes, Reread) {
+    for (const auto& entry : available()) {
+        const auto buffer = device->allocate(entry.allocator, MiB);
+        for (const Agent agent : agents_of(*buffer)) {
+            SCOPED_TRACE(to_string(entry.allocator));
+            const Outcome outcome = reread(*lab, *buffer, agent, 5, brief);
+            expect_positive(outcome);
+            EXPECT_GT(outcome.counters.at("cold_ns"), 0);
+            EXPECT_GT(outcome.counters.at("reread_ns"), 0);
+        }
+    }
+}
 
-            TEST_P(Probes, CachingOfOneEntryKeepsSomeUpdates) {
-                for (const auto& entry : available()) {
-                    const auto buffer = device->allocate(entry.allocator, 4096);
-                    for (const Agent agent : agents_of(*buffer))
-                        for (const std::uint64_t threads : {1, 4}) {
-                            const CachingRequest request{.agent = agent, .threads = threads, .stride = 0};
-                            const Outcome outcome = caching(*lab, *buffer, request, hasty);
-                            expect_positive(outcome);
-                            EXPECT_GT(outcome.counters.at("kept"), 0);
-                            EXPECT_LE(outcome.counters.at("kept"), 1);
-                            if (threads == 1) {
-                                EXPECT_EQ(outcome.counters.at("kept"), 1);
-                            }
-                        }
-                }
-            }
+TEST_P(Probes, DevicesStateWhatTheyAre) {
+    const Facts facts = device->facts();
+    ASSERT_FALSE(facts.empty());
+    EXPECT_EQ(facts.front().first, "title");
+    EXPECT_EQ(device->name(), GetParam());
+    const DeviceMemory memory = device->memory();
+    EXPECT_GT(memory.total, 64 * MiB);
+    EXPECT_LE(memory.free, memory.total);
+    for (const auto& entry : device->allocators()) EXPECT_EQ(entry.available, entry.reason.empty());
+}
 
-            TEST_P(Probes, CachingRefusesWhatMeansNothing) {
-                const auto buffer = device->allocate(Allocator::malloc, 64);
-                for (const CachingRequest& request :
-                     {CachingRequest{.threads = 0}, CachingRequest{.threads = 9}, CachingRequest{.stride = 7},
-                      CachingRequest{.threads = 1u << 30, .stride = 0}, CachingRequest{.threads = 2, .stride = 64},
-                      CachingRequest{.uncached = true}})
-                    EXPECT_THROW(caching(*lab, *buffer, request, hasty), std::invalid_argument);
-                EXPECT_THROW(reread(*lab, *buffer, Agent::cpu, 1, hasty), std::invalid_argument);
-            }
+TEST_P(Probes, StreamsJoinAndAGateHolds) {
+    const auto other = device->stream();
+    const auto gate = device->hold(lab->stream());
+    const auto from = device->record(lab->stream());
+    device->join(*other, *from);
+    const auto to = device->record(*other);
+    gate->open();
+    device->wait(lab->stream());
+    device->wait(*other);
+    EXPECT_GE(device->elapsed(*from, *to), 0);
+    { const auto dropped = device->hold(*other); }
+    device->wait(*other);
+}
 
-            TEST_P(Probes, Reread) {
-                for (const auto& entry : available()) {
-                    const auto buffer = device->allocate(entry.allocator, MiB);
-                    for (const Agent agent : agents_of(*buffer)) {
-                        SCOPED_TRACE(to_string(entry.allocator));
-                        const Outcome outcome = reread(*lab, *buffer, agent, 5, brief);
-                        expect_positive(outcome);
-                        EXPECT_GT(outcome.counters.at("cold_ns"), 0);
-                        EXPECT_GT(outcome.counters.at("reread_ns"), 0);
-                    }
-                }
-            }
+TEST_P(Probes, KernelsThatDoNotExistOrCompileSayWhy) {
+    EXPECT_ANY_THROW(lab->kernel("pattern", "nothing"));
+    const std::string words = words_of<std::runtime_error>([&] {
+        device->compile({"broken", "KERNEL broken(GLOBAL ulong* p) { p[0] = undeclared_name; }", {}});
+    });
+    EXPECT_TRUE(holds(words, "broken"));
+}
 
-            TEST_P(Probes, DevicesStateWhatTheyAre) {
-                const Facts facts = device->facts();
-                ASSERT_FALSE(facts.empty());
-                EXPECT_EQ(facts.front().first, "title");
-                EXPECT_EQ(device->name(), GetParam());
-                const DeviceMemory memory = device->memory();
-                EXPECT_GT(memory.total, 64 * MiB);
-                EXPECT_LE(memory.free, memory.total);
-                for (const auto& entry : device->allocators()) EXPECT_EQ(entry.available, entry.reason.empty());
-            }
+INSTANTIATE_TEST_SUITE_P(Device, Probes, every_device, kind_of);
 
-            TEST_P(Probes, StreamsJoinAndAGateHolds) {
-                const auto other = device->stream();
-                const auto gate = device->hold(lab->stream());
-                const auto from = device->record(lab->stream());
-                device->join(*other, *from);
-                const auto to = device->record(*other);
-                gate->open();
-                device->wait(lab->stream());
-                device->wait(*other);
-                EXPECT_GE(device->elapsed(*from, *to), 0);
-                { const auto dropped = device->hold(*other); }
-                device->wait(*other);
-            }
+class Faults : public testing::Test {
+  protected:
+    FaultyDevice device;
+    Lab lab{device};
+};
 
-            TEST_P(Probes, KernelsThatDoNotExistOrCompileSayWhy) {
-                EXPECT_ANY_THROW(lab->kernel("pattern", "nothing"));
-                const std::string words = words_of<std::runtime_error>([&] {
-                    device->compile({"broken", "KERNEL broken(GLOBAL ulong* p) { p[0] = undeclared_name; }", {}});
-                });
-                EXPECT_TRUE(holds(words, "broken"));
-            }
+TEST_F(Faults, ACorruptedCycleIsCounted) {
+    const auto buffer = device.allocate(Allocator::malloc, 65536);
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        if (++maps == 4) static_cast<std::uint64_t*>(block.host)[8] ^= 64;  // base, write, walk, then the check
+    };
+    EXPECT_EQ(chase(lab, *buffer, {.hops = 320}, brief).errors, 1u);
+    EXPECT_EQ(maps, 4);
+}
 
-            INSTANTIATE_TEST_SUITE_P(Device, Probes, every_device, kind_of);
+TEST_F(Faults, AWalkThatLeavesItsCycleIsCounted) {
+    const auto buffer = device.allocate(Allocator::malloc, 65536);
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        auto* words = static_cast<std::uint64_t*>(block.host);
+        if (++maps == 3) words[0] = reinterpret_cast<std::uint64_t>(words);  // a node that leads to itself
+    };
+    EXPECT_EQ(chase(lab, *buffer, {.hops = 3200}, brief).errors, 2u);  // the end, and the node
+}
 
-            class Faults : public testing::Test {
-              protected:
-                FaultyDevice device;
-                Lab lab{device};
+TEST_F(Faults, ACorruptedArrayIsCounted) {
+    const auto a = device.allocate(Allocator::malloc, 65536), b = device.allocate(Allocator::malloc, 65536),
+               c = device.allocate(Allocator::malloc, 65536);
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        if (++maps == 7) static_cast<double*>(block.host)[777] += 1;  // three filled, three measured, then the check
+    };
+    EXPECT_EQ(stream(lab, *a, *b, *c, {.op = StreamOp::triad}, brief).errors, 1u);
+    EXPECT_EQ(maps, 7);
+    maps = 0;
+    device.before_map = [&](const Block& block) {
+        if (++maps == 5) static_cast<double*>(block.host)[777] += 1;  // b, which the read sums
+    };
+    EXPECT_EQ(stream(lab, *a, *b, *c, {.op = StreamOp::read}, brief).errors, 1u);
+}
+
+TEST_F(Faults, ACopyThatLosesAByteIsCounted) {
+    const auto target = device.allocate(Allocator::malloc, 4099), source = device.allocate(Allocator::malloc, 4099);
+    device.after_copy = [&](const Block& block) {
+        if (block.host == target->block().host) static_cast<char*>(block.host)[1234] ^= 1;
+    };
+    EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4096}, brief).errors, 2u);  // the byte, and the tail never copied
+    EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4099}, brief).errors, 1u);
+}
+
+TEST_F(Faults, ACopyThatCopiesNothingIsCounted) {
+    const auto target = device.allocate(Allocator::malloc, 4096), source = device.allocate(Allocator::malloc, 4096);
+    device.after_copy = [&](const Block& block) {
+        if (block.host == target->block().host) std::memset(block.host, 0, block.bytes);
+    };
+    EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4096}, brief).errors, 512u);
+}
+
+TEST_F(Faults, AnAllocationThatFailsMidwayGivesBackWhatItTook) {
+    int obtained = 0;
+    device.before_obtain = [&] {
+        if (++obtained == 5) throw std::bad_alloc();
+    };
+    const AllocationRequest request{.allocator = Allocator::mmap, .bytes = 65536, .chunks = 8, .warmups = 1};
+    EXPECT_THROW(allocation(lab, request, brief), std::bad_alloc);
+    EXPECT_EQ(device.alive, 0);
+    const Variable limit("FIRSTTOUCH_MAX_HOST", "1MiB");
+    EXPECT_EQ(device.allocate(Allocator::malloc, MiB)->size(), MiB) << "and its reservation";
+}
+
+TEST_F(Faults, ACorruptedCountedTriadIsCounted) {
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        if (++maps == 4) static_cast<double*>(block.host)[777] += 1;  // three filled and counted, then the check
+    };
+    try {
+        EXPECT_EQ(counted_triad(lab, {.bytes = 65536, .event = "page-faults"}, brief).errors, 1u);
+    } catch (const Unavailable& reason) {
+        GTEST_SKIP() << reason.what();
+    }
+    EXPECT_EQ(maps, 4);
+    EXPECT_EQ(device.alive, 0);
+}
+
+TEST_F(Faults, AnIncrementThatIsLostIsCounted) {
+    const auto buffer = device.allocate(Allocator::malloc, 8 * 1000);
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        if (++maps == 3) static_cast<std::uint64_t*>(block.host)[500] -= 1;  // zeroed, incremented, then the check
+    };
+    const Outcome outcome = atomics(lab, *buffer, {.elements = 1000, .cpu_threads = 2, .window = 0.001}, hasty);
+    EXPECT_EQ(maps, 3);
+    EXPECT_EQ(outcome.errors, 1u);
+    EXPECT_EQ(outcome.counters.at("increments") - outcome.counters.at("found"), 1);
+}
+
+TEST_F(Faults, AnElementThatCannotBeIsCounted) {
+    const auto buffer = device.allocate(Allocator::malloc, 8 * 1000);
+    for (const double wrong : {0.5, -1e300, 1e300}) {
+        int maps = 0;
+        double before = 0;
+        device.before_map = [&](const Block& block) {
+            if (++maps != 3) return;
+            double& element = static_cast<double*>(block.host)[7];
+            before = element;
+            element += wrong;
+        };
+        const AtomicsRequest request{.type = Element::f64, .elements = 1000, .cpu_threads = 1, .window = 0.001};
+        const Outcome outcome = atomics(lab, *buffer, request, hasty);
+        EXPECT_EQ(outcome.errors, 1 + static_cast<std::uint64_t>(wrong == 0.5 ? 0 : before)) << wrong;
+    }
+}
+
+TEST_F(Faults, AnUpdateThatIsLostIsCounted) {
+    const auto buffer = device.allocate(Allocator::malloc, 4096);
+    for (const std::size_t stride : {0, 64})
+        for (const std::size_t word : {0, 8, 9}) {  // the first entry, the second, padding
+            int maps = 0;
+            device.before_map = [&](const Block& block) {
+                if (++maps == 3) static_cast<std::uint64_t*>(block.host)[word] ^= 1ull << 63;  // before the check
             };
+            const CachingRequest request{.threads = 2, .stride = stride};
+            EXPECT_EQ(caching(lab, *buffer, request, hasty).errors, 1u) << stride << " " << word;
+            EXPECT_EQ(maps, 3);
+        }
+}
 
-            TEST_F(Faults, ACorruptedCycleIsCounted) {
-                const auto buffer = device.allocate(Allocator::malloc, 65536);
-                int maps = 0;
-                device.before_map = [&](const Block& block) {
-                    if (++maps == 4)
-                        static_cast<std::uint64_t*>(block.host)[8] ^= 64;  // base, write, walk, then the check
-                };
-                EXPECT_EQ(chase(lab, *buffer, {.hops = 320}, brief).errors, 1u);
-                EXPECT_EQ(maps, 4);
-            }
+TEST_F(Faults, AWalkOverLessThanTheBufferLeavesTheRestAlone) {
+    const auto buffer = device.allocate(Allocator::malloc, 65536);
+    lab.fill(*buffer, 3, Agent::cpu);
+    EXPECT_EQ(chase(lab, *buffer, {.hops = 320, .bytes = 4096}, brief).counters.at("nodes"), 64);
+    EXPECT_EQ(lab.check(*buffer, 3, Agent::cpu), 64u) << "one word of every node";
+}
 
-            TEST_F(Faults, AWalkThatLeavesItsCycleIsCounted) {
-                const auto buffer = device.allocate(Allocator::malloc, 65536);
-                int maps = 0;
-                device.before_map = [&](const Block& block) {
-                    auto* words = static_cast<std::uint64_t*>(block.host);
-                    if (++maps == 3) words[0] = reinterpret_cast<std::uint64_t>(words);  // a node that leads to itself
-                };
-                EXPECT_EQ(chase(lab, *buffer, {.hops = 3200}, brief).errors, 2u);  // the end, and the node
-            }
-
-            TEST_F(Faults, ACorruptedArrayIsCounted) {
-                const auto a = device.allocate(Allocator::malloc, 65536), b = device.allocate(Allocator::malloc, 65536),
-                           c = device.allocate(Allocator::malloc, 65536);
-                int maps = 0;
-                device.before_map = [&](const Block& block) {
-                    if (++maps == 7)
-                        static_cast<double*>(block.host)[777] += 1;  // three filled, three measured, then the check
-                };
-                EXPECT_EQ(stream(lab, *a, *b, *c, {.op = StreamOp::triad}, brief).errors, 1u);
-                EXPECT_EQ(maps, 7);
-                maps = 0;
-                device.before_map = [&](const Block& block) {
-                    if (++maps == 5) static_cast<double*>(block.host)[777] += 1;  // b, which the read sums
-                };
-                EXPECT_EQ(stream(lab, *a, *b, *c, {.op = StreamOp::read}, brief).errors, 1u);
-            }
-
-            TEST_F(Faults, ACorruptedCountedTriadIsCounted) {
-                int maps = 0;
-                device.before_map = [&](const Block& block) {
-                    if (++maps == 4)
-                        static_cast<double*>(block.host)[777] += 1;  // three filled and counted, then the check
-                };
-                try {
-                    EXPECT_EQ(counted_triad(lab, {.bytes = 65536, .event = "page-faults"}, brief).errors, 1u);
-                } catch (const Unavailable& reason) {
-                    GTEST_SKIP() << reason.what();
-                }
-                EXPECT_EQ(maps, 4);
-                EXPECT_EQ(device.alive, 0);
-            }
-
-            TEST_F(Faults, ACopyThatLosesAByteIsCounted) {
-                const auto target = device.allocate(Allocator::malloc, 4099),
-                           source = device.allocate(Allocator::malloc, 4099);
-                device.after_copy = [&](const Block& block) {
-                    if (block.host == target->block().host) static_cast<char*>(block.host)[1234] ^= 1;
-                };
-                EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4096}, brief).errors,
-                          2u);  // the byte, and the tail never copied
-                EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4099}, brief).errors, 1u);
-            }
-
-            TEST_F(Faults, ACopyThatCopiesNothingIsCounted) {
-                const auto target = device.allocate(Allocator::malloc, 4096),
-                           source = device.allocate(Allocator::malloc, 4096);
-                device.after_copy = [&](const Block& block) {
-                    if (block.host == target->block().host) std::memset(block.host, 0, block.bytes);
-                };
-                EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4096}, brief).errors, 512u);
-            }
-
-            TEST_F(Faults, AnIncrementThatIsLostIsCounted) {
-                const auto buffer = device.allocate(Allocator::malloc, 8 * 1000);
-                int maps = 0;
-                device.before_map = [&](const Block& block) {
-                    if (++maps == 3)
-                        static_cast<std::uint64_t*>(block.host)[500] -= 1;  // zeroed, incremented, then the check
-                };
-                const Outcome outcome =
-                    atomics(lab, *buffer, {.elements = 1000, .cpu_threads = 2, .window = 0.001}, hasty);
-                EXPECT_EQ(maps, 3);
-                EXPECT_EQ(outcome.errors, 1u);
-                EXPECT_EQ(outcome.counters.at("increments") - outcome.counters.at("found"), 1);
-            }
-
-            TEST_F(Faults, AnElementThatCannotBeIsCounted) {
-                const auto buffer = device.allocate(Allocator::malloc, 8 * 1000);
-                for (const double wrong : {0.5, -1e300, 1e300}) {
-                    int maps = 0;
-                    double before = 0;
-                    device.before_map = [&](const Block& block) {
-                        if (++maps != 3) return;
-                        double& element = static_cast<double*>(block.host)[7];
-                        before = element;
-                        element += wrong;
-                    };
-                    const AtomicsRequest request{
-                        .type = Element::f64, .elements = 1000, .cpu_threads = 1, .window = 0.001};
-                    const Outcome outcome = atomics(lab, *buffer, request, hasty);
-                    EXPECT_EQ(outcome.errors, 1 + static_cast<std::uint64_t>(wrong == 0.5 ? 0 : before)) << wrong;
-                }
-            }
-
-            TEST_F(Faults, AnUpdateThatIsLostIsCounted) {
-                const auto buffer = device.allocate(Allocator::malloc, 4096);
-                for (const std::size_t stride : {0, 64})
-                    for (const std::size_t word : {0, 8, 9}) {  // the first entry, the second, padding
-                        int maps = 0;
-                        device.before_map = [&](const Block& block) {
-                            if (++maps == 3)
-                                static_cast<std::uint64_t*>(block.host)[word] ^= 1ull << 63;  // before the check
-                        };
-                        const CachingRequest request{.threads = 2, .stride = stride};
-                        EXPECT_EQ(caching(lab, *buffer, request, hasty).errors, 1u) << stride << " " << word;
-                        EXPECT_EQ(maps, 3);
-                    }
-            }
-
-            TEST_F(Faults, AWalkOverLessThanTheBufferLeavesTheRestAlone) {
-                const auto buffer = device.allocate(Allocator::malloc, 65536);
-                lab.fill(*buffer, 3, Agent::cpu);
-                EXPECT_EQ(chase(lab, *buffer, {.hops = 320, .bytes = 4096}, brief).counters.at("nodes"), 64);
-                EXPECT_EQ(lab.check(*buffer, 3, Agent::cpu), 64u) << "one word of every node";
-            }
-
-            TEST_F(Faults, AnAllocationThatFailsMidwayGivesBackWhatItTook) {
-                int obtained = 0;
-                device.before_obtain = [&] {
-                    if (++obtained == 5) throw std::bad_alloc();
-                };
-                const AllocationRequest request{
-                    .allocator = Allocator::mmap, .bytes = 65536, .chunks = 8, .warmups = 1};
-                EXPECT_THROW(allocation(lab, request, brief), std::bad_alloc);
-                EXPECT_EQ(device.alive, 0);
-                const Variable limit("FIRSTTOUCH_MAX_HOST", "1MiB");
-                EXPECT_EQ(device.allocate(Allocator::malloc, MiB)->size(), MiB) << "and its reservation";
-            }
-
-        }  // namespace
-    }      // namespace firsttouch
+}  // namespace
+}  // namespace firsttouch

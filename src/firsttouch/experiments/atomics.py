@@ -217,9 +217,9 @@ class Atomics(Experiment):
         same = {name: value for name, value in best.factors.items() if name not in ("elements", f"{agent}_threads")}
         single = [r for r in curve if r.factors["elements"] == 1 and same.items() <= r.factors.items()]
         contended = f"; a single element at most {_rate(max(map(_median, single)))}" if single else ""
-        where = "{type} on {elements} elements of {allocator} memory".format(**best.factors)
-        who = f"{'GPU' if agent == 'gpu' else 'CPU'} alone, with {best.factors[f'{agent}_threads']} threads,"
-        return f"The {who} makes up to {_rate(_median(best))} ({where}){contended}."
+        threads, elements = _count(best, f"{agent}_threads", "thread"), _count(best, "elements", "element")
+        where = f"{best.factors['type']}, {elements} in {best.factors['allocator']} memory"
+        return f"The {agent.upper()} alone, with {threads}, makes up to {_rate(_median(best))} ({where}){contended}."
 
     @staticmethod
     def _together(records: list[Record]) -> list[str]:
@@ -251,6 +251,11 @@ def _what_was_lost(outcome: _core.Outcome) -> str:
 def _median(record: Record) -> float:
     assert record.summary is not None
     return record.summary.median
+
+
+def _count(record: Record, factor: str, noun: str) -> str:
+    number = int(str(record.factors[factor]))
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
 
 
 def _rate(rate: float) -> str:

@@ -205,7 +205,7 @@ class Caching(Experiment):
             if found and found[1]:
                 side, apart = _median(found[0]), _median(found[1])
                 words.append(
-                    f"With {found[0].factors['threads']} threads of the {agent.upper()} on "
+                    f"With {int(str(found[0].factors['threads'])):,} threads of the {agent.upper()} on "
                     f"{found[0].factors['allocator']} memory, an update of entries side by side takes "
                     f"{format_seconds(side * 1e-9)}, of entries on lines of their own {format_seconds(apart * 1e-9)}: "
                     f"{side / apart:.2g} times."
