@@ -318,3 +318,30 @@ def test_what_left_the_page_tables_migrated(
 def test_the_granularity_is_no_disagreement(value: str, stated: str, other: bool) -> None:
     cell = Cell(device="d", allocator="a", property="migrates", value=value, origin="measured", stated=stated)
     assert disagrees(cell) == other
+
+
+@pytest.mark.parametrize(
+    ("name", "concurrent", "atomics", "stated"),
+    [
+        ("managed", False, False, {"coherent": "no", "concurrent": "no", "atomics": "no", "migrates": "yes"}),
+        ("managed", True, True, {"coherent": "both", "concurrent": "yes", "atomics": "yes", "migrates": "yes"}),
+        ("pinned", True, False, {"coherent": "both", "concurrent": "yes", "atomics": "no", "migrates": "no"}),
+        ("svm-fine", False, False, {"coherent": "no", "concurrent": "yes", "atomics": "no", "migrates": None}),
+        ("malloc", None, None, {"coherent": None, "concurrent": None, "atomics": None, "migrates": None}),
+    ],
+)
+def test_what_is_stated_of_both_at_once_and_what_a_crash_answers(
+    name: str, concurrent: bool | None, atomics: bool | None, stated: dict[str, str | None]
+) -> None:
+    info = AllocatorInfo(
+        name=name, available=True, cpu="direct", gpu="direct", concurrent=concurrent, shared_atomics=atomics
+    )
+    device = DeviceInfo(name="gpu:0", kind="some", title="a GPU", allocators=[info])
+    cells = {cell.property: cell for cell in stated_cells(device)}
+    assert {p: cells[p].value for p in stated} == stated
+    assert all(BY_NAME[p].tried_of(info) for p in stated), "whatever is stated, it is tried"
+    for p in ("coherent", "concurrent", "atomics"):
+        crashed = judge(cells[p], BY_NAME[p], Answer("crashed", "opened", reason="worker ended by SIGSEGV"))
+        assert (crashed.value, crashed.origin) == ("no", "measured")
+        assert disagrees(crashed) == (stated[p] in ("yes", "both"))
+    assert judge(cells["migrates"], BY_NAME["migrates"], Answer("crashed", "opened")).origin != "measured"
