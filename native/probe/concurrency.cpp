@@ -173,7 +173,8 @@ Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* copy, const Con
         copying.push_back(halves.take_copying() / request.iterations);
         return seconds * 1e3;
     });
-    outcome.errors += halves.wrong(Agent::gpu);
+    outcome.errors += halves.wrong(Agent::cpu);
+    if (copy != nullptr) outcome.errors += halves.wrong(Agent::gpu);
     const double together = summarise(outcome.samples.values).median;
     outcome.counters = {{"cpu_alone_ms", cpu * 1e3},
                         {"gpu_alone_ms", gpu * 1e3},
