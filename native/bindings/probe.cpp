@@ -104,15 +104,22 @@ void bind_probe(nb::module_& m) {
     m.def(
         "chase",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, const std::string& first_touch,
-           std::size_t stride, std::size_t group_bytes, std::size_t hops, std::size_t last_level, std::uint64_t seed,
-           const Stop& stop) {
-            const ChaseRequest request{
-                agent_from(agent), agent_from(first_touch), stride, group_bytes, hops, last_level, seed};
+           std::size_t stride, std::size_t group_bytes, std::size_t hops, std::size_t last_level, bool past_l1,
+           std::uint64_t seed, const Stop& stop) {
+            const ChaseRequest request{.agent = agent_from(agent),
+                                       .first_touch = agent_from(first_touch),
+                                       .stride = stride,
+                                       .group_bytes = group_bytes,
+                                       .hops = hops,
+                                       .last_level = last_level,
+                                       .seed = seed,
+                                       .past_l1 = past_l1};
             nb::gil_scoped_release release;
             return chase(d.lab, buffer.get(), request, stop);
         },
         "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "first_touch"_a, "stride"_a, "group_bytes"_a = 0,
-        "hops"_a = 100'000, "last_level"_a = 0, "seed"_a, "stop"_a, "Dependent loads; ns per load.");
+        "hops"_a = 100'000, "last_level"_a = 0, "past_l1"_a = false, "seed"_a, "stop"_a,
+        "Dependent loads; ns per load.");
     m.def(
         "stream",
         [](DeviceHandle& d, BufferHandle& a, BufferHandle& b, BufferHandle& c, const std::string& op,

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <future>
 #include <numeric>
 #include <thread>
@@ -92,11 +93,11 @@ class GpuSide : public Side {
         : lab_(lab), buffer_(buffer), request_(request),
           groups_(static_cast<std::uint32_t>(request.gpu_threads / group_threads)),
           kernel_(lab.kernel("atomics", "atomics_increment", defines(request))),
-          seen_(lab.device().allocate(lab.board().allocator(), progress_bytes())) {
-        // Counts in the CPU's memory would cost every group a store over the link in each round. Where memories are
-        // apart they stay beside the groups, and the CPU looks at a copy that the copy engine makes.
+          seen_(lab.device().allocate(lab.board().allocator(), control_bytes())) {
+        // In the CPU's memory every look at the stop word and every count of a round would cross the link. Where
+        // memories are apart both stay beside the groups, and the CPU has a copy that the copy engine makes.
         if (!lab.shares_host_memory()) {
-            progress_ = lab.device().allocate(lab.results().allocator(), progress_bytes());
+            control_ = lab.device().allocate(lab.results().allocator(), control_bytes());
             copies_ = lab.device().stream();
         }
     }
@@ -127,15 +128,18 @@ class GpuSide : public Side {
     void start(double longest) override {
         launch(static_cast<std::uint64_t>(longest / std::min(round_seconds_, round_seconds_wanted)), longest);
     }
-    void stop() override { board(0).store(1, std::memory_order_relaxed); }
+    void stop() override {
+        word(0).store(1, std::memory_order_relaxed);
+        if (control_ != nullptr) copy(*control_, *seen_, 8);
+    }
     void wait() override {
         finish();
-        if (board(1).load(std::memory_order_relaxed) != 0)
+        if (word(1).load(std::memory_order_relaxed) != 0)
             throw std::runtime_error("the kernel came to its own limit of time before it was stopped");
     }
     Reading read() override {
         const double before = now();
-        if (progress_ != nullptr) copy(*seen_, *progress_);
+        if (control_ != nullptr) copy(*seen_, *control_, control_bytes());
         const double time = (before + now()) / 2;
         const std::uint64_t rounds = total_rounds();
         return {.time = time, .updates = rounds * updates_ * group_threads, .steps = rounds};
@@ -154,33 +158,32 @@ class GpuSide : public Side {
             {"TYPE", whole ? "ulong" : "double"},
             {"ADD", std::string("ATOMIC_ADD_") + (whole ? "U64_" : "F64_") + (request.system ? "SYSTEM" : "DEVICE")}};
     }
-    std::size_t progress_bytes() const { return groups_ * slot_words * 8; }
-    void copy(const Buffer& target, const Buffer& source) {
-        lab_.device().copy(*copies_, target, 0, source, 0, progress_bytes());
+    std::size_t control_bytes() const { return (1 + groups_) * slot_words * 8; }
+    void copy(const Buffer& target, const Buffer& source, std::size_t bytes) {
+        lab_.device().copy(*copies_, target, 0, source, 0, bytes);
         lab_.device().wait(*copies_);
     }
-    static std::uint64_t* words(const Buffer& buffer) { return static_cast<std::uint64_t*>(buffer.block().host); }
-    std::atomic_ref<std::uint64_t> board(std::size_t word) const {
-        return std::atomic_ref<std::uint64_t>(words(lab_.board())[word]);
+    std::atomic_ref<std::uint64_t> word(std::size_t at) const {
+        return std::atomic_ref<std::uint64_t>(static_cast<std::uint64_t*>(seen_->block().host)[at]);
     }
     std::uint64_t rounds_of(std::uint32_t group) const {
-        return std::atomic_ref<std::uint64_t>(words(*seen_)[group * slot_words]).load(std::memory_order_relaxed);
+        return word((1 + group) * slot_words).load(std::memory_order_relaxed);
     }
     std::uint64_t total_rounds() const {
         std::uint64_t rounds = 0;
         for (std::uint32_t group = 0; group < groups_; ++group) rounds += rounds_of(group);
         return rounds;
     }
-    const Buffer& counts() const { return progress_ != nullptr ? *progress_ : *seen_; }
     void launch(std::uint64_t most_rounds, double longest) {
-        for (const std::size_t word : {0, 1}) board(word).store(0, std::memory_order_relaxed);
-        std::fill_n(words(*seen_), groups_ * slot_words, 0);
-        if (progress_ != nullptr) copy(*progress_, *seen_);
-        const auto nanoseconds = static_cast<std::uint64_t>(longest * 1e9);
-        const Argument list[] = {buffer_,       static_cast<std::uint32_t>(request_.elements),
-                                 request_.seed, lab_.board(),
-                                 counts(),      updates_,
-                                 most_rounds,   nanoseconds};
+        std::memset(seen_->block().host, 0, control_bytes());
+        if (control_ != nullptr) copy(*control_, *seen_, control_bytes());
+        const Argument list[] = {buffer_,
+                                 static_cast<std::uint32_t>(request_.elements),
+                                 request_.seed,
+                                 control_ != nullptr ? *control_ : *seen_,
+                                 updates_,
+                                 most_rounds,
+                                 static_cast<std::uint64_t>(longest * 1e9)};
         from_ = lab_.device().record(lab_.stream());
         lab_.device().launch(lab_.stream(), kernel_, {groups_, group_threads}, list);
         running_ = true;
@@ -202,7 +205,7 @@ class GpuSide : public Side {
     const AtomicsRequest& request_;
     std::uint32_t groups_;
     Kernel& kernel_;
-    std::unique_ptr<Buffer> seen_, progress_;  // what the CPU reads; what the kernel writes, where that is another
+    std::unique_ptr<Buffer> seen_, control_;  // the CPU's; the kernel's, where that is another
     std::unique_ptr<Stream> copies_;
     std::unique_ptr<Event> from_;
     std::uint32_t updates_ = 1;  // of every thread in a round

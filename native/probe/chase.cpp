@@ -85,7 +85,8 @@ Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
     const auto state = device.allocate(lab.results().allocator(), 4096);
     const std::uint64_t start = cycle.address(0);
     lab.write(*state, 0, &start, 8);
-    Kernel& walk = lab.kernel("walk", "chase_walk");
+    const Defines past_l1 = {{"HOP(p)", "LOAD_UNCACHED(p)"}};
+    Kernel& walk = lab.kernel("walk", "chase_walk", cycle.request.past_l1 ? past_l1 : Defines{});
     const std::size_t hops = whole_blocks(cycle.request.hops);
     std::uint64_t walked = 0;
     const auto launch = [&](std::uint64_t warm, std::uint64_t length, std::uint32_t samples) {

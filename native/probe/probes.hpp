@@ -16,6 +16,7 @@ struct ChaseRequest {
     std::size_t last_level = 0;      // bytes of the last cache: a full traversal warms what may fit
     std::uint64_t seed = 1;
     std::size_t bytes = 0;  // of the buffer's beginning that the cycle is in; 0: all
+    bool past_l1 = false;   // a device's loads pass its first-level cache, where it has such loads
 };
 // Samples: ns per load. Counters: nodes, cycles_per_load where the device counts them. errors: wrong nodes, plus one
 // if the walk did not end where the cycle's closed form says.

@@ -134,6 +134,7 @@ def chase(
     group_bytes: int = 0,
     hops: int = 100000,
     last_level: int = 0,
+    past_l1: bool = False,
     seed: int,
     stop: Stop,
 ) -> Outcome:

@@ -29,6 +29,7 @@ FILES = sorted(path.stem for path in FOLDER.glob("*.c"))
 
 # What a file must be compiled with; each set is one build.
 DEFINES: dict[str, list[list[tuple[str, str]]]] = {
+    "walk": [[], [("HOP(p)", "LOAD_UNCACHED(p)")]],
     "stream": [[("UNROLL", unroll)] for unroll in ("1", "2", "4", "16")],
     "atomics": [
         [("TYPE", kind), ("ADD", f"ATOMIC_ADD_{name}_{scope}")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -43,7 +44,8 @@ class Accounting(Experiment):
         "Bytes by which free memory fell from before the allocation until its first touch was done: that of the NUMA "
         "nodes with the pages in the processors' free lists, plus the device's own where that is a separate pool. "
         "call_NAME and touch_NAME are what each counter rose by (or, where it counts free memory, fell by) in the call "
-        "and in the touch. All are medians over trials in one process after a warm-up. noise_headline is the most that "
+        "and in the touch. All are medians over trials in one process after a warm-up, each in memory that no "
+        "earlier one has had. noise_headline is the most that "
         "the sum moved while nothing was allocated: counters of the machine move with whatever else runs on it."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-B.1"
@@ -84,17 +86,18 @@ class Accounting(Experiment):
             warm.check(session.seed, agent)
         trials: list[Trial] = []
         wrong = 0
-        for _ in range(TRIALS[session.preset]):
-            trial = Trial(idle=counters.read())
-            time.sleep(trials[-1].seconds if trials else 0.05)  # as long as a trial, to see what moves by itself
-            trial.before = counters.read()
-            with device.allocate(allocator, size) as buffer:
+        with ExitStack() as alive:  # a driver would give pages of a freed block to the next trial
+            for _ in range(TRIALS[session.preset]):
+                trial = Trial(idle=counters.read())
+                time.sleep(trials[-1].seconds if trials else 0.05)  # as long as a trial, to see what moves by itself
+                trial.before = counters.read()
+                buffer = alive.enter_context(device.allocate(allocator, size))
                 trial.called = counters.read()
                 buffer.fill(session.seed, agent)
                 trial.touched = counters.read()
                 wrong += buffer.check(session.seed, agent)
                 fact = buffer_fact("touched", buffer)
-            trials.append(trial)
+                trials.append(trial)
         return Measurement(
             samples=[trial.moved(trial.before, trial.touched)["headline"] for trial in trials],
             verified=wrong == 0,

@@ -174,6 +174,8 @@ class Migration(Experiment):
         watched = factors["events"] == "on"
         if self.skip(factors, device):  # the reason once is enough
             return names != ["allocator"] or watched or not first
+        if preset != "full" and "read-mostly" in str(factors["advice"]) and factors["operation"] == "update":
+            return True  # a store to a duplicated page ends the copy: half a second a pass over 64 MiB on an H200
         if not first and (watched or (preset != "full" and names not in ([], ["allocator"]))):
             return True
         if not _moves(device) and (watched or set(names) & {"advice", "prefetch"}):  # and so is the driver's refusal

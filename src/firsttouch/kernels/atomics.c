@@ -2,12 +2,12 @@
    the dialect's atomic add for it.
 
    A round is `updates` increments by every thread. After it the first thread stores how many rounds its group has done
-   to a line of its own, from a register, so that the CPU may read it at any time and takes nothing from the group.
-   Every 16th round it looks whether stop[0] was raised. `most_rounds` and `most_ns` end the kernel without the CPU; a
-   group that ends so raises stop[1]. */
+   to a line of its own, control[8 * (1 + group)], from a register, so that it can be read at any time and takes nothing
+   from the group. Every 16th round it looks whether control[0] was raised. `most_rounds` and `most_ns` end the kernel
+   without that; a group that ends so raises control[1]. */
 
-KERNEL atomics_increment(GLOBAL TYPE* elements, uint count, ulong seed, GLOBAL ulong* stop, GLOBAL ulong* progress,
-                         uint updates, ulong most_rounds, ulong most_ns) {
+KERNEL atomics_increment(GLOBAL TYPE* elements, uint count, ulong seed, GLOBAL ulong* control, uint updates,
+                         ulong most_rounds, ulong most_ns) {
     SHARED uint going;
     const ulong start = clock_ns();
     /* Marsaglia's xorwow (Xorshift RNGs, J. Stat. Softw. 8(14), 2003), a state for every thread. */
@@ -18,9 +18,9 @@ KERNEL atomics_increment(GLOBAL TYPE* elements, uint count, ulong seed, GLOBAL u
     uint left = 0;
     do {
         if (LOCAL_ID == 0 && rounds % 16 == 0) {
-            const int told = LOAD_UNCACHED(stop) != 0;
+            const int told = LOAD_UNCACHED(control) != 0;
             const int late = rounds >= most_rounds || clock_ns() - start >= most_ns;
-            if (late && !told) STORE_UNCACHED(stop + 1, 1);
+            if (late && !told) STORE_UNCACHED(control + 1, 1);
             going = !late && !told;
         }
         BARRIER();
@@ -38,6 +38,6 @@ KERNEL atomics_increment(GLOBAL TYPE* elements, uint count, ulong seed, GLOBAL u
         }
         BARRIER();
         rounds += left > 0;
-        if (LOCAL_ID == 0) STORE_UNCACHED(progress + 8 * GROUP_ID, rounds);
+        if (LOCAL_ID == 0) STORE_UNCACHED(control + 8 * (1 + GROUP_ID), rounds);
     } while (left > 0);
 }

@@ -1,10 +1,15 @@
 /* The walk of chase.c on a device, by one thread. state[0] holds the address to start from and gets the one reached;
    result[2 s] and result[2 s + 1] get nanoseconds and cycles of sample s where the device has a clock. Warm loads
-   come first, inside the same kernel, since some first-level caches are emptied between kernels. */
+   come first, inside the same kernel, since some first-level caches are emptied between kernels. HOP may be set to
+   another load, such as one that passes the first-level cache. */
+
+#ifndef HOP
+#define HOP(p) (*(p))
+#endif
 
 HELPER ulong hop32(ulong p) {
     UNROLLED
-    for (int i = 0; i < 32; ++i) p = *(GLOBAL const ulong*)p;
+    for (int i = 0; i < 32; ++i) p = HOP((GLOBAL const ulong*)p);
     return p;
 }
 

@@ -292,6 +292,12 @@ def _log_ticks(values: Sequence[float], base: int) -> tuple[list[float], list[fl
     return [min(low, inside[0]), max(high, inside[-1])], inside
 
 
+def _byte_ticks(most: float) -> list[float]:
+    """Ticks from 0 to `most` bytes or a little beyond, a power of two apart."""
+    step = 2.0 ** math.ceil(math.log2(max(most, 6.0) / 6))
+    return [i * step for i in range(math.ceil(most / step) + 1)]
+
+
 def _size_label(digits: str = "") -> str:
     """An expression for the binary unit that suits each value of an axis."""
     units = ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B"))
@@ -326,14 +332,20 @@ def _axis(name: str, title: str, unit: str, values: Sequence[float], log: bool, 
         axis |= {"format": ",~r"}
     elif is_x and all(v.is_integer() for v in values):
         axis |= {"tickMinStep": 1}
+    positive = [v for v in values if v > 0]
     if log and min(values) <= 0:
-        scale = {"type": "symlog", "nice": not is_x}
-        if is_x and len(set(values)) <= 10:
-            axis["values"] = sorted(set(values))  # a scale with a zero has no round ticks of its own
+        # Linear up to the least value above zero. Such a scale has no round ticks of its own.
+        scale = {"type": "symlog", "nice": False, "constant": min(positive, default=1.0)}
+        few = is_x and len(set(values)) <= 10
+        axis["values"] = sorted(
+            {0.0, *(values if few or not positive else _log_ticks(positive, 2 if bytes_ else 10)[1])}
+        )
     elif log:
         powers = all(math.log2(v).is_integer() for v in values)
         domain, ticks = _log_ticks(values, 2 if bytes_ or (powers and name not in ("median", "value")) else 10)
         scale, axis["values"] = {"type": "log", "domain": domain, "nice": False}, ticks
+    elif bytes_ and min(values) >= 0:
+        axis["values"] = _byte_ticks(max(values))
     return {"title": title, "scale": alt.Scale(**scale), "axis": alt.Axis(**axis)}
 
 
@@ -659,8 +671,7 @@ def draw_course(course: Course) -> Drawing:
         drawn = [(when, total) for when, total in kept if _finite(when) and _finite(total)]
         rows += [{"kind": "point", "x": when, "y": total, "colour": way} for when, total in drawn]
     most, until = max([*_numbers(rows, "y"), 1.0]), max([*_numbers(rows, "x"), 0.0])
-    step = 2.0 ** math.ceil(math.log2(most / 6))
-    ticks = [i * step for i in range(math.ceil(most / step) + 1)]
+    ticks = _byte_ticks(most)
     ways = list(course.steps)
     x = alt.X("x:Q", title="time since the point began", scale=alt.Scale(domain=[0, until]))
     y = alt.Y("y:Q", title="bytes moved", scale=alt.Scale(domain=[0, ticks[-1]]))
