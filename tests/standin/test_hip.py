@@ -406,6 +406,19 @@ def test_experiments_run_and_verify(name: str, tmp_path: Path) -> None:
         assert {record.factors["sdma"] for record in records if record.status == "ok"} == {"0", "1"}
 
 
+def test_what_holds_on_every_device_holds_on_it() -> None:
+    """tests/experiments/test_devices.py, in which a real HIP device takes part where there is one."""
+    tests = standin.ROOT / "tests/experiments/test_devices.py"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests), "-k", "hip"],
+        capture_output=True,
+        text=True,
+        timeout=115,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout.splitlines()[-1]
+
+
 def test_xnack_as_a_factor_starts_workers_that_judge_for_themselves(tmp_path: Path) -> None:
     sets = [word for text in ("xnack=0,1", "pages=1,64", "allocator=malloc,managed") for word in ("--set", text)]
     records = run(tmp_path / "out", "pagefault", *sets)
