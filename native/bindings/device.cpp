@@ -39,10 +39,9 @@ const char* access_name(Access access) {
     return access == Access::direct ? "direct" : access == Access::mapped ? "mapped" : "none";
 }
 
-nb::dict facts_of(DeviceHandle& handle) {
+nb::dict named(const Facts& facts) {
     nb::dict out;
-    for (const auto& [key, value] : handle.device->facts())
-        std::visit([&](const auto& v) { out[key.c_str()] = nb::cast(v); }, value);
+    for (const auto& [key, value] : facts) std::visit([&](const auto& v) { out[key.c_str()] = nb::cast(v); }, value);
     return out;
 }
 
@@ -63,6 +62,7 @@ nb::list allocators_of(DeviceHandle& handle) {
         row["on_demand"] = stated(entry.on_demand);
         row["concurrent"] = stated(entry.concurrent);
         row["shared_atomics"] = stated(entry.shared_atomics);
+        row["disjoint"] = stated(entry.concurrent == true ? entry.concurrent : entry.disjoint);
         out.append(row);
     }
     return out;
@@ -198,7 +198,13 @@ void bind_device(nb::module_& m) {
 
     nb::class_<DeviceHandle>(m, "Device", "A device and its measuring loops.")
         .def_prop_ro("name", [](DeviceHandle& d) { return d.device->name(); })
-        .def("facts", &facts_of, nb::sig("def facts(self) -> dict[str, bool | int | float | str]"))
+        .def(
+            "facts", [](DeviceHandle& d) { return named(d.device->facts()); },
+            nb::sig("def facts(self) -> dict[str, bool | int | float | str]"))
+        .def(
+            "usage", [](DeviceHandle& d) { return named(d.device->usage()); },
+            nb::sig("def usage(self) -> dict[str, int]"),
+            "Bytes of device memory in use by all programs, by the vendor's management library; empty without one.")
         .def("allocators", &allocators_of, nb::sig("def allocators(self) -> list[dict[str, object]]"))
         .def("clocks", &clocks_of, nb::sig("def clocks(self) -> dict[str, object] | None"))
         .def(

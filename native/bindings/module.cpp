@@ -7,4 +7,5 @@ NB_MODULE(_core, module) {
     module.doc() = "Native core of firsttouch: devices, the allocation guard, measuring loops.";
     firsttouch::bind_device(module);
     firsttouch::bind_probe(module);
+    firsttouch::bind_events(module);
 }

@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -9,6 +10,7 @@
 #include "bindings/handle.hpp"
 #include "probe/access.hpp"
 #include "probe/probes.hpp"
+#include "probe/together.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -23,11 +25,52 @@ StreamOp op_from(const std::string& name) {
     throw std::invalid_argument("'" + name + "' is not a stream kernel");
 }
 
+Element element_from(const std::string& name) {
+    if (name == "u64") return Element::u64;
+    if (name == "f64") return Element::f64;
+    throw std::invalid_argument("'" + name + "' is no element type; choose u64 or f64");
+}
+
+// False for the first word, true for the second.
+bool one_of(const std::string& given, const char* first, const char* second) {
+    if (given == first || given == second) return given == second;
+    throw std::invalid_argument("'" + given + "' is neither " + first + " nor " + second);
+}
+
 Engine engine_from(const std::string& name) {
     if (name == "copy-engine") return Engine::copy_engine;
     if (name == "kernel") return Engine::kernel;
     if (name == "cpu") return Engine::cpu;
     throw std::invalid_argument("'" + name + "' is not an engine");
+}
+
+// What `work` gives, other Python threads running meanwhile.
+template <class Work>
+auto freely(Work&& work) {
+    nb::gil_scoped_release release;
+    return work();
+}
+
+Strategy strategy_from(const std::string& name) {
+    if (name == "concurrent") return Strategy::concurrent;
+    if (name == "lockstep") return Strategy::lockstep;
+    if (name == "copying") return Strategy::copying;
+    throw std::invalid_argument("'" + name + "' is no strategy; choose concurrent, lockstep or copying");
+}
+
+Advice advice_from(const std::string& name) {
+    static const char* const names[] = {"read-mostly", "preferred-gpu", "preferred-cpu", "accessed-by-gpu",
+                                        "accessed-by-cpu"};
+    for (int i = 0; i < 5; ++i)
+        if (name == names[i]) return static_cast<Advice>(i);
+    throw std::invalid_argument("'" + name + "' is no advice about memory");
+}
+
+Prefetch prefetch_from(const std::string& name) {
+    if (name == "none") return Prefetch::none;
+    if (name == "whole") return Prefetch::whole;
+    if (name == "iteration") return Prefetch::iteration;
+    throw std::invalid_argument("'" + name + "' is no way to prefetch; choose none, whole or iteration");
 }
 
 }  // namespace
@@ -113,6 +156,111 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "scenario"_a, "warmups"_a = 10,
         "seed"_a, "stop"_a, "ns per page of the first touch, less a second touch.");
+    nb::class_<MigrationOutcome, Outcome>(m, "MigrationOutcome", "An Outcome with the steps of every repetition.")
+        .def_prop_ro(
+            "repetitions",
+            [](const MigrationOutcome& o) {
+                std::vector<std::vector<std::tuple<std::string, double, double>>> out;
+                for (const auto& phases : o.repetitions) {
+                    out.emplace_back();
+                    for (const Phase& phase : phases) out.back().emplace_back(phase.name, phase.start, phase.end);
+                }
+                return out;
+            },
+            "Per repetition (name, start, end) of its steps in order; seconds of time.monotonic().");
+    m.def(
+        "migration",
+        [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, bool copied, std::size_t run_bytes,
+           std::size_t stride_bytes, bool shuffled, bool sequential, bool update,
+           const std::vector<std::string>& advice, const std::string& prefetch, int streams,
+           const std::string& starts_on, int iterations, std::uint64_t seed, const Stop& stop) {
+            MigrationRequest request{.allocator = allocator_from(allocator),
+                                     .bytes = bytes,
+                                     .copied = copied,
+                                     .run_bytes = run_bytes,
+                                     .stride_bytes = stride_bytes,
+                                     .shuffled = shuffled,
+                                     .sequential = sequential,
+                                     .update = update,
+                                     .prefetch = prefetch_from(prefetch),
+                                     .streams = streams,
+                                     .starts_on = agent_from(starts_on),
+                                     .iterations = iterations,
+                                     .seed = seed};
+            for (const std::string& name : advice) request.advice.push_back(advice_from(name));
+            nb::gil_scoped_release release;
+            return migration(d.lab, request, stop);
+        },
+        "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "copied"_a = false, "run_bytes"_a = 128,
+        "stride_bytes"_a = 128, "shuffled"_a = false, "sequential"_a = false, "update"_a = true,
+        "advice"_a = std::vector<std::string>{}, "prefetch"_a = "none", "streams"_a = 1, "starts_on"_a = "cpu",
+        "iterations"_a = 12, "seed"_a, "stop"_a,
+        "Passes over a buffer that began on one side, then a read by the CPU; ms of all passes.");
+    m.def(
+        "concurrency",
+        [](DeviceHandle& d, BufferHandle& array, BufferHandle* copy, const std::string& strategy, int iterations,
+           int threads, double longest, std::uint64_t seed, const Stop& stop) {
+            const ConcurrencyRequest request{strategy_from(strategy), iterations, threads, longest, seed};
+            const Buffer* own = copy == nullptr ? nullptr : &copy->get();
+            nb::gil_scoped_release release;
+            return concurrency(d.lab, array.get(), own, request, stop);
+        },
+        "device"_a, "array"_a, "copy"_a.none(), nb::kw_only(), "strategy"_a, "iterations"_a = 100, "threads"_a = 0,
+        "longest"_a = 20.0, "seed"_a, "stop"_a, "CPU and GPU count up a half each and swap; ms per iteration.");
+    m.def(
+        "atomics",
+        [](DeviceHandle& d, BufferHandle& buffer, const std::string& type, const std::string& scope,
+           std::uint64_t elements, int cpu_threads, int gpu_threads, const std::string& reading, double window,
+           std::uint64_t seed, const Stop& stop) {
+            const AtomicsRequest request{element_from(type), one_of(scope, "device", "system"),  elements, cpu_threads,
+                                         gpu_threads,        one_of(reading, "progress", "end"), window,   seed};
+            nb::gil_scoped_release release;
+            return atomics(d.lab, buffer.get(), request, stop);
+        },
+        "device"_a, "buffer"_a, nb::kw_only(), "type"_a, "scope"_a, "elements"_a, "cpu_threads"_a, "gpu_threads"_a,
+        "reading"_a = "progress", "window"_a = 0.01, "seed"_a, "stop"_a,
+        "A histogram incremented by the CPU, the GPU or both; million updates per second of all.");
+    m.def(
+        "counted_triad",
+        [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& event,
+           std::uint64_t seed, const Stop& stop) {
+            const CountedTriadRequest request{allocator_from(allocator), bytes, event, seed};
+            return freely([&] { return counted_triad(d.lab, request, stop); });
+        },
+        "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "event"_a = "dtlb-load-misses", "seed"_a, "stop"_a,
+        "A triad by one CPU thread, its hardware events counted. Raises Unavailable where they cannot be.");
+    m.def(
+        "caching",
+        [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t threads, std::size_t stride,
+           bool even_only, const std::string& loads, std::uint64_t seed, const Stop& stop) {
+            const CachingRequest request{
+                agent_from(agent), threads, stride, even_only, one_of(loads, "cached", "uncached"), seed};
+            nb::gil_scoped_release release;
+            return caching(d.lab, buffer.get(), request, stop);
+        },
+        "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "threads"_a, "stride"_a, "even_only"_a = false,
+        "loads"_a = "cached", "seed"_a, "stop"_a, "A load and a store of each thread's entry; ns per update.");
+    m.def(
+        "reread",
+        [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed, const Stop& stop) {
+            nb::gil_scoped_release release;
+            return reread(d.lab, buffer.get(), agent_from(agent), seed, stop);
+        },
+        "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "seed"_a, "stop"_a,
+        "ns per load of 4 KiB that are read again; counters reread_ns and cold_ns tell whether the agent caches.");
+    m.def(
+        "locking",
+        [](DeviceHandle& d, BufferHandle& region, int cpu_threads, int gpu_groups, std::uint64_t sections,
+           std::uint64_t inside, std::uint64_t outside, double patience, double longest, bool stuck, std::uint64_t seed,
+           const Stop& stop) {
+            const LockingRequest request{cpu_threads, gpu_groups, sections, inside, outside,
+                                         patience,    longest,    stuck,    seed};
+            nb::gil_scoped_release release;
+            return locking(d.lab, region.get(), request, stop);
+        },
+        "device"_a, "region"_a, nb::kw_only(), "cpu_threads"_a, "gpu_groups"_a, "sections"_a, "inside"_a = 16,
+        "outside"_a = 0, "patience"_a = 2.0, "longest"_a = 15.0, "stuck"_a = false, "seed"_a, "stop"_a,
+        "Critical sections under a lock that both agents compete for; ns per section.");
     m.def(
         "try_access",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed) {
@@ -121,6 +269,68 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, "buffer"_a, "agent"_a, "seed"_a,
         "Wrong words after the agent used the buffer by its bare address. May end the process.");
+    m.def(
+        "try_coherence",
+        [](DeviceHandle& d, BufferHandle& buffer) {
+            const Coherence found = freely([&] { return try_coherence(d.lab, buffer.get()); });
+            nb::dict out;
+            out["gpu_saw"] = found.gpu_saw;
+            out["cpu_saw"] = found.cpu_saw;
+            out["rounds"] = found.rounds;
+            out["answered"] = found.answered;
+            out["round_trip_ns"] = found.round_trip_ns;
+            return out;
+        },
+        "device"_a, "buffer"_a, nb::sig("def try_coherence(device: Device, buffer: Buffer) -> dict[str, float]"),
+        "How many changes each agent saw of what the other stored while a kernel ran. May end the process.");
+    m.def(
+        "try_halves",
+        [](DeviceHandle& d, BufferHandle& buffer) {
+            const Halves found = freely([&] { return try_halves(d.lab, buffer.get()); });
+            nb::dict out;
+            out["errors"] = found.errors;
+            out["cpu_passes"] = found.cpu_passes;
+            out["gpu_passes"] = found.gpu_passes;
+            out["seconds"] = found.seconds;
+            return out;
+        },
+        "device"_a, "buffer"_a, nb::sig("def try_halves(device: Device, buffer: Buffer) -> dict[str, float]"),
+        "Wrong words after both agents worked on a half each at once. May end the process.");
+    m.def(
+        "try_shared_adds",
+        [](DeviceHandle& d, BufferHandle& buffer) {
+            const SharedAdds found = freely([&] { return try_shared_adds(d.lab, buffer.get()); });
+            nb::dict out;
+            out["by_cpu"] = found.by_cpu;
+            out["by_gpu"] = found.by_gpu;
+            out["sum"] = found.sum;
+            out["mixed"] = found.mixed;
+            return out;
+        },
+        "device"_a, "buffer"_a, nb::sig("def try_shared_adds(device: Device, buffer: Buffer) -> dict[str, int]"),
+        "What one word holds after both agents added to it at once. May end the process.");
+    m.def(
+        "try_moves",
+        [](DeviceHandle& d, BufferHandle& buffer, std::uint64_t seed) {
+            const Moves found = freely([&] { return try_moves(d.lab, buffer.get(), seed); });
+            nb::dict out;
+            out["page_bytes"] = found.page_bytes;
+            out["pages"] = found.pages;
+            out["present"] = found.present;
+            out["touched"] = found.touched;
+            out["left_by_one"] = found.left_by_one;
+            out["left_by_all"] = found.left_by_all;
+            out["region_first"] = found.region_first;
+            out["region"] = found.region;
+            out["back"] = found.back;
+            out["node_before"] = found.node_before;
+            out["node_by_all"] = found.node_by_all;
+            out["errors"] = found.errors;
+            return out;
+        },
+        "device"_a, "buffer"_a, "seed"_a,
+        nb::sig("def try_moves(device: Device, buffer: Buffer, seed: int) -> dict[str, typing.Any]"),
+        "Which pages left the CPU's page tables when the GPU touched one word, and one in every page.");
 }
 
 }  // namespace firsttouch

@@ -63,6 +63,9 @@ struct AllocatorInfo {
     // operations of both on one word are atomic together. Empty where the driver says nothing, or one has no access.
     std::optional<bool> concurrent;
     std::optional<bool> shared_atomics;
+    // Stated: whether the CPU may use one part of it while a kernel uses another, each finding what the other stored
+    // after the kernel has ended. True wherever concurrent is.
+    std::optional<bool> disjoint;
 };
 
 // Page size asked of the kernel for host memory: its own policy, base pages for certain, or transparent huge pages.

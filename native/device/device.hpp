@@ -184,6 +184,10 @@ class Device {
     // Clocks and throttle reasons now; nothing where the vendor offers none.
     virtual Clocks clocks() { return {}; }
 
+    // Device memory in use by all programs, as the vendor's management library counts it: "total_bytes", "used_bytes",
+    // "free_bytes", "reserved_bytes" as far as it tells; nothing where there is none.
+    virtual Facts usage() { return {}; }
+
     // Guarded memory. Throws GuardRefused, or Unavailable with the reason that allocators() gives.
     std::unique_ptr<Buffer> allocate(Allocator allocator, std::size_t bytes, Pages pages = Pages::policy);
     // A charge for `bytes` of `allocator`, for code that obtains blocks itself.

@@ -13,6 +13,11 @@ namespace firsttouch::kernels {
 #include "chase.c"
 #include "stream_data.c"
 #include "codegen.c"
+#include "halves.c"
+#include "migration.c"
+#include "histogram.c"
+#include "caching.c"
+#include "locking.c"
 }  // namespace firsttouch::kernels
 
 namespace firsttouch {
@@ -43,7 +48,12 @@ HostKernel find_host_kernel(const std::string& name) {
         ENTRY(fill_words), ENTRY(fill_seeded), ENTRY(check_words), ENTRY(touch_pages), ENTRY(check_pages),
         ENTRY(stream_sum), ENTRY(stream_expect), ENTRY(chase_write),  ENTRY(chase_check), ENTRY(stream_fill), ENTRY(stream_check),
         ENTRY(codegen_add_u64_device), ENTRY(codegen_add_u64_system), ENTRY(codegen_add_f64_device),
-        ENTRY(codegen_add_f64_system), ENTRY(codegen_load_vector), ENTRY(codegen_load_uncached)};
+        ENTRY(codegen_add_f64_system), ENTRY(codegen_load_vector), ENTRY(codegen_load_uncached),
+        ENTRY(halves_fill), ENTRY(halves_increment), ENTRY(halves_check),
+        ENTRY(migration_update), ENTRY(migration_read), ENTRY(migration_sum), ENTRY(migration_check),
+        ENTRY(histogram_zero), ENTRY(histogram_sum_u64), ENTRY(histogram_sum_f64),
+        ENTRY(caching_cached), ENTRY(caching_uncached), ENTRY(caching_check),
+        ENTRY(locking_compete), ENTRY(locking_check_region), ENTRY(locking_check_privates)};
 #undef ENTRY
     // clang-format on
     const auto found = table.find(name);

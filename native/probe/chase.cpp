@@ -7,6 +7,7 @@ namespace firsttouch {
 namespace {
 
 constexpr std::size_t block_of_hops = 32;  // both walks are unrolled by this much
+constexpr std::size_t widest_line = 256;
 
 std::size_t whole_blocks(std::size_t hops) { return (hops + block_of_hops - 1) / block_of_hops * block_of_hops; }
 
@@ -43,10 +44,18 @@ struct Cycle {
     }
     std::uint64_t address(std::uint64_t step) const { return base + order.place(step) * request.stride; }
     std::uint64_t stride() const { return request.stride; }
-    // A whole traversal where the buffer may sit in a cache; where it cannot, enough to fill the TLBs.
+    std::size_t bytes() const { return span(buffer, request); }
+    static std::size_t span(const Buffer& whole, const ChaseRequest& wanted) {
+        return wanted.bytes > 0 ? std::min(wanted.bytes, whole.size()) : whole.size();
+    }
+    // Bytes that the nodes take in caches: a node wider than any line takes one line.
+    std::size_t footprint() const {
+        return static_cast<std::size_t>(order.nodes) * std::min(request.stride, widest_line);
+    }
+    // A whole traversal where the nodes may sit in a cache; where they cannot, enough to fill the TLBs.
     std::size_t warm_hops() const {
         const std::size_t all = static_cast<std::size_t>(order.nodes);
-        return whole_blocks(all * request.stride <= 2 * request.last_level ? all : std::min<std::size_t>(all, 20'000));
+        return whole_blocks(footprint() <= 2 * request.last_level ? all : std::min<std::size_t>(all, 20'000));
     }
 };
 
@@ -84,11 +93,12 @@ Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
         device.launch(lab.stream(), walk, {1, 1}, list);
         walked += warm + length * samples;
     };
-    lab.over(cycle.buffer.size() / 8, "walk", "read_words", cycle.buffer, cycle.buffer.size() / 8, lab.results());
+    const std::uint64_t words = cycle.bytes() / 8;
+    lab.over(words, "walk", "read_words", cycle.buffer, words, lab.results());
     launch(cycle.warm_hops(), block_of_hops, 1);
     device.wait(lab.stream());
-    // First-level caches are emptied between kernels: a buffer that may fit one is walked again inside each launch.
-    const std::uint64_t again = cycle.order.nodes * cycle.request.stride <= 1024 * 1024 ? cycle.warm_hops() : 0;
+    // First-level caches are emptied between kernels: nodes that may fit one are walked again inside each launch.
+    const std::uint64_t again = cycle.footprint() <= 1024 * 1024 ? cycle.warm_hops() : 0;
     const bool has_clock = lab.read_results(2)[0] != 0;
     Sampler sampler(stop);
     std::vector<double> cycles;
@@ -117,9 +127,10 @@ Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
 }  // namespace
 
 Outcome chase(Lab& lab, const Buffer& buffer, const ChaseRequest& request, const Stop& stop) {
-    if (request.stride < 8 || request.stride % 8 != 0 || buffer.size() < request.stride)
+    const std::size_t bytes = Cycle::span(buffer, request);
+    if (request.stride < 8 || request.stride % 8 != 0 || bytes < request.stride)
         throw std::invalid_argument("a chase needs a stride of whole words and a buffer of at least one stride");
-    Cycle cycle{lab, buffer, request, ChaseOrder(buffer.size(), request.stride, request.group_bytes, request.seed), 0};
+    Cycle cycle{lab, buffer, request, ChaseOrder(bytes, request.stride, request.group_bytes, request.seed), 0};
     if (request.agent == Agent::gpu) {
         cycle.base = lab.device_address(buffer);
     } else {

@@ -39,6 +39,12 @@ Grid Lab::grid_for(std::uint64_t n) const {
             threads};
 }
 
+bool Lab::shares_host_memory() {
+    for (const auto& [key, value] : device_.facts())
+        if (key == "shares_host_memory") return std::get<bool>(value);
+    return false;
+}
+
 bool Lab::reaches(Agent agent, const Buffer& buffer) {
     const AllocatorInfo& entry = device_.info(buffer.allocator());
     return (agent == Agent::cpu ? entry.cpu : entry.gpu) != Access::none;

@@ -55,6 +55,9 @@ class Lab {
     }
     Grid grid_for(std::uint64_t n) const;
 
+    // Whether the device states that it works in the host's own memory.
+    bool shares_host_memory();
+
     // Whether the agent can work on the buffer in place.
     bool reaches(Agent agent, const Buffer& buffer);
 

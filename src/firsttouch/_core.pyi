@@ -3,6 +3,7 @@ Native core of firsttouch: devices, the allocation guard, measuring loops.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 class Unavailable(RuntimeError):
     pass
@@ -71,6 +72,11 @@ class Device:
     @property
     def name(self) -> str: ...
     def facts(self) -> dict[str, bool | int | float | str]: ...
+    def usage(self) -> dict[str, int]:
+        """
+        Bytes of device memory in use by all programs, by the vendor's management library; empty without one.
+        """
+
     def allocators(self) -> list[dict[str, object]]: ...
     def clocks(self) -> dict[str, object] | None: ...
     def memory(self) -> tuple[int, int]:
@@ -183,7 +189,149 @@ def page_faults(
 ) -> Outcome:
     """ns per page of the first touch, less a second touch."""
 
+class MigrationOutcome(Outcome):
+    """An Outcome with the steps of every repetition."""
+
+    @property
+    def repetitions(self) -> list[list[tuple[str, float, float]]]:
+        """
+        Per repetition (name, start, end) of its steps in order; seconds of time.monotonic().
+        """
+
+def migration(
+    device: Device,
+    *,
+    allocator: str,
+    bytes: int,
+    copied: bool = False,
+    run_bytes: int = 128,
+    stride_bytes: int = 128,
+    shuffled: bool = False,
+    sequential: bool = False,
+    update: bool = True,
+    advice: Sequence[str] = [],
+    prefetch: str = "none",
+    streams: int = 1,
+    starts_on: str = "cpu",
+    iterations: int = 12,
+    seed: int,
+    stop: Stop,
+) -> MigrationOutcome:
+    """
+    Passes over a buffer that began on one side, then a read by the CPU; ms of all passes.
+    """
+
+def concurrency(
+    device: Device,
+    array: Buffer,
+    copy: Buffer | None,
+    *,
+    strategy: str,
+    iterations: int = 100,
+    threads: int = 0,
+    longest: float = 20.0,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
+    """CPU and GPU count up a half each and swap; ms per iteration."""
+
+def atomics(
+    device: Device,
+    buffer: Buffer,
+    *,
+    type: str,
+    scope: str,
+    elements: int,
+    cpu_threads: int,
+    gpu_threads: int,
+    reading: str = "progress",
+    window: float = 0.01,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
+    """
+    A histogram incremented by the CPU, the GPU or both; million updates per second of all.
+    """
+
+def counted_triad(
+    device: Device, *, allocator: str, bytes: int, event: str = "dtlb-load-misses", seed: int, stop: Stop
+) -> Outcome:
+    """
+    A triad by one CPU thread, its hardware events counted. Raises Unavailable where they cannot be.
+    """
+
+def caching(
+    device: Device,
+    buffer: Buffer,
+    *,
+    agent: str,
+    threads: int,
+    stride: int,
+    even_only: bool = False,
+    loads: str = "cached",
+    seed: int,
+    stop: Stop,
+) -> Outcome:
+    """A load and a store of each thread's entry; ns per update."""
+
+def reread(device: Device, buffer: Buffer, *, agent: str, seed: int, stop: Stop) -> Outcome:
+    """
+    ns per load of 4 KiB that are read again; counters reread_ns and cold_ns tell whether the agent caches.
+    """
+
+def locking(
+    device: Device,
+    region: Buffer,
+    *,
+    cpu_threads: int,
+    gpu_groups: int,
+    sections: int,
+    inside: int = 16,
+    outside: int = 0,
+    patience: float = 2.0,
+    longest: float = 15.0,
+    stuck: bool = False,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
+    """
+    Critical sections under a lock that both agents compete for; ns per section.
+    """
+
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """
     Wrong words after the agent used the buffer by its bare address. May end the process.
     """
+
+def try_coherence(device: Device, buffer: Buffer) -> dict[str, float]:
+    """
+    How many changes each agent saw of what the other stored while a kernel ran. May end the process.
+    """
+
+def try_halves(device: Device, buffer: Buffer) -> dict[str, float]:
+    """
+    Wrong words after both agents worked on a half each at once. May end the process.
+    """
+
+def try_shared_adds(device: Device, buffer: Buffer) -> dict[str, int]:
+    """
+    What one word holds after both agents added to it at once. May end the process.
+    """
+
+def try_moves(device: Device, buffer: Buffer, seed: int) -> dict[str, Any]:
+    """
+    Which pages left the CPU's page tables when the GPU touched one word, and one in every page.
+    """
+
+def events_start() -> list[str]:
+    """
+    Record the unified-memory events of this process, in which CUDA must be initialised, until its end: the kinds that are recorded. Raises Unavailable with one sentence.
+    """
+
+def events_take() -> list[tuple[str, float, float, int, int, int, str, str, str, str]]:
+    """
+    What was recorded since the last call, by work that has ended: kind, start and end (seconds of time.monotonic()), address, bytes, count, source, target, cause, symbol.
+    """
+
+def events_dropped() -> int:
+    """Records lost since the last call, for want of room."""

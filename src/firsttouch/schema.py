@@ -85,7 +85,8 @@ class AllocatorInfo(Struct):
 
     available says that the call exists and worked here; reason says why not. gpu_reason says why the device's
     kernels can't reach it. host_memory and device_memory say which limit it is charged to. concurrent: the CPU may use
-    it while a kernel does, each seeing the other's stores; shared_atomics: atomics of both are atomic together.
+    it while a kernel does, each seeing the other's stores; shared_atomics: atomics of both are atomic together;
+    disjoint: the CPU may use one part while a kernel uses another.
     """
 
     name: str
@@ -100,6 +101,7 @@ class AllocatorInfo(Struct):
     on_demand: bool | None = None
     concurrent: bool | None = None
     shared_atomics: bool | None = None
+    disjoint: bool | None = None
 
 
 class DeviceInfo(Struct):
@@ -152,3 +154,4 @@ class Request(Struct):
     seed: int
     timeout: float | None = None
     set: dict[str, list[Scalar]] = {}
+    events: bool = False

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
 COMMAND = [sys.executable, "-m", "firsttouch.cli.main", "methods"]
-PROPERTIES = ["what", "available", "allocation", "cpu", "page", "moves", "cached"]
+PROPERTIES = ["what", "available", "allocation", "cpu", "page", "moves", "cached cpu"]
 
 
-def call(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *words], text=True, capture_output=True, timeout=100)
+def call(*words: str, columns: int = 80) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": str(columns)}
+    return subprocess.run([*COMMAND, *words], text=True, capture_output=True, timeout=100, env=environment)
 
 
 def test_what_is_stated():
@@ -39,6 +41,20 @@ def test_verify_measures_and_tells_so_on_stderr():
     assert cells["malloc", "cpu"]["origin"] == "measured"
     assert "bytes" not in cells["malloc", "page"]["value"]
     assert "cpu malloc: allocation on-demand" in run.stderr
+
+
+@pytest.mark.parametrize("width", [80, 110, 140])
+def test_the_table_fits_and_loses_nothing(width: int):
+    run = call("--device", "opencl:0", columns=width)
+    if run.returncode == 2:
+        pytest.skip(run.stderr)
+    assert "…" not in run.stdout
+    lines = run.stdout.splitlines()
+    assert max(map(len, lines)) <= width
+    words = " ".join(run.stdout.split())
+    assert words.count("mapped direct") == 4
+    for heading in ("pages", "cached", "coherent", "once", "atomics"):
+        assert heading in words
 
 
 def test_verify_in_words():

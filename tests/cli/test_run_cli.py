@@ -39,6 +39,17 @@ def test_the_report_is_printed_and_nothing_else(done):
     assert "fresh on cpu: 3 ok" in run.stderr
 
 
+def test_events_where_there_are_none_is_one_sentence(tmp_path):
+    run = call(tmp_path, "fresh", "steady", "--device", "cpu", "--events", "--json", "--set", "n=1,2", "--out", "out")
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["counts"] == {"ok": 4}
+    assert run.stderr.count("no unified-memory events are offered for cpu") == 1
+    again = call(tmp_path, "fresh", "--device", "cpu", "--resume", "--out", "out")
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.count("no unified-memory events are offered for cpu") == 1
+    assert not (tmp_path / "out" / "events.json").exists()
+
+
 def test_json_is_all_of_stdout(tmp_path):
     run = call(tmp_path, "fault", "--device", "cpu", "--set", "what=chatter", "--json")
     outcome = json.loads(run.stdout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 from typing import Any
 
@@ -242,6 +243,69 @@ def test_page_faults(name: str) -> None:
             )
             expect_sane(outcome, positive=False)  # a difference of two runs: noise may turn it around
             assert outcome.counters["first_ns"] > 0
+
+
+@on_every_device
+@pytest.mark.parametrize("strategy", ["concurrent", "lockstep", "copying"])
+def test_concurrency(name: str, strategy: str) -> None:
+    device = device_of(name)
+    for row in allocators_of(device):
+        if row["gpu"] == "none" or (strategy != "copying" and row["cpu"] == "none"):
+            continue
+        copy = device.allocate("malloc", 2**17) if strategy == "copying" else None
+        with device.allocate(row["name"], 2**17) as array:
+
+            def run(array: _core.Buffer = array, copy: _core.Buffer | None = copy) -> _core.Outcome:
+                return _core.concurrency(device, array, copy, strategy=strategy, iterations=100, seed=7, stop=brief())
+
+            if strategy == "concurrent" and not row["disjoint"]:
+                with pytest.raises(_core.Unavailable, match=row["name"]):
+                    run()
+            else:
+                expect_sane(run())
+
+
+@on_every_device
+def test_counted_triad(name: str) -> None:
+    device = device_of(name)
+    for row in allocators_of(device):
+        if row["cpu"] == "none":
+            continue
+        outcome = _core.counted_triad(
+            device, allocator=row["name"], bytes=2**20, event="page-faults", seed=7, stop=brief()
+        )
+        expect_sane(outcome)
+        assert outcome.counters["per_mib"] < 256, "fewer than one fault a page: a pass went before"
+
+
+def test_an_event_that_is_not_counted_says_why() -> None:
+    device = device_of("cpu")
+    with pytest.raises(ValueError, match="'cycles' is no event"):
+        _core.counted_triad(device, allocator="malloc", bytes=4096, event="cycles", seed=7, stop=brief())
+    reason = ""
+    try:
+        outcome = _core.counted_triad(device, allocator="malloc", bytes=2**22, seed=7, stop=brief())
+    except _core.Unavailable as error:
+        reason = str(error)
+    assert re.search("not allowed here|counts no dtlb-load-misses", reason) or outcome.counters["per_mib"] > 0
+
+
+@on_every_device
+@pytest.mark.parametrize(("cpu_threads", "gpu_groups"), [(1, 0), (0, 1), (1, 1)])
+def test_locking(name: str, cpu_threads: int, gpu_groups: int) -> None:
+    device = device_of(name)
+    for row in allocators_of(device):
+        if (cpu_threads and row["cpu"] == "none") or (gpu_groups and row["gpu"] == "none"):
+            continue
+        if cpu_threads and gpu_groups and not row["concurrent"]:
+            continue
+        with device.allocate(row["name"], 4096) as region:
+            outcome = _core.locking(
+                device, region, cpu_threads=cpu_threads, gpu_groups=gpu_groups, sections=200, seed=8, stop=brief()
+            )
+            assert outcome.errors == 0
+            assert all(0 < sample < 1e12 for sample in outcome.samples)
+            assert outcome.counters["sections_in_all"] >= 200
 
 
 @on_every_device

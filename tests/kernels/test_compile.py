@@ -30,12 +30,19 @@ FILES = sorted(path.stem for path in FOLDER.glob("*.c"))
 # What a file must be compiled with; each set is one build.
 DEFINES: dict[str, list[list[tuple[str, str]]]] = {
     "stream": [[("UNROLL", unroll)] for unroll in ("1", "2", "4", "16")],
+    "atomics": [
+        [("TYPE", kind), ("ADD", f"ATOMIC_ADD_{name}_{scope}")]
+        for kind, name in (("ulong", "U64"), ("double", "F64"))
+        for scope in ("DEVICE", "SYSTEM")
+    ],
 }
 NOT_OPENCL = {"gate": "waits by a device clock, which OpenCL has not; the OpenCL device holds streams by a user event"}
 NOT_HOST = {
+    "atomics": "groups that run until they are stopped; the host increments by increment_host",
     "copy": "tiles of groups; the host copies by memcpy",
     "gate": "waits inside a stream, which the host has not",
     "stream": "tiles of groups; the host has loops of its own for each instruction set",
+    "together": "the host's side of it is native/probe/together.cpp",
     "walk": "the host walks by walk_host",
 }
 
@@ -246,6 +253,31 @@ def test_sm_90_adds_natively() -> None:
             assert add.endswith(f"add.{kind}")
             assert ("sys" in add) == (scope == "sys")
         assert ".cas" not in body
+
+
+@pytest.mark.parametrize("defines", DEFINES["atomics"], ids=lambda defines: defines[1][1])
+def test_a_histogram_is_incremented_by_one_native_add_on_sm_90(defines: Defines) -> None:
+    _, ptx = sm_90("atomics", tuple(defines))
+    body, kind = ptx_of(ptx, "atomics_increment"), {"ulong": "u64", "double": "f64"}[defines[0][1]]
+    scope = r"sys\." if "SYSTEM" in defines[1][1] else ""
+    adds = re.findall(r"\b(?:atom|red)\.\S+", body)
+    assert adds
+    assert all(re.fullmatch(rf"\w+\.(?:global\.)?{scope}add\.{kind}", add) for add in adds), adds
+
+
+@pytest.mark.parametrize("loads", ["cached", "uncached"])
+def test_every_update_is_a_load_and_a_store(loads: str) -> None:
+    """In the loop of every target: nothing is kept in a register, and only uncached loads pass a cache."""
+    body = ptx_of(sm_90("caching")[1], f"caching_{loads}")
+    load = r"ld\.ca\.u64" if loads == "cached" else r"ld\.volatile\.global\.u64"
+    memory = re.findall(rf"\b({load}|st\.u64|(?:ld|st)\.(?!param)\S+)", body)
+    assert len(memory) >= 2
+    assert [bool(re.fullmatch(load, word)) for word in memory] == [True, False] * (len(memory) // 2), memory
+    for target, bits in (("gfx90a", "glc"), ("gfx942", "sc0 sc1")):
+        loop = gcn_of(amdgpu("caching", target), f"caching_{loads}")
+        pair = re.findall(r"(?:global|flat)_(load|store)_dwordx2 [^\n]*?(off[^\n]*)", loop)
+        assert pair == [("load", f"off {bits}" if loads == "uncached" else "off"), ("store", "off")]
+        assert re.search(r"_load_dwordx2(?:(?!\.LBB\w+:).)*_store_dwordx2(?:(?!\.LBB\w+:).)*s_cbranch", loop, re.DOTALL)
 
 
 def test_gfx942_adds_doubles_natively_at_system_scope() -> None:

@@ -44,6 +44,26 @@ TEST(HostMemory, ResidencyKnowsTouchedPages) {
     release_host(block);
 }
 
+TEST(HostMemory, ThePageTablesShowWhichPagesAreThere) {
+    const std::size_t pages = 40;
+    Block block = obtain_host(Allocator::mmap, pages * base_page, Pages::base);
+    auto* bytes = static_cast<char*>(block.host);
+    for (const std::size_t page : {3, 7, 39}) bytes[page * base_page + 11] = 1;
+    std::vector<bool> there;
+    try {
+        there = pages_present(block.host, block.bytes);
+    } catch (const Unavailable& reason) {
+        release_host(block);
+        GTEST_SKIP() << reason.what();
+    }
+    ASSERT_EQ(there.size(), pages);
+    for (std::size_t page = 0; page < pages; ++page) EXPECT_EQ(there[page], page == 3 || page == 7 || page == 39);
+    EXPECT_EQ(pages_present(bytes + 3 * base_page + 1, 4 * base_page),
+              std::vector<bool>({true, false, false, false, true}))
+        << "from the page that holds the first byte to the one that holds the last";
+    release_host(block);
+}
+
 TEST(HostMemory, HugePagesAreHonoured) {
     bool offered = false;
     for (const AllocatorInfo& entry : host_allocators())

@@ -2,12 +2,10 @@
 // holds.
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 
-#include "device/device.hpp"
-#include "device/library.hpp"
+#include "devices.hpp"
 #include "faulty.hpp"
-#include "probe/probes.hpp"
+#include "probe/together.hpp"
 #include "support.hpp"
 
 // OpenCL drivers keep what they once allocated until the process ends.
@@ -19,67 +17,7 @@ extern "C" const char* __lsan_default_suppressions() {
 namespace firsttouch {
 namespace {
 
-constexpr std::size_t MiB = 1024 * 1024;
-const Stop brief{.tolerance = 0.1, .seconds = 0.05, .min_samples = 3, .max_samples = 20};
-
-// FIRSTTOUCH_LIB_OPENCL_ICD, else the drivers that /etc/OpenCL/vendors names.
-void find_opencl_drivers() {
-    std::vector<std::string> drivers;
-    if (const char* chosen = std::getenv("FIRSTTOUCH_LIB_OPENCL_ICD"); chosen != nullptr && *chosen != '\0') {
-        drivers.emplace_back(chosen);
-    } else {
-        std::error_code ignored;
-        for (const auto& entry : std::filesystem::directory_iterator("/etc/OpenCL/vendors", ignored)) {
-            std::ifstream file(entry.path());
-            if (std::string line; entry.path().extension() == ".icd" && file >> line) drivers.push_back(line);
-        }
-    }
-    set_library_paths("opencl-icd", drivers);
-    static const Folder cache;  // PoCL's
-    setenv("POCL_CACHE_DIR", cache.path.c_str(), 0);
-}
-
-class Probes : public testing::TestWithParam<std::string> {
-  protected:
-    void SetUp() override {
-        static const bool once = (find_opencl_drivers(), true);
-        (void)once;
-        if (GetParam() != "cpu") {
-#if defined(__SANITIZE_THREAD__)
-            GTEST_SKIP() << "drivers are not built for the thread sanitizer";
-#endif
-        }
-        try {
-            device = open_device(GetParam());
-        } catch (const Unavailable& reason) {
-            GTEST_SKIP() << reason.what();
-        }
-        lab = std::make_unique<Lab>(*device);
-    }
-    std::vector<AllocatorInfo> available() {
-        std::vector<AllocatorInfo> list;
-        for (const auto& entry : device->allocators())
-            if (entry.available) list.push_back(entry);
-        return list;
-    }
-    std::vector<Agent> agents_of(const Buffer& buffer) {
-        std::vector<Agent> list;
-        for (const Agent agent : {Agent::cpu, Agent::gpu})
-            if (lab->reaches(agent, buffer)) list.push_back(agent);
-        return list;
-    }
-    static void expect_sane(const Outcome& outcome) {
-        EXPECT_EQ(outcome.errors, 0u);
-        EXPECT_GE(outcome.samples.values.size(), 3u);
-        EXPECT_NE(outcome.samples.stopped_by, "");
-    }
-    static void expect_positive(const Outcome& outcome) {
-        expect_sane(outcome);
-        for (const double value : outcome.samples.values) EXPECT_GT(value, 0);
-    }
-    std::unique_ptr<Device> device;
-    std::unique_ptr<Lab> lab;
-};
+using Probes = OnDevice;
 
 TEST_P(Probes, FillAndCheckInEveryAllocatorByEveryAgent) {
     for (const auto& entry : available())
@@ -223,6 +161,231 @@ TEST_P(Probes, PageFaults) {
     }
 }
 
+TEST_P(Probes, ChaseOverALineOfEveryPage) {
+    constexpr std::size_t pages = 64, apart = 4096 + 64;
+    for (const auto& entry : available()) {
+        SCOPED_TRACE(to_string(entry.allocator));
+        const auto buffer = device->allocate(entry.allocator, pages * apart);
+        for (const Agent agent : agents_of(*buffer)) {
+            const ChaseRequest request{.agent = agent, .first_touch = agent, .stride = apart, .hops = 640};
+            const Outcome outcome = chase(*lab, *buffer, request, brief);
+            expect_positive(outcome);
+            EXPECT_EQ(outcome.counters.at("nodes"), pages);
+        }
+    }
+}
+
+TEST_P(Probes, CountedTriad) {
+    for (const auto& entry : available()) {
+        if (entry.cpu == Access::none) continue;
+        SCOPED_TRACE(to_string(entry.allocator));
+        try {
+            expect_positive(
+                counted_triad(*lab, {.allocator = entry.allocator, .bytes = MiB, .event = "page-faults"}, brief));
+        } catch (const Unavailable& reason) {
+            EXPECT_TRUE(holds(reason.what(), "not allowed here"));
+        }
+    }
+    EXPECT_THROW(counted_triad(*lab, {.bytes = MiB, .event = "rain"}, brief), std::invalid_argument);
+}
+
+TEST_P(Probes, BothAgentsAtOnceWhereThatIsStated) {
+    int tried = 0;
+    for (const auto& entry : available()) {
+        SCOPED_TRACE(to_string(entry.allocator));
+        const auto buffer = device->allocate(entry.allocator, MiB);
+        if (entry.cpu != Access::direct || entry.gpu != Access::direct) {
+            EXPECT_THROW(try_coherence(*lab, *buffer), Unavailable);
+            EXPECT_THROW(try_halves(*lab, *buffer), Unavailable);
+            EXPECT_THROW(try_shared_adds(*lab, *buffer), Unavailable);
+            EXPECT_THROW(try_moves(*lab, *buffer, 1), Unavailable);
+            continue;
+        }
+        if (entry.concurrent != true) continue;
+        ++tried;
+        const Coherence seen = try_coherence(*lab, *buffer);
+        EXPECT_GT(seen.gpu_saw, 0u);
+        EXPECT_GT(seen.cpu_saw, 0u);
+        EXPECT_GT(seen.rounds, 1u);
+        EXPECT_EQ(seen.answered, seen.rounds);
+        EXPECT_GT(seen.round_trip_ns, 0);
+        const Halves halves = try_halves(*lab, *buffer);
+        EXPECT_EQ(halves.errors, 0u);
+        EXPECT_GT(halves.gpu_passes, 1u);
+        if (entry.shared_atomics == true) {
+            const SharedAdds adds = try_shared_adds(*lab, *buffer);
+            EXPECT_EQ(adds.sum, adds.by_cpu + adds.by_gpu);
+            EXPECT_GT(adds.by_gpu, 0u);
+        }
+    }
+    EXPECT_TRUE(GetParam() != "cpu" || tried == 0) << "no kernel runs beside the CPU";
+}
+
+TEST_P(Probes, PagesThatTheGpuTouchesAreFollowed) {
+    for (const auto& entry : available()) {
+        if (entry.cpu != Access::direct || entry.gpu != Access::direct) continue;
+        SCOPED_TRACE(to_string(entry.allocator));
+        const auto buffer = device->allocate(entry.allocator, 2 * MiB);
+        try {
+            const Moves moves = try_moves(*lab, *buffer, 4);
+            EXPECT_EQ(moves.errors, 0u) << "the data are the same, wherever they are";
+            EXPECT_LE(moves.left_by_one, moves.left_by_all);
+            EXPECT_LE(moves.left_by_all, moves.present);
+            EXPECT_LE(moves.region, moves.left_by_one);
+            if (moves.region > 0) {
+                EXPECT_LE(moves.region_first, moves.touched);
+                EXPECT_GT(moves.region_first + moves.region, moves.touched);
+            }
+            EXPECT_TRUE(entry.managed || moves.left_by_all == 0);
+        } catch (const Unavailable& reason) {
+            EXPECT_TRUE(holds(reason.what(), "shows no page") || holds(reason.what(), "pagemap"));
+        }
+    }
+}
+
+TEST_P(Probes, Migration) {
+    for (const auto& entry : available()) {
+        if (entry.gpu == Access::none && GetParam() != "cpu") continue;
+        for (const Agent starts : {Agent::cpu, Agent::gpu})
+            for (const bool update : {false, true}) {
+                SCOPED_TRACE(to_string(entry.allocator));
+                MigrationRequest request{.allocator = entry.allocator, .bytes = MiB, .starts_on = starts};
+                request.copied = entry.cpu == Access::none;
+                request.update = update;
+                request.shuffled = update;
+                const MigrationOutcome outcome = migration(*lab, request, brief);
+                expect_positive(outcome);
+                EXPECT_EQ(outcome.repetitions.size(), outcome.samples.values.size());
+            }
+    }
+}
+
+// Who may increment together: each agent that reaches the memory, and both where the driver states shared atomics.
+std::vector<std::pair<int, int>> parties_of(const AllocatorInfo& entry) {
+    std::vector<std::pair<int, int>> parties;
+    if (entry.cpu != Access::none) parties.emplace_back(3, 0);
+    if (entry.gpu != Access::none) parties.emplace_back(0, 640);
+    if (entry.concurrent == true && entry.shared_atomics == true && parties.size() == 2)
+        parties.insert(parties.end(), {{1, 64}, {2, 192}});
+    return parties;
+}
+
+TEST_P(Probes, AtomicsLoseNoUpdate) {
+    static constexpr std::pair<Element, std::uint64_t> histograms[] = {
+        {Element::u64, 1}, {Element::f64, 1}, {Element::u64, 1000}, {Element::f64, 65536}};
+    for (const auto& entry : available())
+        for (const auto& [type, elements] : histograms) {
+            const auto buffer = device->allocate(entry.allocator, elements * 8);
+            for (const auto& [cpu, gpu] : parties_of(entry)) {
+                SCOPED_TRACE(to_string(entry.allocator) + " by " + std::to_string(cpu) + " and " + std::to_string(gpu) +
+                             " on " + std::to_string(elements));
+                const AtomicsRequest request{.type = type,
+                                             .system = cpu > 0 || elements > 1,
+                                             .elements = elements,
+                                             .cpu_threads = cpu,
+                                             .gpu_threads = gpu,
+                                             .window = 0.001};
+                const Outcome outcome = atomics(*lab, *buffer, request, hasty);
+                expect_sane(outcome);
+                EXPECT_GT(outcome.counters.at("increments"), 0);
+                EXPECT_EQ(outcome.counters.at("found"), outcome.counters.at("increments"));
+                EXPECT_EQ(outcome.counters.contains("gpu_alone"), cpu > 0 && gpu > 0);
+                if (gpu > 0) {
+                    EXPECT_GT(outcome.counters.at("gpu_threads_seen"), 0);
+                }
+            }
+        }
+}
+
+TEST_P(Probes, AtomicsAreTheSameWhenNobodyReads) {
+    const bool alone = GetParam() == "cpu";
+    const auto buffer = device->allocate(alone ? Allocator::malloc : Allocator::device, 8192);
+    const AtomicsRequest request{.elements = 1024,
+                                 .cpu_threads = alone ? 2 : 0,
+                                 .gpu_threads = alone ? 0 : 64,
+                                 .read_at_end = true,
+                                 .window = 0.005};
+    const Outcome outcome = atomics(*lab, *buffer, request, hasty);
+    expect_sane(outcome);
+    EXPECT_GE(outcome.counters.at("read_ratio"), 0);
+    EXPECT_EQ(outcome.counters.at("found"), outcome.counters.at("increments"));
+}
+
+TEST_P(Probes, AtomicsRefuseWhatMeansNothing) {
+    const auto buffer = device->allocate(Allocator::malloc, 64);
+    for (const AtomicsRequest& request :
+         {AtomicsRequest{.elements = 0, .cpu_threads = 1}, AtomicsRequest{.elements = 9, .cpu_threads = 1},
+          AtomicsRequest{.elements = (1ull << 31) + 1, .cpu_threads = 1}, AtomicsRequest{},
+          AtomicsRequest{.cpu_threads = -1, .gpu_threads = 64}, AtomicsRequest{.gpu_threads = 63}})
+        EXPECT_THROW(atomics(*lab, *buffer, request, hasty), std::invalid_argument);
+    for (const auto& entry : available()) {
+        const auto apart = device->allocate(entry.allocator, 64);
+        const AtomicsRequest both{.cpu_threads = 1, .gpu_threads = 64};
+        if (entry.concurrent != true) {
+            EXPECT_THROW(atomics(*lab, *apart, both, hasty), Unavailable) << to_string(entry.allocator);
+        }
+    }
+}
+
+TEST_P(Probes, CachingUpdatesEveryEntryAndNothingElse) {
+    for (const auto& entry : available())
+        for (const std::size_t stride : {8, 32, 136}) {
+            const auto buffer = device->allocate(entry.allocator, 130 * stride + 24);
+            for (const Agent agent : agents_of(*buffer))
+                for (const bool even : {false, true}) {
+                    SCOPED_TRACE(to_string(entry.allocator) + ", stride " + std::to_string(stride));
+                    const std::uint64_t threads = agent == Agent::cpu ? 3 : 129;
+                    const CachingRequest request{
+                        .agent = agent, .threads = threads, .stride = stride, .even_only = even};
+                    expect_positive(caching(*lab, *buffer, request, hasty));
+                    if (agent == Agent::gpu) {
+                        const CachingRequest past{
+                            .agent = agent, .threads = threads, .stride = stride, .even_only = even, .uncached = true};
+                        expect_positive(caching(*lab, *buffer, past, hasty));
+                    }
+                }
+        }
+}
+
+TEST_P(Probes, CachingOfOneEntryKeepsSomeUpdates) {
+    for (const auto& entry : available()) {
+        const auto buffer = device->allocate(entry.allocator, 4096);
+        for (const Agent agent : agents_of(*buffer))
+            for (const std::uint64_t threads : {1, 4}) {
+                const CachingRequest request{.agent = agent, .threads = threads, .stride = 0};
+                const Outcome outcome = caching(*lab, *buffer, request, hasty);
+                expect_positive(outcome);
+                EXPECT_GT(outcome.counters.at("kept"), 0);
+                EXPECT_LE(outcome.counters.at("kept"), 1);
+                if (threads == 1) {
+                    EXPECT_EQ(outcome.counters.at("kept"), 1);
+                }
+            }
+    }
+}
+
+TEST_P(Probes, CachingRefusesWhatMeansNothing) {
+    const auto buffer = device->allocate(Allocator::malloc, 64);
+    for (const CachingRequest& request : {CachingRequest{.threads = 0}, CachingRequest{.threads = 9},
+                                          CachingRequest{.stride = 7}, CachingRequest{.threads = 1u << 30, .stride = 0},
+                                          CachingRequest{.threads = 2, .stride = 64}, CachingRequest{.uncached = true}})
+        EXPECT_THROW(caching(*lab, *buffer, request, hasty), std::invalid_argument);
+    EXPECT_THROW(reread(*lab, *buffer, Agent::cpu, 1, hasty), std::invalid_argument);
+}
+
+TEST_P(Probes, Reread) {
+    for (const auto& entry : available()) {
+        const auto buffer = device->allocate(entry.allocator, MiB);
+        for (const Agent agent : agents_of(*buffer)) {
+            SCOPED_TRACE(to_string(entry.allocator));
+            const Outcome outcome = reread(*lab, *buffer, agent, 5, brief);
+            expect_positive(outcome);
+            EXPECT_GT(outcome.counters.at("cold_ns"), 0);
+            EXPECT_GT(outcome.counters.at("reread_ns"), 0);
+        }
+    }
+}
+
 TEST_P(Probes, DevicesStateWhatTheyAre) {
     const Facts facts = device->facts();
     ASSERT_FALSE(facts.empty());
@@ -256,8 +419,7 @@ TEST_P(Probes, KernelsThatDoNotExistOrCompileSayWhy) {
     EXPECT_TRUE(holds(words, "broken"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Device, Probes, testing::Values("cpu", "opencl:0", "cuda:0"),
-                         [](const auto& info) { return info.param.substr(0, info.param.find(':')); });
+INSTANTIATE_TEST_SUITE_P(Device, Probes, every_device, kind_of);
 
 class Faults : public testing::Test {
   protected:
@@ -328,6 +490,70 @@ TEST_F(Faults, AnAllocationThatFailsMidwayGivesBackWhatItTook) {
     EXPECT_EQ(device.alive, 0);
     const Variable limit("FIRSTTOUCH_MAX_HOST", "1MiB");
     EXPECT_EQ(device.allocate(Allocator::malloc, MiB)->size(), MiB) << "and its reservation";
+}
+
+TEST_F(Faults, ACorruptedCountedTriadIsCounted) {
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        if (++maps == 4) static_cast<double*>(block.host)[777] += 1;  // three filled and counted, then the check
+    };
+    try {
+        EXPECT_EQ(counted_triad(lab, {.bytes = 65536, .event = "page-faults"}, brief).errors, 1u);
+    } catch (const Unavailable& reason) {
+        GTEST_SKIP() << reason.what();
+    }
+    EXPECT_EQ(maps, 4);
+    EXPECT_EQ(device.alive, 0);
+}
+
+TEST_F(Faults, AnIncrementThatIsLostIsCounted) {
+    const auto buffer = device.allocate(Allocator::malloc, 8 * 1000);
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        if (++maps == 3) static_cast<std::uint64_t*>(block.host)[500] -= 1;  // zeroed, incremented, then the check
+    };
+    const Outcome outcome = atomics(lab, *buffer, {.elements = 1000, .cpu_threads = 2, .window = 0.001}, hasty);
+    EXPECT_EQ(maps, 3);
+    EXPECT_EQ(outcome.errors, 1u);
+    EXPECT_EQ(outcome.counters.at("increments") - outcome.counters.at("found"), 1);
+}
+
+TEST_F(Faults, AnElementThatCannotBeIsCounted) {
+    const auto buffer = device.allocate(Allocator::malloc, 8 * 1000);
+    for (const double wrong : {0.5, -1e300, 1e300}) {
+        int maps = 0;
+        double before = 0;
+        device.before_map = [&](const Block& block) {
+            if (++maps != 3) return;
+            double& element = static_cast<double*>(block.host)[7];
+            before = element;
+            element += wrong;
+        };
+        const AtomicsRequest request{.type = Element::f64, .elements = 1000, .cpu_threads = 1, .window = 0.001};
+        const Outcome outcome = atomics(lab, *buffer, request, hasty);
+        EXPECT_EQ(outcome.errors, 1 + static_cast<std::uint64_t>(wrong == 0.5 ? 0 : before)) << wrong;
+    }
+}
+
+TEST_F(Faults, AnUpdateThatIsLostIsCounted) {
+    const auto buffer = device.allocate(Allocator::malloc, 4096);
+    for (const std::size_t stride : {0, 64})
+        for (const std::size_t word : {0, 8, 9}) {  // the first entry, the second, padding
+            int maps = 0;
+            device.before_map = [&](const Block& block) {
+                if (++maps == 3) static_cast<std::uint64_t*>(block.host)[word] ^= 1ull << 63;  // before the check
+            };
+            const CachingRequest request{.threads = 2, .stride = stride};
+            EXPECT_EQ(caching(lab, *buffer, request, hasty).errors, 1u) << stride << " " << word;
+            EXPECT_EQ(maps, 3);
+        }
+}
+
+TEST_F(Faults, AWalkOverLessThanTheBufferLeavesTheRestAlone) {
+    const auto buffer = device.allocate(Allocator::malloc, 65536);
+    lab.fill(*buffer, 3, Agent::cpu);
+    EXPECT_EQ(chase(lab, *buffer, {.hops = 320, .bytes = 4096}, brief).counters.at("nodes"), 64);
+    EXPECT_EQ(lab.check(*buffer, 3, Agent::cpu), 64u) << "one word of every node";
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "device/gpu.hpp"
 #include "device/hip/api.hpp"
 #include "device/opencl/api.hpp"
+#include "events/cupti_api.hpp"
 #include "support.hpp"
 
 #if __has_include(<cuda.h>)
@@ -15,6 +16,10 @@
 #endif
 #if __has_include(<nvml.h>)
 #include <nvml.h>
+#endif
+#if __has_include(<cupti_activity.h>) && __has_include(<cuda.h>)
+#include <cupti_activity.h>
+#include <cupti_version.h>
 #endif
 #if __has_include(<hip/hip_runtime_api.h>)
 #define __HIP_PLATFORM_AMD__
@@ -37,6 +42,8 @@ constexpr bool alike = std::is_pointer_v<A>&& std::is_pointer_v<B> ? true
                        : (std::is_integral_v<A> || std::is_enum_v<A>)&&(std::is_integral_v<B> || std::is_enum_v<B>)
                            ? sizeof(A) == sizeof(B)
                            : std::is_same_v<A, B>;
+template <>
+constexpr bool alike<void, void> = true;
 
 template <class A, class B>
 struct SameCall : std::false_type {};
@@ -91,6 +98,7 @@ TEST(VendorTypes, CudaDriver) {
         {memory_clock_khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE},
         {memory_bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH},
         {l2_bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE},
+        {threads_per_multiprocessor, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR},
         {unified_addressing, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING},
         {compute_major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR},
         {compute_minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR},
@@ -188,7 +196,7 @@ TEST(VendorTypes, Nvrtc) {
 
 TEST(VendorTypes, Nvml) {
 #if defined(NVML_API_VERSION)
-    using cuda::Nvml;
+    using cuda::Nvml, cuda::NvmlMemory, cuda::NvmlMemoryV2;
 #define SAME(member, function) static_assert(SameCall<decltype(Nvml::member), decltype(&function)>::value)
     SAME(init, nvmlInit_v2);
     SAME(by_uuid, nvmlDeviceGetHandleByUUID);
@@ -196,7 +204,19 @@ TEST(VendorTypes, Nvml) {
     SAME(temperature, nvmlDeviceGetTemperature);
     SAME(power, nvmlDeviceGetPowerUsage);
     SAME(throttle_reasons, nvmlDeviceGetCurrentClocksThrottleReasons);
+    SAME(memory, nvmlDeviceGetMemoryInfo);
+    SAME(memory_v2, nvmlDeviceGetMemoryInfo_v2);
 #undef SAME
+    static_assert(sizeof(NvmlMemory) == sizeof(nvmlMemory_t));
+    static_assert(offsetof(NvmlMemory, total) == offsetof(nvmlMemory_t, total));
+    static_assert(offsetof(NvmlMemory, free) == offsetof(nvmlMemory_t, free));
+    static_assert(offsetof(NvmlMemory, used) == offsetof(nvmlMemory_t, used));
+    static_assert(sizeof(NvmlMemoryV2) == sizeof(nvmlMemory_v2_t));
+    static_assert(offsetof(NvmlMemoryV2, total) == offsetof(nvmlMemory_v2_t, total));
+    static_assert(offsetof(NvmlMemoryV2, reserved) == offsetof(nvmlMemory_v2_t, reserved));
+    static_assert(offsetof(NvmlMemoryV2, free) == offsetof(nvmlMemory_v2_t, free));
+    static_assert(offsetof(NvmlMemoryV2, used) == offsetof(nvmlMemory_v2_t, used));
+    EXPECT_EQ(NvmlMemoryV2{}.version, nvmlMemory_v2);
     // As device.cpp writes them.
     static_assert(NVML_SUCCESS == 0 && NVML_CLOCK_SM == 1 && NVML_CLOCK_MEM == 2 && NVML_TEMPERATURE_GPU == 0);
     EXPECT_EQ(nvmlClocksThrottleReasonSwPowerCap, 0x4u);
@@ -206,6 +226,104 @@ TEST(VendorTypes, Nvml) {
     EXPECT_EQ(nvmlClocksThrottleReasonHwPowerBrakeSlowdown, 0x80u);
 #else
     GTEST_SKIP() << "no nvml.h here";
+#endif
+}
+
+TEST(VendorTypes, Cupti) {
+#if defined(CUPTI_API_VERSION)
+    using namespace cupti;
+    static_assert(sizeof(CounterConfig) == sizeof(CUpti_ActivityUnifiedMemoryCounterConfig));
+    static_assert(offsetof(CounterConfig, kind) == offsetof(CUpti_ActivityUnifiedMemoryCounterConfig, kind));
+    static_assert(offsetof(CounterConfig, device) == offsetof(CUpti_ActivityUnifiedMemoryCounterConfig, deviceId));
+    static_assert(offsetof(CounterConfig, enable) == offsetof(CUpti_ActivityUnifiedMemoryCounterConfig, enable));
+    static_assert(offsetof(Record, kind) == offsetof(CUpti_Activity, kind));
+#if CUPTI_API_VERSION >= 26
+    static_assert(CUPTI_API_VERSION >= version_with_processors);
+    using Theirs = CUpti_ActivityUnifiedMemoryCounter3;
+    static_assert(sizeof(CounterRecord3) == sizeof(Theirs));
+    static_assert(offsetof(CounterRecord3, processors) == offsetof(Theirs, processors));
+    static_assert(sizeof(CounterRecord3::processors) == sizeof(Theirs::processors));
+#else
+    static_assert(CUPTI_API_VERSION < version_with_processors);
+    using Theirs = CUpti_ActivityUnifiedMemoryCounter2;
+    static_assert(sizeof(CounterRecord) == sizeof(Theirs));
+#endif
+    static_assert(offsetof(CounterRecord, kind) == offsetof(Theirs, kind));
+    static_assert(offsetof(CounterRecord, counter_kind) == offsetof(Theirs, counterKind));
+    static_assert(offsetof(CounterRecord, value) == offsetof(Theirs, value));
+    static_assert(offsetof(CounterRecord, start) == offsetof(Theirs, start));
+    static_assert(offsetof(CounterRecord, end) == offsetof(Theirs, end));
+    static_assert(offsetof(CounterRecord, address) == offsetof(Theirs, address));
+    static_assert(offsetof(CounterRecord, source) == offsetof(Theirs, srcId));
+    static_assert(offsetof(CounterRecord, target) == offsetof(Theirs, dstId));
+    static_assert(offsetof(CounterRecord, flags) == offsetof(Theirs, flags));
+
+    static_assert(unified_memory_counter == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER);
+    static_assert(all_devices == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_SCOPE_PROCESS_ALL_DEVICES);
+    EXPECT_EQ(the_cpu, CUPTI_UNIFIED_MEMORY_CPU_DEVICE_ID);
+    const std::pair<int, int> kinds[] = {
+        {bytes_h2d, CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD},
+        {bytes_d2h, CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH},
+        {cpu_page_fault, CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT},
+        {gpu_page_fault, CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT},
+        {thrashing, CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THRASHING},
+        {throttling, CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THROTTLING},
+        {remote_map, CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_REMOTE_MAP},
+        {bytes_d2d, CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOD}};
+    for (const auto& [ours, theirs] : kinds) EXPECT_EQ(ours, theirs);
+    // As events.cpp names the flags, by their place.
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_USER == 1);
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_COHERENCE == 2);
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_PREFETCH == 3);
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_EVICTION == 4);
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_ACCESS_COUNTERS == 5);
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_ACCESS_TYPE_READ == 1);
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_ACCESS_TYPE_WRITE == 2);
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_ACCESS_TYPE_ATOMIC == 3);
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_ACCESS_TYPE_PREFETCH == 4);
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_REMOTE_MAP_CAUSE_COHERENCE == 1);
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_REMOTE_MAP_CAUSE_THRASHING == 2);
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_REMOTE_MAP_CAUSE_POLICY == 3);
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_REMOTE_MAP_CAUSE_OUT_OF_MEMORY == 4);
+    static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_REMOTE_MAP_CAUSE_EVICTION == 5);
+    static_assert(CUPTI_ACTIVITY_FLAG_THRASHING_IN_CPU == 1 && CUPTI_ACTIVITY_FLAG_THROTTLING_IN_CPU == 1);
+    const std::pair<int, int> codes[] = {
+        {ok, CUPTI_SUCCESS},
+        {end_of_buffer, CUPTI_ERROR_MAX_LIMIT_REACHED},
+        {not_compatible, CUPTI_ERROR_NOT_COMPATIBLE},
+        {not_initialised, CUPTI_ERROR_NOT_INITIALIZED},
+        {um_not_supported, CUPTI_ERROR_UM_PROFILING_NOT_SUPPORTED},
+        {um_not_on_device, CUPTI_ERROR_UM_PROFILING_NOT_SUPPORTED_ON_DEVICE},
+        {um_not_without_peers, CUPTI_ERROR_UM_PROFILING_NOT_SUPPORTED_ON_NON_P2P_DEVICES},
+        {um_not_with_mps, CUPTI_ERROR_UM_PROFILING_NOT_SUPPORTED_WITH_MPS},
+        {virtualised, CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED},
+        {insufficient_privileges, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES},
+        {another_subscriber, CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED},
+        {virtualised_privileges, CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES},
+        {confidential_computing, CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED},
+        {mig, CUPTI_ERROR_MIG_DEVICE_NOT_SUPPORTED},
+        {wsl, CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED}};
+    for (const auto& [ours, theirs] : codes) EXPECT_EQ(ours, theirs);
+
+#define SAME(member, function) static_assert(SameCall<decltype(Functions::member), decltype(&function)>::value)
+    SAME(get_version, cuptiGetVersion);
+    SAME(get_result_string, cuptiGetResultString);
+    SAME(subscribe, cuptiSubscribe);
+    SAME(unsubscribe, cuptiUnsubscribe);
+    SAME(register_callbacks, cuptiActivityRegisterCallbacks);
+    SAME(configure, cuptiActivityConfigureUnifiedMemoryCounter);
+    SAME(enable, cuptiActivityEnable);
+    SAME(disable, cuptiActivityDisable);
+    SAME(flush, cuptiActivityFlushAll);
+    SAME(next_record, cuptiActivityGetNextRecord);
+    SAME(dropped_records, cuptiActivityGetNumDroppedRecords);
+    SAME(get_timestamp, cuptiGetTimestamp);
+#undef SAME
+    static_assert(SameCall<Callback, CUpti_CallbackFunc>::value);
+    static_assert(SameCall<RequestBuffer, CUpti_BuffersCallbackRequestFunc>::value);
+    static_assert(SameCall<CompleteBuffer, CUpti_BuffersCallbackCompleteFunc>::value);
+#else
+    GTEST_SKIP() << "no cupti_activity.h here";
 #endif
 }
 

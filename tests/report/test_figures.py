@@ -231,3 +231,10 @@ def test_bars_and_tables_of_a_series():
     table = draw(Figure("table", x="series", y="value", series="cost_{}_us"), records, None, Palette())
     assert table.columns == ["cost", "allocator", "cost us"]
     assert table.rows == [["read", "malloc", "1.5 ms"], ["write", "malloc", "2 us"]]
+
+
+def test_a_logarithmic_axis_with_a_zero_names_its_points():
+    records = [point({"outside": n}, 50.0 + n) for n in (0, 100, 10_000)]
+    _, texts = drawn(Figure("line", x="outside", log_x=True, log_y=True), records)
+    assert [text for text in texts if text in ("0", "100", "10,000")] == ["0", "100", "10,000"]
+    assert "1,000" not in texts

@@ -113,6 +113,8 @@ Nvml::Nvml() : library("nvml", {"libnvidia-ml.so.1"}) {
     library.load(temperature, "nvmlDeviceGetTemperature");
     library.load(power, "nvmlDeviceGetPowerUsage");
     library.load(throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+    library.load(memory, "nvmlDeviceGetMemoryInfo");
+    library.load_optional(memory_v2, "nvmlDeviceGetMemoryInfo_v2");
     if (init() != 0) throw Unavailable("NVML does not initialise");
 }
 

@@ -53,6 +53,7 @@ enum Attribute : int {
     memory_clock_khz = 36,
     memory_bus_bits = 37,
     l2_bytes = 38,
+    threads_per_multiprocessor = 39,
     unified_addressing = 41,
     compute_major = 75,
     compute_minor = 76,
@@ -164,6 +165,14 @@ struct Compiled {
 // Compiles for an architecture such as "sm_90". Needs no GPU. Throws VendorError with the log.
 Compiled nvrtc_compile(const std::string& text, const std::string& name, const std::string& architecture);
 
+struct NvmlMemory {
+    unsigned long long total, free, used;
+};
+struct NvmlMemoryV2 {
+    unsigned version = sizeof(NvmlMemoryV2) | 2u << 24;
+    unsigned long long total = 0, reserved = 0, free = 0, used = 0;
+};
+
 struct Nvml {
     explicit Nvml();
     using Handle = struct HandleTag*;
@@ -175,6 +184,8 @@ struct Nvml {
     int (*temperature)(Handle, int, unsigned*);
     int (*power)(Handle, unsigned*);
     int (*throttle_reasons)(Handle, unsigned long long*);
+    int (*memory)(Handle, NvmlMemory*);
+    int (*memory_v2)(Handle, NvmlMemoryV2*);  // nullptr in drivers before 510
 };
 
 }  // namespace firsttouch::cuda

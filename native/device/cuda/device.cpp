@@ -45,9 +45,11 @@ class CudaDevice : public GpuDevice<Driver> {
              address_of(source.block()) + source_offset, bytes, handle(stream));
     }
     Clocks clocks() override;
+    Facts usage() override;
 
   private:
     std::string uuid() const;
+    Nvml::Handle gpu_in_nvml();
     std::string architecture() const { return "sm_" + std::to_string(capability_); }
     void state_allocators();
     void obtain_static(Block& block);
@@ -90,6 +92,7 @@ Facts CudaDevice::facts() {
                    {"l1_bytes", l1_bytes_of(capability_)},
                    {"line_bytes", std::int64_t{128}}};
     static const std::pair<const char*, int> numbers[] = {{"multiprocessors", multiprocessors},
+                                                          {"threads_per_multiprocessor", threads_per_multiprocessor},
                                                           {"l2_bytes", l2_bytes},
                                                           {"clock_khz", clock_rate_khz},
                                                           {"memory_clock_khz", memory_clock_khz},
@@ -249,7 +252,8 @@ std::string CudaDevice::image(const Source& source) {
     return cached(key, [&] { return compile(source).code; });
 }
 
-Clocks CudaDevice::clocks() {
+// This GPU to the management library; nullptr where there is no such library or it does not know the GPU.
+Nvml::Handle CudaDevice::gpu_in_nvml() {
     if (!nvml_tried_) {
         nvml_tried_ = true;
         try {
@@ -257,9 +261,14 @@ Clocks CudaDevice::clocks() {
         } catch (const Unavailable&) {
         }
     }
-    Clocks clocks;
     Nvml::Handle gpu = nullptr;
-    if (nvml_ == nullptr || nvml_->by_uuid(uuid().c_str(), &gpu) != 0) return clocks;
+    return nvml_ != nullptr && nvml_->by_uuid(uuid().c_str(), &gpu) == 0 ? gpu : nullptr;
+}
+
+Clocks CudaDevice::clocks() {
+    Clocks clocks;
+    const Nvml::Handle gpu = gpu_in_nvml();
+    if (gpu == nullptr) return clocks;
     unsigned value = 0;
     if (nvml_->clock(gpu, 1, &value) == 0) clocks.core_mhz = value;
     if (nvml_->clock(gpu, 2, &value) == 0) clocks.memory_mhz = value;
@@ -275,6 +284,20 @@ Clocks CudaDevice::clocks() {
         for (const auto& [bit, name] : names)
             if ((reasons & bit) != 0) clocks.throttle.emplace_back(name);
     return clocks;
+}
+
+Facts CudaDevice::usage() {
+    const Nvml::Handle gpu = gpu_in_nvml();
+    if (gpu == nullptr) return {};
+    const auto bytes = [](unsigned long long value) { return static_cast<std::int64_t>(value); };
+    if (NvmlMemoryV2 now; nvml_->memory_v2 != nullptr && nvml_->memory_v2(gpu, &now) == 0)
+        return {{"total_bytes", bytes(now.total)},
+                {"used_bytes", bytes(now.used)},
+                {"free_bytes", bytes(now.free)},
+                {"reserved_bytes", bytes(now.reserved)}};
+    if (NvmlMemory now{}; nvml_->memory(gpu, &now) == 0)
+        return {{"total_bytes", bytes(now.total)}, {"used_bytes", bytes(now.used)}, {"free_bytes", bytes(now.free)}};
+    return {};
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "device/host/memory.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -114,13 +115,31 @@ Residency residency(const void* address, std::size_t bytes) {
             const auto value = [&](const char* key) {
                 return line.rfind(key, 0) == 0 ? std::strtoull(line.c_str() + std::strlen(key), nullptr, 10) * 1024 : 0;
             };
-            huge += value("AnonHugePages:");
+            for (const char* key : {"AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:"}) huge += value(key);
             resident += value("Rss:");
             kernel_page += value("KernelPageSize:");
         }
     }
     if (resident > 0) result.page_bytes = huge * 2 > resident ? huge_page : kernel_page;
     return result;
+}
+
+std::vector<bool> pages_present(const void* address, std::size_t bytes) {
+    const std::uint64_t first = reinterpret_cast<std::uintptr_t>(address) / base_page;
+    const std::uint64_t end = (reinterpret_cast<std::uintptr_t>(address) + bytes + base_page - 1) / base_page;
+    std::vector<std::uint64_t> entries(end - first);
+    // Whole entries only, so no buffered stream.
+    const int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    const auto wanted = static_cast<ssize_t>(entries.size() * 8);
+    const ssize_t got =
+        pagemap < 0 ? -1 : pread(pagemap, entries.data(), entries.size() * 8, static_cast<off_t>(first * 8));
+    if (pagemap >= 0) close(pagemap);
+    if (got != wanted) throw Unavailable("/proc/self/pagemap cannot be read here");
+    std::vector<bool> present(entries.size());
+    // proc(5): bit 63 is set for a page that is in memory and mapped.
+    std::transform(entries.begin(), entries.end(), present.begin(),
+                   [](std::uint64_t entry) { return entry >> 63 != 0; });
+    return present;
 }
 
 }  // namespace firsttouch

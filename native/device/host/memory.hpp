@@ -23,4 +23,9 @@ struct Residency {
 };
 Residency residency(const void* address, std::size_t bytes);
 
+// Which base pages of [address, address + bytes) this process's page tables hold, the first being the page of
+// `address`. A page that lives elsewhere (swap, another agent's memory) is not there. Throws Unavailable where the
+// kernel does not tell (/proc/self/pagemap).
+std::vector<bool> pages_present(const void* address, std::size_t bytes);
+
 }  // namespace firsttouch

@@ -202,10 +202,12 @@ void OpenclDevice::state_allocators() {
     allocators_ = host_allocators();
     for (auto& entry : allocators_) {
         entry.gpu = (svm & svm_fine_system) != 0 ? Access::direct : Access::none;
-        if (entry.gpu == Access::none)
+        if (entry.gpu == Access::none) {
             entry.gpu_reason = "the driver states no fine-grained system SVM";
-        else
+        } else {
             entry.concurrent = entry.shared_atomics = (svm & svm_atomics) != 0;
+            entry.disjoint = true;
+        }
     }
     const auto add = [&](Allocator allocator, Access cpu, bool available, const char* reason) {
         AllocatorInfo entry{.allocator = allocator, .available = available, .cpu = cpu, .gpu = Access::direct};
@@ -213,8 +215,10 @@ void OpenclDevice::state_allocators() {
         entry.device_memory = allocator != Allocator::registered;
         entry.host_memory = shares_host_ || allocator == Allocator::registered || allocator == Allocator::pinned;
         // OpenCL 3.0, 3.3.3: memory that must be mapped belongs to one side at a time; without SVM atomics the two
-        // sides see each other's stores at synchronisation points only.
+        // sides see each other's stores at synchronisation points only. In fine-grained memory
+        // they may store to places that do not overlap all the same ("Host-side and Device-side Commands").
         entry.concurrent = allocator == Allocator::svm_atomic;
+        entry.disjoint = cpu == Access::direct;
         entry.shared_atomics = allocator == Allocator::svm_atomic;
         allocators_.push_back(std::move(entry));
     };

@@ -30,6 +30,9 @@ def command(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     timeout: Annotated[float | None, typer.Option(help="Seconds that one point may take.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of all random data and orders; 1 without it.")] = None,
+    events: Annotated[
+        bool, typer.Option("--events", help="Record unified-memory events too, into events.json; faults take longer.")
+    ] = False,
     list_only: Annotated[
         bool, typer.Option("--list", help="List experiments with their factors and devices; measure none.")
     ] = False,
@@ -47,7 +50,7 @@ def command(
     from firsttouch.run.plan import parse_sets
     from firsttouch.run.runner import Wish
 
-    wish = Wish(experiments or [], device or [], preset, parse_sets(sets or []), out, resume, timeout, seed)
+    wish = Wish(experiments or [], device or [], preset, parse_sets(sets or []), out, resume, timeout, seed, events)
     if list_only:
         _list(wish, as_json)
     else:

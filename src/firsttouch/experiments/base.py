@@ -67,7 +67,9 @@ class Figure:
     where: Mapping[str, Scalar] = field(default_factory=dict)
     """Only records whose factors or counters have these values are drawn."""
     levels: bool = False
-    """Name the plateaus found in each curve (cache levels) on the figure."""
+    """Name the plateaus found in each curve on the figure."""
+    level_names: Literal["caches", "tlb"] = "caches"
+    """What the plateaus are levels of: caches, over bytes; or translation caches, over pages."""
 
 
 @dataclass

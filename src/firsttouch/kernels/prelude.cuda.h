@@ -20,6 +20,16 @@ typedef double2 f64x2;
 #define ATOMIC_ADD_F64_DEVICE(p, v) atomicAdd((p), (double)(v))
 #define ATOMIC_ADD_F64_SYSTEM(p, v) atomicAdd_system((p), (double)(v))
 #define LOAD_UNCACHED(p) (*(volatile GLOBAL const ulong*)(p))
+#define STORE_UNCACHED(p, v) (*(volatile GLOBAL ulong*)(p) = (v))
+/* A load and a store that are done where they stand, through every cache. */
+HELPER ulong load_cached(const ulong* p) {
+    ulong v;
+    asm volatile("ld.ca.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+HELPER void store_cached(ulong* p, ulong v) { asm volatile("st.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory"); }
+#define LOAD_CACHED(p) load_cached(p)
+#define STORE_CACHED(p, v) store_cached((p), (v))
 #define EXCHANGE_U64_DEVICE(p, v) atomicExch((p), (ulong)(v))
 HELPER void fence_system() {
 #if __CUDA_ARCH__ >= 700

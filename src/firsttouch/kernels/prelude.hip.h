@@ -28,6 +28,18 @@ typedef double f64x2 __attribute__((ext_vector_type(2)));
 #define ATOMIC_ADD_F64_SYSTEM(p, v) \
     __hip_atomic_fetch_add((p), (double)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM)
 #define LOAD_UNCACHED(p) __hip_atomic_load((GLOBAL ulong*)(p), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM)
+#define STORE_UNCACHED(p, v) __hip_atomic_store((p), (ulong)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM)
+/* A load and a store that are done where they stand, through every cache: plain ones, which `volatile` would not be. */
+HELPER ulong load_cached(const ulong* p) {
+    asm volatile("" ::: "memory");
+    return *p;
+}
+HELPER void store_cached(ulong* p, ulong v) {
+    *p = v;
+    asm volatile("" ::: "memory");
+}
+#define LOAD_CACHED(p) load_cached(p)
+#define STORE_CACHED(p, v) store_cached((p), (v))
 #define EXCHANGE_U64_DEVICE(p, v) \
     __hip_atomic_exchange((p), (ulong)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
 #define FENCE_SYSTEM() __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "")

@@ -23,7 +23,13 @@ HELPER double atomic_add_f64(double* p, double v) {
 #define ATOMIC_ADD_F64_DEVICE(p, v) atomic_add_f64((p), (v))
 #define ATOMIC_ADD_F64_SYSTEM(p, v) atomic_add_f64((p), (v))
 #define LOAD_UNCACHED(p) (*(volatile const ulong*)(p))
+#define STORE_UNCACHED(p, v) (*(volatile ulong*)(p) = (v))
+/* Done where they stand, through every cache; relaxed, so that threads may race on a word. */
+#define LOAD_CACHED(p) std::atomic_ref<ulong>(*(ulong*)(p)).load(std::memory_order_relaxed)
+#define STORE_CACHED(p, v) std::atomic_ref<ulong>(*(p)).store((v), std::memory_order_relaxed)
 #define EXCHANGE_U64_DEVICE(p, v) std::atomic_ref<ulong>(*(p)).exchange((v), std::memory_order_relaxed)
 #define FENCE_SYSTEM() std::atomic_thread_fence(std::memory_order_seq_cst)
 #define LOAD_ACQUIRE_SYSTEM(p) std::atomic_ref<ulong>(*(ulong*)(p)).load(std::memory_order_acquire)
 #define STORE_RELEASE_SYSTEM(p, v) std::atomic_ref<ulong>(*(p)).store((v), std::memory_order_release)
+#define clock_ns() 0ul
+#define HAS_CLOCK 0

@@ -55,6 +55,12 @@ def memory_facts(tree: Tree) -> Facts:
     return present({"cgroup_version": version}) | tightest
 
 
+def memory_charged(tree: Tree) -> int | None:
+    """Bytes that this process's own group is charged with, page cache included; None where no group tells."""
+    charged = (tree.integer(f"{folder}/{_MEMORY[version].used}") for version, folder in _folders(tree, "memory"))
+    return next((value for value in charged if value is not None), None)
+
+
 def cpu_quota(tree: Tree) -> float | None:
     """Cores' worth of CPU time per period that the tightest level allows; None without a quota."""
     quotas = []

@@ -11,7 +11,7 @@ from firsttouch.machine import amd, host, libraries
 from firsttouch.machine.tree import Tree
 from firsttouch.schema import AllocatorInfo, DeviceInfo, Scalar
 
-_OPENED_BY_CORE = ("cuda", "nvrtc", "nvml", "hip", "hiprtc", "opencl-icd")
+_OPENED_BY_CORE = ("cuda", "nvrtc", "nvml", "cupti", "hip", "hiprtc", "opencl-icd")
 
 NOTES = {
     "hip": [

@@ -59,7 +59,7 @@ LIBRARIES: Mapping[str, Spec] = {
         [*_CUDA, *(f"{f.removesuffix('/lib64')}/extras/CUPTI/lib64" for f in _CUDA), f"{_HPC_SDK}/cuda/lib64"],
         ["nvidia/cu[0-9]*/lib", "nvidia/cuda_cupti/lib"],
         ["nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12", "nvidia-cuda-cupti-cu11"],
-        "pip install nvidia-cuda-cupti, or set CUDA_HOME",
+        "pip install 'firsttouch[cuda]', or set CUDA_HOME",
     ),
     "nccl": Spec(
         ["libnccl.so.2", "libnccl.so"],

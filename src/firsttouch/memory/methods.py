@@ -27,6 +27,9 @@ Origin: TypeAlias = Literal["measured", "stated", "unknown"]
 Stated: TypeAlias = tuple[str, str]
 """A value ('' where nothing is stated) and a detail."""
 _NOTHING: Stated = ("", "")
+_NO_MEANING = "does not apply: "
+_GONE = "not available"
+_ONE_AT_A_TIME = "memory that must be mapped belongs to one agent at a time (OpenCL 3.0, 3.3.3): not tried"
 
 
 class Cell(Struct):
@@ -45,8 +48,15 @@ class Cell(Struct):
 
 
 def disagrees(cell: Cell) -> bool:
-    """Whether the measured value is another than the stated one."""
-    return cell.origin == "measured" and cell.stated is not None and cell.value != cell.stated
+    """Whether the measured value is another than the stated one; what follows a comma ('yes, 64 KiB') is not stated."""
+    if cell.origin != "measured" or cell.stated is None or cell.value is None:
+        return False
+    return cell.value.partition(",")[0] != cell.stated.partition(",")[0]
+
+
+def applies(cell: Cell) -> bool:
+    """Whether the property means something of this allocator here."""
+    return not cell.detail.startswith(_NO_MEANING) and cell.detail != _GONE
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,8 @@ class Question:
 
     fatal: the answer that the death of a trial's process gives, '' where it leaves the question open.
     gpu: whether only a device that runs kernels has the property.
+    needs: who must reach an allocator for the question to mean something.
+    direct: whether it is tried only of memory that both agents use by its address.
     """
 
     name: str
@@ -63,6 +75,18 @@ class Question:
     tried: bool = False
     fatal: str = ""
     gpu: bool = False
+    needs: tuple[Literal["cpu", "gpu"], ...] = ()
+    direct: bool = False
+
+    def means_nothing(self, info: AllocatorInfo) -> str:
+        """Why it has no answer for an allocator, '' where it has."""
+        lacking = next((agent for agent in self.needs if getattr(info, agent) == "none"), None)
+        return f"{_NO_MEANING}the {lacking.upper()} is stated not to reach it" if lacking else ""
+
+    def tried_of(self, info: AllocatorInfo) -> bool:
+        """Whether a trial can answer it for an allocator that works."""
+        by_address = info.cpu == "direct" and info.gpu == "direct"
+        return self.tried and not self.means_nothing(info) and (by_address or not self.direct)
 
 
 def _available(info: AllocatorInfo) -> Stated:
@@ -86,15 +110,61 @@ def _meaning(part: str) -> Callable[[AllocatorInfo], Stated]:
     return lambda info: (str(getattr(MEANINGS.get(info.name), part, "")), "")
 
 
+def _cached(agent: str) -> Callable[[AllocatorInfo], Stated]:
+    def stated(info: AllocatorInfo) -> Stated:
+        meaning = MEANINGS.get(info.name)
+        if meaning is None:
+            return _NOTHING
+        return ("yes" if agent in meaning.cached else "no" if agent in meaning.uncached else "", "")
+
+    return stated
+
+
+def _mapped(info: AllocatorInfo) -> bool:
+    return "mapped" in (info.cpu, info.gpu)
+
+
+def _while_a_kernel_runs(fact: str, yes: str) -> Callable[[AllocatorInfo], Stated]:
+    """What a fact of AllocatorInfo states of both agents at once."""
+
+    def stated(info: AllocatorInfo) -> Stated:
+        known = getattr(info, fact)
+        return ("" if known is None else yes if known else "no", _ONE_AT_A_TIME if _mapped(info) else "")
+
+    return stated
+
+
+def _concurrent(info: AllocatorInfo) -> Stated:
+    """Different parts at once: as the vendor states it, else where the driver states that all may be used at once."""
+    stated = str(getattr(MEANINGS.get(info.name), "halves", ""))
+    return (stated, "") if stated else _while_a_kernel_runs("concurrent", "yes")(info)
+
+
+def _migrates(info: AllocatorInfo) -> Stated:
+    if _mapped(info):
+        return "", "not stated; the CPU sees its pages only between map and unmap: not tried"
+    return _meaning("migrates")(info)
+
+
+def _at_once(name: str, heading: str, stated: Callable[[AllocatorInfo], Stated]) -> Question:
+    """Of both agents while a kernel runs."""
+    return Question(name, heading, stated, tried=True, fatal="no", gpu=True, needs=("cpu", "gpu"), direct=True)
+
+
 QUESTIONS: Sequence[Question] = (
     Question("what", "what it is", _meaning("call")),
     Question("available", "available", _available, tried=True, fatal="no"),
     Question("allocation", "pages come", _allocation, tried=True),
     Question("cpu", "CPU access", lambda info: (info.cpu, ""), tried=True, fatal="none"),
     Question("gpu", "GPU access", lambda info: (info.gpu, info.gpu_reason), tried=True, fatal="none", gpu=True),
-    Question("page", "host page", _page, tried=True),
+    Question("page", "host page", _page, tried=True, needs=("cpu",)),
     Question("moves", "moves", _meaning("moves")),
-    Question("cached", "cached by", _meaning("cached")),
+    Question("cached cpu", "cached CPU", _cached("cpu"), tried=True, needs=("cpu",)),
+    Question("cached gpu", "cached GPU", _cached("gpu"), tried=True, needs=("gpu",), gpu=True),
+    _at_once("coherent", "coherent", _while_a_kernel_runs("concurrent", "both")),
+    _at_once("concurrent", "at once", _concurrent),
+    _at_once("atomics", "atomics", _while_a_kernel_runs("shared_atomics", "yes")),
+    Question("migrates", "pages migrate", _migrates, tried=True, needs=("gpu",), direct=True, gpu=True),
 )
 """In the order of asking. `available` comes before all that is tried: where it is 'no' nothing else is."""
 
@@ -110,8 +180,10 @@ def stated_cells(device: DeviceInfo) -> list[Cell]:
 
 def _stated(device: DeviceInfo, info: AllocatorInfo, question: Question) -> Cell:
     value, detail = question.stated(info)
+    if nothing := question.means_nothing(info):
+        value, detail = "", nothing
     if not info.available and question.tried and question.name != "available":
-        value, detail = "", "not available"
+        value, detail = "", _GONE
     return Cell(
         device=device.name,
         allocator=info.name,
@@ -140,7 +212,7 @@ def _verify(devices: Iterable[DeviceInfo], processes: _Throwaways) -> Iterator[C
             works = info.available
             for question in _questions(device):
                 cell = _stated(device, info, question)
-                if question.tried and works:
+                if works and question.tried_of(info):
                     cell = judge(cell, question, processes.ask(device, info, question))
                     works = works and not (question.name == "available" and cell.value == "no")
                 yield cell

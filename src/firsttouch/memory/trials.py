@@ -7,19 +7,26 @@ answer by run_trial. memory/methods.py says which questions there are and what t
 from __future__ import annotations
 
 import resource
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from firsttouch import _core
+from firsttouch.analysis.caching import is_cached
+from firsttouch.experiments.common import line_bytes
 from firsttouch.machine.devices import open_device
 from firsttouch.schema import AllocatorInfo, DeviceInfo
-from firsttouch.units import format_size
+from firsttouch.units import format_seconds, format_size
 
 SEED = 20240229
 _MIB = 1 << 20
 _SMALL = 4 * _MIB
 _SIZES = (64 * _MIB, 16 * _MIB, _SMALL)
 """Of what is touched page by page, the largest that the guard permits; managed memory only the smallest."""
+_FEW_LINES = 16 * 1024
+_HALVES = 8 * _MIB
+_MET = 10
+"""Additions of the CPU between which the GPU added too: fewer don't show that both were at work together."""
 _NONE_YET = 0.1
 _MOST = 0.5
 
@@ -162,8 +169,113 @@ def page(bench: Bench) -> Found:
         buffer.fill(SEED, "cpu")
         _, size = buffer.residency()
     if size is None:
-        return "", "the kernel does not tell"
+        return "", "the kernel counts no page of the mapping: the driver made it in its own way"
     return format_size(size), "of most of it, from smaps"
+
+
+def cached_cpu(bench: Bench) -> Found:
+    return _cached(bench, "cpu")
+
+
+def cached_gpu(bench: Bench) -> Found:
+    return _cached(bench, "gpu")
+
+
+def _cached(bench: Bench, agent: str) -> Found:
+    """By dependent loads: again and again over a few lines, and of lines of a large block in random order."""
+
+    def load_ns(buffer: _core.Buffer, hops: int) -> float:
+        stop = _core.Stop(tolerance=0.05, seconds=0.5, min_samples=5, max_samples=20)
+        outcome = _core.chase(
+            bench.device,
+            buffer,
+            agent=agent,
+            first_touch=agent,
+            stride=line_bytes(bench.about),
+            hops=hops,
+            seed=SEED,
+            stop=stop,
+        )
+        if outcome.errors:
+            raise RuntimeError(f"{outcome.errors} nodes of the chase were wrong")
+        return statistics.median(outcome.samples)
+
+    with bench.large() as block:
+        first, size = load_ns(block, 10_000), block.size
+    with bench.allocate(_FEW_LINES) as few:
+        again = load_ns(few, 100_000)
+    how = (
+        f"{format_seconds(again * 1e-9)} for a load that repeats over {format_size(_FEW_LINES)}, "
+        f"{format_seconds(first * 1e-9)} for one anywhere in {format_size(size)}"
+    )
+    return "yes" if is_cached(again, first) else "no", how
+
+
+def coherent(bench: Bench) -> Found:
+    """Whether each agent sees the other's stores while a kernel runs, by acquire and release at system scope."""
+    with bench.allocate() as buffer:
+        seen = _core.try_coherence(bench.device, buffer)
+    gpu, cpu = seen["gpu_saw"] > 0, seen["cpu_saw"] > 0
+    how = f"while a kernel ran the GPU saw {seen['gpu_saw']:.0f} and the CPU {seen['cpu_saw']:.0f} changes of a word"
+    if not (gpu and cpu):
+        return "gpu sees cpu" if gpu else "cpu sees gpu" if cpu else "no", how
+    if seen["answered"] < seen["rounds"] or seen["rounds"] == 0:
+        return "", f"{how}, but of {seen['rounds']:.0f} questions only {seen['answered']:.0f} were answered"
+    trip = format_seconds(seen["round_trip_ns"] * 1e-9)
+    return "both", f"{how}, and {seen['rounds']:.0f} questions were answered in {trip} each"
+
+
+def concurrent(bench: Bench) -> Found:
+    """Whether both may load and store a half of one block each at once."""
+    with bench.allocate(_HALVES) as buffer:
+        found = _core.try_halves(bench.device, buffer)
+    how = (
+        f"the CPU passed {found['cpu_passes']:.3g} times over its half of {format_size(_HALVES)} while the GPU passed "
+        f"{found['gpu_passes']:.0f} times over the other, in {format_seconds(found['seconds'])}"
+    )
+    if found["errors"]:
+        return "no", f"{found['errors']:.0f} words were wrong afterwards: {how}"
+    return ("yes", how) if found["cpu_passes"] > 0 else ("", f"they did not meet: {how}")
+
+
+def atomics(bench: Bench) -> Found:
+    """Whether no addition is lost when both add to one word at system scope."""
+    with bench.allocate() as buffer:
+        found = _core.try_shared_adds(bench.device, buffer)
+    added = found["by_cpu"] + found["by_gpu"]
+    how = (
+        f"{found['by_cpu']} additions by the CPU and {found['by_gpu']} by the GPU to one word; "
+        f"{found['mixed']} of the CPU's came after some of the GPU's"
+    )
+    if found["sum"] != added:
+        return "no", f"{added - found['sum']} additions were lost of {how}"
+    return ("yes", how) if found["mixed"] >= _MET else ("", f"they did not meet: {how}")
+
+
+def migrates(bench: Bench) -> Found:
+    """Whether pages leave the CPU's page tables when the GPU touches them, and how many with one word."""
+    with bench.allocate(_HALVES) as buffer:
+        found = _core.try_moves(bench.device, buffer, SEED)
+    if found["errors"]:
+        return "no", f"{found['errors']} words were wrong after the GPU touched them"
+    page, present = found["page_bytes"], found["present"]
+    node, then = found["node_before"], found["node_by_all"]
+    moved = f"NUMA node {node} to {then}" if None not in (node, then) and node != then else ""
+    if not found["left_by_all"] and not moved:
+        return (
+            "no",
+            f"all {format_size(present * page)} stayed in the CPU's page tables when the GPU touched every page",
+        )
+    if not found["left_by_all"]:
+        return "yes", f"the pages went from {moved} and stayed in the CPU's page tables, so no granularity is seen"
+    region = format_size(found["region"] * page)
+    how = (
+        f"of {format_size(present * page)} the GPU's touch of one word took {format_size(found['left_by_one'] * page)} "
+        f"out of the CPU's page tables, {region} of it around the word; touching every page took "
+        f"{found['left_by_all'] / present:.0%}, and the CPU's next reading brought {found['back'] / present:.0%} back; "
+        "a driver may move neighbours before they are needed, so its unit may be smaller"
+    )
+    return f"yes, {region}" if found["region"] else "yes", how
 
 
 TRIALS: dict[str, tuple[Callable[[Bench], Found], str]] = {
@@ -172,5 +284,11 @@ TRIALS: dict[str, tuple[Callable[[Bench], Found], str]] = {
     "cpu": (cpu_access, "none"),
     "gpu": (gpu_access, "none"),
     "page": (page, ""),
+    "cached cpu": (cached_cpu, ""),
+    "cached gpu": (cached_gpu, ""),
+    "coherent": (coherent, "no"),
+    "concurrent": (concurrent, "no"),
+    "atomics": (atomics, "no"),
+    "migrates": (migrates, ""),
 }
 """By question: the trial, and what an error that the driver raises in it answers."""

@@ -11,14 +11,18 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firsttouch.analysis.plateaus import find_plateaus, name_plateaus
 from firsttouch.analysis.statistics import distinct, expand, group_by, value, varying
+from firsttouch.analysis.tlb import name_levels
 from firsttouch.experiments.base import Figure
 from firsttouch.report import heat
 from firsttouch.report.text import SECONDS, count, is_size, label, quantity
 from firsttouch.schema import DeviceInfo, Record, Scalar
+
+if TYPE_CHECKING:
+    from firsttouch.run.trace import Course
 
 Spec = dict[str, Any]
 
@@ -33,6 +37,7 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down"
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 WRONG, THROTTLED, INK, GRID = "#B00020", "#8A5A00", "#1f2933", "#e4e7eb"
 MOST_PANELS = 12
+MOST_STEPS = 1000
 
 FLAGS = {"wrong": "failed verification", "throttled": "throttled"}
 
@@ -219,8 +224,12 @@ def _levels(figure: Figure, roles: Roles, records: Sequence[Record], device: Dev
         curves = group_by(panel, *filter(None, (roles.colour, roles.dash))).values()
         main = max(curves, key=lambda c: (c[0].factors.get("agent", agent) == agent, len(c)))
         points = [(x, y) for r in main if _finite(x := value(r, figure.x)) and _finite(y := value(r, figure.y))]
-        plateaus = find_plateaus([int(x) for x, _ in points], [float(y) for _, y in points])  # type: ignore[arg-type]
-        for name, p in name_plateaus(plateaus, device.facts if device else {}):
+        xs, ys = [int(x) for x, _ in points], [float(y) for _, y in points]  # type: ignore[arg-type]
+        if figure.level_names == "tlb":
+            named = name_levels(xs, ys)
+        else:
+            named = name_plateaus(find_plateaus(xs, ys), device.facts if device else {})
+        for name, p in named:
             text = [name, quantity(p.value, main[0].unit.partition(" ")[0])]
             middle = math.sqrt(p.low * p.high)
             rows.append(
@@ -318,7 +327,9 @@ def _axis(name: str, title: str, unit: str, values: Sequence[float], log: bool, 
     elif is_x and all(v.is_integer() for v in values):
         axis |= {"tickMinStep": 1}
     if log and min(values) <= 0:
-        scale = {"type": "symlog", "nice": True}
+        scale = {"type": "symlog", "nice": not is_x}
+        if is_x and len(set(values)) <= 10:
+            axis["values"] = sorted(set(values))  # a scale with a zero has no round ticks of its own
     elif log:
         powers = all(math.log2(v).is_integer() for v in values)
         domain, ticks = _log_ticks(values, 2 if bytes_ or (powers and name not in ("median", "value")) else 10)
@@ -635,6 +646,37 @@ def _finish(chart: Any, rows: list[Spec]) -> Spec:
         "padding": 6,
     }
     return spec
+
+
+def draw_course(course: Course) -> Drawing:
+    """Bytes over time of one point, one line per direction."""
+    import altair as alt
+
+    rows: list[Spec] = []
+    for way, steps in course.steps.items():
+        every = -(-len(steps) // MOST_STEPS)
+        kept = [*steps[:-1:every], steps[-1]]
+        drawn = [(when, total) for when, total in kept if _finite(when) and _finite(total)]
+        rows += [{"kind": "point", "x": when, "y": total, "colour": way} for when, total in drawn]
+    most, until = max([*_numbers(rows, "y"), 1.0]), max([*_numbers(rows, "x"), 0.0])
+    step = 2.0 ** math.ceil(math.log2(most / 6))
+    ticks = [i * step for i in range(math.ceil(most / step) + 1)]
+    ways = list(course.steps)
+    x = alt.X("x:Q", title="time since the point began", scale=alt.Scale(domain=[0, until]))
+    y = alt.Y("y:Q", title="bytes moved", scale=alt.Scale(domain=[0, ticks[-1]]))
+    chart = (
+        alt.Chart()
+        .mark_line(strokeWidth=1.6, interpolate="step-after")
+        .encode(
+            x=x.axis(grid=False, labelExpr=_time_label(1.0)),
+            y=y.axis(values=ticks, labelExpr=_size_label()),
+            color=alt.Color("colour:N", title="", scale=alt.Scale(domain=ways, range=COLOURS[: len(ways)])),
+        )
+        .properties(width=560, height=240)
+    )
+    which = ", ".join(f"{name} {label(name, v)}" for name, v in course.factors.items()) or "the only one"
+    notes = [f"The point that moved most: {which}.", "events.json has every point, for Perfetto."]
+    return Drawing("Bytes moved by the driver over time", _finish(chart, rows), notes=notes)
 
 
 # ---------------------------------------------------------------------------------------------- rendering

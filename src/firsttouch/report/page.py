@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING
 from firsttouch.analysis.statistics import measured, varying
 from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Experiment, Figure
-from firsttouch.report.figures import Drawing, Palette, draw, sanitise, to_svg
+from firsttouch.report.events import EventTable, event_table, why_none
+from firsttouch.report.figures import Drawing, Palette, draw, draw_course, sanitise, to_svg
 from firsttouch.report.text import condition, count, label, quantity, what_they_share
 from firsttouch.schema import DeviceInfo, Record
 from firsttouch.units import format_seconds
 
 if TYPE_CHECKING:
     from firsttouch.run.store import Results
+    from firsttouch.run.trace import Course
 
 FAILED = ("failed", "timeout", "crashed")
 NOISY = 0.10
@@ -72,6 +74,9 @@ class Section:
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     rows: list[tuple[str, list[str]]] = field(default_factory=list)
+    course: Course | None = None
+    events: EventTable | None = None
+    without_events: list[Block] = field(default_factory=list)
     skipped: list[Block] = field(default_factory=list)
     failed: list[Block] = field(default_factory=list)
     wrong: list[Block] = field(default_factory=list)
@@ -113,6 +118,8 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
             _section(f"d{i}-{j}", experiment, device, records, experiments.get(experiment), devices.get(device))
             for j, ((experiment, device), records) in enumerate(groups, 1)
         ]
+        for section in sections:
+            section.course = one.courses.get((section.name, section.device))
         title = one.machine.host or name
         warnings = [*one.machine.warnings, *one.warnings, *_spoiled(one.records)]
         made.append(Chapter(f"d{i}", title if len(results) == 1 else f"{title} ({name})", one, warnings, sections))
@@ -152,6 +159,8 @@ def _section(
     section.verdict = _verdict(experiment, records, info)
     section.facts = _facts(measured(records))
     section.columns, section.rows = _table(records)
+    section.events = event_table(records)
+    section.without_events = _blocks(records, records, why_none)
     section.skipped = _blocks(records, records, lambda r: r.reason if r.status == "skipped" else None)
     section.failed = _each(records, lambda r: f"{r.status}: {r.reason}" if r.status in FAILED else None)
     section.wrong = _each(records, lambda r: (r.verified_why or "the data were wrong") if _is_wrong(r) else None)
@@ -278,7 +287,8 @@ def drawings(section: Section, palette: Palette) -> list[Drawing]:
     """The figures of one section that have something to show. Skipped and failed points are not in them."""
     ok = [r for r in section.records if r.status == "ok" and r.summary is not None]
     drawn = (draw(figure, ok, section.device_info, palette) for figure in section.figures)
-    return [d for d in drawn if d is not None]
+    course = [draw_course(section.course)] if section.course else []
+    return [*(d for d in drawn if d is not None), *course]
 
 
 def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> str:
@@ -301,9 +311,20 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
 
 def load(directories: Sequence[Path]) -> dict[str, Results]:
     """Results by directory, in the order given. Raises UsageError where one holds none."""
-    from firsttouch.run.store import load_results
+    return {str(d): _load(d) for d in directories}
 
-    return {str(d): load_results(d) for d in directories}
+
+def _load(directory: Path) -> Results:
+    """Results with what their trace says, which may be broken without harm to them."""
+    from firsttouch.run.store import load_results
+    from firsttouch.run.trace import read_courses
+
+    results = load_results(directory)
+    try:
+        results.courses = read_courses(directory)
+    except UsageError as error:
+        results.warnings.append(str(error))
+    return results
 
 
 def write_report(directories: Sequence[Path], output: Path | None = None) -> Path:

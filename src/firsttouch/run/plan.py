@@ -13,6 +13,7 @@ from typing import Any
 from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Experiment, Factor, Point, Preset
 from firsttouch.machine.switches import presumed
+from firsttouch.run import events
 from firsttouch.run.store import point_key
 from firsttouch.schema import DeviceInfo, Factors, Request, Scalar
 from firsttouch.units import format_size, parse_size
@@ -132,6 +133,8 @@ class _Pair:
     factors: list[Factor]
     preset: Preset
     reason: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Of every worker; an experiment's own has the last word."""
     chosen: set[str] = field(default_factory=set)
     """The factors that --set gave."""
 
@@ -158,7 +161,7 @@ class _Pair:
             if experiment.drop(factors):
                 continue
             reason = experiment.skip(factors, presumed(self.device, factors)) or ""
-            environment = experiment.environment(factors)
+            environment = {**self.environment, **experiment.environment(factors)}
             one = Planned(Point(*where, factors), experiment.unit, reason, 0.0, experiment.fresh_process, environment)
             planned.setdefault(one.key, one)
         return self._thinned(list(planned.values()))
@@ -247,6 +250,8 @@ def make_plan(
     for pair in pairs:
         if not pair.reason:
             pair.restrict(request.set)
+        if request.events:
+            pair.environment = {events.VARIABLE: "1"}
         kind = pair.device.kind
         total = budget.seconds.get(kind, budget.seconds["cpu"]) / of_kind[kind]
         plan += _with_seconds(pair.plan(), pair, total, shares)

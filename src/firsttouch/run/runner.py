@@ -14,10 +14,12 @@ from typing import Any, Protocol, TypeAlias
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Experiment
+from firsttouch.run import events
 from firsttouch.run.discover import KINDS, discover_devices
 from firsttouch.run.plan import BUDGETS, Planned, choose, choose_devices, choose_preset, list_experiment, make_plan
 from firsttouch.run.process import Answer, Worker
 from firsttouch.run.store import Store, has_results, read_request
+from firsttouch.run.trace import Trace
 from firsttouch.run.worker import Job, blank_record
 from firsttouch.schema import SCHEMA, DeviceInfo, Machine, Record, Request, Scalar
 from firsttouch.units import parse_size
@@ -47,6 +49,7 @@ class Wish:
     resume: bool = False
     timeout: float | None = None
     seed: int | None = None
+    events: bool = False
 
     def says_what(self) -> bool:
         return bool(self.experiments or self.devices or self.set or self.preset)
@@ -127,6 +130,7 @@ def settle(wish: Wish, experiments: Mapping[str, Experiment]) -> Request:
         seed=base.seed if wish.seed is None else wish.seed,
         timeout=base.timeout if wish.timeout is None else wish.timeout,
         set=what.set,
+        events=wish.events or base.events,
     )
 
 
@@ -223,13 +227,17 @@ def measure(
     for warning in store.warnings:
         watcher.warn(warning)
     watcher.begin(store.directory, todo, len(plan) - len(todo))
-    with Crew(request) as crew:
+    without: set[str] = set()
+    with Crew(request, Trace(store.directory)) as crew:
         for planned in todo:
             watcher.point(planned)
             job = make_job(planned, request, devices[planned.point.device])
             record = blank_record(job, "skipped", planned.reason) if planned.reason else crew.measure(planned, job)
             store.append(record)
             watcher.recorded(planned, record)
+            if request.events and (reason := why_no_events(record)) not in ("", *without):
+                without.add(reason)
+                watcher.warn(f"measured without events: {reason}")
 
 
 def make_job(planned: Planned, request: Request, device: DeviceInfo) -> Job:
@@ -248,7 +256,8 @@ def make_job(planned: Planned, request: Request, device: DeviceInfo) -> Job:
 class Crew:
     """The worker at work, and its successors. One worker serves the points of one group: device and environment."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, trace: Trace | None = None) -> None:
+        self._trace = trace
         self._timeout = request.timeout
         self._memory = host_limit() + SLACK
         self._worker: Worker | None = None
@@ -264,6 +273,8 @@ class Crew:
         worker = self._worker_for(group, planned)
         answer = worker.ask(job, timeout=self._timeout or max(TIMEOUT, 20 * planned.seconds), memory=self._memory)
         record = conclude(record, answer)
+        if self._trace is not None and answer.reply is not None and answer.reply.span is not None:
+            self._trace.add(record, answer.reply.span)  # before the record: whoever ends us now measures it again
         self._note_start(group, answer, record)
         if planned.fresh or answer.how != "done" or record.status == "failed":  # a failure may have spoilt the device
             self.dismiss()
@@ -312,6 +323,12 @@ def conclude(record: Record, answer: Answer) -> Record:
     record.reason = answer.reason
     record.seconds = answer.seconds
     return record
+
+
+def why_no_events(record: Record) -> str:
+    """Why events that were asked for are missing in `record`; '' where they are not."""
+    state = str(record.counters.get(events.STATE, ""))
+    return state.removeprefix(events.NONE) if state.startswith(events.NONE) else ""
 
 
 def summarise(store: Store, seconds: float) -> Outcome:

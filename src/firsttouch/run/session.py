@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from firsttouch import _core
 from firsttouch.machine.devices import open_device
+from firsttouch.run import events
+from firsttouch.run.events import EventLog
 from firsttouch.schema import DeviceInfo
 
 
@@ -23,9 +25,18 @@ class Session:
     seconds: float
     tolerance: float
     preset: str
+    events: EventLog | None = field(default=None, init=False)
+    """Unified-memory events, where they were asked for and the open device offers them. Windows are cut from it."""
+    events_reason: str = field(default="", init=False)
+    """Why there are none although asked: one sentence, else ''."""
 
     @cached_property
     def device(self) -> _core.Device:
+        return self.open_device()
+
+    def open_device(self) -> _core.Device:
+        """The device, newly opened, and its events from now on."""
+        self.events, self.events_reason = events.start(self.info)
         return open_device(self.info.name)
 
     @cached_property

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from firsttouch.errors import UsageError
 from firsttouch.schema import SCHEMA, Factors, Machine, Record, Request
+
+if TYPE_CHECKING:
+    from firsttouch.run.trace import Course
 
 RESULTS, MACHINE, RUN = "results.jsonl", "machine.json", "run.json"
 
@@ -36,6 +40,8 @@ class Results:
     request: Request | None
     records: list[Record]
     warnings: list[str] = field(default_factory=list)
+    courses: Mapping[tuple[str, str], Course] = field(default_factory=dict)
+    """What points moved over time, by experiment and device, where the reader wants it of the trace."""
 
 
 class _AnySchema(msgspec.Struct):

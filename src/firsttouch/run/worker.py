@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from firsttouch.errors import Unsupported
+from firsttouch.run import events
+from firsttouch.run.events import Span
 from firsttouch.schema import SCHEMA, AllocatorInfo, Clocks, DeviceInfo, Factors, Record, Status, Struct, Summary
 
 if TYPE_CHECKING:
@@ -67,7 +69,8 @@ Event: TypeAlias = Literal["ready", "opening", "opened", "done"]
 class Reply(Struct):
     """What happened: "ready" once after the imports, "opening" and "opened" around the device, "done" per request.
 
-    value: the answer to a Try, '' where there is none; reason says why, or how it was found.
+    value: the answer to a Try, '' where there is none; reason says why, or how it was found. span: the unified-memory
+    events of a point, where they were recorded.
     """
 
     event: Event
@@ -75,6 +78,7 @@ class Reply(Struct):
     devices: list[DeviceInfo] = []
     value: str = ""
     reason: str = ""
+    span: Span | None = None
 
 
 def one_line(text: str) -> str:
@@ -131,14 +135,13 @@ class _Pipe:
 
 def _open_session(job: Job, pipe: _Pipe) -> Session:
     """A session that tells the runner when its device opens, since a driver may hang or crash there."""
-    from firsttouch.machine.devices import open_device
     from firsttouch.run.session import Session
 
     class Told(Session):
         @cached_property
         def device(self) -> _core.Device:
             pipe.send(Reply(event="opening"))
-            device = open_device(self.info.name)
+            device = self.open_device()
             pipe.send(Reply(event="opened"))
             return device
 
@@ -155,26 +158,30 @@ class _Bench:
         self.experiments = all_experiments()
         self.session: Session | None = None
 
-    def measure(self, job: Job) -> Record:
+    def measure(self, job: Job) -> Reply:
         """The protocol of one point, whatever the experiment."""
         from firsttouch.experiments.base import Point
 
-        record = blank_record(job, "ok")
+        record, span = blank_record(job, "ok"), None
         with _outcome_in(record):
             experiment = self.experiments[job.experiment]
             session = self._session(job)
             point = Point(job.experiment, job.device.name, job.factors)
             record.clocks_before = self._clocks(session, experiment)
             _judge(experiment, job, session)
-            started = time.perf_counter()
+            _forget_events(session)
+            started = time.monotonic()
             try:
                 measurement = experiment.measure(point, session)
             finally:
-                record.seconds = time.perf_counter() - started
+                ended = time.monotonic()
+                record.seconds = ended - started
             record.clocks_after = self._clocks(session, experiment)
             record.throttled = _throttled(record.clocks_before, record.clocks_after)
             _fill(record, measurement)
-        return record
+            if events.asked():
+                span = _add_events(record, session, started, ended)
+        return Reply(event="done", record=_checked(record), span=span)
 
     def _session(self, job: Job) -> Session:
         if self.session is None or self.session.info.name != job.device.name:
@@ -249,6 +256,37 @@ def _fill(record: Record, measurement: Measurement) -> None:
     record.buffers = list(measurement.buffers)
 
 
+def _forget_events(session: Session) -> None:
+    """Those before this point. A library that fails here records no more; measuring goes on."""
+    from firsttouch import _core
+
+    try:
+        if session.events is not None:
+            session.events.forget()
+    except _core.VendorError as error:
+        session.events, session.events_reason = None, one_line(str(error))
+
+
+def _add_events(record: Record, session: Session, started: float, ended: float) -> Span | None:
+    """Put the totals of the point's events beside the experiment's own counters, which have the last word."""
+    from firsttouch import _core
+
+    never_opened = f"{record.experiment} did not open its device in its own process"
+    reason, window = session.events_reason or events.not_offered(session.info) or never_opened, None
+    try:
+        if session.events is not None:
+            window = session.events.cut(started, ended)
+    except _core.VendorError as error:
+        reason = one_line(str(error))
+    if window is None:
+        record.counters.setdefault(events.STATE, events.NONE + reason)
+        return None
+    found = {events.STATE: events.RECORDED, **window.totals()}
+    record.counters |= {name: value for name, value in found.items() if name not in record.counters}
+    sent = window.events[: events.MOST_SENT]
+    return Span(start=started, end=ended, events=sent, left_out=len(window.events) - len(sent))
+
+
 def _discover(kind: str) -> Reply:
     from firsttouch.machine.devices import describe_devices
 
@@ -294,7 +332,7 @@ def main(runner: int) -> None:
             pipe.send(_try(request, pipe))
         else:
             bench = bench or _Bench(pipe)
-            pipe.send(Reply(event="done", record=_checked(bench.measure(request))))
+            pipe.send(bench.measure(request))
 
 
 if __name__ == "__main__":

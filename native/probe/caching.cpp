@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <optional>
+
+#include "probe/probes.hpp"
+
+namespace firsttouch {
+namespace {
+
+constexpr double shortest_run = 1e-3;  // seconds: the start and the end of a run are then well below a hundredth
+constexpr std::uint64_t most_iterations = std::uint64_t{1} << 22;
+constexpr std::size_t small_set = 4096;
+constexpr std::size_t line = 128;  // of the device with the longest: every load has one of its own
+
+class Updates {
+  public:
+    Updates(Lab& lab, const Buffer& buffer, const CachingRequest& request)
+        : lab_(lab), buffer_(buffer), request_(request),
+          entry_(request.uncached ? "caching_uncached" : "caching_cached") {
+        if (request.agent != Agent::cpu) return;
+        view_.emplace(buffer);
+        team_.emplace(static_cast<int>(request.threads));
+    }
+
+    // Seconds of `iterations` updates by every thread.
+    double run(std::uint64_t iterations) {
+        done_ += iterations;
+        return request_.agent == Agent::cpu ? run_on_cpu(iterations) : run_on_gpu(iterations);
+    }
+    std::uint64_t done() const { return done_; }
+
+    // Wrong words, and the updates that one entry for all has kept.
+    std::pair<std::uint64_t, std::uint64_t> check() {
+        const std::uint64_t words = buffer_.size() / 8;
+        if (request_.agent == Agent::gpu) {
+            lab_.clear_results();
+            lab_.over(words, "caching", "caching_check", buffer_, words, request_.threads, stride(), step(), done_,
+                      request_.seed, lab_.results());
+            const auto result = lab_.read_results(2);
+            return {result[0], result[1]};
+        }
+        team_.reset();
+        view_.reset();
+        const HostView view(buffer_);
+        std::uint64_t result[2] = {};
+        run_on_host("caching_check", 0, static_cast<const std::uint64_t*>(view.as<std::uint64_t>()), words,
+                    request_.threads, stride(), step(), done_, request_.seed, &result[0]);
+        return {result[0], result[1]};
+    }
+
+  private:
+    std::uint64_t stride() const { return request_.stride / 8; }
+    std::uint64_t step() const { return request_.even_only ? 2 : 1; }
+    double run_on_cpu(std::uint64_t iterations) {
+        auto* data = view_->as<std::uint64_t>();
+        std::uint64_t threads = request_.threads, words = stride(), every = step();
+        void* arguments[] = {&data, &threads, &words, &every, &iterations};
+        const HostKernel kernel = find_host_kernel(entry_);
+        return team_->run([&](int member) {
+            host_place = {static_cast<unsigned long>(member), static_cast<unsigned long>(threads)};
+            kernel(arguments);
+        });
+    }
+    double run_on_gpu(std::uint64_t iterations) {
+        return device_seconds(lab_, [&] {
+            lab_.over(request_.threads, "caching", entry_, buffer_, request_.threads, stride(), step(), iterations);
+        });
+    }
+
+    Lab& lab_;
+    const Buffer& buffer_;
+    const CachingRequest& request_;
+    std::string entry_;
+    std::optional<HostView> view_;  // of the CPU
+    std::optional<Team> team_;
+    std::uint64_t done_ = 0;
+};
+
+void refuse_nonsense(const Buffer& buffer, const CachingRequest& request) {
+    constexpr std::uint64_t most_threads = std::uint64_t{1} << 20, most_on_cpu = 4096;
+    if (request.threads == 0 || request.threads > (request.agent == Agent::cpu ? most_on_cpu : most_threads))
+        throw std::invalid_argument("updates need 1 to 2^20 threads of a GPU, or 1 to 4096 of the CPU");
+    if (request.stride % 8 != 0 || buffer.size() / 8 < (request.threads - 1) * (request.stride / 8) + 1)
+        throw std::invalid_argument("entries are whole words apart, and the buffer must hold them");
+    if (request.uncached && request.agent == Agent::cpu)
+        throw std::invalid_argument("the CPU has no loads that pass its first-level cache");
+}
+
+}  // namespace
+
+Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, const Stop& stop) {
+    refuse_nonsense(buffer, request);
+    lab.fill(buffer, request.seed, request.agent);
+    Outcome outcome;
+    Updates updates(lab, buffer, request);
+    std::uint64_t iterations = 16;
+    updates.run(iterations);  // the first may finish the compiling
+    for (double seconds = updates.run(iterations); seconds < shortest_run && iterations < most_iterations;
+         seconds = updates.run(iterations)) {
+        const double factor = std::clamp(1.2 * shortest_run / std::max(seconds, 1e-7), 1.5, 16.0);
+        iterations = std::min(most_iterations, static_cast<std::uint64_t>(static_cast<double>(iterations) * factor));
+    }
+    outcome.samples = sample(stop, [&] { return updates.run(iterations) / static_cast<double>(iterations) * 1e9; });
+    const auto [wrong, kept] = updates.check();
+    outcome.errors = wrong;
+    outcome.counters["updates"] = static_cast<double>(updates.done());
+    if (request.stride == 0)
+        outcome.counters["kept"] = static_cast<double>(kept) / static_cast<double>(updates.done() * request.threads);
+    return outcome;
+}
+
+Outcome reread(Lab& lab, const Buffer& buffer, Agent agent, std::uint64_t seed, const Stop& stop) {
+    if (buffer.size() < 16 * small_set)
+        throw std::invalid_argument("a buffer of 64 KiB at least tells loads that come again from others");
+    Stop half = stop;
+    half.seconds /= 2;
+    ChaseRequest request{.agent = agent, .first_touch = agent, .stride = line, .hops = 20'000, .seed = seed};
+    const Outcome cold = chase(lab, buffer, request, half);
+    request.hops = 100'000;
+    request.bytes = small_set;
+    request.last_level = small_set;  // walked once before it is timed
+    Outcome outcome = chase(lab, buffer, request, half);
+    outcome.errors += cold.errors;
+    outcome.counters = {{"reread_ns", summarise(outcome.samples.values).median},
+                        {"cold_ns", summarise(cold.samples.values).median}};
+    return outcome;
+}
+
+}  // namespace firsttouch

@@ -1,0 +1,186 @@
+#include <algorithm>
+#include <array>
+
+#include "host/clock.hpp"
+#include "probe/probes.hpp"
+
+namespace firsttouch {
+namespace {
+
+constexpr int longest_alone = 10;  // iterations of a sample of one agent alone
+constexpr double patience = 5;     // seconds for three samples; slower ones are fewer
+
+// The array, which both agents work on, and where memories are apart the CPU's own copy of it.
+class Halves {
+  public:
+    Halves(Lab& lab, const Buffer& array, const Buffer* copy, const ConcurrencyRequest& request)
+        : lab_(lab), array_(array), cpus_(copy != nullptr ? *copy : array), apart_(copy != nullptr), request_(request),
+          integers_(array.size() / 8 * 2), back_(lab.device().stream()),
+          increment_(lab.kernel("halves", "halves_increment")),
+          team_(request.threads > 0 ? request.threads : usable_processors()) {}
+
+    void fill() {
+        const HostView view(cpus_);
+        run("halves_fill", view.as<std::uint32_t>(), integers_, request_.seed);
+        if (apart_) copy(array_, cpus_, 0, 2 * half_bytes());
+        added_ = {};
+    }
+
+    void start_gpu(int half) {
+        const std::uint64_t n = integers_ / 2, first = static_cast<std::uint64_t>(half) * n;
+        const Argument list[] = {array_, first, n};
+        lab_.device().launch(lab_.stream(), increment_, lab_.grid_for(n), list);
+    }
+    void await_gpu() { lab_.device().wait(lab_.stream()); }
+    void run_cpu(int half) {
+        const std::uint64_t n = integers_ / 2, first = static_cast<std::uint64_t>(half) * n;
+        const HostView view(cpus_);
+        run("halves_increment", view.as<std::uint32_t>(), first, n);
+    }
+    // Each agent gets the half that the other has worked on, both ways at once.
+    void swap_copies(int half_of_gpu) {
+        const std::size_t done_by_gpu = static_cast<std::size_t>(half_of_gpu) * half_bytes();
+        const std::size_t done_by_cpu = half_bytes() - done_by_gpu;
+        lab_.device().copy(*back_, cpus_, done_by_gpu, array_, done_by_gpu, half_bytes());
+        lab_.device().copy(lab_.stream(), array_, done_by_cpu, cpus_, done_by_cpu, half_bytes());
+        lab_.device().wait(*back_);
+        await_gpu();
+    }
+
+    // Seconds per iteration of each way to work, over `iterations` of them; the halves swap after each.
+    double cpu_alone(int iterations) {
+        return timed(iterations, [&](int half) {
+            run_cpu(half);
+            ++added_[index(half)];
+        });
+    }
+    double gpu_alone(int iterations) {
+        return timed(iterations, [&](int half) {
+            start_gpu(half);
+            await_gpu();
+            ++added_[index(half)];
+        });
+    }
+    double together(int iterations) {
+        return timed(iterations, [&](int half) {
+            start_gpu(half);
+            if (request_.strategy == Strategy::lockstep) await_gpu();
+            run_cpu(1 - half);
+            if (request_.strategy != Strategy::lockstep) await_gpu();
+            if (apart_) {
+                const double start = now();
+                swap_copies(half);
+                copying_ += now() - start;
+            }
+            ++added_[0];
+            ++added_[1];
+        });
+    }
+    // Seconds spent with copies since the last call.
+    double take_copying() { return std::exchange(copying_, 0); }
+
+    // Integers that are not what was counted, as the agent's own memory holds them.
+    std::uint64_t wrong(Agent agent) {
+        if (apart_ && agent == Agent::gpu) copy(cpus_, array_, 0, 2 * half_bytes());
+        std::uint64_t errors = 0;
+        const HostView view(cpus_);
+        run("halves_check", static_cast<const std::uint32_t*>(view.as<std::uint32_t>()), integers_, request_.seed,
+            added_[0], added_[1], &errors);
+        return errors;
+    }
+
+  private:
+    static std::size_t index(int half) { return static_cast<std::size_t>(half); }
+    std::size_t half_bytes() const { return integers_ / 2 * sizeof(std::uint32_t); }
+    void copy(const Buffer& target, const Buffer& source, std::size_t offset, std::size_t bytes) {
+        lab_.device().copy(lab_.stream(), target, offset, source, offset, bytes);
+        lab_.device().wait(lab_.stream());
+    }
+    // A kernel of the host prelude on the team, which stays alive between calls.
+    template <class... A>
+    void run(const char* kernel, A... arguments) {
+        const HostKernel function = find_host_kernel(kernel);
+        void* pointers[] = {&arguments...};
+        const auto members = static_cast<unsigned long>(team_.size());
+        team_.run([&](int member) {
+            host_place = {static_cast<unsigned long>(member), members};
+            function(pointers);
+        });
+    }
+    template <class Iteration>
+    double timed(int iterations, Iteration&& iteration) {
+        const double start = now();
+        for (int i = 0; i < iterations; ++i) iteration(i & 1);
+        return (now() - start - clock_cost()) / iterations;
+    }
+
+    Lab& lab_;
+    const Buffer& array_;
+    const Buffer& cpus_;
+    bool apart_;
+    const ConcurrencyRequest& request_;
+    std::uint64_t integers_;
+    std::unique_ptr<Stream> back_;
+    Kernel& increment_;
+    Team team_;
+    std::array<std::uint32_t, 2> added_{};
+    double copying_ = 0;
+};
+
+// The median of one agent alone, from a fresh array that it has all gone over once.
+template <class Alone>
+double alone(Halves& halves, Agent agent, std::uint64_t& errors, const Stop& stop, int iterations, Alone&& run) {
+    halves.fill();
+    run(2);
+    Stop part = stop;
+    part.seconds = stop.seconds / 5;
+    const double median =
+        summarise(sample(part, [&] { return run(std::min(iterations, longest_alone)); }).values).median;
+    errors += halves.wrong(agent);
+    return median;
+}
+
+}  // namespace
+
+Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* copy, const ConcurrencyRequest& request,
+                    const Stop& stop) {
+    if (request.iterations < 1) throw std::invalid_argument("at least one iteration");
+    if (array.size() < 8 || array.size() % 8 != 0 || (copy != nullptr && copy->size() != array.size()))
+        throw std::invalid_argument("the array must have two halves of whole integers, and its copy the same size");
+    if ((request.strategy == Strategy::copying) != (copy != nullptr))
+        throw std::invalid_argument("a copy of the array is for the strategy copying, which needs one");
+    const AllocatorInfo& entry = lab.device().info(array.allocator());
+    if (request.strategy == Strategy::concurrent && entry.concurrent != true && entry.disjoint != true)
+        throw Unavailable("the CPU may not use " + to_string(array.allocator()) + " memory while a kernel does");
+    Outcome outcome;
+    Halves halves(lab, array, copy, request);
+    const double cpu = alone(halves, Agent::cpu, outcome.errors, stop, request.iterations,
+                             [&](int iterations) { return halves.cpu_alone(iterations); });
+    const double gpu = alone(halves, Agent::gpu, outcome.errors, stop, request.iterations,
+                             [&](int iterations) { return halves.gpu_alone(iterations); });
+    halves.fill();
+    halves.together(2);  // each agent has then seen each half
+    const double expected = halves.together(2) * request.iterations;
+    if (expected > request.longest)
+        throw Unavailable(std::to_string(request.iterations) + " iterations would take " +
+                          std::to_string(static_cast<int>(expected)) + " s, more than a point may: ask for fewer");
+    Stop whole = stop;
+    whole.min_samples = std::clamp(static_cast<int>(std::max(patience, stop.seconds) / expected), 1, stop.min_samples);
+    std::vector<double> copying;
+    halves.take_copying();
+    outcome.samples = sample(whole, [&] {
+        const double seconds = halves.together(request.iterations);
+        copying.push_back(halves.take_copying() / request.iterations);
+        return seconds * 1e3;
+    });
+    outcome.errors += halves.wrong(Agent::gpu);
+    const double together = summarise(outcome.samples.values).median;
+    outcome.counters = {{"cpu_alone_ms", cpu * 1e3},
+                        {"gpu_alone_ms", gpu * 1e3},
+                        {"together_ms", together},
+                        {"overlap", (cpu + gpu) * 1e3 / together}};
+    if (copy != nullptr) outcome.counters["copying_ms"] = summarise(copying).median * 1e3;
+    return outcome;
+}
+
+}  // namespace firsttouch

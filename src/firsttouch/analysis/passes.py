@@ -1,0 +1,26 @@
+"""What the times of repeated passes over the same memory tell: whether its pages moved, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+MUCH = 1.5
+"""A pass is slow where it takes so many times what passes settle at; so is memory next to the reference."""
+
+
+def behaviour(times: Sequence[float], reference: float | None) -> tuple[str, int]:
+    """What passes tell, and how many of them come before they settle (at the median of the last quarter).
+
+    'moves at once': the first is slow; 'moves by and by': several are, as when access counters decide; 'stays': none
+    is, and they settle well above `reference`, what a pass over device memory settles at; 'is there': none is.
+    """
+    settled = settled_at(times)
+    early = next((n for n, time in enumerate(times) if time <= MUCH * settled), len(times))
+    if early > 0:
+        return ("moves at once" if early == 1 else "moves by and by"), early
+    return ("stays" if reference is not None and settled > MUCH * reference else "is there"), 0
+
+
+def settled_at(times: Sequence[float]) -> float:
+    return median(times[-max(1, len(times) // 4) :])

@@ -1,0 +1,121 @@
+/* Critical sections for which both agents compete. The threads of an agent elect a leader by a test-and-set lock in
+   memory of that agent; the leader competes with the other agent's for a Peterson lock (G. L. Peterson, Myths about the
+   mutual exclusion problem, Information Processing Letters 12 (3), 1981) on a board that both see. Peterson's lock
+   needs loads and stores alone: no atomic operation has to cross a link.
+
+   Words of the board, a line each: what either agent's leader wants, whose turn it is to go first, whether the run has
+   ended. A leader's word is twice the sections that the agent has left behind, plus one while a leader wants in or is in.
+   Words of an agent's own memory, a line each: the lock, the sections, then for each competitor its sections and its
+   accesses outside. */
+enum {
+    locking_line = 32, /* words: no cache line holds two of the above */
+    locking_turn = 2 * locking_line,
+    locking_end = 3 * locking_line,
+    locking_sections = locking_line,
+    locking_tally = 2 * locking_line,
+    locking_private = 4096, /* words of a competitor's own, which both agents' first-level caches hold */
+    locking_piece = 1024,   /* accesses outside between two looks at the board */
+    locking_rounds = 16,    /* sections between two looks */
+    locking_spins = 256     /* tries between two looks */
+};
+
+/* Whether to stop: the CPU said so, or it should have long ago. The limit is in nanoseconds since `start`, or where the
+   device has no clock of one wait, ten to each try; it ends a kernel whose CPU is gone. */
+HELPER uint locking_over(GLOBAL ulong* board, ulong start, ulong tries, ulong limit) {
+    const ulong spent = HAS_CLOCK ? clock_ns() - start : 10 * tries;
+    return LOAD_ACQUIRE_SYSTEM(board + locking_end) != 0 || spent > limit;
+}
+
+/* Takes the agent's own lock: 1, or 0 where the run is over. */
+HELPER uint locking_take_own(GLOBAL ulong* own, GLOBAL ulong* board, ulong start, ulong limit) {
+    for (ulong tries = 1;; ++tries) {
+        if (LOAD_ACQUIRE_SYSTEM(own) == 0 && EXCHANGE_U64_DEVICE(own, 1) == 0)
+            return (uint)LOAD_ACQUIRE_SYSTEM(own); /* reads the exchange, so that the last holder's stores are seen */
+        if (tries % locking_spins == 0 && locking_over(board, start, tries, limit)) return 0;
+    }
+}
+
+/* Takes the lock between the agents: 1, or 0 where the run is over. The fence between the two stores is needed where a
+   store may be overtaken by a later one that another observes first; the one after them orders them before the loads. */
+HELPER uint locking_take_shared(GLOBAL ulong* board, uint agent, ulong left, ulong start, ulong limit) {
+    const uint other = 1u - agent;
+    STORE_RELEASE_SYSTEM(board + agent * locking_line, 2 * left + 1);
+    FENCE_SYSTEM();
+    STORE_RELEASE_SYSTEM(board + locking_turn, other);
+    FENCE_SYSTEM();
+    for (ulong tries = 1;; ++tries) {
+        if (LOAD_ACQUIRE_SYSTEM(board + other * locking_line) % 2 == 0) return 1;
+        if (LOAD_ACQUIRE_SYSTEM(board + locking_turn) == agent) return 1;
+        if (tries % locking_spins == 0 && locking_over(board, start, tries, limit)) break;
+    }
+    STORE_RELEASE_SYSTEM(board + agent * locking_line, 2 * left);
+    return 0;
+}
+
+/* One access to each of `inside` words under both locks, by ordinary loads and stores: two leaders inside at once would
+   lose one. 1, or 0 where the run is over. */
+HELPER uint locking_section(GLOBAL ulong* board, GLOBAL ulong* own, GLOBAL ulong* region, uint agent, ulong inside,
+                            ulong start, ulong limit) {
+    if (!locking_take_own(own, board, start, limit)) return 0;
+    const ulong left = own[locking_sections];
+    const uint taken = locking_take_shared(board, agent, left, start, limit);
+    if (taken) {
+        for (ulong i = 0; i < inside; ++i) region[i * locking_line] += 1;
+        own[locking_sections] = left + 1;
+        FENCE_SYSTEM(); /* write-combined stores are not ordered by a release */
+        STORE_RELEASE_SYSTEM(board + agent * locking_line, 2 * left + 2);
+    }
+    STORE_RELEASE_SYSTEM(own, 0ul);
+    return taken;
+}
+
+/* Every competitor, one a group: `outside` accesses to words of its own, then a section, until the run is over or the
+   competitor has had `most` sections. */
+KERNEL locking_compete(GLOBAL ulong* board, GLOBAL ulong* own, GLOBAL ulong* region, GLOBAL ulong* privates,
+                       ulong competitors, uint agent, ulong inside, ulong outside, ulong most, ulong limit) {
+    FOR_EACH(me, competitors) {
+        GLOBAL ulong* words = privates + me * locking_private;
+        GLOBAL ulong* tally = own + locking_tally + me * locking_line;
+        const ulong start = clock_ns();
+        ulong sections = 0;
+        ulong accesses = tally[1];
+        uint over = 0;
+        while (!over && sections < most) {
+            for (ulong left = outside; left > 0 && !over;) {
+                const ulong piece = left < locking_piece ? left : (ulong)locking_piece;
+                for (ulong i = 0; i < piece; ++i) words[(accesses + i) % locking_private] += 1;
+                accesses += piece;
+                left -= piece;
+                over = left > 0 && locking_over(board, start, 0, limit);
+            }
+            if (over || !locking_section(board, own, region, agent, inside, start, limit)) break;
+            ++sections;
+            if (sections % locking_rounds == 0) over = locking_over(board, start, 0, limit);
+        }
+        tally[0] += sections;
+        tally[1] = accesses;
+    }
+}
+
+/* Counts the words of the region that differ from the pattern plus one for every section, where sections count. */
+KERNEL locking_check_region(GLOBAL const ulong* region, ulong words, ulong seed, ulong inside, ulong sections,
+                            GLOBAL ulong* errors) {
+    ulong wrong = 0;
+    FOR_EACH(i, words) {
+        const uint counted = i % locking_line == 0 && i / locking_line < inside;
+        wrong += region[i] != pattern_word(i, seed) + (counted ? sections : 0);
+    }
+    if (wrong > 0) ATOMIC_ADD_U64_SYSTEM(errors, wrong);
+}
+
+/* Counts the competitors' own words that differ from the pattern plus one for every access, which went round in order. */
+KERNEL locking_check_privates(GLOBAL const ulong* privates, GLOBAL const ulong* own, ulong competitors, ulong seed,
+                              GLOBAL ulong* errors) {
+    ulong wrong = 0;
+    FOR_EACH(i, competitors * locking_private) {
+        const ulong accesses = own[locking_tally + i / locking_private * locking_line + 1];
+        const ulong more = i % locking_private < accesses % locking_private;
+        wrong += privates[i] != pattern_word(i, seed) + accesses / locking_private + more;
+    }
+    if (wrong > 0) ATOMIC_ADD_U64_SYSTEM(errors, wrong);
+}

@@ -1,0 +1,44 @@
+/* Passes over a buffer whose pages may move: which words a pass takes, in which order, and what they must hold after.
+
+   A pass takes `run` = 2^run_bits words at the start of every `stride` words, `slots` times. Place i of a pass is word
+   i mod run of slot i / run, or of the slot that a keyed permutation gives (key 0: none). */
+
+HELPER ulong migration_word(ulong i, ulong slots, uint run_bits, ulong stride, uint bits, ulong key) {
+    ulong slot = i >> run_bits;
+    if (key != 0ul) slot = permute(slot, slots, bits, key);
+    return slot * stride + (i & ((1ul << run_bits) - 1ul));
+}
+
+/* Sums go where their own bits say, so that no word is waited for by every item. */
+HELPER void migration_report(GLOBAL ulong* sums, ulong sum) { ATOMIC_ADD_U64_DEVICE(sums + ((sum >> 20) & 4095ul), sum); }
+
+KERNEL migration_update(GLOBAL ulong* p, ulong slots, uint run_bits, ulong stride, uint bits, ulong key) {
+    FOR_EACH(i, slots << run_bits) p[migration_word(i, slots, run_bits, stride, bits, key)] += 1ul;
+}
+
+/* sums: 4096 words that together hold the sum. */
+KERNEL migration_read(GLOBAL const ulong* p, ulong slots, uint run_bits, ulong stride, uint bits, ulong key,
+                      GLOBAL ulong* sums) {
+    ulong sum = 0;
+    FOR_EACH(i, slots << run_bits) sum += p[migration_word(i, slots, run_bits, stride, bits, key)];
+    migration_report(sums, sum);
+}
+
+/* Every word in order: how the CPU reads the buffer at the end. */
+KERNEL migration_sum(GLOBAL const ulong* p, ulong words, GLOBAL ulong* sums) {
+    ulong sum = 0;
+    FOR_EACH(i, words) sum += p[i];
+    migration_report(sums, sum);
+}
+
+/* Words of the seed's pattern, those of a pass greater by `added`. */
+KERNEL migration_check(GLOBAL const ulong* p, ulong words, ulong seed, ulong slots, uint run_bits, ulong stride,
+                       ulong added, GLOBAL ulong* errors) {
+    ulong wrong = 0;
+    FOR_EACH(i, words) {
+        const ulong within = i % stride;
+        const ulong taken = within >> run_bits == 0ul && i / stride < slots ? 1ul : 0ul;
+        wrong += p[i] != pattern_word(i, seed) + taken * added ? 1ul : 0ul;
+    }
+    if (wrong > 0) ATOMIC_ADD_U64_SYSTEM(errors, wrong);
+}

@@ -1,0 +1,78 @@
+"""How much memory is in use now, by every counter of the host.
+
+The kernel's Documentation/filesystems/proc.rst says what each field counts. Counters of the whole machine move with
+whatever else runs on it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from firsttouch.machine import cgroup
+from firsttouch.machine.tree import Tree, id_list, whole
+
+_NODE = "sys/devices/system/node"
+
+
+def of_process(tree: Tree) -> dict[str, int]:
+    """Bytes of this process: rss (VmRSS, which the kernel sums per CPU and may show a little late); rollup_rss, pss and
+    anon_huge of smaps_rollup, which walks every page table of the process.
+    """
+    rollup = tree.kibibytes("proc/self/smaps_rollup")
+    counters = {
+        "rss": tree.kibibytes("proc/self/status").get("VmRSS"),
+        "rollup_rss": rollup.get("Rss"),
+        "pss": rollup.get("Pss"),
+        "anon_huge": rollup.get("AnonHugePages"),
+    }
+    return {name: value for name, value in counters.items() if value is not None}
+
+
+def of_host(tree: Tree) -> dict[str, int]:
+    """Bytes in use on the whole machine, as far as can be read, each named after what it is the total less of:
+    mem_free, mem_available, and per NUMA node nodeN_free (where there are several). numa_free is the sum over
+    nodes. cgroup is what this process's own control group is charged with.
+
+    Free pages also wait in a list of each processor, where MemFree misses them: a block that is given back and
+    obtained again may never show there. numa_free_and_lists counts them as free, and host_free_and_lists leaves out
+    nodes without processors, which may be the memory of a device.
+    """
+    info = tree.kibibytes("proc/meminfo")
+    total = info.get("MemTotal", 0)
+    counters = {name: total - info[field] for name, field in _MEMINFO.items() if field in info}
+    nodes = sorted(int(name[4:]) for name in tree.names(_NODE) if re.fullmatch(r"node\d{1,5}", name))
+    read = {n: _used(tree.kibibytes(f"{_NODE}/node{n}/meminfo", prefix=f"Node {n} ")) for n in nodes}
+    used = {n: value for n, value in read.items() if value is not None} or {0: total - info.get("MemFree", 0)}
+    if len(used) > 1:
+        counters |= {f"node{n}_free": value for n, value in used.items()}
+    listed = _listed(tree)
+    taken = {n: value - listed[n] for n, value in used.items()}
+    counters["numa_free"] = sum(used.values())
+    counters["numa_free_and_lists"] = sum(taken.values())
+    memory_only = {n for n in nodes if not id_list(tree.text(f"{_NODE}/node{n}/cpulist"))}
+    counters["host_free_and_lists"] = sum(value for n, value in taken.items() if n not in memory_only)
+    charged = cgroup.memory_charged(tree)
+    return counters if charged is None else counters | {"cgroup": charged}
+
+
+_MEMINFO = {"mem_free": "MemFree", "mem_available": "MemAvailable"}
+
+
+def _used(node: Mapping[str, int]) -> int | None:
+    return node["MemTotal"] - node["MemFree"] if node.keys() >= {"MemTotal", "MemFree"} else None
+
+
+def _listed(tree: Tree) -> Counter[int]:
+    """Bytes of free pages in the processors' own lists (/proc/zoneinfo, pagesets), by NUMA node."""
+    found: Counter[int] = Counter()
+    node, page = 0, os.sysconf("SC_PAGE_SIZE")
+    for line in tree.lines("proc/zoneinfo"):
+        words = line.split()
+        if words[:1] == ["Node"] and len(words) > 1:
+            node = whole(words[1].rstrip(",")) or 0
+        elif words[:1] == ["count:"] and len(words) == 2:
+            found[node] += (whole(words[1]) or 0) * page
+    return found

@@ -1,0 +1,72 @@
+"""Unified-memory events in the report: one row of totals per point that has them, and why others have none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firsttouch.analysis.statistics import varying
+from firsttouch.report.text import label
+from firsttouch.run.events import CAUSES, NONE, RECORDED, STATE
+from firsttouch.schema import Record, Scalar
+
+_WAYS = {"h2d": "to the device", "d2h": "to the host", "d2d": "between devices"}
+_COUNTS = {
+    "um_gpu_fault_groups": "GPU fault groups",
+    "um_gpu_faults": "GPU faults",
+    "um_cpu_faults": "CPU faults",
+    "um_thrashing": "thrashing",
+    "um_throttling": "throttling",
+    "um_remote_maps": "remote maps",
+    "um_dropped": "records lost",
+}
+
+
+@dataclass
+class EventTable:
+    """Totals of the points of one section; columns that are zero everywhere are left out."""
+
+    columns: list[str]
+    rows: list[list[str]]
+    quiet: int
+    """Points that were recorded and had no event at all."""
+
+
+def event_table(records: Sequence[Record]) -> EventTable | None:
+    """The totals of every point with events; None where no point was recorded."""
+    recorded = [r for r in records if r.counters.get(STATE) == RECORDED]
+    if not recorded:
+        return None
+    eventful = [r for r in recorded if any(_amount(r, name) for name in (*_COUNTS, *(f"um_{w}_bytes" for w in _WAYS)))]
+    names = varying(eventful)
+    ways = {way: head for way, head in _WAYS.items() if any(_amount(r, f"um_{way}_bytes") for r in eventful)}
+    counts = {name: head for name, head in _COUNTS.items() if any(_amount(r, name) for r in eventful)}
+    rows = [
+        [
+            *(label(name, r.factors.get(name)) for name in names),
+            *(_moved(r, way) for way in ways),
+            *(label(name, r.counters.get(name)) for name in counts),
+        ]
+        for r in eventful
+    ]
+    heads = [*(name.replace("_", " ") for name in names), *(f"bytes {head}" for head in ways.values())]
+    return EventTable([*heads, *counts.values()], rows, len(recorded) - len(eventful))
+
+
+def why_none(record: Record) -> str | None:
+    """Why a point for which events were asked has none."""
+    state = record.counters.get(STATE)
+    return state.removeprefix(NONE) if isinstance(state, str) and state.startswith(NONE) else None
+
+
+def _amount(record: Record, name: str) -> Scalar:
+    value = record.counters.get(name)
+    return value if isinstance(value, int | float) else 0
+
+
+def _moved(record: Record, way: str) -> str:
+    """'2 MiB: 1.5 MiB fault, 512 KiB speculative'."""
+    causes = {cause: _amount(record, f"um_{way}_{cause}_bytes") for cause in (*CAUSES, "unknown")}
+    parts = [f"{label('bytes', v)} {cause.replace('_', ' ')}" for cause, v in causes.items() if v]
+    total = label("bytes", record.counters.get(f"um_{way}_bytes"))
+    return f"{total}: {', '.join(parts)}" if parts else total

@@ -1,0 +1,28 @@
+"""The experiment locking with a rival that took the lock and never leaves, loaded through FIRSTTOUCH_EXPERIMENTS."""
+
+from __future__ import annotations
+
+from firsttouch import _core
+from firsttouch.experiments import locking
+from firsttouch.experiments.base import Measurement, Point
+from firsttouch.run.session import Session
+
+
+class Stuck(locking.Locking):
+    name = "stuck"
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        rivals = point["rivals"]
+        with session.device.allocate(str(point["allocator"]), 4096) as region:
+            outcome = _core.locking(
+                session.device,
+                region,
+                cpu_threads=int(rivals == "cpu"),
+                gpu_groups=int(rivals == "gpu"),
+                sections=100,
+                patience=0.2,
+                stuck=True,
+                seed=session.seed,
+                stop=session.stop(),
+            )
+            return Measurement(outcome.samples, outcome.errors == 0)

@@ -1,0 +1,59 @@
+"""accounting on the CPU, and what it makes of counters."""
+
+from __future__ import annotations
+
+import pytest
+
+from firsttouch.experiments.accounting import Accounting, Trial, medians, what_moved
+from firsttouch.experiments.base import Measurement, Point
+from firsttouch.machine.devices import describe_devices
+from firsttouch.run.session import Session
+
+SIZE = 64 * 2**20
+
+
+@pytest.fixture(scope="module")
+def malloc() -> Measurement:
+    session = Session(describe_devices("cpu")[0], seed=7, seconds=1.0, tolerance=0.03, preset="quick")
+    point = Point("accounting", "cpu", {"allocator": "malloc", "toucher": "cpu", "size": SIZE})
+    return Accounting().measure(point, session)
+
+
+def test_malloc_comes_with_its_first_touch_and_shows_in_the_process(malloc: Measurement) -> None:
+    assert malloc.verified
+    for name in ("rss", "rollup_rss", "pss"):
+        if f"touch_{name}" in malloc.counters:
+            assert malloc.counters[f"touch_{name}"] == pytest.approx(SIZE, rel=0.1)
+            assert malloc.counters[f"call_{name}"] == pytest.approx(0, abs=0.1 * SIZE)
+
+
+def test_a_sample_is_the_headline_of_call_and_touch(malloc: Measurement) -> None:
+    assert len(malloc.samples) == 3
+    assert {"call_headline", "touch_headline", "noise_headline", "rollup_ms"} <= malloc.counters.keys()
+
+
+def test_what_moved_tells_when_and_who_saw_it() -> None:
+    counters: dict[str, object] = {
+        "call_headline": 0, "touch_headline": 90, "call_rss": 0, "touch_rss": 85, "call_vendor_used": 0,
+        "touch_vendor_used": 2, "call_cgroup": 45, "touch_cgroup": 45, "noise_headline": 1,
+    }  # fmt: skip
+    assert what_moved(counters, 100) == ("on-demand", ("rss", "cgroup"))
+    up_front = counters | {"call_headline": 90, "touch_headline": 3}
+    assert what_moved(up_front, 100)[0] == "up-front"
+    assert what_moved(counters | {"touch_headline": 40}, 100)[0] == "in neither step"
+
+
+def test_medians_split_call_and_touch() -> None:
+    def trial(still: int, call: int, touch: int) -> Trial:
+        readings = [{"headline": 0, "rss": 0, "time_ns": 0}]
+        for moved in (still, call, touch):
+            readings.append({"headline": readings[-1]["headline"] + moved, "rss": 7, "time_ns": len(readings)})
+        return Trial(*readings)
+
+    assert medians([trial(0, 1, 20), trial(-5, 2, 30), trial(3, 9, 25)]) == {
+        "call_headline": 2,
+        "call_rss": 0,
+        "touch_headline": 25,
+        "touch_rss": 0,
+        "noise_headline": 5,
+    }

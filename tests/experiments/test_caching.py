@@ -1,0 +1,146 @@
+"""caching: which points there are, what makes memory cached, and that a wrong word is said."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from firsttouch import _core
+from firsttouch.experiments.base import Point
+from firsttouch.experiments.caching import Caching, thread_counts
+from firsttouch.run.plan import make_plan
+from firsttouch.run.session import Session
+from firsttouch.schema import SCHEMA, AllocatorInfo, DeviceInfo, Factors, Record, Request, Summary
+
+CPU = DeviceInfo(
+    name="cpu", kind="cpu", title="", allocators=[AllocatorInfo(name="malloc", available=True, cpu="direct")]
+)
+GPU = DeviceInfo(
+    name="cuda:0",
+    kind="cuda",
+    title="",
+    allocators=[
+        AllocatorInfo(name="malloc", available=True, cpu="direct", gpu="none", gpu_reason="no HMM"),
+        AllocatorInfo(name="device", available=True, cpu="none", gpu="direct"),
+        AllocatorInfo(name="pinned", available=True, cpu="direct", gpu="direct"),
+    ],
+)
+MAIN: Factors = {
+    "agent": "cpu",
+    "allocator": "malloc",
+    "pattern": "own",
+    "padding": 0,
+    "threads": 1,
+    "loads": "cached",
+}
+
+
+def plan(device: DeviceInfo, preset: str, **sets: list[Any]) -> list[Any]:
+    request = Request(
+        schema=SCHEMA, experiments=["caching"], devices=[device.name], preset=preset, seed=1, set=dict(sets)
+    )
+    return make_plan(request, [device], {"caching": Caching()}, {})
+
+
+def record(median: float, counters: dict[str, Any] | None = None, **changed: Any) -> Record:
+    summary = Summary(n=3, median=median, p5=median, p95=median, min=median, max=median, ci_low=median, ci_high=median)
+    return Record(
+        schema=SCHEMA,
+        experiment="caching",
+        device="cuda:0",
+        factors={**MAIN, **changed},
+        unit="ns",
+        status="ok",
+        samples=[median] * 3,
+        summary=summary,
+        verified=True,
+        counters=counters or {},
+    )
+
+
+@pytest.mark.parametrize("preset", ["quick", "standard", "full"])
+def test_every_reachable_allocator_gets_a_verdict_for_every_agent(preset: str) -> None:
+    points = plan(GPU, preset)
+    assert len(points) < {"quick": 30, "standard": 100, "full": 700}[preset]
+    verdicts = [p for p in points if p.point["pattern"] == "reread"]
+    assert {(p.point["agent"], p.point["allocator"]) for p in verdicts if not p.reason} == {
+        ("gpu", "device"),
+        ("gpu", "pinned"),
+        ("cpu", "pinned"),
+    }
+    assert {p.reason for p in verdicts if p.reason} == {"no HMM", "the CPU cannot reach device memory"}
+    assert len({p.key for p in points}) == len(points)
+    for point in (p.point for p in points):
+        assert point["pattern"] != "one" or point["padding"] == 0
+        assert point["agent"] == "gpu" or (
+            point["loads"] == "cached" and int(str(point["threads"])) <= _core.usable_processors()
+        )
+    assert {p.point["loads"] for p in points} == {"cached", "uncached"}
+    assert {p.point["pattern"] for p in points} == {"reread", "own", "even", "one"}
+
+
+@pytest.mark.parametrize("preset", ["quick", "standard", "full"])
+def test_threads_go_from_one_to_all(preset: Any) -> None:
+    assert thread_counts(GPU, "gpu", preset)[0] == 1
+    assert thread_counts(GPU, "gpu", preset)[-1] == 2**20
+    assert thread_counts(CPU, "cpu", preset)[-1] == _core.usable_processors()
+
+
+def test_why_a_point_is_not_measured() -> None:
+    def why(device: DeviceInfo, **changed: Any) -> str:
+        return str(Caching().skip({**MAIN, **changed}, device))
+
+    assert "threads" in why(CPU, threads=10**6)
+    assert "threads" in why(GPU, agent="gpu", allocator="device", threads=2**20 + 1)
+    assert "whole words" in why(CPU, padding=12)
+    assert why(GPU, agent="gpu") == "no HMM"
+    assert why(GPU, allocator="pinned") == "None"
+    asked = plan(CPU, "quick", threads=["1", "1000000"])
+    assert any("threads" in p.reason for p in asked)
+
+
+def test_memory_is_cached_where_reading_again_takes_less_than_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(CPU, 1, 0.01, 0.5, "quick")
+    point = Point("caching", "cpu", {**MAIN, "pattern": "reread"})
+    real = Caching().measure(point, session)
+    assert real.verified is True
+    assert real.counters["cached"] is True, "plain memory is cached by any processor that runs this"
+    for again, cached in ((10.0, True), (60.0, False)):
+        counters = {"reread_ns": again, "cold_ns": 100.0}
+        outcome = SimpleNamespace(samples=[again] * 3, errors=0, stopped_by="count", counters=counters)
+        monkeypatch.setattr(_core, "reread", lambda *_, outcome=outcome, **__: outcome)
+        assert Caching().measure(point, session).counters["cached"] is cached
+
+
+def test_a_wrong_word_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(CPU, 1, 0.01, 0.5, "quick")
+    for pattern in ("own", "even", "one"):
+        right = Caching().measure(Point("caching", "cpu", {**MAIN, "pattern": pattern}), session)
+        assert right.verified is True
+        assert ("one and all" in right.verified_why) == (pattern == "one")
+    wrong = SimpleNamespace(samples=[1.0] * 3, errors=1, stopped_by="count", counters={})
+    monkeypatch.setattr(_core, "caching", lambda *_, **__: wrong)
+    assert Caching().measure(Point("caching", "cpu", MAIN), session).verified is False
+
+
+def test_the_answer_names_who_caches_what_and_the_price_of_a_line() -> None:
+    seen = [
+        record(1, {"cached": True}, agent="gpu", allocator="device", pattern="reread"),
+        record(1, {"cached": False}, agent="gpu", allocator="pinned", pattern="reread"),
+        record(1, {"cached": True}, allocator="pinned", pattern="reread"),
+        record(40, threads=8),
+        record(9, threads=8, padding=32),
+        record(2, threads=8, padding=64),
+        record(1, threads=1),
+        record(1, threads=1, padding=64),
+    ]
+    answer = Caching().verdict(seen, GPU)
+    assert "The GPU caches device." in answer
+    assert "The GPU does not cache pinned." in answer
+    assert "The CPU caches pinned." in answer
+    assert "8 threads of the CPU" in answer
+    assert "40 ns" in answer
+    assert "20 times" in answer
+    assert Caching().verdict([], GPU) == "No update was measured."

@@ -1,0 +1,316 @@
+"""migration: which points a preset takes, how events fall to steps, and what records say in words."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from firsttouch import _core
+from firsttouch.errors import Unsupported
+from firsttouch.experiments import all_experiments
+from firsttouch.experiments.base import Point
+from firsttouch.experiments.migration import BASE, PAIRS, SINGLE, Migration, case_of
+from firsttouch.experiments.steps import by_step, event_counters
+from firsttouch.machine.devices import describe_devices, open_device
+from firsttouch.run.events import EventLog, MemoryEvent, Window
+from firsttouch.run.plan import Planned, make_plan
+from firsttouch.run.session import Session
+from firsttouch.schema import SCHEMA, AllocatorInfo, DeviceInfo, Factors, Record, Request, Scalar, Summary
+
+MIB = 2**20
+
+
+def gpu(concurrent: bool = True) -> DeviceInfo:
+    """A device with memory of its own whose driver moves managed pages."""
+    rows = [
+        AllocatorInfo(name="malloc", available=True, cpu="direct", gpu="none", gpu_reason="no way there"),
+        AllocatorInfo(name="device", available=True, cpu="none", gpu="direct"),
+        AllocatorInfo(name="pinned", available=True, cpu="direct", gpu="direct"),
+        AllocatorInfo(name="registered", available=True, cpu="direct", gpu="direct"),
+        *(
+            AllocatorInfo(name=name, available=True, cpu="direct", gpu="direct", managed=True, concurrent=concurrent)
+            for name in ("managed", "managed-static")
+        ),
+    ]
+    return DeviceInfo(name="cuda:0", kind="cuda", title="a GPU", allocators=rows)
+
+
+def plan(preset: str, device: DeviceInfo, sets: dict[str, list[Scalar]] | None = None) -> list[Planned]:
+    request = Request(
+        schema=SCHEMA, experiments=["migration"], devices=[device.name], preset=preset, seed=1, set=sets or {}
+    )
+    return make_plan(request, [device], all_experiments(), {"host": 2**40})
+
+
+def point(**changed: Scalar) -> Factors:
+    return {"allocator": "managed", **BASE, "events": "off", "size": 64 * MIB, "iterations": 12, **changed}
+
+
+@pytest.mark.parametrize("preset", ["quick", "standard", "full"])
+def test_every_condition_appears_by_itself(preset: str) -> None:
+    planned = plan(preset, gpu())
+    cases = Counter(case_of(p.point.factors, gpu()) for p in planned if p.point.factors["events"] == "off")
+    of_one_size = [p for p in planned if p.point.factors["size"] == planned[0].point.factors["size"]]
+    once = Counter(case_of(p.point.factors, gpu()) for p in of_one_size if p.point.factors["events"] == "off")
+    alone = (*SINGLE, *(PAIRS if preset != "quick" else ()))
+    for case in (*alone, "managed", "device", "pinned", "prefetch whole", "starts on gpu", "eighth", "random"):
+        assert once[case] == 1, case
+    for touch in ("per-4KiB", "per-64KiB", "per-2MiB"):
+        assert once[f"{touch}, sequential"] == 1
+    assert "dense, sequential" not in cases
+
+
+def test_quick_is_short_and_full_is_not_the_whole_product() -> None:
+    assert len(plan("quick", gpu())) <= 26
+    assert len(plan("full", gpu())) < 500
+
+
+def test_points_with_events_have_twins_without_and_workers_of_their_own() -> None:
+    for preset in ("quick", "standard", "full"):
+        planned = plan(preset, gpu())
+        on = [p for p in planned if p.point.factors["events"] == "on"]
+        off = {repr(p.point.factors) for p in planned if p.point.factors["events"] == "off"}
+        assert {case_of(p.point.factors, gpu()) for p in on} >= {
+            "managed", "prefetch whole", "per-4KiB, sequential", "per-64KiB, sequential", "per-2MiB, sequential",
+        }  # fmt: skip
+        for one in on:
+            assert one.environment == {"FIRSTTOUCH_EVENTS": "1"}
+            assert repr({**one.point.factors, "events": "off"}) in off
+        assert all(p.environment["FIRSTTOUCH_EVENTS"] == "0" for p in planned if p not in on)
+
+
+def test_reasons_come_once() -> None:
+    reasons = Counter(p.reason for p in plan("standard", gpu()) if p.reason)
+    assert reasons == {"no way there": 1}
+    apart = plan("quick", gpu(concurrent=False))
+    assert {p.reason for p in apart if p.point.factors["advice"] != "none"} <= {
+        "the driver takes no advice or prefetch where CPU and GPU may not use managed memory at once"
+    }
+
+
+def test_set_reaches_what_a_preset_leaves_out() -> None:
+    planned = plan("quick", gpu(), {"advice": ["preferred-gpu+accessed-by-cpu"], "prefetch": ["streams-4"]})
+    assert planned
+    assert all(p.point.factors["prefetch"] == "streams-4" for p in planned)
+
+
+def test_sizes_that_hold_no_place_say_so() -> None:
+    experiment = Migration()
+    assert "one place of 2 MiB" in str(experiment.skip(point(touch="per-2MiB", size=MIB), gpu()))
+    assert "no pass" in str(experiment.skip(point(iterations=0), gpu()))
+    assert "alone" in str(experiment.supports(DeviceInfo(name="cpu", kind="cpu", title="")))
+
+
+# ---------------------------------------------------------------------------------------------- events
+
+STEPS = [
+    ("initialise", 1.0, 2.0),
+    ("prefetch", 2.1, 3.0),
+    ("iteration_0", 3.1, 4.0),
+    ("iteration_1", 4.1, 5.0),
+    ("cpu_read", 5.1, 6.0),
+    ("check", 6.1, 7.0),
+]
+
+
+def moved(start: float, size: int, kind: str = "h2d", cause: str = "fault") -> MemoryEvent:
+    return MemoryEvent(kind, start, start + 1e-3, bytes=size, cause=cause)  # type: ignore[arg-type]
+
+
+def test_events_fall_to_the_step_in_which_they_begin() -> None:
+    names = {0.9: None, 1.0: "initialise", 2.05: "initialise", 2.1: "prefetch", 3.1: "iteration_0", 4.05: "iteration_0",
+             4.1: "iteration_1", 5.5: "cpu_read", 7.0: "check", 7.1: None}  # fmt: skip
+    for start, expected in names.items():
+        found = by_step([moved(start, 1)], STEPS)
+        assert [name for name, events in found.items() if events] == ([expected] if expected else [])
+
+
+def test_counters_of_events_are_medians_over_repetitions() -> None:
+    def repetition(at: float, first: list[int]) -> list[MemoryEvent]:
+        return [
+            *(moved(at + 3.2, size) for size in first),
+            moved(at + 2.5, 7 * MIB, cause="prefetch"),
+            MemoryEvent("gpu_fault", at + 3.3, at + 3.3, count=5, cause="write"),
+            MemoryEvent("gpu_fault", at + 3.4, at + 3.4, count=2, cause="write"),
+            moved(at + 5.5, MIB, kind="d2h"),
+            MemoryEvent("cpu_fault", at + 5.5, at + 5.5),
+            moved(at + 6.5, 4096, kind="d2h"),  # of the check: in no counter
+        ]
+
+    steps = [[(name, at + start, at + end) for name, start, end in STEPS] for at in (0, 10, 20)]
+    events = [
+        *repetition(0, [64 * 1024, 128 * 1024]),
+        *repetition(10, [64 * 1024]),
+        *repetition(20, [2 * MIB, 64 * 1024]),
+    ]
+    events.sort(key=lambda event: event.start)
+    found = event_counters(Window(0, end=99, events=events), steps, touched=4)
+    assert found["iteration_0_h2d_bytes"] == 192 * 1024
+    assert found["iteration_1_h2d_bytes"] == 0
+    assert found["iteration_0_gpu_fault_groups"] == 2
+    assert found["compute_gpu_fault_groups"] == found["compute_most_gpu_fault_groups"] == 2
+    assert found["same_every_time"] is False
+    assert found["compute_gpu_faults"] == 7
+    assert found["compute_h2d_fault_bytes"] == 192 * 1024
+    assert found["prefetch_h2d_prefetch_bytes"] == 7 * MIB
+    assert found["prefetch_gpu_fault_groups"] == 0
+    assert found["cpu_read_d2h_bytes"] == MIB
+    assert found["cpu_read_cpu_faults"] == 1
+    assert "check_d2h_bytes" not in found
+    assert (found["smallest_record"], found["largest_record"], found["record_multiple"]) == (64 * 1024, 2 * MIB, 65536)
+    assert found["bytes_per_touch"] == pytest.approx((192 + 64 + 2112) * 1024 / 3 / 4)
+
+
+def test_no_events_are_zeros_not_absent() -> None:
+    found = event_counters(Window(0), [STEPS], touched=4)
+    assert found["compute_gpu_fault_groups"] == found["iteration_1_h2d_bytes"] == found["cpu_read_d2h_bytes"] == 0
+    assert "smallest_record" not in found
+    assert not [name for name in event_counters(Window(0, kinds=("h2d",)), [STEPS], 4) if "fault_groups" in name]
+
+
+def test_a_point_that_asks_for_events_in_vain_says_why() -> None:
+    info = DeviceInfo(name="cpu", kind="cpu", title="")
+    session = Session(info, seed=1, seconds=0.1, tolerance=0.1, preset="quick")
+    with pytest.raises(Unsupported, match="no unified-memory events"):
+        Migration().measure(Point("migration", "cpu", point(allocator="malloc", events="on")), session)
+
+
+class EveryMoment:
+    """A driver that moves 4 KiB every 0.1 ms."""
+
+    def __init__(self) -> None:
+        self.time = time.monotonic()
+
+    def take(self) -> list[MemoryEvent]:
+        start, self.time = self.time, time.monotonic()
+        return [moved(start + n * 1e-4, 4096) for n in range(int((self.time - start) / 1e-4))]
+
+    def dropped(self) -> int:
+        return 3
+
+
+def test_a_point_with_events_tells_what_moved_in_its_steps() -> None:
+    try:
+        info = describe_devices("opencl")[0]
+    except _core.Unavailable as reason:
+        pytest.skip(str(reason))
+    session = Session(info, seed=1, seconds=0.01, tolerance=0.1, preset="quick")
+    assert session.device is not None
+    session.events = EventLog(EveryMoment())
+    measured = Migration().measure(
+        Point("migration", info.name, point(allocator="svm-fine", events="on", size=MIB, iterations=3)), session
+    )
+    seen = measured.counters
+    assert measured.verified
+    assert len(measured.samples) <= 5
+    assert seen["events_dropped"] == 3
+    assert int(str(seen["initialise_h2d_bytes"])) % 4096 == 0
+    assert "check_h2d_bytes" not in seen
+    assert seen["iteration_2_gpu_fault_groups"] == 0
+
+
+# ---------------------------------------------------------------------------------------------- words
+
+
+def record(
+    times: list[float], total: float | None = None, counters: dict[str, Scalar] | None = None, **changed: Scalar
+) -> Record:
+    factors = point(iterations=len(times), **changed)
+    value = sum(times) if total is None else total
+    names = [name for name, base in BASE.items() if factors[name] != base]
+    family = ["allocator"] * (factors["allocator"] != "managed") + names
+    return Record(
+        schema=SCHEMA,
+        experiment="migration",
+        device="cuda:0",
+        factors=factors,
+        unit="ms",
+        status="ok",
+        samples=[value],
+        summary=Summary(n=1, median=value, p5=value, p95=value, min=value, max=value, ci_low=value, ci_high=value),
+        verified=True,
+        counters={
+            **{f"iteration_{n}_ms": time for n, time in enumerate(times)},
+            "family": ", ".join(family) or "base",
+            "case": case_of(factors, gpu()),
+            **(counters or {}),
+        },
+    )
+
+
+def raised(groups: int) -> dict[str, Scalar]:
+    return {"compute_most_gpu_fault_groups": groups}
+
+
+def test_the_answer_names_who_moves_what_helps_and_what_events_cost() -> None:
+    answer = Migration().verdict(
+        [
+            record([20, 1, 1, 1]),
+            record([1, 1, 1, 1], allocator="device", total=5),
+            record([4, 4, 4, 4], allocator="pinned"),
+            record([9, 5, 2, 1], allocator="managed-static"),
+            record([1, 1, 1, 1], prefetch="whole", total=10),
+            record([4, 4, 4, 4], advice="preferred-cpu"),
+            record([22, 1, 1, 1], events="on", total=46),
+            record([1, 1, 1, 1], prefetch="whole", events="on", total=10, counters=raised(0)),
+            record([1, 1, 1, 1], touch="per-64KiB", order="sequential", events="on", counters={
+                "compute_h2d_bytes": 64 * MIB, "touched": 1024, "bytes_per_touch": 65536, "smallest_record": 4096,
+                "largest_record": MIB, "record_multiple": 4096, "compute_h2d_fault_bytes": MIB,
+                "compute_h2d_speculative_bytes": 63 * MIB, "same_every_time": True}),
+        ],
+        gpu(),
+    )  # fmt: skip
+    assert "managed moves in the first pass (20 ms, then 1 ms)" in answer
+    assert "pinned stays (4 ms a pass, 4 times that of a copy)" in answer
+    assert "managed-static gets faster over 3 passes (from 9 to 1 ms)" in answer
+    assert "device is there from the first pass on" in answer
+    assert "prefetch whole 2.3, preferred-cpu 1.4" in answer
+    assert "After a whole prefetch the passes raise 0 fault groups." in answer
+    assert (
+        "Touched per-64KiB in order, 64 MiB move for 1024 touches, 64 KiB each (1 MiB fault, 63 MiB speculative), in "
+        "records of 4 KiB to 1 MiB, all multiples of 4 KiB, the same in every repetition." in answer
+    )
+    assert "Recording events makes the same points take 1.5 times as long (median of 2, 1 to 2)." in answer
+
+
+def test_a_fault_after_a_prefetch_is_told() -> None:
+    rows = [
+        record([1, 1]),
+        record([1, 1], prefetch="whole", events="on", counters=raised(3)),
+    ]
+    assert "still raise fault groups: prefetch whole 3." in Migration().verdict(rows, gpu())
+
+
+def test_where_memory_is_shared_nothing_is_said_to_move() -> None:
+    shared = gpu()
+    shared.facts["shares_host_memory"] = True
+    assert "nothing migrates" in Migration().verdict([record([20, 1, 1, 1])], shared)
+
+
+@pytest.mark.parametrize("name", ["opencl:0", "cuda:0"])
+def test_on_a_device(name: str) -> None:
+    try:
+        device = open_device(name)
+    except _core.Unavailable as reason:
+        pytest.skip(str(reason))
+    rows = [dict(row) for row in device.allocators()]
+    for row in rows:
+        if not row["available"] or row["gpu"] == "none":
+            continue
+        outcome = _core.migration(
+            device,
+            allocator=str(row["name"]),
+            bytes=4 * MIB,
+            copied=row["cpu"] == "none",
+            stride_bytes=64 * 1024,
+            run_bytes=8,
+            sequential=True,
+            iterations=3,
+            seed=9,
+            stop=_core.Stop(tolerance=0.1, seconds=0.01),
+        )
+        assert outcome.errors == 0
+        assert [len(steps) for steps in outcome.repetitions] == [len(outcome.repetitions[0])] * len(outcome.samples)
+        assert outcome.repetitions[0][-1][0] == "check"

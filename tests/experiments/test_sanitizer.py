@@ -1,0 +1,47 @@
+"""Every kernel of every experiment under compute-sanitizer on a CUDA GPU. Slow: only where FIRSTTOUCH_SANITIZE is set.
+
+    FIRSTTOUCH_SANITIZE=1 python -m pytest tests/experiments/test_sanitizer.py
+
+racecheck looks at memory that the threads of a block share. Races in global memory that are themselves the experiment
+(caching's shared entry) are marked in the kernels; no tool here looks at those.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small import SMALL
+
+from firsttouch.experiments import all_experiments
+from firsttouch.run.store import load_results
+
+TOOLS = ("memcheck", "racecheck", "synccheck")
+PROGRAM = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+
+pytestmark = [
+    pytest.mark.skipif(not os.environ.get("FIRSTTOUCH_SANITIZE"), reason="FIRSTTOUCH_SANITIZE is not set"),
+    pytest.mark.skipif(not Path(PROGRAM).exists(), reason="compute-sanitizer is not here"),
+    pytest.mark.timeout(600),
+]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("name", sorted(all_experiments()))
+def test_no_tool_finds_anything(name: str, tool: str, tmp_path: Path) -> None:
+    out, log = tmp_path / "out", tmp_path / "log"
+    sets = [word for text in SMALL[name] for word in ("--set", text)]
+    command = [PROGRAM, "--tool", tool, "--target-processes", "all", "--log-file", f"{log}.%p", sys.executable]
+    command += ["-m", "firsttouch.cli.main", "run", name, "--device", "cuda:0", "--timeout", "120", "--out", str(out)]
+    done = subprocess.run([*command, *sets], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    logs = [path.read_text() for path in tmp_path.glob("log.*")]
+    found = [text for text in logs if "ERROR SUMMARY" in text or "RACECHECK SUMMARY" in text]
+    assert found or name == "context", "no process used the GPU under the tool"
+    for text in found:
+        assert "ERROR SUMMARY: 0 errors" in text or "RACECHECK SUMMARY: 0 hazards" in text, text[-3000:]
+    assert any(record.status == "ok" for record in load_results(out).records)

@@ -1,0 +1,99 @@
+"""tlb: which places it visits, what it plans, and what it says of curves whose TLBs are known."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from firsttouch.experiments.common import KiB, MiB
+from firsttouch.experiments.tlb import PAGES, Tlb, distance
+from firsttouch.run.plan import make_plan
+from firsttouch.schema import AllocatorInfo, DeviceInfo, Record, Request, Summary
+
+CPU = DeviceInfo(
+    name="cpu",
+    kind="cpu",
+    title="a processor",
+    facts={"line_bytes": 64, "l3_bytes": 32 * MiB},
+    allocators=[AllocatorInfo(name=name, available=True, cpu="direct") for name in ("malloc", "mmap", "malloc-thp")],
+)
+
+
+@pytest.mark.parametrize("line", [64, 128])
+@pytest.mark.parametrize("stride", PAGES)
+def test_every_line_is_on_a_page_of_its_own(stride: int, line: int) -> None:
+    apart = distance(stride, line)
+    places = [i * apart for i in range(4096)]
+    for page in [page for page in PAGES if page <= stride]:
+        assert len({place // page for place in places}) == len(places), "a page of any size up to the stride"
+
+
+@pytest.mark.parametrize("stride", PAGES)
+def test_lines_and_pages_spread_over_the_sets_of_caches_and_tlbs(stride: int) -> None:
+    places = [i * distance(stride, 64) for i in range(4096)]
+    for unit in (64, *(page for page in PAGES if page <= stride)):
+        for sets in (16, 64, 256):
+            most = max(Counter(place // unit % sets for place in places).values())
+            assert most <= 2 * len(places) / sets, f"units of {unit} bytes in {sets} sets"
+
+
+def test_the_dense_cycle_has_its_lines_side_by_side() -> None:
+    assert distance(64, 64) == 64
+
+
+@pytest.mark.parametrize(("preset", "most"), [("quick", 45), ("standard", 260)])
+def test_a_preset_stays_small_and_has_the_curves_that_find_a_page(preset: str, most: int) -> None:
+    request = Request(schema="firsttouch/1", experiments=["tlb"], devices=["cpu"], preset=preset, seed=1)
+    points = [one.point.factors for one in make_plan(request, [CPU], {"tlb": Tlb()}, {})]
+    assert len(points) <= most
+    chases = [p for p in points if p["method"] == "chase"]
+    for allocator in ("malloc", "malloc-thp"):
+        strides = Counter(p["stride"] for p in chases if p["allocator"] == allocator)
+        assert len([stride for stride, count in strides.items() if count >= 4]) >= 2
+    assert all(p["stride"] is not None and p["pages"] is not None for p in chases)
+    counted = [p for p in points if p["method"] == "counter"]
+    assert [p["allocator"] for p in counted] == ["malloc", "mmap", "malloc-thp"]
+    assert all(p["stride"] is None and p["pages"] is None for p in counted)
+
+
+def _record(allocator: str, stride: int | None, pages: int | None, **counters: float) -> Record:
+    return Record(
+        schema="firsttouch/1",
+        experiment="tlb",
+        device="cpu",
+        factors={"method": "chase", "agent": "cpu", "allocator": allocator, "stride": stride, "pages": pages},
+        unit="ns",
+        status="ok",
+        samples=[1.0],
+        summary=Summary(n=1, median=1, p5=1, p95=1, min=1, max=1, ci_low=1, ci_high=1),
+        counters=dict(counters),
+    )
+
+
+def _curve(allocator: str, stride: int, page: int) -> list[Record]:
+    """Of a TLB of 64 entries, each for `page` bytes: a load takes 1 ns in it and 3 ns beyond it."""
+    pages = [1 << k for k in range(3, 17)]
+    return [
+        _record(allocator, stride, n, translated_ns=1.0 if n * min(stride, page) <= 64 * page else 3.0) for n in pages
+    ]
+
+
+def test_the_answer_gives_reach_cost_and_page() -> None:
+    records = [
+        *_curve("malloc", 4 * KiB, 4 * KiB),
+        *_curve("malloc", 2 * MiB, 4 * KiB),
+        *_curve("malloc-thp", 4 * KiB, 2 * MiB),
+        *_curve("malloc-thp", 2 * MiB, 2 * MiB),
+        _record("malloc", 64, 8, translated_ns=1.0),
+        _record("mmap", None, None, misses_per_mib=250.0),
+    ]
+    answer = Tlb().verdict(records, CPU)
+    assert "cpu on malloc: L1 TLB up to 64 pages 4 KiB apart (256 KiB), then 2 ns more" in answer
+    assert "One entry of the first covers at most 4 KiB of malloc; at least 2 MiB of malloc-thp." in answer
+    assert answer.endswith("dTLB load misses per MiB of triad: mmap 250.")
+
+
+def test_no_knee_is_an_answer_too() -> None:
+    flat = [_record("malloc", 4 * KiB, 1 << k, translated_ns=1.0) for k in range(3, 9)]
+    assert Tlb().verdict(flat, CPU) == "Within the pages that were visited no translation cache ended."

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Mapping
+
+from firsttouch.machine import usage
+from firsttouch.machine.tree import Tree
+
+MakeTree = Callable[[Mapping[str, "str | bytes"]], Tree]
+KIB = 1024
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+HOST = {
+    "proc/meminfo": "MemTotal: 1000 kB\nMemFree: 300 kB\nMemAvailable: 600 kB\n",
+    "sys/devices/system/node/node0/meminfo": "Node 0 MemTotal: 600 kB\nNode 0 MemFree: 100 kB\n",
+    "sys/devices/system/node/node0/cpulist": "0-3",
+    "sys/devices/system/node/node1/meminfo": "Node 1 MemTotal: 400 kB\nNode 1 MemFree: 200 kB\n",
+    "sys/devices/system/node/node1/cpulist": "",
+    "proc/zoneinfo": """Node 0, zone   Normal
+  pagesets
+    cpu: 0
+              count:    2
+              high:     9
+    cpu: 1
+              count:    3
+Node 1, zone  Movable
+  pagesets
+    cpu: 0
+              count:    4
+""",
+}
+
+
+def test_every_counter_of_the_host_as_bytes_in_use(make_tree: MakeTree) -> None:
+    assert usage.of_host(make_tree(HOST)) == {
+        "mem_free": 700 * KIB,
+        "mem_available": 400 * KIB,
+        "node0_free": 500 * KIB,
+        "node1_free": 200 * KIB,
+        "numa_free": 700 * KIB,
+        "numa_free_and_lists": 700 * KIB - 9 * PAGE,
+        "host_free_and_lists": 500 * KIB - 5 * PAGE,
+    }
+
+
+def test_a_machine_without_nodes_counts_by_meminfo(make_tree: MakeTree) -> None:
+    found = usage.of_host(make_tree({"proc/meminfo": HOST["proc/meminfo"]}))
+    assert found["numa_free"] == found["host_free_and_lists"] == found["mem_free"] == 700 * KIB
+
+
+def test_the_group_of_the_process_itself(make_tree: MakeTree) -> None:
+    tree = make_tree(
+        {
+            "proc/self/cgroup": "0::/user/job\n",
+            "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw\n",
+            "sys/fs/cgroup/cgroup.controllers": "memory",
+            "sys/fs/cgroup/user/memory.current": "9000",
+            "sys/fs/cgroup/user/job/memory.current": "5000",
+        }
+    )
+    assert usage.of_host(tree)["cgroup"] == 5000
+
+
+def test_an_empty_tree_gives_no_process_counters(make_tree: MakeTree) -> None:
+    assert usage.of_process(make_tree({})) == {}
+    assert "cgroup" not in usage.of_host(make_tree({}))
+
+
+def test_touched_pages_show_in_the_real_process() -> None:
+    size = 64 * 2**20
+    with mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as block:
+        before = usage.of_process(Tree())
+        for at in range(0, size, PAGE):
+            block[at] = 1
+        after = usage.of_process(Tree())
+    for name in ("rss", "rollup_rss", "pss"):
+        if name in before:
+            assert 0.9 * size < after[name] - before[name] < 1.2 * size, name

@@ -1,0 +1,88 @@
+// Probes on every device that is here: the host, OpenCL and CUDA where a driver is found.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/device.hpp"
+#include "device/library.hpp"
+#include "probe/probes.hpp"
+#include "support.hpp"
+
+namespace firsttouch {
+
+inline constexpr std::size_t MiB = 1024 * 1024;
+inline const Stop brief{.tolerance = 0.1, .seconds = 0.05, .min_samples = 3, .max_samples = 20};
+inline const Stop hasty{.tolerance = 0.5, .seconds = 0.01, .min_samples = 3, .max_samples = 5};
+
+// FIRSTTOUCH_LIB_OPENCL_ICD, else the drivers that /etc/OpenCL/vendors names.
+inline void find_opencl_drivers() {
+    std::vector<std::string> drivers;
+    if (const char* chosen = std::getenv("FIRSTTOUCH_LIB_OPENCL_ICD"); chosen != nullptr && *chosen != '\0') {
+        drivers.emplace_back(chosen);
+    } else {
+        std::error_code ignored;
+        for (const auto& entry : std::filesystem::directory_iterator("/etc/OpenCL/vendors", ignored)) {
+            std::ifstream file(entry.path());
+            if (std::string line; entry.path().extension() == ".icd" && file >> line) drivers.push_back(line);
+        }
+    }
+    set_library_paths("opencl-icd", drivers);
+    static const Folder cache;  // PoCL's
+    setenv("POCL_CACHE_DIR", cache.path.c_str(), 0);
+}
+
+class OnDevice : public testing::TestWithParam<std::string> {
+  protected:
+    void SetUp() override {
+        static const bool once = (find_opencl_drivers(), true);
+        (void)once;
+        if (GetParam() != "cpu") {
+#if defined(__SANITIZE_THREAD__)
+            GTEST_SKIP() << "drivers are not built for the thread sanitizer";
+#endif
+        }
+        try {
+            device = open_device(GetParam());
+        } catch (const Unavailable& reason) {
+            GTEST_SKIP() << reason.what();
+        }
+        lab = std::make_unique<Lab>(*device);
+    }
+    std::vector<AllocatorInfo> available() {
+        std::vector<AllocatorInfo> list;
+        for (const auto& entry : device->allocators())
+            if (entry.available) list.push_back(entry);
+        return list;
+    }
+    std::vector<Agent> agents_of(const Buffer& buffer) {
+        std::vector<Agent> list;
+        for (const Agent agent : {Agent::cpu, Agent::gpu})
+            if (lab->reaches(agent, buffer)) list.push_back(agent);
+        return list;
+    }
+    static void expect_sane(const Outcome& outcome) {
+        EXPECT_EQ(outcome.errors, 0u);
+        EXPECT_GE(outcome.samples.values.size(), 3u);
+        EXPECT_NE(outcome.samples.stopped_by, "");
+    }
+    static void expect_positive(const Outcome& outcome) {
+        expect_sane(outcome);
+        for (const double value : outcome.samples.values) EXPECT_GT(value, 0);
+    }
+    std::unique_ptr<Device> device;
+    std::unique_ptr<Lab> lab;
+};
+
+inline const auto every_device = testing::Values("cpu", "opencl:0", "cuda:0");
+inline const auto kind_of = [](const testing::TestParamInfo<std::string>& info) {
+    return info.param.substr(0, info.param.find(':'));
+};
+
+}  // namespace firsttouch

@@ -1,0 +1,197 @@
+// Unified-memory events, from the records of a stand-in for CUPTI.
+#include "events/events.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <thread>
+
+#include "../standins/cupti.cpp"
+#include "device/device.hpp"
+#include "host/clock.hpp"
+#include "support.hpp"
+
+namespace firsttouch {
+namespace {
+
+const cupti::Functions& standin() {
+    static const cupti::Functions functions{.get_version = cuptiGetVersion,
+                                            .get_result_string = cuptiGetResultString,
+                                            .subscribe = cuptiSubscribe,
+                                            .unsubscribe = cuptiUnsubscribe,
+                                            .register_callbacks = cuptiActivityRegisterCallbacks,
+                                            .configure = cuptiActivityConfigureUnifiedMemoryCounter,
+                                            .enable = cuptiActivityEnable,
+                                            .disable = cuptiActivityDisable,
+                                            .flush = cuptiActivityFlushAll,
+                                            .next_record = cuptiActivityGetNextRecord,
+                                            .dropped_records = cuptiActivityGetNumDroppedRecords,
+                                            .get_timestamp = cuptiGetTimestamp};
+    return functions;
+}
+
+std::multimap<std::string, MemoryEvent> by_kind(std::vector<MemoryEvent> events) {
+    std::multimap<std::string, MemoryEvent> found;
+    for (MemoryEvent& event : events) found.emplace(event.kind, std::move(event));
+    return found;
+}
+
+TEST(Events, EveryKindReadsAsTheVendorStatesIt) {
+    const double before = now();
+    EventSource source(standin());
+    const auto events = by_kind(source.take());
+    const double after = now();
+    ASSERT_EQ(events.size(), 9u);
+    for (const auto& [kind, event] : events) {
+        EXPECT_GE(event.start, before - 1e-3) << kind;
+        EXPECT_LE(event.end, after + 1e-3) << kind;
+        const bool lasting =
+            kind == "h2d" || kind == "d2h" || kind == "d2d" || kind == "gpu_fault" || kind == "throttling";
+        EXPECT_EQ(event.end > event.start, lasting) << kind;
+    }
+    const MemoryEvent& faulted =
+        std::find_if(events.begin(), events.end(), [](const auto& one) { return one.second.bytes == 2 << 20; })->second;
+    EXPECT_STREQ(faulted.kind, "h2d");
+    EXPECT_STREQ(faulted.cause, "fault");
+    EXPECT_EQ(faulted.address, 0x200000u);
+    EXPECT_EQ(faulted.source + ">" + faulted.target, "cpu>cuda:0");
+    const auto only = [&](const char* kind) -> const MemoryEvent& { return events.find(kind)->second; };
+    EXPECT_EQ(only("d2h").source + ">" + only("d2h").target, "cuda:0>cpu");
+    EXPECT_STREQ(only("d2h").cause, "eviction");
+    EXPECT_EQ(only("d2d").source + ">" + only("d2d").target, "cuda:0>cuda:1");
+    EXPECT_STREQ(only("d2d").cause, "access_counter");
+    EXPECT_STREQ(only("remote_map").cause, "policy");
+    EXPECT_EQ(only("remote_map").bytes, 4096u);
+    EXPECT_EQ(only("throttling").bytes, 0u);
+    EXPECT_EQ(only("throttling").source, "cuda:0");
+}
+
+TEST(Events, ValuesThatAreNoBytesAreNotTakenForBytes) {
+    EventSource source(standin());
+    const auto events = by_kind(source.take());
+    const MemoryEvent& cpu = events.find("cpu_fault")->second;
+    EXPECT_EQ(cpu.bytes, 0u);  // the value is a program counter
+    EXPECT_EQ(cpu.count, 1u);
+    EXPECT_EQ(cpu.source + ">" + cpu.target, "cpu>");
+    EXPECT_STREQ(cpu.cause, "write");
+    EXPECT_TRUE(holds(describe_instruction(cpu.instruction), "strtoul"));
+    const MemoryEvent& gpu = events.find("gpu_fault")->second;
+    EXPECT_EQ(gpu.bytes, 0u);
+    EXPECT_EQ(gpu.count, 7u);
+    EXPECT_EQ(gpu.source + ">" + gpu.target, "cuda:0>");
+    EXPECT_STREQ(gpu.cause, "read");
+}
+
+TEST(Events, ContendersComeFromWhereTheVersionHasThem) {
+    for (const auto& [version, devices] :
+         {std::pair{"130000", "cpu+cuda:0+cuda:1+cuda:64"}, {"24", "cpu+cuda:0+cuda:1"}}) {
+        const Variable variable("STANDIN_CUPTI_VERSION", version);
+        EventSource source(standin());
+        const auto events = by_kind(source.take());
+        ASSERT_EQ(events.size(), 9u) << version;
+        EXPECT_EQ(events.find("thrashing")->second.source, devices) << version;
+        EXPECT_EQ(events.find("thrashing")->second.bytes, 65536u) << version;
+    }
+}
+
+TEST(Events, ClocksAreJoinedByTwoReadings) {
+    const ClockMap clock{{1'000'000'000'000, 50.0}, {1'000'000'002'000, 50.000'004}};  // theirs runs at half the rate
+    EXPECT_DOUBLE_EQ(clock(1'000'000'000'000), 50.0);
+    EXPECT_DOUBLE_EQ(clock(1'000'000'001'000), 50.000'002);
+    EXPECT_DOUBLE_EQ(clock(1'000'000'003'000), 50.000'005);
+    EXPECT_DOUBLE_EQ(clock(999'999'999'000), 49.999'999);
+    const ClockMap still{{7, 1.0}, {7, 1.0}};
+    EXPECT_DOUBLE_EQ(still(7), 1.0);
+}
+
+TEST(Events, RefusalsAreOneSentenceAndLeaveNothingBehind) {
+    const std::pair<const char*, const char*> refused[] = {
+        {"cuptiSubscribe=39", "another tool holds CUPTI"},
+        {"cuptiActivityConfigureUnifiedMemoryCounter=28", "no unified-memory events on this platform"},
+        {"cuptiActivityConfigureUnifiedMemoryCounter=29", "CUDA_VISIBLE_DEVICES"},
+        {"cuptiActivityConfigureUnifiedMemoryCounter=30", "do not reach each other's memory"},
+        {"cuptiActivityConfigureUnifiedMemoryCounter=31", "MPS"},
+        {"cuptiActivityEnable=35", "permission"},
+        {"cuptiSubscribe=15", "may not fit the driver"},
+        {"cuptiActivityRegisterCallbacks=999", "CUPTI refused cuptiActivityRegisterCallbacks: STANDIN_ERROR (999)"},
+    };
+    for (const auto& [fails, words] : refused) {
+        const Variable variable("STANDIN_CUPTI_FAILS", fails);
+        const std::string said = words_of<Unavailable>([] { EventSource source(standin()); });
+        EXPECT_TRUE(holds(said, words)) << fails;
+        EXPECT_EQ(said.find('\n'), std::string::npos);
+    }
+    EXPECT_EQ(EventSource(standin()).take().size(), 9u);
+}
+
+TEST(Events, OneRecorderPerProcess) {
+    EventSource first(standin());
+    EXPECT_TRUE(holds(words_of<Unavailable>([] { EventSource second(standin()); }), "another tool holds CUPTI"));
+    EXPECT_EQ(first.take().size(), 9u);
+}
+
+TEST(Events, CountersThatAreRefusedAreLeftOut) {
+    const Variable variable("STANDIN_CUPTI_REFUSES", "5678");
+    EventSource source(standin());
+    EXPECT_EQ(source.kinds(), (std::vector<std::string>{"h2d", "d2h", "cpu_fault", "gpu_fault"}));
+    EXPECT_EQ(source.take().size(), 5u);
+}
+
+TEST(Events, AFailureWhileRecordingHasTheVendorsWords) {
+    EventSource source(standin());
+    const Variable variable("STANDIN_CUPTI_FAILS", "cuptiActivityFlushAll=999");
+    EXPECT_EQ(words_of<VendorError>([&] { source.take(); }), "cuptiActivityFlushAll: STANDIN_ERROR (999)");
+}
+
+TEST(Events, BuffersAreUsedAgain) {
+    const Variable many("STANDIN_CUPTI_REPEAT", "2000");  // some 2 MiB a flush; there are 64 MiB of buffers
+    EventSource source(standin());
+    for (int i = 0; i < 40; ++i) ASSERT_EQ(source.take().size(), 18000u);
+    EXPECT_EQ(source.dropped(), 0u);
+}
+
+TEST(Events, WhatHasNoRoomIsCounted) {
+    const Variable many("STANDIN_CUPTI_REPEAT", "60000");
+    const Variable variable("STANDIN_CUPTI_DROPPED", "3");
+    EventSource source(standin());
+    const std::size_t kept = source.take().size();
+    EXPECT_LT(kept, 540000u);
+    EXPECT_EQ(source.dropped(), 540000 - kept + 3);
+}
+
+TEST(Events, BuffersComeAndGoOnSeveralThreads) {
+    EventSource source(standin());
+    std::vector<CounterRecord3> records(1000, record_of(script[0], 1, 2));
+    std::size_t found = 0;
+    {
+        std::vector<std::jthread> threads;
+        for (int i = 0; i < 4; ++i)
+            threads.emplace_back([&] {
+                for (int n = 0; n < 20; ++n) deliver(records);
+            });
+        for (int n = 0; n < 20; ++n) found += source.take().size();
+    }
+    EXPECT_EQ(found + source.take().size(), 4u * 20u * 1000u + 21u * 9u);
+}
+
+TEST(Events, ABufferThatCameTooLateDoesNoHarm) {
+    std::uint8_t* buffer = nullptr;
+    std::size_t size = 0, most = 0;
+    {
+        EventSource source(standin());
+        state.request(&buffer, &size, &most);
+        ASSERT_NE(buffer, nullptr);
+    }
+    state.complete(nullptr, 0, buffer, size, size);
+    EventSource source(standin());
+    EXPECT_EQ(source.take().size(), 9u);
+}
+
+TEST(Events, AnInstructionOfNoLibraryHasNoName) {
+    EXPECT_EQ(describe_instruction(0), "");
+    EXPECT_EQ(describe_instruction(8), "");
+    EXPECT_TRUE(holds(describe_instruction(reinterpret_cast<std::uint64_t>(&std::puts) + 1), "puts+0x1"));
+}
+
+}  // namespace
+}  // namespace firsttouch

@@ -1,0 +1,110 @@
+"""What the report says of unified-memory events, and what a stranger's trace can't do to it."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import sample
+from test_page import Elements, section
+
+from firsttouch.report.page import load, render, write_report
+from firsttouch.run.events import MemoryEvent, Span
+from firsttouch.run.trace import TRACE, Trace
+
+MIB = 2**20
+MOVED = {
+    "um_events": "recorded", "um_h2d_bytes": 3 * MIB, "um_h2d_fault_bytes": 2 * MIB, "um_h2d_speculative_bytes": MIB,
+    "um_h2d_eviction_bytes": 0, "um_d2h_bytes": 0, "um_gpu_fault_groups": 12, "um_gpu_faults": 480, "um_cpu_faults": 5,
+    "um_thrashing": 0, "um_remote_maps": 0,
+}  # fmt: skip
+STILL = dict.fromkeys(MOVED, 0) | {"um_events": "recorded"}
+
+
+def point(size: int, counters: dict[str, object]):
+    factors = {"size": size, "allocator": "managed"}
+    return sample.point("latency", "cuda:0", 5.0, factors=factors | {"agent": "gpu"}, counters=counters)
+
+
+def results(*records):
+    made = sample.results()
+    made.records = list(records)
+    return made
+
+
+def text_of(page: str) -> str:
+    return section(page, "latency", "cuda:0")
+
+
+def test_totals_of_points_that_had_events():
+    text = text_of(
+        render({"out": results(point(MIB, MOVED), point(2 * MIB, MOVED), point(4 * MIB, STILL))}, sample.EXPERIMENTS)
+    )
+    heads = "Unified-memory events sizebytes to the deviceGPU fault groupsGPU faultsCPU faults"
+    assert heads + " 1 MiB3 MiB: 2 MiB fault, 1 MiB speculative124805" in text
+    assert "bytes to the host" not in text  # nowhere any
+    assert "1 point without any event" in text
+    assert "compare times with those of a run without events" in text
+
+
+def test_why_points_have_none():
+    none = {"um_events": f"none: {sample.EVIL}"}
+    page = render({"out": results(point(MIB, none), point(2 * MIB, none))}, sample.EXPERIMENTS)
+    assert f"Measured without the events asked for 2 points: {sample.EVIL}" in text_of(page)
+    assert "<script" not in page
+    assert "Unified-memory events" not in page
+
+
+def test_nothing_is_said_where_nothing_was_asked(page):
+    assert "Unified-memory" not in page
+
+
+def test_strange_counters_are_shown_as_they_are():
+    strange = MOVED | {"um_h2d_bytes": sample.EVIL, "um_gpu_faults": True, "um_cpu_faults": None, "um_dropped": 1e300}
+    page = render({"out": results(point(MIB, strange), point(2 * MIB, MOVED))}, sample.EXPERIMENTS)
+    assert sample.EVIL in Elements(page).text
+    assert "<script" not in page
+
+
+def moves(start: float, count: int, size: int) -> Span:
+    times = [start + i / 1000 for i in range(count)]
+    events = [MemoryEvent("h2d", t, t + 0.0005, 4096, size, 1, "cpu", "cuda:0", "fault") for t in times]
+    back = [MemoryEvent("d2h", t, t + 0.0005, 4096, size, 1, "cuda:0", "cpu", "fault") for t in times[::2]]
+    return Span(start=start, end=start + 1, events=[*events, *back])
+
+
+def test_the_course_of_the_point_that_moved_most(write):
+    records = [point(MIB, MOVED), point(2 * MIB, MOVED)]
+    directory = write(results(*records))
+    trace = Trace(directory)
+    trace.add(records[0], moves(100.0, 20, 4096))
+    trace.add(records[1], moves(200.0, 3000, 2 * MIB))
+    page = write_report([directory]).read_text()
+    text = text_of(page)
+    assert (
+        "Bytes moved by the driver over time. The point that moved most: size 2 MiB, allocator managed, agent gpu."
+        in text
+    )
+    assert ">host to device</text>" in page
+    assert ">device to host</text>" in page
+    assert {"2 GiB", "4 GiB"} & set(re.findall(r">([^<>]+)</text>", page))
+
+
+def test_a_strangers_trace(write):
+    record = point(MIB, MOVED)
+    record.factors["allocator"] = sample.EVIL
+    directory = write(results(record))
+    Trace(directory).add(record, moves(100.0, 20, 4096))
+    path = directory / TRACE
+    path.write_text(path.read_text().replace("bytes host to device", msgspec.json.encode(sample.EVIL).decode()[1:-1]))
+    page = write_report([directory]).read_text()
+    assert "<script" not in page
+    assert sample.EVIL in Elements(page).text
+
+
+def test_a_broken_trace_is_a_warning(write):
+    directory = write(results(point(MIB, MOVED)))
+    (directory / TRACE).write_text('[\n{"name": 5},\n{"name": "x"},\n')
+    (found,) = load([directory]).values()
+    assert found.warnings == [f"{directory / TRACE}:2: not an event as `firsttouch run --events` writes it"]
+    assert "not an event" in write_report([directory]).read_text()
