@@ -1,4 +1,4 @@
-// The HIP device on the stand-in of tests/standin: what needs no kernel, here also under the sanitizers.
+// The HIP device on the stand-in of tests/standins: what needs no kernel, here also under the sanitizers.
 #include <cstring>
 
 #include "device/device.hpp"

@@ -373,6 +373,7 @@ TEST(VendorTypes, HipRuntime) {
         {integrated, hipDeviceAttributeIntegrated},
         {l2_bytes, hipDeviceAttributeL2CacheSize},
         {managed_memory, hipDeviceAttributeManagedMemory},
+        {threads_per_multiprocessor, hipDeviceAttributeMaxThreadsPerMultiProcessor},
         {memory_bus_bits, hipDeviceAttributeMemoryBusWidth},
         {memory_clock_khz, hipDeviceAttributeMemoryClockRate},
         {multiprocessors, hipDeviceAttributeMultiprocessorCount},

@@ -46,6 +46,7 @@ enum Attribute : int {
     integrated = 16,
     l2_bytes = 19,
     managed_memory = 24,
+    threads_per_multiprocessor = 57,
     memory_bus_bits = 59,
     memory_clock_khz = 60,
     multiprocessors = 63,

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 import standin  # beside this file
+
 from firsttouch.memory.allocators import MEANINGS
 from firsttouch.run.discover import discover_devices
 from firsttouch.run.store import load_results
@@ -390,6 +390,7 @@ SMALL = {
     "transfer": ["size=4096,1000003", "sdma=0,1"],
     "allocation": ["size=64KiB"],
     "context": ["phase=launch-next"],
+    "atomics": ["elements=1024", "gpu_threads=64", "allocator=device,pinned"],
 }
 
 

@@ -1,6 +1,6 @@
 """Builds the stand-ins for AMD's libraries, with nothing but g++.
 
-    python tests/standin/standin.py hip_on_cuda
+    python tests/standins/standin.py hip_on_cuda
     export FIRSTTOUCH_LIB_HIP=... FIRSTTOUCH_LIB_HIPRTC=...        # the lines that it prints
     python -m firsttouch.cli.main run --device hip:0
 

@@ -1,6 +1,6 @@
 // A HIP runtime and hipRTC on the processor, so that the HIP device's own code runs where no AMD GPU is: what it asks
 // for, in which order, and what it makes of answers and errors. It proves nothing about AMD's runtime, hardware or the
-// HIP prelude: kernels are compiled by g++ with prelude.standin.h in the prelude's place, and run item by item.
+// HIP prelude: kernels are compiled by g++ with prelude.standin.h in the prelude's place.
 //
 // The environment plays the machine:
 //   HSA_XNACK=1             as on a GPU that can retry page faults: plain host memory is reached
@@ -252,6 +252,7 @@ Result hipDeviceGetAttribute(int* value, int which, int) {
                                              {hip::managed_memory, 1},
                                              {hip::memory_bus_bits, 4096},
                                              {hip::memory_clock_khz, 1600000},
+                                             {hip::threads_per_multiprocessor, 256},
                                              {hip::multiprocessors, 2},
                                              {hip::warp_size, 64},
                                              {hip::virtual_memory_management, 1},
@@ -497,12 +498,13 @@ int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* co
         const auto end = plain.find('(', name);
         text += "STANDIN_ENTRY(" + plain.substr(name, end - name) + ")\n";
     }
+    if (made.text.find("BARRIER();") != std::string::npos) text = "#define STANDIN_GROUPS\n" + text;
     char folder[] = "/tmp/standin-XXXXXX";
     if (mkdtemp(folder) == nullptr) return 6;
     const std::string base = std::string(folder) + "/program";
     std::ofstream(base + ".cpp") << text;
     const std::string command =
-        "g++ -std=c++20 -O2 -w -shared -fPIC -o " + base + ".so " + base + ".cpp 2> " + base + ".log";
+        "g++ -std=c++20 -O2 -w -shared -fPIC -pthread -o " + base + ".so " + base + ".cpp 2> " + base + ".log";
     const int status = std::system(command.c_str());
     made.log = read(base + ".log");
     made.code = read(base + ".so");
