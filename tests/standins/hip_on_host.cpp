@@ -61,7 +61,8 @@ const Words& words_of(Result code) {
 
 // The error that STANDIN_FAIL wants of a call, or success.
 Result told(const std::string& call) {
-    const std::string wish = "," + environment("STANDIN_FAIL", "");
+    std::string wish = ",";
+    wish += environment("STANDIN_FAIL", "");
     const auto place = wish.find("," + call + "=");
     return place == std::string::npos ? success : std::atoi(wish.c_str() + place + call.size() + 2);
 }
