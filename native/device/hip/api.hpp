@@ -1,7 +1,6 @@
 // The HIP runtime of ROCm 6 and newer, and hipRTC, as tables of function pointers. Types are declared here, minimal, so
 // that the core builds without ROCm; tests/native/test_hip_types.cpp compares them with hip_runtime_api.h and
-// hiprtc.h where present. Numbers and shapes: hip_runtime_api.h of ROCm 6.3; attributes, properties and flags are the same in
-// ROCm 7.
+// hiprtc.h where present. Source: hip_runtime_api.h of ROCm 6.3; attributes, properties and flags are the same in 7.
 #pragma once
 
 #include <cstddef>
