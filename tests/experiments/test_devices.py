@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from firsttouch import _core
 from firsttouch.machine.devices import open_device
 
-DEVICES = ["cpu", "opencl:0", "cuda:0"]
+DEVICES = ["cpu", "opencl:0", "cuda:0", "hip:0"]
 SIZES = [1, 7, 8, 4095, 4096, 2**20 + 3]
 on_every_device = pytest.mark.parametrize("name", DEVICES)
 few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
@@ -31,7 +31,7 @@ def _open(name: str) -> _core.Device | str:
 def device_of(name: str) -> _core.Device:
     found = _open(name)
     if isinstance(found, str):
-        if os.environ.get("CI") and not name.startswith("cuda"):
+        if os.environ.get("CI") and not name.startswith(("cuda", "hip")):
             pytest.fail(found)
         pytest.skip(found)
     return found
@@ -150,7 +150,7 @@ def test_bad_requests_are_refused_in_words(name: str) -> None:
                 device.allocate(row["name"], 4096)
     with pytest.raises(ValueError, match="'heap' is not an allocator"):
         device.allocate("heap", 4096)
-    foreign = "svm-fine" if name.startswith("cuda") else "managed"
+    foreign = "svm-fine" if name.startswith(("cuda", "hip")) else "managed"
     with pytest.raises(_core.Unavailable, match=foreign):
         device.allocate(foreign, 4096)
     with pytest.raises(ValueError, match="'gigantic'"):

@@ -1,11 +1,9 @@
 // The vendors' types and numbers that the core declares for itself, against the vendors' own headers where present.
-#include <type_traits>
-
 #include "device/cuda/api.hpp"
 #include "device/gpu.hpp"
-#include "device/hip/api.hpp"
 #include "device/opencl/api.hpp"
 #include "events/cupti_api.hpp"
+#include "same_call.hpp"
 #include "support.hpp"
 
 #if __has_include(<cuda.h>)
@@ -21,12 +19,6 @@
 #include <cupti_activity.h>
 #include <cupti_version.h>
 #endif
-#if __has_include(<hip/hip_runtime_api.h>)
-#define __HIP_PLATFORM_AMD__
-#define __HIP_DISABLE_CPP_FUNCTIONS__  // overloads of hipMalloc and others for typed pointers
-#include <hip/hip_runtime_api.h>
-#include <hip/hiprtc.h>
-#endif
 #if __has_include(<CL/cl_icd.h>)
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
@@ -35,26 +27,6 @@
 
 namespace firsttouch {
 namespace {
-
-// Whether two types are passed alike: pointers for pointers, whole numbers and enumerations of one size.
-template <class A, class B>
-constexpr bool alike = std::is_pointer_v<A>&& std::is_pointer_v<B> ? true
-                       : (std::is_integral_v<A> || std::is_enum_v<A>)&&(std::is_integral_v<B> || std::is_enum_v<B>)
-                           ? sizeof(A) == sizeof(B)
-                           : std::is_same_v<A, B>;
-template <>
-constexpr bool alike<void, void> = true;
-
-template <class A, class B>
-struct SameCall : std::false_type {};
-template <class R, class... A, class S, class... B>
-requires(sizeof...(A) == sizeof...(B)) struct SameCall<R (*)(A...), S (*)(B...)>
-    : std::bool_constant<alike<R, S> && (alike<A, B> && ...)> {
-};
-
-static_assert(SameCall<int (*)(void*, int), unsigned (*)(const char*, unsigned)>::value);
-static_assert(!SameCall<int (*)(void*, int), int (*)(void*, long)>::value);
-static_assert(!SameCall<int (*)(void*), int (*)(void*, int)>::value);
 
 TEST(VendorTypes, CudaDriver) {
 #if defined(CUDA_VERSION)
@@ -324,139 +296,6 @@ TEST(VendorTypes, Cupti) {
     static_assert(SameCall<CompleteBuffer, CUpti_BuffersCallbackCompleteFunc>::value);
 #else
     GTEST_SKIP() << "no cupti_activity.h here";
-#endif
-}
-
-// ROCm 6 changed hipDeviceProp_t; the core takes that form alone.
-TEST(VendorTypes, HipRuntime) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // ROCm 6.3 says so of hipHostMalloc; 7 has it as before
-#if defined(HIP_VERSION_MAJOR) && HIP_VERSION_MAJOR >= 6
-    using namespace hip;
-    static_assert(sizeof(Properties) >= 2 * sizeof(hipDeviceProp_t));
-    static_assert(Properties::name_at == offsetof(hipDeviceProp_t, gcnArchName));
-    static_assert(Properties::name_bytes == sizeof(hipDeviceProp_t::gcnArchName));
-    static_assert(sizeof(Uuid) == sizeof(hipUUID));
-    static_assert(sizeof(Location) == sizeof(hipMemLocation) && offsetof(Location, id) == offsetof(hipMemLocation, id));
-    using Wanted = Runtime::AllocationProperties;
-    static_assert(sizeof(Wanted) == sizeof(hipMemAllocationProp));
-    static_assert(offsetof(Wanted, type) == offsetof(hipMemAllocationProp, type));
-    static_assert(offsetof(Wanted, requested_handle_type) == offsetof(hipMemAllocationProp, requestedHandleType));
-    static_assert(offsetof(Wanted, location) == offsetof(hipMemAllocationProp, location));
-    static_assert(offsetof(Wanted, win32_metadata) == offsetof(hipMemAllocationProp, win32HandleMetaData));
-    static_assert(offsetof(Wanted, flags) == offsetof(hipMemAllocationProp, allocFlags));
-    static_assert(offsetof(Wanted, flags.gpu_direct_rdma_capable) ==
-                  offsetof(hipMemAllocationProp, allocFlags.gpuDirectRDMACapable));
-    static_assert(offsetof(Wanted, flags.usage) == offsetof(hipMemAllocationProp, allocFlags.usage));
-    using Access = Runtime::AccessDescription;
-    static_assert(sizeof(Access) == sizeof(hipMemAccessDesc));
-    static_assert(offsetof(Access, flags) == offsetof(hipMemAccessDesc, flags));
-
-    // Numbers that the code writes as such.
-    static_assert(hipSuccess == 0 && hipErrorNoDevice == no_device && hipCpuDeviceId == -1);
-    static_assert(hipMemLocationTypeDevice == 1 && hipMemAllocationTypePinned == 1);
-    static_assert(hipMemAccessFlagsProtReadWrite == 3 && hipMemAllocationGranularityMinimum == 0);
-    static_assert(hipEventDefault == 0 && GpuStream<Runtime>::non_blocking == hipStreamNonBlocking);
-    static_assert(hipMemAdviseSetReadMostly == 1 && hipMemAdviseSetPreferredLocation == 3);
-    static_assert(hipMemAdviseSetAccessedBy == 5 && hipMemAdviseSetCoarseGrain == advise_coarse_grain);
-    static_assert(hipMemcpyDefault == copy_by_address && hipMemAttachGlobal == managed_attach_global);
-    static_assert(hipHostMallocPortable == host_portable && hipHostMallocCoherent == host_coherent);
-    static_assert(hipHostMallocNonCoherent == host_non_coherent && hipDeviceMallocFinegrained == malloc_fine_grained);
-    static_assert(hipHostRegisterPortable == register_portable && hipHostRegisterMapped == register_mapped);
-
-    const std::pair<int, int> attributes[] = {
-        {can_use_host_pointer_for_registered, hipDeviceAttributeCanUseHostPointerForRegisteredMem},
-        {clock_rate_khz, hipDeviceAttributeClockRate},
-        {concurrent_managed_access, hipDeviceAttributeConcurrentManagedAccess},
-        {direct_managed_access_from_host, hipDeviceAttributeDirectManagedMemAccessFromHost},
-        {host_native_atomics, hipDeviceAttributeHostNativeAtomicSupported},
-        {integrated, hipDeviceAttributeIntegrated},
-        {l2_bytes, hipDeviceAttributeL2CacheSize},
-        {managed_memory, hipDeviceAttributeManagedMemory},
-        {memory_bus_bits, hipDeviceAttributeMemoryBusWidth},
-        {memory_clock_khz, hipDeviceAttributeMemoryClockRate},
-        {multiprocessors, hipDeviceAttributeMultiprocessorCount},
-        {pageable_memory_access, hipDeviceAttributePageableMemoryAccess},
-        {pageable_uses_host_page_tables, hipDeviceAttributePageableMemoryAccessUsesHostPageTables},
-        {warp_size, hipDeviceAttributeWarpSize},
-        {virtual_memory_management, hipDeviceAttributeVirtualMemoryManagementSupported},
-        {host_register_supported, hipDeviceAttributeHostRegisterSupported},
-        {large_bar, hipDeviceAttributeIsLargeBar},
-        {fine_grain_support, hipDeviceAttributeFineGrainSupport},
-        {wall_clock_khz, hipDeviceAttributeWallClockRate}};
-    for (const auto& [ours, theirs] : attributes) EXPECT_EQ(ours, theirs);
-
-#define SAME(member, function) static_assert(SameCall<decltype(Runtime::member), decltype(&function)>::value)
-    SAME(init, hipInit);
-    SAME(get_error_name, hipGetErrorName);
-    SAME(get_error_string, hipGetErrorString);
-    SAME(runtime_version, hipRuntimeGetVersion);
-    SAME(device_count, hipGetDeviceCount);
-    SAME(device_set, hipSetDevice);
-    SAME(device_get, hipDeviceGet);
-    SAME(device_name, hipDeviceGetName);
-    SAME(device_uuid, hipDeviceGetUuid);
-    SAME(device_attribute, hipDeviceGetAttribute);
-    SAME(device_pci_bus_id, hipDeviceGetPCIBusId);
-    SAME(device_properties, hipGetDeviceProperties);
-    SAME(mem_info, hipMemGetInfo);
-    SAME(mem_alloc, hipMalloc);
-    SAME(mem_alloc_managed, hipMallocManaged);
-    SAME(mem_host_alloc, hipHostMalloc);
-    SAME(mem_alloc_flags, hipExtMallocWithFlags);
-    SAME(mem_free, hipFree);
-    SAME(mem_free_host, hipHostFree);
-    SAME(mem_host_register, hipHostRegister);
-    SAME(mem_host_unregister, hipHostUnregister);
-    SAME(mem_host_device_pointer, hipHostGetDevicePointer);
-    SAME(address_reserve, hipMemAddressReserve);
-    SAME(address_free, hipMemAddressFree);
-    SAME(mem_create, hipMemCreate);
-    SAME(mem_release, hipMemRelease);
-    SAME(mem_map, hipMemMap);
-    SAME(mem_unmap, hipMemUnmap);
-    SAME(mem_set_access, hipMemSetAccess);
-    SAME(mem_granularity, hipMemGetAllocationGranularity);
-    SAME(mem_prefetch, hipMemPrefetchAsync);
-    SAME(mem_advise, hipMemAdvise);
-    SAME(module_load, hipModuleLoadData);
-    SAME(module_unload, hipModuleUnload);
-    SAME(module_function, hipModuleGetFunction);
-    SAME(launch, hipModuleLaunchKernel);
-    SAME(stream_create, hipStreamCreateWithFlags);
-    SAME(stream_destroy, hipStreamDestroy);
-    SAME(stream_wait, hipStreamSynchronize);
-    SAME(stream_wait_event, hipStreamWaitEvent);
-    SAME(event_create, hipEventCreateWithFlags);
-    SAME(event_destroy, hipEventDestroy);
-    SAME(event_record, hipEventRecord);
-    SAME(event_wait, hipEventSynchronize);
-    SAME(event_elapsed, hipEventElapsedTime);
-    SAME(memcpy_async, hipMemcpyAsync);
-#undef SAME
-#else
-    GTEST_SKIP() << "no hip/hip_runtime_api.h of ROCm 6 or newer here";
-#endif
-#pragma GCC diagnostic pop
-}
-
-TEST(VendorTypes, Hiprtc) {
-#if defined(HIP_VERSION_MAJOR)
-    using hip::Hiprtc;
-#define SAME(member, function) static_assert(SameCall<decltype(Hiprtc::member), decltype(&function)>::value)
-    SAME(version, hiprtcVersion);
-    SAME(error_string, hiprtcGetErrorString);
-    SAME(create, hiprtcCreateProgram);
-    SAME(destroy, hiprtcDestroyProgram);
-    SAME(compile, hiprtcCompileProgram);
-    SAME(log_size, hiprtcGetProgramLogSize);
-    SAME(log, hiprtcGetProgramLog);
-    SAME(code_size, hiprtcGetCodeSize);
-    SAME(code, hiprtcGetCode);
-#undef SAME
-    static_assert(HIPRTC_SUCCESS == 0);
-#else
-    GTEST_SKIP() << "no hip/hiprtc.h here";
 #endif
 }
 

@@ -1,6 +1,6 @@
 // The HIP runtime of ROCm 6 and newer, and hipRTC, as tables of function pointers. Types are declared here, minimal, so
-// that the core builds without ROCm; tests/native/test_vendor_types.cpp compares them with hip_runtime_api.h and
-// hiprtc.h where present. Numbers and shapes: hip_runtime_api.h of ROCm 6.3, unchanged in 7.
+// that the core builds without ROCm; tests/native/test_hip_types.cpp compares them with hip_runtime_api.h and
+// hiprtc.h where present. Source: hip_runtime_api.h of ROCm 6.3; attributes, properties and flags are the same in 7.
 #pragma once
 
 #include <cstddef>
@@ -46,6 +46,7 @@ enum Attribute : int {
     integrated = 16,
     l2_bytes = 19,
     managed_memory = 24,
+    threads_per_multiprocessor = 57,
     memory_bus_bits = 59,
     memory_clock_khz = 60,
     multiprocessors = 63,

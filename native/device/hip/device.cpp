@@ -84,6 +84,7 @@ Facts HipDevice::facts() {
                    {"memory_free_bytes", static_cast<std::int64_t>(now.free)},
                    {"line_bytes", std::int64_t{128}}};  // of the second level: CDNA 2 and CDNA 3 white papers
     static const std::pair<const char*, int> numbers[] = {{"multiprocessors", multiprocessors},
+                                                          {"threads_per_multiprocessor", threads_per_multiprocessor},
                                                           {"l2_bytes", l2_bytes},
                                                           {"clock_khz", clock_rate_khz},
                                                           {"memory_clock_khz", memory_clock_khz},

@@ -13,7 +13,16 @@ from firsttouch import _core
 from firsttouch.analysis.passes import behaviour, settled_at
 from firsttouch.errors import Unsupported
 from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
-from firsttouch.experiments.common import GiB, KiB, MiB, allocator_names, main_allocator, unavailable, unreachable
+from firsttouch.experiments.common import (
+    GiB,
+    KiB,
+    MiB,
+    allocator_names,
+    main_allocator,
+    switch,
+    unavailable,
+    unreachable,
+)
 from firsttouch.experiments.steps import event_counters
 from firsttouch.run.events import VARIABLE
 from firsttouch.run.session import Session
@@ -143,10 +152,11 @@ class Migration(Experiment):
             Factor("events", ("off", "on"), choices=("off", "on"), doc="whether unified-memory events are recorded"),
             Factor("size", sizes, "size"),
             Factor("iterations", (ITERATIONS,), "count"),
+            *switch(device, "xnack"),
         ]  # fmt: skip
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return {VARIABLE: "1" if factors["events"] == "on" else "0"}
+        return {**super().environment(factors), VARIABLE: "1" if factors["events"] == "on" else "0"}
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         allocator, size = str(factors["allocator"]), int(str(factors["size"]))

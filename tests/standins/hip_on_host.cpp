@@ -1,10 +1,10 @@
 // A HIP runtime and hipRTC on the processor, so that the HIP device's own code runs where no AMD GPU is: what it asks
 // for, in which order, and what it makes of answers and errors. It proves nothing about AMD's runtime, hardware or the
-// HIP prelude: kernels are compiled by g++ with prelude.standin.h in the prelude's place, and run item by item.
+// HIP prelude: kernels are compiled by g++ with prelude.standin.h in the prelude's place.
 //
 // The environment plays the machine:
 //   HSA_XNACK=1             as on a GPU that can retry page faults: plain host memory is reached
-//   STANDIN_ARCH            gfx90a:sramecc+ without it; an xnack feature is added
+//   STANDIN_ARCH            gfx90a:sramecc+ without it; an xnack feature is added unless STANDIN_XNACK=none
 //   STANDIN_INTEGRATED=1    an APU
 //   STANDIN_DEVICES         how many there are, 1 without it
 //   STANDIN_MEMORY          bytes of device memory, 2 GiB without it
@@ -22,7 +22,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <regex>
 #include <thread>
 #include <vector>
 
@@ -62,12 +61,13 @@ const Words& words_of(Result code) {
 
 // The error that STANDIN_FAIL wants of a call, or success.
 Result told(const std::string& call) {
-    const std::string wish = "," + environment("STANDIN_FAIL", "");
+    std::string wish = ",";
+    wish += environment("STANDIN_FAIL", "");
     const auto place = wish.find("," + call + "=");
     return place == std::string::npos ? success : std::atoi(wish.c_str() + place + call.size() + 2);
 }
 
-bool xnack() { return environment("HSA_XNACK", "0") == "1"; }
+bool xnack() { return environment("HSA_XNACK", "0") == "1" && environment("STANDIN_XNACK", "") != "none"; }
 bool integrated() { return environment("STANDIN_INTEGRATED", "0") == "1"; }
 int devices() { return std::atoi(environment("STANDIN_DEVICES", "1").c_str()); }
 std::size_t capacity() { return std::stoull(environment("STANDIN_MEMORY", "2147483648")); }
@@ -253,6 +253,7 @@ Result hipDeviceGetAttribute(int* value, int which, int) {
                                              {hip::managed_memory, 1},
                                              {hip::memory_bus_bits, 4096},
                                              {hip::memory_clock_khz, 1600000},
+                                             {hip::threads_per_multiprocessor, 256},
                                              {hip::multiprocessors, 2},
                                              {hip::warp_size, 64},
                                              {hip::virtual_memory_management, 1},
@@ -267,7 +268,8 @@ Result hipDeviceGetAttribute(int* value, int which, int) {
     return told(__func__);
 }
 Result hipGetDevicePropertiesR0600(hip::Properties* properties, int) {
-    const std::string name = environment("STANDIN_ARCH", "gfx90a:sramecc+") + (xnack() ? ":xnack+" : ":xnack-");
+    std::string name = environment("STANDIN_ARCH", "gfx90a:sramecc+");
+    if (environment("STANDIN_XNACK", "") != "none") name += xnack() ? ":xnack+" : ":xnack-";
     std::memcpy(properties->bytes + hip::Properties::name_at, name.c_str(), name.size() + 1);
     return told(__func__);
 }
@@ -491,16 +493,19 @@ int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* co
         made.log = "the program does not hold the HIP prelude that the stand-in knows";
         return 6;
     }
-    static const std::regex kernel("(^|\n)KERNEL (\\w+)\\(");
-    const std::string plain = text;
-    for (std::sregex_iterator at(plain.begin(), plain.end(), kernel), end; at != end; ++at)
-        text += "STANDIN_ENTRY(" + (*at)[2].str() + ")\n";
+    const std::string plain = text, mark = "\nKERNEL ";
+    for (auto at = plain.find(mark); at != std::string::npos; at = plain.find(mark, at + 1)) {
+        const auto name = at + mark.size();
+        const auto end = plain.find('(', name);
+        text += "STANDIN_ENTRY(" + plain.substr(name, end - name) + ")\n";
+    }
+    if (made.text.find("BARRIER();") != std::string::npos) text = "#define STANDIN_GROUPS\n" + text;
     char folder[] = "/tmp/standin-XXXXXX";
     if (mkdtemp(folder) == nullptr) return 6;
     const std::string base = std::string(folder) + "/program";
     std::ofstream(base + ".cpp") << text;
     const std::string command =
-        "g++ -std=c++20 -O2 -w -shared -fPIC -o " + base + ".so " + base + ".cpp 2> " + base + ".log";
+        "g++ -std=c++20 -O2 -w -shared -fPIC -pthread -o " + base + ".so " + base + ".cpp 2> " + base + ".log";
     const int status = std::system(command.c_str());
     made.log = read(base + ".log");
     made.code = read(base + ".so");

@@ -140,6 +140,7 @@ Result hipDeviceGetAttribute(int* value, int which, int device) {
         {hip::memory_bus_bits, cuda::memory_bus_bits},
         {hip::memory_clock_khz, cuda::memory_clock_khz},
         {hip::multiprocessors, cuda::multiprocessors},
+        {hip::threads_per_multiprocessor, cuda::threads_per_multiprocessor},
         {hip::pageable_memory_access, cuda::pageable_memory_access},
         {hip::pageable_uses_host_page_tables, cuda::pageable_uses_host_page_tables},
         {hip::virtual_memory_management, cuda::virtual_memory_management},

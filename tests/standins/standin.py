@@ -1,6 +1,6 @@
 """Builds the stand-ins for AMD's libraries, with nothing but g++.
 
-    python tests/standin/standin.py hip_on_cuda
+    python tests/standins/standin.py hip_on_cuda
     export FIRSTTOUCH_LIB_HIP=... FIRSTTOUCH_LIB_HIPRTC=...        # the lines that it prints
     python -m firsttouch.cli.main run --device hip:0
 
@@ -37,7 +37,7 @@ def build(name: str, folder: Path, *, without: str = "") -> Path:
     renamed = [f"-D{without}=renamed_{without}"] if without else []
     sources = [str(HERE / f"{name}.cpp"), *(str(ROOT / one) for one in SOURCES[name])]
     places = [f'-DSTANDIN_KERNELS="{KERNELS}"', f'-DSTANDIN_FOLDER="{HERE}"']
-    options = ["-std=c++20", "-O1", "-Wall", "-Wno-missing-field-initializers", "-shared", "-fPIC", "-pthread"]
+    options = ["-std=c++20", "-O0", "-Wall", "-Wno-missing-field-initializers", "-shared", "-fPIC", "-pthread"]
     command = ["g++", *options, *places, *renamed, f"-I{ROOT / 'native'}", "-o", str(library), *sources, "-ldl"]
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(command, check=True)

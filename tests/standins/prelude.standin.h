@@ -1,8 +1,13 @@
-/* The dialect for hip_on_host.cpp: one item after another. Kernels that need BARRIER or SHARED do not compile. */
+/* The dialect for hip_on_host.cpp: one item after another. In a program with a barrier (STANDIN_GROUPS is defined then)
+   the items of a group are threads, and one group comes after another. */
 #include <time.h>
 
 #include <atomic>
+#include <barrier>
+#include <memory>
+#include <thread>
 #include <utility>
+#include <vector>
 typedef unsigned char uchar;
 typedef unsigned int uint;
 typedef unsigned long ulong;
@@ -12,6 +17,7 @@ struct alignas(16) f64x2 {
 static thread_local struct {
     uint local, group_size;
     ulong group, groups;
+    std::barrier<>* barrier;
 } standin_place;
 #define KERNEL static void
 #define HELPER static inline
@@ -23,6 +29,8 @@ static thread_local struct {
 #define GLOBAL_SIZE (standin_place.groups * GROUP_SIZE)
 #define FOR_EACH(i, n) for (ulong i = GLOBAL_ID; i < (n); i += GLOBAL_SIZE)
 #define UNROLLED
+#define SHARED static
+#define BARRIER() standin_place.barrier->arrive_and_wait()
 template <class T>
 static T atomic_add(T* p, T v) {
     std::atomic_ref<T> target(*p);
@@ -36,6 +44,9 @@ static T atomic_add(T* p, T v) {
 #define ATOMIC_ADD_F64_DEVICE(p, v) atomic_add<double>((p), (v))
 #define ATOMIC_ADD_F64_SYSTEM(p, v) atomic_add<double>((p), (v))
 #define LOAD_UNCACHED(p) (*(volatile const ulong*)(p))
+#define STORE_UNCACHED(p, v) (*(volatile ulong*)(p) = (v))
+#define LOAD_CACHED(p) std::atomic_ref<ulong>(*(ulong*)(p)).load(std::memory_order_relaxed)
+#define STORE_CACHED(p, v) std::atomic_ref<ulong>(*(p)).store((v), std::memory_order_relaxed)
 #define EXCHANGE_U64_DEVICE(p, v) std::atomic_ref<ulong>(*(p)).exchange((v), std::memory_order_relaxed)
 #define FENCE_SYSTEM() std::atomic_thread_fence(std::memory_order_seq_cst)
 #define LOAD_ACQUIRE_SYSTEM(p) std::atomic_ref<ulong>(*(ulong*)(p)).load(std::memory_order_acquire)
@@ -50,11 +61,25 @@ HELPER ulong clock_cycles() { return clock_ns(); }
 
 template <class... P, std::size_t... I>
 static void standin_run(void (*kernel)(P...), void** arguments, uint groups, uint threads, std::index_sequence<I...>) {
+#ifdef STANDIN_GROUPS
+    for (uint group = 0; group < groups; ++group) {
+        std::barrier<> barrier(threads);
+        std::vector<std::thread> items;
+        for (uint local = 0; local < threads; ++local)
+            items.emplace_back([&, local] {
+                standin_place = {local, threads, group, groups, &barrier};
+                kernel(*static_cast<P*>(arguments[I])...);
+                barrier.arrive_and_drop();
+            });
+        for (auto& item : items) item.join();
+    }
+#else
     standin_place.groups = groups;
     standin_place.group_size = threads;
     for (standin_place.group = 0; standin_place.group < groups; ++standin_place.group)
         for (standin_place.local = 0; standin_place.local < threads; ++standin_place.local)
             kernel(*static_cast<P*>(arguments[I])...);
+#endif
 }
 template <class... P>
 static constexpr unsigned standin_arity(void (*)(P...)) {

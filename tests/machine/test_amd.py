@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from firsttouch.machine import amd, devices, facts, host
+from firsttouch.machine.facts import host_topics
+from firsttouch.machine.tree import Tree
+
+MakeTree = Callable[[Mapping[str, "str | bytes"]], Tree]
+NODES = "sys/class/kfd/kfd/topology/nodes"
+
+
+def mi300x() -> dict[str, str | bytes]:
+    """A processor's node and one GPU's."""
+    gpu = f"{NODES}/2"
+    caches = [(1, 32, 128, 9), (1, 64, 64, 10), (2, 4096, 128, 9), (3, 262144, 64, 9)]
+    files: dict[str, str | bytes] = {
+        "sys/module/amdgpu/version": "6.8.5\n",
+        "sys/module/amdgpu/parameters/noretry": "-1\n",
+        "sys/module/amdgpu/parameters/mtype_local": "0\n",
+        "sys/module/amdgpu/parameters/unrelated": "1\n",
+        f"{NODES}/0/properties": "cpu_cores_count 96\nsimd_count 0\n",
+        f"{gpu}/properties": "cpu_cores_count 0\nsimd_count 1216\nsimd_per_cu 4\ngfx_target_version 90402\n"
+        "location_id 49408\ndomain 1\nnum_sdma_engines 2\nnum_xcc 8\ncapability 680567424\nunique_id 12345\n",
+        f"{gpu}/mem_banks/0/properties": "heap_type 1\nsize_in_bytes 206141652992\nflags 0\n",
+        f"{gpu}/mem_banks/1/properties": "heap_type 0\nsize_in_bytes 4096\n",
+    }
+    for i, (level, kib, line, kind) in enumerate(caches):
+        files[f"{gpu}/caches/{i}/properties"] = f"level {level}\nsize {kib}\ncache_line_size {line}\ntype {kind}\n"
+    return files
+
+
+def test_a_gpu_of_the_compute_driver(make_tree: MakeTree) -> None:
+    (gpu,) = amd.kfd_gpus(make_tree(mi300x()))
+    assert gpu == {
+        "arch": "gfx942",
+        "pci_bus": "0001:c1:00.0",
+        "memory_bytes": 206141652992,
+        "l1_bytes": 32 * 1024,
+        "l2_bytes": 4 * 2**20,
+        "infinity_cache_bytes": 256 * 2**20,
+        "line_bytes": 128,
+        "compute_units": 304,
+        "sdma_engines": 2,
+        "xccs": 8,
+        "svm": True,
+        "coherent_host_access": False,
+    }
+
+
+@pytest.mark.parametrize(("version", "name"), [(90010, "gfx90a"), (90402, "gfx942"), (110000, "gfx1100")])
+def test_architectures(make_tree: MakeTree, version: int, name: str) -> None:
+    tree = make_tree({f"{NODES}/1/properties": f"simd_count 4\ngfx_target_version {version}\n"})
+    assert amd.kfd_gpus(tree) == [{"arch": name}]
+
+
+def test_the_driver_and_the_environment(make_tree: MakeTree) -> None:
+    topics = host_topics(make_tree(mi300x()), {"HSA_XNACK": "1", "HSA_ENABLE_SDMA": "0"}, [])
+    assert topics["amd"] == {"kernel_module": "6.8.5", "gpus": 1, "noretry": -1, "mtype_local": 0}
+    assert topics["amd_kfd"]["gpu0_arch"] == "gfx942"
+    assert topics["environment"] == {"HSA_ENABLE_SDMA": "0", "HSA_XNACK": "1"}
+
+
+def test_a_module_of_the_kernel_itself(make_tree: MakeTree) -> None:
+    tree = make_tree({"sys/module/amdgpu/parameters/noretry": "1"})
+    assert amd.driver(tree) == {"kernel_module": "of the kernel", "noretry": 1}
+
+
+def test_a_machine_without_amd_says_nothing(make_tree: MakeTree) -> None:
+    tree = make_tree({})
+    assert (amd.driver(tree), amd.kfd(tree)) == ({}, {})
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\xff\xfe\x00", b"simd_count x", b"simd_count 1", b"9" * 30, b"a b c\n\nd"])
+def test_garbage_is_no_error(make_tree: MakeTree, garbage: bytes) -> None:
+    tree = make_tree(dict.fromkeys(mi300x(), garbage))
+    amd.driver(tree)
+    amd.kfd(tree)
+
+
+def test_a_hip_device_gets_the_caches_of_its_gpu(make_tree: MakeTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = make_tree(mi300x())
+    monkeypatch.setattr(devices, "Tree", lambda: tree)
+    device = SimpleNamespace(
+        facts=lambda: {"title": "MI300X", "pci_bus": "0001:C1:00.0", "l2_bytes": 1, "line_bytes": 64},
+        allocators=lambda: [],
+        compile=lambda name, text: None,
+    )
+    monkeypatch.setattr(devices, "open_device", lambda name: device)
+    about = devices._describe("hip:0", "hip")
+    assert about.available
+    assert about.facts["infinity_cache_bytes"] == 256 * 2**20
+    assert about.facts["line_bytes"] == 128
+    assert "has not run on AMD hardware" in about.notes[0]
+
+
+class FakeSmi:
+    """One GPU; a function without an answer raises, as AMD SMI does where a question is not supported."""
+
+    AmdSmiClkType = SimpleNamespace(GFX="gfx", MEM="mem")
+    AmdSmiTemperatureType = SimpleNamespace(HOTSPOT="hot", VRAM="vram")
+    AmdSmiTemperatureMetric = SimpleNamespace(CURRENT="now")
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = {
+            "get_processor_handles": ["h0"],
+            "get_gpu_asic_info": {"market_name": "MI300X", "target_graphics_version": "gfx942"},
+            "get_gpu_device_bdf": "0001:c1:00.0",
+            "get_clock_info": lambda handle, which: {"gfx": {"clk": 132, "max_clk": 2100}, "mem": {"clk": "N/A"}}[
+                which
+            ],
+            "get_temp_metric": lambda handle, sensor, metric: {"hot": 41, "vram": 38}[sensor],
+            "get_power_info": {"current_socket_power": "N/A", "average_socket_power": 139},
+            "get_gpu_activity": {"gfx_activity": 0},
+            "get_gpu_vram_usage": {"vram_total": 196592, "vram_used": 283},
+            "get_gpu_compute_partition": "SPX",
+            "get_pcie_info": {"pcie_static": {"max_pcie_width": 16}, "pcie_metric": {"pcie_width": 16}},
+        } | answers
+
+    def __getattr__(self, name: str) -> Any:
+        answer = self.answers.get(name.removeprefix("amdsmi_"))
+        if answer is None:
+            raise AttributeError(name)
+        return answer if callable(answer) else lambda *arguments: answer
+
+
+def test_the_management_library() -> None:
+    assert amd.Smi(FakeSmi()).topics() == {
+        "amd_gpu0": {
+            "name": "MI300X",
+            "arch": "gfx942",
+            "pci_bus": "0001:c1:00.0",
+            "core_mhz": 132,
+            "core_max_mhz": 2100,
+            "temperature_c": 41,
+            "memory_temperature_c": 38,
+            "power_w": 139,
+            "busy_percent": 0,
+            "memory_total_bytes": 196592 * 2**20,
+            "memory_used_bytes": 283 * 2**20,
+            "compute_partition": "SPX",
+            "pcie_width": 16,
+            "pcie_width_max": 16,
+        }
+    }
+
+
+def test_answers_of_another_form_are_left_out() -> None:
+    fake = FakeSmi(get_power_info=7, get_gpu_vram_usage={}, get_clock_info=None, get_pcie_info=[])
+    topic = amd.Smi(fake).topics()["amd_gpu0"]
+    assert not {"power_w", "memory_total_bytes", "core_mhz", "pcie_width"} & set(topic)
+    assert amd.Smi(SimpleNamespace()).topics() == {}
+
+
+def test_without_the_package_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert amd.collect() == {}
+
+
+def test_its_process_may_fail() -> None:
+    assert amd.collect(command=[sys.executable, "-c", "import os; os.abort()"]) == {}
+    told = """print('{"amd_gpu0": {"core_mhz": 132}}')"""
+    assert amd.collect(command=[sys.executable, "-c", told]) == {"amd_gpu0": {"core_mhz": 132}}
+
+
+def test_its_facts_and_the_note_are_in_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amd, "collect", lambda: {"amd_gpu0": {"name": "odd\x1b[31m"}})
+    device = devices.DeviceInfo(name="hip:0", kind="hip", title="", notes=["not proven"])
+    machine = facts.collect_machine([device])
+    assert machine.facts["amd_gpu0"] == {"name": "odd [31m"}
+    assert "hip:0: not proven" in machine.warnings
+    assert host.memory_environment({"ROCR_VISIBLE_DEVICES": "0", "HSA_OVERRIDE_GFX_VERSION": "9.0.10"})

@@ -1,0 +1,94 @@
+"""Runtime settings as factors: which points they make, and what is said of a device in another environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from firsttouch.experiments import all_experiments
+from firsttouch.experiments.common import switch
+from firsttouch.machine.switches import SWITCHES, environment, presumed
+from firsttouch.run.plan import make_plan
+from firsttouch.schema import SCHEMA, AllocatorInfo, DeviceInfo, Request
+
+HIP = DeviceInfo(
+    name="hip:0",
+    kind="hip",
+    title="a GPU",
+    facts={"l2_bytes": 2**20},
+    allocators=[
+        AllocatorInfo(
+            name="malloc",
+            available=True,
+            cpu="direct",
+            gpu="none",
+            gpu_reason="no XNACK",
+            host_memory=True,
+            on_demand=True,
+        ),
+        AllocatorInfo(name="device", available=True, gpu="direct", device_memory=True, on_demand=False),
+        AllocatorInfo(name="pinned", available=True, cpu="direct", gpu="direct", host_memory=True, on_demand=False),
+        AllocatorInfo(
+            name="managed", available=True, cpu="direct", gpu="direct", host_memory=True, managed=True, on_demand=False
+        ),
+    ],
+)
+CUDA = DeviceInfo(name="cuda:0", kind="cuda", title="another", allocators=HIP.allocators)
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in SWITCHES.values():
+        monkeypatch.delenv(one.variable, raising=False)
+
+
+def planned(experiment: str, preset: str = "quick", **sets: str):
+    request = Request(schema=SCHEMA, experiments=[experiment], devices=["hip:0"], preset=preset, seed=1)
+    request.set = {name: list(values.split(",")) for name, values in sets.items()}
+    return make_plan(request, [HIP], all_experiments(), {})
+
+
+def test_only_devices_whose_runtime_reads_it_have_the_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert switch(CUDA, "xnack") == []
+    (factor,) = switch(HIP, "xnack")
+    assert (factor.name, list(factor.values), set(factor.choices)) == ("xnack", ["unset"], {"0", "1", "unset"})
+    monkeypatch.setenv("HSA_XNACK", "1")
+    assert list(switch(HIP, "xnack")[0].values) == ["1"]
+
+
+def test_the_worker_starts_with_what_the_point_says() -> None:
+    assert environment({"xnack": "1", "sdma": "0", "size": 4}) == {"HSA_XNACK": "1", "HSA_ENABLE_SDMA": "0"}
+    assert environment({"xnack": "unset"}) == {}
+    assert {tuple(sorted(p.environment.items())) for p in planned("transfer", sdma="0,1")} == {
+        (("HSA_ENABLE_SDMA", "0"),),
+        (("HSA_ENABLE_SDMA", "1"),),
+    }
+
+
+def test_no_extra_points_in_quick_and_both_engines_in_standard() -> None:
+    assert {p.point["sdma"] for p in planned("transfer")} == {"unset"}
+    standard = planned("transfer", "standard")
+    assert {p.point["sdma"] for p in standard} == {"0", "1"}
+    assert {p.point["engine"] for p in standard if p.point["sdma"] == "0"} == {"copy-engine"}
+    assert {p.point["xnack"] for p in planned("pagefault", "standard")} == {"unset"}
+
+
+def test_an_environment_that_is_set_already_stays_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HSA_ENABLE_SDMA", "0")
+    assert {p.point["sdma"] for p in planned("transfer")} == {"0"}
+
+
+def test_what_was_denied_is_left_to_the_worker_elsewhere() -> None:
+    assert presumed(HIP, {"xnack": "unset"}) is HIP
+    assert presumed(HIP, {"sdma": "0"}) is HIP
+    assert presumed(HIP, {}) is HIP
+    malloc = presumed(HIP, {"xnack": "1"}).allocator("malloc")
+    assert malloc is not None
+    assert (malloc.gpu, malloc.gpu_reason, malloc.on_demand) == ("direct", "", None)
+    points = planned("pagefault", xnack="unset,1", allocator="malloc,managed", scenario="gpu-major")
+    reasons = {(p.point["xnack"], p.point["allocator"]): bool(p.reason) for p in points}
+    assert reasons == {
+        ("unset", "malloc"): True,
+        ("unset", "managed"): True,
+        ("1", "malloc"): False,
+        ("1", "managed"): False,
+    }

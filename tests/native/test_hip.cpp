@@ -1,0 +1,102 @@
+// The HIP device on the stand-in of tests/standins: what needs no kernel, here also under the sanitizers.
+#include <cstring>
+
+#include "device/device.hpp"
+#include "device/library.hpp"
+#include "support.hpp"
+
+namespace firsttouch {
+namespace {
+
+constexpr std::size_t MiB = 1 << 20;
+
+class Hip : public testing::Test {
+  protected:
+    void SetUp() override {
+        set_library_paths("hip", {HIP_ON_HOST});
+        device = open_device("hip:0");
+    }
+    std::size_t used() {
+        const DeviceMemory now = device->memory();
+        return now.total - now.free;
+    }
+    std::unique_ptr<Device> device;
+};
+
+TEST_F(Hip, ManagedMemoryTakesAdviceAndPrefetches) {
+    const auto stream = device->stream();
+    for (const Allocator allocator : {Allocator::managed, Allocator::coarse_grained}) {
+        const auto buffer = device->allocate(allocator, MiB);
+        for (const Advice advice : {Advice::read_mostly, Advice::preferred_gpu, Advice::preferred_cpu,
+                                    Advice::accessed_by_gpu, Advice::accessed_by_cpu})
+            device->advise(*buffer, advice);
+        for (const Agent agent : {Agent::gpu, Agent::cpu}) device->prefetch(*stream, *buffer, MiB / 2, MiB / 4, agent);
+        device->wait(*stream);
+    }
+    const auto plain = device->allocate(Allocator::device, MiB);
+    EXPECT_EQ(words_of<Unavailable>([&] { device->prefetch(*stream, *plain, 0, MiB, Agent::gpu); }),
+              "device memory is not prefetched");
+    EXPECT_EQ(words_of<Unavailable>([&] { device->advise(*plain, Advice::read_mostly); }),
+              "device memory takes no advice");
+}
+
+TEST_F(Hip, RefusedAdviceNamesTheCall) {
+    const auto stream = device->stream();
+    const auto buffer = device->allocate(Allocator::managed, MiB);
+    const Variable failing("STANDIN_FAIL", "hipMemAdvise=1,hipMemPrefetchAsync=801");
+    EXPECT_EQ(words_of<VendorError>([&] { device->advise(*buffer, Advice::preferred_gpu); }),
+              "hipMemAdvise: invalid argument (hipErrorInvalidValue)");
+    EXPECT_EQ(words_of<VendorError>([&] { device->prefetch(*stream, *buffer, 0, MiB, Agent::gpu); }),
+              "hipMemPrefetchAsync: operation not supported (hipErrorNotSupported)");
+}
+
+TEST_F(Hip, CopiesAreInOrderAndEventsMarkThem) {
+    const auto stream = device->stream(), other = device->stream();
+    const auto from = device->allocate(Allocator::pinned, MiB), to = device->allocate(Allocator::device, MiB);
+    const auto back = device->allocate(Allocator::pinned_noncoherent, MiB);
+    auto* words = static_cast<std::uint64_t*>(from->block().host);
+    for (std::size_t i = 0; i < MiB / 8; ++i) words[i] = 3 * i + 1;
+    const auto begin = device->record(*stream);
+    device->copy(*stream, *to, 0, *from, 0, MiB);
+    const auto end = device->record(*stream);
+    device->join(*other, *end);
+    device->copy(*other, *back, 8, *to, 0, MiB - 8);
+    device->wait(*other);
+    EXPECT_GE(device->elapsed(*begin, *end), 0);
+    EXPECT_EQ(std::memcmp(static_cast<char*>(back->block().host) + 8, words, MiB - 8), 0);
+}
+
+TEST_F(Hip, EveryAllocatorGivesBackWhatItTook) {
+    const std::size_t before = used();
+    for (const auto& entry : device->allocators()) {
+        SCOPED_TRACE(to_string(entry.allocator));
+        if (!entry.available) continue;  // transparent huge pages may be off
+        const auto buffer = device->allocate(entry.allocator, 3 * MiB + 8);
+        EXPECT_EQ(entry.cpu == Access::direct, buffer->block().host != nullptr);
+        EXPECT_EQ(entry.gpu == Access::direct, buffer->block().address != 0);
+        const bool apart = entry.device_memory && !entry.managed;
+        EXPECT_GE(used() - before, apart ? 3 * MiB + 8 : 0);
+    }
+    EXPECT_EQ(used(), before);
+}
+
+TEST_F(Hip, AStepThatFailsUndoesThoseBeforeIt) {
+    const std::size_t before = used();
+    const std::pair<Allocator, const char*> steps[] = {{Allocator::vmm, "hipMemMap"},
+                                                       {Allocator::vmm, "hipMemSetAccess"},
+                                                       {Allocator::coarse_grained, "hipMemAdvise"},
+                                                       {Allocator::pinned, "hipHostGetDevicePointer"},
+                                                       {Allocator::registered, "hipHostGetDevicePointer"}};
+    for (const auto& [allocator, call] : steps) {
+        {
+            const Variable failing("STANDIN_FAIL", std::string(call) + "=1");
+            EXPECT_EQ(words_of<VendorError>([&] { device->allocate(allocator, MiB); }),
+                      std::string(call) + ": invalid argument (hipErrorInvalidValue)");
+        }
+        device->allocate(allocator, MiB);
+    }
+    EXPECT_EQ(used(), before);
+}
+
+}  // namespace
+}  // namespace firsttouch

@@ -1,0 +1,454 @@
+"""The HIP device on a stand-in for AMD's libraries (hip_on_host.cpp): what it asks for, states, allocates, refuses.
+
+Every question is asked in a process of its own, since a runtime is opened once. This proves the device's own code, and
+nothing about AMD's libraries or hardware.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import standin  # beside this file
+
+from firsttouch.memory.allocators import MEANINGS
+from firsttouch.run.discover import discover_devices
+from firsttouch.run.store import load_results
+from firsttouch.schema import AllocatorInfo, DeviceInfo
+
+ALLOCATORS = [
+    *("malloc", "mmap", "malloc-thp", "device", "vmm", "pinned", "registered", "pinned-noncoherent"),
+    *("managed", "fine-grained", "coarse-grained"),
+]
+SIZE = 3 * 2**20 + 8
+
+PREAMBLE = """
+import json, os, sys
+from firsttouch import _core
+from firsttouch.machine.devices import open_device
+device = open_device("hip:0")
+rows = {row["name"]: row for row in device.allocators()}
+def used():
+    total, free = device.memory()
+    return total - free
+def answer(value):
+    print(json.dumps(value))
+"""
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ to build the stand-in with")
+    return tmp_path_factory.mktemp("standin")
+
+
+@pytest.fixture(scope="session")
+def library(folder: Path) -> Path:
+    return standin.build("hip_on_host", folder)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, library: Path, folder: Path) -> None:
+    for name in [name for name in os.environ if name.startswith(("STANDIN_", "HSA_", "FIRSTTOUCH_MAX_"))]:
+        monkeypatch.delenv(name)
+    for variable in standin.VARIABLES:
+        monkeypatch.setenv(variable, str(library))
+    monkeypatch.setenv("FIRSTTOUCH_CACHE", str(folder / "cache"))
+
+
+def ask(program: str, **settings: str) -> Any:
+    """What a program on the open device answers, in a process under these settings."""
+    made = subprocess.run(
+        [sys.executable, "-c", PREAMBLE + program],
+        env=os.environ | settings,
+        text=True,
+        capture_output=True,
+        timeout=100,
+    )
+    assert made.returncode == 0, made.stderr
+    return json.loads(made.stdout)
+
+
+def discovered() -> DeviceInfo:
+    (device,) = discover_devices(["hip"])
+    return device
+
+
+def entry(device: DeviceInfo, name: str) -> AllocatorInfo:
+    found = device.allocator(name)
+    assert found is not None
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------- discovery
+
+
+def test_discovery_and_facts() -> None:
+    device = discovered()
+    assert device.available, device.reason
+    assert (device.name, device.title) == ("hip:0", "stand-in on the processor")
+    assert device.facts["arch"] == "gfx90a:sramecc+:xnack-"
+    assert (device.facts["xnack"], device.facts["runtime"]) == ("off", "6.3.42131")
+    assert (device.facts["uuid"], device.facts["pci_bus"]) == ("GPU-0123456789abcdef", "0000:c1:00.0")
+    assert (device.facts["memory_bytes"], device.facts["line_bytes"]) == (2**31, 128)
+    assert (device.facts["l2_bytes"], device.facts["multiprocessors"]) == (8 * 2**20, 2)
+    assert [one.name for one in device.allocators] == ALLOCATORS
+    assert set(ALLOCATORS) <= set(MEANINGS)
+    assert "has not run on AMD hardware" in device.notes[0]
+
+
+def test_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STANDIN_DEVICES", "2")
+    first, second = discover_devices(["hip"])
+    assert (first.name, second.name) == ("hip:0", "hip:1")
+    assert second.facts["pci_bus"] == "0000:c2:00.0"
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"STANDIN_DEVICES": "0"}, "hipGetDeviceCount: no ROCm-capable device is detected"),
+        ({"STANDIN_FAIL": "hipInit=3"}, "hipInit: initialization error (hipErrorNotInitialized)"),
+        ({"STANDIN_FAIL": "hipGetDevicePropertiesR0600=1"}, "hipGetDevicePropertiesR0600: invalid argument"),
+        ({"STANDIN_KERNELS": "/nowhere"}, "the program does not hold the HIP prelude"),
+    ],
+)
+def test_what_does_not_work_is_an_unavailable_device(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], reason: str
+) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    device = discovered()
+    assert not device.available
+    assert reason in device.reason
+
+
+def test_a_machine_without_rocm_says_so_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in standin.VARIABLES:
+        monkeypatch.setenv(variable, "/nowhere/libamdhip64.so")
+    device = discovered()
+    assert (device.name, device.available) == ("hip", False)
+    assert device.reason.startswith("the hip library is not here: /nowhere/libamdhip64.so")
+
+
+def test_a_missing_function_is_named(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv("FIRSTTOUCH_LIB_HIP", str(standin.build("hip_on_host", folder, without="hipMemAdvise")))
+    device = discovered()
+    assert not device.available
+    assert device.reason.endswith("has no function hipMemAdvise")
+
+
+def test_a_function_that_only_one_allocator_needs_is_no_loss_for_others(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    shorter = standin.build("hip_on_host", folder, without="hipExtMallocWithFlags")
+    monkeypatch.setenv("FIRSTTOUCH_LIB_HIP", str(shorter))
+    device = discovered()
+    assert device.available, device.reason
+    assert not entry(device, "fine-grained").available
+    assert entry(device, "device").available
+
+
+# ------------------------------------------------------------------------------------------- what is stated of memory
+
+
+def test_without_xnack(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = discovered()
+    assert entry(device, "malloc").gpu == "none"
+    assert "HSA_XNACK=1" in entry(device, "malloc").gpu_reason
+    assert entry(device, "managed").on_demand is False
+    monkeypatch.setenv("STANDIN_XNACK", "none")
+    device = discovered()
+    assert device.facts["xnack"] == "none"
+    assert "it has no XNACK" in entry(device, "malloc").gpu_reason
+
+
+def test_with_xnack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HSA_XNACK", "1")
+    device = discovered()
+    assert device.facts["xnack"] == "on"
+    assert device.facts["arch"] == "gfx90a:sramecc+:xnack+"
+    for name in ("malloc", "mmap"):
+        assert (entry(device, name).gpu, entry(device, name).concurrent) == ("direct", True)
+    assert entry(device, "managed").on_demand is True
+
+
+def test_coherence_as_documented() -> None:
+    device = discovered()
+    stated = {one.name: (one.concurrent, one.shared_atomics) for one in device.allocators}
+    assert stated["pinned"] == stated["registered"] == stated["managed"] == (True, True)
+    assert stated["pinned-noncoherent"] == stated["coarse-grained"] == (False, False)
+    assert stated["device"] == stated["vmm"] == stated["fine-grained"] == (None, None)
+
+
+def test_an_apu_has_one_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STANDIN_INTEGRATED", "1")
+    monkeypatch.setenv("STANDIN_ARCH", "gfx942:sramecc+")
+    device = discovered()
+    for one in (one for one in device.allocators if one.name not in ("malloc", "mmap", "malloc-thp")):
+        assert (one.host_memory, one.device_memory) == (True, True), one.name
+    assert entry(device, "device").cpu == entry(device, "fine-grained").cpu == "direct"
+    assert entry(device, "vmm").cpu == "none"
+    refused = ask(
+        """
+try:
+    device.allocate("device", 2**21)
+except _core.GuardRefused as refusal:
+    answer(str(refusal))
+""",
+        FIRSTTOUCH_MAX_HOST="1MiB",
+    )
+    assert "FIRSTTOUCH_MAX_HOST" in refused
+
+
+# --------------------------------------------------------------------------------------------- allocate, fill, copy
+
+
+@pytest.mark.parametrize("xnack", ["0", "1"])
+def test_every_allocator_keeps_what_each_agent_writes(xnack: str) -> None:
+    program = """
+found, before = {}, used()
+for name, row in rows.items():
+    if not row["available"]:  # transparent huge pages may be off
+        continue
+    agents = [agent for agent in ("cpu", "gpu") if row[agent] != "none"]
+    with device.allocate(name, SIZE) as buffer:
+        wrong = 0
+        for seed, writer in enumerate(agents, 1):
+            buffer.fill(seed, writer)
+            wrong += sum(buffer.check(seed, reader) for reader in agents)
+            wrong += buffer.check(seed + 5, writer) == 0
+    found[name] = [agents, wrong]
+device.allocate("device", 4096).free()
+answer([found, used() - before])
+"""
+    found, kept = ask(program.replace("SIZE", str(SIZE)), HSA_XNACK=xnack)
+    assert set(ALLOCATORS) - {"malloc-thp"} <= set(found)
+    assert {wrong for _, wrong in found.values()} == {0}
+    assert found["device"][0] == ["gpu"]
+    assert found["malloc"][0] == (["cpu", "gpu"] if xnack == "1" else ["cpu"])
+    assert kept <= 2**20  # a place for results stays with the device
+
+
+def test_copies_between_all_of_them() -> None:
+    program = """
+size, wrong = 100_003, {}
+stop = _core.Stop(tolerance=1, seconds=0.01, min_samples=1, max_samples=2)
+names = [name for name, row in rows.items() if row["available"]]
+for source, target in zip(names, [*names[1:], names[0]], strict=True):
+    with device.allocate(source, size) as a, device.allocate(target, size) as b:
+        outcome = _core.copy(device, b, a, engine="copy-engine", bytes=size, streams=2, seed=3, stop=stop)
+        wrong[f"{source} to {target}"] = outcome.errors
+answer(wrong)
+"""
+    wrong = ask(program)
+    assert len(wrong) >= len(ALLOCATORS) - 1
+    assert set(wrong.values()) == {0}
+
+
+# ----------------------------------------------------------------------------------------------------- guard, errors
+
+
+@pytest.mark.parametrize(
+    ("allocator", "limit"),
+    [
+        *((name, "DEVICE") for name in ("device", "vmm", "fine-grained", "managed", "coarse-grained")),
+        *((name, "HOST") for name in ("pinned", "pinned-noncoherent", "registered", "managed")),
+        *((name, "MANAGED") for name in ("managed", "coarse-grained")),
+    ],
+)
+def test_limits_hold(allocator: str, limit: str) -> None:
+    program = f"""
+held = device.allocate("{allocator}", 2**20)
+try:
+    device.allocate("{allocator}", 2**20)
+except _core.GuardRefused as refusal:
+    answer(str(refusal))
+"""
+    assert f"FIRSTTOUCH_MAX_{limit}" in ask(program, **{f"FIRSTTOUCH_MAX_{limit}": "2000000"})
+
+
+def test_what_the_device_has_free_is_a_limit() -> None:
+    program = """
+try:
+    device.allocate("device", 2**30)
+except _core.GuardRefused as refusal:
+    answer(str(refusal))
+"""
+    assert "what hip:0 has free now" in ask(program, STANDIN_MEMORY=str(2**30))
+
+
+FAILING = [
+    ("device", "hipMalloc", 2, "out of memory (hipErrorOutOfMemory)"),
+    ("fine-grained", "hipExtMallocWithFlags", 801, "operation not supported (hipErrorNotSupported)"),
+    ("pinned", "hipHostMalloc", 2, "out of memory (hipErrorOutOfMemory)"),
+    ("pinned", "hipHostGetDevicePointer", 1, "invalid argument (hipErrorInvalidValue)"),
+    ("registered", "hipHostRegister", 1, "invalid argument (hipErrorInvalidValue)"),
+    ("registered", "hipHostGetDevicePointer", 1, "invalid argument (hipErrorInvalidValue)"),
+    ("managed", "hipMallocManaged", 999, "unknown error (hipErrorUnknown)"),
+    ("coarse-grained", "hipMemAdvise", 1, "invalid argument (hipErrorInvalidValue)"),
+    *(
+        ("vmm", call, 1, "invalid argument (hipErrorInvalidValue)")
+        for call in ("hipMemCreate", "hipMemAddressReserve", "hipMemMap", "hipMemSetAccess")
+    ),
+    ("vmm", "hipMemGetAllocationGranularity", 801, "operation not supported (hipErrorNotSupported)"),
+]
+
+
+@pytest.mark.parametrize(("allocator", "call", "code", "words"), FAILING)
+def test_a_failing_allocation_is_named_and_leaves_nothing(allocator: str, call: str, code: int, words: str) -> None:
+    program = f"""
+before = used()
+os.environ["STANDIN_FAIL"] = "{call}={code}"
+try:
+    device.allocate("{allocator}", 2**20)
+except _core.VendorError as error:
+    said = str(error)
+os.environ["STANDIN_FAIL"] = ""
+again = device.allocate("{allocator}", 2**20)
+again.fill(1, "gpu")
+wrong = again.check(1, "gpu")
+again.free()
+with device.allocate("device", 2**20):
+    pass
+answer([said, wrong, used() - before])
+"""
+    said, wrong, kept = ask(program)
+    assert said == f"{call}: {words}"
+    assert wrong == 0
+    assert kept <= 2**20
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "name"),
+    [
+        ("hipModuleLoadData", 209, "hipErrorNoBinaryForGpu"),
+        ("hipModuleGetFunction", 500, "hipErrorNotFound"),
+        ("hipModuleLaunchKernel", 719, "hipErrorLaunchFailure"),
+        ("hipStreamCreateWithFlags", 2, "hipErrorOutOfMemory"),
+        ("hipStreamSynchronize", 700, "hipErrorIllegalAddress"),
+    ],
+)
+def test_a_failing_call_of_a_kernel_is_named(call: str, code: int, name: str) -> None:
+    program = f"""
+with device.allocate("device", 2**20) as buffer:
+    os.environ["STANDIN_FAIL"] = "{call}={code}"
+    try:
+        buffer.fill(1, "gpu")
+    except _core.VendorError as error:
+        answer(str(error))
+    os.environ["STANDIN_FAIL"] = ""
+"""
+    said = ask(program)
+    assert said.startswith(f"{call}: ")
+    assert said.endswith(f"({name})")
+
+
+def test_a_kernel_cannot_be_given_what_the_gpu_does_not_reach() -> None:
+    program = """
+with device.allocate("malloc", 4096) as buffer:
+    try:
+        buffer.fill(1, "gpu")
+    except _core.Unavailable as reason:
+        answer(str(reason))
+"""
+    assert "malloc memory" in ask(program)
+
+
+def test_a_program_that_does_not_compile_shows_the_compilers_words() -> None:
+    program = """
+try:
+    device.compile("broken", "KERNEL f(GLOBAL ulong* p) { *p = undeclared_name; }")
+except _core.VendorError as error:
+    answer(str(error))
+"""
+    said = ask(program)
+    assert said.startswith("hiprtcCompileProgram of broken.hip with --offload-arch=gfx90a:sramecc+:xnack-")
+    assert "undeclared_name" in said
+
+
+# ---------------------------------------------------------------------------------------------------- whole programs
+
+
+def run(out: Path, *words: str, **settings: str) -> list[Any]:
+    command = [sys.executable, "-m", "firsttouch.cli.main", "run", *words, "--device", "hip:0", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=os.environ | settings)
+    assert done.returncode == 0, done.stderr
+    return list(load_results(out).records)
+
+
+SMALL = {
+    "latency": ["size=64KiB"],
+    "bandwidth": ["size=64KiB,32MiB", "allocator=device,managed", "kernel=triad"],
+    "transfer": ["size=4096,1000003", "sdma=0,1"],
+    "allocation": ["size=64KiB"],
+    "context": ["phase=launch-next"],
+    "atomics": ["elements=1024", "gpu_threads=64", "allocator=device,pinned"],
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_experiments_run_and_verify(name: str, tmp_path: Path) -> None:
+    words = [word for text in SMALL[name] for word in ("--set", text)]
+    records = run(tmp_path / "out", name, *words)
+    assert records
+    for record in records:
+        assert record.status == "ok" or (record.status == "skipped" and record.reason), (record.factors, record.reason)
+        assert record.verified is not False, record.factors
+    assert any(record.status == "ok" and record.verified for record in records) or name == "context"
+    if name == "transfer":
+        assert {record.factors["sdma"] for record in records if record.status == "ok"} == {"0", "1"}
+
+
+def test_what_holds_on_every_device_holds_on_it() -> None:
+    """tests/experiments/test_devices.py, in which a real HIP device takes part where there is one."""
+    tests = standin.ROOT / "tests/experiments/test_devices.py"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests), "-k", "hip"],
+        capture_output=True,
+        text=True,
+        timeout=115,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout.splitlines()[-1]
+
+
+def test_xnack_as_a_factor_starts_workers_that_judge_for_themselves(tmp_path: Path) -> None:
+    sets = [word for text in ("xnack=0,1", "pages=1,64", "allocator=malloc,managed") for word in ("--set", text)]
+    records = run(tmp_path / "out", "pagefault", *sets)
+    of = {value: [record for record in records if record.factors["xnack"] == value] for value in ("0", "1")}
+    assert {record.status for record in of["1"]} == {"ok"}
+    assert all(record.verified for record in of["1"])
+    assert {record.status for record in of["0"]} == {"skipped"}
+    reasons = {(record.factors["allocator"], record.reason[:40]) for record in of["0"]}
+    assert reasons == {
+        ("malloc", "pageableMemoryAccess is 0: the GPU canno"),
+        ("managed", "managed memory is there before the first"),
+    }
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_methods_and_machine_say_that_it_is_not_proven(form: list[str]) -> None:
+    command = [sys.executable, "-m", "firsttouch.cli.main"]
+    for words in (["methods", "--device", "hip:0"], ["machine"]):
+        done = subprocess.run([*command, *words, *form], capture_output=True, text=True, timeout=110)
+        assert done.returncode == 0, done.stderr
+        assert "has not run on AMD hardware" in " ".join(done.stdout.split())
+        if not form:
+            assert words[0] == "methods" or "XNACK: off" in done.stdout
+        elif words[0] == "methods":
+            assert all(cell["notes"] for cell in json.loads(done.stdout))
+
+
+def test_the_stand_in_for_nvidia_gpus_builds(folder: Path) -> None:
+    """It runs only where there is one; here its functions have the table's types, and it says that there is none."""
+    names = subprocess.run(["nm", "-D", str(standin.build("hip_on_cuda", folder))], capture_output=True, text=True)
+    assert "T hipModuleLaunchKernel" in names.stdout
+    assert "T hiprtcCompileProgram" in names.stdout
