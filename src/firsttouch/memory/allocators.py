@@ -82,14 +82,17 @@ MEANINGS: dict[str, Meaning] = {
         "hipHostMalloc with hipHostMallocNonCoherent: coherent at synchronisation points only",
         "never: the GPU reads host memory over the link",
         "cpu and gpu",
+        migrates="no",
     ),
     "fine-grained": Meaning(
         "hipExtMallocWithFlags with hipDeviceMallocFinegrained: device memory, coherent while a kernel runs",
         "never",
+        migrates="no",
     ),
     "coarse-grained": Meaning(
         "hipMallocManaged, then hipMemAdvise with hipMemAdviseSetCoarseGrain: coherent between kernels only",
         "as managed",
         "cpu and gpu",
+        migrates="yes",
     ),
 }

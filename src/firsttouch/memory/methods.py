@@ -143,6 +143,8 @@ def _concurrent(info: AllocatorInfo) -> Stated:
 def _migrates(info: AllocatorInfo) -> Stated:
     if _mapped(info):
         return "", "not stated; the CPU sees its pages only between map and unmap: not tried"
+    if info.managed and info.on_demand is False:
+        return "no", "its pages are there at once, and stay"  # pinned: hipMallocManaged without XNACK
     return _meaning("migrates")(info)
 
 
