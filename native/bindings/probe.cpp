@@ -247,6 +247,7 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "threads"_a, "stride"_a, "even_only"_a = false,
         "loads"_a = "cached", "seed"_a, "stop"_a, "A load and a store of each thread's entry; ns per update.");
+    m.attr("REREAD_BYTES") = reread_bytes;
     m.def(
         "reread",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed, const Stop& stop) {

@@ -8,7 +8,6 @@ namespace {
 
 constexpr double shortest_run = 1e-3;  // seconds: the start and the end of a run are then well below a hundredth
 constexpr std::uint64_t most_iterations = std::uint64_t{1} << 22;
-constexpr std::size_t small_set = 4096;
 constexpr std::size_t line = 128;  // of the device with the longest: every load has one of its own
 
 class Updates {
@@ -109,15 +108,15 @@ Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, c
 }
 
 Outcome reread(Lab& lab, const Buffer& buffer, Agent agent, std::uint64_t seed, const Stop& stop) {
-    if (buffer.size() < 16 * small_set)
+    if (buffer.size() < 16 * reread_bytes)
         throw std::invalid_argument("a buffer of 64 KiB at least tells loads that come again from others");
     Stop half = stop;
     half.seconds /= 2;
     ChaseRequest request{.agent = agent, .first_touch = agent, .stride = line, .hops = 20'000, .seed = seed};
     const Outcome cold = chase(lab, buffer, request, half);
     request.hops = 100'000;
-    request.bytes = small_set;
-    request.last_level = small_set;  // walked once before it is timed
+    request.bytes = reread_bytes;
+    request.last_level = reread_bytes;  // walked once before it is timed
     Outcome outcome = chase(lab, buffer, request, half);
     outcome.errors += cold.errors;
     outcome.counters = {{"reread_ns", summarise(outcome.samples.values).median},

@@ -154,6 +154,7 @@ Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, c
 
 // Whether an agent caches memory, from time alone: dependent loads that go round 4 KiB of the buffer, and such that go
 // over all of it in random order. Samples: ns per load of the former. Counters: reread_ns, cold_ns, their medians.
+inline constexpr std::size_t reread_bytes = 4096;
 Outcome reread(Lab& lab, const Buffer& buffer, Agent agent, std::uint64_t seed, const Stop& stop);
 
 struct LockingRequest {

@@ -275,6 +275,8 @@ def caching(
 ) -> Outcome:
     """A load and a store of each thread's entry; ns per update."""
 
+REREAD_BYTES: int = 4096
+
 def reread(device: Device, buffer: Buffer, *, agent: str, seed: int, stop: Stop) -> Outcome:
     """
     ns per load of 4 KiB that are read again; counters reread_ns and cold_ns tell whether the agent caches.

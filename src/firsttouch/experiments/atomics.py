@@ -40,9 +40,9 @@ def most_gpu_threads(device: DeviceInfo) -> int:
 
 
 def powers(base: int, first: int, last: int) -> list[int]:
-    """first, base times first, and so on below last, then last."""
+    """first, base times first, and so on up to two thirds of last, then last."""
     values, value = [], first
-    while value < last:
+    while 3 * value <= 2 * last:
         values.append(value)
         value *= base
     return [*values, last] if last >= first else []
@@ -103,7 +103,7 @@ class Atomics(Experiment):
         elements = [1, MIDDLE, 2**20, *{"quick": (), "standard": (BEYOND,), "full": (2**30,)}[preset]]
         processors, most = _core.usable_processors(), most_gpu_threads(device)
         cpu = [1, processors] if preset == "quick" else powers(2, 1, processors)
-        gpu = [GROUP, most] if preset == "quick" else powers(4 if preset == "full" else 8, GROUP, most)
+        gpu = powers({"quick": 64, "standard": 8, "full": 4}[preset], GROUP, most)
         alone = device.kind == "cpu"
         # The host and OpenCL have one atomic add, which reaches every agent.
         scopes = ("system",) if device.kind in ("cpu", "opencl") else ("system", "device")

@@ -7,13 +7,11 @@ answer by run_trial. memory/methods.py says which questions there are and what t
 from __future__ import annotations
 
 import resource
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from firsttouch import _core
 from firsttouch.analysis.caching import is_cached
-from firsttouch.experiments.common import line_bytes
 from firsttouch.machine.devices import open_device
 from firsttouch.schema import AllocatorInfo, DeviceInfo
 from firsttouch.units import format_seconds, format_size
@@ -23,7 +21,6 @@ _MIB = 1 << 20
 _SMALL = 4 * _MIB
 _SIZES = (64 * _MIB, 16 * _MIB, _SMALL)
 """Of what is touched page by page, the largest that the guard permits; managed memory only the smallest."""
-_FEW_LINES = 16 * 1024
 _HALVES = 8 * _MIB
 _MET = 10
 """Additions of the CPU between which the GPU added too: fewer don't show that both were at work together."""
@@ -183,29 +180,14 @@ def cached_gpu(bench: Bench) -> Found:
 
 def _cached(bench: Bench, agent: str) -> Found:
     """By dependent loads: again and again over a few lines, and of lines of a large block in random order."""
-
-    def load_ns(buffer: _core.Buffer, hops: int) -> float:
-        stop = _core.Stop(tolerance=0.05, seconds=0.5, min_samples=5, max_samples=20)
-        outcome = _core.chase(
-            bench.device,
-            buffer,
-            agent=agent,
-            first_touch=agent,
-            stride=line_bytes(bench.about),
-            hops=hops,
-            seed=SEED,
-            stop=stop,
-        )
-        if outcome.errors:
-            raise RuntimeError(f"{outcome.errors} nodes of the chase were wrong")
-        return statistics.median(outcome.samples)
-
+    stop = _core.Stop(tolerance=0.05, seconds=0.5, min_samples=5, max_samples=20)
     with bench.large() as block:
-        first, size = load_ns(block, 10_000), block.size
-    with bench.allocate(_FEW_LINES) as few:
-        again = load_ns(few, 100_000)
+        found, size = _core.reread(bench.device, block, agent=agent, seed=SEED, stop=stop), block.size
+    if found.errors:
+        raise RuntimeError(f"{found.errors} nodes of the chase were wrong")
+    again, first = found.counters["reread_ns"], found.counters["cold_ns"]
     how = (
-        f"{format_seconds(again * 1e-9)} for a load that repeats over {format_size(_FEW_LINES)}, "
+        f"{format_seconds(again * 1e-9)} for a load that repeats over {format_size(_core.REREAD_BYTES)}, "
         f"{format_seconds(first * 1e-9)} for one anywhere in {format_size(size)}"
     )
     return "yes" if is_cached(again, first) else "no", how
