@@ -267,7 +267,7 @@ def test_the_answer_names_who_moves_what_helps_and_what_events_cost() -> None:
     )  # fmt: skip
     assert "managed moves in the first pass (20 ms, then 1 ms)" in answer
     assert "pinned stays (4 ms a pass, 4 times that of a copy)" in answer
-    assert "managed-static gets faster over 3 passes (from 9 to 1 ms)" in answer
+    assert "managed-static gets faster over 2 passes (from 9 to 1 ms)" in answer
     assert "device is there from the first pass on" in answer
     assert "prefetch whole 2.3, preferred-cpu 1.4" in answer
     assert "After a whole prefetch the passes raise 0 fault groups." in answer

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from statistics import median
 
 MUCH = 1.5
-"""A pass is slow where it takes so many times what passes settle at; so is memory next to the reference."""
+"""Memory stays on the other side where its passes settle at so many times the reference."""
+SLOW = 3.0
+"""Pages moved where a pass takes so many times what passes settle at: more than cold caches cost."""
+REST = 0.1
+"""Passes have settled when what is left of the time above that is less than this part."""
 
 
 def behaviour(times: Sequence[float], reference: float | None) -> tuple[str, int]:
@@ -16,8 +20,9 @@ def behaviour(times: Sequence[float], reference: float | None) -> tuple[str, int
     is, and they settle well above `reference`, what a pass over device memory settles at; 'is there': none is.
     """
     settled = settled_at(times)
-    early = next((n for n, time in enumerate(times) if time <= MUCH * settled), len(times))
-    if early > 0:
+    if max(times) > SLOW * settled:
+        above = [max(0.0, time - settled) for time in times]
+        early = next(n for n in range(1, len(times) + 1) if sum(above[n:]) <= REST * sum(above))
         return ("moves at once" if early == 1 else "moves by and by"), early
     return ("stays" if reference is not None and settled > MUCH * reference else "is there"), 0
 

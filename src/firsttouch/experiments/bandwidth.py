@@ -19,6 +19,7 @@ from firsttouch.experiments.common import (
     measured_on_cpu,
     memory_bytes,
     octaves,
+    same_as_on_cpu,
     switch,
     unreachable,
     whole_octave,
@@ -92,7 +93,7 @@ class Bandwidth(Experiment):
     def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
         """Every kernel for the main allocator, triads for the others; one sweep, in standard of every allocator."""
         agent, allocator, size = str(factors["agent"]), str(factors["allocator"]), int(str(factors["size"]))
-        if measured_on_cpu(device, allocator, agent):
+        if measured_on_cpu(device, allocator, agent) or (preset == "quick" and same_as_on_cpu(device, agent)):
             return True
         beyond = size >= 4 * last_level_bytes(device)
         plain = factors["stores"] == "normal" and factors["first_touch"] == "self"
@@ -103,6 +104,8 @@ class Bandwidth(Experiment):
             others = preset != "quick" and whole_octave(size, 2)
             return beyond or not plain or factors["threads"] == 1 or not (main or others)
         if not beyond or (factors["threads"] == 1 and not (plain and factors["kernel"] == "triad")):
+            return True
+        if preset == "quick" and factors["stores"] == "nontemporal" and not (main and factors["kernel"] == "triad"):
             return True
         if preset == "full" or (main and plain):
             return False

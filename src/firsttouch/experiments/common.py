@@ -60,6 +60,11 @@ def measured_on_cpu(device: DeviceInfo, allocator: str, agent: str) -> bool:
     return device.kind != "cpu" and agent == "cpu" and allocator in HOST_ALLOCATORS
 
 
+def same_as_on_cpu(device: DeviceInfo, agent: str) -> bool:
+    """Memory of a device that works in the host's own is to the CPU what the device `cpu` shows."""
+    return agent == "cpu" and device.facts.get("shares_host_memory") is True
+
+
 def first_toucher(agent: str, first_touch: object) -> str:
     """The agent that `self` or `other` means."""
     other = "gpu" if agent == "cpu" else "cpu"

@@ -21,6 +21,7 @@ from firsttouch.experiments.common import (
     main_allocator,
     measured_on_cpu,
     octaves,
+    same_as_on_cpu,
     switch,
     unreachable,
     whole_octave,
@@ -28,6 +29,8 @@ from firsttouch.experiments.common import (
 from firsttouch.run.session import Session
 from firsttouch.schema import DeviceInfo, Factors, Record
 
+COMMON = ("pinned", "managed", "svm-fine")
+"""Beside the main allocator, those of which quick takes more than the ends of the curve."""
 PAGE_GROUP = 256 * KiB
 """Bytes visited together in the order `by-page`: 64 base pages, multichase's default TLB locality."""
 
@@ -82,9 +85,9 @@ class Latency(Experiment):
         return factors["order"] == "by-page" and isinstance(size, int) and size < 2 * PAGE_GROUP
 
     def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
-        """The main curve whole; the others at whole octaves, in quick at every third."""
+        """The main curve whole; the others at whole octaves, in quick at every third, or sixth where seldom used."""
         agent, allocator = str(factors["agent"]), str(factors["allocator"])
-        if measured_on_cpu(device, allocator, agent):
+        if measured_on_cpu(device, allocator, agent) or (preset == "quick" and same_as_on_cpu(device, agent)):
             return True
         main = agent == agents(device)[0] and allocator == main_allocator(device)
         if preset == "full" or (main and factors["order"] == "random"):
@@ -93,7 +96,8 @@ class Latency(Experiment):
             return factors["size"] != MiB  # the reason once is enough
         if device.kind != "cpu" and factors["order"] == "by-page" and not main:
             return True
-        every = 3 if preset == "quick" else 2 if device.kind == "opencl" else 1
+        often = 3 if device.kind == "cpu" or allocator in COMMON else 6
+        every = often if preset == "quick" else 2 if device.kind == "opencl" else 1
         return not whole_octave(factors["size"], every) or int(str(factors["size"])) > GiB
 
     def measure(self, point: Point, session: Session) -> Measurement:
