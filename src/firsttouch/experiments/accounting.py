@@ -61,7 +61,7 @@ class Accounting(Experiment):
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         # A driver may take device memory for managed pages in large steps: on an H200 128 MiB at a time.
         small = _host_bytes() < SMALL_HOST or (preset == "quick" and device.kind in ("cpu", "opencl"))
-        size = 64 * MiB if small else 256 * MiB
+        size = 64 * MiB if small else 128 * MiB if preset == "quick" else 256 * MiB
         return [
             Factor("allocator", allocator_names(device), choices=allocator_names(device)),
             Factor("toucher", agents(device), choices=agents(device), doc="who touches the memory first"),

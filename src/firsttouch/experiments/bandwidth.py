@@ -105,6 +105,14 @@ class Bandwidth(Experiment):
             return beyond or not plain or factors["threads"] == 1 or not (main or others)
         if not beyond or (factors["threads"] == 1 and not (plain and factors["kernel"] == "triad")):
             return True
+        if preset == "quick" and factors["kernel"] in ("scale", "add"):  # much as copy and triad
+            return True
+        if (
+            preset == "quick"
+            and device.facts.get("shares_host_memory")
+            and allocator not in (main_allocator(device), "svm-fine")
+        ):
+            return True  # the same memory by other names
         if preset == "quick" and factors["stores"] == "nontemporal" and not (main and factors["kernel"] == "triad"):
             return True
         if preset == "full" or (main and plain):

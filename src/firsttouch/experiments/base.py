@@ -114,6 +114,9 @@ class Experiment:
     """Weight of this experiment in a preset's time."""
     fresh_process: ClassVar[bool] = False
     """Every point in a new worker."""
+    opens_device: ClassVar[bool] = True
+    """False: the worker leaves the device to the experiment. Give environment() something of its own then, so that no
+    other experiment has opened it in that worker."""
 
     def supports(self, device: DeviceInfo) -> str | None:
         """None where the experiment can run on the device at all, else the reason."""

@@ -9,10 +9,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
 from firsttouch.run.session import Session
-from firsttouch.schema import DeviceInfo, Record
+from firsttouch.schema import DeviceInfo, Factors, Record
 
 PHASES = {
     "library": "opening the vendor's library and counting its devices",
@@ -77,6 +78,12 @@ def _fresh(device: str, caches: str | None = None) -> dict[str, float]:
     return found
 
 
+@cache
+def _warm(device: str, count: int) -> list[dict[str, float]]:
+    """Timelines with the user's own kernel caches: the same processes tell all phases but the compiling."""
+    return [_fresh(device) for _ in range(count)]
+
+
 class Context(Experiment):
     """Library load, context creation, compile, first launch. Source: product of every unified-memory port."""
 
@@ -93,13 +100,16 @@ class Context(Experiment):
     source = "Schieffer et al., Grace Hopper study: the context phase"
     figures = (Figure(kind="bar", x="phase", colour="phase", y_title="time"),)
     share = 1.0
-    fresh_process = True  # a worker that holds the device open would colour what it times
+    opens_device = False  # a worker that holds the device open would colour what it times
 
     def supports(self, device: DeviceInfo) -> str | None:
         return "the host alone needs no context" if device.kind == "cpu" else None
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         return [Factor("phase", tuple(PHASES), choices=tuple(PHASES))]
+
+    def environment(self, factors: Factors) -> dict[str, str]:
+        return {"FIRSTTOUCH_WORKER": self.name}  # of its own
 
     def measure(self, point: Point, session: Session) -> Measurement:
         phase, device, count = str(point["phase"]), session.info.name, PROCESSES[session.preset]
@@ -108,7 +118,7 @@ class Context(Experiment):
         elif phase == "compile-cached":
             timelines = [_fresh(device, folder) for folder in _empty_folders(1) for _ in range(count + 1)][1:]
         else:
-            timelines = [_fresh(device) for _ in range(count)]
+            timelines = _warm(device, count)
         name = "compile" if phase.startswith("compile") else phase
         samples = [found[name] for found in timelines]
         return Measurement(samples=samples, verified=True, stopped_by="count", counters={"processes": len(samples)})

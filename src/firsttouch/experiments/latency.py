@@ -98,7 +98,8 @@ class Latency(Experiment):
             return True
         often = 3 if device.kind == "cpu" or allocator in COMMON else 6
         every = often if preset == "quick" else 2 if device.kind == "opencl" else 1
-        return not whole_octave(factors["size"], every) or int(str(factors["size"])) > GiB
+        largest = GiB if preset != "quick" or allocator == main_allocator(device) else 128 * MiB
+        return not whole_octave(factors["size"], every) or int(str(factors["size"])) > largest
 
     def measure(self, point: Point, session: Session) -> Measurement:
         agent, device = str(point["agent"]), session.device

@@ -192,11 +192,16 @@ class _Bench:
 
     @staticmethod
     def _clocks(session: Session, experiment: Experiment) -> Clocks | None:
-        """The clocks now. A point that wants its process fresh may time the opening: not opened here for it."""
-        if experiment.fresh_process and "device" not in vars(session):
+        """The clocks now, where the device is not the experiment's to open."""
+        if _is_left_closed(experiment) and "device" not in vars(session):
             return None
         clocks = session.device.clocks()
         return None if clocks is None else msgspec.convert(clocks, Clocks)
+
+
+def _is_left_closed(experiment: Experiment) -> bool:
+    """Whether the device is not opened before the experiment does so, which may time just that."""
+    return experiment.fresh_process or not experiment.opens_device
 
 
 def _judge(experiment: Experiment, job: Job, session: Session) -> None:
@@ -206,7 +211,7 @@ def _judge(experiment: Experiment, job: Job, session: Session) -> None:
     Raises:
         Unsupported: it can't.
     """
-    if experiment.fresh_process:  # its device is not opened before the experiment does so
+    if _is_left_closed(experiment):
         return
     stated = msgspec.convert(session.device.allocators(), list[AllocatorInfo])
     session.info = msgspec.structs.replace(job.device, allocators=stated)
