@@ -102,7 +102,7 @@ class Atomics(Experiment):
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         elements = [1, MIDDLE, 2**20, *{"quick": (), "standard": (BEYOND,), "full": (2**30,)}[preset]]
         processors, most = _core.usable_processors(), most_gpu_threads(device)
-        cpu = [1, processors] if preset == "quick" else powers(2, 1, processors)
+        cpu = [1, processors] if preset == "quick" else powers(4 if preset == "standard" else 2, 1, processors)
         gpu = powers({"quick": 64, "standard": 8, "full": 4}[preset], GROUP, most)
         alone = device.kind == "cpu"
         # The host and OpenCL have one atomic add, which reaches every agent.
@@ -155,8 +155,7 @@ class Atomics(Experiment):
         if factors["scope"] == "device":
             return not everybody or elements != MIDDLE
         if len(who) == 2:
-            few = (MIDDLE,) if preset == "quick" else (MIDDLE, 2**20)
-            return elements not in few or (factors["type"] == "f64" and not (everybody and preset == "standard"))
+            return elements != MIDDLE or (factors["type"] == "f64" and not (everybody and preset == "standard"))
         return False
 
     @staticmethod

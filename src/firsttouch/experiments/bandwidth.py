@@ -14,12 +14,12 @@ from firsttouch.experiments.common import (
     allocator_names,
     buffer_fact,
     first_toucher,
+    known_elsewhere,
     last_level_bytes,
     main_allocator,
     measured_on_cpu,
     memory_bytes,
     octaves,
-    same_as_on_cpu,
     switch,
     unreachable,
     whole_octave,
@@ -93,7 +93,9 @@ class Bandwidth(Experiment):
     def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
         """Every kernel for the main allocator, triads for the others; one sweep, in standard of every allocator."""
         agent, allocator, size = str(factors["agent"]), str(factors["allocator"]), int(str(factors["size"]))
-        if measured_on_cpu(device, allocator, agent) or (preset == "quick" and same_as_on_cpu(device, agent)):
+        if measured_on_cpu(device, allocator, agent) or (
+            preset != "full" and known_elsewhere(device, allocator, agent)
+        ):
             return True
         beyond = size >= 4 * last_level_bytes(device)
         plain = factors["stores"] == "normal" and factors["first_touch"] == "self"
@@ -107,12 +109,6 @@ class Bandwidth(Experiment):
             return True
         if preset == "quick" and factors["kernel"] in ("scale", "add"):  # much as copy and triad
             return True
-        if (
-            preset == "quick"
-            and device.facts.get("shares_host_memory")
-            and allocator not in (main_allocator(device), "svm-fine")
-        ):
-            return True  # the same memory by other names
         if preset == "quick" and factors["stores"] == "nontemporal" and not (main and factors["kernel"] == "triad"):
             return True
         if preset == "full" or (main and plain):

@@ -60,9 +60,13 @@ def measured_on_cpu(device: DeviceInfo, allocator: str, agent: str) -> bool:
     return device.kind != "cpu" and agent == "cpu" and allocator in HOST_ALLOCATORS
 
 
-def same_as_on_cpu(device: DeviceInfo, agent: str) -> bool:
-    """Memory of a device that works in the host's own is to the CPU what the device `cpu` shows."""
-    return agent == "cpu" and device.facts.get("shares_host_memory") is True
+def known_elsewhere(device: DeviceInfo, allocator: str, agent: str) -> bool:
+    """Memory of a device that works in the host's own is to the CPU what the device `cpu` shows, and to the device one
+    and the same by many names.
+    """
+    if device.facts.get("shares_host_memory") is not True:
+        return False
+    return agent == "cpu" or allocator not in (main_allocator(device), "svm-fine")
 
 
 def first_toucher(agent: str, first_touch: object) -> str:

@@ -16,12 +16,12 @@ from firsttouch.experiments.common import (
     allocator_names,
     buffer_fact,
     first_toucher,
+    known_elsewhere,
     last_level_bytes,
     line_bytes,
     main_allocator,
     measured_on_cpu,
     octaves,
-    same_as_on_cpu,
     switch,
     unreachable,
     whole_octave,
@@ -87,7 +87,9 @@ class Latency(Experiment):
     def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
         """The main curve whole; the others at whole octaves, in quick at every third, or sixth where seldom used."""
         agent, allocator = str(factors["agent"]), str(factors["allocator"])
-        if measured_on_cpu(device, allocator, agent) or (preset == "quick" and same_as_on_cpu(device, agent)):
+        if measured_on_cpu(device, allocator, agent) or (
+            preset != "full" and known_elsewhere(device, allocator, agent)
+        ):
             return True
         main = agent == agents(device)[0] and allocator == main_allocator(device)
         if preset == "full" or (main and factors["order"] == "random"):
@@ -96,8 +98,8 @@ class Latency(Experiment):
             return factors["size"] != MiB  # the reason once is enough
         if device.kind != "cpu" and factors["order"] == "by-page" and not main:
             return True
-        often = 3 if device.kind == "cpu" or allocator in COMMON else 6
-        every = often if preset == "quick" else 2 if device.kind == "opencl" else 1
+        common = device.kind == "cpu" or allocator in COMMON or allocator == main_allocator(device)
+        every = (1 if common else 2) * (3 if preset == "quick" else 1)
         largest = GiB if preset != "quick" or allocator == main_allocator(device) else 128 * MiB
         return not whole_octave(factors["size"], every) or int(str(factors["size"])) > largest
 

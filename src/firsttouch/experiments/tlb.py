@@ -142,6 +142,8 @@ class Tlb(Experiment):
             return stride in (16 * KiB, 256 * KiB) or (stride == line_bytes(device) and not whole_octave(pages))
         if device.kind == "opencl" and not first:
             return True  # of the same processor
+        if allocator in ("pinned-wc", "registered"):
+            return True  # as pinned
         return stride not in PAGES[:: len(PAGES) - 1][: 1 + first] or not whole_octave(pages, self._every(device))
 
     @staticmethod

@@ -113,8 +113,10 @@ class Transfer(Experiment):
             return True  # measured on the device `cpu`
         if (factors["streams"] != 1 or factors["chunk"] != 0) and (allocator != "pinned" or size < 16 * MiB):
             return True
-        if device.kind == "opencl" and preset == "quick" and factors["engine"] == "cpu":
+        if device.kind == "opencl" and preset != "full" and (factors["engine"] == "cpu" or size > 64 * MiB):
             return True
+        if preset != "full" and size >= GiB and (allocator != "pinned" or factors["streams"] != 1 or factors["chunk"]):
+            return True  # most of an experiment's time, for what 256 MiB show too
         if self.skip(factors, device):
             return size != 4 * MiB
         return preset == "quick" and allocator in ("mmap", "malloc-thp") and device.kind != "cpu"

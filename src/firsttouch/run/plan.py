@@ -27,11 +27,10 @@ class Budget:
     seconds: Mapping[str, float]
 
 
-_STANDARD = {"cpu": 50.0, "opencl": 50.0, "cuda": 240.0, "hip": 240.0}
 BUDGETS: dict[Preset, Budget] = {
     "quick": Budget(0.03, {"cpu": 12.0, "opencl": 12.0, "cuda": 60.0, "hip": 60.0}),
-    "standard": Budget(0.01, _STANDARD),
-    "full": Budget(0.005, {kind: 20 * seconds for kind, seconds in _STANDARD.items()}),
+    "standard": Budget(0.01, {"cpu": 40.0, "opencl": 30.0, "cuda": 170.0, "hip": 170.0}),
+    "full": Budget(0.005, {"cpu": 1000.0, "opencl": 1000.0, "cuda": 4800.0, "hip": 4800.0}),
 }
 SHORTEST = 2e-3
 """Seconds that every point may sample at least."""
