@@ -26,7 +26,7 @@ from firsttouch.run.session import Session
 from firsttouch.schema import DeviceInfo, Factors, Record
 from firsttouch.units import format_size
 
-TRIALS = {"quick": 3, "standard": 5, "full": 15}
+TRIALS = {"quick": 3, "standard": 3, "full": 15}
 SMALL_HOST = 8 * GiB
 TAKEN, SEEN = 0.5, 0.8
 """Memory is taken by the step in which the headline moved by this part of its size, and seen by a counter that did."""

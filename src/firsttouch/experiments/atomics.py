@@ -149,7 +149,7 @@ class Atomics(Experiment):
             return not usual or factors["reading"] == "end"
         managed = (entry := device.allocator(allocator)) is not None and entry.managed
         if factors["reading"] == "end":  # where pages wander, no two runs are alike
-            return not usual or allocator != main or (len(who) == 2 and (managed or preset == "quick"))
+            return not usual or allocator != main or (len(who) == 2 and (managed or preset != "full"))
         if preset == "full":
             return (managed and elements > BEYOND) or (allocator != main and not everybody)
         if factors["scope"] == "device":

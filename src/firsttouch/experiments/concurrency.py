@@ -16,7 +16,7 @@ WHOLE_PAGES = 128 * KiB
 """The array is a multiple of this, so that each half is whole pages of 64 KiB."""
 LEFT_OUT = {
     "quick": ("mmap", "malloc-thp", "vmm", "managed-static", "pinned-wc", "registered", "svm-coarse"),
-    "standard": ("mmap", "malloc-thp"),
+    "standard": ("mmap", "malloc-thp", "managed-static", "pinned-wc"),
     "full": (),
 }
 """Allocators that a preset has no time for."""
@@ -81,7 +81,7 @@ class Concurrency(Experiment):
         if entry.name in LEFT_OUT[preset]:
             return True
         if factors["strategy"] == "copying":
-            return not _is_apart(entry) or (preset == "quick" and entry.name != main_allocator(device))
+            return not _is_apart(entry) or (preset != "full" and entry.name != main_allocator(device))
         return factors["strategy"] == "lockstep" and self.skip(factors, device) is not None
 
     def measure(self, point: Point, session: Session) -> Measurement:

@@ -23,7 +23,7 @@ PHASES = {
     "launch-first": "the first launch and its completion",
     "launch-next": "a second launch and its completion",
 }
-PROCESSES = {"quick": 3, "standard": 7, "full": 15}
+PROCESSES = {"quick": 3, "standard": 5, "full": 15}
 
 
 def timeline(name: str) -> dict[str, float]:

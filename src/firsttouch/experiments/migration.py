@@ -186,7 +186,7 @@ class Migration(Experiment):
             return names != ["allocator"] or watched or not first
         if preset != "full" and "read-mostly" in str(factors["advice"]) and factors["operation"] == "update":
             return True  # a store to a duplicated page ends the copy: half a second a pass over 64 MiB on an H200
-        if not first and (watched or (preset != "full" and names not in ([], ["allocator"]))):
+        if not first and (watched or (preset != "full" and names and factors["allocator"] not in COPIED)):
             return True
         if not _moves(device) and (watched or set(names) & {"advice", "prefetch"}):  # and so is the driver's refusal
             return (
