@@ -20,6 +20,7 @@ from small import SMALL
 from firsttouch.experiments import all_experiments
 from firsttouch.run.store import load_results
 
+ALLOCATORS = "allocator=device,pinned,managed"
 TOOLS = ("memcheck", "racecheck", "synccheck")
 PROGRAM = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
 
@@ -34,7 +35,8 @@ pytestmark = [
 @pytest.mark.parametrize("name", sorted(all_experiments()))
 def test_no_tool_finds_anything(name: str, tool: str, tmp_path: Path) -> None:
     out, log = tmp_path / "out", tmp_path / "log"
-    sets = [word for text in SMALL[name] for word in ("--set", text)]
+    asked = [ALLOCATORS if text.startswith("allocator=") else text for text in SMALL[name]]
+    sets = [word for text in asked for word in ("--set", text)]
     command = [PROGRAM, "--tool", tool, "--target-processes", "all", "--log-file", f"{log}.%p", sys.executable]
     command += ["-m", "firsttouch.cli.main", "run", name, "--device", "cuda:0", "--timeout", "120", "--out", str(out)]
     done = subprocess.run([*command, *sets], capture_output=True, text=True, check=False)
