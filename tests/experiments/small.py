@@ -13,7 +13,7 @@ SMALL: dict[str, list[str]] = {
     "codegen": [],
     "concurrency": ["size=1MiB", "iterations=10"],
     "accounting": ["size=64MiB"],
-    "atomics": ["elements=1,2^10", "allocator=malloc,device,svm-fine,svm-atomic"],
+    "atomics": ["elements=1,2^10", "allocator=malloc,device,svm-fine,svm-atomic", "gpu_threads=0,64,640"],
     "caching": ["threads=1,2,1024", "allocator=malloc,device,svm-fine"],
     "locking": ["sections=100"],
     "tlb": ["pages=8,64", "stride=4KiB,64KiB"],
