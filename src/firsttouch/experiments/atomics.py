@@ -81,8 +81,8 @@ class Atomics(Experiment):
         "Million atomic increments per second of random elements of one array, by all threads that take part. Every "
         "thread or group counts in a line of its own; another thread reads the counts twice, a window of 10 ms or more "
         "apart. Where CPU and GPU both take part, each is measured alone first, then both together (the sample). "
-        "Reading end: runs that nobody reads, timed by the threads' and the device's own clocks. After every run the "
-        "array must sum to the increments."
+        "Reading end: the counts are read at the two ends of ten windows only; read_ratio is what runs that are read "
+        "in every window make of that. After every run the array must sum to the increments."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-A.4"
     figures = (

@@ -180,7 +180,8 @@ class Migration(Experiment):
 
     def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
         """One condition at a time around the base point, and the pairs that mean something."""
-        names, first = varied(factors, device), factors["size"] == self.factors(device, preset)[-2].values[0]
+        least = next(f.values[0] for f in self.factors(device, preset) if f.name == "size")
+        names, first = varied(factors, device), factors["size"] == least
         watched = factors["events"] == "on"
         if self.skip(factors, device):  # the reason once is enough
             return names != ["allocator"] or watched or not first

@@ -78,7 +78,7 @@ class Tlb(Experiment):
         "method chase: one dependent load, averaged over 20,000 or more along a random cycle through one line on each "
         "of `pages` pages, `stride` bytes apart, after a warm traversal. dense_ns is the same over as many lines side "
         "by side, over_dense_ns the difference: what the translation costs. translated_ns is that added to a load "
-        "from the first cache. Loads of a GPU pass its first-level cache, which needs no translation. method counter: "
+        "from the first cache: a GPU's loads pass its first-level one, which needs no translation. method counter: "
         "the time of a triad by one CPU thread per 64 bytes of its arrays; misses_per_mib are its dTLB load misses by "
         "the processor's own counter."
     )
