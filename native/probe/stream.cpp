@@ -110,10 +110,8 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
     const std::uint64_t vectors = arrays.elements / 2;
     std::uint32_t multiprocessors = 1;
     std::int64_t largest_group = 1024;
-    bool shares_host = false;
     for (const auto& [key, value] : lab.device().facts()) {
         if (key == "multiprocessors") multiprocessors = static_cast<std::uint32_t>(std::get<std::int64_t>(value));
-        if (key == "shares_host_memory") shares_host = std::get<bool>(value);
         if (key == "largest_group") largest_group = std::get<std::int64_t>(value);
     }
     const auto grid = [&](const Shape& shape) {
@@ -134,7 +132,7 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
     for (const int unroll : {1, 2, 4})
         for (const std::uint32_t threads : {128u, 256u, 512u, 1024u})
             for (const std::uint32_t blocks : {0u, 2048u / threads}) shapes.push_back({unroll, threads, blocks});
-    if (shares_host) shapes = {{1, 256, 0}, {1, 1024, 0}, {1, 4096, 0}, {16, 64, 0}};  // OpenCL on a CPU
+    if (lab.shares_host_memory()) shapes = {{1, 256, 0}, {1, 1024, 0}, {1, 4096, 0}, {16, 64, 0}};  // OpenCL on a CPU
     std::erase_if(shapes, [&](const Shape& s) { return s.threads > largest_group; });
     if (request.op == StreamOp::read)
         std::erase_if(shapes, [&](const Shape& s) {

@@ -19,10 +19,9 @@ constexpr double trip_seconds = 0.5;               // that they take at most
 constexpr std::uint64_t stores = 1000;             // of the kernel that the CPU watches
 constexpr std::uint64_t pause = 20'000;            // steps of work between them: a hundred microseconds and more
 constexpr std::uint64_t longest_ns = 300'000'000;  // that a kernel waits
-constexpr double patience =
-    2;  // seconds for one turn of the other agent                     // seconds that the CPU waits for an answer
-constexpr double kernel_seconds = 0.02;  // that a kernel over a half is to last
-constexpr std::size_t piece = 512;       // words that the CPU takes at a time in its half
+constexpr double patience = 2;                     // seconds that the CPU waits for an answer
+constexpr double kernel_seconds = 0.02;            // that a kernel over a half is to last
+constexpr std::size_t piece = 512;                 // words that the CPU takes at a time in its half
 constexpr std::uint64_t give_up = ~std::uint64_t{0};
 constexpr std::size_t apart = 32;  // words between what the one stores and what the other does
 
@@ -41,8 +40,7 @@ class Both {
         } catch (const VendorError& error) {
             throw Unavailable(error.what());
         }
-        for (const auto& [key, value] : lab.device().facts())
-            if (key == "shares_host_memory" && std::get<bool>(value)) spins_ = std::uint64_t{1} << 27;
+        if (lab.shares_host_memory()) spins_ = std::uint64_t{1} << 27;
     }
     Lab& lab() { return lab_; }
     const Buffer& buffer() const { return buffer_; }
