@@ -117,3 +117,9 @@ def test_one_stride_says_nothing_of_the_page() -> None:
     assert effective_page({4 * KiB: 64}) is None
     assert effective_page({}) is None
     assert str(EffectivePage(64 * KiB, "about")) == "about 64 KiB"
+
+
+def test_a_dip_is_no_level() -> None:
+    pages = [2**k for k in range(2, 17)]
+    costs = [1.9 if n <= 96 else 4.5 if n <= 1024 else 16.0 if n <= 8192 else 1.9 for n in pages]
+    assert [level.value for _, level in name_levels(pages, costs)] == pytest.approx([1.9, 4.5, 16.0])

@@ -34,10 +34,21 @@ class Knee(NamedTuple):
     after: float
 
 
+def rising_plateaus(pages: Sequence[int], costs: Sequence[float]) -> list[Plateau]:
+    """The flat parts of a curve, without those below an earlier one: more pages cost no less translation, so there the
+    lines side by side were slower than usual.
+    """
+    found: list[Plateau] = []
+    for plateau in find_plateaus(pages, costs):
+        if not found or plateau.value >= found[-1].value:
+            found.append(plateau)
+    return found
+
+
 def find_knees(pages: Sequence[int], costs: Sequence[float]) -> list[Knee]:
     """The ends of the flat parts of one curve, by ascending pages. Points in any order; costs <= 0 are ignored."""
     points = sorted((n, cost) for n, cost in zip(pages, costs, strict=True) if cost > 0)
-    levels = find_plateaus([n for n, _ in points], [cost for _, cost in points])
+    levels = rising_plateaus([n for n, _ in points], [cost for _, cost in points])
     knees = []
     for level in levels:
         beyond = [(n, cost) for n, cost in points if n > level.high]
@@ -57,7 +68,7 @@ def name_levels(pages: Sequence[int], costs: Sequence[float]) -> list[tuple[str,
     """
     ends = [knee.pages for knee in find_knees(pages, costs)]
     last = f"beyond the {knee_name(len(ends) - 1)}" if ends else "no knee"
-    levels = find_plateaus(pages, costs)
+    levels = rising_plateaus(pages, costs)
     return [(f"{knee_name(ends.index(p.high))}, {p.high} pages" if p.high in ends else last, p) for p in levels]
 
 
