@@ -102,7 +102,7 @@ def test_host_limit(allocator: str) -> None:
     )
 
 
-@pytest.mark.parametrize("allocator", ["device", "pinned", "svm-coarse"])
+@pytest.mark.parametrize("allocator", ["device", "pinned", "svm-coarse", "svm-fine", "svm-atomic"])
 def test_device_limit(allocator: str) -> None:
     # The OpenCL device needs none of its own memory to open; the limit is for what is asked of it.
     first, second = worker("opencl:0", allocator, 2**20, 1, FIRSTTOUCH_MAX_DEVICE="2^20")
