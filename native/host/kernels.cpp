@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "host/team.hpp"
+
 // The kernels themselves, in one namespace, with the host prelude. Kernels that need groups are not for the host.
 namespace firsttouch::kernels {
 #include "prelude.host.h"
@@ -23,6 +25,14 @@ namespace firsttouch::kernels {
 namespace firsttouch {
 
 thread_local HostPlace host_place;
+
+double run_on(Team& team, HostKernel kernel, void** arguments) {
+    const auto members = static_cast<unsigned long>(team.size());
+    return team.run([&](int member) {
+        host_place = {static_cast<unsigned long>(member), members};
+        kernel(arguments);
+    });
+}
 
 namespace {
 

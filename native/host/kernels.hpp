@@ -18,4 +18,8 @@ struct HostPlace {
 };
 extern thread_local HostPlace host_place;
 
+// Runs a kernel on all members of a team, a share each; returns the seconds it took.
+class Team;
+double run_on(Team& team, HostKernel kernel, void** arguments);
+
 }  // namespace firsttouch

@@ -50,14 +50,7 @@ class Updates {
     std::uint64_t stride() const { return request_.stride / 8; }
     std::uint64_t step() const { return request_.even_only ? 2 : 1; }
     double run_on_cpu(std::uint64_t iterations) {
-        auto* data = view_->as<std::uint64_t>();
-        std::uint64_t threads = request_.threads, words = stride(), every = step();
-        void* arguments[] = {&data, &threads, &words, &every, &iterations};
-        const HostKernel kernel = find_host_kernel(entry_);
-        return team_->run([&](int member) {
-            host_place = {static_cast<unsigned long>(member), static_cast<unsigned long>(threads)};
-            kernel(arguments);
-        });
+        return run_on_team(*team_, entry_, view_->as<std::uint64_t>(), request_.threads, stride(), step(), iterations);
     }
     double run_on_gpu(std::uint64_t iterations) {
         return device_seconds(lab_, [&] {

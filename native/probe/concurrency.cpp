@@ -21,7 +21,7 @@ class Halves {
 
     void fill() {
         const HostView view(cpus_);
-        run("halves_fill", view.as<std::uint32_t>(), integers_, request_.seed);
+        run_on_team(team_, "halves_fill", view.as<std::uint32_t>(), integers_, request_.seed);
         if (apart_) copy(array_, cpus_, 0, 2 * half_bytes());
         added_ = {};
     }
@@ -35,7 +35,7 @@ class Halves {
     void run_cpu(int half) {
         const std::uint64_t n = integers_ / 2, first = static_cast<std::uint64_t>(half) * n;
         const HostView view(cpus_);
-        run("halves_increment", view.as<std::uint32_t>(), first, n);
+        run_on_team(team_, "halves_increment", view.as<std::uint32_t>(), first, n);
     }
     // Each agent gets the half that the other has worked on, both ways at once.
     void swap_copies(int half_of_gpu) {
@@ -84,8 +84,8 @@ class Halves {
         if (apart_ && agent == Agent::gpu) copy(cpus_, array_, 0, 2 * half_bytes());
         std::uint64_t errors = 0;
         const HostView view(cpus_);
-        run("halves_check", static_cast<const std::uint32_t*>(view.as<std::uint32_t>()), integers_, request_.seed,
-            added_[0], added_[1], &errors);
+        run_on_team(team_, "halves_check", static_cast<const std::uint32_t*>(view.as<std::uint32_t>()), integers_,
+                    request_.seed, added_[0], added_[1], &errors);
         return errors;
     }
 
@@ -95,17 +95,6 @@ class Halves {
     void copy(const Buffer& target, const Buffer& source, std::size_t offset, std::size_t bytes) {
         lab_.device().copy(lab_.stream(), target, offset, source, offset, bytes);
         lab_.device().wait(lab_.stream());
-    }
-    // A kernel of the host prelude on the team, which stays alive between calls.
-    template <class... A>
-    void run(const char* kernel, A... arguments) {
-        const HostKernel function = find_host_kernel(kernel);
-        void* pointers[] = {&arguments...};
-        const auto members = static_cast<unsigned long>(team_.size());
-        team_.run([&](int member) {
-            host_place = {static_cast<unsigned long>(member), members};
-            function(pointers);
-        });
     }
     template <class Iteration>
     double timed(int iterations, Iteration&& iteration) {

@@ -16,15 +16,8 @@ class Trial {
     // words, so that the check knows whose are there.
     double touch_by_cpu(Team& team) {
         const HostView view(*buffer_);
-        const HostKernel kernel = find_host_kernel("touch_pages");
-        auto* p = view.as<std::uint64_t>();
-        std::uint64_t count = request_.count, words = words_, seed = last_ = request_.seed;
-        void* arguments[] = {&p, &count, &words, &seed};
-        const auto members = static_cast<unsigned long>(team.size());
-        return team.run([&](int member) {
-            host_place = {static_cast<unsigned long>(member), members};
-            kernel(arguments);
-        });
+        last_ = request_.seed;
+        return run_on_team(team, "touch_pages", view.as<std::uint64_t>(), std::uint64_t{request_.count}, words_, last_);
     }
     double touch_by_gpu() {
         return device_seconds(lab_, [&] {

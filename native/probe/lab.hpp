@@ -23,18 +23,19 @@ struct Outcome {
 
 using Defines = std::vector<std::pair<std::string, std::string>>;
 
-// Runs a kernel of the host prelude on `threads` pinned threads (0: all).
+// Runs a kernel of the host prelude on a team, or on `threads` pinned threads (0: all) of a team of its own; the
+// seconds that the kernel took. The arguments have the very types of its parameters.
 template <class... A>
-double run_on_host(const std::string& kernel, int threads, A... arguments) {
+double run_on_team(Team& team, const std::string& kernel, A... arguments) {
     const HostKernel function = find_host_kernel(kernel);
     if (function == nullptr) throw Unavailable("the core holds no host version of kernel " + kernel);
     void* pointers[] = {&arguments...};
+    return run_on(team, function, pointers);
+}
+template <class... A>
+double run_on_host(const std::string& kernel, int threads, A... arguments) {
     Team team(threads > 0 ? threads : usable_processors());
-    const auto members = static_cast<unsigned long>(team.size());
-    return team.run([&](int member) {
-        host_place = {static_cast<unsigned long>(member), members};
-        function(pointers);
-    });
+    return run_on_team(team, kernel, arguments...);
 }
 
 class Lab {

@@ -209,18 +209,9 @@ class Contest {
     }
     void run_cpu(const HostView& region, const HostView& privates, double longest) {
         const Side& side = *sides_[index(Agent::cpu)];
-        std::uint64_t *board = board_.words(), *own = words_of(side.own()), *shared = region.as<std::uint64_t>(),
-                      *outer = privates.as<std::uint64_t>();
-        std::uint64_t all = side.competitors(), inside = request_.inside, outside = request_.outside,
-                      bound = most(longest), ticks = limit(longest);
-        std::uint32_t agent = 0;
-        void* arguments[] = {&board, &own, &shared, &outer, &all, &agent, &inside, &outside, &bound, &ticks};
-        const HostKernel compete = find_host_kernel("locking_compete");
-        Team team(static_cast<int>(all));
-        team.run([&](int member) {
-            host_place = {static_cast<unsigned long>(member), all};
-            compete(arguments);
-        });
+        run_on_host("locking_compete", static_cast<int>(side.competitors()), board_.words(), words_of(side.own()),
+                    region.as<std::uint64_t>(), privates.as<std::uint64_t>(), side.competitors(), std::uint32_t{0},
+                    request_.inside, request_.outside, most(longest), limit(longest));
     }
 
     // Counts from when every side was seen to have had a section, so that launches do not show, until enough are done.

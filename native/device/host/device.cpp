@@ -63,11 +63,7 @@ class HostDevice : public Device {
             }
         }
         Team team(usable_processors());
-        const auto members = static_cast<unsigned long>(team.size());
-        team.run([&](int member) {
-            host_place = {static_cast<unsigned long>(member), members};
-            static_cast<CompiledKernel&>(kernel).function(addresses.data());
-        });
+        run_on(team, static_cast<CompiledKernel&>(kernel).function, addresses.data());
     }
     void copy(Stream&, const Buffer& target, std::size_t target_offset, const Buffer& source, std::size_t source_offset,
               std::size_t bytes) override {
