@@ -26,6 +26,12 @@ def value(record: Record, name: str) -> Scalar:
     return record.factors.get(name, record.counters.get(name))
 
 
+def median_of(record: Record) -> float:
+    """The median of a record that has a summary, in its unit."""
+    assert record.summary is not None
+    return record.summary.median
+
+
 def distinct(records: Iterable[Record], name: str) -> list[Scalar]:
     """The values of `name`: numbers ascending, everything else in the order of the records."""
     seen = list(dict.fromkeys(value(r, name) for r in records))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from firsttouch import _core
+from firsttouch.analysis.statistics import median_of
 from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
 from firsttouch.experiments.common import (
     BASE_PAGE,
@@ -212,13 +213,13 @@ class Atomics(Experiment):
         curve = [r for r in records if parties(r.factors) == [agent] and r.factors["reading"] == "progress"]
         if not curve:
             return ""
-        best = max(curve, key=_median)
+        best = max(curve, key=median_of)
         same = {name: value for name, value in best.factors.items() if name not in ("elements", f"{agent}_threads")}
         single = [r for r in curve if r.factors["elements"] == 1 and same.items() <= r.factors.items()]
-        contended = f"; a single element at most {_rate(max(map(_median, single)))}" if single else ""
+        contended = f"; a single element at most {_rate(max(map(median_of, single)))}" if single else ""
         threads, elements = _count(best, f"{agent}_threads", "thread"), _count(best, "elements", "element")
         where = f"{best.factors['type']}, {elements} in {best.factors['allocator']} memory"
-        return f"The {agent.upper()} alone, with {threads}, makes up to {_rate(_median(best))} ({where}){contended}."
+        return f"The {agent.upper()} alone, with {threads}, makes up to {_rate(median_of(best))} ({where}){contended}."
 
     @staticmethod
     def _together(records: list[Record]) -> list[str]:
@@ -245,11 +246,6 @@ def _what_was_lost(outcome: _core.Outcome) -> str:
     if outcome.errors == 0:
         return ""
     return f"the histogram's sum is {found:.0f}, its increments were {increments:.0f}; {outcome.errors} are wrong"
-
-
-def _median(record: Record) -> float:
-    assert record.summary is not None
-    return record.summary.median
 
 
 def _count(record: Record, factor: str, noun: str) -> str:

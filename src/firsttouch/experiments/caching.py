@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from firsttouch import _core
 from firsttouch.analysis.caching import is_cached
+from firsttouch.analysis.statistics import median_of
 from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
 from firsttouch.experiments.common import (
     BASE_PAGE,
@@ -199,7 +200,7 @@ class Caching(Experiment):
             pairs = [(r, _apart(r, own, line)) for r in near]
             found = max((p for p in pairs if p[1]), key=lambda p: int(str(p[0].factors["threads"])), default=None)
             if found and found[1]:
-                side, apart = _median(found[0]), _median(found[1])
+                side, apart = median_of(found[0]), median_of(found[1])
                 words.append(
                     f"With {int(str(found[0].factors['threads'])):,} threads of the {agent.upper()} on "
                     f"{found[0].factors['allocator']} memory, an update of entries side by side takes "
@@ -214,8 +215,3 @@ def _apart(record: Record, others: list[Record], line: int) -> Record | None:
     same = {name: value for name, value in record.factors.items() if name != "padding"}
     fits = (r for r in others if same.items() <= r.factors.items() and int(str(r.factors["padding"])) >= min(64, line))
     return max(fits, key=lambda r: int(str(r.factors["padding"])), default=None)
-
-
-def _median(record: Record) -> float:
-    assert record.summary is not None
-    return record.summary.median

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 
 from firsttouch import _core
+from firsttouch.analysis.statistics import median_of
 from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
 from firsttouch.experiments.common import KiB, MiB, allocator_names, buffer_fact, main_allocator, unreachable
 from firsttouch.run.session import Session
@@ -111,19 +112,19 @@ class Concurrency(Experiment):
             )
 
     def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
-        rows = sorted((r for r in records if r.summary), key=_milliseconds)
+        rows = sorted((r for r in records if r.summary), key=median_of)
         if not rows:
             return "No iteration was timed."
         best, most = rows[0], max(rows, key=_overlap)
         words = (
             f"An iteration takes least on {best.factors['allocator']} memory, {best.factors['strategy']}: "
-            f"{_milliseconds(best):.3g} ms, against {_alone(best):.3g} ms by both agents one after the other. "
+            f"{median_of(best):.3g} ms, against {_alone(best):.3g} ms by both agents one after the other. "
             f"They overlap best on {most.factors['allocator']}, {most.factors['strategy']}: {_overlap(most):.2f} "
             f"where {_most_overlap(most):.2f} is the most that their own speeds permit."
         )
         turns = {r.factors["allocator"]: r for r in reversed(rows) if r.factors["strategy"] == "lockstep"}
         gains = [
-            f"{_milliseconds(turns[name]) / _milliseconds(r):.2f} on {name}"
+            f"{median_of(turns[name]) / median_of(r):.2f} on {name}"
             for r in rows
             if r.factors["strategy"] == "concurrent" and (name := r.factors["allocator"]) in turns
         ]
@@ -139,11 +140,6 @@ def _hosts_side(device: DeviceInfo) -> str:
     """The allocator of the CPU's own array: pinned where the CPU reaches that by its address."""
     pinned = device.allocator("pinned")
     return "pinned" if pinned is not None and pinned.available and pinned.cpu == "direct" else "malloc"
-
-
-def _milliseconds(record: Record) -> float:
-    assert record.summary is not None
-    return record.summary.median
 
 
 def _overlap(record: Record) -> float:

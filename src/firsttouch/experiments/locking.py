@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from firsttouch import _core
+from firsttouch.analysis.statistics import median_of
 from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
 from firsttouch.experiments.common import allocator_names, buffer_fact, main_allocator, unreachable
 from firsttouch.run.session import Session
@@ -122,9 +123,9 @@ class Locking(Experiment):
             return "No critical section was timed."
         least = min(_count(r, "outside") for r in rows)
         near = [r for r in rows if _count(r, "outside") == least]
-        both = sorted((r for r in near if r.factors["rivals"] == "both"), key=_nanoseconds)
+        both = sorted((r for r in near if r.factors["rivals"] == "both"), key=median_of)
         if not both:
-            best = min(near, key=_nanoseconds)
+            best = min(near, key=median_of)
             who = str(best.factors["rivals"]).upper()
             return f"By the {who} alone a critical section takes {_ns(best)} ({best.factors['allocator']})."
         words = f"With {least or 'no'} accesses outside, a section that both compete for takes {_ns(both[0])}"
@@ -180,11 +181,6 @@ def _count(record: Record, factor: str) -> int:
     return int(str(record.factors[factor]))
 
 
-def _nanoseconds(record: Record) -> float:
-    assert record.summary is not None
-    return record.summary.median
-
-
 def _ns(record: Record) -> str:
-    value = _nanoseconds(record)
+    value = median_of(record)
     return f"{value:.4g} ns" if value < 1e4 else f"{value / 1e3:.4g} us"
