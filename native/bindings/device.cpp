@@ -110,6 +110,8 @@ void bind_device(nb::module_& m) {
             return out;
         },
         nb::sig("def guard_limits() -> dict[str, int | None]"), "Bytes that the guard allows at most, by limit.");
+    m.def("oversubscription_allowed", &Guard::oversubscription_allowed,
+          "Whether the user lets managed memory exceed what a device has free.");
     m.def("host_available", &host_available, "root"_a = "", "Bytes the host can give, under another root for tests.");
     m.def("kernel_file", &kernel_file, "name"_a);
     m.def(
@@ -137,14 +139,15 @@ void bind_device(nb::module_& m) {
     m.def(
         "translation_unit",
         [](const std::string& name, const std::string& language,
-           const std::vector<std::pair<std::string, std::string>>& defines) {
-            return translation_unit(kernel_source(name, defines), language);
+           const std::vector<std::pair<std::string, std::string>>& defines, const std::string& text) {
+            const Source source = text.empty() ? kernel_source(name, defines) : source_of(name, text, defines);
+            return translation_unit(source, language);
         },
-        "name"_a, "language"_a, "defines"_a = std::vector<std::pair<std::string, std::string>>{},
-        "The whole text of an embedded kernel file in a language: cuda, hip or opencl.");
+        "name"_a, "language"_a, "defines"_a = std::vector<std::pair<std::string, std::string>>{}, "text"_a = "",
+        "The whole text of a kernel file, an embedded one without `text`, in a language: cuda, hip or opencl.");
 
-    nb::class_<BufferHandle>(m, "Buffer", "Guarded memory; freed at the end of its with block.")
-        .def_prop_ro("size", [](BufferHandle& b) { return b.get().size(); })
+    nb::class_<BufferHandle> buffer(m, "Buffer", "Guarded memory; freed at the end of its with block.");
+    buffer.def_prop_ro("size", [](BufferHandle& b) { return b.get().size(); })
         .def_prop_ro("allocator", [](BufferHandle& b) { return to_string(b.get().allocator()); })
         .def(
             "__enter__", [](BufferHandle& b) -> BufferHandle& { return b; }, nb::rv_policy::reference)
@@ -196,8 +199,8 @@ void bind_device(nb::module_& m) {
             "address", [](BufferHandle& b) { return reinterpret_cast<std::uintptr_t>(b.get().block().host); },
             "The CPU's address, 0 where there is none outside a mapping.");
 
-    nb::class_<DeviceHandle>(m, "Device", "A device and its measuring loops.")
-        .def_prop_ro("name", [](DeviceHandle& d) { return d.device->name(); })
+    nb::class_<DeviceHandle> device(m, "Device", "A device and its measuring loops.");
+    device.def_prop_ro("name", [](DeviceHandle& d) { return d.device->name(); })
         .def(
             "facts", [](DeviceHandle& d) { return named(d.device->facts()); },
             nb::sig("def facts(self) -> dict[str, bool | int | float | str]"))
@@ -226,6 +229,17 @@ void bind_device(nb::module_& m) {
             "allocator"_a, "bytes"_a, "pages"_a = "policy",
             "Guarded memory. Raises GuardRefused, Unavailable or VendorError.")
         .def(
+            "map_file",
+            [](std::shared_ptr<DeviceHandle> d, int descriptor, std::size_t bytes) {
+                auto handle = std::make_unique<BufferHandle>();
+                handle->buffer = d->device->map_file(descriptor, bytes);
+                handle->owner = std::move(d);
+                return handle;
+            },
+            "descriptor"_a, "bytes"_a,
+            "The first bytes of an open file, mapped to be read only, guarded as mmap is. Raises GuardRefused or "
+            "Unavailable.")
+        .def(
             "compile",
             [](DeviceHandle& d, const std::string& name, const std::string& text,
                const std::vector<std::pair<std::string, std::string>>& defines) {
@@ -251,6 +265,7 @@ void bind_device(nb::module_& m) {
             "name"_a, "text"_a, "entry"_a,
             nb::sig("def prepare(self, name: str, text: str, entry: str) -> typing.Callable[[Buffer, int], None]"),
             "Compiles a kernel (pointer, ulong) of the dialect; the result runs it over n items and waits.");
+    bind_work(m, device, buffer);
     m.def(
         "open", [](const std::string& name) { return std::make_shared<DeviceHandle>(name); }, "name"_a,
         "Opens cpu, cuda:N or opencl:N. Raises Unavailable with the reason.");

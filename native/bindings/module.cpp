@@ -8,4 +8,5 @@ NB_MODULE(_core, module) {
     firsttouch::bind_device(module);
     firsttouch::bind_probe(module);
     firsttouch::bind_events(module);
+    firsttouch::bind_math(module);
 }

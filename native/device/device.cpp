@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "device/backends.hpp"
+#include "device/host/memory.hpp"
 
 namespace firsttouch {
 
@@ -35,6 +36,14 @@ std::unique_ptr<Buffer> Device::allocate(Allocator allocator, std::size_t bytes,
     if (bytes == 0) throw std::invalid_argument("cannot allocate zero bytes");
     Reservation reservation = reserve(allocator, bytes);
     const Block block = obtain(allocator, bytes, pages);
+    return std::make_unique<Buffer>(*this, std::move(reservation), block);
+}
+
+std::unique_ptr<Buffer> Device::map_file(int descriptor, std::size_t bytes) {
+    if (bytes == 0) throw std::invalid_argument("cannot map zero bytes");
+    Reservation reservation = reserve(Allocator::mmap, bytes);
+    Block block = map_host_file(descriptor, bytes);
+    if (info(Allocator::mmap).gpu == Access::direct) block.address = reinterpret_cast<unsigned long long>(block.host);
     return std::make_unique<Buffer>(*this, std::move(reservation), block);
 }
 

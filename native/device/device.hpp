@@ -190,6 +190,9 @@ class Device {
 
     // Guarded memory. Throws GuardRefused, or Unavailable with the reason that allocators() gives.
     std::unique_ptr<Buffer> allocate(Allocator allocator, std::size_t bytes, Pages pages = Pages::policy);
+    // The first `bytes` of an open file in memory, to be read only, guarded and charged as mmap is. Kernels reach it
+    // where they reach mmap. Throws GuardRefused, or Unavailable with the reason.
+    std::unique_ptr<Buffer> map_file(int descriptor, std::size_t bytes);
     // A charge for `bytes` of `allocator`, for code that obtains blocks itself.
     Reservation reserve(Allocator allocator, std::size_t bytes);
     const AllocatorInfo& info(Allocator allocator);

@@ -129,6 +129,11 @@ std::size_t Guard::environment_limit(const char* variable) {
     return static_cast<std::size_t>(number * scale->second);
 }
 
+bool Guard::oversubscription_allowed() {
+    const char* text = std::getenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION");
+    return text != nullptr && std::string(text) == "1";
+}
+
 std::size_t Guard::host_limit() {
     if (at_start_ == 0) at_start_ = less_reserve(host_available());
     return std::min(at_start_, environment_limit("FIRSTTOUCH_MAX_HOST"));
@@ -150,7 +155,8 @@ void Guard::take(const Charge& charge, const std::string& device, const DeviceMe
         const std::size_t asked = environment_limit("FIRSTTOUCH_MAX_DEVICE");
         if (asked != unlimited && on_device + charge.device > asked)
             refuse("device", charge.device, on_device, asked, "FIRSTTOUCH_MAX_DEVICE");
-        const std::size_t now = memory.free - std::min(memory.free, reserve_of(memory.total));
+        const bool may_exceed = charge.managed > 0 && oversubscription_allowed();
+        const std::size_t now = may_exceed ? unlimited : memory.free - std::min(memory.free, reserve_of(memory.total));
         if (charge.device > now)
             refuse("device", charge.device, on_device, now, "what " + device + " has free now less a reserve");
         // Managed memory takes device memory only once it is touched there: count what is promised too.

@@ -45,6 +45,8 @@ class Guard {
     std::size_t host_limit();
     // The limits that the environment sets, or SIZE_MAX.
     static std::size_t environment_limit(const char* variable);
+    // Whether the user lets managed memory exceed what a device has free (FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION=1).
+    static bool oversubscription_allowed();
 
   private:
     std::mutex mutex_;

@@ -1,10 +1,9 @@
 #include "host/kernels.hpp"
 
 #include <atomic>
-#include <cstddef>
-#include <map>
-#include <utility>
+#include <cmath>
 
+#include "host/entries.hpp"
 #include "host/team.hpp"
 
 // The kernels themselves, in one namespace, with the host prelude. Kernels that need groups are not for the host.
@@ -34,27 +33,10 @@ double run_on(Team& team, HostKernel kernel, void** arguments) {
     });
 }
 
-namespace {
-
-template <auto function, class... Parameters, std::size_t... I>
-void call(void** arguments, void (*)(Parameters...), std::index_sequence<I...>) {
-    function(*static_cast<Parameters*>(arguments[I])...);
-}
-template <class... Parameters>
-constexpr std::size_t arity(void (*)(Parameters...)) {
-    return sizeof...(Parameters);
-}
-template <auto function>
-void invoke(void** arguments) {
-    call<function>(arguments, function, std::make_index_sequence<arity(function)>{});
-}
-
-}  // namespace
-
 HostKernel find_host_kernel(const std::string& name) {
 // clang-format off
 #define ENTRY(kernel) {#kernel, &invoke<kernels::kernel>}
-    static const std::map<std::string, HostKernel> table = {
+    static const HostKernels own = {
         ENTRY(fill_words), ENTRY(fill_seeded), ENTRY(check_words), ENTRY(touch_pages), ENTRY(check_pages),
         ENTRY(stream_sum), ENTRY(stream_expect), ENTRY(chase_write),  ENTRY(chase_check), ENTRY(stream_fill), ENTRY(stream_check),
         ENTRY(codegen_add_u64_device), ENTRY(codegen_add_u64_system), ENTRY(codegen_add_f64_device),
@@ -66,8 +48,10 @@ HostKernel find_host_kernel(const std::string& name) {
         ENTRY(locking_compete), ENTRY(locking_check_region), ENTRY(locking_check_privates)};
 #undef ENTRY
     // clang-format on
-    const auto found = table.find(name);
-    return found == table.end() ? nullptr : found->second;
+    static const HostKernels of_applications = application_kernels();
+    for (const HostKernels* table : {&own, &of_applications})
+        if (const auto found = table->find(name); found != table->end()) return found->second;
+    return nullptr;
 }
 
 }  // namespace firsttouch

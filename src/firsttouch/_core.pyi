@@ -23,6 +23,9 @@ def usable_processors() -> int: ...
 def guard_limits() -> dict[str, int | None]:
     """Bytes that the guard allows at most, by limit."""
 
+def oversubscription_allowed() -> bool:
+    """Whether the user lets managed memory exceed what a device has free."""
+
 def host_available(root: str = "") -> int:
     """Bytes the host can give, under another root for tests."""
 
@@ -36,9 +39,9 @@ def nvrtc_compile(text: str, name: str, architecture: str) -> tuple[bytes, str, 
 def hiprtc_compile(text: str, name: str, architecture: str) -> tuple[bytes, str]:
     """Compiles HIP C++ without a GPU: (code object, log)."""
 
-def translation_unit(name: str, language: str, defines: Sequence[tuple[str, str]] = []) -> str:
+def translation_unit(name: str, language: str, defines: Sequence[tuple[str, str]] = [], text: str = "") -> str:
     """
-    The whole text of an embedded kernel file in a language: cuda, hip or opencl.
+    The whole text of a kernel file, an embedded one without `text`, in a language: cuda, hip or opencl.
     """
 
 class Buffer:
@@ -66,6 +69,14 @@ class Buffer:
     def address(self) -> int:
         """The CPU's address, 0 where there is none outside a mapping."""
 
+    def map(self) -> int:
+        """The CPU's address from now on; paired with unmap."""
+
+    def unmap(self, address: int) -> None: ...
+    @property
+    def device_address(self) -> int:
+        """Where kernels see it, 0 where the device has no addresses."""
+
 class Device:
     """A device and its measuring loops."""
 
@@ -85,6 +96,11 @@ class Device:
     def allocate(self, allocator: str, bytes: int, pages: str = "policy") -> Buffer:
         """Guarded memory. Raises GuardRefused, Unavailable or VendorError."""
 
+    def map_file(self, descriptor: int, bytes: int) -> Buffer:
+        """
+        The first bytes of an open file, mapped to be read only, guarded as mmap is. Raises GuardRefused or Unavailable.
+        """
+
     def compile(self, name: str, text: str, defines: Sequence[tuple[str, str]] = []) -> tuple[str, bytes, str]:
         """
         Compiles a kernel file of the dialect, uncached: (kind, machine code, assembly).
@@ -95,6 +111,54 @@ class Device:
         Compiles a kernel (pointer, ulong) of the dialect; the result runs it over n items and waits.
         """
 
+    def kernel(self, name: str, text: str, entry: str, codes: str, defines: Sequence[tuple[str, str]] = []) -> Kernel:
+        """
+        Compiles a kernel file of the dialect. codes: a letter per parameter, p for a pointer.
+        """
+
+    def launch(self, kernel: Kernel, blocks: int, threads: int, arguments: list[object]) -> None: ...
+    def grid(self, n: int) -> tuple[int, int]:
+        """Blocks and threads for about n items, one a thread."""
+
+    def stream(self) -> Stream: ...
+    def copy(self, target: Buffer, target_offset: int, source: Buffer, source_offset: int, bytes: int) -> None: ...
+    def prefetch(self, buffer: Buffer, offset: int, bytes: int, agent: str, stream: Stream | None = None) -> None: ...
+    def advise(self, buffer: Buffer, advice: str) -> None: ...
+    def wait(self) -> None:
+        """Until all work of the device's own stream has ended."""
+
+    def record(self, stream: Stream | None = None) -> Event: ...
+    def join(self, event: Event) -> None:
+        """The device's own stream goes on after the mark."""
+
+class Stream:
+    """A queue of a device's own."""
+
+class Kernel:
+    """Compiled device code."""
+
+class Event:
+    """A mark in a stream."""
+
+    def seconds_until(self, later: Event) -> float:
+        """
+        Seconds between two marks on the device's clock; waits for the later one.
+        """
+
+class LaunchList:
+    """Launches prepared once, replayed by the core."""
+
+    def __init__(self, device: Device) -> None: ...
+    def add(self, kernel: object, blocks: int, threads: int, arguments: list[object]) -> None: ...
+    def __len__(self) -> int: ...
+    def replay(self, first: int, count: int) -> None: ...
+
+def launch_on_host(kernel: str, codes: str, threads: int, arguments: list[object]) -> float:
+    """
+    Runs 'application/entry' on pinned threads (0: all), addresses for pointers; seconds that it took.
+    """
+
+def has_host_kernel(name: str) -> bool: ...
 def open(name: str) -> Device:
     """Opens cpu, cuda:N or opencl:N. Raises Unavailable with the reason."""
 
@@ -338,3 +402,61 @@ def events_take() -> list[tuple[str, float, float, int, int, int, str, str, str,
 
 def events_dropped() -> int:
     """Records lost since the last call, for want of room."""
+
+class Blas:
+    """Dense linear algebra by the vendor's library: f32, matrices row-major."""
+
+    @property
+    def title(self) -> str:
+        """Name and version."""
+
+    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int) -> None:
+        """Queues c (m x n) = a (m x k) b (k x n)."""
+
+    def dot(self, x: Buffer, y: Buffer, result: Buffer, result_index: int, n: int) -> None:
+        """Queues result[result_index] = the sum of x[i] y[i]."""
+
+class SparsePlan:
+    """A sparse matrix; it keeps the buffers that it names."""
+
+    def multiply(self, x: Buffer, y: Buffer) -> None:
+        """Queues y = A x."""
+
+class Sparse:
+    """Sparse linear algebra by the vendor's library: CSR, i32, f32."""
+
+    @property
+    def title(self) -> str:
+        """Name and version."""
+
+    def plan(
+        self, row_pointers: Buffer, column_indices: Buffer, values: Buffer, rows: int, columns: int, nonzeros: int
+    ) -> SparsePlan:
+        """
+        A matrix in buffers that are filled before the first product, which analyses its pattern.
+        """
+
+class FftPlan:
+    """A transform of one size."""
+
+    def execute(self, input: Buffer, output: Buffer, direction: str) -> None:
+        """Queues it, forward or backward, unscaled. c2r may overwrite input."""
+
+class Fft:
+    """Fourier transforms by the vendor's library: two dimensions, f32."""
+
+    @property
+    def title(self) -> str:
+        """Name and version."""
+
+    def plan(self, kind: str, height: int, width: int) -> FftPlan:
+        """kind: r2c, c2r or c2c."""
+
+def open_blas(device: Device) -> Blas:
+    """Raises Unavailable with the reason where the device has none."""
+
+def open_sparse(device: Device) -> Sparse:
+    """Raises Unavailable with the reason where the device has none."""
+
+def open_fft(device: Device) -> Fft:
+    """Raises Unavailable with the reason where the device has none."""

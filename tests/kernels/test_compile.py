@@ -6,16 +6,14 @@ The kernels are found by listing the package, so that a new file is covered by i
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
+from tests.kernels.compilers import absent, compile_amdgpu, compile_sm_90
 
 import firsttouch.kernels
 from firsttouch import _core
@@ -55,13 +53,6 @@ Defines = list[tuple[str, str]]
 SIXTEEN_BYTES = {f"v{16 // size}.{kind}{8 * size}" for size in (4, 8) for kind in "fub"}
 
 
-def absent(reason: str) -> NoReturn:
-    """A missing compiler is a reason to skip on a user's machine, and an error where it was to be installed."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 def entries(name: str) -> set[str]:
     return set(re.findall(r"^KERNEL (\w+)\(", (FOLDER / f"{name}.c").read_text(), re.MULTILINE))
 
@@ -69,38 +60,20 @@ def entries(name: str) -> set[str]:
 @cache
 def sm_90(name: str, defines: tuple[tuple[str, str], ...] = ()) -> tuple[bytes, str]:
     """The cubin and the PTX of a file."""
-    _core.set_library_paths("nvrtc", candidates("nvrtc"))
-    text = _core.translation_unit(name, "cuda", list(defines))
-    try:
-        cubin, ptx, _ = _core.nvrtc_compile(text, name, "sm_90")
-    except _core.Unavailable as reason:
-        absent(f"{reason} (pip install nvidia-cuda-nvrtc)")
-    return cubin, ptx
+    return compile_sm_90(_core.translation_unit(name, "cuda", list(defines)), name)
 
 
 @cache
 def amdgpu(name: str, target: str, defines: tuple[tuple[str, str], ...] = ()) -> str:
     """The assembly of a file for an AMD GPU, by clang alone: no ROCm."""
-    clang = shutil.which("clang-19")
-    if clang is None:
-        absent("clang-19 is not installed")
-    options = ["-x", "hip", "--cuda-device-only", f"--offload-arch={target}", "-nogpuinc", "-nogpulib", "-S", "-O3"]
-    text = _core.translation_unit(name, "hip", list(defines))
-    made = subprocess.run(
-        [clang, *options, "-Wall", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-", "-o", "-"],
-        input=text,
-        text=True,
-        capture_output=True,
-        timeout=100,
-    )
-    assert made.returncode == 0, made.stderr
-    return made.stdout
+    return compile_amdgpu(_core.translation_unit(name, "hip", list(defines)), target)
 
 
 HIPRTC = """
 import json, sys
 from firsttouch import _core
 from firsttouch.machine.libraries import candidates
+from tests.kernels.compilers import absent, compile_amdgpu, compile_sm_90
 _core.set_library_paths("hiprtc", candidates("hiprtc"))
 for name, defines in json.load(sys.stdin):
     text = _core.translation_unit(name, "hip", [tuple(pair) for pair in defines])

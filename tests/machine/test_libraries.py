@@ -51,6 +51,32 @@ def test_order_is_system_toolkit_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert ours == [toolkit, wheel, older]
 
 
+@pytest.mark.parametrize("name", ["cublas", "cusparse", "cufft"])
+def test_cuda_math_comes_from_toolkit_or_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    soname, site = LIBRARIES[name].sonames[0], tmp_path / "site-packages"
+    toolkit = library(tmp_path / f"cuda-13.0/lib64/{soname}")
+    wheel = library(site / f"nvidia/cu13/lib/{soname}")
+    older = library(site / f"nvidia/{name}/lib/{LIBRARIES[name].sonames[-2]}")
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "cuda-13.0"))
+    assert [path for path in candidates(name) if str(tmp_path) in path] == [toolkit, wheel, older]
+    major = soname.rpartition(".")[2]
+    monkeypatch.setenv(variable(name), toolkit)
+    assert found(name).version == major, "the toolkit's version is another"
+    (site / f"nvidia_{name}-{major}.3.4.dist-info").mkdir()
+    (site / f"nvidia_{name}-{major}.3.4.dist-info/METADATA").write_text(f"Name: nvidia-{name}\nVersion: {major}.3.4\n")
+    monkeypatch.setenv(variable(name), wheel)
+    assert found(name).version == f"{major}.3.4"
+
+
+@pytest.mark.parametrize("name", ["hipblas", "hipsparse", "hipfft"])
+def test_rocm_math_comes_from_rocm_or_its_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    soname = LIBRARIES[name].sonames[0]
+    toolkit = library(tmp_path / f"rocm/lib/{soname}")
+    wheel = library(tmp_path / f"site-packages/_rocm_sdk_libraries_gfx94X_dcgpu/lib/{soname}")
+    monkeypatch.setenv("ROCM_PATH", str(tmp_path / "rocm"))
+    assert [path for path in candidates(name) if str(tmp_path) in path] == [toolkit, wheel]
+
+
 def test_an_override_stands_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FIRSTTOUCH_LIB_NVRTC", str(tmp_path / "gone.so"))
     assert candidates("nvrtc") == [str(tmp_path / "gone.so")]

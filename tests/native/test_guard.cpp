@@ -32,6 +32,19 @@ TEST(Guard, RefusesBeyondTheManagedLimitOfTheEnvironment) {
     EXPECT_TRUE(holds(refusal({.managed = MiB + 1}), "FIRSTTOUCH_MAX_MANAGED"));
 }
 
+TEST(Guard, ManagedMemoryExceedsTheDeviceOnlyWhereThatIsAllowed) {
+    const DeviceMemory small{4 * GiB, GiB};
+    const Charge more{.device = 2 * GiB, .managed = 2 * GiB};
+    EXPECT_TRUE(holds(refusal(more, small), "has free now"));
+    const Variable allowed("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1");
+    EXPECT_EQ(refusal(more, small), "");
+    EXPECT_TRUE(holds(refusal({.device = 2 * GiB}, small), "has free now"));  // plain memory never does
+    const Variable managed("FIRSTTOUCH_MAX_MANAGED", "1GiB");
+    EXPECT_TRUE(holds(refusal(more, small), "FIRSTTOUCH_MAX_MANAGED"));  // nor beyond what the user set
+    const Variable not_so("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "0");
+    EXPECT_TRUE(holds(refusal(more, small), "has free now"));
+}
+
 TEST(Guard, SumsOverEverythingAlive) {
     const Variable host("FIRSTTOUCH_MAX_HOST", "1MiB");
     const Variable device("FIRSTTOUCH_MAX_DEVICE", "1MiB");

@@ -2,6 +2,7 @@
 // test_vendor_types.cpp: AMD's and NVIDIA's headers declare the same vector types.
 #include "device/gpu.hpp"
 #include "device/hip/api.hpp"
+#include "math/tables.hpp"
 #include "same_call.hpp"
 #include "support.hpp"
 
@@ -10,6 +11,19 @@
 #define __HIP_DISABLE_CPP_FUNCTIONS__  // overloads of hipMalloc and others for typed pointers
 #include <hip/hip_runtime_api.h>
 #include <hip/hiprtc.h>
+#if __has_include(<hipblas/hipblas.h>)
+#define FIRSTTOUCH_HIPBLAS
+#define HIPBLAS_V2
+#include <hipblas/hipblas.h>
+#endif
+#if __has_include(<hipsparse/hipsparse.h>)
+#define FIRSTTOUCH_HIPSPARSE
+#include <hipsparse/hipsparse.h>
+#endif
+#if __has_include(<hipfft/hipfft.h>)
+#define FIRSTTOUCH_HIPFFT
+#include <hipfft/hipfft.h>
+#endif
 #endif
 
 namespace firsttouch {
@@ -146,6 +160,80 @@ TEST(VendorTypes, Hiprtc) {
     static_assert(HIPRTC_SUCCESS == 0);
 #else
     GTEST_SKIP() << "no hip/hiprtc.h here";
+#endif
+}
+
+TEST(VendorTypes, Hipblas) {
+#if defined(FIRSTTOUCH_HIPBLAS)
+    using math::BlasTable;
+#define SAME(member, function) static_assert(SameCall<decltype(BlasTable::member), decltype(&function)>::value)
+    SAME(words, hipblasStatusToString);
+    SAME(create, hipblasCreate);
+    SAME(destroy, hipblasDestroy);
+    SAME(set_stream, hipblasSetStream);
+    SAME(set_pointer_mode, hipblasSetPointerMode);
+    SAME(sgemm, hipblasSgemm);
+    SAME(sdot, hipblasSdot);
+#undef SAME
+    static_assert(HIPBLAS_POINTER_MODE_HOST == math::scalars_on_host);
+    static_assert(HIPBLAS_POINTER_MODE_DEVICE == math::scalars_on_device);
+    static_assert(HIPBLAS_STATUS_SUCCESS == 0 && HIPBLAS_OP_N == 111);
+#else
+    GTEST_SKIP() << "no header of Hipblas here";
+#endif
+}
+
+TEST(VendorTypes, Hipsparse) {
+#if defined(FIRSTTOUCH_HIPSPARSE)
+    using math::SparseTable;
+#define SAME(member, function) static_assert(SameCall<decltype(SparseTable::member), decltype(&function)>::value)
+    SAME(words, hipsparseGetErrorString);
+    SAME(create, hipsparseCreate);
+    SAME(destroy, hipsparseDestroy);
+    SAME(version, hipsparseGetVersion);
+    SAME(set_stream, hipsparseSetStream);
+    SAME(create_csr, hipsparseCreateCsr);
+    SAME(destroy_matrix, hipsparseDestroySpMat);
+    SAME(create_vector, hipsparseCreateDnVec);
+    SAME(destroy_vector, hipsparseDestroyDnVec);
+    SAME(set_vector, hipsparseDnVecSetValues);
+    SAME(spmv_bytes, hipsparseSpMV_bufferSize);
+    SAME(spmv_analyse, hipsparseSpMV_preprocess);
+    SAME(spmv, hipsparseSpMV);
+#undef SAME
+    static_assert(HIPSPARSE_STATUS_SUCCESS == 0 && HIPSPARSE_OPERATION_NON_TRANSPOSE == math::not_transposed);
+    static_assert(HIPSPARSE_INDEX_32I == math::index_i32 && HIPSPARSE_INDEX_BASE_ZERO == math::from_zero);
+    static_assert(HIP_R_32F == math::f32 && HIPSPARSE_SPMV_ALG_DEFAULT == math::default_algorithm);
+    static_assert(HIPSPARSE_POINTER_MODE_HOST == math::scalars_on_host);  // as a new handle has it
+#else
+    GTEST_SKIP() << "no header of Hipsparse here";
+#endif
+}
+
+TEST(VendorTypes, Hipfft) {
+#if defined(FIRSTTOUCH_HIPFFT)
+    using Table = math::FftTable<void*>;
+    static_assert(alike<Table::Handle, hipfftHandle>);
+#define SAME(member, function) static_assert(SameCall<decltype(Table::member), decltype(&function)>::value)
+    SAME(version, hipfftGetVersion);
+    SAME(create, hipfftCreate);
+    SAME(destroy, hipfftDestroy);
+    SAME(set_stream, hipfftSetStream);
+    SAME(set_auto_allocation, hipfftSetAutoAllocation);
+    SAME(make_plan_2d, hipfftMakePlan2d);
+    SAME(set_work_area, hipfftSetWorkArea);
+    SAME(r2c, hipfftExecR2C);
+    SAME(c2r, hipfftExecC2R);
+    SAME(c2c, hipfftExecC2C);
+#undef SAME
+    static_assert(HIPFFT_R2C == math::type_r2c && HIPFFT_C2R == math::type_c2r && HIPFFT_C2C == math::type_c2c);
+    static_assert(HIPFFT_FORWARD == math::go_forward && HIPFFT_BACKWARD == math::go_backward);
+    static_assert(HIPFFT_SUCCESS == 0);
+    EXPECT_STREQ(math::fft_words(HIPFFT_ALLOC_FAILED), "allocation failed");
+    EXPECT_STREQ(math::fft_words(HIPFFT_NO_WORKSPACE), "no workspace");
+    EXPECT_STREQ(math::fft_words(HIPFFT_NOT_SUPPORTED), "not supported");
+#else
+    GTEST_SKIP() << "no header of Hipfft here";
 #endif
 }
 

@@ -3,6 +3,7 @@
 #include "device/gpu.hpp"
 #include "device/opencl/api.hpp"
 #include "events/cupti_api.hpp"
+#include "math/tables.hpp"
 #include "same_call.hpp"
 #include "support.hpp"
 
@@ -18,6 +19,15 @@
 #if __has_include(<cupti_activity.h>) && __has_include(<cuda.h>)
 #include <cupti_activity.h>
 #include <cupti_version.h>
+#endif
+#if __has_include(<cublas_v2.h>) && __has_include(<driver_types.h>)
+#include <cublas_v2.h>
+#endif
+#if __has_include(<cusparse.h>) && __has_include(<driver_types.h>)
+#include <cusparse.h>
+#endif
+#if __has_include(<cufft.h>) && __has_include(<driver_types.h>)
+#include <cufft.h>
 #endif
 #if __has_include(<CL/cl_icd.h>)
 #define CL_TARGET_OPENCL_VERSION 300
@@ -344,6 +354,83 @@ TEST(VendorTypes, OpenclDispatchTable) {
 #undef SLOT
 #else
     GTEST_SKIP() << "no CL/cl_icd.h here";
+#endif
+}
+
+TEST(VendorTypes, Cublas) {
+#if defined(CUBLAS_VERSION)
+    using math::BlasTable;
+#define SAME(member, function) static_assert(SameCall<decltype(BlasTable::member), decltype(&function)>::value)
+    SAME(words, cublasGetStatusString);
+    SAME(create, cublasCreate);
+    SAME(destroy, cublasDestroy);
+    SAME(version, cublasGetVersion);
+    SAME(set_stream, cublasSetStream);
+    SAME(set_workspace, cublasSetWorkspace);
+    SAME(set_pointer_mode, cublasSetPointerMode);
+    SAME(set_math_mode, cublasSetMathMode);
+    SAME(sgemm, cublasSgemm);
+    SAME(sdot, cublasSdot);
+#undef SAME
+    static_assert(CUBLAS_POINTER_MODE_HOST == math::scalars_on_host);
+    static_assert(CUBLAS_POINTER_MODE_DEVICE == math::scalars_on_device);
+    static_assert(CUBLAS_STATUS_SUCCESS == 0 && CUBLAS_OP_N == 0 && CUBLAS_DEFAULT_MATH == math::default_math);
+#else
+    GTEST_SKIP() << "no header of Cublas here";
+#endif
+}
+
+TEST(VendorTypes, Cusparse) {
+#if defined(CUSPARSE_VERSION)
+    using math::SparseTable;
+#define SAME(member, function) static_assert(SameCall<decltype(SparseTable::member), decltype(&function)>::value)
+    SAME(words, cusparseGetErrorString);
+    SAME(create, cusparseCreate);
+    SAME(destroy, cusparseDestroy);
+    SAME(version, cusparseGetVersion);
+    SAME(set_stream, cusparseSetStream);
+    SAME(create_csr, cusparseCreateCsr);
+    SAME(destroy_matrix, cusparseDestroySpMat);
+    SAME(create_vector, cusparseCreateDnVec);
+    SAME(destroy_vector, cusparseDestroyDnVec);
+    SAME(set_vector, cusparseDnVecSetValues);
+    SAME(spmv_bytes, cusparseSpMV_bufferSize);
+    SAME(spmv_analyse, cusparseSpMV_preprocess);
+    SAME(spmv, cusparseSpMV);
+#undef SAME
+    static_assert(CUSPARSE_STATUS_SUCCESS == 0 && CUSPARSE_OPERATION_NON_TRANSPOSE == math::not_transposed);
+    static_assert(CUSPARSE_INDEX_32I == math::index_i32 && CUSPARSE_INDEX_BASE_ZERO == math::from_zero);
+    static_assert(CUDA_R_32F == math::f32 && CUSPARSE_SPMV_ALG_DEFAULT == math::default_algorithm);
+    static_assert(CUSPARSE_POINTER_MODE_HOST == math::scalars_on_host);  // as a new handle has it
+#else
+    GTEST_SKIP() << "no header of Cusparse here";
+#endif
+}
+
+TEST(VendorTypes, Cufft) {
+#if defined(CUFFT_VERSION)
+    using Table = math::FftTable<int>;
+    static_assert(alike<Table::Handle, cufftHandle>);
+#define SAME(member, function) static_assert(SameCall<decltype(Table::member), decltype(&function)>::value)
+    SAME(version, cufftGetVersion);
+    SAME(create, cufftCreate);
+    SAME(destroy, cufftDestroy);
+    SAME(set_stream, cufftSetStream);
+    SAME(set_auto_allocation, cufftSetAutoAllocation);
+    SAME(make_plan_2d, cufftMakePlan2d);
+    SAME(set_work_area, cufftSetWorkArea);
+    SAME(r2c, cufftExecR2C);
+    SAME(c2r, cufftExecC2R);
+    SAME(c2c, cufftExecC2C);
+#undef SAME
+    static_assert(CUFFT_R2C == math::type_r2c && CUFFT_C2R == math::type_c2r && CUFFT_C2C == math::type_c2c);
+    static_assert(CUFFT_FORWARD == math::go_forward && CUFFT_INVERSE == math::go_backward);
+    static_assert(CUFFT_SUCCESS == 0);
+    EXPECT_STREQ(math::fft_words(CUFFT_ALLOC_FAILED), "allocation failed");
+    EXPECT_STREQ(math::fft_words(CUFFT_NO_WORKSPACE), "no workspace");
+    EXPECT_STREQ(math::fft_words(CUFFT_NOT_SUPPORTED), "not supported");
+#else
+    GTEST_SKIP() << "no header of Cufft here";
 #endif
 }
 

@@ -22,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <regex>
 #include <thread>
 #include <vector>
 
@@ -493,19 +494,26 @@ int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* co
         made.log = "the program does not hold the HIP prelude that the stand-in knows";
         return 6;
     }
-    const std::string plain = text, mark = "\nKERNEL ";
-    for (auto at = plain.find(mark); at != std::string::npos; at = plain.find(mark, at + 1)) {
-        const auto name = at + mark.size();
-        const auto end = plain.find('(', name);
-        text += "STANDIN_ENTRY(" + plain.substr(name, end - name) + ")\n";
+    // Items of a kernel of groups are threads; of any kernel in a program with barriers that marks none. Macros that
+    // nobody may use, whose lines go on, do not count.
+    const std::string plain = text;
+    const bool marked = plain.find("\nGROUP_KERNEL ") != std::string::npos;
+    const bool waits = std::regex_search(plain, std::regex("BARRIER\\(\\);[^\\n\\\\]*\\n"));
+    for (const std::string mark : {"\nKERNEL ", "\nGROUP_KERNEL "}) {
+        const bool in_groups = marked ? mark[1] == 'G' : waits;
+        for (auto at = plain.find(mark); at != std::string::npos; at = plain.find(mark, at + 1)) {
+            const auto name = at + mark.size();
+            const auto end = plain.find('(', name);
+            text += "STANDIN_ENTRY(" + plain.substr(name, end - name) + (in_groups ? ", true)\n" : ", false)\n");
+        }
     }
-    if (made.text.find("BARRIER();") != std::string::npos) text = "#define STANDIN_GROUPS\n" + text;
     char folder[] = "/tmp/standin-XXXXXX";
     if (mkdtemp(folder) == nullptr) return 6;
     const std::string base = std::string(folder) + "/program";
     std::ofstream(base + ".cpp") << text;
-    const std::string command =
-        "g++ -std=c++20 -O2 -w -shared -fPIC -pthread -o " + base + ".so " + base + ".cpp 2> " + base + ".log";
+    const std::string command = "g++ -std=c++20 -O2 -w -shared -fPIC -pthread -I" +
+                                environment("STANDIN_KERNELS", STANDIN_KERNELS) + " -o " + base + ".so " + base +
+                                ".cpp 2> " + base + ".log";
     const int status = std::system(command.c_str());
     made.log = read(base + ".log");
     made.code = read(base + ".so");

@@ -164,6 +164,7 @@ def test_without_xnack(monkeypatch: pytest.MonkeyPatch) -> None:
     assert entry(device, "malloc").gpu == "none"
     assert "HSA_XNACK=1" in entry(device, "malloc").gpu_reason
     assert entry(device, "managed").on_demand is False
+    assert "page-locked host memory" in device.notes[1]
     monkeypatch.setenv("STANDIN_XNACK", "none")
     device = discovered()
     assert device.facts["xnack"] == "none"
@@ -178,6 +179,7 @@ def test_with_xnack(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("malloc", "mmap"):
         assert (entry(device, name).gpu, entry(device, name).concurrent) == ("direct", True)
     assert entry(device, "managed").on_demand is True
+    assert len(device.notes) == 1
 
 
 def test_coherence_as_documented() -> None:

@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 
@@ -76,6 +79,19 @@ Block obtain_host(Allocator allocator, std::size_t bytes, Pages pages) {
     if (allocator == Allocator::mmap)
         return obtain_mapping(allocator, bytes, pages == Pages::policy ? Pages::base : pages);
     return obtain_malloc(allocator, bytes, pages);
+}
+
+Block map_host_file(int descriptor, std::size_t bytes) {
+    struct stat found {};
+    if (fstat(descriptor, &found) != 0) throw Unavailable(std::string("the file: ") + std::strerror(errno));
+    // Past its end a page would be a bus error.
+    if (found.st_size < 0 || static_cast<std::size_t>(found.st_size) < bytes)
+        throw Unavailable("the file has " + std::to_string(found.st_size) + " bytes, not " + std::to_string(bytes));
+    Block block{.allocator = Allocator::mmap, .bytes = bytes, .reserved = round_up(bytes, base_page)};
+    block.base = mmap(nullptr, block.reserved, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (block.base == MAP_FAILED) throw Unavailable(std::string("mmap of the file: ") + std::strerror(errno));
+    block.host = block.base;
+    return block;
 }
 
 void release_host(Block& block) noexcept {

@@ -13,6 +13,8 @@ inline constexpr std::size_t huge_page = 2 * 1024 * 1024;
 bool is_host_allocator(Allocator allocator);
 std::vector<AllocatorInfo> host_allocators();
 Block obtain_host(Allocator allocator, std::size_t bytes, Pages pages);
+// The first `bytes` of an open file, to be read only. Given back by release_host. Throws Unavailable with the reason.
+Block map_host_file(int descriptor, std::size_t bytes);
 void release_host(Block& block) noexcept;
 
 // Where the pages that hold [address, address + bytes) are: the NUMA node of most of a sample of touched pages, and

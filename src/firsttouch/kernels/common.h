@@ -28,3 +28,57 @@ HELPER ulong permute(ulong i, ulong n, uint bits, ulong key) {
     } while (i >= n);
     return i;
 }
+
+/* Where `permute` took i from: its steps undone, last first. The multipliers are inverses modulo 2^64. */
+HELPER ulong unpermute(ulong i, ulong n, uint bits, ulong key) {
+    const ulong mask = (1ul << bits) - 1ul;
+    const uint shift = bits / 2u + 1u;
+    do {
+        i ^= i >> shift;
+        i = (i * 0x553878199DECF0EDul) & mask;
+        i ^= i >> shift;
+        i = (i * 0xF14A71DAB161609Dul) & mask;
+        i = (i - (key >> 32)) & mask;
+        i ^= i >> shift;
+        i = (i * 0x572B5EE77A54E3BDul) & mask;
+        i = (i - key) & mask;
+    } while (i >= n);
+    return i;
+}
+
+/* Random data of applications: word i of the stream that a key names, from which any element can be made again. */
+HELPER ulong random_word(ulong key, ulong i) { return mix64(key + i); }
+/* Uniform in [low, high), by 24 bits. */
+HELPER float random_f32(ulong key, ulong i, float low, float high) {
+    return low + (high - low) * ((float)(uint)(random_word(key, i) >> 40) * 0x1p-24f);
+}
+/* Uniform in [0, 1), by 53 bits. */
+HELPER double random_f64(ulong key, ulong i) { return (double)(random_word(key, i) >> 11) * 0x1p-53; }
+/* Uniform whole number in [0, n). */
+HELPER uint random_below(ulong key, ulong i, uint n) { return (uint)(((random_word(key, i) >> 32) * (ulong)n) >> 32); }
+
+/* The sum of `mine` over a group of `threads`, a power of two, into part[0] of a SHARED array: in one order always. */
+#define GROUP_SUM(part, mine, threads)                                                                                 \
+    (part)[LOCAL_ID] = (mine);                                                                                         \
+    BARRIER();                                                                                                         \
+    for (uint apart = (threads) / 2; apart > 0; apart /= 2) {                                                          \
+        if (LOCAL_ID < apart) (part)[LOCAL_ID] += (part)[LOCAL_ID + apart];                                            \
+        BARRIER();                                                                                                     \
+    }
+
+/* Complex numbers in pairs of f32; c_turn is s i a. */
+HELPER f32x2 c_add(f32x2 a, f32x2 b) { return F32X2(a.x + b.x, a.y + b.y); }
+HELPER f32x2 c_sub(f32x2 a, f32x2 b) { return F32X2(a.x - b.x, a.y - b.y); }
+HELPER f32x2 c_mul(f32x2 a, f32x2 b) { return F32X2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
+HELPER f32x2 c_scale(float s, f32x2 a) { return F32X2(s * a.x, s * a.y); }
+HELPER f32x2 c_conj(f32x2 a) { return F32X2(a.x, -a.y); }
+HELPER f32x2 c_turn(float s, f32x2 a) { return F32X2(-s * a.y, s * a.x); }
+/* e^(sign 2 pi i k / 2^bits), bits <= 28: whole quarter turns are taken off exactly, Taylor's series do the rest. */
+HELPER f32x2 c_root(float sign, ulong k, uint bits) {
+    const uint n = 1u << bits, four = 4u * ((uint)k & (n - 1u)), quarters = (four + n / 2u) >> bits;
+    const float a = (float)((int)four - (int)(quarters << bits)) * (1.5707963267948966f / (float)n), b = a * a;
+    const float s = a + a * b * (-1.0f / 6 + b * (1.0f / 120 + b * (-1.0f / 5040 + b * (1.0f / 362880))));
+    const float c = 1.0f + b * (-0.5f + b * (1.0f / 24 + b * (-1.0f / 720 + b * (1.0f / 40320))));
+    const float x = quarters & 1u ? -s : c, y = quarters & 1u ? c : s;
+    return quarters & 2u ? F32X2(-x, -sign * y) : F32X2(x, sign * y);
+}

@@ -70,3 +70,32 @@ HELPER ulong clock_cycles() {
     return t;
 }
 #define HAS_CLOCK 1
+
+/* For applications: vectors, 32-bit atomics (each gives what was there before), functions by type. FAST_ ones may err by
+   a few units in the last places. */
+typedef float2 f32x2;
+typedef float4 f32x4;
+#define F32X2(a, b) make_float2((a), (b))
+#define F32X4(a, b, c, d) make_float4((a), (b), (c), (d))
+/* GROUP_THREADS: items of every group of the file, where it says so; GROUPS_TOGETHER: groups that a core should hold,
+   which bounds what an item keeps in registers. */
+#ifdef GROUP_THREADS
+#define GROUP_KERNEL extern "C" __global__ void __launch_bounds__(GROUP_THREADS, GROUPS_TOGETHER)
+#else
+#define GROUP_KERNEL KERNEL
+#endif
+#define ATOMIC_OR_U32_DEVICE(p, v) atomicOr((p), (uint)(v))
+#define ATOMIC_MIN_U32_DEVICE(p, v) atomicMin((p), (uint)(v))
+#define SQRT_F32(x) sqrtf(x)
+#define EXP_F32(x) expf(x)
+#define LOG_F32(x) logf(x)
+#define ABS_F32(x) fabsf(x)
+#define FAST_EXP_F32(x) __expf(x)
+#define FAST_LOG_F32(x) __logf(x)
+#define FAST_RSQRT_F32(x) rsqrtf(x)
+#define FAST_DIVIDE_F32(x, y) __fdividef((x), (y))
+#define SQRT_F64(x) sqrt(x)
+#define EXP_F64(x) exp(x)
+#define LOG_F64(x) log(x)
+#define ABS_F64(x) fabs(x)
+#define RINT_F64(x) rint(x)

@@ -61,3 +61,40 @@ HELPER ulong clock_ns() {
 }
 HELPER ulong clock_cycles() { return (ulong)__builtin_readcyclecounter(); }
 #define HAS_CLOCK 1
+
+/* For applications: vectors, 32-bit atomics (each gives what was there before), functions by type. FAST_ ones may err by
+   a few units in the last places. */
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+#define F32X2(a, b) (f32x2{(float)(a), (float)(b)})
+#define F32X4(a, b, c, d) (f32x4{(float)(a), (float)(b), (float)(c), (float)(d)})
+/* GROUP_THREADS: items of every group of the file, where it says so; GROUPS_TOGETHER: groups that a core should hold. */
+#ifdef GROUP_THREADS
+#define GROUP_KERNEL \
+    extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(GROUP_THREADS, GROUP_THREADS))) void
+#else
+#define GROUP_KERNEL KERNEL
+#endif
+#define ATOMIC_OR_U32_DEVICE(p, v) __hip_atomic_fetch_or((p), (uint)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
+#define ATOMIC_MIN_U32_DEVICE(p, v) __hip_atomic_fetch_min((p), (uint)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
+/* Of the device libraries; on a block of linkage these attributes would be ignored. */
+#define OCML extern "C" __attribute__((device)) __attribute__((const))
+OCML float __ocml_exp_f32(float);
+OCML float __ocml_log_f32(float);
+OCML double __ocml_exp_f64(double);
+OCML double __ocml_log_f64(double);
+OCML float __ocml_native_exp_f32(float);
+OCML float __ocml_native_log_f32(float);
+#define SQRT_F32(x) __builtin_sqrtf(x)
+#define EXP_F32(x) __ocml_exp_f32(x)
+#define LOG_F32(x) __ocml_log_f32(x)
+#define ABS_F32(x) __builtin_fabsf(x)
+#define FAST_EXP_F32(x) __ocml_native_exp_f32(x)
+#define FAST_LOG_F32(x) __ocml_native_log_f32(x)
+#define FAST_RSQRT_F32(x) __builtin_amdgcn_rsqf(x)
+#define FAST_DIVIDE_F32(x, y) ((x) * __builtin_amdgcn_rcpf(y))
+#define SQRT_F64(x) __builtin_sqrt(x)
+#define EXP_F64(x) __ocml_exp_f64(x)
+#define LOG_F64(x) __ocml_log_f64(x)
+#define ABS_F64(x) __builtin_fabs(x)
+#define RINT_F64(x) __builtin_rint(x)

@@ -1,10 +1,13 @@
 /* The dialect in C++ for the host: a launch gives every thread a contiguous share of what FOR_EACH walks.
-   Included inside a namespace, after <atomic> and host/kernels.hpp. */
+   Included inside a namespace, after <atomic>, <cmath> and host/kernels.hpp. */
 typedef unsigned char uchar;
 typedef unsigned int uint;
 typedef unsigned long ulong;
 typedef double f64x2 __attribute__((vector_size(16), aligned(16)));
-#define KERNEL static void
+#ifndef HOST_CLONES /* versions of a kernel for several instruction sets */
+#define HOST_CLONES
+#endif
+#define KERNEL HOST_CLONES static void
 #define HELPER static inline
 #define GLOBAL
 #define HOST_FIRST(n) ((ulong)(n) * firsttouch::host_place.member / firsttouch::host_place.members)
@@ -33,3 +36,43 @@ HELPER double atomic_add_f64(double* p, double v) {
 #define STORE_RELEASE_SYSTEM(p, v) std::atomic_ref<ulong>(*(p)).store((v), std::memory_order_release)
 #define clock_ns() 0ul
 #define HAS_CLOCK 0
+
+/* For applications: vectors, 32-bit atomics (each gives what was there before), functions by type. */
+struct f32x2 {
+    float x, y;
+};
+struct f32x4 {
+    float x, y, z, w;
+};
+#define F32X2(a, b) (f32x2{(float)(a), (float)(b)})
+#define F32X4(a, b, c, d) (f32x4{(float)(a), (float)(b), (float)(c), (float)(d)})
+/* Kernels of groups are read here and never run. */
+#define GROUP_KERNEL static inline void
+#define SHARED
+#define BARRIER() ((void)0)
+#define LOCAL_ID 0u
+#define GROUP_ID 0ul
+#define GROUP_SIZE 1u
+#define GLOBAL_ID 0ul
+#define GLOBAL_SIZE 1ul
+#define ATOMIC_OR_U32_DEVICE(p, v) std::atomic_ref<uint>(*(p)).fetch_or((uint)(v), std::memory_order_relaxed)
+HELPER uint atomic_min_u32(uint* p, uint v) {
+    uint seen = std::atomic_ref<uint>(*p).load(std::memory_order_relaxed);
+    while (v < seen && !std::atomic_ref<uint>(*p).compare_exchange_weak(seen, v, std::memory_order_relaxed)) {
+    }
+    return seen;
+}
+#define ATOMIC_MIN_U32_DEVICE(p, v) atomic_min_u32((p), (uint)(v))
+#define SQRT_F32(x) std::sqrt((float)(x))
+#define EXP_F32(x) std::exp((float)(x))
+#define LOG_F32(x) std::log((float)(x))
+#define ABS_F32(x) std::fabs((float)(x))
+#define FAST_EXP_F32(x) EXP_F32(x)
+#define FAST_LOG_F32(x) LOG_F32(x)
+#define FAST_RSQRT_F32(x) (1.0f / SQRT_F32(x))
+#define FAST_DIVIDE_F32(x, y) ((float)(x) / (float)(y))
+#define SQRT_F64(x) std::sqrt((double)(x))
+#define EXP_F64(x) std::exp((double)(x))
+#define LOG_F64(x) std::log((double)(x))
+#define ABS_F64(x) std::fabs((double)(x))
+#define RINT_F64(x) std::rint((double)(x))

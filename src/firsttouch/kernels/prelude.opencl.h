@@ -59,3 +59,31 @@ HELPER double atomic_add_f64(GLOBAL double* p, double v) {
 #define clock_ns() 0
 #define clock_cycles() 0
 #define HAS_CLOCK 0
+
+/* For applications: vectors, 32-bit atomics (each gives what was there before), functions by type. FAST_ ones may err by
+   a few units in the last places. */
+typedef float2 f32x2;
+typedef float4 f32x4;
+#define F32X2(a, b) ((float2)((a), (b)))
+#define F32X4(a, b, c, d) ((float4)((a), (b), (c), (d)))
+/* GROUP_THREADS: items of every group of the file, where it says so; GROUPS_TOGETHER: groups that a core should hold. */
+#ifdef GROUP_THREADS
+#define GROUP_KERNEL __kernel __attribute__((reqd_work_group_size(GROUP_THREADS, 1, 1))) void
+#else
+#define GROUP_KERNEL KERNEL
+#endif
+#define ATOMIC_OR_U32_DEVICE(p, v) atomic_or((volatile GLOBAL uint*)(p), (uint)(v))
+#define ATOMIC_MIN_U32_DEVICE(p, v) atomic_min((volatile GLOBAL uint*)(p), (uint)(v))
+#define SQRT_F32(x) sqrt((float)(x))
+#define EXP_F32(x) exp((float)(x))
+#define LOG_F32(x) log((float)(x))
+#define ABS_F32(x) fabs((float)(x))
+#define FAST_EXP_F32(x) native_exp((float)(x))
+#define FAST_LOG_F32(x) native_log((float)(x))
+#define FAST_RSQRT_F32(x) native_rsqrt((float)(x))
+#define FAST_DIVIDE_F32(x, y) native_divide((float)(x), (float)(y))
+#define SQRT_F64(x) sqrt((double)(x))
+#define EXP_F64(x) exp((double)(x))
+#define LOG_F64(x) log((double)(x))
+#define ABS_F64(x) fabs((double)(x))
+#define RINT_F64(x) rint((double)(x))

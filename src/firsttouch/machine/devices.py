@@ -11,7 +11,10 @@ from firsttouch.machine import amd, host, libraries
 from firsttouch.machine.tree import Tree
 from firsttouch.schema import AllocatorInfo, DeviceInfo, Scalar
 
-_OPENED_BY_CORE = ("cuda", "nvrtc", "nvml", "cupti", "hip", "hiprtc", "opencl-icd")
+_OPENED_BY_CORE = (
+    *("cuda", "nvrtc", "nvml", "cupti", "cublas", "cusparse", "cufft"),
+    *("hip", "hiprtc", "hipblas", "hipsparse", "hipfft", "opencl-icd"),
+)
 
 NOTES = {
     "hip": [
@@ -20,6 +23,11 @@ NOTES = {
     ]
 }
 """By kind of device: what a reader of its results must know."""
+
+WITHOUT_XNACK = (
+    "XNACK was not on when the device was looked at. Without it (HSA_XNACK=1 asks for it) managed memory is, by HIP's "
+    "documentation, page-locked host memory, and neither advice nor a prefetch moves a page."
+)
 
 _CPU_FACTS = ("model", "l1_bytes", "l2_bytes", "l3_bytes", "line_bytes")
 
@@ -57,9 +65,11 @@ def _describe(name: str, kind: str) -> DeviceInfo:
             device.compile("pattern", _core.kernel_file("pattern.c"))
     except (RuntimeError, MemoryError) as error:
         return DeviceInfo(name=name, kind=kind, title=name, available=False, reason=" ".join(str(error).split()))
+    notes = list(NOTES.get(kind, []))
     if kind == "hip":
         shown = (gpu for gpu in amd.kfd_gpus(Tree()) if gpu.get("pci_bus") == str(facts.get("pci_bus")).lower())
         facts |= {key: value for key, value in next(shown, {}).items() if key.endswith("_bytes")}
+        notes += [WITHOUT_XNACK] if facts.get("xnack") in ("off", "none") else []
     if kind == "cpu":
         about = host.cpu(Tree(), host.usable_cores())
         facts |= {key: about[key] for key in _CPU_FACTS if key in about}
@@ -70,5 +80,5 @@ def _describe(name: str, kind: str) -> DeviceInfo:
         title=str(facts.pop("title")),
         facts=facts,
         allocators=msgspec.convert(device.allocators(), list[AllocatorInfo]),
-        notes=NOTES.get(kind, []),
+        notes=notes,
     )

@@ -25,6 +25,7 @@ _HPC_SDK = "/opt/nvidia/hpc_sdk/Linux_*/*"
 _DRIVER = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/aarch64-linux-gnu/nvidia", "/run/opengl-driver/lib")
 _ROCM = ("{ROCM_PATH}/lib", "{ROCM_HOME}/lib", "/opt/rocm/lib", "/opt/rocm-*/lib")
 _NVIDIA_DRIVER = "install NVIDIA's driver"
+_CUDA_MATH = "pip install 'firsttouch[cuda-math]', or set CUDA_HOME"
 _ROCM_INSTALL = "install ROCm, or set ROCM_PATH"
 _VENDORS = "/etc/OpenCL/vendors"
 
@@ -44,6 +45,30 @@ class Spec:
     versioned: bool = True
 
 
+def _cuda_math(name: str, *majors: int) -> Spec:
+    """NVIDIA's library of a name; it counts its versions apart from the toolkit's."""
+    return Spec(
+        [*(f"lib{name}.so.{major}" for major in majors), f"lib{name}.so"],
+        [*_CUDA, f"{_HPC_SDK}/math_libs/lib64"],
+        ["nvidia/cu[0-9]*/lib", f"nvidia/{name}/lib"],
+        [f"nvidia-{name}", f"nvidia-{name}-cu12"],
+        _CUDA_MATH,
+        versioned=False,
+    )
+
+
+def _rocm_math(name: str, *majors: int) -> Spec:
+    """AMD's library of a name; it counts its versions apart from ROCm's."""
+    return Spec(
+        [*(f"lib{name}.so.{major}" for major in majors), f"lib{name}.so"],
+        _ROCM,
+        ["_rocm_sdk_libraries*/lib"],
+        ["rocm-sdk-libraries"],
+        _ROCM_INSTALL,
+        versioned=False,
+    )
+
+
 LIBRARIES: Mapping[str, Spec] = {
     "cuda": Spec(["libcuda.so.1", "libcuda.so"], _DRIVER, remedy=_NVIDIA_DRIVER),
     "nvml": Spec(["libnvidia-ml.so.1", "libnvidia-ml.so"], _DRIVER, remedy=_NVIDIA_DRIVER),
@@ -61,6 +86,9 @@ LIBRARIES: Mapping[str, Spec] = {
         ["nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12", "nvidia-cuda-cupti-cu11"],
         "pip install 'firsttouch[cuda]', or set CUDA_HOME",
     ),
+    "cublas": _cuda_math("cublas", 13, 12),
+    "cusparse": _cuda_math("cusparse", 12),
+    "cufft": _cuda_math("cufft", 12, 11),
     "nccl": Spec(
         ["libnccl.so.2", "libnccl.so"],
         [*_CUDA, "{NCCL_HOME}/lib", f"{_HPC_SDK}/comm_libs/nccl/lib"],
@@ -84,6 +112,9 @@ LIBRARIES: Mapping[str, Spec] = {
         ["rocm-sdk-core"],
         _ROCM_INSTALL,
     ),
+    "hipblas": _rocm_math("hipblas", 3, 2),
+    "hipsparse": _rocm_math("hipsparse", 4, 1),
+    "hipfft": _rocm_math("hipfft", 0),
     "rccl": Spec(
         ["librccl.so.1", "librccl.so"],
         _ROCM,

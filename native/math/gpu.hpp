@@ -1,0 +1,253 @@
+// The libraries on tables of CUDA's shape, for both vendors. Api is the driver's table, for its streams.
+#pragma once
+
+#include <algorithm>
+#include <climits>
+#include <stdexcept>
+
+#include "device/gpu.hpp"
+#include "math/math.hpp"
+#include "math/tables.hpp"
+
+namespace firsttouch::math {
+
+// A handle, plan or descriptor of a library, given back at the end.
+template <class Handle>
+class Owned {
+  public:
+    template <class Table, class... A>
+    Owned(const Table& table, int (*destroy)(Handle), int (*create)(Handle*, A...), std::type_identity_t<A>... rest)
+        : destroy_(destroy) {
+        call(table, create, &handle_, rest...);
+    }
+    Owned(const Owned&) = delete;
+    Owned& operator=(const Owned&) = delete;
+    ~Owned() { destroy_(handle_); }
+    Handle get() const { return handle_; }
+
+  private:
+    Handle handle_{};
+    int (*destroy_)(Handle);
+};
+
+inline int positive_int(std::int64_t value, const char* what) {
+    if (value < 1 || value > INT_MAX)
+        throw std::invalid_argument(std::string(what) + " is " + std::to_string(value) + ", not between 1 and " +
+                                    std::to_string(INT_MAX));
+    return static_cast<int>(value);
+}
+
+// Where the device sees `count` elements from `first`. The libraries take addresses on trust.
+template <class T>
+T* elements(const Buffer& buffer, const char* what, std::int64_t count, std::int64_t first = 0) {
+    const auto held = static_cast<std::int64_t>(buffer.size() / sizeof(T));
+    if (first < 0 || count > held || first > held - count)
+        throw std::invalid_argument(std::string(what) + " holds " + std::to_string(held) + " elements, too few");
+    if (buffer.block().address == 0)
+        throw Unavailable(buffer.device().name() + " cannot reach " + to_string(buffer.allocator()) + " memory");
+    return reinterpret_cast<T*>(buffer.block().address) + first;
+}
+
+template <class Api>
+void* native(Stream& stream) {
+    return static_cast<GpuStream<Api>&>(stream).handle;
+}
+
+inline std::unique_ptr<Buffer> workspace(Device& device, std::size_t bytes) {
+    return bytes == 0 ? nullptr : device.allocate(Allocator::device, bytes);
+}
+inline void* address(const std::unique_ptr<Buffer>& buffer) {
+    return buffer == nullptr ? nullptr : elements<char>(*buffer, "workspace", 0);
+}
+
+template <class Api>
+class GpuBlas : public Blas {
+  public:
+    GpuBlas(Device& device, const BlasTable& table) : table_(table), handle_(table, table.destroy, table.create) {
+        if (table_.set_math_mode != nullptr) call(table_, table_.set_math_mode, handle_.get(), default_math);
+        if (table_.set_workspace != nullptr) workspace_ = workspace(device, workspace_bytes);
+    }
+
+    std::string title() const override {
+        int version = 0;
+        if (table_.version != nullptr) call(table_, table_.version, handle_.get(), &version);
+        return table_.titled(version);
+    }
+
+    void gemm(Stream& stream, const Buffer& a, const Buffer& b, const Buffer& c, std::int64_t m, std::int64_t n,
+              std::int64_t k) override {
+        const int rows = positive_int(m, "m"), columns = positive_int(n, "n"), inner = positive_int(k, "k");
+        const float one = 1, zero = 0;
+        float *const from_a = elements<float>(a, "a", m * k), *const from_b = elements<float>(b, "b", k * n),
+                     *const to_c = elements<float>(c, "c", m * n);
+        begin(stream, scalars_on_host);
+        // The libraries count by columns, and a row-major matrix so read is its transpose: C' = B' A'.
+        call(table_, table_.sgemm, handle_.get(), table_.as_stored, table_.as_stored, columns, rows, inner, &one,
+             from_b, columns, from_a, inner, &zero, to_c, columns);
+    }
+
+    void dot(Stream& stream, const Buffer& x, const Buffer& y, const Buffer& result, std::int64_t result_index,
+             std::int64_t n) override {
+        begin(stream, scalars_on_device);
+        call(table_, table_.sdot, handle_.get(), positive_int(n, "n"), elements<float>(x, "x", n), 1,
+             elements<float>(y, "y", n), 1, elements<float>(result, "result", 1, result_index));
+    }
+
+  private:
+    static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what NVIDIA recommends for Hopper
+
+    void begin(Stream& stream, int pointer_mode) {
+        if (void* const its = native<Api>(stream); its != stream_) {
+            call(table_, table_.set_stream, handle_.get(), its);
+            // After the stream, which gives cuBLAS its own workspace back.
+            if (workspace_ != nullptr)
+                call(table_, table_.set_workspace, handle_.get(), address(workspace_), workspace_->size());
+            stream_ = its;
+        }
+        call(table_, table_.set_pointer_mode, handle_.get(), pointer_mode);
+    }
+
+    const BlasTable& table_;
+    std::unique_ptr<Buffer> workspace_;  // goes after the handle
+    Owned<void*> handle_;
+    void* stream_ = nullptr;
+};
+
+template <class Api>
+class GpuSparsePlan : public SparsePlan {
+  public:
+    GpuSparsePlan(Device& device, const SparseTable& table, void* library, const Buffer& row_pointers,
+                  const Buffer& column_indices, const Buffer& values, std::int64_t rows, std::int64_t columns,
+                  std::int64_t nonzeros)
+        : table_(table), library_(library), rows_(positive_int(rows, "rows")),
+          columns_(positive_int(columns, "columns")),
+          matrix_(table, table.destroy_matrix, table.create_csr, rows_, columns_, positive_int(nonzeros, "nonzeros"),
+                  elements<std::int32_t>(row_pointers, "row_pointers", rows + 1),
+                  elements<std::int32_t>(column_indices, "column_indices", nonzeros),
+                  elements<float>(values, "values", nonzeros), index_i32, index_i32, from_zero, f32),
+          // Their memory is named at each product; no pointer may be null before.
+          x_(table, table.destroy_vector, table.create_vector, columns_, elements<float>(values, "values", 1), f32),
+          y_(table, table.destroy_vector, table.create_vector, rows_, elements<float>(values, "values", 1), f32) {
+        std::size_t bytes = 0;
+        run(table_.spmv_bytes, &bytes);
+        workspace_ = workspace(device, std::max(bytes, std::size_t{16}));  // never a null pointer
+    }
+
+    void multiply(Stream& stream, const Buffer& x, const Buffer& y) override {
+        call(table_, table_.set_stream, library_, native<Api>(stream));
+        call(table_, table_.set_vector, x_.get(), elements<float>(x, "x", columns_));
+        call(table_, table_.set_vector, y_.get(), elements<float>(y, "y", rows_));
+        if (!analysed_ && table_.spmv_analyse != nullptr) run(table_.spmv_analyse, address(workspace_));
+        analysed_ = true;
+        run(table_.spmv, address(workspace_));
+    }
+
+  private:
+    // One of the three calls that take a whole product and a last argument of their own.
+    template <class Last>
+    void run(int (*function)(void*, int, const void*, void*, void*, const void*, void*, int, int, Last), Last last) {
+        const float one = 1, zero = 0;
+        call(table_, function, library_, not_transposed, &one, matrix_.get(), x_.get(), &zero, y_.get(), f32,
+             default_algorithm, last);
+    }
+
+    const SparseTable& table_;
+    void* library_;
+    std::int64_t rows_, columns_;
+    std::unique_ptr<Buffer> workspace_;  // goes after the matrix, which may know it
+    Owned<void*> matrix_, x_, y_;
+    bool analysed_ = false;
+};
+
+template <class Api>
+class GpuSparse : public Sparse {
+  public:
+    GpuSparse(Device& device, const SparseTable& table)
+        : device_(device), table_(table), handle_(table, table.destroy, table.create) {}
+
+    std::string title() const override {
+        int version = 0;
+        call(table_, table_.version, handle_.get(), &version);
+        return table_.titled(version);
+    }
+
+    std::unique_ptr<SparsePlan> plan(const Buffer& row_pointers, const Buffer& column_indices, const Buffer& values,
+                                     std::int64_t rows, std::int64_t columns, std::int64_t nonzeros) override {
+        return std::make_unique<GpuSparsePlan<Api>>(device_, table_, handle_.get(), row_pointers, column_indices,
+                                                    values, rows, columns, nonzeros);
+    }
+
+  private:
+    Device& device_;
+    const SparseTable& table_;
+    Owned<void*> handle_;
+};
+
+template <class Api, class Handle>
+class GpuFftPlan : public FftPlan {
+  public:
+    GpuFftPlan(Device& device, const FftTable<Handle>& table, FftKind kind, std::int64_t height, std::int64_t width)
+        : table_(table), kind_(kind),
+          whole_(std::int64_t{positive_int(height, "height")} * positive_int(width, "width")),
+          half_(height * (width / 2 + 1)), handle_(table, table.destroy, table.create) {
+        static constexpr int types[] = {type_r2c, type_c2r, type_c2c};
+        std::size_t bytes = 0;
+        call(table_, table_.set_auto_allocation, handle_.get(), 0);
+        call(table_, table_.make_plan_2d, handle_.get(), static_cast<int>(height), static_cast<int>(width),
+             types[static_cast<std::size_t>(kind)], &bytes);
+        workspace_ = workspace(device, bytes);
+        if (workspace_ != nullptr) call(table_, table_.set_work_area, handle_.get(), address(workspace_));
+    }
+
+    void execute(Stream& stream, const Buffer& input, const Buffer& output, FftDirection direction) override {
+        const bool forward = direction == FftDirection::forward;
+        call(table_, table_.set_stream, handle_.get(), native<Api>(stream));
+        if (kind_ == FftKind::c2c) {
+            call(table_, table_.c2c, handle_.get(), complex(input, "input", whole_), complex(output, "output", whole_),
+                 forward ? go_forward : go_backward);
+            return;
+        }
+        if (forward != (kind_ == FftKind::r2c))
+            throw std::invalid_argument(forward ? "c2r goes backward only" : "r2c goes forward only");
+        if (&input == &output) throw std::invalid_argument("r2c and c2r need an output apart from their input");
+        if (forward)
+            call(table_, table_.r2c, handle_.get(), elements<float>(input, "input", whole_),
+                 complex(output, "output", half_));
+        else
+            call(table_, table_.c2r, handle_.get(), complex(input, "input", half_),
+                 elements<float>(output, "output", whole_));
+    }
+
+  private:
+    static void* complex(const Buffer& buffer, const char* what, std::int64_t count) {
+        return elements<float[2]>(buffer, what, count);
+    }
+
+    const FftTable<Handle>& table_;
+    FftKind kind_;
+    std::int64_t whole_, half_;          // values; of the complex side of r2c and c2r
+    std::unique_ptr<Buffer> workspace_;  // goes after the plan
+    Owned<Handle> handle_;
+};
+
+template <class Api, class Handle>
+class GpuFft : public Fft {
+  public:
+    GpuFft(Device& device, const FftTable<Handle>& table) : device_(device), table_(table) {}
+
+    std::string title() const override {
+        int version = 0;
+        call(table_, table_.version, &version);
+        return table_.titled(version);
+    }
+
+    std::unique_ptr<FftPlan> plan(FftKind kind, std::int64_t height, std::int64_t width) override {
+        return std::make_unique<GpuFftPlan<Api, Handle>>(device_, table_, kind, height, width);
+    }
+
+  private:
+    Device& device_;
+    const FftTable<Handle>& table_;
+};
+
+}  // namespace firsttouch::math

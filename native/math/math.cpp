@@ -1,0 +1,85 @@
+#include "math/math.hpp"
+
+#include "device/cuda/api.hpp"
+#include "device/hip/api.hpp"
+#include "math/gpu.hpp"
+
+namespace firsttouch {
+namespace math {
+
+void Table::check(int result, const std::string& call) const {
+    if (result == 0) return;
+    const char* said = words == nullptr ? nullptr : words(result);
+    throw VendorError(call + ": " + (said == nullptr ? "failed" : said) + " (" + std::to_string(result) + ")");
+}
+
+std::string Table::titled(int version) const {
+    if (version_unit == 0 || version == 0) return title;
+    return title + " " + std::to_string(version / version_unit) + "." + std::to_string(version % version_unit / 100) +
+           "." + std::to_string(version % 100);
+}
+
+// Neither vendor's library has words for its results.
+const char* fft_words(int result) {
+    static constexpr const char* words[] = {"success",
+                                            "invalid plan",
+                                            "allocation failed",
+                                            "invalid type",
+                                            "invalid value",
+                                            "internal error",
+                                            "execution failed",
+                                            "set-up failed",
+                                            "invalid size",
+                                            "unaligned data",
+                                            "incomplete list of parameters",
+                                            "invalid device",
+                                            "parse error",
+                                            "no workspace",
+                                            "not implemented",
+                                            nullptr,
+                                            "not supported",
+                                            "a library that it needs is missing",
+                                            "NVRTC failed",
+                                            "nvJitLink failed"};
+    return result >= 0 && result < static_cast<int>(std::size(words)) ? words[result] : nullptr;
+}
+
+namespace {
+
+// A library for the device's vendor. One that is here and does not start is as good as none.
+template <class Library, class OfCuda, class OfHip>
+std::unique_ptr<Library> open(Device& device, const char* what, OfCuda of_cuda, OfHip of_hip) {
+    const std::string kind = device.name().substr(0, device.name().find(':'));
+    try {
+        if (kind == "cuda") return of_cuda();
+        if (kind == "hip") return of_hip();
+    } catch (const VendorError& problem) {
+        throw Unavailable(std::string("the library of ") + what + " does not start: " + problem.what());
+    }
+    throw Unavailable("devices of kind " + kind + " come with no library of " + what);
+}
+
+}  // namespace
+}  // namespace math
+
+std::unique_ptr<Blas> open_blas(Device& device) {
+    return math::open<Blas>(
+        device, "linear algebra", [&] { return std::make_unique<math::GpuBlas<cuda::Driver>>(device, math::cublas()); },
+        [&] { return std::make_unique<math::GpuBlas<hip::Runtime>>(device, math::hipblas()); });
+}
+
+std::unique_ptr<Sparse> open_sparse(Device& device) {
+    return math::open<Sparse>(
+        device, "sparse linear algebra",
+        [&] { return std::make_unique<math::GpuSparse<cuda::Driver>>(device, math::cusparse()); },
+        [&] { return std::make_unique<math::GpuSparse<hip::Runtime>>(device, math::hipsparse()); });
+}
+
+std::unique_ptr<Fft> open_fft(Device& device) {
+    return math::open<Fft>(
+        device, "Fourier transforms",
+        [&] { return std::make_unique<math::GpuFft<cuda::Driver, int>>(device, math::cufft()); },
+        [&] { return std::make_unique<math::GpuFft<hip::Runtime, void*>>(device, math::hipfft()); });
+}
+
+}  // namespace firsttouch

@@ -1,0 +1,94 @@
+// The libraries as tables of function pointers. AMD's take CUDA's shape, so that one table serves both vendors; their
+// names and the numbers that differ are in cuda.cpp and hip.cpp. Handles and descriptors are pointers to the vendor's
+// own, except a plan of cuFFT, which is a number. tests/native/test_vendor_types.cpp and test_hip_types.cpp compare the
+// tables with the vendors' headers where present.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "device/library.hpp"
+
+namespace firsttouch::math {
+
+// What all tables have: the library, its title, and what a failed call says.
+struct Table {
+    Table(Library opened, std::string its_title) : library(std::move(opened)), title(std::move(its_title)) {}
+
+    Library library;
+    std::string title;                    // "cuBLAS"
+    int version_unit = 0;                 // a version is major * unit + minor * 100 + patch; 0: none is told
+    const char* (*words)(int) = nullptr;  // of a result
+
+    // Throws VendorError with the library's words and the call.
+    void check(int result, const std::string& call) const;
+    std::string titled(int version) const;  // "cuBLAS 13.1.0"
+};
+
+struct BlasTable : Table {
+    using Table::Table;
+    int as_stored = 0;  // the operation that leaves a matrix as it is
+
+    int (*create)(void**);
+    int (*destroy)(void*);
+    int (*version)(void*, int*) = nullptr;
+    int (*set_stream)(void*, void*);
+    int (*set_workspace)(void*, void*, std::size_t) = nullptr;  // nullptr: the library takes its own memory
+    int (*set_pointer_mode)(void*, int);
+    int (*set_math_mode)(void*, int) = nullptr;
+    int (*sgemm)(void*, int, int, int, int, int, const float*, const float*, int, const float*, int, const float*,
+                 float*, int);
+    int (*sdot)(void*, int, const float*, int, const float*, int, float*);
+};
+inline constexpr int scalars_on_host = 0, scalars_on_device = 1;  // pointer modes
+inline constexpr int default_math = 0;                            // at least the precision of the operands: no TF32
+
+struct SparseTable : Table {
+    using Table::Table;
+
+    int (*create)(void**);
+    int (*destroy)(void*);
+    int (*version)(void*, int*);
+    int (*set_stream)(void*, void*);
+    int (*create_csr)(void**, std::int64_t, std::int64_t, std::int64_t, void*, void*, void*, int, int, int, int);
+    int (*destroy_matrix)(void*);
+    int (*create_vector)(void**, std::int64_t, void*, int);
+    int (*destroy_vector)(void*);
+    int (*set_vector)(void*, void*);
+    int (*spmv_bytes)(void*, int, const void*, void*, void*, const void*, void*, int, int, std::size_t*);
+    int (*spmv_analyse)(void*, int, const void*, void*, void*, const void*, void*, int, int, void*);  // may be nullptr
+    int (*spmv)(void*, int, const void*, void*, void*, const void*, void*, int, int, void*);
+};
+// The same for both vendors.
+inline constexpr int not_transposed = 0, index_i32 = 2, from_zero = 0, f32 = 0, default_algorithm = 0;
+
+template <class PlanHandle>
+struct FftTable : Table {
+    using Table::Table;
+    using Handle = PlanHandle;
+
+    int (*version)(int*);
+    int (*create)(Handle*);
+    int (*destroy)(Handle);
+    int (*set_stream)(Handle, void*);
+    int (*set_auto_allocation)(Handle, int);
+    int (*make_plan_2d)(Handle, int, int, int, std::size_t*);
+    int (*set_work_area)(Handle, void*);
+    int (*r2c)(Handle, float*, void*);
+    int (*c2r)(Handle, void*, float*);
+    int (*c2c)(Handle, void*, void*, int);
+};
+// The same for both vendors.
+inline constexpr int type_r2c = 0x2a, type_c2r = 0x2c, type_c2c = 0x29, go_forward = -1, go_backward = 1;
+const char* fft_words(int result);
+
+// Opened at the first use; throw Unavailable.
+const BlasTable& cublas();
+const SparseTable& cusparse();
+const FftTable<int>& cufft();
+const BlasTable& hipblas();
+const SparseTable& hipsparse();
+const FftTable<void*>& hipfft();
+
+}  // namespace firsttouch::math

@@ -1,0 +1,162 @@
+// The libraries on stand-ins (tests/standins): layouts, order of calls, memory, refusals. tests/memory/test_math.py
+// holds the vendors' own against numpy.
+#include "math/math.hpp"
+
+#include <cmath>
+#include <complex>
+#include <vector>
+
+#include "device/library.hpp"
+#include "support.hpp"
+
+namespace firsttouch {
+namespace {
+
+class Math : public testing::Test {
+  protected:
+    void SetUp() override {
+        set_library_paths("hip", {HIP_ON_HOST});
+        for (const char* name : {"hipblas", "hipsparse", "hipfft"}) set_library_paths(name, {MATH_ON_HOST});
+        device = open_device("hip:0");
+        stream = device->stream();
+    }
+    // Pinned memory, which both the stand-in and the test reach.
+    template <class T>
+    std::unique_ptr<Buffer> holding(const std::vector<T>& values) {
+        auto buffer = device->allocate(Allocator::pinned, values.size() * sizeof(T));
+        std::copy(values.begin(), values.end(), at<T>(*buffer));
+        return buffer;
+    }
+    template <class T>
+    static T* at(const Buffer& buffer) {
+        return static_cast<T*>(buffer.block().host);
+    }
+    template <class T>
+    std::vector<T> held(const Buffer& buffer, std::size_t count) {
+        device->wait(*stream);
+        return {at<T>(buffer), at<T>(buffer) + count};
+    }
+    std::size_t used() {
+        const DeviceMemory now = device->memory();
+        return now.total - now.free;
+    }
+    std::unique_ptr<Device> device;
+    std::unique_ptr<Stream> stream;
+};
+
+TEST_F(Math, GemmIsRowMajor) {
+    const std::size_t before = used();
+    {
+        const auto blas = open_blas(*device);
+        EXPECT_GE(used() - before, std::size_t{32} << 20);  // its workspace, seen by the guard
+        EXPECT_EQ(blas->title(), "hipBLAS");
+        const auto a = holding<float>({1, 2, 3, 4, 5, 6}), b = holding<float>({1, 0, 2, 0, 1, 0, 3, 1, 1, 1, 0, 1});
+        const auto c = holding(std::vector<float>(8, -1));
+        blas->gemm(*stream, *a, *b, *c, 2, 4, 3);
+        EXPECT_EQ(held<float>(*c, 8), (std::vector<float>{6, 3, 8, 5, 15, 6, 23, 11}));
+        EXPECT_EQ(words_of<std::invalid_argument>([&] { blas->gemm(*stream, *a, *b, *c, 3, 4, 3); }),
+                  "a holds 6 elements, too few");
+        EXPECT_EQ(words_of<std::invalid_argument>([&] { blas->gemm(*stream, *a, *b, *c, 0, 4, 3); }),
+                  "m is 0, not between 1 and 2147483647");
+    }
+    EXPECT_EQ(used(), before);
+}
+
+TEST_F(Math, DotWritesWhereItIsTold) {
+    const auto blas = open_blas(*device);
+    const auto x = holding<float>({1, 2, 3}), y = holding<float>({4, 5, 6}), result = holding<float>({7, 8, 9});
+    blas->dot(*stream, *x, *y, *result, 1, 3);
+    blas->dot(*stream, *x, *x, *result, 2, 2);
+    EXPECT_EQ(held<float>(*result, 3), (std::vector<float>{7, 32, 5}));
+    for (const std::int64_t index : {-1, 3})
+        EXPECT_TRUE(holds(words_of<std::invalid_argument>([&] { blas->dot(*stream, *x, *y, *result, index, 3); }),
+                          "result holds 3"));
+}
+
+TEST_F(Math, SparseProductsShareOneAnalysis) {
+    const std::size_t before = used();
+    {
+        const auto sparse = open_sparse(*device);
+        EXPECT_EQ(sparse->title(), "hipSPARSE 4.1.2");
+        const auto pointers = holding<std::int32_t>({0, 0, 0, 0}), indices = holding<std::int32_t>({0, 3, 1, 0});
+        const auto values = holding<float>({1, 2, 3, 4});
+        const auto plan = sparse->plan(*pointers, *indices, *values, 3, 4, 4);
+        EXPECT_GT(used(), before);
+        const std::vector<std::int32_t> filled = {0, 2, 3, 4};  // after the plan, before the first product
+        std::copy(filled.begin(), filled.end(), at<std::int32_t>(*pointers));
+        const auto x = holding<float>({1, 2, 3, 4}), y = holding<float>({9, 9, 9});
+        plan->multiply(*stream, *x, *y);
+        EXPECT_EQ(held<float>(*y, 3), (std::vector<float>{9, 6, 4}));
+        at<float>(*values)[2] = 5;
+        plan->multiply(*stream, *x, *y);
+        EXPECT_EQ(held<float>(*y, 3), (std::vector<float>{9, 10, 4}));
+        EXPECT_EQ(words_of<std::invalid_argument>([&] { plan->multiply(*stream, *y, *y); }),
+                  "x holds 3 elements, too few");
+    }
+    EXPECT_EQ(used(), before);
+}
+
+TEST_F(Math, TransformsThereAndBack) {
+    using Complex = std::complex<float>;
+    const std::size_t before = used();
+    {
+        constexpr int height = 3, width = 5, half = width / 2 + 1;
+        const auto fft = open_fft(*device);
+        EXPECT_EQ(fft->title(), "hipFFT 1.0.36");
+        const auto r2c = fft->plan(FftKind::r2c, height, width), c2r = fft->plan(FftKind::c2r, height, width);
+        const auto c2c = fft->plan(FftKind::c2c, height, width);
+        EXPECT_GT(used(), before);
+        std::vector<float> wave(height * width);
+        for (int y = 0; y < height; ++y)
+            for (int x = 0; x < width; ++x)
+                wave[y * width + x] = std::cos(2 * float(M_PI) * (x * 2.0f / width + y * 1.0f / height));
+        const auto real = holding(wave), back = holding(std::vector<float>(wave.size()));
+        const auto spectrum = holding(std::vector<Complex>(height * half));
+        r2c->execute(*stream, *real, *spectrum, FftDirection::forward);
+        const auto found = held<Complex>(*spectrum, height * half);
+        for (int i = 0; i < height * half; ++i)
+            EXPECT_NEAR(std::abs(found[i]), i == 1 * half + 2 ? height * width / 2.0 : 0, 1e-4) << i;
+        c2r->execute(*stream, *spectrum, *back, FftDirection::backward);
+        const auto again = held<float>(*back, wave.size());
+        for (std::size_t i = 0; i < wave.size(); ++i) EXPECT_NEAR(again[i], height * width * wave[i], 1e-4);
+
+        const auto complex = holding(std::vector<Complex>(wave.begin(), wave.end()));
+        c2c->execute(*stream, *complex, *complex, FftDirection::forward);
+        EXPECT_NEAR(std::abs(held<Complex>(*complex, 15)[1 * width + 2]), height * width / 2.0, 1e-4);
+        c2c->execute(*stream, *complex, *complex, FftDirection::backward);
+        EXPECT_NEAR(std::abs(held<Complex>(*complex, 15)[7] - 15.0f * wave[7]), 0, 1e-4);
+
+        EXPECT_EQ(
+            words_of<std::invalid_argument>([&] { r2c->execute(*stream, *real, *spectrum, FftDirection::backward); }),
+            "r2c goes forward only");
+        EXPECT_EQ(words_of<std::invalid_argument>([&] { r2c->execute(*stream, *real, *real, FftDirection::forward); }),
+                  "r2c and c2r need an output apart from their input");
+        EXPECT_EQ(
+            words_of<std::invalid_argument>([&] { c2c->execute(*stream, *complex, *real, FftDirection::forward); }),
+            "output holds 7 elements, too few");
+        EXPECT_EQ(words_of<std::invalid_argument>([&] { fft->plan(FftKind::c2c, 4, -4); }),
+                  "width is -4, not between 1 and 2147483647");
+    }
+    EXPECT_EQ(used(), before);
+}
+
+TEST_F(Math, MemoryOutOfReachIsRefused) {
+    const auto blas = open_blas(*device);
+    const auto plain = device->allocate(Allocator::malloc, 64);
+    if (plain->block().address != 0) GTEST_SKIP() << "this device reaches plain memory";
+    EXPECT_EQ(words_of<Unavailable>([&] { blas->dot(*stream, *plain, *plain, *plain, 0, 4); }),
+              "hip:0 cannot reach malloc memory");
+}
+
+TEST(MathReasons, NoLibrary) {
+    const auto cpu = open_device("cpu");
+    EXPECT_EQ(words_of<Unavailable>([&] { open_blas(*cpu); }),
+              "devices of kind cpu come with no library of linear algebra");
+    EXPECT_EQ(words_of<Unavailable>([&] { open_sparse(*cpu); }),
+              "devices of kind cpu come with no library of sparse linear algebra");
+    EXPECT_EQ(words_of<Unavailable>([&] { open_fft(*cpu); }),
+              "devices of kind cpu come with no library of Fourier transforms");
+}
+
+}  // namespace
+}  // namespace firsttouch
