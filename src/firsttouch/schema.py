@@ -14,6 +14,7 @@ SCHEMA = "firsttouch/1"
 Scalar: TypeAlias = str | int | float | bool | None
 Factors: TypeAlias = dict[str, Scalar]
 Status: TypeAlias = Literal["ok", "skipped", "failed", "timeout", "crashed"]
+Kind: TypeAlias = Literal["run", "app"]
 Access: TypeAlias = Literal["direct", "mapped", "none"]
 
 
@@ -145,7 +146,10 @@ class Machine(Struct):
 
 
 class Request(Struct):
-    """What was asked of `firsttouch run`; run.json. --resume goes on from it."""
+    """What was asked of `firsttouch run` or `firsttouch app`; run.json. --resume goes on from it.
+
+    experiments are applications where kind is "app"; modules, the user's own files of applications.
+    """
 
     schema: str
     experiments: list[str]
@@ -155,3 +159,6 @@ class Request(Struct):
     timeout: float | None = None
     set: dict[str, list[Scalar]] = {}
     events: bool = False
+    kind: Kind = "run"
+    modules: list[str] = []
+    allow_oversubscription: bool = False

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from firsttouch import __version__
+from firsttouch.cli import app as app_command
 from firsttouch.cli import machine, methods, report, run
 from firsttouch.errors import UsageError
 
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.command("machine")(machine.command)
 app.command("methods")(methods.command)
 app.command("run")(run.command)
+app.command("app")(app_command.command)
 app.command("report")(report.command)
 
 

@@ -54,10 +54,11 @@ def command(
     if list_only:
         _list(wish, as_json)
     else:
-        raise typer.Exit(_run(wish, as_json))
+        raise typer.Exit(measure(wish, as_json))
 
 
-def _run(wish: Wish, as_json: bool) -> int:
+def measure(wish: Wish, as_json: bool) -> int:
+    """Carry out a wish with progress on stderr; the exit status."""
     from firsttouch.cli.progress import RunProgress
     from firsttouch.run.runner import run
 
@@ -66,7 +67,7 @@ def _run(wish: Wish, as_json: bool) -> int:
         outcome = run(wish, progress)
     except KeyboardInterrupt:
         progress.end()
-        typer.echo(_interrupted(progress.directory, progress.kept), err=True)
+        typer.echo(_interrupted(progress.directory, progress.kept, wish.kind), err=True)
         return 130
     finally:
         progress.end()
@@ -77,10 +78,10 @@ def _run(wish: Wish, as_json: bool) -> int:
     return outcome.exit_status
 
 
-def _interrupted(directory: Path | None, kept: int) -> str:
+def _interrupted(directory: Path | None, kept: int, kind: str) -> str:
     if directory is None:
         return "interrupted before the first point"
-    return f"interrupted; {kept} points are kept. Go on with: firsttouch run --resume --out {directory}"
+    return f"interrupted; {kept} points are kept. Go on with: firsttouch {kind} --resume --out {directory}"
 
 
 def _list(wish: Wish, as_json: bool) -> None:

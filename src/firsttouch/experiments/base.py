@@ -5,7 +5,7 @@ One module per experiment in this folder, holding one subclass of Experiment; no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -22,14 +22,16 @@ Preset = Literal["quick", "standard", "full"]
 class Factor:
     """One varied condition. values is what the preset takes; `--set name=...` may give others.
 
-    kind "size" parses bytes, "count" a whole number >= 0, "choice" one of `choices`.
+    kind "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "choice" one of `choices`, "extent"
+    bytes or a word of `known`, which means the value that stands there.
     """
 
     name: str
     values: Sequence[Scalar]
-    kind: Literal["size", "count", "choice"] = "choice"
+    kind: Literal["size", "count", "ratio", "extent", "choice"] = "choice"
     choices: Sequence[str] = ()
     doc: str = ""
+    known: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -37,15 +39,16 @@ class Figure:
     """A figure as data. x, y, z, colour, dash and facet name a factor, a counter, or 'median' (of the samples).
 
     kind "line" draws y over x with the 95 % interval as a band; "bar" draws one bar per x with a whisker; "table"
-    lists `columns`; "heat" draws a cell per x and y, coloured and labelled by z. One figure is drawn per device. Ranges
-    of x that are sizes use binary units.
+    lists `columns`, of which 'verified' is whether the data were right; "heat" draws a cell per x and y, coloured and
+    labelled by z; "stack" draws one bar per x of the values of `series` end to end, in the order of the counters, with
+    their sum at its end. One figure is drawn per device. Ranges of x that are sizes use binary units.
 
     series: a pattern of counter names with one {}, such as "iteration_{}_ms". Every counter of a record that matches
     becomes a point of its own, in which 'series' is what {} stood for (a number where it reads as one) and 'value' the
-    counter; x, y, z, colour, dash and facet may name them.
+    counter; x, y, z, colour, dash and facet may name them. Of a stack every such counter is a segment of one bar.
     """
 
-    kind: Literal["line", "bar", "table", "heat"]
+    kind: Literal["line", "bar", "table", "heat", "stack"]
     x: str
     y: str = "median"
     z: str = "median"
@@ -64,6 +67,10 @@ class Figure:
     x_title: str = ""
     y_title: str = ""
     columns: Sequence[str] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """What factors and counters are called on axes, legends and columns, where their own names say too little."""
+    without: Sequence[str] = ()
+    """Of a stack: segments that are left out, by what {} stands for."""
     where: Mapping[str, Scalar] = field(default_factory=dict)
     """Only records whose factors or counters have these values are drawn."""
     levels: bool = False
@@ -94,6 +101,24 @@ class Point:
 
     def __getitem__(self, factor: str) -> Scalar:
         return self.factors[factor]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One section of the report on one device. Those of an experiment stand by title, an overview first.
+
+    title: told after the experiment's name, as in "app: hotspot". answer: from the points that are ok and not wrong;
+    None leaves it to the experiment's verdict. overview: its records are listed and counted by other parts.
+    """
+
+    question: str
+    records: Sequence[Record]
+    figures: Sequence[Figure]
+    title: str = ""
+    counted: str = ""
+    source: str = ""
+    overview: bool = False
+    answer: Callable[[Sequence[Record]], str] | None = None
 
 
 class Experiment:
@@ -154,3 +179,11 @@ class Experiment:
     def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
         """One or two sentences that answer the question from the ok records of one device."""
         raise NotImplementedError
+
+    def derive(self, records: Sequence[Record]) -> list[Record]:
+        """The records of one device as the report is to show them: with what follows from several of them together."""
+        return list(records)
+
+    def sections(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Part]:
+        """The sections in which the derived records of one device are shown, each in one, an overview aside."""
+        return [Part(self.question, records, self.figures, counted=self.counted, source=self.source)]

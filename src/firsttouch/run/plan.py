@@ -14,6 +14,7 @@ from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Experiment, Factor, Point, Preset
 from firsttouch.machine.switches import presumed
 from firsttouch.run import events
+from firsttouch.run.catalogue import WORDS
 from firsttouch.run.store import point_key
 from firsttouch.schema import DeviceInfo, Factors, Request, Scalar
 from firsttouch.units import format_size, parse_size
@@ -106,6 +107,25 @@ def _parse_count(text: str) -> int:
     return number
 
 
+def _parse_ratio(text: str) -> float:
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = 0.0
+    if not 0 < ratio < float("inf"):
+        raise ValueError(f"'{text}' is not a number above 0")
+    return ratio
+
+
+def _parse_extent(factor: Factor, text: str) -> Scalar:
+    if text in factor.known:
+        return factor.known[text]
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; or one of {', '.join(factor.known)}") from None
+
+
 def accepted_values(factor: Factor) -> dict[str, Scalar]:
     """What a factor of kind "choice" takes, by the word that means it."""
     return {str(value): value for value in (*factor.choices, *factor.values)}
@@ -117,6 +137,10 @@ def parse_value(factor: Factor, text: str) -> Scalar:
         return parse_size(text)
     if factor.kind == "count":
         return _parse_count(text)
+    if factor.kind == "ratio":
+        return _parse_ratio(text)
+    if factor.kind == "extent":
+        return _parse_extent(factor, text)
     words = accepted_values(factor)
     if text not in words:
         raise ValueError(str(unknown(factor.name, text, words)))
@@ -239,7 +263,7 @@ def make_plan(
         UsageError: an unknown experiment, device, preset, factor or value; nothing left to measure.
     """
     budget = BUDGETS[choose_preset(request.preset)]
-    chosen = [experiments[name] for name in choose("experiment", request.experiments, experiments)]
+    chosen = [experiments[name] for name in choose(WORDS[request.kind], request.experiments, experiments)]
     selected = choose_devices(request.devices, devices)
     pairs = [_pair(experiment, device, choose_preset(request.preset)) for device in selected for experiment in chosen]
     _check_sets(request.set, [p for p in pairs if not p.reason], {k: v for k, v in limits.items() if v > 0})
@@ -254,9 +278,10 @@ def make_plan(
         kind = pair.device.kind
         total = budget.seconds.get(kind, budget.seconds["cpu"]) / of_kind[kind]
         plan += _with_seconds(pair.plan(), pair, total, shares)
-    if all(pair.reason for pair in pairs):
-        reasons = "; ".join(dict.fromkeys(p.reason for p in pairs)) or "no device or no experiment is available"
-        raise UsageError(f"nothing to measure: {reasons}")
+    # Of an experiment, what can't be measured is an answer too. Of an application that was called for, it is not.
+    if all(pair.reason for pair in pairs) or (request.kind == "app" and all(p.reason for p in plan)):
+        reasons = "; ".join(dict.fromkeys(p.reason for p in plan))
+        raise UsageError(f"nothing to measure: {reasons or f'no device or no {WORDS[request.kind]} is available'}")
     return _grouped(plan)
 
 

@@ -12,20 +12,22 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from firsttouch.errors import UsageError
-from firsttouch.experiments import all_experiments
-from firsttouch.experiments.base import Experiment
-from firsttouch.run import events
+from firsttouch.run import catalogue, events
 from firsttouch.run.discover import KINDS, discover_devices
 from firsttouch.run.plan import BUDGETS, Planned, choose, choose_devices, choose_preset, list_experiment, make_plan
 from firsttouch.run.process import Answer, Worker
 from firsttouch.run.store import Store, has_results, read_request
 from firsttouch.run.trace import Trace
 from firsttouch.run.worker import Job, blank_record
-from firsttouch.schema import SCHEMA, DeviceInfo, Machine, Record, Request, Scalar
+from firsttouch.schema import SCHEMA, DeviceInfo, Kind, Machine, Record, Request, Scalar
 from firsttouch.units import parse_size
 
 TIMEOUT = 30.0
 """Seconds that a point may take, or twenty times its sampling where that is more."""
+APP_TIMEOUT = 600.0
+"""Seconds that one point of an application may take, with all its repetitions."""
+ALLOW = "FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION"
+"""The variable that lets the guard promise more managed memory than a device has free: '1' for yes."""
 SLACK = 2**30
 """Bytes of host memory that a worker may take beyond the guard's limit: the interpreter and the vendor's libraries."""
 TOTAL_FACT = "memory_bytes"
@@ -50,6 +52,9 @@ class Wish:
     timeout: float | None = None
     seed: int | None = None
     events: bool = False
+    kind: Kind = "run"
+    modules: list[str] = field(default_factory=list)
+    allow_oversubscription: bool = False
 
     def says_what(self) -> bool:
         return bool(self.experiments or self.devices or self.set or self.preset)
@@ -98,10 +103,13 @@ def run(wish: Wish, watcher: Watcher) -> Outcome:
         KeyboardInterrupt: interrupted; every point that ended is recorded.
     """
     started = time.monotonic()
-    experiments = all_experiments()
-    request = settle(wish, experiments)
+    request = settle(wish)
+    experiments = catalogue.experiments(request.kind, request.set)
+    if request.allow_oversubscription:
+        os.environ[ALLOW] = "1"
+        watcher.warn("managed memory may exceed what the device has free; that can hang it for every process on it")
     devices = find_devices(request.devices)
-    request.devices = [d.name for d in choose_devices(request.devices, devices)]
+    request.devices = chosen_devices(request, devices)
     plan = make_plan(request, devices, experiments, memory_limits(devices, request.devices))
     with Store(wish.out or default_directory(), resume=wish.resume) as store:
         store.describe(same_machine(store, devices), request)
@@ -111,7 +119,14 @@ def run(wish: Wish, watcher: Watcher) -> Outcome:
     return outcome
 
 
-def settle(wish: Wish, experiments: Mapping[str, Experiment]) -> Request:
+def chosen_devices(request: Request, devices: Sequence[DeviceInfo]) -> list[str]:
+    """The devices of a run by name. Applications need two agents, so that the CPU alone is left out unless named."""
+    chosen = [d.name for d in choose_devices(request.devices, devices)]
+    with_two = [name for name in chosen if name != "cpu"]
+    return with_two if request.kind == "app" and not request.devices and with_two else chosen
+
+
+def settle(wish: Wish) -> Request:
     """The request that `wish` means, going on from run.json where it resumes.
 
     Raises:
@@ -121,16 +136,22 @@ def settle(wish: Wish, experiments: Mapping[str, Experiment]) -> Request:
         raise UsageError(f"--timeout '{wish.timeout:g}' is not a number of seconds, more than 0")
     stored = _stored_request(wish)
     base = stored or Request(schema=SCHEMA, experiments=[], devices=[], preset="quick", seed=1)
+    base.modules += wish.modules
+    catalogue.show_modules(base.modules)
+    usual = APP_TIMEOUT if wish.kind == "app" else None
     what = wish if wish.says_what() else base
     return Request(
         schema=SCHEMA,
-        experiments=choose("experiment", what.experiments, experiments),
+        experiments=choose(catalogue.WORDS[wish.kind], what.experiments, catalogue.names(wish.kind)),
         devices=what.devices,
         preset=choose_preset(base.preset if wish.preset is None else wish.preset),
         seed=base.seed if wish.seed is None else wish.seed,
-        timeout=base.timeout if wish.timeout is None else wish.timeout,
+        timeout=(base.timeout or usual) if wish.timeout is None else wish.timeout,
         set=what.set,
         events=wish.events or base.events,
+        kind=wish.kind,
+        modules=base.modules,
+        allow_oversubscription=wish.allow_oversubscription or base.allow_oversubscription,
     )
 
 
@@ -146,6 +167,8 @@ def _stored_request(wish: Wish) -> Request | None:
     stored = read_request(wish.out)
     if held and stored is None:
         raise UsageError(f"{wish.out} holds results but no run.json; give another --out")
+    if stored is not None and stored.kind != wish.kind:
+        raise UsageError(f"{wish.out} holds results of `firsttouch {stored.kind}`; resume it with that")
     for name, wanted in (("preset", wish.preset), ("seed", wish.seed)):
         before = getattr(stored, name, None)
         if held and wanted not in (None, before):
@@ -158,8 +181,8 @@ def _stored_request(wish: Wish) -> Request | None:
 
 def list_experiments(wish: Wish) -> list[dict[str, Any]]:
     """Every wished experiment: name, question, and by device its factors with their values or why it is not there."""
-    experiments = all_experiments()
-    request = settle(wish, experiments)
+    request = settle(wish)
+    experiments = catalogue.experiments("run", {})
     devices = choose_devices(request.devices, find_devices(request.devices))
     return [list_experiment(experiments[name], devices, choose_preset(request.preset)) for name in request.experiments]
 

@@ -152,19 +152,17 @@ class _Bench:
     """Measures the points of one group, on one open device."""
 
     def __init__(self, pipe: _Pipe) -> None:
-        from firsttouch.experiments import all_experiments
-
         self.pipe = pipe
-        self.experiments = all_experiments()
         self.session: Session | None = None
 
     def measure(self, job: Job) -> Reply:
         """The protocol of one point, whatever the experiment."""
         from firsttouch.experiments.base import Point
+        from firsttouch.run.catalogue import find
 
         record, span = blank_record(job, "ok"), None
         with _outcome_in(record):
-            experiment = self.experiments[job.experiment]
+            experiment = find(job.experiment, job.factors)
             session = self._session(job)
             point = Point(job.experiment, job.device.name, job.factors)
             record.clocks_before = self._clocks(session, experiment)

@@ -1,0 +1,131 @@
+"""backprop: training of a small neural network with very many inputs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, f32, f64, in_pieces, sample
+from firsttouch.apps.random import F64, uniform_f32
+
+RATE, MOMENTUM, TARGET = 0.3, 0.3, 0.1
+UNITS, WIDTH = 16, 17  # hidden units; a row of weights, whose column 0 is not used
+CLOSE = 1e-5  # what f32 may lose, of the numbers that are added
+
+
+class Backprop(App):
+    """Training steps of a perceptron with one hidden layer; the GPU has the large layer, the CPU the small one."""
+
+    name = "backprop"
+    source = (
+        "Rodinia (Che et al., IISWC 2009), backprop; weights around zero, as the original's saturate every unit, "
+        "and not overwritten by the forward pass, as the original's are"
+    )
+    pattern = "CPU and GPU alternate"
+    sizes = {
+        "tiny": {"inputs": 17_616, "iterations": 3},
+        "default": {"inputs": 2_097_152, "iterations": 1},
+        "bytes": {"iterations": 4},
+    }
+    grows, multiple = "inputs", UNITS
+    inputs: int
+    iterations: int
+
+    x = buffer(f32, "inputs + 1", role="input", starts_on="cpu")
+    weights = buffer(f32, "inputs + 1", WIDTH, role="inout", starts_on="cpu", ends_on="cpu")
+    changes = buffer(f32, "inputs + 1", WIDTH, role="inout", starts_on="cpu")  # by the last step
+    partial = buffer(f32, "inputs // 16", UNITS, role="output", ends_on="cpu")
+    errors = buffer(f32, WIDTH, role="control", starts_on="cpu")  # of the hidden units
+    sums = buffer(f64, "(inputs // 16 + 1023) // 1024", UNITS, role="scratch", starts_on="cpu")
+    outward = buffer(f32, WIDTH, role="scratch", starts_on="cpu")  # weights of the second layer
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        cpu.uniform(self.x, 0, 1)
+        cpu.writes(self.x[:1])[:] = 1
+        cpu.uniform(self.weights, -self.scale(), self.scale())
+        cpu.fill(self.changes, 0)
+        cpu.uniform(self.outward, -1, 1)
+
+    def scale(self) -> float:
+        """Weights within this of zero give the hidden units a net input of about 1."""
+        return 3 / math.sqrt(self.inputs)
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        self.steps: list[tuple[F64, float, F64]] = []  # hidden units, output, errors as the GPU gets them
+        momentum = np.zeros(WIDTH)
+        for _ in gpu.iterations(self.iterations):
+            layer, count = (self.weights, self.x, self.partial), self.inputs // UNITS
+            gpu.launch("backprop_forward", *layer, self.inputs, over=self.inputs, writes=[self.partial])
+            cpu.launch("backprop_sums", self.partial, self.sums, count, over=self.inputs, writes=[self.sums])
+            net = cpu.reads(self.weights[:1])[0, 1:] + cpu.reads(self.sums).sum(axis=0)
+            hidden, output, error, step = _backward(net, cpu.reads(self.outward))
+            momentum = step + MOMENTUM * momentum
+            cpu.updates(self.outward)[:] += momentum
+            errors = cpu.writes(self.errors)
+            errors[:] = error
+            self.steps.append((hidden, output, errors.astype(np.float64)))
+            size = (self.inputs + 1) * WIDTH
+            layer = (self.weights, self.changes, self.x)
+            gpu.launch("backprop_adjust", *layer, self.errors, size, RATE, MOMENTUM, over=size)
+
+    def check(self, view: View) -> str:
+        """A weight after any step is its first value and its input by a factor of its unit, so every step is exact."""
+        products, squares = self._products()
+        outward = uniform_f32(self.outward.key, np.arange(WIDTH), -1, 1).astype(np.float64)
+        change, factor, last, momentum = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH)
+        for number, (hidden, output, errors) in enumerate(self.steps, 1):
+            last = factor
+            true_hidden, true_output, true_errors, step = _backward(products + factor[1:] * squares, outward)
+            momentum = step + MOMENTUM * momentum
+            outward = outward + momentum
+            off = float(
+                np.max([*np.abs(hidden - true_hidden), abs(output - true_output), *np.abs(errors - true_errors)])
+            )
+            if not off < 1e-4:
+                return f"a unit or its error is {off:.3g} from f64 in step {number}"
+            change = RATE * errors + MOMENTUM * change
+            factor = factor + change
+        rows = sample(self.inputs + 1, 10_000, self.seed)
+        first, x = self._first(rows), self._x(rows)[:, None]
+        if not _close(view(self.weights)[rows], first + x * factor, np.abs(first) + x * np.abs(factor)):
+            return "weights differ from their first values and their changes in f64"
+        if not _close(view(self.changes)[rows], x * change, x * np.abs(change)):
+            return "the last changes of weights are not the momentum's and the errors' in f64"
+        groups = sample(self.inputs // UNITS, 1000, self.seed)
+        rows = (groups[:, None] * UNITS + np.arange(1, UNITS + 1)).reshape(-1)
+        first, x = self._first(rows), self._x(rows)[:, None]
+        terms = ((first + x * last) * x).reshape(-1, UNITS, WIDTH)[:, :, 1:]
+        close = _close(view(self.partial)[groups], terms.sum(axis=1), np.abs(terms).sum(axis=1))
+        return "" if close else "sums of 16 inputs differ from those in f64"
+
+    def _x(self, rows: np.ndarray[Any, Any]) -> F64:
+        return np.where(rows == 0, 1.0, uniform_f32(self.x.key, rows, 0, 1))
+
+    def _first(self, rows: np.ndarray[Any, Any]) -> F64:
+        at = rows[:, None] * WIDTH + np.arange(WIDTH)
+        return uniform_f32(self.weights.key, at, -self.scale(), self.scale()).astype(np.float64)
+
+    def _products(self) -> tuple[F64, float]:
+        """What the first weights give each hidden unit, and the sum of the inputs' squares."""
+
+        def piece(first: int, last: int) -> F64:
+            rows = np.arange(first, last)
+            x = self._x(rows)
+            return np.array([*(x @ self._first(rows)[:, 1:]), x @ x])
+
+        total = np.sum(in_pieces(piece, self.inputs + 1, 2**14), axis=0)
+        return total[:-1], float(total[-1])
+
+
+def _backward(net: F64, outward: np.ndarray[Any, Any]) -> tuple[F64, float, F64, F64]:
+    """Hidden units with the bias before them, the output, the errors of the hidden units and the step of outward."""
+    hidden = np.concatenate(([1.0], 0.5 + 0.5 * np.tanh(0.5 * net)))
+    output = float(0.5 + 0.5 * np.tanh(0.5 * (hidden @ outward)))
+    error = output * (1 - output) * (TARGET - output)
+    return hidden, output, hidden * (1 - hidden) * error * outward, RATE * error * hidden
+
+
+def _close(found: np.ndarray[Any, Any], true: F64, of: F64) -> bool:
+    return bool(np.all(np.abs(found - true) <= CLOSE * of))

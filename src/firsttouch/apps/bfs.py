@@ -1,0 +1,128 @@
+"""bfs: breadth-first search of a random graph, by the GPU or by both agents."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firsttouch.analysis.graphs import wrong_levels
+from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, i32, sample, u32, u64
+
+TILE, THREADS = 1024, 256  # nodes of a group of bfs.c, and its threads
+LEVELS = 200  # far more than a random graph has
+MASK = "(n + 1023) // 1024 * 128"  # a byte for each node, in words, padded to whole tiles
+
+
+class Bfs(App):
+    """Levels of a random graph from node 0: each node has 2 to 10 edges (6 in the mean), stored at both ends."""
+
+    name = "bfs"
+    source = (
+        "Rodinia (Che et al., IISWC 2009), bfs; the two kernels of a level made one, and a level is stored when its "
+        "node is expanded"
+    )
+    pattern = "irregular gather, a control word each level"
+    sizes = {"tiny": {"n": 5003}, "default": {"n": 1_000_000}}
+    n: int
+
+    nodes = buffer(u64, "n", role="input", starts_on="cpu")  # first edge, and in the upper half how many
+    edges = buffer(u32, "2 * (2 * n + n // 9 * 36 + n % 9 * (n % 9 - 1) // 2)", role="input", starts_on="cpu")
+    mask = buffer(u64, MASK, role="inout", starts_on="cpu")
+    updating = buffer(u64, MASK, role="inout", starts_on="cpu")  # the next mask, exchanged with it
+    visited = buffer(u64, MASK, role="inout", starts_on="cpu")
+    cost = buffer(i32, "n", role="inout", starts_on="cpu", ends_on="cpu")  # the level, -1 where unreached
+    over = buffer(u32, 1, role="control", starts_on="cpu")  # the last level that has nodes
+    told = buffer(u64, 1, role="scratch")
+    tiles = buffer(u64, "(n + 1023) // 1024 + 1", role="scratch", starts_on="cpu")
+
+    @classmethod
+    def problem(cls, params: Params) -> str:
+        if params["n"] >= 1 << 28:
+            return f"{cls.name}: n must be below {1 << 28}, as edges have numbers of 32 bits, not {params['n']}"
+        return super().problem(params)
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        n, bits, key = self.n, self.n.bit_length(), self.edges.key
+        cpu.launch("bfs_count", self.nodes, self.tiles, n, bits, key, over=n, writes=[self.nodes, self.tiles])
+        tiles = cpu.updates(self.tiles)
+        tiles[0] = 0
+        np.cumsum(tiles, out=tiles)
+        cpu.launch("bfs_connect", self.nodes, self.edges, self.tiles, n, bits, key, over=n, writes=[self.edges])
+        for array in (self.mask, self.updating, self.visited):
+            cpu.fill(array, 0)
+        for array in (self.mask, self.visited):
+            cpu.updates(array[0:1])[0] = 1
+        cpu.fill(self.cost, -1)
+        cpu.fill(self.over, 0)
+        gpu.fill(self.told, 0)
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        for level in gpu.iterations(LEVELS):
+            if int(cpu.reads(self.over)[0]) < level:
+                break
+            arrays = (self.nodes, self.edges, self.mask, self.visited, self.updating, self.cost, self.over, self.told)
+            gpu.launch("bfs_expand", *arrays, level, self.n, groups=len(self.tiles) - 1, threads=THREADS)
+            gpu.swap(self.mask, self.updating)
+
+    def check(self, view: View) -> str:
+        """All nodes of a small graph, some of a large one, with all their edges."""
+        nodes, at = view(self.nodes), sample(self.n, 200_000, self.seed)
+        starts, degrees = (nodes[at] & 0xFFFFFFFF).astype(np.int64), (nodes[at] >> 32).astype(np.int64)
+        return wrong_levels(at, starts, degrees, view(self.edges), view(self.cost), 0)
+
+
+class BfsConcurrent(Bfs):
+    """As bfs, with half of the nodes on either agent, which tell each other what they found in the other's half."""
+
+    name = "bfs_concurrent"
+    source = f"{Bfs.source}; the halves are ours"
+    pattern = "both agents at once on halves, exchanged each level"
+    by_halves = True
+    theirs = buffer(u64, MASK, role="inout", starts_on="cpu")  # what the CPU found; `updating` is what the GPU found
+    news = buffer(u32, 1, role="scratch", starts_on="cpu")  # whether the CPU found any
+
+    @classmethod
+    def problem(cls, params: Params) -> str:
+        if params["n"] <= TILE:
+            return f"{cls.name}: n must be above {TILE}, a half for each agent, not {params['n']}"
+        return super().problem(params)
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        super().initialise(cpu, gpu)
+        cpu.fill(self.theirs, 0)
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        n, tiles = self.n, (len(self.tiles) - 1) // 2
+        half, words, all_words = tiles * TILE, tiles * TILE // 8, len(self.mask)
+        cut = int(cpu.reads(self.nodes[half : half + 1])[0] & 0xFFFFFFFF)
+        for level in gpu.iterations(LEVELS):
+            if int(cpu.reads(self.over)[0]) < level and (level == 0 or not cpu.reads(self.news)[0]):
+                break
+            cpu.fill(self.news, 0)
+            gpu.fill(self.updating, 0)
+            gpu.launch(
+                *("bfs_expand", self.nodes, self.edges, self.mask, self.visited, self.updating, self.cost, self.over),
+                *(self.told, level, half),
+                groups=tiles,
+                threads=THREADS,
+                reads=[self.nodes[:half], self.edges[:cut]],
+                updates=[self.mask[:words], self.visited[:words], self.cost[:half]],
+            )
+            cpu.fill(self.theirs, 0)
+            cpu.launch(
+                *("bfs_expand_half", self.nodes, self.edges, self.mask, self.visited, self.theirs, self.cost),
+                *(self.news, level, half, n - half),
+                over=n - half,
+                reads=[self.nodes[half:], self.edges[cut:]],
+                updates=[self.mask[words:], self.visited[words:], self.cost[half:]],
+            )
+            for agent, own, other, a, b in (
+                (gpu, self.updating, self.theirs, 0, words),
+                (cpu, self.theirs, self.updating, words, all_words),
+            ):
+                agent.launch(
+                    *("bfs_exchange", self.mask, self.visited, own, other, a, b - a),
+                    over=b - a,
+                    reads=[own[a:b], other[a:b]],
+                    updates=[self.visited[a:b]],
+                    writes=[self.mask[a:b]],
+                )

@@ -1,0 +1,149 @@
+"""conjugate_gradient: linear equations with a sparse matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, sample
+from firsttouch.apps.random import F64, uniform_f32
+from firsttouch.memory.agents import Value
+from firsttouch.memory.workspace import Array, Reach
+
+THREADS, MOST_GROUPS = 256, 2048
+# Eigenvalues lie in [8, 13]: k steps leave at most 2 sqrt(1.63) 0.121^k of a residual; one step is spare.
+MOST_STEPS, DUE_STEPS = 100, 8
+TOLERANCE = 1e-6  # of the residual, relative to the one at the start, by their 2-norms
+ROUNDED = 4 * 2.0**-24  # of a row of A x, which is about 1: x and what led to it are f32
+# The stop test bounds the mean row. The worst has rarer neighbours with more rows (9e-6 of 12 million, in f64 too),
+# up to diagonals of 11 and links of 1, where 6 steps leave 3.5e-5.
+ROW_TOLERANCE = 5e-5
+REACH = 24  # rows beyond which nothing of a row is felt: each passes on less than a tenth
+
+
+class ConjugateGradient(App):
+    """Unpreconditioned conjugate gradients in f32 on a tridiagonal matrix in CSR, solved `iterations` times."""
+
+    name = "conjugate_gradient"
+    source = "um-apps (Chien et al., MCHPC 2019), CG; 50 blind steps replaced by a test and repeated solves"
+    pattern = "iterate on the GPU, scalars to the CPU twice a step"
+    sizes = {"tiny": {"n": 3001, "iterations": 2}, "default": {"n": 36_000_000, "iterations": 8}}
+    options = {"library": ("auto", "own")}
+    n: int
+    iterations: int
+    library: str
+
+    starts = buffer(i32, "n + 1", role="input", starts_on="cpu")
+    columns = buffer(i32, "3 * n - 2", role="input", starts_on="cpu")
+    values = buffer(f32, "3 * n - 2", role="input", starts_on="cpu")
+    rhs = buffer(f32, "n", role="input", starts_on="cpu")
+    x = buffer(f32, "n", role="inout", starts_on="cpu", ends_on="cpu")
+    r = buffer(f32, "n", role="inout", sides="gpu")
+    p = buffer(f32, "n", role="inout", sides="gpu")
+    product = buffer(f32, "n", role="inout", sides="gpu")  # A x or A p
+    sums = buffer(f64, 2, role="control", starts_on="cpu")  # p . A p and r . r
+
+    @classmethod
+    def problem(cls, params: Params) -> str:
+        if 3 * params["n"] - 2 >= 2**31:
+            return f"conjugate_gradient: n must be at most {(2**31 + 1) // 3}, so that its indices fit 32 bits"
+        return super().problem(params)
+
+    def prepare(self, gpu: Gpu) -> None:
+        sparse, self.used["library"] = gpu.library("sparse", self.library)
+        matrix = [array.store.device for array in (self.starts, self.columns, self.values)]
+        self.plan = sparse and sparse.plan(*matrix, self.n, self.n, 3 * self.n - 2)
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        matrix = (self.starts, self.columns, self.values)
+        cpu.launch("fill_matrix", *matrix, self.n, self.values.key, over=self.n, writes=matrix)
+        cpu.fill(self.rhs, 1)
+        cpu.fill(self.x, 0)
+        cpu.fill(self.sums, 0)
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        for repeat in gpu.iterations(self.iterations):
+            if repeat:
+                gpu.fill(self.x, 0)
+            self.steps = self._solve(cpu, gpu)
+        self.used["steps"] = str(self.steps)
+
+    def _solve(self, cpu: Cpu, gpu: Gpu) -> int:
+        """Steps until the residual is small enough."""
+        n, x, r, p, product, sums = self.n, self.x, self.r, self.p, self.product, self.sums
+        self._multiply(gpu, x)
+        self._in_groups(gpu, "begin", self.rhs, product, r, p, sums, n, writes=[r, p])
+        square = start = float(cpu.reads(sums)[1])
+        for step in range(MOST_STEPS):
+            if square <= TOLERANCE**2 * start:
+                return step
+            self._multiply(gpu, p)
+            a = square / float(cpu.reads(sums)[0])
+            self._in_groups(gpu, "advance", p, product, x, r, sums, a, n)
+            before, square = square, float(cpu.reads(sums)[1])
+            gpu.launch("turn", r, p, square / before, n, over=n)
+        return MOST_STEPS
+
+    def _in_groups(self, gpu: Gpu, kernel: str, *arguments: Value, writes: Sequence[Reach] = ()) -> None:
+        groups = min(MOST_GROUPS, math.ceil(self.n / THREADS))
+        gpu.launch(kernel, *arguments, groups=groups, threads=THREADS, writes=writes)
+
+    def _multiply(self, gpu: Gpu, v: Array) -> None:
+        matrix, to = (self.starts, self.columns, self.values), self.product
+        if self.plan:
+            gpu.call(self.plan.multiply, v, to, reads=[*matrix, v], writes=[to])
+            self._in_groups(gpu, "add_dot", v, to, self.sums, self.n)
+        else:
+            self._in_groups(gpu, "multiply", *matrix, v, to, self.sums, self.n, writes=[to])
+
+    def check(self, view: View) -> str:
+        """The residual in f64, of all rows together and of each; rows of x from their own surroundings, made again and
+        eliminated; and the steps, since wrong scalars only make it slow.
+        """
+        if self.steps > DUE_STEPS:
+            return f"{self.steps} steps were taken, more than the {DUE_STEPS} that the matrix's spectrum allows"
+        mean, worst = self._residual(x := view(self.x), view(self.values))
+        if not (mean <= TOLERANCE + ROUNDED and worst <= ROW_TOLERANCE):
+            return f"a row of A x is {worst:.3g} from the right-hand side, all in the root mean square {mean:.3g}"
+        rows = sample(self.n, 10_000, self.seed)
+        error = float(np.abs(x[rows] - self._eliminated(rows)).max())
+        return "" if error <= 1e-6 else f"an element of x is {error:.3g} from elimination in f64"
+
+    def _residual(self, x: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> tuple[float, float]:
+        """How far rows of A x are from 1: the root of their mean square, and the worst."""
+        squares, worst = 0.0, 0.0
+        for first in range(0, self.n, 2**20):
+            last = min(first + 2**20, self.n)
+            # Rows hold three values each, but for the first element of the first row and the last of the last.
+            ends = (int(first == 0), int(last == self.n))
+            bands = np.pad(values[max(0, 3 * first - 1) : 3 * last - 1], ends).reshape(-1, 3)
+            near = np.pad(x[max(0, first - 1) : last + 1], ends).astype(np.float64)
+            off = bands[:, 0] * near[:-2] + bands[:, 1] * near[1:-1] + bands[:, 2] * near[2:] - 1
+            squares += float(off @ off)
+            worst = float(np.maximum(worst, np.abs(off).max()))
+        return math.sqrt(squares / self.n), worst
+
+    def _eliminated(self, rows: np.ndarray[Any, Any]) -> F64:
+        """x at some rows, by Thomas' elimination towards each from both sides; beyond the ends all is zero."""
+
+        def off(i: np.ndarray[Any, Any]) -> F64:
+            inside = (i >= 0) & (i < self.n - 1)
+            return np.where(inside, uniform_f32(self.values.key, 2 * i + 1, 0, 1).astype(np.float64), 0.0)
+
+        def swept(sign: int) -> tuple[F64, F64]:
+            """What the rows on one side take off the diagonal and the right-hand side of the row itself."""
+            taken, known = np.zeros(len(rows)), np.zeros(len(rows))
+            for distance in range(REACH, 0, -1):
+                at = rows + sign * distance
+                inside = (at >= 0) & (at < self.n)
+                pivot = uniform_f32(self.values.key, 2 * at, 10, 11) - taken
+                link = off(at if sign < 0 else at - 1)
+                taken, known = link * link / pivot, link / pivot * np.where(inside, 1 - known, 0)
+            return taken, known
+
+        (left, from_left), (right, from_right) = swept(-1), swept(1)
+        own = uniform_f32(self.values.key, 2 * rows, 10, 11).astype(np.float64)
+        return np.asarray((1 - from_left - from_right) / (own - left - right))

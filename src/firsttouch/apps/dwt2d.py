@@ -1,0 +1,149 @@
+"""dwt2d: wavelet transform of a colour image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, i32, sample, u8
+
+THREADS, SIDE, HALO = 256, 64, {"5/3": 2, "9/7": 4}  # as in dwt2d.c
+LIFTS, GAIN = (-1.586134342, -0.05298011854, 0.8829110762, 0.4435068522), 1.230174104914
+WHOLE, WINDOW = 2**21, 256  # pixels of an image that is inverted as a whole; else windows of it
+
+Any2: TypeAlias = np.ndarray[Any, Any]
+
+
+class Dwt2d(App):
+    """Levels of the reversible 5/3 transform in whole numbers, or of the 9/7 transform in real ones."""
+
+    name = "dwt2d"
+    source = "Rodinia (Che et al., IISWC 2009), dwt2d; rounding down as JPEG 2000 does, not to zero"
+    pattern = "read-once stream, scratch on the GPU, read at the end"
+    sizes = {
+        "tiny": {"rows": 187, "cols": 301, "levels": 3},
+        "default": {"rows": 1024, "cols": 1024, "levels": 3},
+        "bytes": {"rows": 16_384},
+    }
+    grows = "cols"
+    options = {"wavelet": ("5/3", "9/7")}
+    rows: int
+    cols: int
+    levels: int
+    wavelet: str
+
+    image = buffer(u8, "rows", "cols", 3, role="input", starts_on="cpu")
+    planes = buffer(i32, 3, "rows", "cols", role="scratch")  # i32 or f32, as the next two
+    halves = buffer(i32, 3, "(rows + 1) // 2", "(cols + 1) // 2", role="scratch")  # what is low, of every other level
+    bands = buffer(i32, 3, "rows", "cols", role="output", ends_on="cpu")
+
+    @classmethod
+    def problem(cls, params: Params) -> str:
+        levels = params["levels"]
+        return f"dwt2d: levels must be at most 30, not {levels}" if levels > 30 else super().problem(params)
+
+    def defines(self) -> Mapping[str, object]:
+        return {"REAL": int(self.wavelet == "9/7")}
+
+    def sizes_of_levels(self) -> list[tuple[int, int]]:
+        """Rows and columns of the image and of what is low after each level."""
+        return [(-(-self.rows >> level), -(-self.cols >> level)) for level in range(self.levels + 1)]
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        rows, cols, key = self.rows, self.cols, self.image.key
+        cpu.launch("dwt2d_image", self.image, rows, cols, key, over=rows * cols, writes=[self.image])
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        n, inner, sizes = self.rows * self.cols, SIDE - 2 * HALO[self.wavelet], self.sizes_of_levels()
+        gpu.launch("dwt2d_split", self.image, self.planes, n, over=n, writes=[self.planes])
+        source, low = self.planes, self.halves
+        for level in gpu.iterations(self.levels):
+            height, width = sizes[level]
+            to, plane = (self.bands, n) if level + 1 == self.levels else (low, math.prod(sizes[level + 1]))
+            groups = 3 * math.ceil(height / inner) * math.ceil(width / inner)
+            arrays, numbers = (source, to, self.bands), (height, width, plane, n)
+            gpu.launch("dwt2d_level", *arrays, *numbers, groups=groups, threads=THREADS, writes=[to, self.bands])
+            source, low = low, source
+
+    def check(self, view: View) -> str:
+        """The inverse transform in numpy gives the image back: exactly of 5/3, to 1e-5 of 9/7."""
+        real = self.wavelet == "9/7"
+        image, bands = view(self.image), view(self.bands).view(np.float32 if real else np.int32).reshape(3, -1)
+        for rows, cols, inside in self._windows():
+            pixels = image[rows.start : rows.stop, cols.start : cols.stop].astype(np.int32)
+            true = pixels / 255 - 0.5 if real else pixels - 128
+            for plane in range(3):
+                off = np.abs(self._inverse(bands[plane], rows, cols) - true[:, :, plane])[inside]
+                if not off.max() <= (1e-5 if real else 0):
+                    return (
+                        f"the inverse of plane {plane} is {off.max():.3g} off the image near {rows.start}, {cols.start}"
+                    )
+        return ""
+
+    def _windows(self) -> Iterator[tuple[range, range, tuple[slice, slice]]]:
+        """Rows and columns of windows, and what of them does not depend on what lies outside."""
+        if self.rows * self.cols <= WHOLE:
+            yield range(self.rows), range(self.cols), (slice(None), slice(None))
+            return
+        step, rim = 2**self.levels, 2**self.levels * 8
+        for at in sample(self.rows * self.cols, 12, self.seed):
+            ranges, inside = [], []
+            for middle, n in zip(divmod(int(at), self.cols), (self.rows, self.cols), strict=True):
+                first = max(0, middle - WINDOW // 2 - rim) // step * step
+                last = min(n, -(-(middle + WINDOW // 2 + rim) // step) * step)
+                ranges.append(range(first, last))
+                inside.append(slice(rim if first else 0, None if last == n else last - first - rim))
+            yield ranges[0], ranges[1], (inside[0], inside[1])
+
+    def _inverse(self, plane: Any2, rows: range, cols: range) -> Any2:
+        """The pixels of a window from the bands of one plane."""
+        real, low = self.wavelet == "9/7", None
+        for level in range(self.levels, 0, -1):
+            height, width = self.sizes_of_levels()[level - 1]
+            four, start = [], 0
+            for high_y, high_x in ((0, 0), (0, 1), (1, 0), (1, 1)):
+                down, across = (height + 1 - high_y) // 2, (width + 1 - high_x) // 2
+                band = plane[start : start + down * across].reshape(down, across)
+                ys, xs = (
+                    slice(r.start >> level, (-(-r.stop >> (level - 1)) + 1 - high) // 2)
+                    for r, high in ((rows, high_y), (cols, high_x))
+                )
+                four.append(band[ys, xs].astype(np.float64 if real else np.int32))
+                start += down * across
+            lowest, right, below, both = four
+            low = lowest if low is None else low
+            if real:  # the inverse begins with the direction that came last
+                low = _join(_join(low, below), _join(right, both), axis=1)
+            else:
+                low = _join(_join(low, right, axis=1), _join(below, both, axis=1))
+        assert low is not None
+        return low
+
+
+def _join(low: Any2, high: Any2, axis: int = 0) -> Any2:
+    """One inverse step along an axis, beyond whose ends lies the mirror image."""
+    even, odd = np.moveaxis(low, axis, 0).copy(), np.moveaxis(high, axis, 0).copy()
+    if len(odd) == 0:
+        return low
+
+    def by_even() -> Any2:
+        return np.asarray(even[: len(odd)] + np.concatenate((even[1:], even[-1:]))[: len(odd)])
+
+    def by_odd() -> Any2:
+        return np.asarray(np.concatenate((odd[:1], odd))[: len(even)] + np.concatenate((odd, odd[-1:]))[: len(even)])
+
+    if even.dtype.kind == "f":
+        even *= GAIN
+        odd /= GAIN
+        for k in (3, 1):
+            even -= LIFTS[k] * by_odd()
+            odd -= LIFTS[k - 1] * by_even()
+    else:
+        even -= (by_odd() + 2) >> 2
+        odd += by_even() >> 1
+    whole = np.empty((len(even) + len(odd), *even.shape[1:]), even.dtype)
+    whole[::2], whole[1::2] = even, odd
+    return np.moveaxis(whole, 0, axis)

@@ -1,0 +1,122 @@
+"""Fourier transforms in two dimensions: a library's, or the project's own, which are passes over memory.
+
+A dimension of 2^bits numbers is transformed in one pass where a group of work-items holds it, else in two (Bailey's
+four steps without the transposition), which leave it in split order (fft_conv.c). Nothing is scaled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from firsttouch.memory.agents import Gpu
+from firsttouch.memory.workspace import Array, Reach
+
+TEXT = Path(__file__).with_suffix(".c").read_text(encoding="utf-8")
+TILE, THREADS = 2048, 256  # of fft.c: numbers and items of a group
+LONGEST = {"rows": 10, "columns": 8}
+"""Bits of the longest transform in one pass: more columns than one are side by side in a tile, in whole sectors."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What fft_pass is told; outer: None is the pitch of the array."""
+
+    outer: int | None
+    inner: int
+    step: int
+    log_c: int
+    lanes: int
+    log_r: int
+    turned: int
+    bits: int
+
+
+class OwnFft:
+    """Transforms of 2^row_bits columns by 2^column_bits rows of c64.
+
+    Args:
+        pitch: numbers from one row of a spectrum to the next; what is not transformed has rows without gaps.
+    """
+
+    def __init__(self, column_bits: int, row_bits: int, pitch: int) -> None:
+        self.width, self.pitch = 2**row_bits, pitch
+        self.split_x = 0 if row_bits <= LONGEST["rows"] else row_bits // 2
+        self.split_y = 0 if column_bits <= LONGEST["columns"] else column_bits // 2
+        self._passes = [*self._rows(row_bits, 2**column_bits), *self._columns(column_bits, row_bits)]
+
+    def _rows(self, bits: int, rows: int) -> list[Pass]:
+        split, rest = self.split_x, bits - self.split_x
+        first = Pass(None, 1, 2**rest, rest, rows << rest, split, 2, bits)
+        return [first] * bool(split) + [Pass(None, 2**rest, 1, split, rows << split, rest, 0, bits)]
+
+    def _columns(self, bits: int, row_bits: int) -> list[Pass]:
+        pitch, width, split, rest = self.pitch, self.width, self.split_y, bits - self.split_y
+        first = Pass(pitch, 1, pitch << rest, row_bits, width << rest, split, 1, bits)
+        return [first] * bool(split) + [Pass(pitch << rest, 1, pitch, row_bits, width << split, rest, 0, bits)]
+
+    def forward(self, gpu: Gpu, plain: Array, spectrum: Array) -> None:
+        """Rows, then columns in place; the spectrum in split order."""
+        pitches = {id(plain): self.width, id(spectrum): self.pitch}
+        self._queue(gpu, self._passes, [plain, *[spectrum] * len(self._passes)], pitches, -1)
+
+    def backward(self, gpu: Gpu, spectrum: Array, plain: Array) -> None:
+        """Columns in place of a spectrum in split order, then rows; the same times the count of numbers."""
+        pitches = {id(plain): self.width, id(spectrum): self.pitch}
+        self._queue(gpu, self._passes[::-1], [*[spectrum] * len(self._passes), plain], pitches, 1)
+
+    @staticmethod
+    def _queue(gpu: Gpu, passes: Sequence[Pass], way: Sequence[Array], pitches: dict[int, int], sign: float) -> None:
+        for index, one in enumerate(passes):
+            source, target = way[index], way[index + 1]
+            outer = [pitches[id(a)] if one.outer is None else one.outer for a in (source, target)]
+            shape = (one.inner, one.step, one.log_c, one.lanes, one.log_r, one.turned, one.bits, sign)
+            groups, writes = math.ceil((one.lanes << one.log_r) / TILE), list[Reach]([target])
+            gpu.launch(
+                "fft_pass",
+                source,
+                target,
+                *outer,
+                *shape,
+                groups=groups,
+                threads=THREADS,
+                writes=() if source is target else writes,
+            )
+
+
+class Fft:
+    """Transforms of real arrays of side x side, a power of two, as complex rows of half as many packed numbers.
+
+    Args:
+        wanted: own, or auto for a library where there is one.
+        pitch: numbers from one row of a spectrum to the next.
+        real: a library transforms real numbers instead, to half spectra and back.
+    """
+
+    def __init__(self, gpu: Gpu, wanted: str, bits: int, pitch: int, *, real: bool) -> None:
+        library, self.title = gpu.library("fft", wanted)
+        self.own = None if library else OwnFft(bits, bits - 1, pitch)
+        self.real = library is not None and real
+        self.numbers = 4**bits // (1 if self.real else 2)
+        """What a spectrum is to be divided by, there and back."""
+        self.splits = (self.own.split_y, self.own.split_x) if self.own else (0, 0)
+        """Of the rows' order and the columns'."""
+        if library:
+            side = 2**bits
+            self.there = library.plan("r2c", side, side) if real else library.plan("c2c", side, side // 2)
+            self.back = library.plan("c2r", side, side) if real else self.there
+
+    def forward(self, gpu: Gpu, plain: Array, spectrum: Array) -> None:
+        if self.own:
+            self.own.forward(gpu, plain, spectrum)
+        else:
+            gpu.call(self.there.execute, plain, spectrum, "forward", reads=[plain], writes=[spectrum])
+
+    def backward(self, gpu: Gpu, spectrum: Array, plain: Array) -> None:
+        """The spectrum is lost."""
+        if self.own:
+            self.own.backward(gpu, spectrum, plain)
+        else:
+            gpu.call(self.back.execute, spectrum, plain, "backward", updates=[spectrum], writes=[plain])

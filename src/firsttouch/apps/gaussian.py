@@ -1,0 +1,126 @@
+"""gaussian: elimination without pivoting, on the GPU or on both sides at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, f32, sample
+
+WIDE, HIGH, LINE, THREADS = 256, 16, 32, 256  # the tiles of gaussian.c and their threads
+DECAY, PEAK = 0.01, 10.0
+CELLS = 1_000_000  # that the check looks at
+LIMITS = {"a": 2e-4, "m": 1e-3, "b": 1e-4, "x": 1e-4}  # of errors, where a is 10 at most, m and b 1, x 0.05
+
+
+class Gaussian(App):
+    """Solves A x = 1 with A[i][j] = 10 exp(-0.01 |i - j|). `iterations` rows are eliminated, at most n - 1; the CPU
+    substitutes back where that was all of them.
+    """
+
+    name = "gaussian"
+    source = "Rodinia (Che et al., IISWC 2009), gaussian; the answers are those of Kac, Murdock and Szegö's matrix"
+    pattern = "in place on the GPU, launch after launch over all that is left"
+    sizes = {
+        "tiny": {"n": 150, "iterations": 149},
+        "default": {"n": 16, "iterations": 15},
+        "bytes": {"iterations": 1024},
+    }
+    n: int
+    iterations: int
+
+    a = buffer(f32, "n", "n", role="inout", starts_on="cpu", ends_on="cpu")
+    m = buffer(f32, "n", "n", role="inout", starts_on="cpu", ends_on="cpu")  # multipliers
+    b = buffer(f32, "n", role="inout", starts_on="cpu", ends_on="cpu")
+    band = buffer(f32, "2 * n - 1", role="scratch", starts_on="cpu")  # A[i][j] by n - 1 + j - i
+    x = buffer(f32, "n", role="scratch", starts_on="cpu")
+
+    @property
+    def steps(self) -> int:
+        return min(self.iterations, self.n - 1)
+
+    def tiles(self, t: int, first: int) -> tuple[int, int]:
+        """Of step t from row `first` on: tiles side by side, and all."""
+        across = -(-(self.n - t // LINE * LINE) // WIDE)
+        return across, across * -(-(self.n - first) // HIGH)
+
+    def prepare(self, gpu: Gpu) -> None:
+        n, self.launches = self.n, gpu.sequence()
+        for t in range(self.steps):
+            across, groups = self.tiles(t, t + 1)
+            self.launches.add("gaussian_fan1", self.a, self.m, n, t, t + 1, n, over=n - t - 1)
+            values = (self.m, self.a, self.b, n, t, t + 1, n, across)
+            self.launches.add("gaussian_fan2", *values, groups=groups, threads=THREADS)
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        cpu.writes(self.band)[:] = PEAK * np.exp(-DECAY * np.abs(np.arange(1 - self.n, self.n)))
+        cpu.launch("gaussian_fill", self.band, self.a, self.m, self.n, over=self.n**2, writes=[self.a, self.m])
+        cpu.fill(self.b, 1)
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        gpu.replay_all(self.launches, each=2, updates=[self.a, self.m, self.b])
+        self.substitute(cpu)
+
+    def substitute(self, cpu: Cpu) -> None:
+        if self.steps == self.n - 1:
+            cpu.launch("gaussian_back", self.a, self.b, self.x, self.n, over=1, writes=[self.x])
+
+    def check(self, view: View) -> str:
+        """Every array in closed form (at cells of it, where there are many), and x where there is one."""
+        n, rho = self.n, float(np.exp(-DECAY))
+        i, j = np.divmod(sample(n * n, CELLS, self.seed), n)
+        done = np.minimum(i, self.steps)  # rows that were taken from row i
+        left = np.where(done > 0, rho ** (i + j - 2.0 * done + 2), 0.0)
+        expected = {
+            "a": np.where(j < done, 0.0, PEAK * (rho ** np.abs(i - j) - left)),
+            "m": np.where(j < done, rho ** (i - 1.0 * j), 0.0),
+        }
+        found = {"a": view(self.a)[i, j], "m": view(self.m)[i, j], "b": view(self.b)}
+        row = np.arange(n)
+        done = np.minimum(row, self.steps)
+        expected["b"] = np.where(done > 0, 1 - rho ** (row - done + 1.0), 1.0)
+        if self.steps == n - 1:
+            found["x"] = view(self.x)
+            ends = (row == 0) | (row == n - 1)
+            expected["x"] = np.where(ends, 1.0, 1 - rho) / PEAK / (1 + rho) if n > 1 else np.array([1 / PEAK])
+        worst = {name: float(np.max(np.abs(found[name] - expected[name]))) for name in found}
+        wrong = [f"{name} by {by:.2g}" for name, by in worst.items() if not by < LIMITS[name]]
+        return f"too far from the closed form: {', '.join(wrong)}" if wrong else ""
+
+
+class GaussianConcurrent(Gaussian):
+    """The CPU keeps the upper half of the rows and the GPU the lower half; each takes the rows that are done from its
+    own half at the same time, and a row that the CPU has finished crosses to the GPU.
+    """
+
+    name = "gaussian_concurrent"
+    source = "Rodinia's gaussian, divided between both sides"
+    pattern = "CPU and GPU at once on halves of the rows, one row crosses in every step"
+    sizes = {**Gaussian.sizes, "bytes": {"iterations": 128}}
+    by_halves = True
+
+    def prepare(self, gpu: Gpu) -> None:
+        """Nothing: each step's launches name what they share with the other side."""
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        a, m, b, n, half = self.a, self.m, self.b, self.n, self.n // 2
+        for t in gpu.iterations(self.steps):
+            first, row = max(half, t + 1), a[t : t + 1]
+            across, groups = self.tiles(t, first)
+            on_gpu, on_cpu = slice(first, n), slice(t + 1, half)
+            reads = [row, a[on_gpu]]
+            gpu.launch("gaussian_fan1", a, m, n, t, first, n, over=n - first, reads=reads, updates=[m[on_gpu]])
+            gpu.launch(
+                *("gaussian_fan2", m, a, b, n, t, first, n, across),
+                groups=groups,
+                threads=THREADS,
+                reads=[row, m[on_gpu], b[t : t + 1]],
+                updates=[a[on_gpu], b[on_gpu]],
+            )
+            if t + 1 < half:
+                cpu.launch(
+                    *("gaussian_rows", m, a, b, n, t, t + 1, half),
+                    over=(half - t - 1) * n,
+                    reads=[row, b[t : t + 1]],
+                    updates=[m[on_cpu], a[on_cpu], b[on_cpu]],
+                )
+        self.substitute(cpu)

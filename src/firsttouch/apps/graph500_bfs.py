@@ -1,0 +1,103 @@
+"""graph500_bfs: breadth-first searches of a Kronecker graph."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from firsttouch.analysis.graphs import levels_of_tree, neighbours, wrong_levels
+from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, i32, sample, u32, u64
+from firsttouch.apps.random import words
+
+WIDE, HIGH, PARTS, THREADS = 8192, 2048, 8, 256  # vertices of a group down and up; groups that share a hub
+FEW = 16  # one part of so many of all edges leaves the frontier: it is still searched downwards
+
+
+class Graph500Bfs(App):
+    """Parents of all vertices from some roots; the direction follows the size of the frontier."""
+
+    name = "graph500_bfs"
+    source = "Graph500 specification (graph500.org); direction by Beamer et al., SC 2012; run so by um-apps (2019)"
+    pattern = "irregular gather, a control word each level"
+    sizes = {
+        "tiny": {"n": 2048, "factor": 6, "iterations": 3},
+        "default": {"n": 1 << 20, "factor": 28, "iterations": 16},
+        "bytes": {"factor": 28, "iterations": 8},
+    }
+    power_of_two = True
+    n: int
+    factor: int
+    iterations: int
+
+    row = buffer(u64, "n + 2", role="input", starts_on="cpu")  # first edge of each vertex
+    col = buffer(u32, "2 * factor * n", role="input", starts_on="cpu")  # where each edge leads
+    parent = buffer(i32, "n", role="output", starts_on="gpu", ends_on="cpu")
+    frontier = buffer(u32, "n // 32", role="scratch")
+    next = buffer(u32, "n // 32", role="scratch")
+    visited = buffer(u32, "n // 32", role="scratch")
+    found = buffer(u64, 2, role="scratch")
+    counters = buffer(u64, 2, role="control", ends_on="cpu")  # vertices found in a level, and their edges
+
+    @classmethod
+    def problem(cls, params: Params) -> str:
+        if not 32 <= params["n"] <= 1 << 31:
+            return f"{cls.name}: n must be from 32 to {1 << 31}, not {params['n']}"
+        return super().problem(params)
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        edges, scale, key = self.factor * self.n, self.n.bit_length() - 1, self.col.key
+        cpu.fill(self.row, 0)
+        cpu.launch("graph_build", self.row, self.col, edges, scale, key, 0, over=edges, writes=[self.col])
+        row = cpu.updates(self.row)
+        np.cumsum(row, out=row)
+        cpu.launch("graph_build", self.row, self.col, edges, scale, key, 1, over=edges, writes=[self.col])
+        self.roots = self.choose(cpu.reads(self.row))
+        gpu.fill(self.found, 0)
+
+    def choose(self, row: np.ndarray) -> list[int]:
+        """Vertices with edges, at random."""
+        tried = (words(self.row.key, np.arange(64 * self.iterations)) % np.uint64(self.n)).astype(np.int64)
+        able = tried[row[tried + 1] > row[tried]]
+        return [int(able[i % len(able)]) for i in range(self.iterations)]
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        for i in gpu.iterations(self.iterations):
+            self.search(cpu, gpu, self.roots[i])
+
+    def search(self, cpu: Cpu, gpu: Gpu, root: int) -> None:
+        n = self.n
+        fresh = [self.parent, self.visited, self.frontier]
+        gpu.launch("graph_setup", *fresh, n, root, over=n, writes=fresh)
+        vertices, arcs = 1, 0
+        while vertices:
+            arrays = (self.row, self.col, self.frontier, self.next, self.visited, self.parent, self.found, n)
+            if arcs * FEW < len(self.col):
+                gpu.fill(self.next, 0)
+                groups = math.ceil(n / WIDE) * PARTS
+                gpu.launch("graph_down", *arrays, PARTS, groups=groups, threads=THREADS)
+            else:
+                groups = math.ceil(n / HIGH)
+                gpu.launch("graph_up", *arrays, groups=groups, threads=THREADS, writes=[self.next])
+            gpu.launch("graph_report", self.found, self.counters, over=2, writes=[self.counters])
+            gpu.swap(self.frontier, self.next)
+            vertices, arcs = (int(word) for word in cpu.reads(self.counters))
+
+    def check(self, view: View) -> str:
+        """The rules of Graph500, on the last root's tree: (1) the root is its own parent, (2) no cycle, (3) parents are
+        a level up, (4) edges span at most a level, and both ends are reached or none, (5) tree edges are in the graph.
+        """
+        row, col, parent, root = view(self.row), view(self.col), view(self.parent), self.roots[-1]
+        level = levels_of_tree(parent, root)
+        if astray := int(np.count_nonzero((level < 0) & (parent >= 0))):
+            return f"{astray} vertices have a parent and no path to the root"
+        if row[self.n] != row[self.n + 1] or row[self.n] > len(col):
+            return f"the graph has {row[self.n]} edges where {row[self.n + 1]} were counted"
+        at = sample(self.n, 20_000, self.seed)
+        starts, degrees = row[at].astype(np.int64), (row[at + 1] - row[at]).astype(np.int64)
+        of, ends = neighbours(starts, degrees, col)
+        joined = np.zeros(len(at), bool)
+        joined[of[ends == parent[at][of]]] = True
+        if missing := int(np.count_nonzero((parent[at] >= 0) & (at != root) & ~joined)):
+            return f"{missing} of {len(at)} parents are no neighbours"
+        return wrong_levels(at, starts, degrees, col, level, root)

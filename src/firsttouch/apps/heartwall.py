@@ -1,0 +1,133 @@
+"""heartwall: points of a heart's wall followed through an ultrasound film."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, f32, i32, sample
+from firsttouch.apps.random import below
+
+THREADS = 512
+SIDE, BORDER = 51, 48  # pixels of a template's side; how far points stay away from the border
+SWING, STEP = 7, 4  # pixels that the heart is away from where it began, at most, and moves in one frame
+MARGIN = 64  # rows and columns that the still has more than a frame
+
+
+class Heartwall(App):
+    """Templates found again in every frame, which the CPU delivers: here a speckled still on the move, with grain."""
+
+    name = "heartwall"
+    source = "Rodinia (Che et al., IISWC 2009), heartwall; a film of our own, correlated only where it is searched"
+    pattern = "a new frame from the CPU each iteration"
+    sizes = {
+        "tiny": {"rows": 131, "cols": 117, "points": 13, "iterations": 23},
+        "default": {"rows": 609, "cols": 590, "points": 51, "iterations": 20},
+        "bytes": {"rows": 4096, "points": 1024, "iterations": 12},
+    }
+    grows = "cols"
+    bounded = True
+    rows: int
+    cols: int
+    points: int
+    iterations: int  # frames, the first among them
+
+    # Column by column. Each is written anew by the CPU, so that copies for reading would not last.
+    frame = buffer(f32, "cols", "rows", role="input", starts_on="cpu", advice=("preferred-gpu", "accessed-by-cpu"))
+    next = buffer(f32, "cols", "rows", role="input", starts_on="cpu", advice=("preferred-gpu", "accessed-by-cpu"))
+    start = buffer(i32, "points", 2, role="constant", starts_on="cpu")  # row and column
+    positions = buffer(i32, "iterations", "points", 2, role="output", ends_on="cpu")
+    peaks = buffer(f32, "iterations", "points", role="output", ends_on="cpu")  # how well each was found
+    templates = buffer(f32, "points", SIDE, SIDE, role="scratch")  # column by column
+    still = buffer(f32, f"cols + {MARGIN}", f"rows + {MARGIN}", role="scratch", starts_on="cpu")
+    grain = buffer(f32, f"cols + {MARGIN}", f"rows + {MARGIN}", role="scratch", starts_on="cpu")
+
+    @classmethod
+    def problem(cls, params: Params) -> str:
+        for side in ("rows", "cols"):
+            if 1 <= params[side] <= 2 * BORDER:
+                return f"heartwall: {side} must be above {2 * BORDER}, for a window around a point, not {params[side]}"
+        return super().problem(params)
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        rows, cols = self.rows + MARGIN, self.cols + MARGIN
+        cpu.launch("heartwall_still", self.still, rows, cols, self.still.key, over=rows * cols, writes=[self.still])
+        cpu.uniform(self.grain, -20, 20)
+        cpu.writes(self.start)[:] = self._start()
+        self._film(cpu, 0)
+
+    def _start(self) -> np.ndarray[Any, Any]:
+        at = np.arange(self.points)
+        sides = ((2 * at, self.rows), (2 * at + 1, self.cols))
+        return np.stack([BORDER + below(self.start.key, i, side - 2 * BORDER) for i, side in sides], axis=1)
+
+    @cached_property
+    def path(self) -> np.ndarray[Any, Any]:
+        """Rows and columns by which the still has moved in each frame."""
+        steps = below(self.still.key, np.arange(2 * self.iterations), 2 * STEP + 1) - STEP
+        path = np.zeros((self.iterations, 2), np.int64)
+        for i in range(1, self.iterations):
+            path[i] = np.clip(path[i - 1] + steps[2 * i : 2 * i + 2], -SWING, SWING)
+        return path
+
+    def _places(self, number: int) -> list[int]:
+        """Row and column of the still and of the grain where a frame begins."""
+        at_grain = below(self.grain.key, np.array([2 * number, 2 * number + 1]), MARGIN)
+        return [*(MARGIN // 2 - self.path[number]).tolist(), *at_grain.tolist()]
+
+    def _film(self, cpu: Cpu, number: int) -> None:
+        size, planes = (self.rows, self.cols), (self.still, self.grain, self.next)
+        over = self.rows * self.cols
+        cpu.launch("heartwall_film", *planes, *size, *self._places(number), over=over, writes=[self.next])
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        rows, cols, points, templates = self.rows, self.cols, self.points, self.templates
+        found = (self.positions, self.peaks)
+        for i in gpu.iterations(self.iterations):
+            gpu.swap(self.frame, self.next)
+            wrote = [self.positions[i : i + 1], self.peaks[i : i + 1]]
+            if i == 0:
+                first = (self.frame, self.start, templates, *found)
+                over = points * SIDE * SIDE
+                gpu.launch("heartwall_begin", *first, rows, points, over=over, writes=[templates, *wrote])
+            else:
+                tenth = (i - 1) // 10 * 10
+                seen = [self.positions[tenth : tenth + 1], self.positions[i - 1 : i]]
+                planes, size = (self.frame, templates, *found), (rows, cols, points, i)
+                gpu.launch("heartwall_track", *planes, *size, groups=points, threads=THREADS, reads=seen, writes=wrote)
+            if i + 1 < self.iterations:
+                self._film(cpu, i + 1)
+
+    def check(self, view: View) -> str:
+        """Every point follows the film exactly; some templates and peaks in f64."""
+        true = self._start()[None] + self.path[:, None]
+        lost = np.argwhere((view(self.positions) != true).any(axis=2))
+        if lost.size:
+            return f"{len(lost)} places are not where the film moved, first in frame {lost[0][0]} point {lost[0][1]}"
+        templates = view(self.templates)
+        points = sample(self.points, 20, self.seed)
+        worst = float(np.max([self._off(view, int(point), true, templates) for point in points]))
+        return "" if worst < 3e-5 else f"a correlation is {worst:.3g} from its value in f64"
+
+    def _off(self, view: View, point: int, true: np.ndarray[Any, Any], templates: np.ndarray[Any, Any]) -> float:
+        area, worst = SIDE * SIDE, 0.0
+        expected = self._patch(view, 0, *true[0, point])
+        for number in range(1, self.iterations):
+            found = self._patch(view, number, *true[number, point])
+            together = ((expected - expected.mean()) * (found - found.mean())).sum()
+            peak = abs(together) / (math.sqrt(area - 1) * expected.std() * math.sqrt(area) * found.std())
+            worst = float(np.maximum(worst, abs(float(view(self.peaks)[number, point]) - peak)))
+            if number % 10 == 0:
+                expected = 0.87 * expected + 0.13 * found
+        return float(np.maximum(worst, np.abs(templates[point] - expected).max() / 255))
+
+    def _patch(self, view: View, number: int, row: int, col: int) -> np.ndarray[Any, Any]:
+        """What a template covers of a frame, made again."""
+        y, x, grain_y, grain_x = self._places(number)
+        top, left, half = row - SIDE // 2, col - SIDE // 2, slice(0, SIDE)
+        still = view(self.still)[left + x :, top + y :][half, half]
+        grain = view(self.grain)[left + grain_x :, top + grain_y :][half, half]
+        return (still + grain).astype(np.float64)

@@ -1,0 +1,148 @@
+"""kmeans: Lloyd's clustering; the GPU assigns points, the CPU averages them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, i64, sample
+from firsttouch.apps.random import below, uniform_f32
+
+PIECES = 1024  # of the points, each summed by one thread
+SIDE, THREADS = 32, 256  # points of a group that transposes, and its threads
+BLOBS, SPREAD = (0.0, 10.0), 5.0  # where the centres of the data lie, and how far their points are from them
+CHUNK = 1 << 16  # points of a chunk of the check
+
+
+class Kmeans(App):
+    """n points of d features around k blobs, until no point changes its centre."""
+
+    name = "kmeans"
+    source = "Rodinia (Che et al., IISWC 2009), kmeans; at most 200 rounds instead of 500, so that each is timed"
+    pattern = "CPU and GPU alternate on large data"
+    sizes = {
+        "tiny": {"n": 10_007, "d": 19, "k": 9, "iterations": 20},
+        "default": {"n": 494_020, "d": 34, "k": 5, "iterations": 200},
+        "bytes": {"d": 32},
+    }
+    tiled = ("features",)
+    n: int
+    d: int
+    k: int
+    iterations: int
+
+    features = buffer(f32, "n", "d", role="input", starts_on="cpu")
+    transposed = buffer(f32, "d", "n", role="scratch")
+    membership = buffer(i32, "n", role="output", ends_on="cpu")
+    centres = buffer(f32, "k", "(d + 3) // 4 * 4", role="control", starts_on="cpu", ends_on="cpu")
+    previous = buffer(i32, "n", role="scratch", starts_on="cpu")
+    sums = buffer(f64, PIECES, "k", "d", role="scratch", starts_on="cpu")
+    counts = buffer(i64, PIECES, "k + 1", role="scratch", starts_on="cpu")
+
+    @classmethod
+    def problem(cls, params: Params) -> str:
+        if 1 <= params["n"] < params["k"]:
+            return f"{cls.name}: {params['k']} centres need as many points, not {params['n']}"
+        return super().problem(params)
+
+    def defines(self) -> Mapping[str, object]:
+        return {"BLOCK": min(self.k, 8)}
+
+    def shares(self) -> list[tuple[int, int, int, int]]:
+        """Points [first, last) and the pieces [piece, end) of their sums. The GPU assigns the last of them."""
+        return [(0, self.n, 0, PIECES)]
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        n, d, k = self.n, self.d, self.k
+        centres = cpu.writes(self.centres)
+        centres[:] = 0
+        centres[:, :d] = uniform_f32(self.centres.key, np.arange(k * d), *BLOBS).reshape(k, d)
+        values = (self.membership.key, self.features.key, n, d, centres.shape[1], k, SPREAD)
+        cpu.launch("kmeans_points", self.features, self.centres, *values, over=n * d, writes=[self.features])
+        centres[:, :d] = cpu.reads(self.features[:k])
+        cpu.fill(self.previous, -1)
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        last = self.shares()[-1][1]
+        for tile in gpu.tiles(self.features):
+            count = min(tile.count, last - tile.first)
+            if count > 0:
+                gpu.launch(
+                    *("kmeans_transpose", self.features, self.transposed, tile.offset, tile.first, count, last, self.d),
+                    groups=math.ceil(count / SIDE),
+                    threads=THREADS,
+                    reads=[self.features[tile.first : tile.first + count]],
+                    writes=[self.transposed],
+                )
+        self.changed, self.rounds, self.explained = self.n, 0, [0.0]
+        for _ in gpu.iterations(self.iterations):
+            if self.changed == 0:
+                break
+            self._assign(cpu, gpu)
+            self._average(cpu)
+
+    def _assign(self, cpu: Cpu, gpu: Gpu) -> None:
+        """Assign all points to centres, and sum the members of each."""
+        features, membership, last = self.features, self.membership, self.shares()[-1][1]
+        arrays, shape = (self.centres, membership), (self.d, self.centres.shape[1], self.k)
+        gpu.launch("kmeans_assign", self.transposed, *arrays, last, *shape, over=last, writes=[membership[:last]])
+        for first, last, piece, end in self.shares():
+            count, points, members = last - first, features[first:last], membership[first:last]
+            if first > 0:
+                values = (*arrays, first, count, *shape)
+                cpu.launch("kmeans_assign_rows", features, *values, over=count, reads=[points], writes=[members])
+            cpu.launch(
+                *("kmeans_sums", features, membership, self.previous, self.sums, self.counts),
+                *(first, count, piece, end - piece, self.d, self.k),
+                over=count * self.d,
+                reads=[points, members],
+                updates=[self.previous[first:last]],
+                writes=[self.sums[piece:end], self.counts[piece:end]],
+            )
+
+    def _average(self, cpu: Cpu) -> None:
+        """Centres become the means of their members; one without members stays where it is."""
+        counts, centres = cpu.reads(self.counts).sum(axis=0)[:, None], cpu.updates(self.centres)[:, : self.d]
+        self.before, members = centres.astype(float), counts[: self.k]
+        centres[:] = np.where(members, cpu.reads(self.sums).sum(axis=0) / np.maximum(members, 1), self.before)
+        self.changed, self.rounds = int(counts[self.k, 0]), self.rounds + 1
+        self.explained.append(float((members * centres.astype(float) ** 2).sum()))
+
+    def check(self, view: View) -> str:
+        """Sampled points are with their nearest centre, centres are means, and inertia fell in every round."""
+        # The inertia after averaging is the sum of all squares less what the means explain.
+        if (np.diff(self.explained) < -1e-6 * self.explained[-1]).any():
+            return f"the inertia rose: the means explain {self.explained[1:]}"
+        centres, labels = view(self.centres)[:, : self.d], view(self.membership)
+        if self.rounds < self.iterations and np.abs(centres - self.before).max() > 1e-6:
+            return f"it stopped after {self.rounds} rounds, but the centres still moved"
+        totals, members = np.zeros((self.k, self.d)), np.zeros((self.k, 1))
+        for first in range(0, self.n, CHUNK):
+            belongs = (labels[first : first + CHUNK] == np.arange(self.k)[:, None]).astype(np.float32)
+            totals += belongs @ view(self.features)[first : first + CHUNK]
+            members += belongs.sum(axis=1, keepdims=True)
+        worst = float((np.abs(centres * members - totals) / np.maximum(members, 1)).max())
+        if not worst < 1e-4:
+            return f"a centre is {worst:.3g} from the mean of its members"
+        at = sample(self.n, 20_000, self.seed)
+        owner = np.where(at < self.k, at, below(self.membership.key, at, self.k))
+        points = uniform_f32(self.centres.key, owner[:, None] * self.d + np.arange(self.d), *BLOBS).astype(float)
+        points += uniform_f32(self.features.key, at[:, None] * self.d + np.arange(self.d), -SPREAD, SPREAD)
+        distance = np.stack([((points - centre) ** 2).sum(axis=1) for centre in self.before])
+        excess = float((distance[labels[at], np.arange(len(at))] / distance.min(axis=0)).max()) - 1
+        return "" if excess < 1e-5 else f"a point's centre is {excess:.3g} further than its nearest, squared"
+
+
+class KmeansConcurrent(Kmeans):
+    """As kmeans; the CPU assigns and sums the second half of the points while the GPU assigns the first."""
+
+    name = "kmeans_concurrent"
+    pattern = "CPU and GPU each work on half at the same time"
+    by_halves = True
+    transposed = buffer(f32, "d", "(n + 1) // 2", role="scratch")
+
+    def shares(self) -> list[tuple[int, int, int, int]]:
+        half, pieces = (self.n + 1) // 2, PIECES // 2
+        return [(half, self.n, pieces, PIECES), (0, half, 0, pieces)]

@@ -1,0 +1,55 @@
+"""lud: the LU factors of a matrix, in its place."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, f32, sample
+
+SIDE, TILE, THREADS = 64, 128, 256  # of blocks and of a group's tile in lud.c, and the threads of its groups
+DECAY, PEAK = 0.001, 10.0
+FEW = 512  # rows of a matrix that is checked as a whole
+
+
+class Lud(App):
+    """Blocked LU without pivoting of A[i][j] = 10 exp(-0.001 |i - j|)."""
+
+    name = "lud"
+    source = "Rodinia (Che et al., IISWC 2009), lud; its blocks of 16 replaced by 64"
+    pattern = "in place on the GPU, destroys its input"
+    sizes = {"tiny": {"n": 320}, "default": {"n": 256}}
+    multiple = SIDE
+    n: int
+
+    a = buffer(f32, "n", "n", role="inout", starts_on="cpu", ends_on="cpu")
+    band = buffer(f32, "2 * n - 1", role="scratch", starts_on="cpu")  # A[i][j] by n - 1 + j - i
+
+    def prepare(self, gpu: Gpu) -> None:
+        n, self.launches = self.n, gpu.sequence()
+        for at in range(0, n, SIDE):
+            self.launches.add("lud_diagonal", self.a, n, at, groups=1, threads=THREADS)
+            if blocks := (n - at) // SIDE - 1:
+                across = -(-blocks * SIDE // TILE)
+                self.launches.add("lud_perimeter", self.a, n, at, blocks, groups=2 * blocks, threads=SIDE)
+                self.launches.add("lud_interior", self.a, n, at, across, groups=across**2, threads=THREADS)
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        cpu.writes(self.band)[:] = PEAK * np.exp(-DECAY * np.abs(np.arange(1 - self.n, self.n)))
+        cpu.launch("lud_fill", self.band, self.a, self.n, over=self.n**2, writes=[self.a])
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        gpu.replay_all(self.launches, updates=[self.a])
+
+    def check(self, view: View) -> str:
+        """Elements of L U in f64 where 64 rows meet 64 columns (all of a small matrix), against the formula of A."""
+        n, a = self.n, view(self.a)
+        rows = sample(n, 64 if n > FEW else n, self.seed)
+        starts = sample(n // 16, 4 if n > FEW else n, self.seed + 1)
+        columns = (16 * starts[:, None] + np.arange(16)).reshape(-1)
+        k = np.arange(n)
+        lower = np.where(k < rows[:, None], a[rows], k == rows[:, None]).astype(np.float64)
+        upper = np.where(k[:, None] <= columns, a[:, columns], 0.0).astype(np.float64)
+        exact = PEAK * np.exp(-DECAY * np.abs(rows[:, None] - columns))
+        with np.errstate(all="ignore"):
+            worst = float(np.max(np.abs(lower @ upper - exact)))
+        return "" if worst < 1e-4 * PEAK else f"L U differs from A by {worst:.3g} where it should by {1e-4 * PEAK:.3g}"

@@ -1,0 +1,78 @@
+"""mapped_file: a file mapped into memory and read by the GPU."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import weakref
+
+import numpy as np
+
+from firsttouch import _core
+from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, u64
+from firsttouch.errors import Unsupported
+
+GROUPS, THREADS = 1024, 256  # of a launch; THREADS as in mapped_file.c
+CHUNK = 1 << 20  # words of the file that the check reads at a time
+
+
+class MappedFile(App):
+    """The checksum of a file of n random 64-bit words, `iterations` times. Where the GPU reaches plain memory of the
+    host it reads the mapping itself, elsewhere the file is read into memory that the GPU reaches.
+    """
+
+    name = "mapped_file"
+    source = "our own; the checksum is that of the file as read() gives it"
+    pattern = "a file mapped with mmap, read by the GPU"
+    sizes = {
+        "tiny": {"n": 300_007, "iterations": 2},
+        "default": {"n": 1 << 27, "iterations": 4},
+    }
+    tiled = ("words",)
+    n: int
+    iterations: int
+
+    words = buffer(u64, "n", role="input", starts_on="cpu", file=True)
+    partial = buffer(u64, GROUPS, role="output", ends_on="cpu")
+
+    def arrange(self) -> None:
+        """Write the file. It has no name, so it is gone when this process is done with it, however that ends."""
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the application
+        weakref.finalize(self, self.file.close)
+        self.words.file = self.file.fileno()
+        try:
+            os.posix_fallocate(self.words.file, 0, self.words.nbytes)
+        except OSError as error:
+            raise Unsupported(
+                f"there is no room for a file of {self.words.nbytes} bytes in {tempfile.gettempdir()}: {error.strerror}"
+            ) from error
+        with mmap.mmap(self.words.file, self.words.nbytes) as mapping:
+            address = np.frombuffer(mapping, u64).ctypes.data
+            values: list[object] = [address, self.n, self.words.key]
+            _core.launch_on_host("mapped_file/mapped_file_words", "pLL", 0, values)
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        cpu.load(self.words)
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        for _ in gpu.iterations(self.iterations):
+            for tile in gpu.tiles(self.words):
+                gpu.launch(
+                    *("mapped_file_sum", self.words, self.partial, tile.offset, tile.first, tile.count),
+                    *(int(tile.first == 0),),
+                    groups=GROUPS,
+                    threads=THREADS,
+                    reads=[tile.of(self.words)],
+                    updates=[] if tile.first == 0 else [self.partial],
+                    writes=[self.partial] if tile.first == 0 else [],
+                )
+
+    def check(self, view: View) -> str:
+        """The checksum of what read() gives of the file."""
+        found, expected = int(view(self.partial).sum(dtype=u64)), 0
+        for first in range(0, self.n, CHUNK):
+            words = np.frombuffer(os.pread(self.file.fileno(), 8 * min(CHUNK, self.n - first), 8 * first), u64)
+            places = np.arange(first, first + len(words), dtype=u64)
+            expected = (expected + int((words * (2 * places + 1)).sum(dtype=u64))) % 2**64
+        return "" if found == expected else f"the checksum is {found:016x}, that of the file {expected:016x}"

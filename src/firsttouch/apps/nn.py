@@ -1,0 +1,97 @@
+"""nn: the records nearest to a place."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, f32, i64, in_pieces, sample, u8
+from firsttouch.apps.random import F32, below
+
+MOST = 64  # neighbours
+
+
+class Nn(App):
+    """Distances of all records by the GPU, the k smallest by the CPU."""
+
+    name = "nn"
+    source = "Rodinia (Che et al., IISWC 2009), nn; records of random text, the k nearest found in one pass"
+    pattern = "read-once stream, initialised by the CPU"
+    sizes = {
+        "tiny": {"n": 10_007, "k": 5, "latitude": 30, "longitude": 90},
+        "default": {"n": 42_764, "k": 5, "latitude": 30, "longitude": 90},
+    }
+    tiled = ("locations", "distances")
+    n: int
+    k: int
+    latitude: int
+    longitude: int
+
+    records = buffer(u8, "n", 57, role="scratch", starts_on="cpu")  # text of 53 and a distance
+    locations = buffer(f32, "n", 2, role="input", starts_on="cpu")  # latitude, longitude
+    distances = buffer(f32, "n", role="output", ends_on="cpu")
+    nearest = buffer(f32, "(n + 4095) // 4096", "k", role="scratch", starts_on="cpu")  # of blocks of 4096
+    which = buffer(i64, "(n + 4095) // 4096", "k", role="scratch", starts_on="cpu")
+
+    @classmethod
+    def problem(cls, params: Params) -> str:
+        n, k = params["n"], params["k"]
+        if k > min(n, MOST):
+            return f"nn: k must be at most {MOST} and at most n, not {k} of {n}"
+        return super().problem(params)
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        made = [self.records, self.locations]
+        cpu.launch("nn_records", *made, self.n, self.locations.key, over=self.n, writes=made)
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        place = (float(self.latitude), float(self.longitude))
+        for tile in gpu.tiles(self.locations, self.distances):
+            gpu.launch(
+                *("nn_distances", self.locations, self.distances, tile.offset, tile.count, *place),
+                over=math.ceil(tile.count / 2),
+                reads=[tile.of(self.locations)],
+                writes=[tile.of(self.distances)],
+            )
+        found = [self.nearest, self.which]
+        cpu.launch("nn_nearest", self.distances, *found, self.n, self.k, over=self.n, writes=found)
+        nearest, which = (cpu.reads(buffer).reshape(-1) for buffer in found)
+        order = np.lexsort((which, nearest))[: self.k]
+        self.found = which[order].tolist()
+        for at, distance in zip(self.found, nearest[order], strict=True):
+            cpu.updates(self.records[at : at + 1])[0, 53:] = np.frombuffer(distance.tobytes(), np.uint8)
+
+    def check(self, view: View) -> str:
+        """All distances from the memory, samples of it against the generator and the text, and the k smallest."""
+        locations, distances, records = view(self.locations), view(self.distances), view(self.records)
+        some = sample(self.n, 10_000, self.seed)
+        if not np.array_equal(locations[some], self._made(some)):
+            return "the locations are not what was generated"
+        worst = float(np.max([*in_pieces(lambda a, b: self._off(locations[a:b], distances[a:b]), self.n, 2**20)]))
+        if not worst < 2e-6:
+            return f"a distance is off by {worst:.3g} of itself"
+        # What is at most as far as the last must be, but for equals of it that come later, what was found.
+        last = distances[self.found[-1]]
+        nearer = np.flatnonzero(distances <= last)
+        expected = nearer[np.lexsort((nearer, distances[nearer]))][: self.k].tolist()
+        if self.found != expected:
+            return f"the {self.k} nearest are {expected}, not {self.found}"
+        for at in self.found:
+            text, (latitude, longitude) = bytes(records[at, :53]).decode(), locations[at]
+            if (np.float32(text[33:41]), np.float32(text[42:51])) != (latitude, longitude):
+                return f"record {at} reads {text!r} and lies at {latitude}, {longitude}"
+            if records[at, 53:].view(np.float32)[0] != distances[at]:
+                return f"record {at} does not hold its distance"
+        return ""
+
+    def _made(self, at: np.ndarray[tuple[int], np.dtype[np.int64]]) -> F32:
+        key = self.locations.key
+        pair = (700_000 + below(key, 6 * at, 6_300_000), below(key, 6 * at + 1, 35_800_000))
+        return (np.stack(pair, axis=1) / 1e5).astype(np.float32)
+
+    def _off(self, locations: F32, distances: F32) -> float:
+        """The largest difference to f64, relative where that means something."""
+        y, x = locations[:, 0] - float(self.latitude), locations[:, 1].astype(np.float64) - self.longitude
+        true = np.hypot(y.astype(np.float64), x)
+        return float((np.abs(distances - true) / np.maximum(true, 1e-3)).max())

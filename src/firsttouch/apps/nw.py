@@ -1,0 +1,84 @@
+"""nw: the score table of Needleman and Wunsch for two sequences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, i32, sample
+from firsttouch.apps.random import below
+
+SIDE, THREADS = 64, 128  # cells across a tile of nw.c, and the threads of its group
+CELLS = 2_000_000  # that the check looks at
+# BLOSUM62 (Henikoff and Henikoff, PNAS 1992) of the amino acids R N D C Q E G H I L.
+BLOSUM62 = np.array(
+    [
+        [5, 0, -2, -3, 1, 0, -2, 0, -3, -2],
+        [0, 6, 1, -3, 0, 0, 0, 1, -3, -3],
+        [-2, 1, 6, -3, 0, 2, -1, -1, -3, -4],
+        [-3, -3, -3, 9, -3, -4, -3, -3, -1, -1],
+        [1, 0, 0, -3, 5, 2, -2, 0, -3, -2],
+        [0, 0, 2, -4, 2, 5, -2, 0, -3, -3],
+        [-2, 0, -1, -3, -2, -2, 6, -2, -4, -4],
+        [0, 1, -1, -3, 0, 0, -2, 8, -3, -3],
+        [-3, -3, -3, -1, -3, -3, -4, -3, 4, 2],
+        [-2, -3, -4, -1, -2, -3, -4, -3, 2, 4],
+    ],
+    np.int32,
+)
+
+
+class Nw(App):
+    """Global alignment of two random sequences of n letters, tile by tile along anti-diagonals."""
+
+    name = "nw"
+    source = "Rodinia (Che et al., IISWC 2009), nw (needle); its 16 x 16 tiles replaced by 64 x 64"
+    pattern = "wavefront in place, little parallelism at both ends"
+    sizes = {"tiny": {"n": 300, "penalty": 10}, "default": {"n": 2048, "penalty": 10}}
+    n: int
+    penalty: int
+
+    ref = buffer(i32, "n + 1", "n + 1", role="input", starts_on="cpu")  # what letters i and j score
+    score = buffer(i32, "n + 1", "n + 1", role="inout", starts_on="cpu", ends_on="cpu")
+    profile = buffer(i32, len(BLOSUM62), "n + 1", role="scratch", starts_on="cpu")  # a letter's scores in every column
+
+    @classmethod
+    def problem(cls, params: Params) -> str:
+        if params["n"] * max(params["penalty"], int(BLOSUM62.max())) >= 1 << 30:
+            return f"nw: scores of n = {params['n']} and penalty {params['penalty']} may not fit 32 bits"
+        return super().problem(params)
+
+    def prepare(self, gpu: Gpu) -> None:
+        tiles = math.ceil(self.n / SIDE)
+        self.launches = gpu.sequence()
+        for diagonal in range(2 * tiles - 1):
+            top, bottom = max(0, diagonal - tiles + 1), min(diagonal, tiles - 1)
+            values = (self.ref, self.score, self.n, diagonal, top, self.penalty)
+            self.launches.add("nw_tiles", *values, groups=bottom - top + 1, threads=THREADS)
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        profile = cpu.writes(self.profile)
+        profile[:, 0] = 0
+        profile[:, 1:] = BLOSUM62[:, below(self.profile.key, np.arange(1, self.n + 1), len(BLOSUM62))]
+        values = (self.profile, self.ref, self.score, self.n, self.ref.key, self.penalty)
+        cpu.launch("nw_begin", *values, over=(self.n + 1) ** 2, writes=[self.ref, self.score])
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        gpu.replay_all(self.launches, reads=[self.ref], updates=[self.score])
+
+    def check(self, view: View) -> str:
+        """The recurrence at cells (at all of them in a small table), with the letters made again, and the borders."""
+        n, penalty, score = self.n, self.penalty, view(self.score)
+        border = -penalty * np.arange(n + 1)
+        if not (np.array_equal(score[0], border) and np.array_equal(score[:, 0], border)):
+            return "the borders are not multiples of the penalty"
+        i, j = (at + 1 for at in np.divmod(sample(n * n, CELLS, self.seed), n))
+        letters = below(self.ref.key, i, len(BLOSUM62)), below(self.profile.key, j, len(BLOSUM62))
+        expected = np.maximum(score[i, j - 1], score[i - 1, j]) - penalty
+        np.maximum(expected, score[i - 1, j - 1] + BLOSUM62[letters], out=expected)
+        wrong = np.flatnonzero(score[i, j] != expected)
+        if not wrong.size:
+            return ""
+        at = int(i[wrong[0]]), int(j[wrong[0]])
+        return f"{wrong.size} of {i.size} cells are wrong; {at} is {score[at]} and not {expected[wrong[0]]}"

@@ -1,0 +1,105 @@
+"""pathfinder: the cheapest way down a grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, i32, sample
+from firsttouch.apps.random import below
+from firsttouch.memory.agents import MOST_REPLAYS, Tile
+
+TILE, THREADS = 512, 256  # columns of a group's tile in pathfinder.c, and its threads
+MOST = 9  # that a wall costs; the least is 0
+FAR = 1 << 30
+
+
+class Pathfinder(App):
+    """Dynamic programming down rows of int32 walls, `pyramid` rows in a launch; every wall is read once."""
+
+    name = "pathfinder"
+    source = "Rodinia (Che et al., IISWC 2009), pathfinder; its 256 columns a group replaced by 512"
+    pattern = "read-once stream, initialised on the CPU"
+    sizes = {
+        "tiny": {"cols": 1003, "rows": 61, "pyramid": 11},
+        "default": {"cols": 100_000, "rows": 100, "pyramid": 20},
+        "bytes": {"cols": 100_000, "pyramid": 20},
+    }
+    grows = "rows"
+    tiled = ("wall",)
+    cols: int
+    rows: int
+    pyramid: int
+
+    wall = buffer(i32, "rows", "cols", role="input", starts_on="cpu")
+    cost = buffer(i32, "2", "cols", role="output", ends_on="cpu")  # rows used in turn; to come to each column
+
+    @classmethod
+    def problem(cls, params: Params) -> str:
+        if params["pyramid"] > TILE // 4:
+            return f"pathfinder: pyramid must be at most {TILE // 4}, not {params['pyramid']}"
+        if params["rows"] > FAR // MOST:
+            return f"pathfinder: {params['rows']} rows may cost more than 32 bits hold"
+        return super().problem(params)
+
+    def defines(self) -> Mapping[str, object]:
+        return {"PYRAMID": self.pyramid}
+
+    def prepare(self, gpu: Gpu) -> None:
+        """All launches; by the first row of each tile, the runs of them that are replayed at once: first, count."""
+        each = gpu.tile_rows(self.wall)
+        strips = {tile: [*self._strips(tile, min(self.rows, tile + each))] for tile in range(0, self.rows, each)}
+        at_once = math.ceil((1 + sum(map(len, strips.values()))) / MOST_REPLAYS)
+        groups = math.ceil(self.cols / (TILE - 2 * self.pyramid))
+        self.launches, self.replays = gpu.sequence(), dict[int, list[tuple[int, int]]]()
+        self.launches.add("pathfinder_begin", self.wall, self.cost, self.cols, over=self.cols)
+        self.turns = 0
+        for tile, rows in strips.items():
+            start = len(self.launches) if tile else 0
+            for row, count in rows:
+                values = (self.wall, self.cost, self.cols, row - tile, count, self.turns % 2)
+                self.launches.add("pathfinder_rows", *values, groups=groups, threads=THREADS)
+                self.turns += 1
+            end = len(self.launches)
+            self.replays[tile] = [(a, min(at_once, end - a)) for a in range(start, end, at_once)]
+
+    def _strips(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """What the launches of one tile do: first row, rows."""
+        for row in range(max(1, first), end, self.pyramid):
+            yield row, min(self.pyramid, end - row)
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        cpu.integers(self.wall, 0, MOST + 1)
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        steps = gpu.iterations(sum(map(len, self.replays.values())))
+        for _, (tile, first, count) in zip(steps, self._walk(gpu), strict=True):
+            cost = {"updates": [self.cost]} if first else {"writes": [self.cost]}
+            gpu.replay(self.launches, first=first, count=count, reads=[tile.of(self.wall)], **cost)
+
+    def _walk(self, gpu: Gpu) -> Iterator[tuple[Tile, int, int]]:
+        for tile in gpu.tiles(self.wall):
+            for first, count in self.replays[tile.first]:
+                yield tile, first, count
+
+    def check(self, view: View) -> str:
+        """Every cost by the same recurrence row by row, on the walls in memory, of which some are made again."""
+        wall = view(self.wall)
+        at = sample(wall.size, 100_000, self.seed)
+        if others := np.count_nonzero(wall.reshape(-1)[at] != below(self.wall.key, at, MOST + 1)):
+            return f"{others} of {at.size} walls are not what they were made as"
+        row = np.full(self.cols + 2, FAR, np.int32)
+        row[1:-1] = wall[0]
+        best = np.empty(self.cols, np.int32)
+        for walls in wall[1:]:
+            np.minimum(row[:-2], row[2:], out=best)
+            np.minimum(best, row[1:-1], out=best)
+            np.add(best, walls, out=row[1:-1])
+        found = view(self.cost)[self.turns % 2]
+        wrong = np.flatnonzero(found != row[1:-1])
+        if not wrong.size:
+            return ""
+        j = int(wrong[0])
+        return f"{wrong.size} of {self.cols} costs are wrong; column {j} costs {found[j]} and not {row[1 + j]}"

@@ -1,0 +1,76 @@
+"""producer_consumer: both agents at once in the same memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, sample, u64
+from firsttouch.apps.random import mix64, words
+from firsttouch.memory.strategies import Strategy
+from firsttouch.schema import DeviceInfo
+
+ROUNDS, THREADS = 2, 256  # times around the ring in an iteration; of the one group
+SECONDS, POLLS = 5, 1 << 32  # without progress, until the GPU and the CPU give up
+
+
+class ProducerConsumer(App):
+    """The CPU produces items into a ring while a kernel answers each in place; system-scope words order the two."""
+
+    name = "producer_consumer"
+    source = "this project: what unified memory alone can do"
+    pattern = "true concurrent access, both directions"
+    sizes = {
+        "tiny": {"slots": 5, "words": 37, "iterations": 3},
+        "default": {"slots": 256, "words": 512, "iterations": 20},
+        "bytes": {"iterations": 1},
+    }
+    grows = "slots"
+    slots: int
+    words: int
+    iterations: int
+
+    ring = buffer(u64, "slots", "words", role="inout", starts_on="cpu")
+    board = buffer(u64, 96, role="control", starts_on="cpu")  # produced, answered, given up
+    sums = buffer(u64, f"{ROUNDS} * slots", role="scratch", starts_on="cpu")  # of the answers of an iteration
+    seconds, polls = SECONDS, POLLS
+
+    @classmethod
+    def refuses(cls, strategy: Strategy, device: DeviceInfo) -> str | None:
+        if strategy.duplicated:
+            return "there is one ring that both agents use at once, and a copy is taken between kernels only"
+        entry = device.allocator(strategy.allocator)
+        if entry is None or entry.concurrent is not True:
+            return "in this memory the CPU and a running kernel do not see each other's stores"
+        return None
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        cpu.fill(self.ring, 0)
+        cpu.fill(self.board, 0)
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        items = ROUNDS * self.slots
+        patience = int(self.seconds * 1e9)
+        for i in gpu.iterations(self.iterations):
+            shape = (self.slots, self.words, i * items, (i + 1) * items)
+            gpu.launch("ring_consume", self.ring, self.board, *shape, patience, groups=1, threads=THREADS)
+            cpu.launch(
+                *("ring_produce", self.ring, self.board, self.sums, *shape, self.ring.key, self.polls),
+                over=1,
+                beside=True,
+            )
+            if cpu.reads(self.board)[64]:
+                break
+
+    def check(self, view: View) -> str:
+        """Sums of the answers of the last iteration, of some items where there are many."""
+        produced, answered, items = int(view(self.board)[0]), int(view(self.board)[32]), ROUNDS * self.slots
+        if produced != answered or answered != self.iterations * items:
+            return f"{answered} of {self.iterations * items} items were answered before one agent gave up"
+        at = sample(items, max(2, 2_000_000 // self.words), self.seed)
+        number = (at + (self.iterations - 1) * items).astype(np.uint64)
+        inside = number[:, None] * np.uint64(self.words) + np.arange(self.words, dtype=np.uint64)
+        expected = mix64(words(self.ring.key, inside) ^ number[:, None]).sum(axis=1, dtype=np.uint64)
+        wrong = np.flatnonzero(view(self.sums)[at] != expected)
+        return (
+            f"{len(wrong)} of {len(at)} items have a wrong answer, item {at[wrong[0]]} among them" if len(wrong) else ""
+        )

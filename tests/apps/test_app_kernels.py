@@ -1,0 +1,49 @@
+"""The kernels of every application compile for every target; on PoCL and the host they also run, in other tests."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.kernels.compilers import compile_amdgpu, compile_sm_90
+
+from firsttouch import _core
+from firsttouch.apps import all_apps
+from firsttouch.apps.measure import GENERATE
+from firsttouch.memory.agents import KernelFile
+
+FILES = {"generate": KernelFile("generate", GENERATE.read_text())}
+FILES |= {name: app(app.sizes["tiny"]).kernels for name, app in all_apps().items()}
+OF_THE_CPU = {"dwt2d_image"}
+"""Kernels that no GPU runs, which may keep arrays where they like."""
+every_file = pytest.mark.parametrize("name", FILES)
+
+
+def unit(name: str, language: str) -> str:
+    file = FILES[name]
+    return _core.translation_unit(file.name, language, file.defines, file.text)
+
+
+@every_file
+def test_sm_90(name: str) -> None:
+    cubin, ptx = compile_sm_90(unit(name, "cuda"), name)
+    assert cubin[:4] == b"\x7fELF"
+    assert set(re.findall(r"\.entry (\w+)\(", ptx)) == set(FILES[name].entries)
+    spilled = {
+        found[1] for found in re.finditer(r"\.entry (\w+)\((?:(?!^\}).)*?\.local\b", ptx, re.DOTALL | re.MULTILINE)
+    }
+    assert spilled <= OF_THE_CPU, "arrays in local memory"
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
+@every_file
+def test_amdgpu(name: str, target: str) -> None:
+    assembly = compile_amdgpu(unit(name, "hip"), target)
+    assert set(re.findall(r"^\s*\.amdhsa_kernel (\w+)", assembly, re.MULTILINE)) == set(FILES[name].entries)
+
+
+@every_file
+def test_the_core_holds_the_kernels_that_need_no_groups(name: str) -> None:
+    file = FILES[name]
+    for entry in file.entries.values():
+        assert _core.has_host_kernel(f"{file.name}/{entry.name}") != entry.groups

@@ -1,0 +1,82 @@
+"""What holds of every application: right under every strategy of the OpenCL device, and written once."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from tests.apps.running import opencl, run_tiny, strategies, why_not
+
+from firsttouch.apps import all_apps
+from firsttouch.apps.base import App, View
+from firsttouch.errors import Unsupported
+from firsttouch.memory.strategies import STRATEGIES
+from firsttouch.memory.workspace import Array
+
+APPS = all_apps()
+OF_ONE_MEMORY = {"producer_consumer"}
+"""Applications that need more of memory than halves do, and say so themselves."""
+every_app = pytest.mark.parametrize("name", APPS)
+
+
+@pytest.mark.parametrize("strategy", strategies())
+@every_app
+def test_it_is_right_under_every_strategy(name: str, strategy: str) -> None:
+    if reason := why_not(APPS[name], strategy):
+        pytest.skip(reason)
+    try:
+        run = run_tiny(APPS[name], strategy)
+    except Unsupported as reason:  # what only the memory itself tells, such as its addresses
+        pytest.skip(str(reason))
+    assert (run.checked, run.wrong) == (True, "")
+
+
+@every_app
+def test_other_random_data_are_right_too(name: str) -> None:
+    strategy = next(s for s in reversed(strategies()) if not why_not(APPS[name], s))
+    assert run_tiny(APPS[name], strategy, seed=7).wrong == ""
+
+
+def test_halves_need_memory_that_both_agents_may_use_at_once() -> None:
+    info, _ = opencl()
+    if info.kind != "opencl":
+        pytest.skip(f"{info.name} has no memory of one side at a time")
+    halved = {name for name, app in APPS.items() if app.refuses(STRATEGIES["svm-coarse"], info)}
+    assert halved == {"bfs_concurrent", "cfd_concurrent", "gaussian_concurrent", "kmeans_concurrent", *OF_ONE_MEMORY}
+    for name in halved - OF_ONE_MEMORY:
+        for strategy in ("svm-coarse", "buffer"):
+            assert "one of them at a time" in str(APPS[name].refuses(STRATEGIES[strategy], info))
+        assert APPS[name].refuses(STRATEGIES["explicit"], info) is None
+
+
+@every_app
+def test_results_that_are_no_numbers_are_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NaN is neither above nor below a tolerance: a check must not take it for a small error."""
+    app, spoiled = APPS[name], []
+    check = app.check
+
+    def of_nans(self: App, view: View) -> str:
+        def seen(array: Array) -> np.ndarray:
+            if array.dtype.kind not in "fc" or array.declaration.ends_on != "cpu":
+                return view(array)
+            spoiled.append(array)
+            return np.full(array.shape, np.nan, array.dtype)
+
+        return check(self, seen)
+
+    monkeypatch.setattr(app, "check", of_nans)
+    strategy = next(s for s in reversed(strategies()) if not why_not(app, s))
+    wrong = run_tiny(app, strategy).wrong
+    assert wrong or not spoiled
+
+
+@every_app
+def test_it_names_no_strategy_and_no_vendor_and_stays_short(name: str) -> None:
+    kernels = APPS[name].kernel_path()
+    for path in (kernels, kernels.with_suffix(".py")):
+        text = path.read_text()
+        assert len(text.splitlines()) < 150
+        words = {w for s in STRATEGIES for w in (f'"{s}"', f"'{s}'")} - {'"buffer"', "'buffer'"}
+        assert not [w for w in words if w in text]
+        assert not re.findall(r"\b(cuda|nvidia|hip|amd|rocm|opencl|pocl)\w*", text, re.IGNORECASE)

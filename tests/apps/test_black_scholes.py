@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+from tests.apps.running import assert_caught, opencl, run_tiny
+
+from firsttouch.apps import measure
+from firsttouch.apps.base import solve
+from firsttouch.apps.black_scholes import BlackScholes
+from firsttouch.memory.strategies import STRATEGIES
+from firsttouch.memory.workspace import Workspace
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("normal(d1 - spread)", "normal(d1)"),
+        ("1.330274429f", "1.33f"),
+        ("d > 0.0f ? 1.0f - tail : tail", "tail"),
+        ("put[at] = both.y", "put[at] = both.x"),
+    ],
+)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(BlackScholes, before, after)
+
+
+def test_the_last_options_of_an_odd_number_are_not_skipped() -> None:
+    """Other data than any test before, so that no old result lies where none is written."""
+    skips = ("FOR_EACH(rest, n % 4)", "FOR_EACH(rest, 0)")
+    assert run_tiny(BlackScholes, params={"n": 4_003}, mutation=skips, seed=4003).wrong
+    for n in (1, 2, 3, 5):
+        assert run_tiny(BlackScholes, params={"n": n}).wrong == ""
+
+
+def test_options_are_streamed_through_a_small_window() -> None:
+    info, device = opencl()
+    app = BlackScholes(BlackScholes.sizes["tiny"])
+    windows = dict.fromkeys(app.tiled_arrays(), 16_384 * 4)
+    run = measure.run(app, Workspace(STRATEGIES["explicit"], info, device), windows=windows)
+    assert (run.checked, run.wrong) == (True, "")
+    assert run.crossed["gpu"] == 3 * 3 * 4 * app.n, "three inputs in each of three iterations"
+
+
+def test_a_size_in_bytes_is_met_closely() -> None:
+    found = solve(BlackScholes, 1 << 32)
+    assert (1 << 32) - 20 < BlackScholes.footprint(found) <= 1 << 32

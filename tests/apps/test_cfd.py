@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.apps.running import assert_caught, opencl, run_tiny
+
+from firsttouch.apps import cfd, measure
+from firsttouch.apps.base import View, solve
+from firsttouch.apps.cfd import FAR_AWAY, Cfd, CfdConcurrent
+from firsttouch.memory.agents import KernelFile
+from firsttouch.memory.strategies import STRATEGIES
+from firsttouch.memory.workspace import Workspace
+
+MUTATIONS = [
+    ("smooth = 0.1f *", "smooth = 0.09f *"),
+    ("sum = plus(sum, p, state(0, x, y, z, 0));", ""),
+    ("v * (s.energy + p)", "v * s.energy"),
+    ("SQRT_F32(GAMMA * p / s.density)", "SQRT_F32(p / s.density)"),
+    ("factors[i] * part", "factors[i] * part * (i + 1 < n)"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), MUTATIONS)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(Cfd, before, after)
+
+
+@pytest.mark.parametrize(("before", "after"), MUTATIONS)
+def test_the_last_iteration_around_some_cells_catches_it_too(
+    before: str, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cfd, "EVERYTHING", 0)
+    assert run_tiny(Cfd).wrong == ""
+    assert_caught(Cfd, before, after)
+
+
+class Mesh(Cfd):
+    """Checks the mesh instead: closed cells, neighbours that share a face, and a border around the cube."""
+
+    def check(self, view: View) -> str:
+        neighbours, normals = view(self.neighbours), view(self.normals).reshape(4, 3, -1).astype(float)
+        assert np.abs(normals.sum(axis=0)).max() < 1e-6
+        for face in range(4):
+            here = np.flatnonzero(neighbours[face] >= 0)
+            there = neighbours[face][here]
+            back = neighbours[:, there] == here
+            assert (back.sum(axis=0) == 1).all()
+            opposite = normals[back.argmax(axis=0), :, there]
+            assert np.abs(opposite.T + normals[face][:, here]).max() < 1e-6
+        surface = np.sqrt((normals**2).sum(axis=1)).sum(axis=0)
+        assert np.allclose(view(self.areas), surface**2, rtol=1e-5)
+        assert ((neighbours == -1).sum(), (neighbours == -2).sum()) == (2 * self.m**2, 10 * self.m**2)
+        return "the mesh was checked"
+
+
+def test_cells_are_closed_and_neighbours_share_a_face() -> None:
+    info, device = opencl()
+    app = Mesh(Mesh.sizes["tiny"])
+    app.kernels = Cfd(Cfd.sizes["tiny"]).kernels
+    assert measure.run(app, Workspace(STRATEGIES["svm-fine"], info, device)).wrong == "the mesh was checked"
+
+
+class Change(Cfd):
+    """Says instead how far the flow is from the one far away."""
+
+    def check(self, view: View) -> str:
+        return f"{np.abs(view(self.u) - FAR_AWAY).max():.9f}"
+
+
+def change(noise: str, iterations: int) -> float:
+    info, device = opencl()
+    app = Change({"m": 7, "iterations": iterations})
+    file = Cfd(Cfd.sizes["tiny"]).kernels
+    assert "NOISE 0.02f" in file.text
+    app.kernels = KernelFile(file.name, file.text.replace("NOISE 0.02f", f"NOISE {noise}"), app.defines())
+    return float(measure.run(app, Workspace(STRATEGIES["svm-fine"], info, device)).wrong)
+
+
+def test_an_even_flow_stays_as_it_is() -> None:
+    """What goes into a cell comes out of it: normals and neighbours fit each other."""
+    assert change("0.0f", 100) < 1e-5
+
+
+def test_a_disturbance_decays() -> None:
+    assert change("0.02f", 1000) < change("0.02f", 1) / 4
+
+
+@pytest.mark.parametrize("m", [1, 2, 5])
+@pytest.mark.parametrize("app", [Cfd, CfdConcurrent])
+def test_small_meshes_are_right(app: type[Cfd], m: int) -> None:
+    assert run_tiny(app, params={"m": m}).wrong == ""
+
+
+def test_impossible_parameters_are_refused_in_a_sentence() -> None:
+    assert "at most 710" in Cfd.problem({"m": 711, "iterations": 1})
+    assert "at least 1" in Cfd.problem({"m": 0, "iterations": 1})
+
+
+def test_a_size_in_bytes_is_met_closely() -> None:
+    found = solve(Cfd, 1 << 32)
+    assert 0.95 * (1 << 32) < Cfd.footprint(found) <= 1 << 32

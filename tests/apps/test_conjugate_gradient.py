@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.apps.libraries import use_numpy
+from tests.apps.running import assert_caught, run_tiny, strategies, why_not
+
+from firsttouch.apps.base import solve
+from firsttouch.apps.conjugate_gradient import ConjugateGradient
+from firsttouch.apps.random import uniform_f32
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("end = starts[i + 1]; k < end", "end = starts[i + 1] - (i + 1 < n); k < end"),
+        ("ADD_UP(sums, mine,", "ADD_UP(sums, 0.7 * mine,"),
+        ("x[i] += a * p[i]", "x[i] += 0.999998f * a * p[i]"),
+        ("x[i] += a * p[i]", "x[i] += (i == 77 ? 0.9999f : 1.0f) * a * p[i]"),
+        ("rhs[i] - a_x[i]", "(i + 1 < n ? rhs[i] - a_x[i] : 0.0f)"),
+        ("values[k] * v[columns[k]]", "values[k] * v[i]"),
+        ("left = r[i] - a * a_p[i]", "left = r[i] - 1.001f * a * a_p[i]"),
+        ("p[i] = r[i] + b * p[i]", "p[i] = r[i] + p[i]"),
+        ("*(other_sum) = 0.0", ""),
+    ],
+)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(ConjugateGradient, before, after)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 255, 256, 257, 600_000])
+def test_any_number_of_rows_is_right(n: int) -> None:
+    assert run_tiny(ConjugateGradient, params={"n": n}).wrong == ""
+
+
+def test_it_stops_by_itself() -> None:
+    app = ConjugateGradient(ConjugateGradient.sizes["tiny"])
+    run = run_tiny(ConjugateGradient, one=app)
+    assert (run.wrong, len(run.iterations)) == ("", 2)
+    assert 4 <= int(app.used["steps"]) <= 12
+    assert app.used["library"].startswith("own kernels (")
+
+
+@pytest.mark.parametrize("strategy", strategies())
+def test_a_library_is_used_where_there_is_one(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if reason := why_not(ConjugateGradient, strategy):
+        pytest.skip(reason)
+    use_numpy(monkeypatch)
+    broken = ("row += values[k]", "row -= values[k]")
+    assert run_tiny(ConjugateGradient, strategy, options={"library": "auto"}, mutation=broken).wrong == ""
+    assert run_tiny(ConjugateGradient, strategy, options={"library": "own"}, mutation=broken).wrong
+
+
+@pytest.mark.parametrize("n", [1, 2, 40])
+def test_elimination_from_both_sides_is_the_solution(n: int) -> None:
+    app = ConjugateGradient({"n": n, "iterations": 1})
+    i = np.arange(n)
+    matrix = np.diag(uniform_f32(app.values.key, 2 * i, 10, 11).astype(float))
+    beside = uniform_f32(app.values.key, 2 * i[:-1] + 1, 0, 1).astype(float)
+    matrix += np.diag(beside, 1) + np.diag(beside, -1)
+    assert np.allclose(app._eliminated(i), np.linalg.solve(matrix, np.ones(n)), rtol=0, atol=1e-12)
+
+
+def test_sizes() -> None:
+    assert 0.999 * 2**30 < ConjugateGradient.footprint(solve(ConjugateGradient, 2**30)) <= 2**30
+    assert "must be at most" in ConjugateGradient.problem({"n": 2**30, "iterations": 1})

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+from tests.apps.running import assert_caught, run_tiny
+
+from firsttouch.apps import fdtd3d
+from firsttouch.apps.base import solve
+from firsttouch.apps.fdtd3d import Fdtd3d
+
+MUTATIONS = [
+    ("plane[turn][row - 3][lane]", "plane[turn][row - 2][lane]"),
+    ("F32X4(l.w, m.x, m.y, m.z)", "F32X4(l.z, m.x, m.y, m.z)"),
+    ("back4 = back3, ", ""),
+    ("x < n + RADIUS &&", "x < n &&"),
+    ("at_most(first + depth, n)", "at_most(first + depth, n - 1)"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), MUTATIONS)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(Fdtd3d, before, after)
+
+
+@pytest.mark.parametrize(("before", "after"), MUTATIONS)
+def test_samples_of_a_space_too_large_to_check_whole_catch_it_too(
+    before: str, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fdtd3d, "EVERYTHING", 0)
+    assert run_tiny(Fdtd3d).wrong == ""
+    assert_caught(Fdtd3d, before, after)
+
+
+@pytest.mark.parametrize("params", [{"n": 4}, {"n": 64}, {"n": 68, "depth": 1}, {"n": 20, "depth": 100}])
+def test_neither_the_size_nor_the_depth_changes_a_cell(params: dict[str, int]) -> None:
+    assert run_tiny(Fdtd3d, params=params).wrong == ""
+
+
+def test_impossible_parameters_are_refused_in_a_sentence() -> None:
+    tiny = Fdtd3d.sizes["tiny"]
+    assert "multiple of 4" in Fdtd3d.problem({**tiny, "n": 75})
+    assert "at most 20" in Fdtd3d.problem({**tiny, "iterations": 21})
+    assert Fdtd3d.problem(tiny) == ""
+
+
+def test_a_size_in_bytes_is_met_closely() -> None:
+    found = solve(Fdtd3d, 1 << 32)
+    assert 0.98 * (1 << 32) < Fdtd3d.footprint(found) <= 1 << 32

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+from tests.apps.libraries import use_numpy
+from tests.apps.running import assert_caught, run_tiny, strategies, why_not
+
+from firsttouch.apps import fft
+from firsttouch.apps.base import App, solve
+from firsttouch.apps.fft_conv import FftConvC2C, FftConvFused, FftConvR2C
+
+VARIANTS: list[type[App]] = [FftConvR2C, FftConvC2C, FftConvFused]
+every_variant = pytest.mark.parametrize("app", VARIANTS, ids=lambda app: app.name)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("i < n + after ? n - 1ul", "i < n + after - 1 ? n - 1ul"),
+        ("border(x + 3, n, CENTRE_X)", "border(x + 3, n, CENTRE_X - 1)"),
+        ("+ CENTRE_Y) & last", "+ CENTRE_Y + 1) & last"),
+        ("y < TAPS_DOWN && x < TAPS_ACROSS", "y < TAPS_DOWN && x < TAPS_ACROSS - 1"),
+        ("roots[3 * turn]", "roots[2 * turn]"),
+        ("c_turn(sign, c_sub(v[i][1], v[i][3]))", "c_turn(-sign, c_sub(v[i][1], v[i][3]))"),
+        ("if (turned && sign < 0.0f)", "if (turned == 2 && sign < 0.0f)"),
+    ],
+)
+@every_variant
+def test_a_wrong_kernel_is_caught(app: type[App], before: str, after: str) -> None:
+    assert_caught(app, before, after)
+
+
+@pytest.mark.parametrize(
+    ("app", "before", "after"),
+    [
+        (FftConvR2C, "to[other_y * to_pitch + half_side] = c_conj(b);", ""),
+        (FftConvC2C, "(kx == 0 ? half_side : other_x)", "other_x"),
+        (FftConvC2C, "c_conj(kx == 0 ? a : b)", "c_conj(b)"),
+        (FftConvFused, "c_scale(scale, c_mul(b, d))", "c_scale(scale, c_mul(a, d))"),
+        (FftConvFused, "other = c_conj(c_sub(even, odd))", "other = c_sub(even, odd)"),
+    ],
+)
+def test_a_wrong_kernel_of_a_variant_is_caught(app: type[App], before: str, after: str) -> None:
+    assert_caught(app, before, after)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 58, 59, 122])
+@every_variant
+def test_any_size_is_right(app: type[App], n: int) -> None:
+    assert run_tiny(app, params={"n": n}).wrong == ""
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(3, 3), (4, 5), (10, 5), (5, 10)])
+@every_variant
+def test_transforms_in_one_pass_and_in_two_are_right(
+    app: type[App], rows: int, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fft, "LONGEST", {"rows": rows, "columns": columns})
+    assert run_tiny(app, params={"n": 40}).wrong == ""
+    assert run_tiny(app, params={"n": 120}).wrong == ""
+
+
+@pytest.mark.parametrize("strategy", strategies())
+@every_variant
+def test_a_library_is_used_where_there_is_one(app: type[App], strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if reason := why_not(app, strategy):
+        pytest.skip(reason)
+    use_numpy(monkeypatch)
+    broken = ("AT(k) = v;", "AT(k) = c_scale(2.0f, v);")
+    assert run_tiny(app, strategy, options={"library": "auto"}, mutation=broken).wrong == ""
+    assert run_tiny(app, strategy, options={"library": "own"}, mutation=broken).wrong
+
+
+def test_sizes() -> None:
+    # The transforms' sides are powers of two: the most data are those that leave 6 rows and columns for the taps.
+    found = solve(FftConvR2C, 2**33)
+    assert found["n"] == 2**14 - 6
+    assert FftConvR2C.footprint(found) > 0.6 * 2**33
+    assert FftConvR2C.declarations({"n": 8000, "iterations": 1})[2].shape == (8192, 8192)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from tests.apps.running import assert_caught, run_tiny
+
+from firsttouch.apps.base import solve
+from firsttouch.apps.gaussian import Gaussian, GaussianConcurrent
+
+both = pytest.mark.parametrize("app", [Gaussian, GaussianConcurrent])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if (j >= t && j < n)", "if (j >= t && j < n - 1)"),
+        ("i < last && j == t", "i < last - 1 && j == t"),
+        ("a[(first + k) * n + t] / a[t * n + t]", "a[(first + k) * n + t] / a[0]"),
+        ("row[k] - by[k] * pivot", "t == 100 ? row[k] : row[k] - by[k] * pivot"),
+        ("const float pivot = a[t * n + j]", "const float pivot = a[(t > 60 ? t - 1 : t) * n + j]"),
+    ],
+)
+@both
+def test_a_wrong_kernel_is_caught(app: type[Gaussian], before: str, after: str) -> None:
+    assert_caught(app, before, after)
+
+
+@pytest.mark.parametrize(("n", "iterations"), [(1, 1), (2, 1), (3, 100), (300, 299), (300, 20), (1100, 5)])
+@both
+def test_other_sizes_and_eliminations_that_stop_early_are_right(app: type[Gaussian], n: int, iterations: int) -> None:
+    assert run_tiny(app, params={"n": n, "iterations": iterations}).wrong == ""
+
+
+def test_only_the_cpus_rows_and_the_gpus_half_cross_when_both_work() -> None:
+    n, word = 150, 4
+    run = run_tiny(GaussianConcurrent, "explicit")
+    half_of_all = 2 * (n // 2) * n * word + (n // 2) * word
+    rows_of_the_other = (n // 2) * (n + 1) * word
+    assert run.crossed == {"gpu": half_of_all + rows_of_the_other, "cpu": half_of_all}
+
+
+def test_sizes() -> None:
+    params = solve(Gaussian, 4 << 30)
+    assert 0.999 < Gaussian.footprint(params) / (4 << 30) <= 1
+    assert "n must be at least 1" in Gaussian.problem({"n": 0, "iterations": 1})

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.apps.running import assert_caught, run_tiny
+
+from firsttouch.apps.base import solve
+from firsttouch.apps.heartwall import STEP, SWING, Heartwall
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("(part + 1) * SIDE / PARTS", "(part + 1) * (SIDE - 1) / PARTS"),
+        ("0.87f", "0.86f"),
+        ("number % 10", "number % 9"),
+        ("(number - 1) / 10 * 10", "number / 10 * 10"),
+        ("(AREA - 1) * spread", "AREA * spread"),
+        ("last[0] - 5", "last[0] - 4"),
+        ("product - sum * total / AREA", "product"),
+        ("mine[i] = 0.87f", "if (i > 0) mine[i] = 0.87f"),
+    ],
+)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(Heartwall, before, after)
+
+
+def test_the_film_moves_within_what_is_searched() -> None:
+    path = Heartwall({**Heartwall.sizes["tiny"], "iterations": 500}).path
+    assert np.abs(path).max() == SWING
+    assert np.abs(np.diff(path, axis=0)).max() == STEP
+    assert not path[0].any()
+
+
+@pytest.mark.parametrize("changed", [{"iterations": 1}, {"points": 1}, {"rows": 97, "cols": 97}, {"iterations": 45}])
+def test_other_films(changed: dict[str, int]) -> None:
+    assert run_tiny(Heartwall, params=changed).wrong == ""
+
+
+def test_a_frame_that_holds_no_window() -> None:
+    assert "cols must be above 96" in Heartwall.problem({**Heartwall.sizes["tiny"], "cols": 96})
+
+
+def test_a_size_in_bytes_is_met() -> None:
+    assert 0.999 * 2**32 < Heartwall.footprint(solve(Heartwall, 2**32)) <= 2**32

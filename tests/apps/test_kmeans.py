@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+from tests.apps.running import assert_caught, opencl, run_tiny
+
+from firsttouch.apps import measure
+from firsttouch.apps.base import solve
+from firsttouch.apps.kmeans import Kmeans, KmeansConcurrent
+from firsttouch.memory.strategies import STRATEGIES
+from firsttouch.memory.workspace import Workspace
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("sum[j] < least", "sum[j] > least"),
+        ("for (; f < d; ++f) {", "for (; f < d; f += 4) {"),
+        ("nearest = (int)(base + j)", "nearest = (int)j"),
+        ("block + row < d", "block + row < d - 1"),
+    ],
+)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(Kmeans, before, after)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"k": 1}, {"k": 16, "d": 3}, {"d": 64, "n": 500}, {"n": 9, "k": 9}, {"iterations": 2}],
+    ids=lambda p: "-".join(f"{name}{value}" for name, value in p.items()),
+)
+@pytest.mark.parametrize("app", [Kmeans, KmeansConcurrent])
+def test_any_shape_is_right(app: type[Kmeans], params: dict[str, int]) -> None:
+    assert run_tiny(app, params=params).wrong == ""
+
+
+def test_both_versions_find_the_same_clusters() -> None:
+    info, device = opencl()
+    found = []
+    for kind in (Kmeans, KmeansConcurrent):
+        app = kind(kind.sizes["tiny"])
+        assert measure.run(app, Workspace(STRATEGIES["explicit"], info, device)).wrong == ""
+        found.append((app.rounds, app.changed, app.explained[-1]))
+    assert found[0][0] > 2
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+def test_points_are_transposed_through_a_small_window() -> None:
+    info, device = opencl()
+    app = Kmeans(Kmeans.sizes["tiny"])
+    run = measure.run(app, Workspace(STRATEGIES["explicit"], info, device), windows={app.features: 3_001 * 19 * 4})
+    assert (run.checked, run.wrong) == (True, "")
+
+
+def test_impossible_parameters_are_refused_in_a_sentence() -> None:
+    assert "need as many points" in Kmeans.problem({"n": 4, "d": 2, "k": 5, "iterations": 1})
+    assert "at least 1" in Kmeans.problem({"n": 0, "d": 2, "k": 5, "iterations": 1})
+
+
+def test_a_size_in_bytes_is_met_closely() -> None:
+    found = solve(Kmeans, 1 << 32)
+    assert (1 << 32) - 300 < Kmeans.footprint(found) <= 1 << 32

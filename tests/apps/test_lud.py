@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+from tests.apps.running import assert_caught, run_tiny
+
+from firsttouch.apps.base import solve
+from firsttouch.apps.lud import Lud
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("y > x ? own[i][j] * pivot[x]", "y > x + 1 ? own[i][j] * pivot[x]"),
+        ("if (!right) x[k] /= factor[panel + k][k];", ""),
+        ("i = k + 1; i < PANEL", "i = k + 1; i < PANEL - 1"),
+        ("l.w, u[3][j]", "l.w, u[2][j]"),
+        ("step <= SIDE / DEPTH", "step < SIDE / DEPTH"),
+        ("if (y < n && x < pitch)", "if (y < n && x < pitch - 1)"),
+    ],
+)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(Lud, before, after)
+
+
+@pytest.mark.parametrize("n", [64, 128, 192, 576])
+def test_one_block_a_few_and_a_sampled_matrix_are_right(n: int) -> None:
+    assert run_tiny(Lud, params={"n": n}).wrong == ""
+
+
+def test_a_sampled_matrix_that_is_wrong_is_caught() -> None:
+    assert "differs from A" in run_tiny(Lud, params={"n": 576}, mutation=("l.w, u[3][j]", "l.w, u[2][j]")).wrong
+
+
+def test_sizes() -> None:
+    assert "multiple of 64" in Lud.problem({"n": 100})
+    params = solve(Lud, 4 << 30)
+    assert params["n"] % 64 == 0
+    assert 0.99 < Lud.footprint(params) / (4 << 30) <= 1

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.apps.running import assert_caught, opencl, run_tiny
+
+from firsttouch import _core
+from firsttouch.apps import mapped_file, measure
+from firsttouch.apps.base import buffer, solve, u64
+from firsttouch.apps.mapped_file import MappedFile
+from firsttouch.apps.random import words
+from firsttouch.errors import Unsupported
+from firsttouch.memory.strategies import STRATEGIES
+from firsttouch.memory.workspace import Workspace
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("2 * (first + i) + 1", "2 * i + 3"),
+        ("(i < n ?", "(i + 1 < n ?"),
+        ("GROUP_SUM(sums, sum, THREADS)", "GROUP_SUM(sums, sum, THREADS / 2)"),
+    ],
+)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(MappedFile, before, after)
+
+
+def test_the_check_reads_the_file_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped_file, "CHUNK", 7_001)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run_tiny(MappedFile).wrong == ""
+
+
+def workspace(strategy: str) -> Workspace:
+    info, device = opencl()
+    return Workspace(STRATEGIES[strategy], info, device)
+
+
+class Looking(MappedFile):
+    """Notes what the buffer's memory is while the application runs."""
+
+    def check(self, view):  # type: ignore[no-untyped-def]
+        store = self.words.store
+        self.host, self.shared = store.host.allocator, store.shared
+        self.mappings = sum("(deleted)" in line for line in Path("/proc/self/maps").read_text().splitlines())
+        return super().check(view)
+
+
+def look(space: Workspace) -> Looking:
+    app = Looking(MappedFile.sizes["tiny"])
+    app.kernels = MappedFile(MappedFile.sizes["tiny"]).kernels
+    assert measure.run(app, space).wrong == ""
+    return app
+
+
+def test_explicit_copies_from_the_mapping_itself() -> None:
+    app = look(workspace("explicit"))
+    assert (app.host, app.shared) == ("mmap", False)
+
+
+def test_where_the_gpu_needs_memory_of_its_own_kind_the_file_is_read_into_it() -> None:
+    app = look(workspace("svm-fine"))
+    assert (app.host, app.shared) == ("svm-fine", True)
+
+
+@pytest.mark.parametrize("strategy", ["system", "system+prefault"])
+def test_plain_memory_of_both_sides_is_the_mapping(strategy: str) -> None:
+    """As far as the CPU goes: that kernels reach it too is not for this device to show."""
+    app, space = MappedFile(MappedFile.sizes["tiny"]), workspace(strategy)
+    app.arrange()
+    space.allocate([app.words])
+    try:
+        assert app.words.store.shared
+        assert [(name, allocator) for name, allocator, _ in space.allocations()] == [("words", "mmap")]
+        space.load(app.words, 0)
+        assert (space.view(app.words) == words(app.words.key, np.arange(app.n))).all()
+    finally:
+        space.free()
+
+
+def test_the_mapping_is_given_back_with_its_charge(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sum("(deleted)" in line for line in Path("/proc/self/maps").read_text().splitlines())
+    app = look(workspace("explicit"))
+    assert app.mappings > before
+    assert sum("(deleted)" in line for line in Path("/proc/self/maps").read_text().splitlines()) == before
+    # Here device memory is the host's: a run takes the file twice, and would not if one charge were left.
+    monkeypatch.setenv("FIRSTTOUCH_MAX_HOST", str(app.words.nbytes * 3))
+    look(workspace("explicit"))
+    look(workspace("explicit"))
+
+
+def test_the_guard_refuses_a_mapping_too() -> None:
+    _, device = opencl()
+    with tempfile.TemporaryFile() as file:
+        file.truncate(1 << 20)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FIRSTTOUCH_MAX_HOST", "64KiB")
+            with pytest.raises(_core.GuardRefused, match="FIRSTTOUCH_MAX_HOST"):
+                device.map_file(file.fileno(), 1 << 20)
+        with device.map_file(file.fileno(), 1 << 20) as mapped:
+            assert (mapped.allocator, mapped.size) == ("mmap", 1 << 20)
+
+
+def test_what_cannot_be_mapped_is_said() -> None:
+    _, device = opencl()
+    with tempfile.TemporaryFile() as file:
+        file.write(b"short")
+        file.flush()
+        with pytest.raises(_core.Unavailable, match="5 bytes"):
+            device.map_file(file.fileno(), 4096)
+    with pytest.raises(_core.Unavailable, match="Bad file descriptor"):
+        device.map_file(-1, 4096)
+
+
+def test_a_full_disk_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(Unsupported, match="no room for a file of 2400056 bytes"):
+        run_tiny(MappedFile)
+
+
+def test_no_file_is_left_behind() -> None:
+    before = set(os.listdir(tempfile.gettempdir()))
+    run_tiny(MappedFile)
+    left = set(os.listdir(tempfile.gettempdir())) - before
+    assert not [name for name in left if name.startswith("tmp")]
+
+
+def test_the_file_is_streamed_through_a_small_window() -> None:
+    app = MappedFile(MappedFile.sizes["tiny"])
+    run = measure.run(app, workspace("explicit"), windows={app.words: 100_000 * 8})
+    assert (run.checked, run.wrong) == (True, "")
+    assert run.crossed["gpu"] == 2 * app.words.nbytes
+
+
+def test_only_an_input_may_be_a_file() -> None:
+    with pytest.raises(ValueError, match="a file is an input"):
+        buffer(u64, "n", role="inout", file=True)
+
+
+def test_a_size_in_bytes_is_met_closely() -> None:
+    found = solve(MappedFile, 1 << 32)
+    assert (1 << 32) - 16 < MappedFile.footprint(found) <= 1 << 32

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+from tests.apps.running import assert_caught, opencl, run_tiny
+
+from firsttouch.apps import measure
+from firsttouch.apps.base import solve
+from firsttouch.apps.nn import Nn
+from firsttouch.memory.strategies import STRATEGIES
+from firsttouch.memory.workspace import Workspace
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("y * y + x * x), SQRT", "y * y - x * x), SQRT"),
+        ("SQRT_F32(v * v + u * u)", "(v * v + u * u)"),
+        ("u = at.w - lng", "u = at.w - lat"),
+        ("const ulong last = first + n - 1", "const ulong last = first + n - 2"),
+        ("at.x - lat", "at.x - lat * 1.00001f"),
+    ],
+)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(Nn, before, after)
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 2), (4097, 64), (8192, 7), (8193, 1)])
+def test_any_number_of_records_and_neighbours(n: int, k: int) -> None:
+    assert run_tiny(Nn, params={"n": n, "k": k}).wrong == ""
+
+
+def test_tiles_give_the_same() -> None:
+    info, device = opencl()
+    app = Nn(Nn.sizes["tiny"])
+    windows = {app.locations: 3001 * 8, app.distances: 3001 * 4}
+    run = measure.run(app, Workspace(STRATEGIES["explicit"], info, device), windows=windows)
+    assert (run.wrong, run.crossed) == ("", {"cpu": app.n * 4, "gpu": app.n * 8})
+
+
+@pytest.mark.parametrize(("n", "k"), [(3, 4), (1000, 65)])
+def test_more_neighbours_than_there_can_be(n: int, k: int) -> None:
+    assert "k must be at most" in Nn.problem({**Nn.sizes["tiny"], "n": n, "k": k})
+
+
+def test_a_size_in_bytes_is_met() -> None:
+    assert 0.999 * 2**32 < Nn.footprint(solve(Nn, 2**32)) <= 2**32

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.apps.running import assert_caught, run_tiny
+
+from firsttouch.apps.base import solve
+from firsttouch.apps.nw import BLOSUM62, Nw
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("larger(north - penalty, ", "larger(north, "),
+        ("above[0] = west;", ""),
+        ("step < 2 * BANDS - 1", "step < 2 * BANDS - 2"),
+        ("row + y < n) to", "row + y < n - 1) to"),
+        ("score[(row + 1 + x) * pitch + column]", "score[(row + x) * pitch + column]"),
+        ("cell[0][0] = score[row * pitch + column]", "cell[0][0] = 0"),
+        ("band = LOCAL_ID", "band = diagonal == 4 ? BANDS : LOCAL_ID"),
+    ],
+)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(Nw, before, after)
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 128])
+def test_tables_of_any_size_are_right(n: int) -> None:
+    assert run_tiny(Nw, params={"n": n, "penalty": 3}).wrong == ""
+
+
+def test_the_scores_of_letters_are_symmetric_and_best_on_the_diagonal() -> None:
+    assert np.array_equal(BLOSUM62, BLOSUM62.T)
+    assert np.all(np.argmax(BLOSUM62, axis=0) == np.arange(len(BLOSUM62)))
+
+
+def test_sizes() -> None:
+    size = 4 << 30
+    assert 0.999 < Nw.footprint(solve(Nw, size)) / size <= 1
+    assert "32 bits" in Nw.problem({"n": 1 << 27, "penalty": 10})

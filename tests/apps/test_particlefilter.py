@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+from tests.apps.running import assert_caught, run_tiny
+
+from firsttouch.apps.base import solve
+from firsttouch.apps.particlefilter import OFFSETS, TWIN, ParticleFilter
+
+MUTATIONS = [
+    ("x[i] + 1.0", "x[i]"),
+    ("(double)i + offset", "(double)i"),
+    ("cdf[middle] >= u", "cdf[middle] > u + 1e-3"),
+    ("dx < RADIUS; ++dx", "dx < RADIUS - 1; ++dx"),
+    ("start[GROUP_ID] +", ""),
+    ("by < THREADS; by *= 2", "by < THREADS / 2; by *= 2"),
+    ("sum[LOCAL_ID - by];", "sum[LOCAL_ID - 1];"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), MUTATIONS)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(ParticleFilter, before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("y[i] - 2.0", "y[i]"), ("start[GROUP_ID] +", ""), ("next_y[i] = y[low]", "next_y[i] = y[i]")]
+)
+def test_a_wrong_kernel_is_caught_among_more_particles_than_are_filtered_again(before: str, after: str) -> None:
+    run = run_tiny(ParticleFilter, params={"n": TWIN + 1, "iterations": 3}, mutation=(before, after))
+    assert run.wrong
+
+
+@pytest.mark.parametrize("n", [1, 255, 1024, 1025, TWIN + 1])
+def test_any_number_of_particles_that_finds_the_disk_is_right(n: int) -> None:
+    wrong = run_tiny(ParticleFilter, params={"n": n}).wrong
+    assert wrong == "" if n > 1 else "pixels from the disk" in wrong
+
+
+def test_the_disk_has_as_many_pixels_as_the_kernel_divides_by() -> None:
+    assert f"#define OFFSETS {len(OFFSETS)} " in ParticleFilter.kernel_path().read_text()
+
+
+def test_runs_are_repeatable_and_differ_by_seed() -> None:
+    seen = []
+
+    class Recorded(ParticleFilter):
+        kernel_path = ParticleFilter.kernel_path
+
+        def check(self, view):  # type: ignore[no-untyped-def]
+            seen.append(view(self.estimates).tobytes())
+            return super().check(view)
+
+    for seed in (1, 1, 2):
+        assert run_tiny(Recorded, seed=seed).wrong == ""
+    assert seen[0] == seen[1] != seen[2]
+
+
+def test_sizes() -> None:
+    params = solve(ParticleFilter, 4 << 30)
+    assert 0 <= (4 << 30) - ParticleFilter.footprint(params) < 128
+    assert "leaves a film of 61 x 50" in ParticleFilter.problem({**ParticleFilter.sizes["tiny"], "iterations": 12})

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+from tests.apps.running import assert_caught, opencl, run_tiny
+
+from firsttouch.apps import measure
+from firsttouch.apps.base import solve
+from firsttouch.apps.pathfinder import Pathfinder
+from firsttouch.memory.strategies import STRATEGIES
+from firsttouch.memory.workspace import Workspace
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("before[a & 1][x + 2]", "before[a & 1][x + 1]"),
+        ("at < (long)cols", "at < (long)cols - 1"),
+        ("(row + step + AHEAD)", "(row + step + AHEAD - 1)"),
+        ("x >= PYRAMID &&", "x > PYRAMID &&"),
+        ("cost[from * cols", "cost[(1u - from) * cols"),
+        ("- 2 * PYRAMID)", "- 2 * PYRAMID + 2)"),
+    ],
+)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(Pathfinder, before, after)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"pyramid": 1},
+        {"pyramid": 128},
+        {"rows": 1},
+        {"rows": 2},
+        {"cols": 1},
+        {"cols": 2000, "rows": 1500, "pyramid": 3},
+    ],
+    ids=str,
+)
+def test_other_shapes_are_right(changed: dict[str, int]) -> None:
+    assert run_tiny(Pathfinder, params=changed).wrong == ""
+
+
+@pytest.mark.parametrize("rows", [1, 5, 14, 60])
+def test_the_wall_streams_through_a_window_of_any_number_of_rows(rows: int) -> None:
+    info, device = opencl()
+    app = Pathfinder(Pathfinder.sizes["tiny"])
+    windows = {app.wall: rows * app.wall.row_bytes}
+    run = measure.run(app, Workspace(STRATEGIES["explicit"], info, device), windows=windows)
+    assert (run.checked, run.wrong) == (True, "")
+    assert run.crossed["gpu"] == app.wall.nbytes
+
+
+def test_a_size_in_bytes_is_met_from_below() -> None:
+    params = solve(Pathfinder, 4 << 30)
+    assert 0 <= (4 << 30) - Pathfinder.footprint(params) <= 4 * params["cols"]
+
+
+def test_impossible_sizes_are_refused() -> None:
+    tiny = Pathfinder.sizes["tiny"]
+    assert "at most 128" in Pathfinder.problem({**tiny, "pyramid": 129})
+    assert "rows must be at least 1" in Pathfinder.problem({**tiny, "rows": 0})

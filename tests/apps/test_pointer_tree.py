@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+from tests.apps.running import assert_caught, opencl, run_tiny
+
+from firsttouch.apps.pointer_tree import PointerTree
+from firsttouch.errors import Unsupported
+from firsttouch.memory.strategies import STRATEGIES
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if (here <= sought) value", "if (here < sought) value"),
+        ("depth < 64", "depth < 9"),
+        ("node[here < sought]", "node[here + 1 < sought]"),
+        ("if (here == sought) break", "if (here >= sought) break"),
+        ("first + i) % n", "first + i) % (n - 1)"),
+    ],
+)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(PointerTree, before, after)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 64, 65, 1000])
+def test_trees_of_every_shape(n: int) -> None:
+    assert run_tiny(PointerTree, params={"n": n, "searches": 4 * n}).wrong == ""
+
+
+def test_pointers_need_one_address() -> None:
+    with pytest.raises(Unsupported, match="different addresses"):
+        run_tiny(PointerTree, "buffer")
+    assert "original" in (PointerTree.refuses(STRATEGIES["explicit"], opencl()[0]) or "")

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+from tests.apps.running import opencl, run_tiny, why_not
+
+from firsttouch.apps.base import solve
+from firsttouch.apps.producer_consumer import ProducerConsumer
+from firsttouch.memory.strategies import STRATEGIES, known_on
+
+
+@pytest.fixture
+def strategy() -> str:
+    for name in reversed(known_on(opencl()[0])):
+        if not why_not(ProducerConsumer, name):
+            return name
+    pytest.skip("no memory here is used by both agents at once")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("ring_answer(ring[at], k / words)", "ring_answer(ring[at], next)"),
+        ("k = next * words + LOCAL_ID;", "k = next * words + LOCAL_ID + 1;"),
+        ("k < until * words", "k + 1 < until * words"),
+        ("k % (slots * words)", "k % ((slots - 1) * words)"),
+    ],
+)
+def test_a_wrong_kernel_is_caught(before: str, after: str, strategy: str) -> None:
+    params = {"slots": 3, "words": 700, "iterations": 2}
+    assert "wrong answer" in run_tiny(ProducerConsumer, strategy, params=params, mutation=(before, after)).wrong
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("STORE_RELEASE_SYSTEM(board + ring_answered, until)", "ring[0] = until"),
+        ("if (produced > next) return produced;", ""),
+        ("next = until > 0 ? until : last;", "next = until > 0 ? until + 1 : last;"),
+    ],
+)
+def test_nobody_waits_for_ever(before: str, after: str, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProducerConsumer, "polls", 3_000_000)
+    monkeypatch.setattr(ProducerConsumer, "seconds", 0.02)
+    assert "before one agent gave up" in run_tiny(ProducerConsumer, strategy, mutation=(before, after)).wrong
+
+
+def test_a_ring_of_one_slot(strategy: str) -> None:
+    assert run_tiny(ProducerConsumer, strategy, params={"slots": 1, "words": 1}).wrong == ""
+
+
+def test_memory_that_is_not_shared_at_once_is_refused() -> None:
+    info, _ = opencl()
+    assert "copy" in (ProducerConsumer.refuses(STRATEGIES["explicit"], info) or "")
+    assert "each other's stores" in (ProducerConsumer.refuses(STRATEGIES["buffer"], info) or "")
+
+
+def test_a_size_in_bytes_is_met() -> None:
+    found = ProducerConsumer.footprint(solve(ProducerConsumer, 4 << 30))
+    assert (4 << 30) - 5000 < found <= 4 << 30

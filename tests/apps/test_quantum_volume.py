@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.apps.running import assert_caught, run_tiny
+
+from firsttouch.apps import quantum_volume
+from firsttouch.apps.base import solve
+from firsttouch.apps.quantum_volume import HEAVY, QuantumVolume, heavy
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("i == 0 ? 1.0f", "i == 1 ? 1.0f"),
+        ("sum.z += by.x * z.z - by.y * z.w", "sum.z += by.x * z.z + by.y * z.w"),
+        ("(inverse ? k % 4 * 4 + k / 4 : k)", "(k % 4 * 4 + k / 4)"),
+        ("state[second + far] = after[3];", ""),
+        ("CROSS(before[2], before[3])", ""),
+        ("spread(2 * i + 1, lo, hi) / 2", "first + 1"),
+    ],
+)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(QuantumVolume, before, after)
+
+
+@pytest.mark.parametrize("qubits", [3, 4, 8, 14])
+def test_every_amplitude_is_right(qubits: int) -> None:
+    assert run_tiny(QuantumVolume, params={"qubits": qubits}).wrong == ""
+
+
+def test_a_larger_state_is_random_and_normal() -> None:
+    run = run_tiny(QuantumVolume, params={"qubits": 16})
+    assert (run.wrong, len(run.iterations)) == ("", 16)
+
+
+def test_the_mirror_circuit_comes_back() -> None:
+    mirror = {"circuit": "mirror"}
+    run = run_tiny(QuantumVolume, options=mirror, params={"qubits": 12})
+    assert (run.wrong, len(run.iterations)) == ("", 24)
+    wrong = ("inverse ? -element.y : element.y", "element.y")
+    assert "mirror" in run_tiny(QuantumVolume, options=mirror, mutation=wrong).wrong
+
+
+def test_what_is_compared_with_no_twin_must_be_random(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantum_volume, "TWIN", 2)
+    wrong = ("state[first] = after[0]", "if (i % 2 == 1) state[first] = after[0]")
+    assert run_tiny(QuantumVolume, mutation=wrong).wrong
+
+
+def test_the_circuits_are_those_of_quantum_volume() -> None:
+    apps = [QuantumVolume({"qubits": 7}, seed) for seed in range(20)]
+    assert np.mean([heavy(app.twin()) for app in apps]) == pytest.approx(HEAVY, abs=0.02)
+    gates = apps[0].unitaries()
+    assert np.allclose(gates @ gates.conj().transpose(0, 2, 1), np.eye(4))
+    assert np.allclose(np.linalg.det(gates), 1)
+    for layer in apps[0].layers():
+        qubits = [qubit for pair in layer for qubit in pair]
+        assert len(layer) == 3
+        assert len(set(qubits)) == 6
+        assert all(lo < hi for lo, hi in layer)
+
+
+def test_sizes() -> None:
+    assert solve(QuantumVolume, 2**33 + 2**20)["qubits"] == 30
+    assert "qubits must be 3 to 60, not 2" in QuantumVolume.problem({"qubits": 2})
+    assert "not 61" in QuantumVolume.problem({"qubits": 61})

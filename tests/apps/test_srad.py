@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+from tests.apps.running import assert_caught, run_tiny
+
+from firsttouch.apps import srad
+from firsttouch.apps.base import solve
+from firsttouch.apps.srad import Srad
+
+WRONG = [
+    ("image[col * rows + above] - now", "image[col * rows + below] - now"),
+    ("0.0625f * (laplacian", "0.0620f * (laplacian"),
+    ("(1.0f + speckle)", "(1.0f - speckle)"),
+    ("image[(ulong)west[first] * rows + row]", "now"),  # wrong in the first column of a strip only
+    ("diffuses[col * rows + below] * to_south", "here * to_south"),
+    ("here = right;", ""),
+    ("squares[at] = after * after;", ""),
+    ("i = n / 4 * 4 + GLOBAL_ID", "i = n + GLOBAL_ID"),  # the last few pixels left out of the sums
+]
+
+
+@pytest.mark.parametrize(("before", "after"), WRONG)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(Srad, before, after)
+
+
+@pytest.mark.parametrize("mutation", [None, *WRONG])
+def test_light_cones_are_as_good_as_the_whole(
+    monkeypatch: pytest.MonkeyPatch, mutation: tuple[str, str] | None
+) -> None:
+    monkeypatch.setattr(srad, "BLOCK", 128)
+    assert bool(run_tiny(Srad, mutation=mutation).wrong) == (mutation is not None)
+
+
+@pytest.mark.parametrize("shape", [(1, 300), (700, 1), (2, 2), (256, 33)])
+def test_images_of_any_shape(shape: tuple[int, int]) -> None:
+    rows, cols = shape
+    assert run_tiny(Srad, params={"rows": rows, "cols": cols}).wrong == ""
+
+
+def test_strips_of_several_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(srad, "GROUPS", 64)
+    assert run_tiny(Srad).wrong == ""
+
+
+def test_one_pixel_has_no_variance() -> None:
+    assert "variance" in Srad.problem({"rows": 1, "cols": 1, "iterations": 1})
+
+
+def test_a_size_in_bytes_is_met() -> None:
+    assert 0.999 * 2**32 < Srad.footprint(solve(Srad, 2**32)) <= 2**32

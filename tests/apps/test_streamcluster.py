@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+from tests.apps.running import assert_caught, run_tiny
+
+from firsttouch.apps.base import View, solve
+from firsttouch.apps.streamcluster import Streamcluster
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("k = LOCAL_ID / stream_points; k < d;", "k = LOCAL_ID / stream_points; k < d - 1;"),
+        ("sum += parts[LOCAL_ID + s * stream_points]", "sum += parts[LOCAL_ID]"),
+        ("moves[i] = c < now;", "moves[i] = 0;"),
+        (": (ulong)table[assign[i]])]", ": 0ul)]"),
+        ("c < now ? c - now : now - c", "c < now ? c - now : 0.0f"),
+        ("if (LOCAL_ID < count) {", "if (LOCAL_ID + 1 < count) {"),
+    ],
+)
+def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
+    assert_caught(Streamcluster, before, after)
+
+
+def test_centres_are_moved_and_settle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search must accept what the GPU finds, else its kernel is hardly judged."""
+    gains, settled = [], []
+
+    def gain(self: Streamcluster, *arguments: object) -> float:
+        gains.append(one(self, *arguments))  # type: ignore[arg-type]
+        return gains[-1]
+
+    def keep(self: Streamcluster, view: View) -> str:
+        settled.append(self.kmin <= len(self.centres) <= self.kmax)
+        return check(self, view)
+
+    one, check = Streamcluster.gain, Streamcluster.check
+    monkeypatch.setattr(Streamcluster, "gain", gain)
+    monkeypatch.setattr(Streamcluster, "check", keep)
+    assert run_tiny(Streamcluster).wrong == ""
+    assert sum(g > 0 for g in gains) > 3
+    assert settled == [True]
+
+
+def test_the_same_centres_under_other_strategies(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+
+    def keep(self: Streamcluster, view: View) -> str:
+        found.append((sorted(self.centres), view(self.assign).tolist()))
+        return check(self, view)
+
+    check = Streamcluster.check
+    monkeypatch.setattr(Streamcluster, "check", keep)
+    for strategy in ("explicit", "svm-fine"):
+        assert run_tiny(Streamcluster, strategy).wrong == ""
+    assert found[0] == found[1]
+
+
+def test_a_few_passes_are_right_too() -> None:
+    assert run_tiny(Streamcluster, params={"iterations": 1}).wrong == ""
+
+
+def test_impossible_sizes_say_why() -> None:
+    tiny = Streamcluster.sizes["tiny"]
+    assert "kmin <= kmax" in Streamcluster.problem({**tiny, "kmin": 9})
+    assert "n / 4" in Streamcluster.problem({**tiny, "n": 30})
+
+
+def test_a_size_in_bytes_is_met() -> None:
+    found = Streamcluster.footprint(solve(Streamcluster, 4 << 30))
+    assert (4 << 30) - 20_000 < found <= 4 << 30

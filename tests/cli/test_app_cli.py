@@ -1,0 +1,121 @@
+"""firsttouch app as a user calls it, on the first OpenCL device."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "smooth.py"
+DEVICE = ("--device", "opencl:0")
+
+
+def app(*arguments: str, cwd: Path, command: str = "app") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "firsttouch.cli.main", command, *arguments],
+        cwd=cwd,
+        env={**os.environ},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def records(directory: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (directory / "results.jsonl").read_text().splitlines()]
+
+
+def test_an_application_of_ones_own_runs_under_every_strategy(tmp_path: Path) -> None:
+    assert len(EXAMPLE.read_text().splitlines()) <= 60
+    done = app("smooth", "--module", str(EXAMPLE), "--size", "1MiB", "--out", "o", "--json", *DEVICE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["counts"]["ok"] >= 5
+    found = records(tmp_path / "o")
+    right = {r["factors"]["strategy"] for r in found if r["status"] == "ok" and r["verified"]}
+    assert right >= {"explicit", "buffer", "pinned", "registered", "svm-coarse", "svm-fine"}
+    assert "smooth" in (tmp_path / "o" / "report.html").read_text()
+    again = app("--resume", "--out", "o", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert records(tmp_path / "o") == found
+
+
+def test_a_budget_streams_tiles(tmp_path: Path) -> None:
+    done = app(
+        *("black_scholes", "--size", "8MiB", "--budget", "2MiB", "--strategy", "explicit", "--out", "o", *DEVICE),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    (record,) = records(tmp_path / "o")
+    assert record["verified"] is True
+    assert sum(b["bytes"] for b in record["buffers"] if b["allocator"] == "device") <= 2 * 2**20
+
+
+def test_the_list_says_what_each_computes(tmp_path: Path) -> None:
+    done = app("--list", "--json", cwd=tmp_path)
+    listed = {one["name"]: one for one in json.loads(done.stdout)["applications"]}
+    assert "heat" in listed["hotspot"]["what"]
+    assert listed["hotspot"]["footprint_bytes"] == 12 * 512**2
+    assert "hotspot: " in app("--list", "hotspot", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["hotspto"], "unknown application 'hotspto' (did you mean 'hotspot'?)"),
+        ([], "name applications, or give --all"),
+        (["hotspot", "--strategy", "manged"], "unknown strategy 'manged' (did you mean 'managed'?)"),
+        (["hotspot", "--strategy", "managed"], "opencl:0 has no allocator managed"),
+        (["hotspot", "--size", "0"], "'0' is zero bytes"),
+        (["hotspot", "--size", "huge"], "or one of tiny, default, in-memory, oversubscribed"),
+        (["hotspot", "--size", "500TiB"], "of host memory; the limit is"),
+        (["hotspot", "--size", "5"], "hotspot needs at least 12 bytes, more than 5"),
+        (["hotspot", "--set", "n=0"], "hotspot: n must be at least 1, not 0"),
+        (["lud", "--set", "n=100"], "lud: n must be a multiple of"),
+        (["hotspot", "--set", "colour=red"], "unknown factor 'colour'"),
+        (["hotspot", "--budget", "1KiB", "--strategy", "explicit"], "declares no tiles"),
+        (["hotspot", "--oversubscribe", "0"], "'0' is not a number above 0"),
+        (["hotspot", "--repeat", "0"], "no repetition"),
+        (["hotspot", "--module", "nothing.py"], "nothing.py' is not a Python file"),
+    ],
+)
+def test_bad_input_gets_one_sentence(arguments: list[str], said: str, tmp_path: Path) -> None:
+    done = app(*arguments, *DEVICE, "--out", "o", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "o").exists()
+
+
+def test_an_impossible_strategy_is_a_row_of_a_larger_run(tmp_path: Path) -> None:
+    strategies = ("--strategy", "svm-fine", "--strategy", "managed")
+    done = app("hotspot", *strategies, "--size", "tiny", "--repeat", "1", "--out", "o", *DEVICE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {(r["status"], r["reason"]) for r in records(tmp_path / "o")} == {
+        ("ok", ""),
+        ("skipped", "opencl:0 has no allocator managed"),
+    }
+
+
+def test_results_of_run_and_app_are_kept_apart(tmp_path: Path) -> None:
+    app("hotspot", "--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--out", "o", *DEVICE, cwd=tmp_path)
+    done = app("--resume", "--out", "o", cwd=tmp_path, command="run")
+    assert done.returncode == 2
+    assert "holds results of `firsttouch app`" in done.stderr
+
+
+def test_a_package_brings_applications_by_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = tmp_path / "site" / "mine-1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[firsttouch.apps]\nsmooth = smooth_of_mine\n")
+    (tmp_path / "site" / "smooth_of_mine.py").write_text(EXAMPLE.read_text())
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    strategy = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--out", "o")
+    done = app("smooth", *strategy, *DEVICE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [r["verified"] for r in records(tmp_path / "o")] == [True]

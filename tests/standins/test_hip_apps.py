@@ -1,0 +1,117 @@
+"""Applications on the HIP device of the stand-in: every strategy that the device states, right or refused in words.
+
+What ran here is the workspace and the HIP device's own code. Nothing is said of AMD's runtime or hardware.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import standin  # beside this file
+
+from firsttouch.memory.strategies import STRATEGIES
+from firsttouch.run.store import load_results
+from firsttouch.schema import Record
+
+EVERYWHERE = {
+    *("explicit", "managed", "managed+advise", "managed+prefetch", "managed+both", "pinned", "registered"),
+}
+NEEDS = {"system": "XNACK", "system+prefault": "XNACK", "unified": "cannot use device memory in place"}
+XNACK = {"HSA_XNACK": "1"}
+APU = {"STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942:sramecc+"}
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ to build the stand-in with")
+    return tmp_path_factory.mktemp("standin-apps")
+
+
+@pytest.fixture(scope="session")
+def library(folder: Path) -> Path:
+    return standin.build("hip_on_host", folder)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, library: Path, folder: Path) -> None:
+    for name in [name for name in os.environ if name.startswith(("STANDIN_", "HSA_", "FIRSTTOUCH_MAX_"))]:
+        monkeypatch.delenv(name)
+    for variable in standin.VARIABLES:
+        monkeypatch.setenv(variable, str(library))
+    monkeypatch.setenv("FIRSTTOUCH_CACHE", str(folder / "cache"))
+
+
+def app(out: Path, *words: str, status: int = 0, **settings: str) -> list[Record]:
+    command = [sys.executable, "-m", "firsttouch.cli.main", "app", *words, "--device", "hip:0", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=os.environ | settings)
+    assert done.returncode == status, done.stderr
+    return list(load_results(out).records)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "more"),
+    [
+        ("hotspot", {}, set()),
+        ("black_scholes", {}, set()),
+        ("bfs", {}, set()),
+        ("nw", {}, set()),
+        ("black_scholes", XNACK, {"system", "system+prefault"}),
+        ("bfs", XNACK, {"system", "system+prefault"}),
+        ("nw", APU, {"unified"}),
+        ("black_scholes", APU | XNACK, {"system", "system+prefault", "unified"}),
+    ],
+)
+def test_every_strategy_is_right_or_says_what_it_lacks(
+    name: str, settings: dict[str, str], more: set[str], tmp_path: Path
+) -> None:
+    records = app(tmp_path / "out", name, "--size", "tiny", "--repeat", "1", **settings)
+    assert {r.factors["strategy"] for r in records} == EVERYWHERE | set(NEEDS)
+    for record in records:
+        strategy = str(record.factors["strategy"])
+        if strategy in EVERYWHERE | more:
+            assert (record.status, record.reason, record.verified) == ("ok", "", True), strategy
+            used = {b.allocator for b in record.buffers}
+            own = {STRATEGIES[strategy].allocator}
+            assert own <= used <= own | {"malloc", "device"}, strategy  # the two hold scratch and host arrays
+        else:
+            assert record.status == "skipped", strategy
+            assert NEEDS[strategy] in record.reason
+
+
+def test_only_explicit_copies_and_only_once(tmp_path: Path) -> None:
+    words = ("--strategy", "explicit", "--strategy", "pinned", "--size", "tiny", "--repeat", "2")
+    for record in app(tmp_path / "out", "black_scholes", *words):
+        copies = sum(b.allocator == "device" for b in record.buffers)
+        assert (record.factors["strategy"], copies) in {("explicit", 5), ("pinned", 0)}
+        assert record.counters["copied_h2d_bytes"] == record.counters["footprint_bytes"] * 3 // 5  # type: ignore[operator]
+
+
+def test_a_call_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    words = [w for s in ("managed", "managed+prefetch", "pinned") for w in ("--strategy", s)]
+    records = app(
+        *(tmp_path / "out", "black_scholes", "--size", "tiny", "--repeat", "1", *words),
+        status=1,
+        STANDIN_FAIL="hipMemPrefetchAsync=801",
+    )
+    ends = {r.factors["strategy"]: (r.status, r.reason) for r in records}
+    assert ends["managed"] == ends["pinned"] == ("ok", "")
+    assert ends["managed+prefetch"][0] == "failed"
+    assert "hipMemPrefetchAsync: operation not supported (hipErrorNotSupported)" in ends["managed+prefetch"][1]
+
+
+def test_more_than_the_device_has_is_refused_before_anything_is_taken(tmp_path: Path) -> None:
+    words = [w for s in ("explicit", "managed", "pinned") for w in ("--strategy", s)]
+    records = app(
+        tmp_path / "out", "black_scholes", "--size", "64MiB", "--repeat", "1", *words, STANDIN_MEMORY=str(2**25)
+    )
+    ends = {r.factors["strategy"]: (r.status, r.reason) for r in records}
+    assert ends["pinned"] == ("ok", "")
+    assert ends["explicit"][0] == ends["managed"][0] == "skipped"
+    assert ends["managed"][1].endswith("which has 32 MiB; --allow-oversubscription runs it all the same")
+    assert ends["explicit"][1].endswith("of hip:0, which has 32 MiB")
