@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from firsttouch.analysis.plateaus import describe_plateaus, find_plateaus, name_plateaus
+from firsttouch.apps import report as apps
 from firsttouch.experiments.base import Experiment, Figure
 from firsttouch.run.store import Results
 from firsttouch.schema import SCHEMA, Clocks, DeviceInfo, Library, Machine, Record, Request, Summary
@@ -117,7 +118,27 @@ class Migration(Experiment):
         return "From the second iteration on."
 
 
+class Apps(Experiment):
+    """As the experiment `app` hands its records to the report of applications."""
+
+    name, order = "app", 70
+    question = apps.QUESTION
+    unit, better = "ms", "lower"
+    counted, source = apps.COUNTED, apps.SOURCE
+    figures = apps.FIGURES
+
+    def derive(self, records):
+        return apps.derive(records)
+
+    def sections(self, records, device):
+        return apps.sections(records, {"hotspot": "iterate on the GPU, read at the end"}, {"hotspot": "Rodinia"})
+
+    def verdict(self, records, device):
+        return apps.verdict(list(records))
+
+
 EXPERIMENTS = {e.name: e() for e in (Latency, Allocation, Bandwidth, Codegen, Sharing, Migration)}
+WITH_APPS = {**EXPERIMENTS, "app": Apps()}
 
 
 def summary(median, spread=0.012, n=12):
@@ -140,7 +161,7 @@ def point(experiment, device, median=None, *, spread=0.012, status="ok", verifie
         experiment=experiment,
         device=device,
         factors=factors,
-        unit=EXPERIMENTS[experiment].unit if experiment in EXPERIMENTS else "ns",
+        unit=WITH_APPS[experiment].unit if experiment in WITH_APPS else "ns",
         status=status,
         summary=None if median is None else summary(median, spread),
         samples=[] if median is None else [median],
@@ -259,6 +280,52 @@ def migration(device):
         times = {f"iteration_{n}_ms": (40 if n == 1 else 0.4 + 8 * (i == 3)) * (1 + i / 9) for n in range(1, 13)}
         moved = {"to_gpu_bytes": 256 * MIB, "to_cpu_bytes": -256 * MIB * (i == 3), "thrashed_bytes": 0}
         yield point("migration", device, 1.0, factors={"advice": advice, "size": GIB}, counters=times | moved)
+
+
+STRATEGIES = {
+    "explicit": 1.0,
+    "managed": 2.4,
+    "managed+advise": 1.6,
+    "managed+prefetch": 1.1,
+    "managed+both": 0.8,
+    "managed-static": 2.2,
+    "system": 3.1,
+    "system+prefault": 1.3,
+    "pinned": 5.5,
+    "registered": 5.2,
+}
+PHASES = {"context": 240.0, "allocate": 0.9, "initialise": 21.0, "compute": 35.0, "readback": 6.0, "free": 0.02}
+
+
+def app(name, strategy, time=None, *, iterations=5, factors=None, counters=None, **more):
+    """One record of an application whose run takes `time` times that of explicit."""
+    time = STRATEGIES.get(strategy, 1.0) if time is None else time
+    factors = {"app": name, "strategy": strategy, "size": "default", "events": "off"} | (factors or {})
+    if more.get("status", "ok") != "ok":
+        return point("app", "cuda:0", factors=factors, **more)
+    phases = {f"phase_{n}_ms": ms * (time if n == "compute" else 1.0) for n, ms in PHASES.items()}
+    made = phases | {f"iteration_{i}_ms": (1 + 9 * (i == 0)) * time for i in range(iterations)}
+    made |= {"iterations_ms": (iterations + 9) * time, "peak_host_bytes": 64 * MIB, "peak_device_bytes": 64 * MIB}
+    made |= {"peak_bytes": 128 * MIB if strategy == "explicit" else 72 * MIB, "copied_h2d_bytes": 64 * MIB}
+    run = sum(phases.values()) - PHASES["context"]
+    return point("app", "cuda:0", run, factors=factors, counters=made | (counters or {}), **more)
+
+
+def app_results():
+    """Three applications: one under every strategy with a wrong, a throttled and a skipped point; and twins."""
+    twin = {"um_events": "recorded", "um_gpu_fault_groups": 417, "um_h2d_bytes": 64 * MIB, "phase_compute_ms": 1e6}
+    reason = "the CPU of cuda:0 cannot use device memory in place"
+    records = [app("hotspot", s) for s in STRATEGIES]
+    records += [
+        app("hotspot", "managed", factors={"events": "on"}, counters=twin),
+        app("hotspot", "unified", status="skipped", reason=reason),
+        app("bfs", "explicit", iterations=0),
+        app("bfs", "managed", 9.0, verified=False, verified_why="node 7 has cost 3, not 2", iterations=0),
+        app("bfs", "pinned", 0.5, throttled=True, iterations=0),
+        *(app("srad", s, factors={"size": n}, iterations=200) for n in (MIB, GIB) for s in ("explicit", "managed")),
+    ]
+    request = Request(schema=SCHEMA, experiments=["app"], devices=["cuda:0"], preset="standard", seed=7)
+    return Results(machine(), request, records, [])
 
 
 def machine(host="node017"):

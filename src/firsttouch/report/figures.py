@@ -10,14 +10,14 @@ import math
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from firsttouch.analysis.plateaus import find_plateaus, name_plateaus
 from firsttouch.analysis.statistics import distinct, expand, group_by, value, varying
 from firsttouch.analysis.tlb import name_levels
 from firsttouch.experiments.base import Figure
-from firsttouch.report import heat
+from firsttouch.report import heat, stack
 from firsttouch.report.text import SECONDS, count, is_size, label, quantity
 from firsttouch.schema import DeviceInfo, Record, Scalar
 
@@ -38,6 +38,8 @@ DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 WRONG, THROTTLED, INK, GRID = "#B00020", "#8A5A00", "#1f2933", "#e4e7eb"
 MOST_PANELS = 12
 MOST_STEPS = 1000
+MOST_DOTS = 40
+"""Of one line over a series."""
 
 FLAGS = {"wrong": "failed verification", "throttled": "throttled"}
 
@@ -68,7 +70,10 @@ class Drawing:
 
 def draw(figure: Figure, records: Sequence[Record], device: DeviceInfo | None, palette: Palette) -> Drawing | None:
     """The figure over the ok records of one experiment on one device; None where no point has what it shows."""
-    records = expand(records, figure.series) if figure.series else records
+    if figure.kind == "stack":
+        figure, records = replace(figure, y="value"), stack.with_sums(records, figure)
+    elif figure.series:
+        records = expand(records, figure.series)
     records = [r for r in records if all(value(r, name) == wanted for name, wanted in figure.where.items())]
     if figure.kind == "table":
         return _table(figure, records)
@@ -83,7 +88,8 @@ def draw(figure: Figure, records: Sequence[Record], device: DeviceInfo | None, p
     rows = [_row(r, figure, roles) for r in shown]
     if figure.levels and figure.kind == "line":
         rows += _levels(figure, roles, shown, device)
-    spec = {"line": _line, "bar": _bar, "heat": _heat}[figure.kind](figure, roles, shown, rows, palette)
+    how = {"line": _line, "bar": _bar, "heat": _heat, "stack": _stack}[figure.kind]
+    spec = how(figure, roles, shown, rows, palette)
     return Drawing(_title(figure, roles, shown), spec, notes=notes, wrong=flagged["wrong"])
 
 
@@ -108,6 +114,10 @@ def _fitting(figure: Figure, roles: Roles, shown: list[Record]) -> tuple[list[Re
         cells = group_by(shown, *roles.panel, figure.x, figure.y)
         notes = [*_heat_notes(figure, roles, shown, len(cells)), *notes]
         shown = [cell[0] for cell in cells.values()]
+    if figure.kind == "stack":
+        bars = group_by(shown, *roles.panel, figure.x)
+        notes = [*stack.notes(figure, len(shown) - len(bars)), *notes]
+        shown = [bar[0] for bar in bars.values()]
     return shown, notes
 
 
@@ -148,10 +158,11 @@ def _roles(figure: Figure, records: Sequence[Record]) -> Roles:
         return name if name and len(distinct(records, name)) > 1 else ""
 
     facet = varies(figure.facet)
-    colour = varies(figure.colour) if figure.kind != "heat" else ""
+    coloured = figure.kind in ("line", "bar")
+    colour = varies(figure.colour) if coloured else ""
     dash = varies(figure.dash) if figure.kind == "line" else ""
     panel = [facet] if facet else []
-    axes = {"bar": [figure.x], "heat": [figure.x, figure.y]}.get(figure.kind, [])
+    axes = {"bar": [figure.x], "stack": [figure.x], "heat": [figure.x, figure.y]}.get(figure.kind, [])
     if figure.kind == "bar":
         colour = "" if colour == figure.x else colour
         panel += [n for n in [varies(figure.dash)] if n]
@@ -161,7 +172,7 @@ def _roles(figure: Figure, records: Sequence[Record]) -> Roles:
         if name in (*taken, figure.x, figure.y) or told_apart:
             continue
         values = len(distinct(records, name))
-        if not colour and values <= len(COLOURS) and figure.kind != "heat":
+        if not colour and values <= len(COLOURS) and coloured:
             colour = name
         elif figure.kind == "line" and not dash and values <= len(DASHES):
             dash = name
@@ -186,6 +197,8 @@ def _called(figure: Figure, name: str) -> str:
 
 def _head(figure: Figure, name: str) -> str:
     """What a name is called on an axis or a legend."""
+    if name in figure.titles:
+        return figure.titles[name]
     if figure.series and name == "series":
         return figure.series.partition("{}")[0].strip("_").replace("_", " ") or name
     if figure.series and name == "value":
@@ -244,21 +257,15 @@ def _title(figure: Figure, roles: Roles, records: Sequence[Record]) -> str:
     x, y = figure.x_title or _head(figure, figure.x), figure.y_title or _head(figure, figure.y)
     if figure.kind == "heat":
         return f"{_z_title(figure, records)} over {x} and {y}{by}"
+    if figure.kind == "stack":
+        per = f", for each {' and '.join(_called(figure, n) for n in names)}" if names else ""
+        return f"{_without_unit(y, _unit(figure, 'value', records[0]))} by {x} and {_head(figure, 'series')}{per}"
     return f"{y} over {x}{by}"
 
 
 def _table(figure: Figure, records: Sequence[Record]) -> Drawing | None:
     names = list(dict.fromkeys(figure.columns or [figure.x, figure.colour, figure.y]))
-    rows = []
-    for record in records:
-        cells = [value(record, n) for n in names]
-        shown = [
-            quantity(c, _unit(figure, n, record))
-            if n in ("median", "value") and isinstance(c, int | float)
-            else label(n, c)
-            for n, c in zip(names, cells, strict=True)
-        ]
-        rows.append([*shown, FLAGS.get(_flag(record), "")])
+    rows = [[*(_entry(figure, n, record) for n in names), FLAGS.get(_flag(record), "")] for record in records]
     rows = [list(r) for r in dict.fromkeys(tuple(r) for r in rows)]
     if not rows:
         return None
@@ -269,6 +276,20 @@ def _table(figure: Figure, records: Sequence[Record]) -> Drawing | None:
     wrong = _count([r for r in records if r.verified is False])
     heads = [figure.y_title if n == figure.y and figure.y_title else _head(figure, n) for n in names]
     return Drawing(", ".join(heads), columns=[*heads, *last], rows=rows, wrong=wrong)
+
+
+def _entry(figure: Figure, name: str, record: Record) -> str:
+    """A cell of a table. A ratio, which is called relative, has two decimals."""
+    v = record.verified if name == "verified" else value(record, name)
+    if name == "verified":
+        return "not checked" if v is None else label(name, v)
+    if not _finite(v) or isinstance(v, str | None):
+        return label(name, v)
+    if name.startswith("relative"):
+        return heat.cell_text(v, heat.RATIO)
+    unit = _unit(figure, name, record)
+    with_unit = name in ("median", "value") or (unit in SECONDS and name in figure.titles)
+    return quantity(v, unit) if with_unit else label(name, v)
 
 
 # ---------------------------------------------------------------------------------------------- axes
@@ -399,7 +420,8 @@ def _line(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Sp
     if figure.y == "median":
         band = points.mark_area(opacity=0.18, clip=True)
         layers.insert(0, band.encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour, detail="dash:N"))
-    layers.append(points.mark_point(filled=True, size=26, opacity=1).encode(x=x, y=y, color=colour, shape=shape))
+    dots = points.transform_filter("datum.dot") if _thin_dots(figure, rows) else points
+    layers.append(dots.mark_point(filled=True, size=26, opacity=1).encode(x=x, y=y, color=colour, shape=shape))
     layers += _flag_marks(base, x, y)
     named = base.transform_filter("datum.kind == 'level'")
     if figure.levels:
@@ -407,6 +429,18 @@ def _line(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Sp
             text = named.mark_text(dy=-27, fontSize=11, fontWeight="bold", lineBreak="\n", fill=INK, **halo)
             layers.append(text.encode(x=x, y=y, text="text:N"))
     return _finish(_facets(alt.layer(*layers), rows, roles, (720, 340), (345, 230)), rows)
+
+
+def _thin_dots(figure: Figure, rows: list[Spec]) -> bool:
+    """Mark the points of a long series that get a dot, so that dots side by side do not hide the dashes of a line."""
+    xs = sorted({row["x"] for row in rows}, key=str) if figure.series else []
+    if len(xs) <= MOST_DOTS or not all(map(_finite, xs)):
+        return False
+    xs.sort()
+    chosen = {*xs[:: -(-len(xs) // MOST_DOTS)]}
+    for row in rows:
+        row["dot"] = row["x"] in chosen
+    return True
 
 
 def _bar(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Spec], palette: Palette) -> Spec:
@@ -460,6 +494,63 @@ def _bars(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Sp
     layers += _flag_marks(base, x, place["y"], **{k: v for k, v in place.items() if k != "y"})
     height = alt.Step(15 if roles.colour else 22, **({"for": "offset"} if roles.colour else {}))
     return alt.layer(*layers).properties(height=height)
+
+
+def _stack(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Spec], palette: Palette) -> Spec:
+    """A bar of segments by x; every panel has its own axes, as bars do."""
+    import altair as alt
+
+    segments = [stack.segments(record, figure) for record in records]
+    names = list(dict.fromkeys(name for one in segments for name in one))
+    fills = dict(zip(names, palette.styles(_head(figure, "series"), names)[0], strict=True))
+    scale = alt.Scale(domain=names, range=[fills[n] for n in names])
+    color = alt.Color("segment:N", title=_head(figure, "series"), scale=scale, legend=alt.Legend(columns=6))
+    width, unit = 270 if roles.panel else 560, _unit(figure, "value", records[0])
+    panels: dict[str, list[Spec]] = {}
+    drawn: list[Spec] = []
+    for row, one in zip(rows, segments, strict=True):
+        panels.setdefault(str(row["panel"]), []).append(row | {"parts": one})
+    charts = []
+    for title, bars in panels.items():
+        most = max(row["y"] for row in bars) * 1.25 or 1.0
+        for row in bars:
+            parts = stack.rows(row.pop("parts"), fills, width / most, unit)
+            drawn += [row, *({**part, "x": row["x"], "panel": title} for part in parts)]
+        header = {"title": alt.TitleParams(title, anchor="start", fontSize=11, limit=width + 60)} if roles.panel else {}
+        one_panel = _stacked(figure, records, bars, color, alt.Scale(domain=[0, most]))
+        inside = alt.FieldEqualPredicate(field="panel", equal=title)
+        charts.append(one_panel.transform_filter(inside).properties(width=width, **header))
+    chart = alt.concat(*charts, columns=2).resolve_scale(color="shared") if roles.panel else charts[0]
+    return _finish(chart, drawn)
+
+
+def _stacked(figure: Figure, records: Sequence[Record], bars: list[Spec], color: Any, scale: Any) -> Any:
+    """The layers of one panel: segments, hairlines where they are too thin to see, what they hold, and totals."""
+    import altair as alt
+
+    amount = _axis("value", _y_title(figure, records), _unit(figure, "value", records[0]), _numbers(bars, "y"), False)
+    amount["scale"] = scale
+    present = {row["x"] for row in bars}
+    names = [n for v in distinct(records, figure.x) if (n := label(figure.x, v)) in present]
+    y = alt.Y("x:N", title=figure.x_title or _head(figure, figure.x), sort=names, axis=alt.Axis(labelLimit=200))
+    base = alt.Chart(alt.NamedData("rows"))
+    part, point = (base.transform_filter(f"datum.kind == '{kind}'") for kind in ("segment", "point"))
+    total = alt.X("y:Q", **amount)
+    end = {"align": "left", "fontSize": 10, "fill": INK}
+    layers = [
+        part.mark_bar(height=15).encode(x=alt.X("start:Q", **amount), x2="end:Q", y=y, color=color),
+        part.transform_filter("datum.thin").mark_tick(thickness=1.2, height=15).encode(x="start:Q", y=y, color=color),
+        *(
+            part.transform_filter(f"datum.ink == '{ink}'")
+            .mark_text(fontSize=9, fill=ink)
+            .encode(x="middle:Q", y=y, text="text:N")
+            for ink in (heat.DARK, heat.LIGHT)
+        ),
+        point.transform_filter("datum.flag == ''").mark_text(dx=5, **end).encode(x=total, y=y, text="text:N"),
+        point.transform_filter("datum.flag != ''").mark_text(dx=13, **end).encode(x=total, y=y, text="text:N"),
+        *_flag_marks(point, total, y),
+    ]
+    return alt.layer(*layers).properties(height=alt.Step(22))
 
 
 def _heat(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Spec], palette: Palette) -> Spec:
@@ -551,7 +642,8 @@ def _heat_notes(figure: Figure, roles: Roles, records: Sequence[Record], cells: 
         notes.append(f"{count(len(records) - cells, 'more point')} of the same conditions only in the table.")
     panels = len(group_by(records, *roles.panel))
     if cells < panels * len(distinct(records, figure.x)) * len(distinct(records, figure.y)):
-        notes.append("Blank cells were not measured.")
+        against = ", or have nothing to be compared with" if figure.z.startswith("relative") else ""
+        notes.append(f"Blank cells were not measured{against}.")
     return notes
 
 

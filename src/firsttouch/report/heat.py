@@ -76,8 +76,7 @@ class Shades:
 
     def ink(self, value: float) -> str:
         """The text colour that reads better on the colour of `value`."""
-        fill = _luminance(self._colour(value))
-        return DARK if _contrast(fill, _luminance(_rgb(DARK))) >= _contrast(fill, 1.0) else LIGHT
+        return _ink(self._colour(value))
 
     def _colour(self, value: float) -> list[float]:
         scale = math.log if self.log else float
@@ -87,6 +86,16 @@ class Shades:
         part = (scale(within) - low) / (high - low)
         ends = zip(_rgb(self.colours[place - 1]), _rgb(self.colours[place]), strict=True)
         return [a + part * (b - a) for a, b in ends]
+
+
+def ink_on(colour: str) -> str:
+    """The text colour that reads better on a colour such as '#0072B2'."""
+    return _ink(_rgb(colour))
+
+
+def _ink(rgb: Sequence[float]) -> str:
+    fill = _luminance(rgb)
+    return DARK if _contrast(fill, _luminance(_rgb(DARK))) >= _contrast(fill, 1.0) else LIGHT
 
 
 def _rgb(colour: str) -> list[float]:

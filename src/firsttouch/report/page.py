@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
+from itertools import chain, groupby
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from firsttouch.analysis.statistics import measured, varying
 from firsttouch.errors import UsageError
-from firsttouch.experiments.base import Experiment, Figure
+from firsttouch.experiments.base import Experiment, Figure, Part
 from firsttouch.report.events import EventTable, event_table, why_none
 from firsttouch.report.figures import Drawing, Palette, draw, draw_course, sanitise, to_svg
 from firsttouch.report.text import condition, count, label, quantity, what_they_share
@@ -55,7 +56,7 @@ class Block:
 
 @dataclass
 class Section:
-    """One experiment on one device, as the template shows it."""
+    """One experiment on one device, or a part of it, as the template shows it."""
 
     anchor: str
     name: str
@@ -69,6 +70,8 @@ class Section:
     records: list[Record]
     device_info: DeviceInfo | None
     figures: Sequence[Figure]
+    overview: bool = False
+    """Its records are listed and counted by other sections."""
     verdict: str = ""
     facts: list[str] = field(default_factory=list)
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
@@ -114,12 +117,15 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
             _by_experiment_and_device(one.records).items(),
             key=lambda item: (names.index(item[0][0]), [*devices, item[0][1]].index(item[0][1])),
         )
-        sections = [
-            _section(f"d{i}-{j}", experiment, device, records, experiments.get(experiment), devices.get(device))
-            for j, ((experiment, device), records) in enumerate(groups, 1)
-        ]
-        for section in sections:
-            section.course = one.courses.get((section.name, section.device))
+        sections = []
+        for experiment, same in groupby(groups, key=lambda item: item[0][0]):
+            parts = [
+                _sections(experiment, device, records, experiments.get(experiment), devices.get(device), one.courses)
+                for (_, device), records in same
+            ]
+            sections += sorted(chain(*parts), key=lambda s: (not s.overview, s.name.casefold()))
+        for j, section in enumerate(sections, 1):
+            section.anchor = f"d{i}-{j}"
         title = one.machine.host or name
         warnings = [*one.machine.warnings, *one.warnings, *_spoiled(one.records)]
         made.append(Chapter(f"d{i}", title if len(results) == 1 else f"{title} ({name})", one, warnings, sections))
@@ -134,29 +140,69 @@ def _by_experiment_and_device(records: Sequence[Record]) -> dict[tuple[str, str]
     return groups
 
 
-def _section(
-    anchor: str,
+def _sections(
     name: str,
     device: str,
     records: list[Record],
     experiment: Experiment | None,
     info: DeviceInfo | None,
+    courses: Mapping[tuple[str, str], Course],
+) -> list[Section]:
+    """The sections of one experiment on one device; just one where it can't make anything of the records."""
+    parts, problem = _parts(name, records, experiment, info)
+    sections = [_section(name, device, part, experiment, info, problem) for part in parts]
+    if course := courses.get((name, device)):
+        _holder(sections, course).course = course
+    return sections
+
+
+def _parts(
+    name: str, records: list[Record], experiment: Experiment | None, info: DeviceInfo | None
+) -> tuple[list[Part], str]:
+    """What the sections show, and what went wrong in making them."""
+    if experiment is None:
+        return [Part(f"Results of '{name}', an experiment unknown to this version", records, ())], ""
+    whole = Part(experiment.question, records, experiment.figures, counted=experiment.counted, source=experiment.source)
+    try:
+        return list(experiment.sections(experiment.derive(records), info)) or [whole], ""
+    except Exception as error:  # the file may be a stranger's and lack what the experiment takes for granted
+        why = f"These points could not be divided into sections ({type(error).__name__}); they are in the table."
+        return [replace(whole, figures=())], why
+
+
+def _holder(sections: Sequence[Section], course: Course) -> Section:
+    """The section with the point that is most like the one whose course it is."""
+
+    def likeness(section: Section) -> tuple[bool, int]:
+        alike = (sum(r.factors.get(n) == v for n, v in course.factors.items()) for r in section.records)
+        return not section.overview, max(alike, default=0)
+
+    return max(sections, key=likeness)
+
+
+def _section(
+    name: str, device: str, part: Part, experiment: Experiment | None, info: DeviceInfo | None, problem: str
 ) -> Section:
+    records = list(part.records)
+    unit = experiment.unit if experiment else next((r.unit for r in records), "")
     section = Section(
-        anchor=anchor,
-        name=name,
+        anchor="",
+        name=f"{name}: {part.title}" if part.title else name,
         device=device,
         device_title=info.title if info else "",
-        question=experiment.question if experiment else f"Results of '{name}', an experiment unknown to this version",
-        counted=experiment.counted if experiment else "",
-        unit=experiment.unit if experiment else records[0].unit,
-        source=experiment.source if experiment else "",
-        tally=_tally(records),
+        question=part.question,
+        counted=part.counted,
+        unit=unit,
+        source=part.source,
+        tally=_tally([] if part.overview else records),
         records=records,
         device_info=info,
-        figures=experiment.figures if experiment else (),
+        figures=part.figures,
+        overview=part.overview,
     )
-    section.verdict = _verdict(experiment, records, info)
+    section.verdict = problem or _verdict(part, experiment, records, info)
+    if part.overview:
+        return section
     section.facts = _facts(measured(records))
     section.columns, section.rows = _table(records)
     section.events = event_table(records)
@@ -188,7 +234,7 @@ def _tally(records: Sequence[Record]) -> dict[str, int]:
     }
 
 
-def _verdict(experiment: Experiment | None, records: Sequence[Record], info: DeviceInfo | None) -> str:
+def _verdict(part: Part, experiment: Experiment | None, records: Sequence[Record], info: DeviceInfo | None) -> str:
     good = measured(records)
     if not good:
         reasons = {(r.status, r.reason) for r in records}
@@ -197,7 +243,7 @@ def _verdict(experiment: Experiment | None, records: Sequence[Record], info: Dev
     if experiment is None:
         return "This version of firsttouch has no experiment of that name; its points are in the table."
     try:
-        return experiment.verdict(good, info)
+        return part.answer(good) if part.answer else experiment.verdict(good, info)
     except Exception as error:  # the file may be a stranger's and lack what the experiment takes for granted
         return f"No answer could be derived from these points ({type(error).__name__}); they are in the table."
 
@@ -333,14 +379,14 @@ def write_report(directories: Sequence[Path], output: Path | None = None) -> Pat
     Raises:
         UsageError: a directory holds no results, or the file can't be written.
     """
-    from firsttouch.experiments import all_experiments
+    from firsttouch.run.catalogue import reported
 
     if output is None and len(directories) > 1:
         raise UsageError("several directories make one report; say where it goes with -o FILE")
     path = output or directories[0] / "report.html"
     if path.is_dir():
         raise UsageError(f"{path} is a directory; give -o a file name such as {path / 'report.html'}")
-    page = render(load(directories), all_experiments())
+    page = render(load(directories), reported())
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:

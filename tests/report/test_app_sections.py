@@ -1,0 +1,385 @@
+"""The sections of applications: what is derived, drawn and answered, from good records and from strangers'."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+import sample
+from test_page import Elements, section
+
+from firsttouch.apps import report
+from firsttouch.experiments.base import Figure, Part
+from firsttouch.report import stack
+from firsttouch.report.figures import Palette, draw, to_png, to_svg
+from firsttouch.report.page import chapters, render
+from firsttouch.run.store import Results
+from firsttouch.run.trace import Course
+from firsttouch.schema import Record
+
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def page():
+    return render({"out": sample.app_results()}, sample.WITH_APPS)
+
+
+def sections_of(records, experiments=sample.WITH_APPS, courses=None):
+    results = Results(sample.machine(), None, list(records), [])
+    results.courses = courses or {}
+    return chapters({"out": results}, experiments)[0].sections
+
+
+def texts(drawing):
+    found = ElementTree.fromstring(to_svg(drawing.spec)).iter("{http://www.w3.org/2000/svg}text")
+    return [" ".join(text.itertext()) for text in found]
+
+
+def drawn(figure, records):
+    drawing = draw(figure, records, None, Palette())
+    assert drawing
+    return drawing
+
+
+# ---------------------------------------------------------------------------------------------- derive
+
+
+def derived(*records):
+    return {(r.factors["strategy"], r.factors["events"]): r for r in report.derive(records)}
+
+
+def test_values_relative_to_explicit():
+    found = derived(sample.app("a", "explicit"), sample.app("a", "managed"))
+    counters = found["managed", "off"].counters
+    assert counters["relative_compute"] == pytest.approx(2.4)
+    assert counters["relative_time"] == pytest.approx((84 + 27.92) / (35 + 27.92))
+    assert counters["relative_memory"] == 72 / 128
+    assert found["explicit", "off"].counters["relative_time"] == 1
+
+
+@pytest.mark.parametrize(
+    "explicit",
+    [
+        sample.app("a", "explicit", verified=False),
+        sample.app("a", "explicit", status="failed", reason="no memory"),
+        sample.app("b", "explicit"),
+        sample.app("a", "explicit", factors={"size": "tiny"}),
+        sample.app("a", "explicit", factors={"budget": 50}),
+    ],
+)
+def test_nothing_is_compared_with_what_is_wrong_or_other(explicit):
+    managed = sample.app("a", "managed", counters={"relative_time": 99.0})
+    assert not any(n.startswith("relative") for n in report.derive([explicit, managed])[1].counters)
+
+
+def test_odd_amounts_have_no_ratio():
+    odd = {"phase_compute_ms": "fast", "peak_bytes": True}
+    counters = report.derive([sample.app("a", "explicit", counters=odd), sample.app("a", "managed")])[1].counters
+    assert [n for n in counters if n.startswith("relative")] == ["relative_time"]
+
+
+def twin(strategy, **more):
+    counters = {"um_events": "recorded", "um_gpu_faults": 3, "phase_compute_ms": 9e9}
+    return sample.app("a", strategy, factors={"events": "on"}, counters=counters, **more)
+
+
+def test_a_twin_gives_its_events_and_nothing_else():
+    found = derived(twin("managed"), sample.app("a", "managed"), sample.app("a", "explicit"))
+    assert list(found) == [("managed", "off"), ("explicit", "off")]
+    counters = found["managed", "off"].counters
+    assert (counters["um_gpu_faults"], counters["um_events"], counters["phase_compute_ms"]) == (3, "recorded", 84)
+    assert "um_events" not in found["explicit", "off"].counters
+
+
+def test_twins_that_say_more_are_kept():
+    failed = sample.app("a", "system", factors={"events": "on"}, status="failed", reason="lost")
+    records = [sample.app("a", s) for s in ("explicit", "managed", "system")]
+    found = derived(*records, twin("managed", verified=False), failed, twin("pinned"))
+    assert {s for s, events in found if events == "on"} == {"managed", "system", "pinned"}
+    assert "um_gpu_faults" not in found["managed", "off"].counters
+    assert "relative_time" not in found["pinned", "on"].counters
+
+
+def test_a_skip_is_told_once():
+    skips = [sample.app("a", "unified", factors={"events": e}, status="skipped", reason="no") for e in ("off", "on")]
+    assert len(report.derive(skips)) == 1
+
+
+def test_records_given_are_left_as_they_were():
+    records = [sample.app("a", "explicit"), sample.app("a", "managed"), twin("managed")]
+    report.derive(records)
+    assert "relative_time" not in records[1].counters
+    assert "um_events" not in records[1].counters
+
+
+# ---------------------------------------------------------------------------------------------- sections
+
+
+def test_an_overview_then_applications_in_alphabetical_order():
+    found = sections_of(sample.app_results().records)
+    assert [s.name for s in found] == ["app", "app: bfs", "app: hotspot", "app: srad"]
+    assert [s.anchor for s in found] == ["d1-1", "d1-2", "d1-3", "d1-4"]
+    overview, *others = found
+    heads = [r.factors["strategy"] for r in overview.records if r.factors["app"] == "hotspot"]
+    assert heads == [*sample.STRATEGIES, "unified"]
+    assert list(dict.fromkeys(r.factors["app"] for r in overview.records)) == ["bfs", "hotspot", "srad"]
+    assert not any(overview.tally.values())
+    assert not overview.rows
+    assert sum(sum(s.tally[k] for k in ("ok", "wrong", "skipped")) for s in others) == 18
+
+
+def test_one_application_needs_no_overview():
+    assert [s.name for s in sections_of([sample.app("bfs", "explicit")])] == ["app: bfs"]
+
+
+def test_an_application_stands_together_over_devices():
+    records = [sample.app(a, "explicit") for a in ("srad", "bfs")] + [sample.app("bfs", "explicit")]
+    records[2].device = "cpu"
+    found = [(s.name, s.device) for s in sections_of(records)]
+    assert found == [("app", "cuda:0"), ("app: bfs", "cpu"), ("app: bfs", "cuda:0"), ("app: srad", "cuda:0")]
+
+
+def test_the_page_has_each_section(page):
+    one = section(page, "app: hotspot", "cuda:0")
+    assert "What does each memory strategy cost hotspot (iterate on the GPU, read at the end)?" in one
+    assert "Fastest is managed+both, at 55.9 ms, 0.89 times explicit's 62.9 ms" in one
+    assert "1 point: the CPU of cuda:0 cannot use device memory in place strategy unified" in one
+    assert "GPU fault groups" in one
+    assert "417" in one
+    assert "of applications, from the first allocation to the end of readback of the last repetition" in one
+    assert "SourceRodinia" in one
+    assert "wrong: node 7" not in one
+    assert "node 7 has cost 3, not 2" in section(page, "app: bfs", "cuda:0")
+
+
+def test_the_overview_is_not_counted(page):
+    rows = re.findall(r"<tr><td><a href=\"#d1-\d\">([^<]+)</a>.*?</td><td class=\"answer\">.*?</td>(.*?)</tr>", page)
+    cells = {name: re.findall(r"<td[^>]*>([^<]*)</td>", rest) for name, rest in rows}
+    assert cells["app"] == ["", "", "", ""]
+    assert cells["app: bfs"] == ["2", "1", "0", "1"]  # ok, wrong, skipped, throttled
+    assert cells["app: hotspot"] == ["10", "0", "1", "0"]
+    overview = section(page, "app", "cuda:0")
+    assert "Verified" not in overview
+    assert "measured point" not in overview
+    alert = page[page.index('role="alert"') : page.index("</header>")]
+    assert "1 point failed verification" in alert
+    assert alert.count("<a href") == 1
+
+
+def test_links_lead_somewhere(page):
+    found = Elements(page).found
+    ids = [a["id"] for _, a in found if a.get("id")]
+    assert len(ids) == len(set(ids))
+    assert {a["href"][1:] for _, a in found if (a.get("href") or "").startswith("#")} <= set(ids)
+
+
+def kinds(records):
+    return [f.kind for f in report.sections(report.derive(records), {}, {})[-1].figures]
+
+
+def test_figures_that_say_something():
+    quick = {"phase_context_ms": 0.5}
+    assert kinds([sample.app("a", "explicit")]) == ["stack", "stack", "line", "table"]
+    assert kinds([sample.app("a", "explicit", counters=quick)]) == ["stack", "line", "table"]
+    assert kinds([sample.app("a", "explicit", counters=quick, iterations=1)]) == ["stack", "table"]
+
+
+def test_the_table_has_what_varies_and_no_empty_columns():
+    records = report.derive([sample.app("a", s, factors={"n": n}) for s in ("explicit", "managed") for n in (1, 2)])
+    drawing = drawn(report.sections(records, {}, {})[0].figures[-1], records)
+    assert drawing.columns[:4] == ["strategy", "n", "total", "relative time"]
+    assert drawing.columns[-1] == "verified"
+    assert "GPU fault groups" not in drawing.columns
+    assert drawing.rows[2][:5] == ["managed", "1", "112 ms", "1.78", "84 ms"]
+
+
+def test_all_skipped():
+    skips = [sample.app(a, "managed", status="skipped", reason="no device") for a in ("bfs", "srad")]
+    page = render({"out": Results(sample.machine(), None, skips, [])}, sample.WITH_APPS)
+    one = section(page, "app: bfs", "cuda:0")
+    assert "No point was measured successfully, so there is no answer: no device." in one
+    assert "1 point: no device" in one
+    assert "<svg" not in page
+
+
+def test_the_course_goes_to_its_application():
+    course = Course({"app": "srad", "strategy": "managed", "size": 2**30, "events": "on"}, {"up": [(0.0, 0.0)]})
+    found = sections_of(sample.app_results().records, courses={("app", "cuda:0"): course})
+    assert [s.name for s in found if s.course] == ["app: srad"]
+
+
+def test_exported_files_carry_the_application(write, monkeypatch, tmp_path):
+    from firsttouch.report.export import export
+
+    monkeypatch.setattr("firsttouch.experiments.all_experiments", lambda: sample.WITH_APPS)
+    names = [p.name for p in export([write(sample.app_results())], "svg", tmp_path)]
+    assert {"app-cuda-0-1.svg", "app-bfs-cuda-0-1.svg", "app-hotspot-cuda-0-3.svg"} <= set(names)
+
+
+# ---------------------------------------------------------------------------------------------- strangers
+
+
+@pytest.mark.parametrize("method", ["derive", "sections"])
+def test_what_an_experiment_can_not_divide_is_one_section(method):
+    class Broken(sample.Apps):
+        pass
+
+    def broken(self, *_):
+        raise KeyError("app")
+
+    setattr(Broken, method, broken)
+    (one,) = sections_of(sample.app_results().records, {"app": Broken()})
+    assert one.name == "app"
+    assert one.verdict.startswith("These points could not be divided into sections (KeyError)")
+    assert len(one.rows) == 18
+
+
+def test_no_sections_at_all_lose_no_record():
+    class Empty(sample.Apps):
+        def sections(self, records, device):
+            return []
+
+    (one,) = sections_of([sample.app("a", "explicit")], {"app": Empty()})
+    assert one.tally["ok"] == 1
+
+
+def test_an_answer_of_a_part_gets_good_records_only():
+    class Own(sample.Apps):
+        def sections(self, records, device):
+            return [Part("What?", records, (), answer=lambda good: f"{len(good)} good.")]
+
+    (one,) = sections_of([sample.app("a", "explicit"), sample.app("a", "managed", verified=False)], {"app": Own()})
+    assert one.verdict == "1 good."
+
+
+def odd_records() -> list[Record]:
+    evil = sample.EVIL + sample.EVIL_ATTRIBUTE
+    counters = {
+        f"phase_{evil}_ms": 3.0,
+        "phase_x_ms": -1e308,
+        "phase_y_ms": True,
+        "phase__ms": "z",
+        "peak_bytes": 1e308,
+    }
+    odd = [
+        sample.app(evil, evil, factors={evil: evil}, counters=counters, verified=False, verified_why=evil),
+        sample.app(evil, "explicit", factors={"events": evil, "value": evil, "series": 3}, counters=counters),
+        sample.app(None, None, counters={f"phase_{i}_ms": 10.0**i for i in range(-300, 300, 20)}),
+        sample.app(3, True, factors={"strategy": 1.5, "size": None}, counters={"iteration_0_ms": "slow"}),
+        sample.app("a", "explicit", counters={"phase_context_ms": 10**400, "peak_bytes": 10**400}),
+        sample.app("a", "managed", counters={"relative_memory": evil}),
+        sample.app("a", evil, status="skipped", reason=evil),
+        sample.point("app", "cuda:0", 0.0, factors={}),
+        sample.point("app", "cuda:0", -5.0, factors={"strategy": "explicit"}),
+    ]
+    return [*odd, *(sample.app("a", f"{evil}{i}") for i in range(20))]
+
+
+def test_strangers_records_make_a_page_without_anything_active():
+    page = render({"out": Results(sample.machine(), None, odd_records(), [])}, sample.WITH_APPS)
+    found = Elements(page)
+    assert not {tag for tag, _ in found.found} & {"script", "img", "iframe", "foreignobject", "image"}
+    assert not [a for _, attributes in found.found for a in attributes if a.startswith("on")]
+    assert sample.EVIL in found.text
+    assert "could not be divided" not in page
+    assert "No answer could be derived" not in page
+
+
+# ---------------------------------------------------------------------------------------------- stacks
+
+
+def test_a_stack_has_segments_in_the_order_of_the_counters_and_a_total():
+    drawing = drawn(report.STACK, [sample.app("a", "explicit")])
+    assert to_png(drawing.spec).startswith(b"\x89PNG")
+    rows = [r for r in drawing.spec["datasets"]["rows"] if r["kind"] == "segment"]
+    assert [r["segment"] for r in rows] == [*sample.PHASES]
+    assert [r["start"] for r in rows][:3] == [0, 240, 240.9]
+    assert [r["segment"] for r in rows if r["thin"]] == ["free"]
+    assert {"explicit", "303 ms", "240 ms", *sample.PHASES, "phase"} <= set(texts(drawing))
+    assert drawing.title == "time by strategy and phase"
+
+
+def test_a_stack_without_a_segment():
+    drawing = drawn(report.WITHOUT_CONTEXT, [sample.app("a", "explicit")])
+    assert "62.9 ms" in texts(drawing)
+    assert "context" not in texts(drawing)
+    assert "Left out: context." in drawing.notes
+
+
+def test_conditions_never_share_a_bar():
+    records = [sample.app("a", s, factors={"budget": b}) for s in ("explicit", "managed") for b in (50, 80)]
+    drawing = drawn(report.STACK, [*records, records[0]])
+    assert {"budget 50", "budget 80"} <= set(texts(drawing))
+    assert drawing.title.endswith("for each budget")
+    assert any(n.startswith("1 more point of the same conditions") for n in drawing.notes)
+    assert sum(r["kind"] == "point" for r in drawing.spec["datasets"]["rows"]) == 4
+
+
+def test_wrong_bars_are_crossed_out():
+    drawing = drawn(report.STACK, [sample.app("a", "explicit"), sample.app("a", "managed", verified=False)])
+    assert drawing.wrong == 1
+    assert to_svg(drawing.spec).count('stroke="#B00020"') == 1
+
+
+def test_many_segments_end_as_one():
+    record = sample.point("app", "cpu", 1.0, factors={"strategy": "a"}, counters={f"p_{i}_ms": 1.0 for i in range(90)})
+    parts = stack.segments(record, Figure("stack", x="strategy", series="p_{}_ms"))
+    assert len(parts) == stack.MOST_SEGMENTS + 1
+    assert parts[stack.REST] == 90 - stack.MOST_SEGMENTS
+
+
+def test_nothing_to_stack_is_no_figure():
+    assert draw(report.STACK, [sample.point("app", "cpu", 1.0, factors={"strategy": "a"})], None, Palette()) is None
+
+
+def test_long_series_have_few_dots():
+    drawing = drawn(report.ITERATIONS, [sample.app("a", s, iterations=200) for s in sample.STRATEGIES])
+    rows = drawing.spec["datasets"]["rows"]
+    assert len(rows) == 2000
+    assert sum(r["dot"] for r in rows) == 400
+    assert rows[0]["dot"]
+    assert {"iteration", "ms per iteration", "strategy", *sample.STRATEGIES} <= set(texts(drawing))
+
+
+# ---------------------------------------------------------------------------------------------- answers
+
+
+def verdict(*records):
+    return report.verdict(report.derive(records))
+
+
+def test_verdict_of_explicit_as_the_fastest():
+    said = verdict(*(sample.app("a", s) for s in ("explicit", "managed", "pinned")))
+    assert said.startswith(
+        "Fastest is explicit, at 62.9 ms; against explicit, managed takes 1.78 times as long, pinned 3.50 times."
+    )
+    assert "At its peak managed holds 44% less memory than explicit (72 MiB instead of 128 MiB)." in said
+
+
+def test_verdict_begins_with_wrong_data():
+    said = verdict(sample.app("a", "explicit"), sample.app("a", "managed", 0.1, verified=False))
+    assert said.startswith("Wrong results: 1 point of managed is left out. Only explicit was measured")
+    assert verdict(sample.app("a", "managed", verified=False)).endswith("so there is no answer.")
+
+
+def test_verdict_without_clear_difference_without_explicit_and_with_settings():
+    said = verdict(sample.app("a", "managed", 1.0), sample.app("a", "svm-fine", 1.01), sample.app("a", "pinned", 4.0))
+    assert said.startswith("Fastest, without a clear difference, are managed and svm-fine, at about 62.9 ms; against")
+    assert "against managed, pinned takes 2.67 times" in said
+    said = verdict(*(sample.app("a", s, factors={"size": n}) for n in (1, MIB) for s in ("explicit", "managed")))
+    assert said.startswith("With size 1 MiB: fastest is explicit")
+    assert said.endswith("Over all 2 settings, fastest is explicit in 2.")
+
+
+def test_a_twin_does_not_win():
+    assert "Only explicit was measured" in verdict(sample.app("a", "explicit"), twin("managed", time=0.01))
+
+
+def test_overview_verdict():
+    said = report.overview_verdict(report.derive(sample.app_results().records))
+    assert said.startswith("Wrong results: 1 point of managed is left out. Over 3 applications under 4 settings")
+    assert "fastest is explicit in 2, managed+both in 1, pinned in 1." in said
+    assert "pinned takes on average (geometric mean) 1.59 times as long, managed 1.78 times." in said
+    assert report.overview_verdict([]).endswith("no answer.")
