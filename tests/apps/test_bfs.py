@@ -15,7 +15,7 @@ from firsttouch.apps.bfs import Bfs, BfsConcurrent
         ("cost[first + k] = (int)level", "cost[first + k] = (int)level + 1"),
         ("more = e + bfs_team < degree", "more = e + bfs_team + 1 < degree"),
         ("if (more) news |=", "if (0) news |="),
-        ("for (uint w = LOCAL_ID; w <", "for (uint w = LOCAL_ID; w + 1 <"),
+        ("flags[w] = four;", "flags[w] = w % 64 ? four : 0;"),
     ],
 )
 def test_a_wrong_kernel_is_caught(app: type[Bfs], before: str, after: str) -> None:
