@@ -36,36 +36,14 @@ BlasTable open_cublas() {
 SparseTable open_cusparse() {
     SparseTable t(open_library("cuSPARSE", "cusparse", {"libcusparse.so.12", "libcusparse.so"}), "cuSPARSE");
     t.version_unit = 1000;
-    t.library.load(t.words, "cusparseGetErrorString");
-    t.library.load(t.create, "cusparseCreate");
-    t.library.load(t.destroy, "cusparseDestroy");
-    t.library.load(t.version, "cusparseGetVersion");
-    t.library.load(t.set_stream, "cusparseSetStream");
-    t.library.load(t.create_csr, "cusparseCreateCsr");
-    t.library.load(t.destroy_matrix, "cusparseDestroySpMat");
-    t.library.load(t.create_vector, "cusparseCreateDnVec");
-    t.library.load(t.destroy_vector, "cusparseDestroyDnVec");
-    t.library.load(t.set_vector, "cusparseDnVecSetValues");
-    t.library.load(t.spmv_bytes, "cusparseSpMV_bufferSize");
-    t.library.load_optional(t.spmv_analyse, "cusparseSpMV_preprocess");  // since CUDA 12.4
-    t.library.load(t.spmv, "cusparseSpMV");
+    load(t, "cusparse");
     return t;
 }
 
 FftTable<int> open_cufft() {
     FftTable<int> t(open_library("cuFFT", "cufft", {"libcufft.so.12", "libcufft.so.11", "libcufft.so"}), "cuFFT");
     t.version_unit = 1000;
-    t.words = fft_words;
-    t.library.load(t.version, "cufftGetVersion");
-    t.library.load(t.create, "cufftCreate");
-    t.library.load(t.destroy, "cufftDestroy");
-    t.library.load(t.set_stream, "cufftSetStream");
-    t.library.load(t.set_auto_allocation, "cufftSetAutoAllocation");
-    t.library.load(t.make_plan_2d, "cufftMakePlan2d");
-    t.library.load(t.set_work_area, "cufftSetWorkArea");
-    t.library.load(t.r2c, "cufftExecR2C");
-    t.library.load(t.c2r, "cufftExecC2R");
-    t.library.load(t.c2c, "cufftExecC2C");
+    load(t, "cufft");
     return t;
 }
 

@@ -32,36 +32,14 @@ SparseTable open_hipsparse() {
     SparseTable t(open_library("hipSPARSE", "hipsparse", {"libhipsparse.so.4", "libhipsparse.so.1", "libhipsparse.so"}),
                   "hipSPARSE");
     t.version_unit = 100000;
-    t.library.load_optional(t.words, "hipsparseGetErrorString");
-    t.library.load(t.create, "hipsparseCreate");
-    t.library.load(t.destroy, "hipsparseDestroy");
-    t.library.load(t.version, "hipsparseGetVersion");
-    t.library.load(t.set_stream, "hipsparseSetStream");
-    t.library.load(t.create_csr, "hipsparseCreateCsr");
-    t.library.load(t.destroy_matrix, "hipsparseDestroySpMat");
-    t.library.load(t.create_vector, "hipsparseCreateDnVec");
-    t.library.load(t.destroy_vector, "hipsparseDestroyDnVec");
-    t.library.load(t.set_vector, "hipsparseDnVecSetValues");
-    t.library.load(t.spmv_bytes, "hipsparseSpMV_bufferSize");
-    t.library.load_optional(t.spmv_analyse, "hipsparseSpMV_preprocess");
-    t.library.load(t.spmv, "hipsparseSpMV");
+    load(t, "hipsparse");
     return t;
 }
 
 FftTable<void*> open_hipfft() {
     FftTable<void*> t(open_library("hipFFT", "hipfft", {"libhipfft.so.0", "libhipfft.so"}), "hipFFT");
     t.version_unit = 10000;
-    t.words = fft_words;
-    t.library.load(t.version, "hipfftGetVersion");
-    t.library.load(t.create, "hipfftCreate");
-    t.library.load(t.destroy, "hipfftDestroy");
-    t.library.load(t.set_stream, "hipfftSetStream");
-    t.library.load(t.set_auto_allocation, "hipfftSetAutoAllocation");
-    t.library.load(t.make_plan_2d, "hipfftMakePlan2d");
-    t.library.load(t.set_work_area, "hipfftSetWorkArea");
-    t.library.load(t.r2c, "hipfftExecR2C");
-    t.library.load(t.c2r, "hipfftExecC2R");
-    t.library.load(t.c2c, "hipfftExecC2C");
+    load(t, "hipfft");
     return t;
 }
 

@@ -19,6 +19,23 @@ std::string Table::titled(int version) const {
            "." + std::to_string(version % 100);
 }
 
+void load(SparseTable& table, const std::string& prefix) {
+    const auto take = [&](auto& pointer, const char* name) { table.library.load(pointer, (prefix + name).c_str()); };
+    table.library.load_optional(table.words, (prefix + "GetErrorString").c_str());
+    take(table.create, "Create");
+    take(table.destroy, "Destroy");
+    take(table.version, "GetVersion");
+    take(table.set_stream, "SetStream");
+    take(table.create_csr, "CreateCsr");
+    take(table.destroy_matrix, "DestroySpMat");
+    take(table.create_vector, "CreateDnVec");
+    take(table.destroy_vector, "DestroyDnVec");
+    take(table.set_vector, "DnVecSetValues");
+    take(table.spmv_bytes, "SpMV_bufferSize");
+    table.library.load_optional(table.spmv_analyse, (prefix + "SpMV_preprocess").c_str());  // since CUDA 12.4
+    take(table.spmv, "SpMV");
+}
+
 // Neither vendor's library has words for its results.
 const char* fft_words(int result) {
     static constexpr const char* words[] = {"success",

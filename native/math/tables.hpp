@@ -83,6 +83,24 @@ struct FftTable : Table {
 inline constexpr int type_r2c = 0x2a, type_c2r = 0x2c, type_c2c = 0x29, go_forward = -1, go_backward = 1;
 const char* fft_words(int result);
 
+// The functions of a table whose names differ by what they begin with alone: "cusparse" or "hipsparse".
+void load(SparseTable& table, const std::string& prefix);
+template <class Handle>
+void load(FftTable<Handle>& table, const std::string& prefix) {
+    const auto take = [&](auto& pointer, const char* name) { table.library.load(pointer, (prefix + name).c_str()); };
+    table.words = fft_words;
+    take(table.version, "GetVersion");
+    take(table.create, "Create");
+    take(table.destroy, "Destroy");
+    take(table.set_stream, "SetStream");
+    take(table.set_auto_allocation, "SetAutoAllocation");
+    take(table.make_plan_2d, "MakePlan2d");
+    take(table.set_work_area, "SetWorkArea");
+    take(table.r2c, "ExecR2C");
+    take(table.c2r, "ExecC2R");
+    take(table.c2c, "ExecC2C");
+}
+
 // Opened at the first use; throw Unavailable.
 const BlasTable& cublas();
 const SparseTable& cusparse();

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,27 +39,6 @@ def used():
 def answer(value):
     print(json.dumps(value))
 """
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("g++") is None:
-        pytest.skip("no g++ to build the stand-in with")
-    return tmp_path_factory.mktemp("standin")
-
-
-@pytest.fixture(scope="session")
-def library(folder: Path) -> Path:
-    return standin.build("hip_on_host", folder)
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, library: Path, folder: Path) -> None:
-    for name in [name for name in os.environ if name.startswith(("STANDIN_", "HSA_", "FIRSTTOUCH_MAX_"))]:
-        monkeypatch.delenv(name)
-    for variable in standin.VARIABLES:
-        monkeypatch.setenv(variable, str(library))
-    monkeypatch.setenv("FIRSTTOUCH_CACHE", str(folder / "cache"))
 
 
 def ask(program: str, **settings: str) -> Any:

@@ -6,13 +6,11 @@ What ran here is the workspace and the HIP device's own code. Nothing is said of
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import standin  # beside this file
 
 from firsttouch.memory.strategies import STRATEGIES
 from firsttouch.run.store import load_results
@@ -24,27 +22,6 @@ EVERYWHERE = {
 NEEDS = {"system": "XNACK", "system+prefault": "XNACK", "unified": "cannot use device memory in place"}
 XNACK = {"HSA_XNACK": "1"}
 APU = {"STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942:sramecc+"}
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("g++") is None:
-        pytest.skip("no g++ to build the stand-in with")
-    return tmp_path_factory.mktemp("standin-apps")
-
-
-@pytest.fixture(scope="session")
-def library(folder: Path) -> Path:
-    return standin.build("hip_on_host", folder)
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, library: Path, folder: Path) -> None:
-    for name in [name for name in os.environ if name.startswith(("STANDIN_", "HSA_", "FIRSTTOUCH_MAX_"))]:
-        monkeypatch.delenv(name)
-    for variable in standin.VARIABLES:
-        monkeypatch.setenv(variable, str(library))
-    monkeypatch.setenv("FIRSTTOUCH_CACHE", str(folder / "cache"))
 
 
 def app(out: Path, *words: str, status: int = 0, **settings: str) -> list[Record]:

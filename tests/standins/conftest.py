@@ -1,0 +1,31 @@
+"""The stand-in for AMD's runtime on the processor: built once, and what every test here runs on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import standin  # beside this file
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ to build the stand-in with")
+    return tmp_path_factory.mktemp("standin")
+
+
+@pytest.fixture(scope="session")
+def library(folder: Path) -> Path:
+    return standin.build("hip_on_host", folder)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, library: Path, folder: Path) -> None:
+    for name in [name for name in os.environ if name.startswith(("STANDIN_", "HSA_", "FIRSTTOUCH_MAX_"))]:
+        monkeypatch.delenv(name)
+    for variable in standin.VARIABLES:
+        monkeypatch.setenv(variable, str(library))
+    monkeypatch.setenv("FIRSTTOUCH_CACHE", str(folder / "cache"))
