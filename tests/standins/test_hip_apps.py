@@ -92,3 +92,12 @@ def test_more_than_the_device_has_is_refused_before_anything_is_taken(tmp_path: 
     assert ends["explicit"][0] == ends["managed"][0] == "skipped"
     assert ends["managed"][1].endswith("which has 32 MiB; --allow-oversubscription runs it all the same")
     assert ends["explicit"][1].endswith("of hip:0, which has 32 MiB")
+
+
+def test_xnack_as_a_factor_lets_the_gpu_reach_plain_memory(tmp_path: Path) -> None:
+    words = [w for s in ("explicit", "system") for w in ("--strategy", s)]
+    words += ["--size", "tiny", "--repeat", "1", "--set", "xnack=0,1"]
+    found = app(tmp_path / "out", "black_scholes", *words)
+    ends = {(r.factors["strategy"], r.factors["xnack"]): (r.status, r.verified) for r in found}
+    assert ends.pop(("system", "0")) == ("skipped", None)
+    assert ends == {(s, x): ("ok", True) for s, x in (("explicit", "0"), ("explicit", "1"), ("system", "1"))}

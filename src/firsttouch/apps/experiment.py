@@ -14,7 +14,7 @@ from firsttouch.apps.base import App, Params, solve
 from firsttouch.apps.measure import PHASES, Run, device_counter, run
 from firsttouch.errors import Unsupported
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Part, Point, Preset
-from firsttouch.experiments.common import MAP_ANEW
+from firsttouch.experiments.common import MAP_ANEW, switch
 from firsttouch.memory.strategies import STRATEGIES, Strategy, known_on, unavailable
 from firsttouch.memory.workspace import Declaration, Workspace
 from firsttouch.run import events
@@ -90,13 +90,14 @@ class Application(Applications):
             Factor("strategy", strategies, choices=tuple(STRATEGIES)),
             Factor("size", ("default",), "extent", known=known),
         ]
+        factors += switch(device, "xnack")
+        if device.kind in events.OFFERED_BY:
+            factors.append(Factor("events", ("off", "on"), choices=("off", "on"), doc="unified-memory events recorded"))
         own = [Factor(name, (value,), "count") for name, value in app.sizes["default"].items()]
         own += [Factor(name, words, choices=words) for name, words in app.options.items()]
         optional = {**_SETTINGS, **{f.name: f for f in own}}
-        unknown = set(self.asked) - set(optional) - {"app", "strategy", "size", "events"}
+        unknown = set(self.asked) - {f.name for f in factors} - set(optional)  # all are named then
         factors += [f for name, f in optional.items() if unknown or name in self.asked]
-        if device.kind in events.OFFERED_BY:
-            factors.append(Factor("events", ("off", "on"), choices=("off", "on"), doc="unified-memory events recorded"))
         return factors
 
     def drop(self, factors: Factors) -> bool:
