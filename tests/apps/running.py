@@ -70,7 +70,12 @@ def run_tiny(
     if strategy not in strategies():  # the default, on another kind of device
         strategy = next(s for s in strategies() if not why_not(app, s))
     parts = {array: windows * array.row_bytes for array in one.tiled_arrays()} if windows else None
-    return measure.run(one, Workspace(STRATEGIES[strategy], info, device), windows=parts)
+    try:
+        return measure.run(one, Workspace(STRATEGIES[strategy], info, device), windows=parts)
+    except Exception as error:
+        if mutation is None:
+            raise
+        pytest.fail(f"'{mutation[1]}' must give a wrong result, and made {app.name} raise {error!r}")
 
 
 def _poison_first(app: App) -> None:
@@ -93,5 +98,9 @@ def _poison_first(app: App) -> None:
 
 
 def assert_caught(app: type[App], before: str, after: str, strategy: str = "svm-fine") -> None:
-    """A kernel with one text replaced by another must fail the check."""
+    """A kernel with one text replaced by another must fail the check.
+
+    The kernel runs in the process of the tests, on any OpenCL: it must stay within all buffers, end by itself, and not
+    take an index, a bound or a divisor from memory that nothing has written. What is noticed must not hang on a race.
+    """
     assert run_tiny(app, strategy, mutation=(before, after)).wrong, f"'{after}' instead of '{before}' is not noticed"

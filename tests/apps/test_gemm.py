@@ -13,7 +13,7 @@ from firsttouch.apps.gemm import Gemm
     [
         ("end_a = top + a_row < rows", "end_a = top + a_row < rows - 1"),
         ("k < depth + DEPTH; k += DEPTH", "k < depth; k += DEPTH"),
-        ("row_b += (ulong)DEPTH * cols", "row_b += (ulong)(DEPTH + 1) * cols"),
+        ("row_b += (ulong)DEPTH * cols", "row_b += (ulong)(DEPTH - 1) * cols"),
         ("side + SIDE / 2 + 4 * across", "side + SIDE / 2 - 4 + 4 * across"),
         ("STEP(z, 4 * part + 2)", "STEP(z, 4 * part + 3)"),
         ("k + b_row < depth ? cols : 0", "k + b_row < depth - 1 ? cols : 0"),

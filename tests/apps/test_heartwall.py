@@ -14,7 +14,7 @@ from firsttouch.apps.heartwall import STEP, SWING, Heartwall
         ("(part + 1) * SIDE / PARTS", "(part + 1) * (SIDE - 1) / PARTS"),
         ("0.87f", "0.86f"),
         ("number % 10", "number % 9"),
-        ("(number - 1) / 10 * 10", "number / 10 * 10"),
+        ("10 * count + GROUP_ID", "10 * count + (GROUP_ID + 1) % count"),
         ("(AREA - 1) * spread", "AREA * spread"),
         ("last[0] - 5", "last[0] - 4"),
         ("product - sum * total / AREA", "product"),

@@ -19,7 +19,7 @@ def strategy() -> str:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("ring_answer(ring[at], k / words)", "ring_answer(ring[at], next)"),
+        ("ring_answer(ring[at], k / words)", "ring_answer(ring[at], first)"),
         ("k = next * words + LOCAL_ID;", "k = next * words + LOCAL_ID + 1;"),
         ("k < until * words", "k + 1 < until * words"),
         ("k % (slots * words)", "k % ((slots - 1) * words)"),
@@ -35,7 +35,7 @@ def test_a_wrong_kernel_is_caught(before: str, after: str, strategy: str) -> Non
     [
         ("STORE_RELEASE_SYSTEM(board + ring_answered, until)", "ring[0] = until"),
         ("if (produced > next) return produced;", ""),
-        ("next = until > 0 ? until : last;", "next = until > 0 ? until + 1 : last;"),
+        ("next = until > 0 ? until : last;", "next = until > 0 ? until + slots : last;"),
     ],
 )
 def test_nobody_waits_for_ever(before: str, after: str, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
