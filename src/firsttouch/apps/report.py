@@ -64,7 +64,7 @@ ITERATIONS = Figure(
 )  # fmt: skip
 TABLE = Figure(
     "table", x="strategy", columns=("strategy", *_TITLES, "library", "verified"), titles=_TITLES,
-    title="Times, peak memory and bytes moved; relative is to explicit",
+    title="Times, peak memory, and bytes copied or expected to move; relative is to explicit",
 )  # fmt: skip
 FIGURES = (STACK, ITERATIONS, TABLE)
 
