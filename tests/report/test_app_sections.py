@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 
+import msgspec
 import pytest
 import sample
 from test_page import Elements, section
 
 from firsttouch.apps import report
 from firsttouch.experiments.base import Figure, Part
+from firsttouch.memory.strategies import STRATEGIES
 from firsttouch.report import stack
 from firsttouch.report.figures import Palette, draw, to_png, to_svg
 from firsttouch.report.page import chapters, render
@@ -190,9 +192,57 @@ def test_the_table_has_what_varies_and_no_empty_columns():
     records = report.derive([sample.app("a", s, factors={"n": n}) for s in ("explicit", "managed") for n in (1, 2)])
     drawing = drawn(report.sections(records, {}, {})[0].figures[-1], records)
     assert drawing.columns[:4] == ["strategy", "n", "total", "relative time"]
-    assert drawing.columns[-1] == "verified"
+    assert "verified" not in drawing.columns  # all are, and the section says so
     assert "GPU fault groups" not in drawing.columns
     assert drawing.rows[2][:5] == ["managed", "1", "112 ms", "1.78", "84 ms"]
+
+
+def test_the_table_says_which_points_are_not_verified():
+    records = [sample.app("a", "explicit"), sample.app("a", "managed", verified=None, verified_why="too large")]
+    drawing = drawn(report.sections(records, {}, {})[0].figures[-1], records)
+    assert drawing.columns[-1] == "verified"
+    assert [row[-1] for row in drawing.rows] == ["yes", "not checked"]
+
+
+def test_strategies_stand_in_one_order_with_one_colour_each():
+    names = ["svm-atomic", "mine", "managed", "explicit"]
+    (part,) = report.sections([sample.app("a", s) for s in names], {}, {})
+    assert [r.factors["strategy"] for r in part.records] == ["explicit", "managed", "svm-atomic", "mine"]
+    looks = []
+    for some in (names, ["managed", "svm-atomic"]):
+        palette = Palette()
+        draw(report.ITERATIONS, [sample.app("a", s) for s in some], None, palette)
+        looks.append(list(zip(*palette.styles("strategy", ["managed", "svm-atomic"]), strict=True)))
+    assert looks[0] == looks[1]
+    assert len(set(zip(*Palette().styles("strategy", report.ITERATIONS.order), strict=True))) == len(STRATEGIES)
+
+
+def test_few_iterations_have_whole_numbers_on_the_axis():
+    drawing = drawn(report.ITERATIONS, [sample.app("a", s, iterations=3) for s in ("explicit", "managed")])
+    assert {"0", "1", "2"} <= set(texts(drawing))
+    assert not {"0.5", "1.5"} & set(texts(drawing))
+
+
+def test_a_stack_has_ticks_in_the_unit_of_its_bars():
+    slow = {"phase_compute_ms": 1400.0}
+    drawing = drawn(report.STACK, [sample.app("a", "explicit", counters=slow)])
+    assert {"0", "1 s", "time"} <= set(texts(drawing))
+
+
+def test_columns_of_amounts_are_aligned_right(page):
+    from firsttouch.report.page import numeric
+
+    assert numeric([["managed", "1.2 s", "1.00", "–", "3 of 4"], ["pinned", "90 ms", "", "1,024", "1 s … 2 s"]]) == [  # noqa: RUF001
+        False, True, True, True, False,
+    ]  # fmt: skip
+    assert numeric([]) == []
+    assert numeric([[""]]) == [False]
+    assert '<td class="num">1.78</td>' in page
+    assert "<td>managed+both</td>" in page
+
+
+def test_events_say_whose_they_are(page):
+    assert "Points: strategy managed. Sums over" in section(page, "app: hotspot", "cuda:0")
 
 
 def test_all_skipped():
@@ -298,7 +348,7 @@ def test_a_stack_has_segments_in_the_order_of_the_counters_and_a_total():
     assert [r["start"] for r in rows][:3] == [0, 240, 240.9]
     assert [r["segment"] for r in rows if r["thin"]] == ["free"]
     assert {"explicit", "303 ms", "240 ms", *sample.PHASES, "phase"} <= set(texts(drawing))
-    assert drawing.title == "time by strategy and phase"
+    assert drawing.title == "Time of each phase"
 
 
 def test_a_stack_without_a_segment():
@@ -355,7 +405,7 @@ def test_verdict_of_explicit_as_the_fastest():
     assert said.startswith(
         "Fastest is explicit, at 62.9 ms; against explicit, managed takes 1.78 times as long, pinned 3.50 times."
     )
-    assert "At its peak managed holds 44% less memory than explicit (72 MiB instead of 128 MiB)." in said
+    assert "At its peak managed holds 44 % less memory than explicit (72 MiB instead of 128 MiB)." in said
 
 
 def test_verdict_begins_with_wrong_data():
@@ -366,20 +416,43 @@ def test_verdict_begins_with_wrong_data():
 
 def test_verdict_without_clear_difference_without_explicit_and_with_settings():
     said = verdict(sample.app("a", "managed", 1.0), sample.app("a", "svm-fine", 1.01), sample.app("a", "pinned", 4.0))
-    assert said.startswith("Fastest, without a clear difference, are managed and svm-fine, at about 62.9 ms; against")
-    assert "against managed, pinned takes 2.67 times" in said
+    assert said.startswith(
+        "Fastest is managed, at 62.9 ms, without a clear lead over svm-fine; against managed, svm-fine"
+    )
+    assert "takes 1.01 times as long, pinned 2.67 times." in said
     said = verdict(*(sample.app("a", s, factors={"size": n}) for n in (1, MIB) for s in ("explicit", "managed")))
     assert said.startswith("With size 1 MiB: fastest is explicit")
-    assert said.endswith("Over all 2 settings, fastest is explicit in 2.")
+    assert said.endswith("Over all 2 settings, explicit is fastest in 2.")
 
 
 def test_a_twin_does_not_win():
     assert "Only explicit was measured" in verdict(sample.app("a", "explicit"), twin("managed", time=0.01))
 
 
+def test_a_single_run_has_no_interval():
+    record = sample.app("a", "explicit")
+    record.summary = msgspec.structs.replace(record.summary, n=1)
+    (one,) = sections_of([record])
+    assert one.facts[0] == "a single sample does not tell how far runs differ"
+    assert one.rows[0][1][1] == "–"  # noqa: RUF001
+    two = msgspec.structs.replace(record, factors={**record.factors, "app": "b"})
+    assert "Each point was run once, so small differences may be chance." in report.overview_verdict([record, two])
+
+
+def test_an_overview_names_what_it_can_not_compare():
+    records = [sample.app("a", "explicit"), sample.app("a", "managed"), sample.app("tree", "managed")]
+    said = report.overview_verdict(report.derive(records))
+    assert said.endswith("Without a right run under explicit, and so not compared: tree.")
+
+
+def test_no_clear_winner():
+    said = report.overview_verdict([sample.app("a", s, t) for s, t in (("managed", 1.0), ("svm-fine", 1.0))])
+    assert said.startswith("Over 1 application, in 1 no strategy is clearly fastest.")
+
+
 def test_overview_verdict():
     said = report.overview_verdict(report.derive(sample.app_results().records))
     assert said.startswith("Wrong results: 1 point of managed is left out. Over 3 applications under 4 settings")
-    assert "fastest is explicit in 2, managed+both in 1, pinned in 1." in said
+    assert "explicit is fastest in 2, managed+both in 1, pinned in 1." in said
     assert "pinned takes on average (geometric mean) 1.59 times as long, managed 1.78 times." in said
     assert report.overview_verdict([]).endswith("no answer.")

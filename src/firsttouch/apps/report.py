@@ -18,6 +18,7 @@ import msgspec
 
 from firsttouch.analysis.statistics import measured, median_of, ratio, series, value, varying
 from firsttouch.experiments.base import Figure, Part
+from firsttouch.memory.strategies import STRATEGIES
 from firsttouch.report.text import condition, count, quantity
 from firsttouch.schema import Record
 from firsttouch.units import format_size
@@ -27,16 +28,19 @@ EVENTS, ON = "events", "on"
 """The factor that tells apart a run with unified-memory events recorded, which is slower where pages fault."""
 
 QUESTION = "What does each memory strategy cost an application, in time and in memory?"
+_SAMPLE = "One sample is one run, from the first allocation to the last free; context is not in it."
 COUNTED = (
-    "One sample is one run, from the first allocation to the last free; context is not in it. Phases: context: the "
+    f"{_SAMPLE} Phases: context: the "
     "device is opened and kernels are compiled; allocate: every buffer of the strategy; initialise: the input data are "
     "made on the agent that they start on; compute: the kernels, with the copies, prefetches and page moves on the "
     "way; readback: the results are brought to the CPU, which reads a byte of each of their pages; free. Each phase "
     "ends when all queued work has ended; its time is the median over repetitions. Results are checked outside all "
     "phases. Iterations are timed by the device's clock, from the first launch on. Peak memory is the most that was in "
     "use, less what was held before the first allocation. Copied bytes are those that the strategy copies, or is "
-    "predicted to move. Relative values are those of explicit under the same conditions taken as 1."
+    "predicted to move. Relative values are those of explicit under the same conditions taken as 1. Events are those "
+    "of a run of its own, since recording them takes time."
 )
+COUNTED_IN_SHORT = f"{_SAMPLE} The section of all applications says what phases, peaks and relative values are."
 SOURCE = "Each application names its own; the strategies are those of docs/applications.md"
 
 _TITLES = {
@@ -52,20 +56,26 @@ _TITLES = {
     "copied_d2h_bytes": "copied to the host",
     "um_gpu_fault_groups": "GPU fault groups",
 }
-STACK = Figure("stack", x="strategy", series="phase_{}_ms", y_title="time, ms")
-WITHOUT_CONTEXT = replace(STACK, without=("context",))
+STACK = Figure("stack", x="strategy", series="phase_{}_ms", y_title="time, ms", title="Time of each phase")
+WITHOUT_CONTEXT = replace(STACK, without=("context",), title="Time of a run by phase")
 ITERATIONS = Figure(
-    "line", x="series", y="value", series="iteration_{}_ms", colour="strategy", log_y=True,
-    x_title="iteration", y_title="ms per iteration",
+    "line", x="series", y="value", series="iteration_{}_ms", colour="strategy", order=tuple(STRATEGIES),
+    log_y=True, x_title="iteration", y_title="ms per iteration", title="Time of each iteration",
 )  # fmt: skip
-TABLE = Figure("table", x="strategy", columns=("strategy", *_TITLES, "library", "verified"), titles=_TITLES)
+TABLE = Figure(
+    "table", x="strategy", columns=("strategy", *_TITLES, "library", "verified"), titles=_TITLES,
+    title="Times, peak memory, and bytes copied or expected to move; relative is to explicit",
+)  # fmt: skip
 FIGURES = (STACK, ITERATIONS, TABLE)
 
 _HEAT = Figure("heat", x="strategy", y="app", centre=1, x_title="strategy", y_title="application")
-OVERVIEW = (
-    replace(_HEAT, z="relative_time", z_title="time of a run relative to explicit"),
-    replace(_HEAT, z="relative_compute", z_title="time of the phase compute relative to explicit"),
-    replace(_HEAT, z="relative_memory", z_title="peak memory relative to explicit"),
+OVERVIEW = tuple(
+    replace(_HEAT, z=name, z_title=what[0].lower() + what[1:], title=what)
+    for name, what in {
+        "relative_time": "Time of a run relative to explicit",
+        "relative_compute": "Time of the phase compute relative to explicit",
+        "relative_memory": "Peak memory relative to explicit",
+    }.items()
 )
 RELATIVE = {"relative_time": "median", "relative_compute": "phase_compute_ms", "relative_memory": "peak_bytes"}
 """What is compared with explicit's, by the name of the ratio."""
@@ -156,18 +166,16 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
 
     about, sources: by application, how it uses memory in a few words, and who defined it.
     """
+    records = sorted(records, key=_rank)
     groups: dict[str, list[Record]] = {}
     for record in records:
         groups.setdefault(_app(record), []).append(record)
-    parts = [_part(app, groups[app], about.get(app, ""), sources.get(app, "")) for app in sorted(groups)]
+    counted = COUNTED if len(groups) < 2 else COUNTED_IN_SHORT
+    parts = [_part(app, groups[app], about.get(app, ""), sources.get(app, ""), counted) for app in sorted(groups)]
     if len(groups) < 2:
         return parts
-    ranks = list(dict.fromkeys(_strategy(r) for group in sorted(groups.values(), key=len)[::-1] for r in group))
-    plain = sorted(
-        (r for r in records if not _is_twin(r)),
-        key=lambda r: (ranks.index(_strategy(r)), _app(r)),  # explicit, which all have, before the rest
-    )
-    answer = partial(_whatever, overview_verdict, list(records))
+    plain = sorted((r for r in records if not _is_twin(r)), key=lambda r: (_rank(r), _app(r)))
+    answer = partial(_whatever, overview_verdict, records)
     return [Part(QUESTION, plain, OVERVIEW, counted=COUNTED, source=SOURCE, overview=True, answer=answer), *parts]
 
 
@@ -176,11 +184,19 @@ def _whatever(answer: Verdict, records: Sequence[Record], _good: Sequence[Record
     return answer(records)
 
 
-def _part(app: str, records: list[Record], about: str, source: str) -> Part:
+_RANKS = {name: rank for rank, name in enumerate(STRATEGIES)}
+
+
+def _rank(record: Record) -> int:
+    """Strategies stand in the order of their page, from explicit on; unknown ones after them as they come."""
+    return _RANKS.get(_strategy(record), len(_RANKS))
+
+
+def _part(app: str, records: list[Record], about: str, source: str, counted: str) -> Part:
     question = f"What does each memory strategy cost {app}{f' ({about})' if about else ''}?"
     answer = partial(_whatever, verdict, records)
     return Part(
-        question, records, _figures(records), title=app, counted=COUNTED, source=source or SOURCE, answer=answer
+        question, records, _figures(records), title=app, counted=counted, source=source or SOURCE, answer=answer
     )
 
 
@@ -193,7 +209,8 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
         found.append(ITERATIONS)
     conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]
-    kept = [n for n in TABLE.columns if n in ("strategy", "verified") or any(value(r, n) is not None for r in ran)]
+    said = {"strategy": True, "verified": any(r.verified is not True for r in ran)}
+    kept = [n for n in TABLE.columns if said.get(n, any(value(r, n) is not None for r in ran))]
     return [*found, replace(TABLE, columns=(kept[0], *conditions, *kept[1:]))]
 
 
@@ -213,7 +230,7 @@ def verdict(records: Sequence[Record]) -> str:
         speed = f"With {condition(chosen[0], names)}: {speed[0].lower()}{speed[1:]}"
     said += [speed, *_memory(chosen)]
     if len(settings) > 1:
-        said.append(f"Over all {count(len(settings), 'setting')}, fastest is {_wins(settings)}.")
+        said.append(f"Over all {count(len(settings), 'setting')}, {_wins(settings)}.")
     return " ".join(said)
 
 
@@ -225,7 +242,7 @@ def overview_verdict(records: Sequence[Record]) -> str:
     settings = _settings(good)
     apps = len({_app(r) for r in good})
     more = f" under {count(len(settings), 'setting')}" if len(settings) > apps else ""
-    said.append(f"Over {count(apps, 'application')}{more}, fastest is {_wins(settings)}.")
+    said.append(f"Over {count(apps, 'application')}{more}, {_wins(settings)}.")
     means = {
         name: (geometric_mean(ratios), len(ratios))
         for name, ratios in _ratios(good).items()
@@ -234,6 +251,11 @@ def overview_verdict(records: Sequence[Record]) -> str:
     if means:
         listed = _range({name: mean for name, (mean, _) in means.items()}, "on average (geometric mean) ")
         said.append(f"Against {BASELINE}, {listed}.")
+    compared = {_app(r) for r in good if _amount(r, "relative_time")}
+    if alone := dict.fromkeys(app for r in good if (app := _app(r)) not in compared):
+        said.append(f"Without a right run under {BASELINE}, and so not compared: {_and(sorted(alone))}.")
+    if all(r.summary is not None and r.summary.n == 1 for r in good):
+        said.append("Each point was run once, so small differences may be chance.")
     return " ".join(said)
 
 
@@ -266,12 +288,13 @@ def _settings(records: Sequence[Record]) -> list[list[Record]]:
 
 
 def _wins(settings: Sequence[Sequence[Record]]) -> str:
-    """'explicit in 3, managed in 1'. Where no single one is clearly fastest, nobody wins."""
-    wins: Counter[str] = Counter()
-    for setting in settings:
-        first = _fastest(setting)
-        wins["no single one" if len(first) > 1 else _strategy(first[0])] += 1
-    return ", ".join(f"{name} in {n}" for name, n in wins.most_common())
+    """'explicit is fastest in 3, managed in 1; in 2 no strategy is clearly fastest'."""
+    leaders = [_fastest(setting) for setting in settings]
+    wins = Counter(_strategy(first[0]) for first in leaders if len(first) == 1)
+    said = [f"{name}{'' if i else ' is fastest'} in {n}" for i, (name, n) in enumerate(wins.most_common())]
+    open_ = len(leaders) - wins.total()
+    undecided = f"in {open_} no strategy is clearly fastest" if open_ else ""
+    return "; ".join(filter(None, [", ".join(said), undecided]))
 
 
 def _fastest(setting: Sequence[Record]) -> list[Record]:
@@ -290,21 +313,23 @@ def _alike(a: Record, b: Record) -> bool:
 
 
 def _speed(setting: Sequence[Record]) -> str:
-    """'Fastest is managed, at 9.8 ms, 0.80 times explicit's 12.3 ms; against explicit, pinned takes 2.40 times.'"""
+    """'Fastest is managed, at 9.8 ms, 0.80 times explicit's 12.3 ms, without a clear lead over system; against
+    explicit, system takes 0.82 times as long, pinned 2.40 times.'
+    """
     fastest = _fastest(setting)
     took = quantity(median_of(fastest[0]), fastest[0].unit)
     if len(setting) == 1:
         return f"Only {_strategy(setting[0])} was measured: a run takes {took}."
-    first, names = fastest[0], _and(_strategy(r) for r in fastest)
-    said = f"Fastest is {names}, at {took}"
-    if len(fastest) > 1:
-        said = f"Fastest, without a clear difference, are {names}, at about {took}"
+    first, rivals = fastest[0], fastest[1:]
+    said = f"Fastest is {_strategy(first)}, at {took}"
     base = next((r for r in setting if r.factors.get("strategy") == BASELINE), None)
     against = base or first
-    if base is not None and base not in fastest:
+    if base is not None and base is not first:
         its = quantity(median_of(base), base.unit)
         said += f", {_times(median_of(first) / median_of(base))} {BASELINE}'s {its}"
-    others = {_strategy(r): median_of(r) / median_of(against) for r in setting if r not in (*fastest, against)}
+    if rivals:
+        said += f", without a clear lead over {_and(map(_strategy, rivals))}"
+    others = {_strategy(r): median_of(r) / median_of(against) for r in setting if r not in (first, against)}
     return said + (f"; against {_strategy(against)}, {_range(others)}." if others else ".")
 
 
@@ -331,7 +356,7 @@ def _memory(setting: Sequence[Record]) -> list[str]:
     if part >= SAVES or not (mine := _amount(record, "peak_bytes")):
         return []
     held = f"{format_size(mine)} instead of {format_size(mine / part)}"
-    return [f"At its peak {name} holds {1 - part:.0%} less memory than {BASELINE} ({held})."]
+    return [f"At its peak {name} holds {100 * (1 - part):.0f} % less memory than {BASELINE} ({held})."]
 
 
 def _ratios(records: Iterable[Record]) -> dict[str, list[float]]:

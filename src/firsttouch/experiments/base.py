@@ -64,11 +64,15 @@ class Figure:
     facet: str | None = None
     log_x: bool = False
     log_y: bool = False
+    title: str = ""
+    """What the figure shows, in place of a caption made of names."""
     x_title: str = ""
     y_title: str = ""
     columns: Sequence[str] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
     """What factors and counters are called on axes, legends and columns, where their own names say too little."""
+    order: Sequence[str] = ()
+    """The values that `colour` may take, in an order that fixes the colour of each for every report."""
     without: Sequence[str] = ()
     """Of a stack: segments that are left out, by what {} stands for."""
     where: Mapping[str, Scalar] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firsttouch.analysis.statistics import varying
-from firsttouch.report.text import label
+from firsttouch.report.text import label, what_they_share
 from firsttouch.run.events import CAUSES, NONE, RECORDED, STATE
 from firsttouch.schema import Record, Scalar
 
@@ -30,6 +30,8 @@ class EventTable:
     rows: list[list[str]]
     quiet: int
     """Points that were recorded and had no event at all."""
+    which: str
+    """What all rows have in common and other points of the section have not, such as 'strategy managed'."""
 
 
 def event_table(records: Sequence[Record]) -> EventTable | None:
@@ -50,7 +52,8 @@ def event_table(records: Sequence[Record]) -> EventTable | None:
         for r in eventful
     ]
     heads = [*(name.replace("_", " ") for name in names), *(f"bytes {head}" for head in ways.values())]
-    return EventTable([*heads, *counts.values()], rows, len(recorded) - len(eventful))
+    shared = "" if names else what_they_share(eventful, records)
+    return EventTable([*heads, *counts.values()], rows, len(recorded) - len(eventful), shared)
 
 
 def why_none(record: Record) -> str | None:

@@ -26,18 +26,21 @@ if TYPE_CHECKING:
 
 Spec = dict[str, Any]
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart, darkest on white first. Shapes go round at another
-# pace, so that more series than colours still differ.
-# Okabe and Ito's palette, then Paul Tol's muted one: told apart with any common colour vision.
+# Okabe and Ito's palette, then Paul Tol's muted one: told apart with any common colour vision. Shapes go round at
+# another pace, so that more series than colours still differ.
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#000000", "#7A5195"),
-    *("#882255", "#117733", "#88A03C", "#E69F00", "#332288", "#AA4499"),
+    *("#882255", "#117733", "#88A03C", "#E69F00", "#332288", "#AA4499", "#808080"),
 )
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 WRONG, THROTTLED, INK, GRID = "#B00020", "#8A5A00", "#1f2933", "#e4e7eb"
+NAMES: Mapping[str, Any] = {"labelLimit": 200, "titlePadding": 26}
+"""Of an axis of names: its title stays clear of names that the reader's font makes longer than ours."""
 MOST_PANELS = 12
 MOST_STEPS = 1000
+MOST_TICKS = 15
+"""Of whole numbers, each with a tick of its own."""
 MOST_DOTS = 40
 """Of one line over a series."""
 
@@ -66,6 +69,11 @@ class Drawing:
     rows: list[list[str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     wrong: int = 0
+
+    @property
+    def kinds(self) -> list[str]:
+        """The CSS class of each row of a table."""
+        return ["wrong" if FLAGS["wrong"] in row else "" for row in self.rows]
 
 
 def draw(figure: Figure, records: Sequence[Record], device: DeviceInfo | None, palette: Palette) -> Drawing | None:
@@ -254,11 +262,13 @@ def _levels(figure: Figure, roles: Roles, records: Sequence[Record], device: Dev
 def _title(figure: Figure, roles: Roles, records: Sequence[Record]) -> str:
     names = [n for n in (roles.colour, roles.dash, *roles.panel) if n]
     by = f", by {', '.join(_called(figure, n) for n in names)}" if names else ""
+    per = f", for each {' and '.join(_called(figure, n) for n in names)}" if names else ""
+    if figure.title:
+        return figure.title + (per if figure.kind == "stack" else by)
     x, y = figure.x_title or _head(figure, figure.x), figure.y_title or _head(figure, figure.y)
     if figure.kind == "heat":
         return f"{_z_title(figure, records)} over {x} and {y}{by}"
     if figure.kind == "stack":
-        per = f", for each {' and '.join(_called(figure, n) for n in names)}" if names else ""
         return f"{_without_unit(y, _unit(figure, 'value', records[0]))} by {x} and {_head(figure, 'series')}{per}"
     return f"{y} over {x}{by}"
 
@@ -275,7 +285,7 @@ def _table(figure: Figure, records: Sequence[Record]) -> Drawing | None:
         last = ["mark"]
     wrong = _count([r for r in records if r.verified is False])
     heads = [figure.y_title if n == figure.y and figure.y_title else _head(figure, n) for n in names]
-    return Drawing(", ".join(heads), columns=[*heads, *last], rows=rows, wrong=wrong)
+    return Drawing(figure.title or ", ".join(heads), columns=[*heads, *last], rows=rows, wrong=wrong)
 
 
 def _entry(figure: Figure, name: str, record: Record) -> str:
@@ -351,8 +361,10 @@ def _axis(name: str, title: str, unit: str, values: Sequence[float], log: bool, 
         title = _without_unit(title, head)
     elif name in ("median", "value"):
         axis |= {"format": ",~r"}
-    elif is_x and all(v.is_integer() for v in values):
-        axis |= {"tickMinStep": 1}
+    elif is_x and not log and all(v.is_integer() for v in values):
+        few = max(values) - min(values) < MOST_TICKS
+        whole = {"values": [*range(int(min(values)), int(max(values)) + 1)], "format": ",d"}
+        axis |= whole if few else {"tickMinStep": 1}
     positive = [v for v in values if v > 0]
     if log and min(values) <= 0:
         # Linear up to the least value above zero. Such a scale has no round ticks of its own.
@@ -368,6 +380,16 @@ def _axis(name: str, title: str, unit: str, values: Sequence[float], log: bool, 
     elif bytes_ and min(values) >= 0:
         axis["values"] = _byte_ticks(max(values))
     return {"title": title, "scale": alt.Scale(**scale), "axis": alt.Axis(**axis)}
+
+
+def _time_axis(amount: Spec, unit: str) -> Spec:
+    """Title and axis of `amount` with each tick in the unit that suits it, as the text in bars is; few ticks."""
+    import altair as alt
+
+    if unit not in SECONDS:
+        return {}
+    axis = {"grid": True, "tickCount": 7, "labelExpr": f"datum.value == 0 ? '0' : {_time_label(SECONDS[unit])}"}
+    return {"title": _without_unit(amount["title"], unit), "axis": alt.Axis(**axis)}
 
 
 def _as_time(unit: str, values: Sequence[float]) -> bool:
@@ -480,7 +502,7 @@ def _bars(figure: Figure, roles: Roles, records: Sequence[Record], rows: list[Sp
         row["start"] = start
     names = [label(figure.x, v) for v in distinct(records, figure.x)]
     place: Spec = {
-        "y": alt.Y("x:N", title=figure.x_title or _head(figure, figure.x), sort=names, axis=alt.Axis(labelLimit=200))
+        "y": alt.Y("x:N", title=figure.x_title or _head(figure, figure.x), sort=names, axis=alt.Axis(**NAMES))
     }
     if roles.colour:
         inner = [label(roles.colour, v) for v in distinct(records, roles.colour)]
@@ -529,10 +551,10 @@ def _stacked(figure: Figure, records: Sequence[Record], bars: list[Spec], color:
     import altair as alt
 
     amount = _axis("value", _y_title(figure, records), _unit(figure, "value", records[0]), _numbers(bars, "y"), False)
-    amount["scale"] = scale
+    amount |= _time_axis(amount, _unit(figure, "value", records[0])) | {"scale": scale}
     present = {row["x"] for row in bars}
     names = [n for v in distinct(records, figure.x) if (n := label(figure.x, v)) in present]
-    y = alt.Y("x:N", title=figure.x_title or _head(figure, figure.x), sort=names, axis=alt.Axis(labelLimit=200))
+    y = alt.Y("x:N", title=figure.x_title or _head(figure, figure.x), sort=names, axis=alt.Axis(**NAMES))
     base = alt.Chart(alt.NamedData("rows"))
     part, point = (base.transform_filter(f"datum.kind == '{kind}'") for kind in ("segment", "point"))
     total = alt.X("y:Q", **amount)
@@ -632,7 +654,7 @@ def _heat_notes(figure: Figure, roles: Roles, records: Sequence[Record], cells: 
     """What a cell means, what its colour means, and why some are blank."""
     shades = _shades(figure, records)
     what = {"median": "the median", "value": f"one counter ({figure.series.replace('{}', '…')})"}
-    notes = [f"Each cell shows {what.get(figure.z, f'the counter {figure.z}')} of one point."]
+    notes = [] if figure.title else [f"Each cell shows {what.get(figure.z, f'the counter {figure.z}')} of one point."]
     if figure.centre is not None:
         end = f", strongest from a factor of {heat.MOST_FACTOR:g}" if shades.cut else ""
         notes.append(f"Blue is below {figure.centre:g}, orange above{end}.")
@@ -663,10 +685,13 @@ def _band(channel: str, title: str, names: list[str], room: heat.Layout) -> Any:
         "grid": False,
         "labelPadding": 6,
         "labelLimit": 200,
-        "maxExtent": 260,
+        "maxExtent": 280,
     }
+    if channel == "y":
+        look |= NAMES
     if channel == "x" and room.tilted:
         look |= {"labelAngle": -40, "labelAlign": "right", "labelBaseline": "middle", "labelLimit": 140}
+        look |= {"titlePadding": 14}
     elif channel == "x":
         look |= {"labelAngle": 0}
     kind = alt.X if channel == "x" else alt.Y
@@ -700,6 +725,8 @@ def _colour(figure: Figure, roles: Roles, records: Sequence[Record], palette: Pa
     if not roles.colour:
         return alt.value(COLOURS[0] if channel == "colour" else SHAPES[0])
     values = [label(roles.colour, v) for v in distinct(records, roles.colour)]
+    if roles.colour == figure.colour:
+        palette.styles(roles.colour, figure.order)
     colours, shapes = palette.styles(roles.colour, values)
     chosen, kind = (colours, alt.Color) if channel == "colour" else (shapes, alt.Shape)
     return kind("colour:N", title=_head(figure, roles.colour), scale=alt.Scale(domain=values, range=chosen))
@@ -736,9 +763,11 @@ def _finish(chart: Any, rows: list[Spec]) -> Spec:
     font = "Helvetica, Arial, 'Liberation Sans', sans-serif"
     axis: Spec = {"labelColor": INK, "titleColor": INK, "gridColor": GRID, "domainColor": "#9aa5b1"}
     axis |= {"tickColor": "#9aa5b1", "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
+    axis |= {"labelFlush": False}
     legend: Spec = {"orient": "bottom", "direction": "horizontal", "columns": 4, "labelFontSize": 11, "labelLimit": 200}
     stacked = {"bottom": {"direction": "vertical", "anchor": "start"}}
     legend |= {"titleFontSize": 11, "symbolSize": 80, "symbolOpacity": 1, "layout": stacked}
+    legend |= {"columnPadding": 26}  # the reader's font may be wider than the one that this is laid out with
     spec: Spec = chart.to_dict(validate=False) | {"datasets": {"rows": rows}, "data": {"name": "rows"}}
     spec["config"] = {
         "aria": False,

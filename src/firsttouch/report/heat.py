@@ -145,7 +145,7 @@ class Layout:
 
 def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str]) -> Layout:
     """Room for every text: cells grow with it, break it at its space where the page ends, and tilt long x labels."""
-    beside = min(200, round(6.2 * max(map(len, y)))) + 45
+    beside = min(200, round(6.2 * max(map(len, y)))) + 65
     lines = False
     width = _cell_width(texts, len(x))
     if width * len(x) + beside > PAGE and any(" " in t for t in texts):

@@ -5,6 +5,7 @@ This module turns results into plain sections; page.html.j2 lays them out with e
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,9 @@ FAILED = ("failed", "timeout", "crashed")
 NOISY = 0.10
 """A 95 % interval whose half width is more than this part of the median is worth a warning."""
 MOST_LISTED = 25
-
+FEWEST = 6
+"""Samples without which the interval of a median is their range, and with one no interval at all."""
+_AMOUNT = re.compile(r"[-\N{MINUS SIGN}+]?[0-9][0-9.,e+-]*( [^ ,;:]+)?|\N{EN DASH}|")
 
 HEADLINES: Mapping[str, Sequence[str]] = {
     "cpu": ["cores_usable", "sockets", "l1_bytes", "l2_bytes", "l3_bytes"],
@@ -275,8 +278,12 @@ def _facts(good: Sequence[Record]) -> list[str]:
     widths, counts = sorted(map(_half_width, good)), [r.summary.n for r in good if r.summary]
     stops = Counter(r.stopped_by for r in good if r.stopped_by)
     seconds = sum(r.seconds for r in good)
-    facts = [
-        f"95 % interval of the median: ±{100 * median(widths):.2g} % typically, ±{100 * widths[-1]:.2g} % at most",
+    if min(counts) > 1:
+        what = "95 % interval of the median" if min(counts) >= FEWEST else "range of the samples, where they are few"
+        facts = [f"{what}: ±{100 * median(widths):.2g} % typically, ±{100 * widths[-1]:.2g} % at most"]
+    else:
+        facts = ["a single sample does not tell how far runs differ"]
+    facts += [
         f"samples per point: {min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"samples: {counts[0]}",
     ]
     if stops:
@@ -314,7 +321,7 @@ def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[s
     for r in shown:
         s = r.summary
         assert s is not None
-        spread = f"{quantity(s.ci_low, r.unit)} … {quantity(s.ci_high, r.unit)}"
+        spread = f"{quantity(s.ci_low, r.unit)} … {quantity(s.ci_high, r.unit)}" if s.n > 1 else "–"  # noqa: RUF001
         ends = f"{quantity(s.p5, r.unit)} … {quantity(s.p95, r.unit)}"
         marks = [*(["WRONG DATA"] if _is_wrong(r) else []), *(["unverified"] if _is_unverified(r) else [])]
         marks += ["throttled"] if r.throttled else []
@@ -327,6 +334,11 @@ def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[s
         )
     heads = [n.replace("_", " ") for n in names]
     return [*heads, "median", "95 % interval", "5th … 95th percentile", "samples", "ended by", "marks"], rows
+
+
+def numeric(rows: Sequence[Sequence[str]]) -> list[bool]:
+    """Which columns of a table hold nothing but amounts, such as '1.5 ms', '12' or a dash."""
+    return [any(column) and all(map(_AMOUNT.fullmatch, column)) for column in zip(*rows, strict=True)]
 
 
 def drawings(section: Section, palette: Palette) -> list[Drawing]:
@@ -350,7 +362,7 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
                 svg = sanitise(to_svg(drawing.spec), f"f{number}-") if drawing.spec else ""
                 section.drawings.append((drawing, svg))
     env = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    env.globals.update(label=label, count=count, headlines=HEADLINES)
+    env.globals.update(label=label, count=count, numeric=numeric, headlines=HEADLINES)
     source = files("firsttouch.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     return env.from_string(source).render(chapters=made, wrong=sum(s.tally["wrong"] for c in made for s in c.sections))
 
