@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.apps.running import opencl, run_tiny, strategies, why_not
 
-from firsttouch.apps import all_apps
+from firsttouch.apps import all_apps, experiment
 from firsttouch.apps.base import App, View
 from firsttouch.errors import Unsupported
+from firsttouch.memory.agents import KernelFile
 from firsttouch.memory.strategies import STRATEGIES
 from firsttouch.memory.workspace import Array
 
@@ -80,3 +83,14 @@ def test_it_names_no_strategy_and_no_vendor_and_stays_short(name: str) -> None:
         words = {w for s in STRATEGIES for w in (f'"{s}"', f"'{s}'")} - {'"buffer"', "'buffer'"}
         assert not [w for w in words if w in text]
         assert not re.findall(r"\b(cuda|nvidia|hip|amd|rocm|opencl|pocl)\w*", text, re.IGNORECASE)
+
+
+def test_the_kernels_of_a_point_are_compiled_before_any_phase_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[tuple[str, str]] = []
+    point: Any = SimpleNamespace(factors={"strategy": strategies()[0], "size": "tiny", "pyramid": 5})
+    info, device = opencl()
+    session: Any = SimpleNamespace(info=info, device=device, seed=1, events=None)
+    monkeypatch.setattr(KernelFile, "compiled", lambda file, _device, _entry: compiled.extend(file.defines))
+    monkeypatch.setattr(experiment, "run", lambda *_, **__: pytest.fail(f"{compiled}"))
+    with pytest.raises(pytest.fail.Exception, match=r"^\[\('PYRAMID', '5'\)\]$"):
+        experiment.Application(APPS["hotspot"]).measure(point, session)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.apps.running import assert_caught, run_tiny
 
+from firsttouch.apps import backprop
 from firsttouch.apps.backprop import Backprop
 from firsttouch.apps.base import solve
 
@@ -45,3 +47,29 @@ def test_inputs_come_in_groups() -> None:
 
 def test_a_size_in_bytes_is_met() -> None:
     assert 0.999 * 2**32 < Backprop.footprint(solve(Backprop, 2**32)) <= 2**32
+
+
+def test_the_errors_and_the_step_are_down_the_slope_of_the_squared_error() -> None:
+    rng = np.random.default_rng(1)
+    net, outward = rng.normal(size=16), rng.normal(size=17)
+
+    def loss(net: np.ndarray, outward: np.ndarray) -> float:
+        hidden = np.concatenate(([1.0], 1 / (1 + np.exp(-net))))
+        return float((backprop.TARGET - 1 / (1 + np.exp(-hidden @ outward))) ** 2 / 2)
+
+    def slope(at: int, of: int) -> float:
+        small = 1e-5 * (np.arange(17 - of) == at)
+        changed = [(net + way * small, outward) if of else (net, outward + way * small) for way in (1, -1)]
+        return (loss(*changed[0]) - loss(*changed[1])) / 2e-5
+
+    _, _, errors, step = backprop._backward(net, outward)
+    assert np.allclose(errors, [0, *(-slope(j, 1) for j in range(16))], rtol=0, atol=1e-9)
+    assert np.allclose(step, [-backprop.RATE * slope(j, 0) for j in range(17)], rtol=0, atol=1e-9)
+
+
+def test_changes_that_shrink_to_nothing_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units that are saturated after the first step learn no more: momentum alone leads below f32's normal numbers."""
+    monkeypatch.setattr(backprop, "RATE", 1e4)
+    app = Backprop({"inputs": 1024, "iterations": 105})
+    assert run_tiny(Backprop, one=app).wrong == ""
+    assert not app.steps[-1][2].any()

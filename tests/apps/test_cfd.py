@@ -91,6 +91,11 @@ def test_small_meshes_are_right(app: type[Cfd], m: int) -> None:
     assert run_tiny(app, params={"m": m}).wrong == ""
 
 
+def test_a_long_run_of_a_small_mesh_is_right() -> None:
+    """What f32 loses in a thousand iterations is no mistake."""
+    assert run_tiny(Cfd, params={"m": 2, "iterations": 1000}).wrong == ""
+
+
 def test_impossible_parameters_are_refused_in_a_sentence() -> None:
     assert "at most 710" in Cfd.problem({"m": 711, "iterations": 1})
     assert "at least 1" in Cfd.problem({"m": 0, "iterations": 1})

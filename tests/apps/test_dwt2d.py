@@ -89,3 +89,20 @@ def test_more_levels_than_numbers_have_bits() -> None:
 
 def test_a_size_in_bytes_is_met() -> None:
     assert 0.999 * 2**32 < Dwt2d.footprint(solve(Dwt2d, 2**32)) <= 2**32
+
+
+def test_windows_of_a_large_image_hold_all_four_corners() -> None:
+    app = Dwt2d({"rows": 4001, "cols": 2999, "levels": 3})
+    windows = [(rows[down], cols[across]) for rows, cols, (down, across) in app._windows()]
+    for row in (0, 4000):
+        for col in (0, 2998):
+            assert any(row in rows and col in cols for rows, cols in windows)
+
+
+def test_the_real_transform_is_that_of_the_published_filter() -> None:
+    """Twice the taps of the synthesis low pass of Antonini et al. (IEEE Trans. Image Process. 1992)."""
+    low = np.zeros(16)
+    low[8] = 1
+    taps = dwt2d._join(low, np.zeros(16))[12:21]
+    half = [1.115087052456994, 0.591271763114247, -0.057543526228500, -0.091271763114250]
+    assert np.allclose(taps, [0, *half[:0:-1], *half, 0], rtol=0, atol=1e-8)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.apps.libraries import use_numpy
 from tests.apps.running import assert_caught, run_tiny, strategies, why_not
@@ -76,3 +77,18 @@ def test_sizes() -> None:
     assert found["n"] == 2**14 - 6
     assert FftConvR2C.footprint(found) > 0.6 * 2**33
     assert FftConvR2C.declarations({"n": 8000, "iterations": 1})[2].shape == (8192, 8192)
+
+
+def test_every_border_is_compared_with_the_direct_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, looked_at = 3000, []
+    app = FftConvR2C({"n": n, "iterations": 1})
+
+    def direct(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        looked_at.append((rows, columns))
+        return np.ones(len(rows))
+
+    monkeypatch.setattr(app, "_direct", direct)
+    assert app.check(lambda _: np.ones((n, n), np.float32)) == ""
+    for places in looked_at[0]:
+        for border in (0, n - 1):
+            assert (places == border).sum() >= 1000

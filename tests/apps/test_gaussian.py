@@ -42,3 +42,12 @@ def test_sizes() -> None:
     params = solve(Gaussian, 4 << 30)
     assert 0.999 < Gaussian.footprint(params) / (4 << 30) <= 1
     assert "n must be at least 1" in Gaussian.problem({"n": 0, "iterations": 1})
+
+
+@both
+def test_rows_far_below_the_pivot_are_looked_at(app: type[Gaussian]) -> None:
+    """Their multipliers are far smaller than any error near the diagonal."""
+    far = {"n": 1700, "iterations": 20}
+    assert run_tiny(app, params=far).wrong == ""
+    skips = ("FOR_EACH(k, last - first) m[", "FOR_EACH(k, last - first) if (first + k < 1600) m[")
+    assert run_tiny(app, params=far, mutation=skips).wrong.startswith("too far from the closed form: a by")

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.apps.libraries import use_numpy
 from tests.apps.running import assert_caught, run_tiny, strategies, why_not
 
 from firsttouch.apps.base import solve
 from firsttouch.apps.gemm import Gemm
+from firsttouch.apps.random import uniform_f32
+from firsttouch.memory.workspace import Array
 
 
 @pytest.mark.parametrize(
@@ -54,3 +57,26 @@ def test_rows_are_streamed_through_a_window() -> None:
     run = run_tiny(Gemm, "explicit", windows=60, one=app)
     assert run.wrong == ""
     assert run.crossed["gpu"] == app.iterations * app.a.nbytes + app.b.nbytes
+
+
+@pytest.mark.parametrize("spoil", ["nothing", "one product", "a row", "the last column", "half precision"])
+def test_a_large_product_is_held_to_what_rounding_explains(spoil: str) -> None:
+    n = 1024
+    app = Gemm({"n": n, "wide": 1, "iterations": 1})
+    a, b = (uniform_f32(m.key, np.arange(n * n), -1, 1).reshape(n, n) for m in (app.a, app.b))
+    if spoil == "half precision":
+        c = (a.astype(np.float16).astype(np.float32) @ b.astype(np.float16).astype(np.float32)).astype(np.float32)
+    else:
+        c = a @ b
+    if spoil == "one product":  # of an element that is always among those looked at
+        c[0, 0] -= a[0, n - 1] * b[n - 1, 0]
+    if spoil == "a row":
+        c[517] = c[516]
+    if spoil == "the last column":
+        c[:, -1] -= a[:, -1] * b[-1, -1]
+    held = {app.a: a, app.b: b, app.c: c}
+
+    def view(array: Array) -> np.ndarray:
+        return held[array]
+
+    assert bool(app.check(view)) == (spoil != "nothing")

@@ -241,7 +241,9 @@ class App:
 
 
 def solve(app: type[App], size: int) -> dict[str, int]:
-    """Parameters whose footprint is as near below `size` bytes as they come. Raises ValueError where none fits."""
+    """Parameters whose footprint is as near below `size` bytes as they come. Raises ValueError where none fits, or
+    where those are impossible.
+    """
     params = {**app.sizes["default"], **app.sizes.get("bytes", {})}
 
     def with_step(step: int) -> dict[str, int]:
@@ -255,9 +257,11 @@ def solve(app: type[App], size: int) -> dict[str, int]:
         middle = (low + high) // 2
         low, high = (middle, high) if app.footprint(with_step(middle)) <= size else (low, middle)
     found = with_step(low)
-    if low == 0 or app.problem(found):
+    if low == 0:
         least = app.footprint(with_step(1))
         raise ValueError(f"{app.name} needs at least {least} bytes, more than {size}")
+    if problem := app.problem(found):
+        raise ValueError(f"{problem} ({size} bytes were asked for)")
     return found
 
 

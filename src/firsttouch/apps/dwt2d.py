@@ -89,7 +89,7 @@ class Dwt2d(App):
             yield range(self.rows), range(self.cols), (slice(None), slice(None))
             return
         step, rim = 2**self.levels, 2**self.levels * 8
-        for at in sample(self.rows * self.cols, 12, self.seed):
+        for at in [*sample(self.rows * self.cols, 12, self.seed), self.cols - 1, (self.rows - 1) * self.cols]:
             ranges, inside = [], []
             for middle, n in zip(divmod(int(at), self.cols), (self.rows, self.cols), strict=True):
                 first = max(0, middle - WINDOW // 2 - rim) // step * step

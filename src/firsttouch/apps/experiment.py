@@ -138,7 +138,7 @@ class Application(Applications):
         options = {name: str(factors[name]) for name in self.app.options if name in factors}
         started = time.perf_counter()
         device = session.device
-        kernels = self.app(self.app.sizes["tiny"], session.seed, options).kernels
+        kernels = self.app(params, session.seed, options).kernels
         for entry in kernels.entries:
             kernels.compiled(device, entry)
         context = time.perf_counter() - started

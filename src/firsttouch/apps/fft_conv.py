@@ -85,13 +85,14 @@ class _FftConv(App):
         gpu.launch(kernel, source, target, *shape, over=self.side**2 // 4, writes=writes)
 
     def check(self, view: View) -> str:
-        """All are whole numbers within rounding; sampled ones are exactly those of the direct convolution."""
+        """All are whole numbers within rounding; samples, of each border too, are exactly the direct convolution."""
         n, result = self.n, view(self.padded)[: self.n, : self.n]
         for rows in (result[first : first + 256] for first in range(0, n, 256)):
             error = float(np.abs(rows - np.rint(rows)).max())
             if not error < 0.25:
                 return f"a sum of whole numbers is {error:.3g} from the nearest one"
-        at = np.concatenate([sample(n * n, 70_000, self.seed), [n - 1, n * (n - 1), n * n - 1]])
+        edge = sample(n, 1000, self.seed)
+        at = np.concatenate([sample(n * n, 70_000, self.seed), edge, edge * n, edge * n + n - 1, n * (n - 1) + edge])
         wrong = int((np.rint(result[at // n, at % n]) != self._direct(at // n, at % n)).sum())
         return f"{wrong} of {len(at)} elements differ from the direct convolution" if wrong else ""
 
