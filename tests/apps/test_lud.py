@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.apps.running import assert_caught, run_tiny
 
-from firsttouch.apps.base import solve
+from firsttouch.apps.base import View, solve
 from firsttouch.apps.lud import Lud
 
 
@@ -29,6 +29,19 @@ def test_one_block_a_few_and_a_sampled_matrix_are_right(n: int) -> None:
 
 def test_a_sampled_matrix_that_is_wrong_is_caught() -> None:
     assert "differs from A" in run_tiny(Lud, params={"n": 576}, mutation=("l.w, u[3][j]", "l.w, u[2][j]")).wrong
+
+
+def test_one_wrong_part_of_a_large_matrix_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a tile that no sampled element depends on the last update is missing."""
+    check = Lud.check
+
+    def spoiled(self: Lud, view: View) -> str:
+        a = view(self.a)
+        a[640:768, 960:976] += a[640:768, 576:640] @ a[576:640, 960:976]
+        return check(self, view)
+
+    monkeypatch.setattr(Lud, "check", spoiled)
+    assert "L (U r) differs" in run_tiny(Lud, params={"n": 1024}).wrong
 
 
 def test_sizes() -> None:

@@ -24,6 +24,11 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
     assert_caught(Nn, before, after)
 
 
+@pytest.mark.parametrize("wrong", ["1.0000015f * SQRT_F32(", "SQRT_F32(-1.0f - "], ids=["1.5e-6", "nan"])
+def test_distances_a_little_off_or_no_numbers_are_caught(wrong: str) -> None:
+    assert "a distance is off by" in run_tiny(Nn, mutation=("SQRT_F32(", wrong)).wrong
+
+
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 2), (4097, 64), (8192, 7), (8193, 1)])
 def test_any_number_of_records_and_neighbours(n: int, k: int) -> None:
     assert run_tiny(Nn, params={"n": n, "k": k}).wrong == ""

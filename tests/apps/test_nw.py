@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.apps.running import assert_caught, run_tiny
 
-from firsttouch.apps.base import solve
+from firsttouch.apps.base import View, solve
 from firsttouch.apps.nw import BLOSUM62, Nw
 
 
@@ -38,3 +38,14 @@ def test_sizes() -> None:
     size = 4 << 30
     assert 0.999 < Nw.footprint(solve(Nw, size)) / size <= 1
     assert "32 bits" in Nw.problem({"n": 1 << 27, "penalty": 10})
+
+
+def test_one_wrong_cell_of_a_large_table_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Nw.check
+
+    def spoiled(self: Nw, view: View) -> str:
+        view(self.score)[1500, 1777] += 1
+        return check(self, view)
+
+    monkeypatch.setattr(Nw, "check", spoiled)
+    assert "(1500, 1777) is" in run_tiny(Nw, params={"n": 2100}).wrong

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.apps.running import assert_caught, run_tiny
 
-from firsttouch.apps.base import solve
+from firsttouch.apps.base import View, solve
 from firsttouch.apps.particlefilter import OFFSETS, TWIN, ParticleFilter
 
 MUTATIONS = [
@@ -30,10 +30,23 @@ def test_a_wrong_kernel_is_caught_among_more_particles_than_are_filtered_again(b
     assert run.wrong
 
 
+@pytest.mark.parametrize(("array", "word"), [("x", "resampled"), ("y", "resampled"), ("weight", "by weight")])
+def test_few_wrong_results_among_many_are_caught(array: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = ParticleFilter.check
+
+    def spoiled(self: ParticleFilter, view: View) -> str:
+        some = view(self.arrays[array])[5000:5512]
+        some[:] = some[::-1].copy()
+        return check(self, view)
+
+    monkeypatch.setattr(ParticleFilter, "check", spoiled)
+    assert word in run_tiny(ParticleFilter, params={"n": 2 * TWIN}).wrong
+
+
 @pytest.mark.parametrize("n", [1, 255, 1024, 1025, TWIN + 1])
 def test_any_number_of_particles_that_finds_the_disk_is_right(n: int) -> None:
     wrong = run_tiny(ParticleFilter, params={"n": n}).wrong
-    assert wrong == "" if n > 1 else "pixels from the disk" in wrong
+    assert wrong == "" if n > 1 else "distance from the disk" in wrong
 
 
 def test_the_disk_has_as_many_pixels_as_the_kernel_divides_by() -> None:

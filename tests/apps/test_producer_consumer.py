@@ -44,6 +44,14 @@ def test_nobody_waits_for_ever(before: str, after: str, strategy: str, monkeypat
     assert "before one agent gave up" in run_tiny(ProducerConsumer, strategy, mutation=(before, after)).wrong
 
 
+def test_an_item_left_out_is_caught_whenever_that_happens(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last of all is waited for; another has a wrong answer."""
+    monkeypatch.setattr(ProducerConsumer, "polls", 3_000_000)
+    monkeypatch.setattr(ProducerConsumer, "seconds", 0.02)
+    wrong = ("next = until > 0 ? until : last;", "next = until > 0 ? until + 1 : last;")
+    assert run_tiny(ProducerConsumer, strategy, params={"iterations": 4}, mutation=wrong).wrong
+
+
 def test_a_ring_of_one_slot(strategy: str) -> None:
     assert run_tiny(ProducerConsumer, strategy, params={"slots": 1, "words": 1}).wrong == ""
 

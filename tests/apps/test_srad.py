@@ -4,7 +4,7 @@ import pytest
 from tests.apps.running import assert_caught, run_tiny
 
 from firsttouch.apps import srad
-from firsttouch.apps.base import solve
+from firsttouch.apps.base import around, solve
 from firsttouch.apps.srad import Srad
 
 WRONG = [
@@ -31,6 +31,18 @@ def test_light_cones_are_as_good_as_the_whole(
     monkeypatch.setattr(srad, "BLOCK", 128)
     monkeypatch.setattr(srad, "AREA", srad.AREA // 8)
     assert bool(run_tiny(Srad, mutation=mutation).wrong) == (mutation is not None)
+
+
+@pytest.mark.parametrize(("iterations", "cones"), [(1, 1000), (60, 8)])
+def test_neither_few_nor_many_iterations_are_checked_for_ever(
+    iterations: int, cones: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr(srad, "BLOCK", 128)
+    monkeypatch.setattr(srad, "around", lambda *arguments: seen.append(arguments[0]) or around(*arguments))
+    assert run_tiny(Srad, params={"iterations": iterations}).wrong == ""
+    assert len(set(seen)) > 0.99 * cones
+    assert len(seen) == cones
 
 
 @pytest.mark.parametrize("shape", [(1, 300), (700, 1), (2, 2), (256, 33)])

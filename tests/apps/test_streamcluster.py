@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.apps.running import assert_caught, run_tiny
 
-from firsttouch.apps.base import View, solve
-from firsttouch.apps.streamcluster import Streamcluster
+from firsttouch.apps.base import Cpu, Gpu, View, solve
+from firsttouch.apps.streamcluster import MOST, Streamcluster
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,35 @@ def test_the_same_centres_under_other_strategies(monkeypatch: pytest.MonkeyPatch
     for strategy in ("explicit", "svm-fine"):
         assert run_tiny(Streamcluster, strategy).wrong == ""
     assert found[0] == found[1]
+
+
+def test_the_cpu_alone_finds_the_same_centres(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, alone = (Streamcluster(Streamcluster.sizes["tiny"]) for _ in range(2))
+    assert run_tiny(Streamcluster, one=gpu).wrong == ""
+    monkeypatch.setattr(Streamcluster, "gain", gain_in_f64)
+    assert run_tiny(Streamcluster, one=alone).wrong == ""
+    assert alone.centres == gpu.centres
+    assert alone.total == pytest.approx(gpu.total, rel=1e-5)
+
+
+def gain_in_f64(self: Streamcluster, cpu: Cpu, _: Gpu, x: int) -> float:
+    """pgain of PARSEC point by point: what a centre at x saves, less its price, and with it the closing of others."""
+    if x in self.centres:
+        return 0.0
+    coord = cpu.reads(self.coord).astype(float)
+    cost, assign = cpu.updates(self.cost), cpu.updates(self.assign)
+    there = ((coord - coord[:, x : x + 1]) ** 2).sum(axis=0)
+    moves, apart = there < cost, there - cost
+    lost = {c: apart[(assign == c) & ~moves].sum() for c in self.centres}
+    kept = [c for c in self.centres if lost[c] >= self.price]
+    closed = lost.keys() - kept
+    gained = -apart[moves].sum() - self.price + sum(self.price - lost[c] for c in closed)
+    if gained <= 0 or len(kept) >= MOST * self.kmax:
+        return 0.0
+    moves |= np.isin(assign, [*closed])
+    cost[moves], assign[moves] = there[moves], x
+    self.centres = [*kept, x]
+    return float(gained)
 
 
 def test_a_few_passes_are_right_too() -> None:

@@ -88,6 +88,7 @@ class Heartwall(App):
         found = (self.positions, self.peaks)
         for i in gpu.iterations(self.iterations):
             gpu.swap(self.frame, self.next)
+            cpu.writes(self.next)  # waits for its last reader now: after the launch it would wait for that too
             wrote = [self.positions[i : i + 1], self.peaks[i : i + 1]]
             if i == 0:
                 first = (self.frame, self.start, templates, *found)

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, i32, sample
+from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces
 from firsttouch.apps.random import below
 
 SIDE, THREADS = 64, 128  # cells across a tile of nw.c, and the threads of its group
-CELLS = 2_000_000  # that the check looks at
+ROWS = 16  # of the table that the check does at a time
 # BLOSUM62 (Henikoff and Henikoff, PNAS 1992) of the amino acids R N D C Q E G H I L.
 BLOSUM62 = np.array(
     [
@@ -68,17 +68,25 @@ class Nw(App):
         gpu.replay_all(self.launches, reads=[self.ref], updates=[self.score])
 
     def check(self, view: View) -> str:
-        """The recurrence at cells (at all of them in a small table), with the letters made again, and the borders."""
+        """The borders, and by induction everything else: the recurrence at every cell, with the letters made again."""
         n, penalty, score = self.n, self.penalty, view(self.score)
         border = -penalty * np.arange(n + 1)
         if not (np.array_equal(score[0], border) and np.array_equal(score[:, 0], border)):
             return "the borders are not multiples of the penalty"
-        i, j = (at + 1 for at in np.divmod(sample(n * n, CELLS, self.seed), n))
-        letters = below(self.ref.key, i, len(BLOSUM62)), below(self.profile.key, j, len(BLOSUM62))
-        expected = np.maximum(score[i, j - 1], score[i - 1, j]) - penalty
-        np.maximum(expected, score[i - 1, j - 1] + BLOSUM62[letters], out=expected)
-        wrong = np.flatnonzero(score[i, j] != expected)
-        if not wrong.size:
-            return ""
-        at = int(i[wrong[0]]), int(j[wrong[0]])
-        return f"{wrong.size} of {i.size} cells are wrong; {at} is {score[at]} and not {expected[wrong[0]]}"
+        letters = below(self.profile.key, np.arange(1, n + 1), len(BLOSUM62))
+        profile = BLOSUM62[:, letters]
+        rows = below(self.ref.key, np.arange(1, n + 1), len(BLOSUM62))
+
+        def wrong(first: int, last: int) -> tuple[int, str]:
+            """How many cells after row `first` and up to row `last` are, and the first of them."""
+            found = score[first : last + 1]
+            expected = np.maximum(found[:-1, 1:], found[1:, :-1]) - penalty
+            np.maximum(expected, found[:-1, :-1] + profile[rows[first:last]], out=expected)
+            places = np.argwhere(found[1:, 1:] != expected)
+            if not len(places):
+                return 0, ""
+            i, j = places[0]
+            return len(places), f"({first + 1 + i}, {1 + j}) is {found[i + 1, j + 1]} and not {expected[i, j]}"
+
+        found = [each for each in in_pieces(wrong, n, ROWS) if each[0]]
+        return f"{sum(count for count, _ in found)} of {n * n} cells are wrong; {found[0][1]}" if found else ""
