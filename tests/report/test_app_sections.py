@@ -347,7 +347,7 @@ def test_a_stack_without_a_segment():
 def test_conditions_never_share_a_bar():
     records = [sample.app("a", s, factors={"budget": b}) for s in ("explicit", "managed") for b in (50, 80)]
     drawing = drawn(report.STACK, [*records, records[0]])
-    assert {"budget 50", "budget 80"} <= set(texts(drawing))
+    assert {"budget 50 B", "budget 80 B"} <= set(texts(drawing))
     assert drawing.title.endswith("for each budget")
     assert any(n.startswith("1 more point of the same conditions") for n in drawing.notes)
     assert sum(r["kind"] == "point" for r in drawing.spec["datasets"]["rows"]) == 4

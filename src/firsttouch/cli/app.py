@@ -49,8 +49,8 @@ def command(
 ) -> None:
     """Run applications under memory strategies: phases, memory, migrations, and whether the result is right.
 
-    Every point runs in a process of its own and is verified. The report compares each strategy
-    with `explicit`, in time and in memory.
+    Every point runs in a process of its own and is verified. What is printed at the end, and the
+    report, compare each strategy with `explicit`, in time and in memory.
 
     Exit status: 0 all done; 1 some points failed; 2 the call was wrong; 3 some results were wrong.
 

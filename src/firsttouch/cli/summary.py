@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _FEW = 30
 """Points that have a line each; of more, each application has one, with a column per strategy."""
 _MOST_REASONS = 12
-_MOST_NAMED = 3
+_MOST_NAMED = 5
 _PLAIN_WIDTH = 160
 """Columns where neither a terminal nor COLUMNS says how many there are."""
 
