@@ -39,9 +39,17 @@ def test_an_application_of_ones_own_runs_under_every_strategy(tmp_path: Path) ->
     right = {r["factors"]["strategy"] for r in found if r["status"] == "ok" and r["verified"]}
     assert right >= {"explicit", "buffer", "pinned", "registered", "svm-coarse", "svm-fine"}
     assert "smooth" in (tmp_path / "o" / "report.html").read_text()
+    told = {row["strategy"]: row for row in json.loads(done.stdout)["applications"]}
+    assert told.keys() == {r["factors"]["strategy"] for r in found}
+    explicit = next(r for r in found if r["factors"]["strategy"] == "explicit")
+    assert (told["explicit"]["total_ms"], told["explicit"]["relative_time"]) == (explicit["summary"]["median"], 1)
     again = app("--resume", "--out", "o", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert records(tmp_path / "o") == found
+    lines = [line.split() for line in again.stdout.splitlines()]
+    assert ["smooth"] in lines
+    assert any(line[:1] == ["svm-fine"] and line[-1] == "✓" for line in lines)
+    assert lines[-1] == ["o/report.html"]
 
 
 def test_a_budget_streams_tiles(tmp_path: Path) -> None:
@@ -69,7 +77,7 @@ def test_the_list_says_what_each_computes(tmp_path: Path) -> None:
         (["hotspto"], "unknown application 'hotspto' (did you mean 'hotspot'?)"),
         ([], "name applications, or give --all"),
         (["hotspot", "--strategy", "manged"], "unknown strategy 'manged' (did you mean 'managed'?)"),
-        (["hotspot", "--strategy", "managed"], "opencl:0 has no allocator managed"),
+        (["hotspot", "--strategy", "managed"], "opencl:0 has no allocator managed; without --strategy, all that"),
         (["hotspot", "--size", "0"], "'0' is zero bytes"),
         (["hotspot", "--size", "huge"], "or one of tiny, default, in-memory, oversubscribed"),
         (["hotspot", "--size", "500TiB"], "of host memory; the limit is"),
@@ -79,7 +87,19 @@ def test_the_list_says_what_each_computes(tmp_path: Path) -> None:
         (["hotspot", "--set", "colour=red"], "unknown factor 'colour'"),
         (["hotspot", "--budget", "1KiB", "--strategy", "explicit"], "declares no tiles"),
         (["hotspot", "--oversubscribe", "0"], "'0' is not a number above 0"),
-        (["hotspot", "--repeat", "0"], "no repetition"),
+        (["hotspot", "--oversubscribe", "2"], "opencl:0 does not tell how much of its memory is free"),
+        (["hotspot", "--set", "host=pinned", "--strategy", "explicit"], "opencl:0 between map and unmap only"),
+        (["nn", "--iterations", "3"], "unknown factor 'iterations'; accepted: app, strategy, size, pages"),
+        (["hotspot", "--repeat", "0"], "repeat must be at least 1, not 0"),
+        (["hotspot", "--iterations", "-1"], "iterations: '-1' is not a whole number"),
+        (["hotspot", "--budget", "4GB2"], "budget: '4GB2' is not a size such as"),
+        (["hotspot", "--strategy", ""], "--strategy is empty"),
+        (["hotspot", "--size", " "], "--size is empty"),
+        (["hotspot", "--seed", "-1"], "--seed '-1' is not a whole number from 0 to 2^63 - 1"),
+        (["hotspot", "--seed", str(2**63)], "is not a whole number from 0 to 2^63 - 1"),
+        (["hotspot", "--all"], "--all was given, and hotspot too"),
+        (["--resume"], "o holds no run to go on with; name applications, or give --all"),
+        (["hotspot", "--set", "events=on"], "unknown factor 'events'; accepted: app, strategy, size, pages"),
         (["hotspot", "--module", "nothing.py"], "nothing.py' is not a Python file"),
     ],
 )
@@ -99,6 +119,54 @@ def test_an_impossible_strategy_is_a_row_of_a_larger_run(tmp_path: Path) -> None
         ("ok", ""),
         ("skipped", "opencl:0 has no allocator managed"),
     }
+
+
+def test_the_cpu_alone_runs_no_application(tmp_path: Path) -> None:
+    done = app("hotspot", "--device", "cpu", "--out", "o", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cpu has one agent only; give a device that runs kernels" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = (", "does not load: SyntaxError"),
+        ("x = 1", "defines no application"),
+        ("raise SystemExit(3)", "does not load: SystemExit: 3"),
+        ("import nothing_of_that_name", "does not load: ModuleNotFoundError"),
+        (EXAMPLE.read_text().replace('name = "smooth"', 'name = "hotspot"'), "there is an application hotspot already"),
+    ],
+)
+def test_a_module_that_is_none_is_a_wrong_call(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    done = app("smooth", "--module", "mine.py", "--out", "o", *DEVICE, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "o").exists()
+
+
+def test_an_application_without_a_parameter_runs_beside_those_that_have_it(tmp_path: Path) -> None:
+    asked = ("--iterations", "2", "--strategy", "buffer", "--size", "tiny", "--repeat", "1", "--out", "o", *DEVICE)
+    done = app("hotspot", "nn", *asked, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [(r["factors"]["app"], r["factors"].get("iterations")) for r in records(tmp_path / "o")] == [
+        ("hotspot", 2),
+        ("nn", None),
+    ]
+
+
+def test_resume_takes_the_applications_of_the_run(tmp_path: Path) -> None:
+    tiny = ("--size", "tiny", "--repeat", "1", "--out", "o", *DEVICE)
+    app("nn", "--strategy", "pinned", *tiny, cwd=tmp_path)
+    done = app("--resume", "--strategy", "buffer", *tiny, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [(r["factors"]["app"], r["factors"]["strategy"]) for r in records(tmp_path / "o")] == [
+        ("nn", "pinned"),
+        ("nn", "buffer"),
+    ]
+    assert "nn on opencl:0: 1 ok" in done.stderr
 
 
 def test_results_of_run_and_app_are_kept_apart(tmp_path: Path) -> None:

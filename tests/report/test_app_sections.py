@@ -20,7 +20,7 @@ from firsttouch.run.store import Results
 from firsttouch.run.trace import Course
 from firsttouch.schema import Record
 
-MIB = 2**20
+MIB, GIB = 2**20, 2**30
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,42 @@ def drawn(figure, records):
     drawing = draw(figure, records, None, Palette())
     assert drawing
     return drawing
+
+
+# ---------------------------------------------------------------------------------------------- summary
+
+
+def test_the_summary_has_a_row_per_point_with_what_was_derived():
+    rows = report.summary(sample.app_results().records)
+    assert [row.application for row in rows] == sorted(row.application for row in rows)
+    by_name = {(row.application, row.strategy): row for row in rows if not row.conditions}
+    managed = by_name["hotspot", "managed"]
+    assert (managed.total_ms, managed.compute_ms, managed.peak_device_bytes) == (pytest.approx(111.92), 84, 64 * MIB)
+    assert managed.relative_memory == 72 / 128
+    assert (managed.relative_compute, managed.verified) == (pytest.approx(2.4), True)
+    assert by_name["hotspot", "unified"].reason == "the CPU of cuda:0 cannot use device memory in place"
+    assert by_name["hotspot", "unified"].total_ms is None
+    assert by_name["bfs", "managed"].reason == "node 7 has cost 3, not 2"
+    assert [row.conditions for row in rows if row.application == "srad"] == [{"size": n} for n in (MIB, MIB, GIB, GIB)]
+
+
+def test_a_row_says_what_is_not_there_and_what_is_none():
+    bare = sample.app("a", "pinned", counters={"peak_device_bytes": 0, "peak_host_bytes": "many"})
+    (row,) = report.summary([bare])
+    assert (row.peak_device_bytes, row.peak_host_bytes, row.relative_time) == (0, None, None)
+
+
+def test_twins_have_rows_only_where_something_went_wrong():
+    on = {"factors": {"events": "on"}}
+    good = [sample.app("a", "explicit"), sample.app("a", "managed"), sample.app("a", "managed", **on)]
+    lost = sample.app("a", "managed+both", status="timeout", reason="no end", **on)
+    skipped = sample.app("a", "managed", status="skipped", reason="no events here", **on)
+    assert len(report.summary(good)) == 2
+    assert len(report.summary([*good[:2], skipped])) == 2
+    assert [(r.strategy, r.conditions) for r in report.summary([*good, lost])][1:] == [
+        ("managed", {"events": "off"}),
+        ("managed+both", {"events": "on"}),
+    ]
 
 
 # ---------------------------------------------------------------------------------------------- derive
@@ -361,7 +397,7 @@ def test_a_stack_without_a_segment():
 def test_conditions_never_share_a_bar():
     records = [sample.app("a", s, factors={"budget": b}) for s in ("explicit", "managed") for b in (50, 80)]
     drawing = drawn(report.STACK, [*records, records[0]])
-    assert {"budget 50", "budget 80"} <= set(texts(drawing))
+    assert {"budget 50 B", "budget 80 B"} <= set(texts(drawing))
     assert drawing.title.endswith("for each budget")
     assert any(n.startswith("1 more point of the same conditions") for n in drawing.notes)
     assert sum(r["kind"] == "point" for r in drawing.spec["datasets"]["rows"]) == 4

@@ -36,7 +36,7 @@ def _from_file(path: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"--module '{path}' does not load: {type(error).__name__}: {error}") from error
     return module
 

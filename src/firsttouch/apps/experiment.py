@@ -15,7 +15,7 @@ from firsttouch.apps.measure import PHASES, Run, device_counter, run
 from firsttouch.errors import Unsupported
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Part, Point, Preset
 from firsttouch.experiments.common import MAP_ANEW, switch
-from firsttouch.memory.strategies import STRATEGIES, Strategy, known_on, unavailable
+from firsttouch.memory.strategies import STRATEGIES, Strategy, known_on, no_host_array, unavailable
 from firsttouch.memory.workspace import Declaration, Workspace
 from firsttouch.run import events
 from firsttouch.run.session import Session
@@ -77,7 +77,7 @@ class Application(Applications):
         self.app, self.asked = app, asked or {}
 
     def supports(self, device: DeviceInfo) -> str | None:
-        return f"{device.name} has one agent only" if device.kind == "cpu" else None
+        return f"{device.name} has one agent only; give a device that runs kernels" if device.kind == "cpu" else None
 
     # ---------------------------------------------------------------------------------------------- what is planned
 
@@ -90,15 +90,19 @@ class Application(Applications):
             Factor("strategy", strategies, choices=tuple(STRATEGIES)),
             Factor("size", ("default",), "extent", known=known),
         ]
+        factors += [f for name, f in self._optional().items() if name in self.asked]
         factors += switch(device, "xnack")
         if device.kind in events.OFFERED_BY:
             factors.append(Factor("events", ("off", "on"), choices=("off", "on"), doc="unified-memory events recorded"))
-        own = [Factor(name, (value,), "count") for name, value in app.sizes["default"].items()]
-        own += [Factor(name, words, choices=words) for name, words in app.options.items()]
-        optional = {**_SETTINGS, **{f.name: f for f in own}}
-        unknown = set(self.asked) - {f.name for f in factors} - set(optional)  # all are named then
-        factors += [f for name, f in optional.items() if unknown or name in self.asked]
         return factors
+
+    def _optional(self) -> dict[str, Factor]:
+        own = [Factor(name, (value,), "count") for name, value in self.app.sizes["default"].items()]
+        own += [Factor(name, words, choices=words) for name, words in self.app.options.items()]
+        return {**_SETTINGS, **{f.name: f for f in own}}
+
+    def optional(self) -> list[str]:
+        return list(self._optional())
 
     def drop(self, factors: Factors) -> bool:
         migrates = STRATEGIES[str(factors["strategy"])].allocator in ("managed", "managed-static", "malloc")
@@ -116,8 +120,12 @@ class Application(Applications):
             return f"{app.name}: its buffers have no bound that is known before the program runs"
         if reason := app.refuses(strategy, device):
             return reason
+        if strategy.duplicated and "host" in factors and (reason := no_host_array(device, str(factors["host"]))):
+            return reason
         if factors.get("repeat") == 0:
-            return "no repetition to time"
+            return "repeat must be at least 1, not 0"
+        if left_by_ballast(app, params, strategy, factors) is not None and "memory_free_bytes" not in device.facts:
+            return f"{device.name} does not tell how much of its memory is free, as a ballast must know"
         return _too_large(app, params, strategy, factors, device)
 
     def params(self, factors: Factors) -> dict[str, int]:
@@ -315,8 +323,6 @@ class _Ballast:
 
     def __enter__(self) -> _Ballast:
         if self._left is not None:
-            if self._device.name.startswith("opencl"):
-                raise Unsupported(f"OpenCL does not tell what is free of the memory of {self._device.name}")
             free = self._device.memory()[1]
             if free > self._left:
                 self._held = self._device.allocate("device", free - self._left)

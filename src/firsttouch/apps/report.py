@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import geometric_mean
 from typing import TypeAlias
@@ -20,7 +20,7 @@ from firsttouch.analysis.statistics import measured, median_of, ratio, series, v
 from firsttouch.experiments.base import Figure, Part
 from firsttouch.memory.strategies import STRATEGIES
 from firsttouch.report.text import condition, count, quantity
-from firsttouch.schema import Record
+from firsttouch.schema import Factors, Record, Status
 from firsttouch.units import format_size
 
 BASELINE = "explicit"
@@ -105,10 +105,15 @@ def _is_twin(record: Record) -> bool:
     return record.factors.get(EVENTS) == ON
 
 
+def _number(record: Record, name: str) -> float | None:
+    """A number, zero or more, or None."""
+    v = value(record, name)
+    return None if isinstance(v, bool | str | None) or not 0 <= v < math.inf else float(min(v, _HUGE))
+
+
 def _amount(record: Record, name: str) -> float | None:
     """A number above zero, or None."""
-    v = value(record, name)
-    return None if isinstance(v, bool | str | None) or not 0 < v < math.inf else float(min(v, _HUGE))
+    return _number(record, name) or None
 
 
 def _app(record: Record) -> str:
@@ -156,6 +161,68 @@ def _with_ratios(record: Record, baseline: Record | None) -> Record:
             if mine is not None and its is not None and math.isfinite(mine / its):
                 counters[name] = mine / its
     return msgspec.structs.replace(record, counters=counters)
+
+
+# ---------------------------------------------------------------------------------------------- summary
+
+
+@dataclass(frozen=True)
+class Row:
+    """One point, told shortly. Times in ms, memory in bytes; None where it has none.
+
+    conditions: the factors besides the strategy that vary among the points of its application. reason: why it was
+    not measured, or what is wrong with its result. relative_*: as derived, with explicit's taken as 1.
+    """
+
+    device: str
+    application: str
+    strategy: str
+    conditions: Factors
+    status: Status
+    verified: bool | None
+    reason: str
+    total_ms: float | None
+    compute_ms: float | None
+    peak_host_bytes: float | None
+    peak_device_bytes: float | None
+    relative_time: float | None
+    relative_compute: float | None
+    relative_memory: float | None
+
+
+def summary(records: Sequence[Record]) -> list[Row]:
+    """A row per point, by device and application; none for a twin, unless something went wrong with it."""
+    rows = []
+    for device in dict.fromkeys(r.device for r in records):
+        derived = [r for r in derive([r for r in records if r.device == device]) if not _is_twin(r) or _went_wrong(r)]
+        for app in sorted({_app(r) for r in derived}):
+            group = [r for r in derived if _app(r) == app]
+            conditions = [name for name in varying(group) if name != "strategy"]
+            rows += [_row(r, {name: r.factors[name] for name in conditions if name in r.factors}) for r in group]
+    return rows
+
+
+def _went_wrong(record: Record) -> bool:
+    return record.verified is False or record.status not in ("ok", "skipped")
+
+
+def _row(record: Record, conditions: Factors) -> Row:
+    return Row(
+        device=record.device,
+        application=_app(record),
+        strategy=_strategy(record),
+        conditions=conditions,
+        status=record.status,
+        verified=record.verified,
+        reason=record.reason or record.verified_why,
+        total_ms=_amount(record, "median"),
+        compute_ms=_amount(record, "phase_compute_ms"),
+        peak_host_bytes=_number(record, "peak_host_bytes"),
+        peak_device_bytes=_number(record, "peak_device_bytes"),
+        relative_time=_amount(record, "relative_time"),
+        relative_compute=_amount(record, "relative_compute"),
+        relative_memory=_amount(record, "relative_memory"),
+    )
 
 
 # ---------------------------------------------------------------------------------------------- sections
@@ -333,8 +400,12 @@ def _speed(setting: Sequence[Record]) -> str:
     return said + (f"; against {_strategy(against)}, {_range(others)}." if others else ".")
 
 
+def factor_text(factor: float) -> str:
+    return f"{factor:.2f}" if 0.1 <= factor < 10 else f"{factor:.3g}"
+
+
 def _times(factor: float) -> str:
-    return f"{factor:.2f} times" if 0.1 <= factor < 10 else f"{factor:.3g} times"
+    return f"{factor_text(factor)} times"
 
 
 def _range(factors: Mapping[str, float], how: str = "") -> str:

@@ -49,8 +49,8 @@ def command(
 ) -> None:
     """Run applications under memory strategies: phases, memory, migrations, and whether the result is right.
 
-    Every point runs in a process of its own and is verified. The report compares each strategy
-    with `explicit`, in time and in memory.
+    Every point runs in a process of its own and is verified. What is printed at the end, and the
+    report, compare each strategy with `explicit`, in time and in memory.
 
     Exit status: 0 all done; 1 some points failed; 2 the call was wrong; 3 some results were wrong.
 
@@ -65,8 +65,6 @@ def command(
     if list_only:
         _list(names or [], modules, as_json)
         return
-    if not (names or every or resume):
-        raise UsageError("name applications, or give --all; firsttouch app --list lists them")
     single = {
         "size": size,
         "budget": budget,
@@ -74,8 +72,10 @@ def command(
         "iterations": iterations,
         "repeat": repeat,
     }
-    options = [f"strategy={one}" for one in strategy or []]
-    options += [f"{name}={value}" for name, value in single.items() if value is not None]
+    given = [*(("strategy", one) for one in strategy or []), *single.items()]
+    if blank := [name for name, value in given if value is not None and not value.strip()]:
+        raise UsageError(f"--{blank[0]} is empty; give it a value or leave it out")
+    options = [f"{name}={value}" for name, value in given if value is not None]
     wish = Wish(
         experiments=names or [],
         devices=device or [],
@@ -87,6 +87,7 @@ def command(
         kind="app",
         modules=modules,
         allow_oversubscription=allow_oversubscription,
+        every=every,
     )
     raise typer.Exit(measure(wish, as_json))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 
 _BAD = ("failed", "timeout", "crashed")
 _PER_EXPERIMENT = 3
-"""Failures of one experiment on one device that are told at once; the rest is only counted."""
+"""Failures of one experiment or application on one device that are told at once; the rest is only counted."""
+_APP = "app"
+"""The factor that names an application."""
+_QUIET = 10.0
+"""Seconds after which a run that had nothing to say tells how far it is."""
 
 
 class _Screen(Protocol):
@@ -31,15 +36,40 @@ class _Screen(Protocol):
 
 
 class _Lines:
-    """Where nobody watches: lines that a log can keep."""
+    """Where nobody watches: lines that a log can keep, and one every now and then while there are none."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._total, self._done, self._now = 0, 0, ""
+        self._began = self._said = time.monotonic()
 
     def line(self, text: str) -> None:
+        self._said = time.monotonic()
         print(text, file=sys.stderr, flush=True)
 
-    def begin(self, total: int) -> None: ...
-    def point(self, text: str) -> None: ...
-    def advance(self) -> None: ...
-    def end(self) -> None: ...
+    def begin(self, total: int) -> None:
+        self._total, self._began = total, time.monotonic()
+        threading.Thread(target=self._pulse, daemon=True).start()
+
+    def _pulse(self) -> None:
+        while not self._over.wait(max(0.0, self._said + _QUIET - time.monotonic())):
+            if time.monotonic() - self._said >= _QUIET:
+                self.line(self._state())
+
+    def _state(self) -> str:
+        took = time.monotonic() - self._began
+        to_come = took / self._done * (self._total - self._done) if self._done else 0.0
+        left = f", about {format_seconds(to_come)} left" if to_come else ""
+        return f"{self._done} of {self._total} points in {format_seconds(took)}{left}; now {self._now}"
+
+    def point(self, text: str) -> None:
+        self._now = text
+
+    def advance(self) -> None:
+        self._done += 1
+
+    def end(self) -> None:
+        self._over.set()
 
 
 class _Bar:
@@ -75,6 +105,7 @@ class _Bar:
             console=self._console,
             transient=True,
             expand=True,
+            speed_estimate_period=3600,  # points may take minutes; the estimate needs several
         )
         self._task = self._progress.add_task("", total=total)
         self._progress.start()
@@ -112,6 +143,7 @@ class RunProgress:
         already = f", {held} held already" if held else ""
         self._screen.line(f"{len(todo)} points to measure{already}, into {directory}")
         self._screen.begin(len(todo))
+        self._tell_of_report()
 
     def point(self, planned: Planned) -> None:
         self._since.setdefault(_title(planned), time.monotonic())
@@ -129,6 +161,11 @@ class RunProgress:
         if not self._left[title]:
             words = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
             self._screen.line(f"{title}: {words}, {format_seconds(time.monotonic() - self._since[title])}")
+        self._tell_of_report()
+
+    def _tell_of_report(self) -> None:
+        if not self._left.total():
+            self._screen.point("writing the report")
 
     def _tell(self, title: str, planned: Planned, record: Record, counts: Counter[str]) -> None:
         wrong = record.verified is False
@@ -141,8 +178,10 @@ class RunProgress:
 
 
 def _title(planned: Planned) -> str:
-    return f"{planned.point.experiment} on {planned.point.device}"
+    """The experiment, or the application, and its device."""
+    point = planned.point
+    return f"{point.factors.get(_APP, point.experiment)} on {point.device}"
 
 
 def _factors(planned: Planned) -> str:
-    return " ".join(f"{name}={value}" for name, value in planned.point.factors.items())
+    return " ".join(f"{name}={value}" for name, value in planned.point.factors.items() if name != _APP)

@@ -74,6 +74,10 @@ def measure(wish: Wish, as_json: bool) -> int:
     if as_json:
         _print_json(outcome.as_dict())
     else:
+        if outcome.applications:
+            from firsttouch.cli.summary import show
+
+            show(outcome.applications)
         typer.echo(outcome.report)
     return outcome.exit_status
 

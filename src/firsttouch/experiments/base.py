@@ -155,6 +155,10 @@ class Experiment:
         """The factors on this device; points are their cross product, in this order."""
         raise NotImplementedError
 
+    def optional(self) -> Sequence[str]:
+        """Further factors, which are there when --set gives them."""
+        return ()
+
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         """Why this combination can't be measured here (recorded as skipped), or None."""
         return None

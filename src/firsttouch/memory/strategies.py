@@ -97,4 +97,14 @@ def unavailable(strategy: Strategy, device: DeviceInfo) -> str | None:
     return None
 
 
+def no_host_array(device: DeviceInfo, allocator: str) -> str | None:
+    """Why `allocator` can't give the host arrays of a duplicated buffer, which the CPU uses at any time, or None."""
+    entry = device.allocator(allocator)
+    if entry is None or not entry.available:
+        return entry.reason if entry else f"{device.name} has no allocator {allocator}"
+    if entry.cpu != "direct":
+        return f"the CPU reaches {allocator} memory of {device.name} {_WAYS.get(entry.cpu, 'not at all')}"
+    return None
+
+
 _WAYS = {"direct": "directly, without mapping", "mapped": "between map and unmap only"}

@@ -13,7 +13,7 @@ SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 def is_size(name: str) -> bool:
     """Whether numbers of this factor, counter or fact are bytes, by the project's naming."""
-    return name in ("size", "chunk", "bytes", "stride") or name.endswith(("_size", "_bytes", "_stride"))
+    return name in ("size", "chunk", "bytes", "stride", "budget") or name.endswith(("_size", "_bytes", "_stride"))
 
 
 def label(name: str, value: Scalar) -> str:

@@ -217,7 +217,9 @@ def _check_sets(sets: Mapping[str, Sequence[Scalar]], pairs: Sequence[_Pair], li
             by_name.setdefault(factor.name, []).append(factor)
     for name, values in sets.items():
         if name not in by_name:
-            raise unknown("factor", name, by_name)
+            raise unknown(
+                "factor", name, dict.fromkeys([*by_name, *(n for p in pairs for n in p.experiment.optional())])
+            )
         for value in values:
             _check_value(name, str(value), by_name[name], limits)
 
@@ -230,11 +232,11 @@ def _check_value(name: str, text: str, factors: Sequence[Factor], limits: Mappin
         try:
             parse_value(factors[0], text)
         except ValueError as error:
-            raise UsageError(f"--set {name}: {error}") from None
+            raise UsageError(f"{name}: {error}") from None
     largest = max(limits.values(), default=0)
     if all(f.kind == "size" for f in understood) and limits and parse_size(text) > largest:
         known = ", ".join(f"{where} {format_size(limit)}" for where, limit in limits.items())
-        raise UsageError(f"--set {name}: '{text}' exceeds every memory limit here ({known})")
+        raise UsageError(f"{name}: '{text}' exceeds every memory limit here ({known})")
 
 
 def _with_seconds(points: list[Planned], pair: _Pair, total: float, shares: float) -> list[Planned]:
@@ -281,7 +283,9 @@ def make_plan(
     # Of an experiment, what can't be measured is an answer too. Of an application that was called for, it is not.
     if all(pair.reason for pair in pairs) or (request.kind == "app" and all(p.reason for p in plan)):
         reasons = "; ".join(dict.fromkeys(p.reason for p in plan))
-        raise UsageError(f"nothing to measure: {reasons or f'no device or no {WORDS[request.kind]} is available'}")
+        why = reasons or f"no device or no {WORDS[request.kind]} is available"
+        hint = "; without --strategy, all that the device offers are tried" if "strategy" in request.set else ""
+        raise UsageError(f"nothing to measure: {why}{hint if request.kind == 'app' else ''}")
     return _grouped(plan)
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from firsttouch.errors import UsageError
 from firsttouch.run import catalogue, events
@@ -21,6 +21,9 @@ from firsttouch.run.trace import Trace
 from firsttouch.run.worker import Job, blank_record
 from firsttouch.schema import SCHEMA, DeviceInfo, Kind, Machine, Record, Request, Scalar
 from firsttouch.units import parse_size
+
+if TYPE_CHECKING:
+    from firsttouch.apps.report import Row
 
 TIMEOUT = 30.0
 """Seconds that a point may take, or twenty times its sampling where that is more."""
@@ -55,29 +58,35 @@ class Wish:
     kind: Kind = "run"
     modules: list[str] = field(default_factory=list)
     allow_oversubscription: bool = False
+    every: bool = False
+    """All applications. Without a name or this there are none, whereas experiments are all without a name."""
 
     def says_what(self) -> bool:
-        return bool(self.experiments or self.devices or self.set or self.preset)
+        return bool(self.experiments or self.every or self.devices or self.set or self.preset)
 
 
 @dataclass
 class Outcome:
-    """How a run ended. counts is by status over everything the directory holds."""
+    """How a run ended. counts is by status over everything the directory holds, and so are the rows of applications,
+    where it is a run of those.
+    """
 
     directory: Path
     counts: dict[str, int]
     unverified: int
     seconds: float
     report: Path | None = None
+    applications: list[Row] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        return {
+        found = {
             "directory": str(self.directory),
             "report": str(self.report) if self.report else None,
             "counts": self.counts,
             "unverified": self.unverified,
             "seconds": self.seconds,
         }
+        return found if self.applications is None else found | {"applications": self.applications}
 
     @property
     def exit_status(self) -> int:
@@ -114,7 +123,7 @@ def run(wish: Wish, watcher: Watcher) -> Outcome:
     with Store(wish.out or default_directory(), resume=wish.resume) as store:
         store.describe(same_machine(store, devices), request)
         measure(plan, request, {d.name: d for d in devices}, store, watcher)
-        outcome = summarise(store, time.monotonic() - started)
+        outcome = summarise(store, request.kind, time.monotonic() - started)
     outcome.report = write_report(store.directory)
     return outcome
 
@@ -132,6 +141,8 @@ def settle(wish: Wish) -> Request:
     Raises:
         UsageError: an unknown experiment or preset; results that were taken with another preset or seed.
     """
+    if wish.seed is not None and not 0 <= wish.seed < 2**63:
+        raise UsageError(f"--seed '{wish.seed}' is not a whole number from 0 to 2^63 - 1")
     if wish.timeout is not None and not wish.timeout > 0:
         raise UsageError(f"--timeout '{wish.timeout:g}' is not a number of seconds, more than 0")
     stored = _stored_request(wish)
@@ -140,9 +151,10 @@ def settle(wish: Wish) -> Request:
     catalogue.show_modules(base.modules)
     usual = APP_TIMEOUT if wish.kind == "app" else None
     what = wish if wish.says_what() else base
+    names = _applications(wish, base) if wish.kind == "app" else what.experiments
     return Request(
         schema=SCHEMA,
-        experiments=choose(catalogue.WORDS[wish.kind], what.experiments, catalogue.names(wish.kind)),
+        experiments=choose(catalogue.WORDS[wish.kind], names, catalogue.names(wish.kind)),
         devices=what.devices,
         preset=choose_preset(base.preset if wish.preset is None else wish.preset),
         seed=base.seed if wish.seed is None else wish.seed,
@@ -153,6 +165,17 @@ def settle(wish: Wish) -> Request:
         modules=base.modules,
         allow_oversubscription=wish.allow_oversubscription or base.allow_oversubscription,
     )
+
+
+def _applications(wish: Wish, base: Request) -> list[str]:
+    """Those that are named, or those of the run to go on with; none means all. Raises UsageError for none said."""
+    if wish.every and wish.experiments:
+        raise UsageError(f"--all was given, and {', '.join(wish.experiments)} too; give one or the other")
+    names = wish.experiments or base.experiments
+    if not (names or wish.every):
+        nothing = f"{wish.out} holds no run to go on with; " if wish.resume else ""
+        raise UsageError(f"{nothing}name applications, or give --all; firsttouch app --list lists them")
+    return [] if wish.every else names
 
 
 def _stored_request(wish: Wish) -> Request | None:
@@ -354,10 +377,17 @@ def why_no_events(record: Record) -> str:
     return state.removeprefix(events.NONE) if state.startswith(events.NONE) else ""
 
 
-def summarise(store: Store, seconds: float) -> Outcome:
+def summarise(store: Store, kind: Kind, seconds: float) -> Outcome:
+    from firsttouch.apps.report import summary
+
     records = store.records
-    unverified = sum(r.verified is False for r in records)
-    return Outcome(store.directory, dict(Counter(r.status for r in records)), unverified, round(seconds, 3))
+    return Outcome(
+        store.directory,
+        counts=dict(Counter(r.status for r in records)),
+        unverified=sum(r.verified is False for r in records),
+        seconds=round(seconds, 3),
+        applications=summary(records) if kind == "app" else None,
+    )
 
 
 def write_report(directory: Path) -> Path:

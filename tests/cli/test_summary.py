@@ -1,0 +1,88 @@
+"""The terminal's summary of a run of applications, from the records that are kept in results/h200-apps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from firsttouch.apps.report import Row, summary
+from firsttouch.cli.summary import show
+from firsttouch.run.store import load_results
+
+ROWS = summary(load_results(Path(__file__).parents[2] / "results" / "h200-apps").records)
+
+
+@pytest.fixture(autouse=True)
+def _no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+def shown(rows: Sequence[Row], capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    """What is printed, as words by line."""
+    show(rows)
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def of(application: str) -> list[Row]:
+    return [row for row in ROWS if row.application == application]
+
+
+def test_few_points_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown([*of("lud"), *of("pointer_tree")], capsys)
+    assert ["lud"] in lines
+    assert [
+        "managed+prefetch",
+        "1.92",
+        "s",
+        "1.09",
+        "s",
+        "3.985",
+        "GiB",
+        "3.875",
+        "GiB",
+        "0.76",
+        "0.64",
+        "0.99",
+        "✓",
+    ] in lines
+    assert ["explicit", "skipped"] in lines
+    assert "10 points: 9 verified, 1 skipped." in " ".join(lines[-2])
+    assert " ".join(lines[-1]) == (
+        "- explicit of pointer_tree: skipped: a copy's pointers would still lead into the original"
+    )
+
+
+def test_of_many_points_each_application_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(ROWS, capsys)
+    assert ["lud", "2.53", "s", "1.04", "1.07", "0.76", "0.78"] in lines
+    assert ["pointer_tree", "-", "1.26", "s", "1.31", "s", "602", "ms", "1.19", "s"] in lines
+    assert ["cfd_concurrent,", "events", "on", "timeout"] in lines
+    assert len(lines) < 45
+
+
+@pytest.mark.parametrize("columns", ["60", "80"])
+def test_a_narrow_terminal_gets_all_of_it(columns: str, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    show(ROWS)
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= int(columns)
+    heads = [line for line in told.splitlines() if line.startswith("time")]
+    assert len(heads) == (1 if columns == "80" else 2)
+    assert "…" not in told
+
+
+def test_wrong_results_are_told_before_what_was_skipped(capsys: pytest.CaptureFixture[str]) -> None:
+    skipped, right, *_ = of("pointer_tree")
+    wrong = replace(right, verified=False, reason="3 of 8 keys were not found")
+    words = [" ".join(line) for line in shown([skipped, wrong], capsys)]
+    assert words[-2] == "- managed of pointer_tree: wrong: 3 of 8 keys were not found"
+    assert any(line.startswith("managed ") and line.endswith(" ✗") for line in words)
+    many = [replace(wrong, application=f"a{i}") for i in range(20)] + [
+        replace(right, strategy="x", conditions={"n": i}) for i in range(20)
+    ]
+    assert ["a0", "wrong"] in shown(many, capsys)
+    failed = [replace(skipped, status="failed", reason=f"reason {i}") for i in range(20)]
+    assert shown(failed, capsys)[-1] == ["-", "and", "8", "more,", "told", "in", "the", "report"]
