@@ -42,7 +42,7 @@ class Graph500Bfs(App):
     counters = buffer(u64, 2, role="control", ends_on="cpu")  # vertices found in a level, and their edges
     # How far each chunk's edges come in each bucket of vertices, and the ends of the edges of some buckets.
     cursors = buffer(u64, f"{CHUNKS} << (n.bit_length() - 1) // 2", role="scratch", starts_on="cpu")
-    pairs = buffer(u64, "factor * (n // 64 + 4096)", role="scratch", starts_on="cpu")
+    pairs = buffer(u64, "factor * (n // 32 + 4096)", role="scratch", starts_on="cpu")
 
     @classmethod
     def problem(cls, params: Params) -> str:

@@ -6,24 +6,28 @@ enum {
     kronecker_lanes = 64 /* edges that are made at once, in vectors */
 };
 
-/* The ends of edges base + which[]: in each bit of the two labels the quadrant 0.57, 0.19, 0.19, 0.05, then both are
-   permuted. Bits with a chance in 128 are seven random ones in turn: or where the chance has a one, and elsewhere. */
-HELPER void kronecker_edges(ulong* ends, const uint* which, ulong base, uint scale, ulong key) {
+/* The ends of edges base + which[]. In each bit of the two labels a number x of eight random bits chooses the quadrant:
+   D below 13, C below 62, B below 111 (0.051, 0.191, 0.191 of 256), else A (0.566). Then both labels are permuted. */
+HELPER void kronecker_edges(uint ends[2][kronecker_lanes], const uint* which, ulong base, uint scale, ulong key) {
     const uint low = scale / 2, mask = (1u << scale) - 1u, rows = 1u << (scale - low);
-    const ulong a = random_word(key, ~0ul), b = random_word(key, ~1ul), lower = 0xFFFFFFFFul; /* beyond all edges' */
-    for (uint lane = 0; lane < kronecker_lanes; ++lane) ends[lane] = 0;
-    for (uint k = 0; k < 7; ++k) { /* 31 of 128: `from` has a one; 27 of those: `to` has too */
-        const ulong either = (31u >> k & 1u ? lower : 0) | (27u >> k & 1u ? ~lower : 0);
+    const ulong a = random_word(key, ~0ul), b = random_word(key, ~1ul); /* beyond the words of all edges */
+    uint r[8][kronecker_lanes];
+    for (uint k = 0; k < 8; k += 2) {
         for (uint lane = 0; lane < kronecker_lanes; ++lane) {
-            const ulong r = random_word(key, (base + which[lane]) * 8 + k);
-            ends[lane] = (ends[lane] & r) | ((ends[lane] | r) & either);
+            const ulong word = random_word(key, (base + which[lane]) * 4 + k / 2);
+            r[k][lane] = (uint)word;
+            r[k + 1][lane] = (uint)(word >> 32);
         }
     }
     for (uint lane = 0; lane < kronecker_lanes; ++lane) {
-        const ulong last = random_word(key, (base + which[lane]) * 8 + 7);
-        const uint from = (uint)ends[lane], both = (uint)(ends[lane] >> 32);
-        const uint to = (from & both) | (~from & (uint)(last & last >> 32)); /* a quarter of where `from` has none */
-        ends[lane] = (ulong)feistel(from & mask, rows, low, a, b, 0) << 32 | feistel(to & mask, rows, low, a, b, 0);
+        uint below_d = 0, below_c = 0, below_b = 0; /* from x's lowest bit on; r has its inverse */
+        for (uint k = 0; k < 8; ++k) {
+            below_d = 13u >> k & 1u ? below_d | r[k][lane] : below_d & r[k][lane];
+            below_c = 62u >> k & 1u ? below_c | r[k][lane] : below_c & r[k][lane];
+            below_b = 111u >> k & 1u ? below_b | r[k][lane] : below_b & r[k][lane];
+        }
+        ends[0][lane] = feistel(below_c & mask, rows, low, a, b, 0);
+        ends[1][lane] = feistel((below_b ^ below_c ^ below_d) & mask, rows, low, a, b, 0);
     }
 }
 
@@ -31,19 +35,19 @@ HELPER void kronecker_edges(ulong* ends, const uint* which, ulong base, uint sca
    Counts those of a chunk in cursors[chunk][b]; or puts each edge's number within the chunk, doubled, and one more for
    its second end, into col at the cursor, which moves on. */
 KERNEL kronecker_deal(GLOBAL ulong* cursors, GLOBAL uint* col, ulong edges, uint scale, ulong key, uint put) {
+    const uint shift = scale - scale / 2;
     FOR_EACH(chunk, kronecker_chunks) {
         GLOBAL ulong* cursor = cursors + (chunk << scale / 2);
         const ulong base = edges * chunk / kronecker_chunks, n = edges * (chunk + 1) / kronecker_chunks - base;
         for (ulong b = 0; !put && b < 1ul << scale / 2; ++b) cursor[b] = 0;
         for (ulong e = 0; e < n; e += kronecker_lanes) {
-            ulong ends[kronecker_lanes];
-            uint which[kronecker_lanes];
+            uint which[kronecker_lanes], ends[2][kronecker_lanes];
             for (uint lane = 0; lane < kronecker_lanes; ++lane) which[lane] = (uint)e + lane;
             kronecker_edges(ends, which, base, scale, key);
             for (uint lane = 0; lane < kronecker_lanes && e + lane < n; ++lane) {
-                const uint from = (uint)(ends[lane] >> 32), to = (uint)ends[lane];
+                const uint from = ends[0][lane], to = ends[1][lane];
                 if (from == to) continue;
-                const ulong at = cursor[from >> (scale - scale / 2)]++, back = cursor[to >> (scale - scale / 2)]++;
+                const ulong at = cursor[from >> shift]++, back = cursor[to >> shift]++;
                 if (put) col[at] = 2 * which[lane], col[back] = 2 * which[lane] + 1;
             }
         }
@@ -59,21 +63,19 @@ KERNEL kronecker_sort(GLOBAL ulong* row, GLOBAL uint* col, GLOBAL const ulong* c
     FOR_EACH(i, n) {
         const ulong b = first + i, begin = b == 0 ? 0 : done[b - 1];
         GLOBAL ulong* pair = pairs + (begin - (first == 0 ? 0 : done[first - 1]));
-        GLOBAL ulong* last =
-            row + b * size + 1; /* of each row how many, then where it begins, at the end where it ends */
+        GLOBAL ulong* last = row + b * size + 1; /* how many each row has, where it begins, where it ends */
         for (ulong v = 0; v < size; ++v) last[v] = 0;
         for (ulong chunk = 0, at = begin, end; chunk < kronecker_chunks; ++chunk, at = end) {
             end = cursors[chunk * buckets + b];
             for (; at < end; at += kronecker_lanes) {
-                ulong ends[kronecker_lanes];
-                uint which[kronecker_lanes];
+                uint which[kronecker_lanes], ends[2][kronecker_lanes];
                 for (uint lane = 0; lane < kronecker_lanes; ++lane)
                     which[lane] = at + lane < end ? col[at + lane] / 2 : 0;
                 kronecker_edges(ends, which, edges * chunk / kronecker_chunks, scale, key);
                 for (uint lane = 0; lane < kronecker_lanes && at + lane < end; ++lane) {
-                    const ulong both = col[at + lane] % 2 ? ends[lane] << 32 | ends[lane] >> 32 : ends[lane];
-                    pair[at + lane - begin] = both;
-                    ++last[(both >> 32) % size];
+                    const uint second = col[at + lane] & 1u, v = ends[second][lane];
+                    pair[at + lane - begin] = (ulong)v << 32 | ends[second ^ 1u][lane];
+                    ++last[v % size];
                 }
             }
         }
