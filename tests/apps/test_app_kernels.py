@@ -9,12 +9,13 @@ from tests.kernels.compilers import compile_amdgpu, compile_sm_90
 
 from firsttouch import _core
 from firsttouch.apps import all_apps
-from firsttouch.apps.measure import GENERATE
-from firsttouch.memory.agents import KernelFile
+from firsttouch.apps.measure import GENERATE, shared_kernels
 
-FILES = {"generate": KernelFile("generate", GENERATE.read_text())}
+FILES = {
+    name: shared_kernels(name) for name in (GENERATE, *(n for app in all_apps().values() for n in app.more_kernels))
+}
 FILES |= {name: app(app.sizes["tiny"]).kernels for name, app in all_apps().items()}
-OF_THE_CPU = {"dwt2d_image"}
+OF_THE_CPU = {"dwt2d_image", "bfs_count", "bfs_connect", "kronecker_deal", "kronecker_sort"}
 """Kernels that no GPU runs, which may keep arrays where they like."""
 every_file = pytest.mark.parametrize("name", FILES)
 

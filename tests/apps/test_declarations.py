@@ -11,9 +11,9 @@ from tests.apps.running import opencl
 
 from firsttouch.apps import VARIABLE, all_apps
 from firsttouch.apps.base import App, buffer, f32
-from firsttouch.apps.measure import GENERATE
+from firsttouch.apps.measure import GENERATE, shared_kernels
 from firsttouch.errors import UsageError
-from firsttouch.memory.agents import Cpu, Gpu, KernelFile
+from firsttouch.memory.agents import Cpu, Gpu
 from firsttouch.memory.strategies import STRATEGIES
 from firsttouch.memory.workspace import Array, Declaration, Workspace
 
@@ -80,7 +80,7 @@ def test_a_module(text: str, words: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_launch() -> None:
     workspace = Workspace(STRATEGIES["explicit"], *opencl())
-    file = KernelFile("generate", GENERATE.read_text())
+    file = shared_kernels(GENERATE)
     cpu, gpu = Cpu(workspace, [file]), Gpu(workspace, [file])
     array = Array(Declaration("x", np.dtype(np.int16), (8,), "inout", "both"), 1)
     workspace.allocate([array])

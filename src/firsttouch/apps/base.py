@@ -123,6 +123,8 @@ class App:
     """Buffers of as many rows each that compute() walks by gpu.tiles, so that a budget can stream them."""
     kernel_text: ClassVar[str] = ""
     """The kernels, where they are not in a file beside the module."""
+    more_kernels: ClassVar[Sequence[str]] = ()
+    """Kernel files of this folder besides, such as one that makes the input."""
     options: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Parameters that are one of a few words, the first by default: given to --set, kept as attributes."""
 

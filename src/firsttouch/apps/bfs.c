@@ -3,36 +3,66 @@
    A node: its first edge, and their number in the upper half. Masks hold a byte for each node, padded to whole tiles.
  */
 enum { bfs_most = 10, bfs_tile = 1024, bfs_team = 8 /* neighbouring threads that share a node's edges */ };
+enum { bfs_lanes = 64 /* nodes that the CPU connects at once, in vectors */ };
 
-HELPER uint bfs_out(ulong i) { return 2u + (uint)(i % 9ul); }
+HELPER uint bfs_out(uint i) { return 2u + i % 9u; }
+
+/* Where permutation k of [0, n) takes nodes `first` on, or (back) where it took them from. It permutes a table of rows
+   of 2^bits, which is hardly larger than n: what falls beyond n goes on. */
+HELPER void bfs_ends(uint* ends, uint first, uint n, uint bits, ulong key, uint k, uint back) {
+    const uint rows = ((n - 1u) >> bits) + 1u;
+    const ulong a = random_word(key, 2u * k), b = random_word(key, 2u * k + 1u);
+    uint most = 0;
+    for (uint lane = 0; lane < bfs_lanes; ++lane) {
+        ends[lane] = feistel(first + lane < n ? first + lane : n - 1u, rows, bits, a, b, back);
+        most = ends[lane] > most ? ends[lane] : most;
+    }
+    for (uint lane = 0; most >= n && lane < bfs_lanes; ++lane)
+        while (ends[lane] >= n) ends[lane] = feistel(ends[lane], rows, bits, a, b, back);
+}
 
 /* Degrees of tiles of nodes, and the edges of each tile. */
-KERNEL bfs_count(GLOBAL ulong* nodes, GLOBAL ulong* tiles, ulong n, uint bits, ulong key) {
-    FOR_EACH(tile, (n + bfs_tile - 1) / bfs_tile) {
-        const ulong last = (tile + 1) * bfs_tile;
-        ulong edges = 0;
-        for (ulong i = tile * bfs_tile; i < last && i < n; ++i) {
-            uint degree = bfs_out(i);
-            for (uint k = 0; k < bfs_most; ++k) degree += k < bfs_out(unpermute(i, n, bits, random_word(key, k)));
-            nodes[i] = (ulong)degree << 32;
-            edges += degree;
+KERNEL bfs_count(GLOBAL ulong* nodes, GLOBAL ulong* tiles, uint n, uint bits, ulong key) {
+    FOR_EACH(tile, (n + bfs_tile - 1ul) / bfs_tile) {
+        uint edges = 0;
+        for (uint first = (uint)tile * bfs_tile; first < (tile + 1) * bfs_tile && first < n; first += bfs_lanes) {
+            uint degrees[bfs_lanes], from[bfs_lanes];
+            for (uint lane = 0; lane < bfs_lanes; ++lane) degrees[lane] = bfs_out(first + lane);
+            for (uint k = 0; k < bfs_most; ++k) {
+                bfs_ends(from, first, n, bits, key, k, 1);
+                for (uint lane = 0; lane < bfs_lanes; ++lane) degrees[lane] += k < bfs_out(from[lane]);
+            }
+            for (uint lane = 0; lane < bfs_lanes && first + lane < n; ++lane) {
+                nodes[first + lane] = (ulong)degrees[lane] << 32;
+                edges += degrees[lane];
+            }
         }
         tiles[tile + 1] = edges;
     }
 }
 
 /* The edges; tiles: by now how many come before each. */
-KERNEL bfs_connect(GLOBAL ulong* nodes, GLOBAL uint* edges, GLOBAL const ulong* tiles, ulong n, uint bits, ulong key) {
-    FOR_EACH(tile, (n + bfs_tile - 1) / bfs_tile) {
-        const ulong last = (tile + 1) * bfs_tile;
-        ulong at = tiles[tile];
-        for (ulong i = tile * bfs_tile; i < last && i < n; ++i) {
-            nodes[i] |= at;
+KERNEL bfs_connect(GLOBAL ulong* nodes, GLOBAL uint* edges, GLOBAL const ulong* tiles, uint n, uint bits, ulong key) {
+    FOR_EACH(tile, (n + bfs_tile - 1ul) / bfs_tile) {
+        ulong begin = tiles[tile];
+        for (uint first = (uint)tile * bfs_tile; first < (tile + 1) * bfs_tile && first < n; first += bfs_lanes) {
+            uint to[bfs_most][bfs_lanes], from[bfs_most][bfs_lanes], list[2 * bfs_most * (bfs_lanes + 1)], at = 0;
             for (uint k = 0; k < bfs_most; ++k) {
-                if (k < bfs_out(i)) edges[at++] = (uint)permute(i, n, bits, random_word(key, k));
-                const ulong from = unpermute(i, n, bits, random_word(key, k));
-                if (k < bfs_out(from)) edges[at++] = (uint)from;
+                bfs_ends(to[k], first, n, bits, key, k, 0);
+                bfs_ends(from[k], first, n, bits, key, k, 1);
+                for (uint lane = 0; lane < bfs_lanes; ++lane) from[k][lane] |= (uint)(k < bfs_out(from[k][lane])) << 31;
             }
+            for (uint lane = 0; lane < bfs_lanes && first + lane < n; ++lane) {
+                nodes[first + lane] |= begin + at;
+                for (uint k = 0; k < bfs_most; ++k) list[at + k] = to[k][lane];
+                at += bfs_out(first + lane); /* those beyond are written over */
+                for (uint k = 0; k < bfs_most; ++k) {
+                    list[at] = from[k][lane] & ~(1u << 31);
+                    at += from[k][lane] >> 31;
+                }
+            }
+            for (uint e = 0; e < at; ++e) edges[begin + e] = list[e];
+            begin += at;
         }
     }
 }

@@ -41,7 +41,7 @@ class Bfs(App):
         return super().problem(params)
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
-        n, bits, key = self.n, self.n.bit_length(), self.edges.key
+        n, bits, key = self.n, self.n.bit_length() // 2, self.edges.key
         cpu.launch("bfs_count", self.nodes, self.tiles, n, bits, key, over=n, writes=[self.nodes, self.tiles])
         tiles = cpu.updates(self.tiles)
         tiles[0] = 0

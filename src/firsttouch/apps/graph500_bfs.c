@@ -1,6 +1,5 @@
-/* graph500_bfs: a Kronecker graph of the Graph500 specification, and levels of a breadth-first search from either end:
-   down from a small frontier to its neighbours, or up from the unvisited to a neighbour in the frontier. Sets of
-   vertices are bitmaps. */
+/* graph500_bfs: levels of a breadth-first search from either end: down from a small frontier to its neighbours, or up
+   from the unvisited to a neighbour in the frontier. Sets of vertices are bitmaps. */
 enum { graph_wide = 8192, graph_high = 2048, graph_threads = 256 /* vertices of a group down and up, its threads */ };
 enum {
     graph_hub = 1024 /* edges beyond which a vertex is shared by groups */,
@@ -9,36 +8,6 @@ enum {
 enum { graph_news = 40 /* where the count of vertices begins above a count of edges */ };
 
 #define GRAPH_HAS(set, v) ((set)[(v) / 32] >> (v) % 32 & 1u)
-
-/* A word of which each bit is set in `chance` of 128 cases, from random halves of words `first` to `first` + 6. */
-HELPER uint graph_bits(ulong e, ulong key, uint first, uint chance) {
-    uint bits = 0;
-    for (uint k = 0; k < 7; ++k) {
-        const uint r = (uint)(random_word(key, e * 8 + (first + k) / 2) >> (first + k) % 2 * 32);
-        bits = chance >> k & 1u ? bits | r : bits & r;
-    }
-    return bits;
-}
-
-/* Edge e: in each bit of the two labels the quadrant 0.57, 0.19, 0.19, 0.05; then both are permuted. */
-HELPER ulong graph_edge(ulong e, uint scale, ulong key) {
-    const ulong last = random_word(key, e * 8 + 7), n = 1ul << scale;
-    const uint from = graph_bits(e, key, 0, 31), both = graph_bits(e, key, 7, 27);
-    const uint to = (from & both) | (~from & (uint)(last & last >> 32));
-    return permute(from & (n - 1), n, scale, key + 1) << 32 | permute(to & (n - 1), n, scale, key + 1);
-}
-
-/* Counts edges, those of v at row[v + 2]; or puts them where they go: v's begin at row[v + 1], which moves on to where
-   they end. */
-KERNEL graph_build(GLOBAL ulong* row, GLOBAL uint* col, ulong edges, uint scale, ulong key, uint put) {
-    FOR_EACH(e, edges) {
-        const ulong both = graph_edge(e, scale, key), from = both >> 32, to = both & 0xFFFFFFFFul;
-        if (from == to) continue;
-        const ulong at = ATOMIC_ADD_U64_DEVICE(row + from + 2 - put, 1ul);
-        const ulong back = ATOMIC_ADD_U64_DEVICE(row + to + 2 - put, 1ul);
-        if (put) col[at] = (uint)to, col[back] = (uint)from;
-    }
-}
 
 KERNEL graph_setup(GLOBAL int* parent, GLOBAL uint* visited, GLOBAL uint* frontier, ulong n, ulong root) {
     FOR_EACH(v, n) {

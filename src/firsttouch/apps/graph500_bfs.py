@@ -11,6 +11,7 @@ from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, i32, sampl
 from firsttouch.apps.random import words
 
 WIDE, HIGH, PARTS, THREADS = 8192, 2048, 8, 256  # vertices of a group down and up; groups that share a hub
+CHUNKS = 64  # parts of all edges, of kronecker.c
 FEW = 16  # one part of so many of all edges leaves the frontier: it is still searched downwards
 
 
@@ -26,11 +27,12 @@ class Graph500Bfs(App):
         "bytes": {"factor": 28, "iterations": 8},
     }
     power_of_two = True
+    more_kernels = ("kronecker",)
     n: int
     factor: int
     iterations: int
 
-    row = buffer(u64, "n + 2", role="input", starts_on="cpu")  # first edge of each vertex
+    row = buffer(u64, "n + 1", role="input", starts_on="cpu")  # first edge of each vertex
     col = buffer(u32, "2 * factor * n", role="input", starts_on="cpu")  # where each edge leads
     parent = buffer(i32, "n", role="output", starts_on="gpu", ends_on="cpu")
     frontier = buffer(u32, "n // 32", role="scratch")
@@ -38,6 +40,9 @@ class Graph500Bfs(App):
     visited = buffer(u32, "n // 32", role="scratch")
     found = buffer(u64, 2, role="scratch")
     counters = buffer(u64, 2, role="control", ends_on="cpu")  # vertices found in a level, and their edges
+    # How far each chunk's edges come in each bucket of vertices, and the ends of the edges of some buckets.
+    cursors = buffer(u64, f"{CHUNKS} << (n.bit_length() - 1) // 2", role="scratch", starts_on="cpu")
+    pairs = buffer(u64, "factor * (n // 32 + 4096)", role="scratch", starts_on="cpu")
 
     @classmethod
     def problem(cls, params: Params) -> str:
@@ -46,12 +51,25 @@ class Graph500Bfs(App):
         return super().problem(params)
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
-        edges, scale, key = self.factor * self.n, self.n.bit_length() - 1, self.col.key
-        cpu.fill(self.row, 0)
-        cpu.launch("graph_build", self.row, self.col, edges, scale, key, 0, over=edges, writes=[self.col])
-        row = cpu.updates(self.row)
-        np.cumsum(row, out=row)
-        cpu.launch("graph_build", self.row, self.col, edges, scale, key, 1, over=edges, writes=[self.col])
+        edges = self.factor * self.n
+        graph = (edges, self.n.bit_length() - 1, self.col.key)
+        cpu.launch("kronecker_deal", self.cursors, self.col, *graph, 0, over=edges, writes=[self.cursors, self.col])
+        cursors = cpu.updates(self.cursors).reshape(CHUNKS, -1)
+        counts = cursors.T.ravel()
+        cursors[:] = (np.cumsum(counts) - counts).reshape(-1, CHUNKS).T
+        cpu.launch("kronecker_deal", self.cursors, self.col, *graph, 1, over=edges, writes=[self.col])
+        ends = cpu.reads(self.cursors).reshape(CHUNKS, -1)[-1]
+        first, begin, size = 0, 0, self.n // len(ends)
+        cpu.writes(self.row[0:1])[0] = 0
+        while first < len(ends):  # as many buckets at a time as `pairs` has room for
+            last = int(np.searchsorted(ends, begin + len(self.pairs), side="right"))
+            if last == first:
+                raise ValueError(f"bucket {first} has {ends[first] - begin} edges, more than {len(self.pairs)}")
+            arrays = (self.row, self.col, self.cursors, self.pairs)
+            over = int(ends[last - 1]) - begin
+            written = [self.row[first * size + 1 : last * size + 1], self.pairs[:over]]
+            cpu.launch("kronecker_sort", *arrays, *graph, first, last - first, over=over, writes=written)
+            first, begin = last, begin + over
         self.roots = self.choose(cpu.reads(self.row))
         gpu.fill(self.found, 0)
 
@@ -91,8 +109,6 @@ class Graph500Bfs(App):
         level = levels_of_tree(parent, root)
         if astray := int(np.count_nonzero((level < 0) & (parent >= 0))):
             return f"{astray} vertices have a parent and no path to the root"
-        if row[self.n] != row[self.n + 1] or row[self.n] > len(col):
-            return f"the graph has {row[self.n]} edges where {row[self.n + 1]} were counted"
         at = sample(self.n, 20_000, self.seed)
         starts, degrees = row[at].astype(np.int64), (row[at + 1] - row[at]).astype(np.int64)
         of, ends = neighbours(starts, degrees, col)

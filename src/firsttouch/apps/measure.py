@@ -17,7 +17,7 @@ from firsttouch.run.events import EventLog
 from firsttouch.schema import DeviceInfo, Scalar
 
 PHASES = ("context", "allocate", "initialise", "compute", "readback", "free")
-GENERATE = Path(__file__).with_name("generate.c")
+GENERATE = "generate"
 
 
 @dataclass
@@ -92,12 +92,17 @@ def device_counter(info: DeviceInfo, device: _core.Device) -> Callable[[], int |
     return used
 
 
+def shared_kernels(name: str) -> KernelFile:
+    """A kernel file of this folder that is no application's own."""
+    return KernelFile(name, Path(__file__).with_name(f"{name}.c").read_text(encoding="utf-8"))
+
+
 class Stage:
     """One run in the making: the workspace, both agents, and the times of the phases."""
 
     def __init__(self, app: App, workspace: Workspace) -> None:
         self.app, self.workspace, self.run = app, workspace, Run()
-        files = [KernelFile("generate", GENERATE.read_text(encoding="utf-8")), app.kernels]
+        files = [*map(shared_kernels, (GENERATE, *app.more_kernels)), app.kernels]
         self.cpu, self.gpu = Cpu(workspace, files), Gpu(workspace, files)
 
     @contextmanager

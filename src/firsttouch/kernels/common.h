@@ -57,6 +57,29 @@ HELPER double random_f64(ulong key, ulong i) { return (double)(random_word(key, 
 /* Uniform whole number in [0, n). */
 HELPER uint random_below(ulong key, ulong i, uint n) { return (uint)(((random_word(key, i) >> 32) * (ulong)n) >> 32); }
 
+/* 16 random bits of each i. */
+HELPER uint hash16(uint i, uint key) {
+    const uint x = i * 0x9E3779B1u + key;
+    return (x ^ x >> 15) * 0x85EBCA6Bu >> 16;
+}
+
+/* A permutation of [0, rows * 2^bits), rows <= 2^16, bits <= 16, that two random words name, without branches, so that
+   CPUs do many at once: three rounds of a Feistel network (Luby, Rackoff, 1988) add to the row what the column says, to
+   the column what the row says, and to the row again. back: the inverse, which takes them off, last first. */
+HELPER uint feistel(uint i, uint rows, uint bits, ulong a, ulong b, uint back) {
+    const uint mask = (1u << bits) - 1u;
+    uint row = i >> bits, column = i & mask;
+    uint by = hash16(column, (uint)(back ? b : a)) * rows >> 16;
+    row += back ? rows - by : by;
+    row -= row < rows ? 0u : rows;
+    by = hash16(row, (uint)(a >> 32));
+    column = (back ? column - by : column + by) & mask;
+    by = hash16(column, (uint)(back ? a : b)) * rows >> 16;
+    row += back ? rows - by : by;
+    row -= row < rows ? 0u : rows;
+    return row << bits | column;
+}
+
 /* The sum of `mine` over a group of `threads`, a power of two, into part[0] of a SHARED array: in one order always. */
 #define GROUP_SUM(part, mine, threads)                                                                                 \
     (part)[LOCAL_ID] = (mine);                                                                                         \
