@@ -9,6 +9,9 @@
 //   STANDIN_DEVICES         how many there are, 1 without it
 //   STANDIN_MEMORY          bytes of device memory, 2 GiB without it
 //   STANDIN_FAIL            call=code,...: these calls fail with these errors
+//   STANDIN_BACKWARD=1      groups and items of a kernel come in the reverse order
+//   STANDIN_SANITIZE=1      kernels are compiled with the address sanitizer, and what lies around memory is out of
+//                           bounds; the process must have been started with libasan.so in LD_PRELOAD
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -27,6 +30,10 @@
 #include <vector>
 
 #include "standin.hpp"
+
+// There in a process with the address sanitizer.
+extern "C" void __asan_poison_memory_region(const volatile void*, std::size_t) __attribute__((weak));
+extern "C" void __asan_unpoison_memory_region(const volatile void*, std::size_t) __attribute__((weak));
 
 namespace standin {
 namespace {
@@ -69,6 +76,7 @@ Result told(const std::string& call) {
 }
 
 bool xnack() { return environment("HSA_XNACK", "0") == "1" && environment("STANDIN_XNACK", "") != "none"; }
+bool sanitized() { return environment("STANDIN_SANITIZE", "0") == "1" && __asan_poison_memory_region != nullptr; }
 bool integrated() { return environment("STANDIN_INTEGRATED", "0") == "1"; }
 int devices() { return std::atoi(environment("STANDIN_DEVICES", "1").c_str()); }
 std::size_t capacity() { return std::stoull(environment("STANDIN_MEMORY", "2147483648")); }
@@ -82,9 +90,15 @@ class Ledger {
         const std::lock_guard lock(mutex_);
         if (pointer == nullptr || bytes == 0) return invalid_value;
         if (on_device && used_ + bytes > capacity()) return out_of_memory;
-        void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+        const std::size_t around = sanitized() ? fence : 0;
+        void* mapped = mmap(nullptr, bytes + 2 * around, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | (populate ? MAP_POPULATE : 0), -1, 0);
-        if (memory == MAP_FAILED) return out_of_memory;
+        if (mapped == MAP_FAILED) return out_of_memory;
+        char* memory = static_cast<char*>(mapped) + around;
+        if (around != 0) {
+            __asan_poison_memory_region(mapped, around);
+            __asan_poison_memory_region(memory + bytes, around);
+        }
         alive_[memory] = {bytes, kind, on_device};
         if (on_device) used_ += bytes;
         *pointer = memory;
@@ -97,7 +111,10 @@ class Ledger {
         const auto [bytes, kind, on_device] = found->second;
         if (std::none_of(kinds.begin(), kinds.end(), [&](const char* one) { return kind == one; }))
             return invalid_value;
-        munmap(pointer, bytes);
+        const std::size_t around = sanitized() ? fence : 0;
+        char* mapped = static_cast<char*>(pointer) - around;
+        if (around != 0) __asan_unpoison_memory_region(mapped, bytes + 2 * around);
+        munmap(mapped, bytes + 2 * around);
         if (on_device) used_ -= bytes;
         alive_.erase(found);
         return success;
@@ -117,6 +134,8 @@ class Ledger {
     std::map<void*, std::size_t> registered;
 
   private:
+    static constexpr std::size_t fence = std::size_t{1} << 20;
+
     struct Entry {
         std::size_t bytes;
         std::string kind;
@@ -469,7 +488,7 @@ Result hipModuleLaunchKernel(hip::Runtime::Function function, unsigned groups, u
 }
 
 int hiprtcVersion(int* major, int* minor) {
-    *major = 0, *minor = 1;  // none that is AMD's: compiled programs are cached by it
+    *major = 0, *minor = sanitized() ? 2 : 1;  // none that is AMD's: compiled programs are cached by it
     return 0;
 }
 const char* hiprtcGetErrorString(int code) { return code == 6 ? "HIPRTC_ERROR_COMPILATION" : "HIPRTC_SUCCESS"; }
@@ -494,7 +513,7 @@ int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* co
         made.log = "the program does not hold the HIP prelude that the stand-in knows";
         return 6;
     }
-    // Items of a kernel of groups are threads; of any kernel in a program with barriers that marks none. Macros that
+    // Items of a kernel of groups take turns; of any kernel in a program with barriers that marks none. Macros that
     // nobody may use, whose lines go on, do not count.
     const std::string plain = text;
     const bool marked = plain.find("\nGROUP_KERNEL ") != std::string::npos;
@@ -511,8 +530,11 @@ int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* co
     if (mkdtemp(folder) == nullptr) return 6;
     const std::string base = std::string(folder) + "/program";
     std::ofstream(base + ".cpp") << text;
-    const std::string command = "g++ -std=c++20 -O2 -w -shared -fPIC -pthread -I" +
-                                environment("STANDIN_KERNELS", STANDIN_KERNELS) + " -o " + base + ".so " + base +
+    const char* const options_of_all = "g++ -std=c++20 -w -shared -fPIC ";
+    const char* const sanitizing = "-O1 -g -fsanitize=address,bounds,integer-divide-by-zero,shift "
+                                   "-fno-sanitize-recover=all -fsanitize-sections=standin_shared ";
+    const std::string command = std::string("LD_PRELOAD= ") + options_of_all + (sanitized() ? sanitizing : "-O2 ") +
+                                "-I" + environment("STANDIN_KERNELS", STANDIN_KERNELS) + " -o " + base + ".so " + base +
                                 ".cpp 2> " + base + ".log";
     const int status = std::system(command.c_str());
     made.log = read(base + ".log");

@@ -1,12 +1,14 @@
-/* The dialect for hip_on_host.cpp: that of the host, but for launches. Items come one after another; those of a kernel
-   that works in groups are threads, and one group comes after another. */
+/* The dialect for hip_on_host.cpp: that of the host, but for launches. Groups come one after another, and so do items;
+   those of a kernel that works in groups take turns at its barriers. With STANDIN_BACKWARD=1 the last comes first.
+   SHARED memory holds nonsense when a group begins, and a barrier that only some of its items reach ends the process.
+ */
 #include <time.h>
+#include <ucontext.h>
 
 #include <atomic>
-#include <barrier>
 #include <cmath>
-#include <memory>
-#include <thread>
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 #define f64x2 host_f64x2 /* a vector of GCC, which has no .x and .y */
@@ -18,7 +20,6 @@ struct alignas(16) f64x2 {
 static thread_local struct {
     uint local, group_size;
     ulong group, groups;
-    std::barrier<>* barrier;
 } standin_place;
 #undef LOCAL_ID
 #undef GROUP_ID
@@ -36,8 +37,8 @@ static thread_local struct {
 #define GLOBAL_ID (GROUP_ID * GROUP_SIZE + LOCAL_ID)
 #define GLOBAL_SIZE (standin_place.groups * GROUP_SIZE)
 #define FOR_EACH(i, n) for (ulong i = GLOBAL_ID; i < (n); i += GLOBAL_SIZE)
-#define SHARED static
-#define BARRIER() standin_place.barrier->arrive_and_wait()
+#define SHARED static __attribute__((section("standin_shared")))
+#define BARRIER() standin_wait(__COUNTER__)
 HELPER ulong clock_ns() {
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -46,25 +47,81 @@ HELPER ulong clock_ns() {
 HELPER ulong clock_cycles() { return clock_ns(); }
 #define HAS_CLOCK 1
 
+SHARED char standin_padding[1] __attribute__((used)); /* so that there is such a section */
+extern "C" char __start_standin_shared[] __attribute__((visibility("hidden")));
+extern "C" char __stop_standin_shared[] __attribute__((visibility("hidden")));
+__attribute__((no_sanitize("address"))) static void standin_fill_shared() {
+    for (volatile char* byte = __start_standin_shared; byte < __stop_standin_shared; ++byte) *byte = (char)0xA5;
+}
+
+/* One item of a group: where it goes on, and which barrier it waits at. */
+struct StandinItem {
+    ucontext_t context;
+    std::vector<char> stack = std::vector<char>(1 << 16);
+    int barrier;
+};
+enum { standin_ended = -1 };
+static thread_local struct {
+    std::vector<StandinItem> items;
+    ucontext_t launcher;
+    void (*run)(void*);
+    void* kernel;
+} standin_group;
+
+__attribute__((noinline)) static void standin_wait(int barrier) {
+    StandinItem& mine = standin_group.items[standin_place.local];
+    mine.barrier = barrier;
+    swapcontext(&mine.context, &standin_group.launcher);
+}
+static void standin_begin() {
+    standin_group.run(standin_group.kernel);
+    standin_group.items[standin_place.local].barrier = standin_ended;
+}
+
+/* From barrier to barrier, all items of a group in turn. */
+static void standin_take_turns(uint threads, bool backward) {
+    auto& items = standin_group.items;
+    if (items.size() < threads) items.resize(threads);
+    for (uint i = 0; i < threads; ++i) {
+        getcontext(&items[i].context);
+        items[i].context.uc_stack.ss_sp = items[i].stack.data();
+        items[i].context.uc_stack.ss_size = items[i].stack.size();
+        items[i].context.uc_link = &standin_group.launcher;
+        makecontext(&items[i].context, standin_begin, 0);
+    }
+    do {
+        for (uint k = 0; k < threads; ++k) {
+            standin_place.local = backward ? threads - 1 - k : k;
+            swapcontext(&standin_group.launcher, &items[standin_place.local].context);
+        }
+        for (uint i = 0; i < threads; ++i)
+            if (items[i].barrier != items[0].barrier) {
+                std::fputs("a barrier is reached by some items of a group only\n", stderr);
+                std::abort();
+            }
+    } while (items[0].barrier != standin_ended);
+}
+
 template <class... P, std::size_t... I>
 static void standin_run(void (*kernel)(P...), bool in_groups, void** arguments, uint groups, uint threads,
                         std::index_sequence<I...>) {
-    standin_place = {0, threads, 0, groups, nullptr};
-    for (ulong& group = standin_place.group; group < groups; ++group) {
-        if (!in_groups) {
-            for (uint& local = standin_place.local = 0; local < threads; ++local)
-                kernel(*static_cast<P*>(arguments[I])...);
+    auto one = [&] { kernel(*static_cast<P*>(arguments[I])...); };
+    const char* wish = std::getenv("STANDIN_BACKWARD");
+    const bool backward = wish != nullptr && *wish == '1';
+    standin_place = {0, threads, 0, groups};
+    standin_group.run = [](void* kernel_of_all) { (*static_cast<decltype(one)*>(kernel_of_all))(); };
+    standin_group.kernel = &one;
+    for (ulong g = 0; g < groups; ++g) {
+        standin_place.group = backward ? groups - 1 - g : g;
+        if (in_groups) {
+            standin_fill_shared();
+            standin_take_turns(threads, backward);
             continue;
         }
-        std::barrier<> barrier(threads);
-        std::vector<std::thread> items;
-        for (uint local = 0; local < threads; ++local)
-            items.emplace_back([&, local, group = group] {
-                standin_place = {local, threads, group, groups, &barrier};
-                kernel(*static_cast<P*>(arguments[I])...);
-                barrier.arrive_and_drop();
-            });
-        for (auto& item : items) item.join();
+        for (uint k = 0; k < threads; ++k) {
+            standin_place.local = backward ? threads - 1 - k : k;
+            one();
+        }
     }
 }
 template <class... P>

@@ -5,16 +5,12 @@ What ran here is the workspace and the HIP device's own code. Nothing is said of
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command import app  # beside this file
 
 from firsttouch.memory.strategies import STRATEGIES
-from firsttouch.run.store import load_results
-from firsttouch.schema import Record
 
 EVERYWHERE = {
     *("explicit", "managed", "managed+advise", "managed+prefetch", "managed+both", "pinned", "registered"),
@@ -22,13 +18,6 @@ EVERYWHERE = {
 NEEDS = {"system": "XNACK", "system+prefault": "XNACK", "unified": "cannot use device memory in place"}
 XNACK = {"HSA_XNACK": "1"}
 APU = {"STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942:sramecc+"}
-
-
-def app(out: Path, *words: str, status: int = 0, **settings: str) -> list[Record]:
-    command = [sys.executable, "-m", "firsttouch.cli.main", "app", *words, "--device", "hip:0", "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=os.environ | settings)
-    assert done.returncode == status, done.stderr
-    return list(load_results(out).records)
 
 
 @pytest.mark.parametrize(

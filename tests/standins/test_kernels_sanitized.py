@@ -1,0 +1,68 @@
+"""Kernels of applications on the stand-in, under the address sanitizer: every access is within its buffer or array,
+SHARED memory is written before it is read (else its nonsense shows), all items of a group reach each barrier, and the
+results are right though groups and items come in the reverse order. The runs write no report: what takes machine code
+apart for it cannot be loaded beside the sanitizer.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from command import app  # beside this file
+
+from firsttouch.apps import all_apps
+
+
+@pytest.fixture(scope="session")
+def sanitized(folder: Path) -> dict[str, str]:
+    """The environment of a process whose kernels are compiled with the sanitizer."""
+    asked = subprocess.run(["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    library = asked.stdout.strip()
+    if not Path(library).is_absolute():
+        pytest.skip("g++ comes without libasan.so")
+    options = "detect_leaks=0:abort_on_error=1:detect_odr_violation=0"
+    return {"STANDIN_SANITIZE": "1", "STANDIN_BACKWARD": "1", "LD_PRELOAD": library, "ASAN_OPTIONS": options}
+
+
+@pytest.mark.timeout(600)
+def test_every_application(tmp_path: Path, sanitized: dict[str, str]) -> None:
+    words = ("--all", "--strategy", "managed", "--size", "tiny", "--repeat", "1")
+    records = app(tmp_path / "out", *words, status=None, timeout=590, **sanitized)
+    assert not [(r.factors["app"], r.reason or r.verified_why) for r in records if r.verified is not True]
+    assert {r.factors["app"] for r in records} == set(all_apps())
+
+
+WRONG = """
+from firsttouch.apps.base import App, buffer, f32
+
+class Wrong(App):
+    name, source, pattern, sizes = "wrong", "-", "-", {"tiny": {"n": 1000}, "default": {"n": 1000}}
+    x = buffer(f32, "n", role="output", starts_on="gpu", ends_on="cpu")
+    kernel_text = '''%s'''
+
+    def initialise(self, cpu, gpu):
+        pass
+
+    def compute(self, cpu, gpu):
+        gpu.launch("wrong", self.x, self.n, groups=4, threads=250, writes=[self.x])
+
+    def check(self, view):
+        return ""
+"""
+BEYOND = "GROUP_KERNEL wrong(GLOBAL float* x, ulong n) { BARRIER(); x[GROUP_ID * 250 + LOCAL_ID + 1] = 1.0f; }"
+APART = "GROUP_KERNEL wrong(GLOBAL float* x, ulong n) { x[0] = 1.0f; if (LOCAL_ID < 9) BARRIER(); }"
+SHORT = "GROUP_KERNEL wrong(GLOBAL float* x, ulong n) { SHARED float s[249]; s[LOCAL_ID] = 1; x[0] = s[0]; }"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"), [(BEYOND, "ABORTING"), (APART, "some items of a group only"), (SHORT, "out of bounds")]
+)
+def test_a_wrong_access_ends_the_process(kernel: str, said: str, tmp_path: Path, sanitized: dict[str, str]) -> None:
+    module = tmp_path / "wrong.py"
+    module.write_text(WRONG % kernel)
+    words = ("--module", str(module), "--strategy", "explicit", "--size", "tiny", "--repeat", "1")
+    (record,) = app(tmp_path / "out", "wrong", *words, status=None, **sanitized)
+    assert record.status == "crashed"
+    assert said in record.reason
