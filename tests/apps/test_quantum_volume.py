@@ -62,6 +62,6 @@ def test_the_circuits_are_those_of_quantum_volume() -> None:
 
 
 def test_sizes() -> None:
-    assert solve(QuantumVolume, 2**33 + 2**20)["qubits"] == 30
+    assert solve(QuantumVolume, 2**33)["qubits"] == 30  # the gates are more than that, by little
     assert "qubits must be 3 to 60, not 2" in QuantumVolume.problem({"qubits": 2})
     assert "not 61" in QuantumVolume.problem({"qubits": 61})
