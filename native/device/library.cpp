@@ -41,7 +41,7 @@ void* Library::symbol(const char* function) const {
     return address;
 }
 
-void* Library::remember(void* address, const char* function) {
+void* Library::remember(void* address, const std::string& function) {
     if (address != nullptr) names_[address] = function;
     return address;
 }

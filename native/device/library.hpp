@@ -23,12 +23,12 @@ class Library {
     void* optional_symbol(const char* function) const;
 
     template <class F>
-    void load(F*& pointer, const char* function) {
-        pointer = reinterpret_cast<F*>(remember(symbol(function), function));
+    void load(F*& pointer, const std::string& function) {
+        pointer = reinterpret_cast<F*>(remember(symbol(function.c_str()), function));
     }
     template <class F>
-    void load_optional(F*& pointer, const char* function) {
-        pointer = reinterpret_cast<F*>(remember(optional_symbol(function), function));
+    void load_optional(F*& pointer, const std::string& function) {
+        pointer = reinterpret_cast<F*>(remember(optional_symbol(function.c_str()), function));
     }
 
     // The name under which a function was loaded, for errors; without the "_v2" of a later form.
@@ -38,7 +38,7 @@ class Library {
     }
 
   private:
-    void* remember(void* address, const char* function);
+    void* remember(void* address, const std::string& function);
     std::string name_at(const void* address) const;
 
     void* handle_ = nullptr;  // kept open until the process ends: vendor libraries do not unload safely

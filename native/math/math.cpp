@@ -20,20 +20,19 @@ std::string Table::titled(int version) const {
 }
 
 void load(SparseTable& table, const std::string& prefix) {
-    const auto take = [&](auto& pointer, const char* name) { table.library.load(pointer, (prefix + name).c_str()); };
-    table.library.load_optional(table.words, (prefix + "GetErrorString").c_str());
-    take(table.create, "Create");
-    take(table.destroy, "Destroy");
-    take(table.version, "GetVersion");
-    take(table.set_stream, "SetStream");
-    take(table.create_csr, "CreateCsr");
-    take(table.destroy_matrix, "DestroySpMat");
-    take(table.create_vector, "CreateDnVec");
-    take(table.destroy_vector, "DestroyDnVec");
-    take(table.set_vector, "DnVecSetValues");
-    take(table.spmv_bytes, "SpMV_bufferSize");
-    table.library.load_optional(table.spmv_analyse, (prefix + "SpMV_preprocess").c_str());  // since CUDA 12.4
-    take(table.spmv, "SpMV");
+    table.library.load_optional(table.words, prefix + "GetErrorString");
+    table.library.load(table.create, prefix + "Create");
+    table.library.load(table.destroy, prefix + "Destroy");
+    table.library.load(table.version, prefix + "GetVersion");
+    table.library.load(table.set_stream, prefix + "SetStream");
+    table.library.load(table.create_csr, prefix + "CreateCsr");
+    table.library.load(table.destroy_matrix, prefix + "DestroySpMat");
+    table.library.load(table.create_vector, prefix + "CreateDnVec");
+    table.library.load(table.destroy_vector, prefix + "DestroyDnVec");
+    table.library.load(table.set_vector, prefix + "DnVecSetValues");
+    table.library.load(table.spmv_bytes, prefix + "SpMV_bufferSize");
+    table.library.load_optional(table.spmv_analyse, prefix + "SpMV_preprocess");  // since CUDA 12.4
+    table.library.load(table.spmv, prefix + "SpMV");
 }
 
 // Neither vendor's library has words for its results.

@@ -87,18 +87,17 @@ const char* fft_words(int result);
 void load(SparseTable& table, const std::string& prefix);
 template <class Handle>
 void load(FftTable<Handle>& table, const std::string& prefix) {
-    const auto take = [&](auto& pointer, const char* name) { table.library.load(pointer, (prefix + name).c_str()); };
     table.words = fft_words;
-    take(table.version, "GetVersion");
-    take(table.create, "Create");
-    take(table.destroy, "Destroy");
-    take(table.set_stream, "SetStream");
-    take(table.set_auto_allocation, "SetAutoAllocation");
-    take(table.make_plan_2d, "MakePlan2d");
-    take(table.set_work_area, "SetWorkArea");
-    take(table.r2c, "ExecR2C");
-    take(table.c2r, "ExecC2R");
-    take(table.c2c, "ExecC2C");
+    table.library.load(table.version, prefix + "GetVersion");
+    table.library.load(table.create, prefix + "Create");
+    table.library.load(table.destroy, prefix + "Destroy");
+    table.library.load(table.set_stream, prefix + "SetStream");
+    table.library.load(table.set_auto_allocation, prefix + "SetAutoAllocation");
+    table.library.load(table.make_plan_2d, prefix + "MakePlan2d");
+    table.library.load(table.set_work_area, prefix + "SetWorkArea");
+    table.library.load(table.r2c, prefix + "ExecR2C");
+    table.library.load(table.c2r, prefix + "ExecC2R");
+    table.library.load(table.c2c, prefix + "ExecC2C");
 }
 
 // Opened at the first use; throw Unavailable.
