@@ -90,7 +90,7 @@ class Ledger {
         const std::lock_guard lock(mutex_);
         if (pointer == nullptr || bytes == 0) return invalid_value;
         if (on_device && used_ + bytes > capacity()) return out_of_memory;
-        const std::size_t around = sanitized() ? fence : 0;
+        const std::size_t around = fence();
         void* mapped = mmap(nullptr, bytes + 2 * around, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | (populate ? MAP_POPULATE : 0), -1, 0);
         if (mapped == MAP_FAILED) return out_of_memory;
@@ -111,7 +111,7 @@ class Ledger {
         const auto [bytes, kind, on_device] = found->second;
         if (std::none_of(kinds.begin(), kinds.end(), [&](const char* one) { return kind == one; }))
             return invalid_value;
-        const std::size_t around = sanitized() ? fence : 0;
+        const std::size_t around = fence();
         char* mapped = static_cast<char*>(pointer) - around;
         if (around != 0) __asan_unpoison_memory_region(mapped, bytes + 2 * around);
         munmap(mapped, bytes + 2 * around);
@@ -134,7 +134,8 @@ class Ledger {
     std::map<void*, std::size_t> registered;
 
   private:
-    static constexpr std::size_t fence = std::size_t{1} << 20;
+    // Bytes on either side of each block that nobody may touch.
+    static std::size_t fence() { return sanitized() ? std::size_t{1} << 20 : 0; }
 
     struct Entry {
         std::size_t bytes;

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 import standin  # beside this file
+from command import run
 
 from firsttouch.memory.allocators import MEANINGS
 from firsttouch.run.discover import discover_devices
-from firsttouch.run.store import load_results
 from firsttouch.schema import AllocatorInfo, DeviceInfo
 
 ALLOCATORS = [
@@ -355,13 +355,6 @@ except _core.VendorError as error:
 
 
 # ---------------------------------------------------------------------------------------------------- whole programs
-
-
-def run(out: Path, *words: str, **settings: str) -> list[Any]:
-    command = [sys.executable, "-m", "firsttouch.cli.main", "run", *words, "--device", "hip:0", "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=os.environ | settings)
-    assert done.returncode == 0, done.stderr
-    return list(load_results(out).records)
 
 
 SMALL = {

@@ -286,9 +286,9 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
 
 def verdict(records: Sequence[Record]) -> str:
     """Of one application: the fastest strategy, what the others take relative to explicit, and memory saved."""
-    said, good = _wrong(records), [r for r in measured(records) if not _is_twin(r) and _amount(r, "median")]
+    said, good = _told_first(records)
     if not good:
-        return " ".join([*said, "No run gave a right result, so there is no answer."])
+        return " ".join(said)
     settings = _settings(good)
     chosen = max(reversed(settings), key=len)
     speed = _speed(chosen)
@@ -303,9 +303,9 @@ def verdict(records: Sequence[Record]) -> str:
 
 def overview_verdict(records: Sequence[Record]) -> str:
     """Of several applications: which strategies are fastest how often, and what they take relative to explicit."""
-    said, good = _wrong(records), [r for r in measured(records) if not _is_twin(r) and _amount(r, "median")]
+    said, good = _told_first(records)
     if not good:
-        return " ".join([*said, "No run gave a right result, so there is no answer."])
+        return " ".join(said)
     settings = _settings(good)
     apps = len({_app(r) for r in good})
     more = f" under {count(len(settings), 'setting')}" if len(settings) > apps else ""
@@ -324,6 +324,12 @@ def overview_verdict(records: Sequence[Record]) -> str:
     if all(r.summary is not None and r.summary.n == 1 for r in good):
         said.append("Each point was run once, so small differences may be chance.")
     return " ".join(said)
+
+
+def _told_first(records: Sequence[Record]) -> tuple[list[str], list[Record]]:
+    """What is wrong, and the records that an answer rests on: right, timed, without events."""
+    good = [r for r in measured(records) if not _is_twin(r) and _amount(r, "median")]
+    return _wrong(records) + ([] if good else ["No run gave a right result, so there is no answer."]), good
 
 
 def _wrong(records: Sequence[Record]) -> list[str]:
