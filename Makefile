@@ -1,32 +1,38 @@
 # firsttouch: `make run` measures this machine, `make test` tests the program. Both need Python 3.10+ and a C++20 compiler.
-# Everything is installed into .venv; nothing is built again unless a source changed.
+# Everything is installed into .venv; the package is rebuilt only when a source changed.
 
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= test
 ARGS ?=
+JOBS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n : 8)))
 
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 WHEELS := build/wheel
 SOURCES := $(shell find pyproject.toml README.md LICENSE CMakeLists.txt cmake native src -type f \
              -not -name '*.pyc' -not -name '*.so' 2>/dev/null)
 
-.PHONY: help build run test clean
+.PHONY: help build run test stub clean
 .DEFAULT_GOAL := help
 
-help:  ## say what there is to make
+help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
-	@echo "Variables: PYTHON (to make .venv with), ARGS (for 'firsttouch run' or pytest), EXTRAS (to install with make test)"
+	@echo "Variables: PYTHON (to make .venv with), ARGS (for 'firsttouch run' or pytest), EXTRAS (to install with make test),"
+	@echo "  JOBS (test processes at once: one per core, at most 8)"
 
-build: $(VENV)/.installed  ## install the package into .venv
+build: $(VENV)/.installed  ## build the package and install it into .venv
 
-run: $(VENV)/.installed  ## measure this machine, print the path of the report: make run ARGS="latency --device cpu"
+run: $(VENV)/.installed  ## measure this machine and print what was found: make run ARGS="latency --device cpu"
 	$(VENV)/bin/firsttouch run $(ARGS)
 
 test: $(VENV)/.installed-$(EXTRAS)  ## run the tests: make test ARGS="tests/machine -x"
-	$(VENV)/bin/python -m pytest $(ARGS)
+	$(VENV)/bin/python -m pytest -n $(JOBS) $(ARGS)
 
-clean:  ## remove .venv and what was built
+stub: $(VENV)/.installed  ## regenerate src/firsttouch/_core.pyi after a change in native/bindings
+	$(PIP) install -q ruff
+	$(VENV)/bin/python native/bindings/stub.py
+
+clean:  ## remove .venv and all build output
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,9 +1,8 @@
-# Writes, for every application's kernel file in APPS, OUTPUT/host_app_NAME.cpp with its kernels for the host, and
+# Writes, for every kernel file in FILES, OUTPUT/host_app_NAME.cpp with its kernels for the host, and
 # OUTPUT/host_apps.cpp, which lists them all. GROUP_KERNELs are for devices only.
-file(GLOB files "${APPS}/*.c")
 set(declared "")
 set(merged "")
-foreach(file ${files})
+foreach(file ${FILES})
   get_filename_component(name "${file}" NAME_WE)
   file(STRINGS "${file}" lines REGEX "^KERNEL [A-Za-z0-9_]+\\(")
   set(entries "")

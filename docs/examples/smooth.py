@@ -1,9 +1,8 @@
-"""An application of one's own: firsttouch app smooth --module docs/examples/smooth.py --size 64MiB"""
+"""An application of your own: firsttouch app smooth --module docs/examples/smooth.py --size 64MiB"""
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, f32
-from firsttouch.apps.random import uniform_f32
+from firsttouch.api import App, Cpu, Gpu, View, buffer, f32, uniform_f32
 
 
 class Smooth(App):

@@ -9,6 +9,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/handle.hpp"
+#include "device/backends.hpp"
 #include "device/cuda/api.hpp"
 #include "device/hip/api.hpp"
 #include "device/host/memory.hpp"
@@ -68,6 +69,31 @@ nb::list allocators_of(DeviceHandle& handle) {
     return out;
 }
 
+const char* time_class_name(TimeClass time_class) {
+    return time_class == TimeClass::host ? "host" : time_class == TimeClass::host_kernels ? "host-kernels" : "gpu";
+}
+
+nb::dict capabilities_of(DeviceHandle& handle) {
+    const Capabilities can = handle.device->capabilities();
+    nb::dict out;
+    out["runs_kernels"] = can.runs_kernels;
+    out["on_host_processor"] = can.on_host_processor;
+    out["shares_host_memory"] = can.shares_host_memory;
+    out["gpu_hierarchy"] = can.gpu_hierarchy;
+    out["page_migration"] = can.page_migration;
+    out["memory_guidance"] = can.memory_guidance;
+    out["memory_events"] = can.memory_events;
+    out["coherent_during_kernel"] = can.coherent_during_kernel;
+    out["host_native_atomics"] = can.host_native_atomics;
+    out["uncached_loads"] = can.uncached_loads;
+    out["device_scope_atomics"] = can.device_scope_atomics;
+    out["device_clock"] = can.device_clock;
+    out["tells_free_memory"] = can.tells_free_memory;
+    out["time_class"] = time_class_name(can.time_class);
+    out["machine_code"] = can.machine_code;
+    return out;
+}
+
 nb::object clocks_of(DeviceHandle& handle) {
     const Clocks clocks = handle.device->clocks();
     if (clocks.core_mhz < 0 && clocks.temperature_c < 0) return nb::none();
@@ -94,10 +120,22 @@ void bind_device(nb::module_& m) {
     nb::exception<VendorError>(m, "VendorError", PyExc_RuntimeError);
     nb::exception<GuardRefused>(m, "GuardRefused", PyExc_MemoryError);
 
-    m.def("set_library_paths", &set_library_paths, "name"_a, "candidates"_a);
-    m.def("count_devices", &count_devices, "kind"_a);
+    m.def("set_library_paths", &set_library_paths, "name"_a, "candidates"_a,
+          "Paths or sonames to try, in order, when the vendor library `name` is first needed.");
+    m.def("count_devices", &count_devices, "kind"_a,
+          "How many devices of a kind (cpu, opencl, cuda, hip) there are. Raises Unavailable with the reason.");
+    m.def(
+        "device_kinds",
+        [] {
+            std::vector<std::string> kinds;
+            for (const auto& backend : backends()) kinds.push_back(backend.kind);
+            return kinds;
+        },
+        "The kinds of device that the core can open.");
+    m.def("throttle_reasons", &cuda::throttle_reasons, "mask"_a,
+          "The reasons in a mask of NVML's clock events, in words; idleness is none, an unknown one is its number.");
     m.def("clock_cost", &clock_cost, "Seconds that one reading of the host's clock takes.");
-    m.def("usable_processors", &usable_processors);
+    m.def("usable_processors", &usable_processors, "Processors that this process may run on.");
     m.def(
         "guard_limits",
         [] {
@@ -112,8 +150,20 @@ void bind_device(nb::module_& m) {
         nb::sig("def guard_limits() -> dict[str, int | None]"), "Bytes that the guard allows at most, by limit.");
     m.def("oversubscription_allowed", &Guard::oversubscription_allowed,
           "Whether the user lets managed memory exceed what a device has free.");
+    m.def(
+        "guard_held",
+        [](const std::string& device) {
+            const Charge held = Guard::instance().held(device);
+            nb::dict out;
+            out["host"] = held.host;
+            out["device"] = held.device;
+            out["managed"] = held.managed;
+            return out;
+        },
+        "device"_a, nb::sig("def guard_held(device: str) -> dict[str, int]"),
+        "Bytes alive in this process that were allocated through a device, by limit: host, device, managed.");
     m.def("host_available", &host_available, "root"_a = "", "Bytes the host can give, under another root for tests.");
-    m.def("kernel_file", &kernel_file, "name"_a);
+    m.def("kernel_file", &kernel_file, "name"_a, "Text of an embedded file of src/firsttouch/kernels.");
     m.def(
         "host_kernel_code",
         [](const std::string& name) {
@@ -146,9 +196,12 @@ void bind_device(nb::module_& m) {
         "name"_a, "language"_a, "defines"_a = std::vector<std::pair<std::string, std::string>>{}, "text"_a = "",
         "The whole text of a kernel file, an embedded one without `text`, in a language: cuda, hip or opencl.");
 
-    nb::class_<BufferHandle> buffer(m, "Buffer", "Guarded memory; freed at the end of its with block.");
+    nb::class_<BufferHandle> buffer(m, "Buffer",
+                                    "Memory of a device, charged to the guard; freed at the end of its with block.");
     buffer.def_prop_ro("size", [](BufferHandle& b) { return b.get().size(); })
         .def_prop_ro("allocator", [](BufferHandle& b) { return to_string(b.get().allocator()); })
+        .def_prop_ro(
+            "device", [](BufferHandle& b) { return b.owner->device->name(); }, "Name of the device that allocated it.")
         .def(
             "__enter__", [](BufferHandle& b) -> BufferHandle& { return b; }, nb::rv_policy::reference)
         .def(
@@ -208,6 +261,21 @@ void bind_device(nb::module_& m) {
             "usage", [](DeviceHandle& d) { return named(d.device->usage()); },
             nb::sig("def usage(self) -> dict[str, int]"),
             "Bytes of device memory in use by all programs, by the vendor's management library; empty without one.")
+        .def(
+            "reach",
+            [](DeviceHandle& d, DeviceHandle& other) {
+                nb::gil_scoped_release release;
+                d.device->reach(*other.device);
+            },
+            "other"_a,
+            "Lets kernels and copies of this device use memory of the other one; raises Unavailable with the driver's "
+            "words.")
+        .def(
+            "why_unreachable",
+            [](DeviceHandle& d, DeviceHandle& other) { return d.device->why_unreachable(*other.device); }, "other"_a,
+            "Why reach would raise, as the driver states it; None where it would not. Opens nothing.")
+        .def("capabilities", &capabilities_of, nb::sig("def capabilities(self) -> dict[str, bool | str]"),
+             "What the device can do, as its driver states it: the fields of DeviceCapabilities.")
         .def("allocators", &allocators_of, nb::sig("def allocators(self) -> list[dict[str, object]]"))
         .def("clocks", &clocks_of, nb::sig("def clocks(self) -> dict[str, object] | None"))
         .def(
@@ -227,7 +295,7 @@ void bind_device(nb::module_& m) {
                 return handle;
             },
             "allocator"_a, "bytes"_a, "pages"_a = "policy",
-            "Guarded memory. Raises GuardRefused, Unavailable or VendorError.")
+            "Allocates memory, charged to the guard. Raises GuardRefused, Unavailable or VendorError.")
         .def(
             "map_file",
             [](std::shared_ptr<DeviceHandle> d, int descriptor, std::size_t bytes) {
@@ -237,8 +305,7 @@ void bind_device(nb::module_& m) {
                 return handle;
             },
             "descriptor"_a, "bytes"_a,
-            "The first bytes of an open file, mapped to be read only, guarded as mmap is. Raises GuardRefused or "
-            "Unavailable.")
+            "Maps the first bytes of an open file for reading, charged as mmap is. Raises GuardRefused or Unavailable.")
         .def(
             "compile",
             [](DeviceHandle& d, const std::string& name, const std::string& text,
@@ -247,7 +314,7 @@ void bind_device(nb::module_& m) {
                 return std::make_tuple(binary.kind, nb::bytes(binary.code.data(), binary.code.size()), binary.assembly);
             },
             "name"_a, "text"_a, "defines"_a = std::vector<std::pair<std::string, std::string>>{},
-            "Compiles a kernel file of the dialect, uncached: (kind, machine code, assembly).")
+            "Compiles a kernel file without the cache: (kind, machine code, assembly).")
         .def(
             "prepare",
             [](std::shared_ptr<DeviceHandle> d, const std::string& name, const std::string& text,
@@ -264,11 +331,11 @@ void bind_device(nb::module_& m) {
             },
             "name"_a, "text"_a, "entry"_a,
             nb::sig("def prepare(self, name: str, text: str, entry: str) -> typing.Callable[[Buffer, int], None]"),
-            "Compiles a kernel (pointer, ulong) of the dialect; the result runs it over n items and waits.");
+            "Compiles a kernel with parameters (pointer, ulong); the result runs it over n items and waits.");
     bind_work(m, device, buffer);
     m.def(
         "open", [](const std::string& name) { return std::make_shared<DeviceHandle>(name); }, "name"_a,
-        "Opens cpu, cuda:N or opencl:N. Raises Unavailable with the reason.");
+        "Opens cpu, opencl:N, cuda:N or hip:N. Raises Unavailable with the reason.");
 }
 
 }  // namespace firsttouch

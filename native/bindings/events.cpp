@@ -14,7 +14,7 @@ namespace nb = nanobind;
 namespace firsttouch {
 namespace {
 
-// The one source of this process. It stays until the process ends: the vendor's library does not like to go earlier.
+// The only source of this process. It lives until the process ends, since CUPTI may deliver records until then.
 EventSource*& source() {
     static EventSource* one = nullptr;
     return one;
@@ -51,14 +51,15 @@ void bind_events(nb::module_& m) {
             if (source() == nullptr) source() = new EventSource(cupti::Cupti::instance());
             return source()->kinds();
         },
-        "Record the unified-memory events of this process, in which CUDA must be initialised, until its end: the "
-        "kinds that are recorded. Raises Unavailable with one sentence.");
+        "Starts recording the unified-memory events of this process and returns the kinds recorded.\n\n"
+        "CUDA must be initialised; recording ends with the process. Raises Unavailable with the reason.");
     m.def("events_take", &take,
           nb::sig("def events_take() -> list[tuple[str, float, float, int, int, int, str, str, str, str]]"),
-          "What was recorded since the last call, by work that has ended: kind, start and end (seconds of "
-          "time.monotonic()), address, bytes, count, source, target, cause, symbol.");
+          "Events recorded since the last call, of work that has ended.\n\nEach is (kind, start and end in seconds of "
+          "time.monotonic(),\naddress, bytes, count, source, target, cause, symbol).");
     m.def(
-        "events_dropped", [] { return started().dropped(); }, "Records lost since the last call, for want of room.");
+        "events_dropped", [] { return started().dropped(); },
+        "Records lost since the last call because the buffers were full.");
 }
 
 }  // namespace firsttouch

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "probe/lab.hpp"
+#include "device/lab.hpp"
 
 namespace firsttouch {
 

@@ -17,7 +17,7 @@ namespace {
 
 using Shared = std::shared_ptr<DeviceHandle>;
 
-// A library with its device, which goes last.
+// A library and its device, which must outlive it.
 template <class Library>
 struct LibraryHandle {
     Shared owner;
@@ -96,7 +96,7 @@ void bind_math(nb::module_& m) {
             [](BlasHandle& l, BufferHandle& x, BufferHandle& y, BufferHandle& result, std::int64_t result_index,
                std::int64_t n) { l.library->dot(l.stream(), x.get(), y.get(), result.get(), result_index, n); },
             "x"_a, "y"_a, "result"_a, "result_index"_a, "n"_a, "Queues result[result_index] = the sum of x[i] y[i].");
-    nb::class_<SparsePlanHandle>(m, "SparsePlan", "A sparse matrix; it keeps the buffers that it names.")
+    nb::class_<SparsePlanHandle>(m, "SparsePlan", "A sparse matrix; it keeps its buffers alive.")
         .def("multiply", &SparsePlanHandle::multiply, "x"_a, "y"_a, "Queues y = A x.");
     nb::class_<SparseHandle>(m, "Sparse", "Sparse linear algebra by the vendor's library: CSR, i32, f32.")
         .def_prop_ro(

@@ -1,4 +1,5 @@
-// firsttouch._core: what the native folders offer, by plain names. No logic here.
+// Entry of firsttouch._core, the Python module. The bindings convert and check arguments, keep owners alive and release
+// the interpreter's lock; what they call is in the folders beside this one.
 #include <nanobind/nanobind.h>
 
 #include "bindings/bindings.hpp"

@@ -44,17 +44,17 @@ Engine engine_from(const std::string& name) {
     throw std::invalid_argument("'" + name + "' is not an engine");
 }
 
-// What `work` gives, other Python threads running meanwhile.
+// Runs `work` without the interpreter's lock.
 template <class Work>
-auto freely(Work&& work) {
+auto without_gil(Work&& work) {
     nb::gil_scoped_release release;
     return work();
 }
 
-Strategy strategy_from(const std::string& name) {
-    if (name == "concurrent") return Strategy::concurrent;
-    if (name == "lockstep") return Strategy::lockstep;
-    if (name == "copying") return Strategy::copying;
+SharingMode sharing_mode_from(const std::string& name) {
+    if (name == "concurrent") return SharingMode::concurrent;
+    if (name == "lockstep") return SharingMode::lockstep;
+    if (name == "copying") return SharingMode::copying;
     throw std::invalid_argument("'" + name + "' is no strategy; choose concurrent, lockstep or copying");
 }
 
@@ -207,7 +207,7 @@ void bind_probe(nb::module_& m) {
         "concurrency",
         [](DeviceHandle& d, BufferHandle& array, BufferHandle* copy, const std::string& strategy, int iterations,
            int threads, double longest, std::uint64_t seed, const Stop& stop) {
-            const ConcurrencyRequest request{strategy_from(strategy), iterations, threads, longest, seed};
+            const ConcurrencyRequest request{sharing_mode_from(strategy), iterations, threads, longest, seed};
             const Buffer* own = copy == nullptr ? nullptr : &copy->get();
             nb::gil_scoped_release release;
             return concurrency(d.lab, array.get(), own, request, stop);
@@ -232,7 +232,7 @@ void bind_probe(nb::module_& m) {
         [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& event,
            std::uint64_t seed, const Stop& stop) {
             const CountedTriadRequest request{allocator_from(allocator), bytes, event, seed};
-            return freely([&] { return counted_triad(d.lab, request, stop); });
+            return without_gil([&] { return counted_triad(d.lab, request, stop); });
         },
         "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "event"_a = "dtlb-load-misses", "seed"_a, "stop"_a,
         "A triad by one CPU thread, its hardware events counted. Raises Unavailable where they cannot be.");
@@ -280,7 +280,7 @@ void bind_probe(nb::module_& m) {
     m.def(
         "try_coherence",
         [](DeviceHandle& d, BufferHandle& buffer) {
-            const Coherence found = freely([&] { return try_coherence(d.lab, buffer.get()); });
+            const Coherence found = without_gil([&] { return try_coherence(d.lab, buffer.get()); });
             nb::dict out;
             out["gpu_saw"] = found.gpu_saw;
             out["cpu_saw"] = found.cpu_saw;
@@ -294,7 +294,7 @@ void bind_probe(nb::module_& m) {
     m.def(
         "try_halves",
         [](DeviceHandle& d, BufferHandle& buffer) {
-            const Halves found = freely([&] { return try_halves(d.lab, buffer.get()); });
+            const Halves found = without_gil([&] { return try_halves(d.lab, buffer.get()); });
             nb::dict out;
             out["errors"] = found.errors;
             out["cpu_passes"] = found.cpu_passes;
@@ -307,7 +307,7 @@ void bind_probe(nb::module_& m) {
     m.def(
         "try_shared_adds",
         [](DeviceHandle& d, BufferHandle& buffer) {
-            const SharedAdds found = freely([&] { return try_shared_adds(d.lab, buffer.get()); });
+            const SharedAdds found = without_gil([&] { return try_shared_adds(d.lab, buffer.get()); });
             nb::dict out;
             out["by_cpu"] = found.by_cpu;
             out["by_gpu"] = found.by_gpu;
@@ -320,7 +320,7 @@ void bind_probe(nb::module_& m) {
     m.def(
         "try_moves",
         [](DeviceHandle& d, BufferHandle& buffer, std::uint64_t seed) {
-            const Moves found = freely([&] { return try_moves(d.lab, buffer.get(), seed); });
+            const Moves found = without_gil([&] { return try_moves(d.lab, buffer.get(), seed); });
             nb::dict out;
             out["page_bytes"] = found.page_bytes;
             out["pages"] = found.pages;

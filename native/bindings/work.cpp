@@ -1,5 +1,5 @@
-// What applications do with a device: launches on either agent, copies, prefetches, marks in a stream. Queued on the
-// lab's stream unless another is given.
+// The part of the interface that applications use: kernel launches on GPU and CPU, copies, prefetches, events. Work
+// goes to the lab's stream unless another one is given.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -69,6 +69,13 @@ Argument scalar_of(char code, nb::handle value) {
     }
 }
 
+// Kernels are compiled for one device.
+void require_same_device(const DeviceHandle& device, const KernelHandle& kernel) {
+    if (kernel.owner->device->name() != device.device->name())
+        throw std::invalid_argument("the kernel was compiled for " + kernel.owner->device->name() + ", not for " +
+                                    device.device->name());
+}
+
 std::size_t checked_count(const std::string& codes, const Values& values) {
     if (values.size() != codes.size())
         throw std::invalid_argument("the kernel takes " + std::to_string(codes.size()) + " arguments, not " +
@@ -95,6 +102,7 @@ class LaunchList {
 
     void add(nb::object kernel, std::uint32_t blocks, std::uint32_t threads, const Values& values) {
         auto& handle = nb::cast<KernelHandle&>(kernel);
+        require_same_device(*device_, handle);
         const auto arguments = arguments_of(handle, values);
         steps_.push_back({handle.kernel.get(), {blocks, threads}, arguments_.size(), arguments.size()});
         arguments_.insert(arguments_.end(), arguments.begin(), arguments.end());
@@ -146,28 +154,31 @@ double launch_on_host(const std::string& name, const std::string& codes, int thr
 
 void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<BufferHandle>& buffer) {
     using Shared = std::shared_ptr<DeviceHandle>;
-    nb::class_<StreamHandle>(m, "Stream", "A queue of a device's own.");
-    nb::class_<KernelHandle>(m, "Kernel", "Compiled device code.");
-    nb::class_<EventHandle>(m, "Event", "A mark in a stream.")
+    nb::class_<StreamHandle>(m, "Stream", "A queue of a device; work in it runs in order.");
+    nb::class_<KernelHandle>(m, "Kernel", "A kernel compiled for one device.");
+    nb::class_<EventHandle>(m, "Event", "A point in a stream, recorded when the work before it has ended.")
         .def(
             "seconds_until",
             [](EventHandle& from, EventHandle& to) { return from.owner->device->elapsed(*from.event, *to.event); },
-            "later"_a, "Seconds between two marks on the device's clock; waits for the later one.");
-    nb::class_<LaunchList>(m, "LaunchList", "Launches prepared once, replayed by the core.")
+            "later"_a, "Seconds between two events on the device's clock; waits for the later one.");
+    nb::class_<LaunchList>(m, "LaunchList",
+                           "Kernel launches that are prepared once and replayed without Python between them.")
         .def(nb::init<Shared>(), "device"_a)
         .def("add", &LaunchList::add, "kernel"_a, "blocks"_a, "threads"_a, "arguments"_a)
         .def("__len__", &LaunchList::size)
         .def("replay", &LaunchList::replay, "first"_a, "count"_a);
     m.def("launch_on_host", &launch_on_host, "kernel"_a, "codes"_a, "threads"_a, "arguments"_a,
-          "Runs 'application/entry' on pinned threads (0: all), addresses for pointers; seconds that it took.");
+          "Runs 'application/entry' on pinned threads (0: all), with addresses for pointers. Returns the seconds it "
+          "took.");
     m.def(
-        "has_host_kernel", [](const std::string& name) { return find_host_kernel(name) != nullptr; }, "name"_a);
+        "has_host_kernel", [](const std::string& name) { return find_host_kernel(name) != nullptr; }, "name"_a,
+        "Whether the core has a host version of 'application/entry'.");
 
     buffer
         .def(
             "map",
             [](BufferHandle& b) { return reinterpret_cast<std::uintptr_t>(b.owner->device->map(b.get().block())); },
-            "The CPU's address from now on; paired with unmap.")
+            "Maps the buffer for the CPU and returns its address; unmap ends that.")
         .def(
             "unmap",
             [](BufferHandle& b, std::uintptr_t address) {
@@ -177,7 +188,7 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
             "address"_a)
         .def_prop_ro(
             "device_address", [](BufferHandle& b) { return static_cast<std::uint64_t>(b.get().block().address); },
-            "Where kernels see it, 0 where the device has no addresses.");
+            "Its address for kernels, 0 where the device has no addresses.");
     device
         .def(
             "kernel",
@@ -190,11 +201,12 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
                 return handle;
             },
             "name"_a, "text"_a, "entry"_a, "codes"_a, "defines"_a = Defines{},
-            "Compiles a kernel file of the dialect. codes: a letter per parameter, p for a pointer.")
+            "Compiles a kernel. codes: one letter per parameter, p for a pointer.")
         .def(
             "launch",
             [](DeviceHandle& d, KernelHandle& kernel, std::uint32_t blocks, std::uint32_t threads,
                const Values& values) {
+                require_same_device(d, kernel);
                 const auto arguments = arguments_of(kernel, values);
                 d.device->launch(d.lab.stream(), *kernel.kernel, {blocks, threads}, arguments);
             },
@@ -205,7 +217,7 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
                 const Grid grid = d.lab.grid_for(n);
                 return std::make_pair(grid.blocks, grid.threads);
             },
-            "n"_a, "Blocks and threads for about n items, one a thread.")
+            "n"_a, "Blocks and threads for about n items, one per thread.")
         .def("stream",
              [](Shared d) {
                  auto handle = std::make_unique<StreamHandle>();
@@ -247,7 +259,7 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
                 nb::gil_scoped_release release;
                 d.device->wait(d.lab.stream());
             },
-            "Until all work of the device's own stream has ended.")
+            "Waits until all work in the device's own stream has ended.")
         .def(
             "record",
             [](Shared d, StreamHandle* stream) {
@@ -259,7 +271,7 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
             "stream"_a.none() = nb::none())
         .def(
             "join", [](DeviceHandle& d, EventHandle& event) { d.device->join(d.lab.stream(), *event.event); },
-            "event"_a, "The device's own stream goes on after the mark.");
+            "event"_a, "Work queued in the device's own stream from now on waits for the event.");
 }
 
 }  // namespace firsttouch

@@ -1,4 +1,5 @@
-// The ways to obtain memory, and what a driver states about each. Adding one: a row here, a case in one device folder.
+// The allocators, and what a driver states about each. To add one: a row here and a case in one device's obtain and
+// release.
 #pragma once
 
 #include <array>
@@ -71,7 +72,8 @@ struct AllocatorInfo {
 // Page size asked of the kernel for host memory: its own policy, base pages for certain, or transparent huge pages.
 enum class Pages : std::uint8_t { policy, base, huge };
 
-// What a device handed out, before it is guarded. Plain data: obtain and release are timed by the allocation probe.
+// Memory as a device allocated it, without its guard. Plain data, because the allocation probe times obtain and
+// release.
 struct Block {
     Allocator allocator{};
     std::size_t bytes = 0;           // as asked for

@@ -1,4 +1,5 @@
-// The table of vendors: a kind of device, how many there are, how to open one.
+// The table of backends: a kind of device, how its devices are named, how many there are, how to open one. Its row in
+// Python is in src/firsttouch/machine/backends.py.
 #pragma once
 
 #include "device/device.hpp"
@@ -7,6 +8,7 @@ namespace firsttouch {
 
 struct Backend {
     std::string kind;
+    std::string devices;
     int (*count)();
     std::unique_ptr<Device> (*open)(int);
 };

@@ -1,20 +1,30 @@
 #include "device/cache.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 namespace firsttouch {
 namespace {
 
-std::uint64_t fnv1a(const std::string& text, std::uint64_t hash) {
+// FNV-1a, 64 bits.
+std::uint64_t fnv1a(const std::string& text, std::uint64_t hash = 0xCBF29CE484222325ull) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ull;
     return hash;
+}
+
+std::string hex(std::uint64_t value) {
+    char digits[17];
+    std::snprintf(digits, sizeof(digits), "%016llx", static_cast<unsigned long long>(value));
+    return digits;
 }
 
 std::filesystem::path folder() {
@@ -26,31 +36,58 @@ std::filesystem::path folder() {
     return {};
 }
 
+// The first two lines of a file: its format, then size and checksum of the rest.
+std::string header_of(const std::string& content) {
+    return "firsttouch cache 1\n" + std::to_string(content.size()) + " " + hex(fnv1a(content)) + "\n";
+}
+
+std::optional<std::string> load(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return std::nullopt;
+    std::ostringstream text;
+    text << file.rdbuf();
+    const std::string whole = text.str();
+    const auto first = whole.find('\n');
+    const auto second = first == std::string::npos ? first : whole.find('\n', first + 1);
+    if (second == std::string::npos) return std::nullopt;
+    std::string content = whole.substr(second + 1);
+    if (content.empty() || whole.compare(0, second + 1, header_of(content)) != 0) return std::nullopt;
+    return content;
+}
+
+bool write_all(int descriptor, const std::string& bytes) {
+    for (std::size_t done = 0; done < bytes.size();) {
+        const ssize_t written = write(descriptor, bytes.data() + done, bytes.size() - done);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return false;
+        done += static_cast<std::size_t>(written);
+    }
+    return true;
+}
+
+// Writes a temporary file, synchronises it and renames it, so that other processes see a complete file or none. After a
+// failure, such as a full disk, nothing is left behind.
+void store(const std::filesystem::path& path, const std::string& content) {
+    std::string temporary = path.string() + ".XXXXXX";
+    const int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
+    if (descriptor < 0) return;
+    const bool written = write_all(descriptor, header_of(content) + content) && fsync(descriptor) == 0;
+    const bool closed = close(descriptor) == 0;
+    if (!written || !closed || std::rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
+}
+
 }  // namespace
 
 std::string cached(const std::string& key, const std::function<std::string()>& make) {
-    char name[40];
-    std::snprintf(name, sizeof(name), "%016llx%016llx",
-                  static_cast<unsigned long long>(fnv1a(key, 0xCBF29CE484222325ull)),
-                  static_cast<unsigned long long>(fnv1a(key, 0x9AE16A3B2F90404Full)));
     const std::filesystem::path directory = folder();
     if (directory.empty()) return make();
-    const std::filesystem::path path = directory / name;
-    if (std::ifstream file(path, std::ios::binary); file) {
-        std::ostringstream content;
-        content << file.rdbuf();
-        if (!content.str().empty()) return content.str();
-    }
+    // The suffix is the file format. Earlier releases have no suffix and would load a file with a header.
+    const std::filesystem::path path = directory / (hex(fnv1a(key)) + hex(fnv1a(key, 0x9AE16A3B2F90404Full)) + ".1");
+    if (std::optional<std::string> content = load(path)) return *std::move(content);
     std::string value = make();
     std::error_code ignored;
     std::filesystem::create_directories(directory, ignored);
-    const std::filesystem::path temporary = path.string() + "." + std::to_string(getpid());
-    if (std::ofstream file(temporary, std::ios::binary);
-        file && file.write(value.data(), static_cast<std::streamsize>(value.size()))) {
-        file.close();
-        std::filesystem::rename(temporary, path, ignored);
-    }
-    if (ignored) std::filesystem::remove(temporary, ignored);
+    store(path, value);
     return value;
 }
 

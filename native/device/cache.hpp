@@ -6,8 +6,9 @@
 
 namespace firsttouch {
 
-// The cached value of `key`, or what `make` gives, which is then kept. FIRSTTOUCH_CACHE names another folder than
-// ~/.cache/firsttouch; an unwritable folder is no error.
+// The cached value of `key`; where there is none, the result of `make`, which is then stored. The folder is
+// ~/.cache/firsttouch unless FIRSTTOUCH_CACHE names another; one that cannot be written costs only time. A file that is
+// truncated or damaged is not used.
 std::string cached(const std::string& key, const std::function<std::string()>& make);
 
 }  // namespace firsttouch

@@ -1,5 +1,4 @@
-// A program in a run-time compiler of NVRTC's shape: made of a text, compiled, its results fetched. Api is the table of
-// one vendor's functions (NVRTC, hipRTC), under the same member names for both.
+// One program of a run-time compiler. NVRTC and hipRTC have the same interface, so Api is either one's function table.
 #pragma once
 
 #include <string>
@@ -32,7 +31,7 @@ class CompilerProgram {
         return log;
     }
 
-    // What a pair of calls gives: how long it is, and the bytes. Empty where there is none.
+    // Fetches a variable-length result by its size/get pair of calls. Empty where there is none.
     template <class Program>
     std::string fetch(int (*size_of)(Program, std::size_t*), int (*get)(Program, char*)) const {
         std::size_t size = 0;

@@ -1,11 +1,21 @@
 #include "device/device.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "device/backends.hpp"
 #include "device/host/memory.hpp"
 
 namespace firsttouch {
+namespace {
+
+// Whether a device has only plain host memory, for which no access needs to be opened.
+bool has_only_host_memory(Device& device) {
+    const auto& all = device.allocators();
+    return std::all_of(all.begin(), all.end(), [](const auto& entry) { return is_host_allocator(entry.allocator); });
+}
+
+}  // namespace
 
 void Buffer::release() noexcept {
     if (block_.bytes == 0) return;
@@ -47,6 +57,55 @@ std::unique_ptr<Buffer> Device::map_file(int descriptor, std::size_t bytes) {
     return std::make_unique<Buffer>(*this, std::move(reservation), block);
 }
 
+void Device::launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) {
+    for (const Argument& argument : arguments)
+        if (argument.buffer != nullptr) require_reach(*argument.buffer, a_kernel_of);
+    queue_launch(stream, kernel, grid, arguments);
+}
+
+void Device::copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
+                  std::size_t source_offset, std::size_t bytes) {
+    for (const Buffer* buffer : {&target, &source}) require_reach(*buffer, "a copy by ");
+    queue_copy(stream, target, target_offset, source, source_offset, bytes);
+}
+
+void Device::require_reach(const Buffer& buffer, const char* what) {
+    if (&buffer.device() == this || buffer.device().name() == name_) return;
+    if (const auto reason = why_out_of_reach(buffer))
+        throw Unavailable(what + name_ + " cannot reach " + to_string(buffer.allocator()) + " memory of " +
+                          buffer.device().name() + ": " + *reason);
+}
+
+void Device::reach(Device& other) {
+    if (other.name() == name_) return;
+    if (const auto reason = why_unreachable(other)) throw Unavailable(*reason);
+    open_access(other);
+    reached_.insert(other.name());
+}
+
+std::optional<std::string> Device::why_unreachable(Device& other) {
+    if (other.name() == name_ || has_only_host_memory(other)) return std::nullopt;
+    return name_ + " and " + other.name() + " have different drivers, which share no device memory";
+}
+
+std::optional<std::string> Device::why_out_of_reach(const Buffer& buffer) {
+    if (is_host_allocator(buffer.allocator()) || reached_.contains(buffer.device().name())) return std::nullopt;
+    if (const auto reason = why_unreachable(buffer.device())) return reason;
+    return "access is not open; reach opens it";
+}
+
+unsigned long long Device::kernel_address(const Buffer& buffer) {
+    const Block& block = buffer.block();
+    if (&buffer.device() == this || !is_host_allocator(block.allocator)) return block.address;
+    return info(block.allocator).gpu == Access::direct ? reinterpret_cast<unsigned long long>(block.host) : 0;
+}
+
+unsigned long long Device::require_address(const Buffer& buffer, const char* what) {
+    require_reach(buffer, what);
+    if (const auto address = kernel_address(buffer); address != 0) return address;
+    throw Unavailable(what + name_ + " cannot reach " + to_string(buffer.allocator()) + " memory");
+}
+
 std::unique_ptr<Device> open_device(const std::string& name) {
     const auto colon = name.find(':');
     const std::string kind = name.substr(0, colon);
@@ -63,7 +122,9 @@ std::unique_ptr<Device> open_device(const std::string& name) {
                               (count == 1 ? " device" : " devices"));
         return backend.open(index);
     }
-    throw Unavailable("'" + name + "' is not a device; devices are cpu, opencl:N, cuda:N and hip:N");
+    std::string known;
+    for (const auto& backend : backends()) known += (known.empty() ? "" : ", ") + backend.devices;
+    throw Unavailable("'" + name + "' is not a device; devices are " + known);
 }
 
 int count_devices(const std::string& kind) {
@@ -74,10 +135,10 @@ int count_devices(const std::string& kind) {
 
 const std::vector<Backend>& backends() {
     static const std::vector<Backend> table = {
-        {"cpu", [] { return 1; }, [](int) { return open_host(); }},
-        {"opencl", count_opencl, open_opencl},
-        {"cuda", count_cuda, open_cuda},
-        {"hip", count_hip, open_hip},
+        {"cpu", "cpu", [] { return 1; }, [](int) { return open_host(); }},
+        {"opencl", "opencl:N", count_opencl, open_opencl},
+        {"cuda", "cuda:N", count_cuda, open_cuda},
+        {"hip", "hip:N", count_hip, open_hip},
     };
     return table;
 }

@@ -1,9 +1,11 @@
-// The Device contract: all that a probe, an experiment or an application may ask of a machine's memory.
-// A vendor is one folder that implements it (cuda, hip, opencl, host; the platform model is to be one more).
+// The Device interface: everything that probes, experiments and applications ask of a device and its memory. The
+// folders cuda, hip, opencl and host implement it, one per driver.
 #pragma once
 
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -16,18 +18,48 @@
 
 namespace firsttouch {
 
-// Something this machine cannot do, in words for the user. A point that meets it is skipped with that reason.
+// Something this machine cannot do, as a sentence for the user. A point that runs into it is skipped with that reason.
 class Unavailable : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// A vendor's call that failed: its message and the call.
+// A driver or library call that failed: the call and the driver's message.
 class VendorError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+// A gate that gave up waiting before it was opened, so that the time measured behind it is wrong. The point fails;
+// what() names the cause and the remedy.
+class GateTimeout : public std::runtime_error {
+  public:
+    explicit GateTimeout(double seconds);  // how long the gate waits
+};
+
 using Fact = std::variant<bool, std::int64_t, double, std::string>;
 using Facts = std::vector<std::pair<std::string, Fact>>;
+
+// How long a device's points may take: the host's own, kernels that run on the host's processor, or a GPU's.
+enum class TimeClass : std::uint8_t { host, host_kernels, gpu };
+
+// What a device can do, as its driver states it. What is measured, and how, follows from these and from the allocators,
+// never from a kind of device. src/firsttouch/records/schema.py (DeviceCapabilities) mirrors the fields.
+struct Capabilities {
+    bool runs_kernels = true;             // has an agent beside the CPU; only the host has none
+    bool on_host_processor = false;       // what runs on it runs on the host's processor, through the host's caches
+    bool shares_host_memory = false;      // its memory is the host's: a CPU, an integrated GPU, an APU
+    bool gpu_hierarchy = false;           // a GPU's caches and TLBs: first level per multiprocessor, before translation
+    bool page_migration = false;          // managed pages move between the memories when an agent touches them
+    bool memory_guidance = false;         // has calls that prefetch managed memory and advise on it
+    bool memory_events = false;           // its driver can record what unified memory does
+    bool coherent_during_kernel = false;  // has memory in which CPU and a running kernel see each other's stores
+    bool host_native_atomics = false;     // atomics of kernel and CPU on one word of host memory are atomic together
+    bool uncached_loads = false;          // its language has loads past the first-level cache
+    bool device_scope_atomics = false;    // its language has atomics of a scope narrower than the system
+    bool device_clock = false;            // kernels can read a clock
+    bool tells_free_memory = false;       // its driver tells how much of its own memory is free
+    TimeClass time_class = TimeClass::gpu;
+    std::string machine_code;  // what a kernel is compiled to: "cubin", "hsaco", "opencl"; "" where none is compiled
+};
 
 struct Clocks {
     double core_mhz = -1;  // < 0: not offered
@@ -100,11 +132,11 @@ class Kernel {
   public:
     virtual ~Kernel() = default;
 };
-// Holds everything queued after it on a stream until opened. Opens by itself when destroyed.
+// Holds back everything queued after it on a stream until opened. Its destructor opens it.
 class Gate {
   public:
     virtual ~Gate() = default;
-    virtual void open() = 0;
+    virtual void open() = 0;  // throws GateTimeout where it had given up before
 };
 
 // A kernel argument: a buffer, or up to eight bytes of a scalar.
@@ -145,10 +177,12 @@ class Device {
     // What the device is: "title" first, then the vendor's attributes under plain names, sizes in bytes.
     virtual Facts facts() = 0;
 
+    virtual Capabilities capabilities() = 0;
+
     // Every allocator that this kind of device knows, with what the driver states about it here.
     virtual const std::vector<AllocatorInfo>& allocators() = 0;
 
-    // Device memory now. A device that shares the host's memory answers with the host's.
+    // Device memory now; for a device that shares the host's memory, the host's.
     virtual DeviceMemory memory() = 0;
 
     // Obtains memory without asking the guard: only for allocate() and for probes that hold a Reservation.
@@ -164,11 +198,26 @@ class Device {
     virtual std::unique_ptr<Kernel> kernel(const Source& source, const std::string& entry) = 0;
     virtual Binary compile(const Source& source) = 0;
 
-    // Work is queued on streams, in order within one; arguments are copied before launch returns.
+    // Work is queued on streams, in order within one; arguments are copied before launch returns. Both throw
+    // Unavailable where a buffer belongs to another device and this one has no access to it.
     virtual std::unique_ptr<Stream> stream() = 0;
-    virtual void launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) = 0;
-    virtual void copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
-                      std::size_t source_offset, std::size_t bytes) = 0;
+    void launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments);
+    void copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
+              std::size_t source_offset, std::size_t bytes);
+
+    // Opens the other device's memory to kernels and copies of this one; calling it again changes nothing. Throws
+    // Unavailable with the driver's message where there is no such access. Plain host memory, and page-locked and
+    // managed memory of the same driver, need no call.
+    void reach(Device& other);
+    // Why reach would throw, as far as the driver states it; nothing where it would not. Opens nothing.
+    virtual std::optional<std::string> why_unreachable(Device& other);
+    // The address of a buffer for kernels of this device; 0 where it has none.
+    unsigned long long kernel_address(const Buffer& buffer);
+    // The same; throws Unavailable where there is none or this device has no access. `what` names who asks: "a kernel
+    // of ".
+    unsigned long long require_address(const Buffer& buffer, const char* what);
+    static constexpr const char* a_kernel_of = "a kernel of ";
+
     // Moves `bytes` of managed memory from `offset` to an agent ahead of their use, and tells the driver how the
     // buffer will be used. Both throw Unavailable where the device has no such call for this memory.
     virtual void prefetch(Stream& stream, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) = 0;
@@ -178,7 +227,7 @@ class Device {
     // Marks a place in a stream; elapsed gives the seconds between two completed marks on the device's clock.
     virtual std::unique_ptr<Event> record(Stream& stream) = 0;
     virtual double elapsed(Event& from, Event& to) = 0;
-    virtual void join(Stream& stream, Event& event) = 0;  // stream goes on after event
+    virtual void join(Stream& stream, Event& event) = 0;  // work queued on stream from now on waits for event
     virtual std::unique_ptr<Gate> hold(Stream& stream) = 0;
 
     // Clocks and throttle reasons now; nothing where the vendor offers none.
@@ -197,8 +246,20 @@ class Device {
     Reservation reserve(Allocator allocator, std::size_t bytes);
     const AllocatorInfo& info(Allocator allocator);
 
+  protected:
+    virtual void queue_launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) = 0;
+    virtual void queue_copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
+                            std::size_t source_offset, std::size_t bytes) = 0;
+    // Opens access in the driver. Throws Unavailable with the driver's message.
+    virtual void open_access(Device&) {}
+    // Why this device cannot use a buffer of another device; nothing where it can.
+    virtual std::optional<std::string> why_out_of_reach(const Buffer& buffer);
+
   private:
+    void require_reach(const Buffer& buffer, const char* what);
+
     std::string name_;
+    std::set<std::string> reached_;  // names of devices whose memory reach has opened
 };
 
 // Opens "cpu", "opencl:N", "cuda:N" or "hip:N". Throws Unavailable with the reason.

@@ -1,10 +1,12 @@
-// A Device on a driver API of CUDA's shape: streams, events, modules of kernels, managed and virtual memory. The CUDA
-// and the HIP device derive from it; what they allocate, state and compile is their own.
+// What the CUDA and the HIP device have in common, since both drivers have the same interface: streams, events, modules
+// of kernels, managed and virtual memory. Each device adds its allocators, facts and compiler.
 //
-// Api is the table of one vendor's functions, under the same member names for both.
+// Api is one driver's function table; both tables use the same member names.
 #pragma once
 
+#include <algorithm>
 #include <bit>
+#include <chrono>
 #include <map>
 
 #include "device/device.hpp"
@@ -20,7 +22,43 @@ void call(const Api& api, int (*function)(P...), A&&... arguments) {
         api.check(result, api.library.name_of(function));
 }
 
-// Undoes a step at the end of its scope unless all went well.
+// Makes a device current on the calling thread for a scope, as every call that names no device works on the current
+// one. Api::Current is a context for CUDA and a device number for HIP. Restores what was current before, if anything
+// was.
+template <class Api>
+class CurrentDevice {
+  public:
+    using Current = typename Api::Current;
+    CurrentDevice(const Api& api, Current wanted) : api_(api) {
+        call(api_, api_.current_get, &before_);
+        if (before_ == wanted) return;
+        call(api_, api_.current_set, wanted);
+        restores_ = before_ != Api::no_current;
+    }
+    CurrentDevice(const CurrentDevice&) = delete;
+    CurrentDevice& operator=(const CurrentDevice&) = delete;
+    ~CurrentDevice() {
+        if (restores_) api_.current_set(before_);
+    }
+
+  private:
+    const Api& api_;
+    Current before_{};
+    bool restores_ = false;
+};
+
+// Runs `give` with the device current, for destructors. If the device cannot be made current it is lost, and with it
+// whatever was to be released.
+template <class Api, class F>
+void give_back(const Api& api, typename Api::Current current, F&& give) noexcept {
+    try {
+        const CurrentDevice<Api> scope(api, current);
+        give();
+    } catch (const VendorError&) {
+    }
+}
+
+// Undoes a step at the end of the scope unless disarmed.
 template <class F>
 struct Undo {
     F undo;
@@ -32,35 +70,52 @@ struct Undo {
 template <class F>
 Undo(F) -> Undo<F>;
 
-// Holds a stream by a kernel of one thread that watches a word of pinned memory. It ends by itself after five seconds.
-std::unique_ptr<Gate> spin_gate(Device& device, Stream& stream);
+// Holds a stream by a kernel of one thread that watches a word of pinned memory. It ends by itself after `limit`, so
+// that nothing hangs when the host waits for the device while it queues; open() throws GateTimeout then.
+std::unique_ptr<Gate> spin_gate(Device& device, Stream& stream,
+                                std::chrono::nanoseconds limit = std::chrono::seconds(5));
 
+// Streams, events and modules are made while their device is current.
 template <class Api>
 struct GpuStream : Stream {
-    explicit GpuStream(const Api& table) : api(table) { call(api, api.stream_create, &handle, non_blocking); }
-    ~GpuStream() override { api.stream_destroy(handle); }
+    GpuStream(const Api& table, typename Api::Current current) : api(table), its_device(current) {
+        call(api, api.stream_create, &handle, non_blocking);
+    }
+    ~GpuStream() override {
+        give_back(api, its_device, [&] { api.stream_destroy(handle); });
+    }
     static constexpr unsigned non_blocking = 1;  // CU_STREAM_NON_BLOCKING, hipStreamNonBlocking
     const Api& api;
+    typename Api::Current its_device;
     typename Api::Stream handle = nullptr;
 };
 
 template <class Api>
 struct GpuEvent : Event {
-    explicit GpuEvent(const Api& table) : api(table) { call(api, api.event_create, &handle, 0u); }
-    ~GpuEvent() override { api.event_destroy(handle); }
+    GpuEvent(const Api& table, typename Api::Current current) : api(table), its_device(current) {
+        call(api, api.event_create, &handle, 0u);
+    }
+    ~GpuEvent() override {
+        give_back(api, its_device, [&] { api.event_destroy(handle); });
+    }
     const Api& api;
+    typename Api::Current its_device;
     typename Api::Event handle = nullptr;
 };
 
 template <class Api>
 struct GpuModule {
-    GpuModule(const Api& table, const std::string& image) : api(table) {
+    GpuModule(const Api& table, typename Api::Current current, const std::string& image)
+        : api(table), its_device(current) {
         call(api, api.module_load, &handle, image.c_str());
     }
-    ~GpuModule() { api.module_unload(handle); }
+    ~GpuModule() {
+        give_back(api, its_device, [&] { api.module_unload(handle); });
+    }
     GpuModule(const GpuModule&) = delete;
     GpuModule& operator=(const GpuModule&) = delete;
     const Api& api;
+    typename Api::Current its_device;
     typename Api::Module handle = nullptr;
 };
 
@@ -73,8 +128,17 @@ struct GpuKernel : Kernel {
 template <class Api>
 class GpuDevice : public Device {
   public:
+    // Makes this device current on the calling thread while the result lives.
+    CurrentDevice<Api> make_current() const { return {api_, current_}; }
+    // Runs `give` with this device current; never throws.
+    template <class F>
+    void while_current(F&& give) const noexcept {
+        give_back(api_, current_, give);
+    }
+
     const std::vector<AllocatorInfo>& allocators() override { return allocators_; }
     DeviceMemory memory() override {
+        const auto scope = make_current();
         DeviceMemory memory;
         call(api_, api_.mem_info, &memory.free, &memory.total);
         return memory;
@@ -86,10 +150,14 @@ class GpuDevice : public Device {
     void unmap(const Block&, void*) override {}
 
     std::unique_ptr<Kernel> kernel(const Source& source, const std::string& entry) override;
-    std::unique_ptr<Stream> stream() override { return std::make_unique<GpuStream<Api>>(api_); }
-    void launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override;
+    std::unique_ptr<Stream> stream() override {
+        const auto scope = make_current();
+        return std::make_unique<GpuStream<Api>>(api_, current_);
+    }
+    std::optional<std::string> why_unreachable(Device& other) override;
     void prefetch(Stream& stream, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) override {
         if (!migrates(buffer)) throw Unavailable(to_string(buffer.allocator()) + " memory is not prefetched");
+        const auto scope = make_current();
         call(api_, api_.mem_prefetch, pointer(buffer.block().address + offset), bytes,
              agent == Agent::gpu ? ordinal_ : the_host, handle(stream));
     }
@@ -101,22 +169,29 @@ class GpuDevice : public Device {
             bool of_gpu;
         } numbers[] = {{1, true}, {3, true}, {3, false}, {5, true}, {5, false}};
         const auto& [number, of_gpu] = numbers[static_cast<std::size_t>(advice)];
+        const auto scope = make_current();
         call(api_, api_.mem_advise, pointer(buffer.block().address), buffer.size(), number,
              of_gpu ? ordinal_ : the_host);
     }
-    void wait(Stream& stream) override { call(api_, api_.stream_wait, handle(stream)); }
+    void wait(Stream& stream) override {
+        const auto scope = make_current();
+        call(api_, api_.stream_wait, handle(stream));
+    }
     std::unique_ptr<Event> record(Stream& stream) override {
-        auto event = std::make_unique<GpuEvent<Api>>(api_);
+        const auto scope = make_current();
+        auto event = std::make_unique<GpuEvent<Api>>(api_, current_);
         call(api_, api_.event_record, event->handle, handle(stream));
         return event;
     }
     double elapsed(Event& from, Event& to) override {
+        const auto scope = make_current();
         float milliseconds = 0;
         call(api_, api_.event_wait, handle(to));
         call(api_, api_.event_elapsed, &milliseconds, handle(from), handle(to));
         return milliseconds * 1e-3;
     }
     void join(Stream& stream, Event& event) override {
+        const auto scope = make_current();
         call(api_, api_.stream_wait_event, handle(stream), handle(event), 0u);
     }
     std::unique_ptr<Gate> hold(Stream& stream) override { return spin_gate(*this, stream); }
@@ -126,9 +201,24 @@ class GpuDevice : public Device {
 
     GpuDevice(std::string name, const Api& api) : Device(std::move(name)), api_(api) {}
 
+    void queue_launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override;
+    void open_access(Device& other) override;
+    std::optional<std::string> why_out_of_reach(const Buffer& buffer) override;
+
     // Machine code of a source for this device, from the cache where it is there.
     virtual std::string image(const Source& source) = 0;
 
+    // What every such device can do; the rest is its own. integrated: its memory is the host's, in which nothing moves.
+    Capabilities gpu_capabilities(bool integrated, std::string machine_code) const {
+        return {.shares_host_memory = integrated,
+                .gpu_hierarchy = true,
+                .coherent_during_kernel = true,  // page-locked host memory
+                .uncached_loads = true,
+                .device_scope_atomics = true,
+                .device_clock = true,
+                .tells_free_memory = true,
+                .machine_code = std::move(machine_code)};
+    }
     int attribute(int which) const {
         int value = 0;
         return api_.device_attribute(&value, which, ordinal_) == 0 ? value : 0;
@@ -159,6 +249,7 @@ class GpuDevice : public Device {
     }
     void obtain_vmm(Block& block);
     void release_vmm(const Block& block) noexcept {
+        std::erase_if(mappings_, [&](const Mapping& mapping) { return mapping.place == pointer(block.address); });
         api_.mem_unmap(pointer(block.address), block.reserved);
         api_.address_free(pointer(block.address), block.reserved);
     }
@@ -175,9 +266,23 @@ class GpuDevice : public Device {
         return address(mapped);
     }
 
+    // Peer access does not cover virtual memory: each mapping is opened to each device that reaches this one.
+    struct Mapping {
+        Pointer place;
+        std::size_t bytes;
+    };
+    void give_access(const Mapping& mapping, int ordinal) const {
+        // Both vendors: location type 1 is a device, access 3 is read and write.
+        const typename Api::AccessDescription access{{1, ordinal}, 3};
+        call(api_, api_.mem_set_access, mapping.place, mapping.bytes, &access, std::size_t{1});
+    }
+
     static constexpr int the_host = -1;  // CU_DEVICE_CPU, hipCpuDeviceId
     const Api& api_;
     int ordinal_ = 0;
+    typename Api::Current current_{};
+    std::vector<Mapping> mappings_;
+    std::vector<int> readers_;  // ordinals of devices that reach this one's memory
     std::vector<AllocatorInfo> allocators_;
     std::map<std::string, std::shared_ptr<GpuModule<Api>>> modules_;
 };
@@ -187,8 +292,9 @@ std::unique_ptr<Kernel> GpuDevice<Api>::kernel(const Source& source, const std::
     std::string key = source.name;
     for (const auto& [name, value] : source.defines) key += " " + name + "=" + value;
     key += "\n" + source.text;
+    const auto scope = make_current();
     auto& module = modules_[key];
-    if (module == nullptr) module = std::make_shared<GpuModule<Api>>(api_, image(source));
+    if (module == nullptr) module = std::make_shared<GpuModule<Api>>(api_, current_, image(source));
     auto kernel = std::make_unique<GpuKernel<Api>>();
     kernel->module = module;
     call(api_, api_.module_function, &kernel->function, module->handle, entry.c_str());
@@ -196,31 +302,69 @@ std::unique_ptr<Kernel> GpuDevice<Api>::kernel(const Source& source, const std::
 }
 
 template <class Api>
-void GpuDevice<Api>::launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) {
+std::optional<std::string> GpuDevice<Api>::why_unreachable(Device& other) {
+    const auto* peer = dynamic_cast<GpuDevice<Api>*>(&other);
+    if (peer == nullptr || peer->ordinal_ == ordinal_) return Device::why_unreachable(other);
+    int possible = 0;
+    try {
+        call(api_, api_.peer_possible, &possible, ordinal_, peer->ordinal_);
+    } catch (const VendorError& failed) {
+        return failed.what();
+    }
+    if (possible != 0) return std::nullopt;
+    return api_.library.name_of(api_.peer_possible) + ": " + name() + " has no peer access to " + other.name();
+}
+
+template <class Api>
+void GpuDevice<Api>::open_access(Device& other) {
+    auto* peer = dynamic_cast<GpuDevice<Api>*>(&other);
+    if (peer == nullptr || peer->ordinal_ == ordinal_) return;
+    try {
+        const auto scope = make_current();
+        const int result = api_.peer_enable(peer->current_, 0u);
+        if (result != Api::peer_enabled_before) api_.check(result, api_.library.name_of(api_.peer_enable));
+        const auto on_peer = peer->make_current();
+        if (std::find(peer->readers_.begin(), peer->readers_.end(), ordinal_) != peer->readers_.end()) return;
+        for (const Mapping& mapping : peer->mappings_) peer->give_access(mapping, ordinal_);
+        peer->readers_.push_back(ordinal_);
+    } catch (const VendorError& failed) {
+        throw Unavailable(name() + " cannot reach " + other.name() + ": " + failed.what());
+    }
+}
+
+// Page-locked host memory is allocated as portable and managed memory as global, so all devices of a driver may use it.
+template <class Api>
+std::optional<std::string> GpuDevice<Api>::why_out_of_reach(const Buffer& buffer) {
+    if (dynamic_cast<GpuDevice<Api>*>(&buffer.device()) != nullptr) {
+        const AllocatorInfo& entry = buffer.device().info(buffer.allocator());
+        if (entry.managed || (entry.host_memory && !entry.device_memory)) return std::nullopt;
+    }
+    return Device::why_out_of_reach(buffer);
+}
+
+template <class Api>
+void GpuDevice<Api>::queue_launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) {
     void* pointers[24];
     unsigned long long addresses[24];
     if (arguments.size() > 24) throw std::invalid_argument("a kernel takes at most 24 arguments");
     for (std::size_t i = 0; i < arguments.size(); ++i) {
         if (arguments[i].buffer != nullptr) {
-            addresses[i] = arguments[i].buffer->block().address;
-            if (addresses[i] == 0)
-                throw Unavailable("a kernel of " + name() + " cannot reach " +
-                                  to_string(arguments[i].buffer->allocator()) + " memory");
+            addresses[i] = require_address(*arguments[i].buffer, a_kernel_of);
             pointers[i] = &addresses[i];
         } else {
             pointers[i] = const_cast<unsigned char*>(arguments[i].bytes);
         }
     }
     void** const no_extra = nullptr;
+    const auto scope = make_current();
     call(api_, api_.launch, static_cast<GpuKernel<Api>&>(kernel).function, grid.blocks, 1u, 1u, grid.threads, 1u, 1u,
          0u, handle(stream), pointers, no_extra);
 }
 
 template <class Api>
 void GpuDevice<Api>::obtain_vmm(Block& block) {
-    // Both vendors: type 1 is pinned, location type 1 is a device, access 3 is read and write, granularity 0 the least.
+    // Both vendors: type 1 is pinned, location type 1 is a device, granularity 0 the least.
     const typename Api::AllocationProperties wanted{.type = 1, .location = {1, ordinal_}};
-    const typename Api::AccessDescription access{{1, ordinal_}, 3};
     std::size_t granularity = 0;
     call(api_, api_.mem_granularity, &granularity, &wanted, 0);
     const std::size_t bytes = (block.bytes + granularity - 1) / granularity * granularity;
@@ -232,7 +376,9 @@ void GpuDevice<Api>::obtain_vmm(Block& block) {
     Undo give_back{[&] { api_.address_free(place, bytes); }};
     call(api_, api_.mem_map, place, bytes, std::size_t{0}, memory, 0ull);
     Undo unmap{[&] { api_.mem_unmap(place, bytes); }};
-    call(api_, api_.mem_set_access, place, bytes, &access, std::size_t{1});
+    give_access({place, bytes}, ordinal_);
+    for (const int reader : readers_) give_access({place, bytes}, reader);
+    mappings_.push_back({place, bytes});
     unmap.armed = give_back.armed = false;
     block.address = address(place);
     block.reserved = bytes;

@@ -80,7 +80,7 @@ void refuse(const char* what, std::size_t wanted, std::size_t alive, std::size_t
                        " already held; the limit is " + human(limit) + " (" + why + ")");
 }
 
-// Left for everyone else.
+// Memory that is always left to other processes.
 std::size_t reserve_of(std::size_t total) { return std::max<std::size_t>(512 * MiB, total / 50); }
 std::size_t less_reserve(std::size_t bytes) { return bytes - std::min(bytes, reserve_of(bytes)); }
 
@@ -102,12 +102,14 @@ std::size_t Guard::environment_limit(const char* variable) {
     const std::invalid_argument no_size(std::string(variable) + "='" + value + "' is not a size such as 24GiB");
     const bool power = value.rfind("2^", 0) == 0;
     const std::string digits = value.substr(power ? 2 : 0);
-    // Only what starts with a digit: stod would take "inf", "nan" and signs too.
-    if (digits.empty() || !std::isdigit(static_cast<unsigned char>(digits[0]))) throw no_size;
-    std::size_t end = 0;
+    // Digits and one point alone: stod would take "inf", "nan", signs, exponents and hexadecimal numbers too.
+    std::size_t end = digits.find_first_not_of("0123456789.");
+    if (end == std::string::npos) end = digits.size();
+    if (end == 0 || digits[0] == '.' || std::count(digits.begin(), digits.begin() + static_cast<long>(end), '.') > 1)
+        throw no_size;
     double number = 0;
     try {
-        number = std::stod(digits, &end);
+        number = std::stod(digits.substr(0, end));
     } catch (const std::exception&) {
         throw no_size;
     }
@@ -125,7 +127,7 @@ std::size_t Guard::environment_limit(const char* variable) {
         {"G", 1e9},        {"T", 1e12},          {"KI", 1024.0},
         {"MI", 1048576.0}, {"GI", 1073741824.0}, {"TI", 1099511627776.0}};
     const auto scale = scales.find(unit);
-    if (scale == scales.end() || number * scale->second >= 0x1p64) throw no_size;
+    if (scale == scales.end() || number * scale->second >= 0x1p64 || number * scale->second < 1) throw no_size;
     return static_cast<std::size_t>(number * scale->second);
 }
 
@@ -150,34 +152,42 @@ void Guard::take(const Charge& charge, const std::string& device, const DeviceMe
         const std::size_t now = less_reserve(host_available());
         if (charge.host > now) refuse("host", charge.host, host_, now, "what is free now less a reserve");
     }
-    std::size_t& on_device = device_[device];
+    Charge& held = held_[device];
     if (charge.device > 0) {
         const std::size_t asked = environment_limit("FIRSTTOUCH_MAX_DEVICE");
-        if (asked != unlimited && on_device + charge.device > asked)
-            refuse("device", charge.device, on_device, asked, "FIRSTTOUCH_MAX_DEVICE");
+        if (asked != unlimited && held.device + charge.device > asked)
+            refuse("device", charge.device, held.device, asked, "FIRSTTOUCH_MAX_DEVICE");
         const bool may_exceed = charge.managed > 0 && oversubscription_allowed();
         const std::size_t now = may_exceed ? unlimited : memory.free - std::min(memory.free, reserve_of(memory.total));
         if (charge.device > now)
-            refuse("device", charge.device, on_device, now, "what " + device + " has free now less a reserve");
+            refuse("device", charge.device, held.device, now, "what " + device + " has free now less a reserve");
         // Managed memory takes device memory only once it is touched there: count what is promised too.
-        if (charge.managed > 0 && managed_ + charge.managed > now)
-            refuse("managed", charge.managed, managed_, now, "what " + device + " has free now less a reserve");
+        if (charge.managed > 0 && held.managed + charge.managed > now)
+            refuse("managed", charge.managed, held.managed, now, "what " + device + " has free now less a reserve");
     }
     if (charge.managed > 0) {
         const std::size_t asked = environment_limit("FIRSTTOUCH_MAX_MANAGED");
-        if (asked != unlimited && managed_ + charge.managed > asked)
-            refuse("managed", charge.managed, managed_, asked, "FIRSTTOUCH_MAX_MANAGED");
+        if (asked != unlimited && held.managed + charge.managed > asked)
+            refuse("managed", charge.managed, held.managed, asked, "FIRSTTOUCH_MAX_MANAGED");
     }
     host_ += charge.host;
-    on_device += charge.device;
-    managed_ += charge.managed;
+    held.host += charge.host;
+    held.device += charge.device;
+    held.managed += charge.managed;
 }
 
 void Guard::give(const Charge& charge, const std::string& device) noexcept {
     const std::lock_guard lock(mutex_);
     host_ -= charge.host;
-    managed_ -= charge.managed;
-    device_[device] -= charge.device;
+    Charge& held = held_[device];
+    held.host -= charge.host;
+    held.device -= charge.device;
+    held.managed -= charge.managed;
+}
+
+Charge Guard::held(const std::string& device) {
+    const std::lock_guard lock(mutex_);
+    return held_[device];
 }
 
 }  // namespace firsttouch

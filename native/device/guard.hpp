@@ -1,4 +1,4 @@
-// The only way to memory: every allocation of every device reserves here first.
+// Every allocation on every device is charged here first, and refused where it would exceed a limit.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,7 @@ class GuardRefused : public std::bad_alloc {
     std::string message_;
 };
 
+// Bytes by the limits that they count against.
 struct Charge {
     std::size_t host = 0;
     std::size_t device = 0;
@@ -37,9 +38,13 @@ class Guard {
   public:
     static Guard& instance();
 
-    // Throws GuardRefused unless everything alive plus `charge` stays within the limits. device names the pool.
+    // Throws GuardRefused unless everything alive plus `charge` stays within the limits. Host memory is one pool for
+    // all; device and managed memory are counted, and limited, for each device by itself.
     void take(const Charge& charge, const std::string& device, const DeviceMemory& memory);
     void give(const Charge& charge, const std::string& device) noexcept;
+
+    // What is alive through a device.
+    Charge held(const std::string& device);
 
     // The limit on the sum of host allocations of this process, in bytes.
     std::size_t host_limit();
@@ -52,8 +57,7 @@ class Guard {
     std::mutex mutex_;
     std::size_t at_start_ = 0;
     std::size_t host_ = 0;
-    std::size_t managed_ = 0;
-    std::map<std::string, std::size_t> device_;
+    std::map<std::string, Charge> held_;  // by device
 };
 
 // Holds a charge for as long as it lives.

@@ -36,8 +36,8 @@ struct Held {
     std::array<std::uint64_t, 2> processors;  // devices 0 to 127
 };
 
-// What CUPTI's callbacks, which carry no pointer of ours and come on threads of its own, put records into. It lives
-// until the process ends, since they may come late.
+// Where CUPTI's callbacks store records. They carry no user pointer and run on CUPTI's threads, possibly late, so it
+// lives until the process ends.
 class Recorder {
   public:
     static Recorder& instance() {

@@ -8,9 +8,9 @@ namespace firsttouch {
 
 enum class Element : std::uint8_t { u64, f64 };
 
-// One thread's place in the histogram's making, on cache lines of its own.
+// One thread's progress, on its own cache lines.
 struct alignas(128) Incrementer {
-    static constexpr int step = 64;      // increments between two looks at the stop flag
+    static constexpr int step = 64;      // increments between two checks of the stop flag
     std::atomic<std::uint64_t> done{0};  // increments so far, stored after every step
 };
 

@@ -8,7 +8,7 @@ namespace firsttouch {
 
 using HostKernel = void (*)(void** arguments);
 
-// The kernel, or nullptr where the core has none of that name.
+// The kernel, or nullptr if there is none of that name.
 HostKernel find_host_kernel(const std::string& name);
 
 // Which share of a launch the calling thread runs; read by the host prelude.

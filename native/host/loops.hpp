@@ -9,7 +9,7 @@ namespace firsttouch {
 // Follows `hops` (a multiple of 32) dependent loads from address p; returns the address reached.
 std::uintptr_t walk_host(std::uintptr_t p, std::size_t hops);
 
-// Where step number `step` of a chase stands; the closed form of kernels/chase.c.
+// The node visited at step `step` of a chase: the closed form of kernels/chase.c.
 struct ChaseOrder {
     std::uint64_t nodes = 0;
     std::uint32_t bits = 0;

@@ -1,4 +1,4 @@
-// The libraries on tables of CUDA's shape, for both vendors. Api is the driver's table, for its streams.
+// The libraries of both vendors, which have the same interface. Api is the driver's function table.
 #pragma once
 
 #include <algorithm>
@@ -11,21 +11,27 @@
 
 namespace firsttouch::math {
 
-// A handle, plan or descriptor of a library, given back at the end.
-template <class Handle>
+// A handle, plan or descriptor of a library, created and destroyed while its device is current: the libraries tie it to
+// the current device.
+template <class Api, class Handle>
 class Owned {
   public:
     template <class Table, class... A>
-    Owned(const Table& table, int (*destroy)(Handle), int (*create)(Handle*, A...), std::type_identity_t<A>... rest)
-        : destroy_(destroy) {
+    Owned(const GpuDevice<Api>& device, const Table& table, int (*destroy)(Handle), int (*create)(Handle*, A...),
+          std::type_identity_t<A>... rest)
+        : device_(device), destroy_(destroy) {
+        const auto scope = device.make_current();
         call(table, create, &handle_, rest...);
     }
     Owned(const Owned&) = delete;
     Owned& operator=(const Owned&) = delete;
-    ~Owned() { destroy_(handle_); }
+    ~Owned() {
+        device_.while_current([&] { destroy_(handle_); });
+    }
     Handle get() const { return handle_; }
 
   private:
+    const GpuDevice<Api>& device_;
     Handle handle_{};
     int (*destroy_)(Handle);
 };
@@ -37,15 +43,13 @@ inline int positive_int(std::int64_t value, const char* what) {
     return static_cast<int>(value);
 }
 
-// Where the device sees `count` elements from `first`. The libraries take addresses on trust.
+// Where a device sees `count` elements from `first`. The libraries take addresses on trust.
 template <class T>
-T* elements(const Buffer& buffer, const char* what, std::int64_t count, std::int64_t first = 0) {
+T* elements(Device& device, const Buffer& buffer, const char* what, std::int64_t count, std::int64_t first = 0) {
     const auto held = static_cast<std::int64_t>(buffer.size() / sizeof(T));
     if (first < 0 || count > held || first > held - count)
         throw std::invalid_argument(std::string(what) + " holds " + std::to_string(held) + " elements, too few");
-    if (buffer.block().address == 0)
-        throw Unavailable(buffer.device().name() + " cannot reach " + to_string(buffer.allocator()) + " memory");
-    return reinterpret_cast<T*>(buffer.block().address) + first;
+    return reinterpret_cast<T*>(device.require_address(buffer, "a library on ")) + first;
 }
 
 template <class Api>
@@ -57,13 +61,15 @@ inline std::unique_ptr<Buffer> workspace(Device& device, std::size_t bytes) {
     return bytes == 0 ? nullptr : device.allocate(Allocator::device, bytes);
 }
 inline void* address(const std::unique_ptr<Buffer>& buffer) {
-    return buffer == nullptr ? nullptr : elements<char>(*buffer, "workspace", 0);
+    return buffer == nullptr ? nullptr : reinterpret_cast<void*>(buffer->block().address);
 }
 
 template <class Api>
 class GpuBlas : public Blas {
   public:
-    GpuBlas(Device& device, const BlasTable& table) : table_(table), handle_(table, table.destroy, table.create) {
+    GpuBlas(GpuDevice<Api>& device, const BlasTable& table)
+        : device_(device), table_(table), handle_(device, table, table.destroy, table.create) {
+        const auto scope = device_.make_current();
         if (table_.set_math_mode != nullptr) call(table_, table_.set_math_mode, handle_.get(), default_math);
         if (table_.set_workspace != nullptr) workspace_ = workspace(device, workspace_bytes);
     }
@@ -78,8 +84,10 @@ class GpuBlas : public Blas {
               std::int64_t k) override {
         const int rows = positive_int(m, "m"), columns = positive_int(n, "n"), inner = positive_int(k, "k");
         const float one = 1, zero = 0;
-        float *const from_a = elements<float>(a, "a", m * k), *const from_b = elements<float>(b, "b", k * n),
-                     *const to_c = elements<float>(c, "c", m * n);
+        const auto scope = device_.make_current();
+        float *const from_a = elements<float>(device_, a, "a", m * k),
+                     *const from_b = elements<float>(device_, b, "b", k * n),
+                     *const to_c = elements<float>(device_, c, "c", m * n);
         begin(stream, scalars_on_host);
         // The libraries count by columns, and a row-major matrix so read is its transpose: C' = B' A'.
         call(table_, table_.sgemm, handle_.get(), table_.as_stored, table_.as_stored, columns, rows, inner, &one,
@@ -88,9 +96,10 @@ class GpuBlas : public Blas {
 
     void dot(Stream& stream, const Buffer& x, const Buffer& y, const Buffer& result, std::int64_t result_index,
              std::int64_t n) override {
+        const auto scope = device_.make_current();
         begin(stream, scalars_on_device);
-        call(table_, table_.sdot, handle_.get(), positive_int(n, "n"), elements<float>(x, "x", n), 1,
-             elements<float>(y, "y", n), 1, elements<float>(result, "result", 1, result_index));
+        call(table_, table_.sdot, handle_.get(), positive_int(n, "n"), elements<float>(device_, x, "x", n), 1,
+             elements<float>(device_, y, "y", n), 1, elements<float>(device_, result, "result", 1, result_index));
     }
 
   private:
@@ -107,36 +116,42 @@ class GpuBlas : public Blas {
         call(table_, table_.set_pointer_mode, handle_.get(), pointer_mode);
     }
 
+    GpuDevice<Api>& device_;
     const BlasTable& table_;
     std::unique_ptr<Buffer> workspace_;  // goes after the handle
-    Owned<void*> handle_;
+    Owned<Api, void*> handle_;
     void* stream_ = nullptr;
 };
 
 template <class Api>
 class GpuSparsePlan : public SparsePlan {
   public:
-    GpuSparsePlan(Device& device, const SparseTable& table, void* library, const Buffer& row_pointers,
+    GpuSparsePlan(GpuDevice<Api>& device, const SparseTable& table, void* library, const Buffer& row_pointers,
                   const Buffer& column_indices, const Buffer& values, std::int64_t rows, std::int64_t columns,
                   std::int64_t nonzeros)
-        : table_(table), library_(library), rows_(positive_int(rows, "rows")),
+        : device_(device), table_(table), library_(library), rows_(positive_int(rows, "rows")),
           columns_(positive_int(columns, "columns")),
-          matrix_(table, table.destroy_matrix, table.create_csr, rows_, columns_, positive_int(nonzeros, "nonzeros"),
-                  elements<std::int32_t>(row_pointers, "row_pointers", rows + 1),
-                  elements<std::int32_t>(column_indices, "column_indices", nonzeros),
-                  elements<float>(values, "values", nonzeros), index_i32, index_i32, from_zero, f32),
+          matrix_(device, table, table.destroy_matrix, table.create_csr, rows_, columns_,
+                  positive_int(nonzeros, "nonzeros"),
+                  elements<std::int32_t>(device, row_pointers, "row_pointers", rows + 1),
+                  elements<std::int32_t>(device, column_indices, "column_indices", nonzeros),
+                  elements<float>(device, values, "values", nonzeros), index_i32, index_i32, from_zero, f32),
           // Their memory is named at each product; no pointer may be null before.
-          x_(table, table.destroy_vector, table.create_vector, columns_, elements<float>(values, "values", 1), f32),
-          y_(table, table.destroy_vector, table.create_vector, rows_, elements<float>(values, "values", 1), f32) {
+          x_(device, table, table.destroy_vector, table.create_vector, columns_,
+             elements<float>(device, values, "values", 1), f32),
+          y_(device, table, table.destroy_vector, table.create_vector, rows_,
+             elements<float>(device, values, "values", 1), f32) {
+        const auto scope = device_.make_current();
         std::size_t bytes = 0;
         run(table_.spmv_bytes, &bytes);
         workspace_ = workspace(device, std::max(bytes, std::size_t{16}));  // never a null pointer
     }
 
     void multiply(Stream& stream, const Buffer& x, const Buffer& y) override {
+        const auto scope = device_.make_current();
         call(table_, table_.set_stream, library_, native<Api>(stream));
-        call(table_, table_.set_vector, x_.get(), elements<float>(x, "x", columns_));
-        call(table_, table_.set_vector, y_.get(), elements<float>(y, "y", rows_));
+        call(table_, table_.set_vector, x_.get(), elements<float>(device_, x, "x", columns_));
+        call(table_, table_.set_vector, y_.get(), elements<float>(device_, y, "y", rows_));
         if (!analysed_ && table_.spmv_analyse != nullptr) run(table_.spmv_analyse, address(workspace_));
         analysed_ = true;
         run(table_.spmv, address(workspace_));
@@ -151,19 +166,20 @@ class GpuSparsePlan : public SparsePlan {
              default_algorithm, last);
     }
 
+    GpuDevice<Api>& device_;
     const SparseTable& table_;
     void* library_;
     std::int64_t rows_, columns_;
     std::unique_ptr<Buffer> workspace_;  // goes after the matrix, which may know it
-    Owned<void*> matrix_, x_, y_;
+    Owned<Api, void*> matrix_, x_, y_;
     bool analysed_ = false;
 };
 
 template <class Api>
 class GpuSparse : public Sparse {
   public:
-    GpuSparse(Device& device, const SparseTable& table)
-        : device_(device), table_(table), handle_(table, table.destroy, table.create) {}
+    GpuSparse(GpuDevice<Api>& device, const SparseTable& table)
+        : device_(device), table_(table), handle_(device, table, table.destroy, table.create) {}
 
     std::string title() const override {
         int version = 0;
@@ -178,18 +194,20 @@ class GpuSparse : public Sparse {
     }
 
   private:
-    Device& device_;
+    GpuDevice<Api>& device_;
     const SparseTable& table_;
-    Owned<void*> handle_;
+    Owned<Api, void*> handle_;
 };
 
 template <class Api, class Handle>
 class GpuFftPlan : public FftPlan {
   public:
-    GpuFftPlan(Device& device, const FftTable<Handle>& table, FftKind kind, std::int64_t height, std::int64_t width)
-        : table_(table), kind_(kind),
+    GpuFftPlan(GpuDevice<Api>& device, const FftTable<Handle>& table, FftKind kind, std::int64_t height,
+               std::int64_t width)
+        : device_(device), table_(table), kind_(kind),
           whole_(std::int64_t{positive_int(height, "height")} * positive_int(width, "width")),
-          half_(height * (width / 2 + 1)), handle_(table, table.destroy, table.create) {
+          half_(height * (width / 2 + 1)), handle_(device, table, table.destroy, table.create) {
+        const auto scope = device_.make_current();
         static constexpr int types[] = {type_r2c, type_c2r, type_c2c};
         std::size_t bytes = 0;
         call(table_, table_.set_auto_allocation, handle_.get(), 0);
@@ -201,6 +219,7 @@ class GpuFftPlan : public FftPlan {
 
     void execute(Stream& stream, const Buffer& input, const Buffer& output, FftDirection direction) override {
         const bool forward = direction == FftDirection::forward;
+        const auto scope = device_.make_current();
         call(table_, table_.set_stream, handle_.get(), native<Api>(stream));
         if (kind_ == FftKind::c2c) {
             call(table_, table_.c2c, handle_.get(), complex(input, "input", whole_), complex(output, "output", whole_),
@@ -211,29 +230,30 @@ class GpuFftPlan : public FftPlan {
             throw std::invalid_argument(forward ? "c2r goes backward only" : "r2c goes forward only");
         if (&input == &output) throw std::invalid_argument("r2c and c2r need an output apart from their input");
         if (forward)
-            call(table_, table_.r2c, handle_.get(), elements<float>(input, "input", whole_),
+            call(table_, table_.r2c, handle_.get(), elements<float>(device_, input, "input", whole_),
                  complex(output, "output", half_));
         else
             call(table_, table_.c2r, handle_.get(), complex(input, "input", half_),
-                 elements<float>(output, "output", whole_));
+                 elements<float>(device_, output, "output", whole_));
     }
 
   private:
-    static void* complex(const Buffer& buffer, const char* what, std::int64_t count) {
-        return elements<float[2]>(buffer, what, count);
+    void* complex(const Buffer& buffer, const char* what, std::int64_t count) const {
+        return elements<float[2]>(device_, buffer, what, count);
     }
 
+    GpuDevice<Api>& device_;
     const FftTable<Handle>& table_;
     FftKind kind_;
     std::int64_t whole_, half_;          // values; of the complex side of r2c and c2r
     std::unique_ptr<Buffer> workspace_;  // goes after the plan
-    Owned<Handle> handle_;
+    Owned<Api, Handle> handle_;
 };
 
 template <class Api, class Handle>
 class GpuFft : public Fft {
   public:
-    GpuFft(Device& device, const FftTable<Handle>& table) : device_(device), table_(table) {}
+    GpuFft(GpuDevice<Api>& device, const FftTable<Handle>& table) : device_(device), table_(table) {}
 
     std::string title() const override {
         int version = 0;
@@ -246,7 +266,7 @@ class GpuFft : public Fft {
     }
 
   private:
-    Device& device_;
+    GpuDevice<Api>& device_;
     const FftTable<Handle>& table_;
 };
 

@@ -35,7 +35,7 @@ void load(SparseTable& table, const std::string& prefix) {
     table.library.load(table.spmv, prefix + "SpMV");
 }
 
-// Neither vendor's library has words for its results.
+// Neither vendor's FFT library has a function that describes its result codes.
 const char* fft_words(int result) {
     static constexpr const char* words[] = {"success",
                                             "invalid plan",
@@ -62,16 +62,16 @@ const char* fft_words(int result) {
 
 namespace {
 
-// A library for the device's vendor. One that is here and does not start is as good as none.
+// A library for the device's vendor. One that is here and does not start counts as missing.
 template <class Library, class OfCuda, class OfHip>
 std::unique_ptr<Library> open(Device& device, const char* what, OfCuda of_cuda, OfHip of_hip) {
-    const std::string kind = device.name().substr(0, device.name().find(':'));
     try {
-        if (kind == "cuda") return of_cuda();
-        if (kind == "hip") return of_hip();
+        if (auto* gpu = dynamic_cast<GpuDevice<cuda::Driver>*>(&device)) return of_cuda(*gpu);
+        if (auto* gpu = dynamic_cast<GpuDevice<hip::Runtime>*>(&device)) return of_hip(*gpu);
     } catch (const VendorError& problem) {
         throw Unavailable(std::string("the library of ") + what + " does not start: " + problem.what());
     }
+    const std::string kind = device.name().substr(0, device.name().find(':'));
     throw Unavailable("devices of kind " + kind + " come with no library of " + what);
 }
 
@@ -80,22 +80,23 @@ std::unique_ptr<Library> open(Device& device, const char* what, OfCuda of_cuda, 
 
 std::unique_ptr<Blas> open_blas(Device& device) {
     return math::open<Blas>(
-        device, "linear algebra", [&] { return std::make_unique<math::GpuBlas<cuda::Driver>>(device, math::cublas()); },
-        [&] { return std::make_unique<math::GpuBlas<hip::Runtime>>(device, math::hipblas()); });
+        device, "linear algebra",
+        [](auto& gpu) { return std::make_unique<math::GpuBlas<cuda::Driver>>(gpu, math::cublas()); },
+        [](auto& gpu) { return std::make_unique<math::GpuBlas<hip::Runtime>>(gpu, math::hipblas()); });
 }
 
 std::unique_ptr<Sparse> open_sparse(Device& device) {
     return math::open<Sparse>(
         device, "sparse linear algebra",
-        [&] { return std::make_unique<math::GpuSparse<cuda::Driver>>(device, math::cusparse()); },
-        [&] { return std::make_unique<math::GpuSparse<hip::Runtime>>(device, math::hipsparse()); });
+        [](auto& gpu) { return std::make_unique<math::GpuSparse<cuda::Driver>>(gpu, math::cusparse()); },
+        [](auto& gpu) { return std::make_unique<math::GpuSparse<hip::Runtime>>(gpu, math::hipsparse()); });
 }
 
 std::unique_ptr<Fft> open_fft(Device& device) {
     return math::open<Fft>(
         device, "Fourier transforms",
-        [&] { return std::make_unique<math::GpuFft<cuda::Driver, int>>(device, math::cufft()); },
-        [&] { return std::make_unique<math::GpuFft<hip::Runtime, void*>>(device, math::hipfft()); });
+        [](auto& gpu) { return std::make_unique<math::GpuFft<cuda::Driver, int>>(gpu, math::cufft()); },
+        [](auto& gpu) { return std::make_unique<math::GpuFft<hip::Runtime, void*>>(gpu, math::hipfft()); });
 }
 
 }  // namespace firsttouch

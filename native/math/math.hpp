@@ -1,4 +1,4 @@
-// The vendors' libraries of linear algebra and Fourier transforms, as far as applications ask for them. All work is
+// The vendors' libraries of linear algebra and Fourier transforms, as far as applications use them. All work is
 // queued on a stream of the device that the library was opened for; what libraries and plans need of device memory for
 // their work comes from Device::allocate, so that the guard sees it. A library must not outlive its device, nor a plan
 // its library.
@@ -38,7 +38,7 @@ class Sparse {
   public:
     virtual ~Sparse() = default;
     virtual std::string title() const = 0;
-    // The buffers are named, not read: they must stay, and be filled before the first product.
+    // Only stores the buffers: they must outlive the plan, and be filled before the first product.
     virtual std::unique_ptr<SparsePlan> plan(const Buffer& row_pointers, const Buffer& column_indices,
                                              const Buffer& values, std::int64_t rows, std::int64_t columns,
                                              std::int64_t nonzeros) = 0;

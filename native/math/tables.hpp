@@ -12,7 +12,7 @@
 
 namespace firsttouch::math {
 
-// What all tables have: the library, its title, and what a failed call says.
+// Common to all tables: the library, its title, and error messages of failed calls.
 struct Table {
     Table(Library opened, std::string its_title) : library(std::move(opened)), title(std::move(its_title)) {}
 
@@ -21,7 +21,7 @@ struct Table {
     int version_unit = 0;                 // a version is major * unit + minor * 100 + patch; 0: none is told
     const char* (*words)(int) = nullptr;  // of a result
 
-    // Throws VendorError with the library's words and the call.
+    // Throws VendorError with the library's message and the call.
     void check(int result, const std::string& call) const;
     std::string titled(int version) const;  // "cuBLAS 13.1.0"
 };

@@ -3,12 +3,12 @@
 namespace firsttouch {
 namespace {
 
-// What a kernel is given: the vendor's object if it is one, else the address, be it only the host's.
+// The buffer as passed to a kernel: the vendor's object if there is one, else the address, even if only the host's.
 Block as_kernel_sees(const Buffer& buffer) {
     Block block = buffer.block();
     if (block.address == 0) block.address = reinterpret_cast<std::uintptr_t>(block.host);
     if (block.host == nullptr) block.host = reinterpret_cast<void*>(block.address);
-    block.bytes = 0;  // nothing is released with it
+    block.bytes = 0;  // does not own the memory
     return block;
 }
 

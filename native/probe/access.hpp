@@ -1,12 +1,12 @@
-// Whether an agent really reaches memory, whatever the driver states. For throw-away processes: it may end this one.
+// Whether an agent can really access memory, regardless of what the driver states. Run it in a disposable process.
 #pragma once
 
-#include "probe/lab.hpp"
+#include "device/lab.hpp"
 
 namespace firsttouch {
 
-// Wrong 8-byte words after `agent` wrote and read the buffer by its bare address, and the other agent saw the same
-// where it is stated to reach it. Throws Unavailable where there is no address to try, VendorError as the driver says.
+// The number of wrong 8-byte words after `agent` wrote and read the buffer by its address, also as seen by the other
+// agent if that has access. Throws Unavailable if there is no address to try, and VendorError for driver errors.
 std::uint64_t try_access(Lab& lab, const Buffer& buffer, Agent agent, std::uint64_t seed);
 
 }  // namespace firsttouch

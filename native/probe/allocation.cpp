@@ -8,7 +8,7 @@ Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop)
     const auto count = static_cast<std::size_t>(request.chunks);
     if (request.bytes == 0 || request.chunks < 1) throw std::invalid_argument("an allocation needs bytes and chunks");
     std::size_t sum = 0;
-    if (__builtin_mul_overflow(request.bytes, count, &sum)) sum = SIZE_MAX;  // no limit allows that
+    if (__builtin_mul_overflow(request.bytes, count, &sum)) sum = SIZE_MAX;  // exceeds every limit
     const Reservation all = device.reserve(request.allocator, sum);
     std::vector<Block> blocks(count);
     std::vector<double> frees;
@@ -39,7 +39,7 @@ Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop)
     outcome.samples = sample(stop, trial);
     outcome.counters["free_ns"] = summarise(frees).median;
 
-    // Verified on one more block: its bytes hold what is written to them.
+    // Verify one more block: its bytes hold what is written to them.
     const auto block = device.allocate(request.allocator, request.bytes);
     const Agent agent = lab.reaches(Agent::cpu, *block) ? Agent::cpu : Agent::gpu;
     lab.fill(*block, 1, agent);

@@ -12,18 +12,18 @@ namespace firsttouch {
 namespace {
 
 constexpr std::uint64_t group_threads = 64;
-constexpr std::size_t slot_words = 8;       // a cache line between the groups' counts of rounds
-constexpr std::uint64_t signs_of_life = 8;  // steps of every party before its rate is read
+constexpr std::size_t slot_words = 8;       // keeps the groups' round counts on separate cache lines
+constexpr std::uint64_t signs_of_life = 8;  // steps of every thread or group before rates are read
 constexpr double longest_wait = 0.5;        // seconds for those steps
 constexpr double longest_window = 0.25;     // seconds
 constexpr int windows_of_a_run = 10;        // where it is read at its end only
 constexpr double longest_run = 20;          // seconds of reading, however long the sampling may take
-constexpr double grace_of_the_kernel = 10;  // seconds after which a kernel that nobody stopped ends by itself
+constexpr double grace_of_the_kernel = 10;  // seconds after which a kernel that was not stopped ends by itself
 constexpr double round_seconds_wanted = 40e-6;
 
 void sleep_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// How far a side had come at a time. A step is what its least count stands for.
+// Progress of a side at a point in time. steps: of its slowest thread or group.
 struct Reading {
     double time = 0;
     std::uint64_t updates = 0;
@@ -39,7 +39,7 @@ class Side {
     virtual ~Side() = default;
     virtual void start(double longest) = 0;  // seconds after which it may end by itself
     virtual void stop() = 0;
-    virtual void wait() = 0;  // for the end of all
+    virtual void wait() = 0;  // until all have ended
     virtual Reading read() = 0;
 };
 
@@ -83,7 +83,7 @@ class CpuSide : public Side {
     std::vector<Incrementer> threads_;
     std::atomic<bool> stop_{false};
     std::unique_ptr<HostView> view_;
-    std::future<void> done_;  // last, so that the threads end before what they use does
+    std::future<void> done_;  // last, so that it is destroyed before what the threads use
 };
 
 // A persistent kernel, with the memory through which the CPU watches and stops it.
@@ -228,8 +228,8 @@ std::vector<Reading> read(const Sides& sides) {
     return readings;
 }
 
-// Waits until every side has moved; the seconds between readings that suit the slowest. A side that stands still does
-// not hold the others: its rate will be 0.
+// Waits until every side makes progress, and returns seconds between readings that suit the slowest. A side without
+// progress does not block the others: its rate will be 0.
 double window_for(const Sides& sides, double least) {
     const double start = now();
     const auto moving = [&] {
@@ -277,7 +277,7 @@ class Histogram {
         }
     }
 
-    // Counts what the sum is off, and elements that cannot be.
+    // Counts the deviation of the sum, and elements with impossible values.
     void check(Agent agent, std::uint64_t increments) {
         const auto [sum, absurd] = sum_by(agent, increments);
         expected += increments;
@@ -382,7 +382,7 @@ class Contest {
     std::unique_ptr<GpuSide> gpu_;
 };
 
-// Each side alone, then both: what each keeps of its own rate.
+// Each side alone, then both together: the fraction of its rate that each keeps.
 void run_together(Contest& contest, Outcome& outcome, Stop stop) {
     static constexpr const char* names[] = {"cpu", "gpu"};
     stop.seconds /= 3;
@@ -399,14 +399,14 @@ void run_together(Contest& contest, Outcome& outcome, Stop stop) {
     outcome.samples = std::move(together.total);
 }
 
-// Runs that nobody reads between their two ends by turns with runs that are read in every window.
+// Alternates runs that are read only at both ends with runs that are read in every window.
 void compare_reading(Contest& contest, Outcome& outcome, const Stop& stop) {
     const Sides sides = contest.all();
     std::vector<double> ratios;
     outcome.samples = sample(stop, [&] {
         const double unread = contest.from_end_to_end(sides, 0);
         const double read = contest.from_end_to_end(sides, windows_of_a_run - 1);
-        if (unread > 0) ratios.push_back(read / unread);  // else nobody came to run in that time
+        if (unread > 0) ratios.push_back(read / unread);  // else no thread was scheduled in that time
         return unread;
     });
     if (!ratios.empty()) outcome.counters["read_ratio"] = summarise(ratios).median;

@@ -6,9 +6,9 @@
 namespace firsttouch {
 namespace {
 
-constexpr double shortest_run = 1e-3;  // seconds: the start and the end of a run are then well below a hundredth
+constexpr double shortest_run = 1e-3;  // seconds, so that start and end of a run are well below 1 %
 constexpr std::uint64_t most_iterations = std::uint64_t{1} << 22;
-constexpr std::size_t line = 128;  // of the device with the longest: every load has one of its own
+constexpr std::size_t line = 128;  // the longest of all devices, so that each load has its own line
 
 class Updates {
   public:
@@ -27,7 +27,7 @@ class Updates {
     }
     std::uint64_t done() const { return done_; }
 
-    // Wrong words, and the updates that one entry for all has kept.
+    // Wrong words, and the updates that one shared entry has kept.
     std::pair<std::uint64_t, std::uint64_t> check() {
         const std::uint64_t words = buffer_.size() / 8;
         if (request_.agent == Agent::gpu) {
@@ -85,7 +85,7 @@ Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, c
     Outcome outcome;
     Updates updates(lab, buffer, request);
     std::uint64_t iterations = 16;
-    updates.run(iterations);  // the first may finish the compiling
+    updates.run(iterations);  // the first run may include compilation
     for (double seconds = updates.run(iterations); seconds < shortest_run && iterations < most_iterations;
          seconds = updates.run(iterations)) {
         const double factor = std::clamp(1.2 * shortest_run / std::max(seconds, 1e-7), 1.5, 16.0);

@@ -16,7 +16,7 @@ struct Cycle {
     const Buffer& buffer;
     const ChaseRequest& request;
     ChaseOrder order;
-    std::uint64_t base;  // the buffer as the walker sees it
+    std::uint64_t base;  // the buffer's address on the agent that walks
 
     void write() {
         if (request.first_touch == Agent::gpu) {
@@ -48,11 +48,11 @@ struct Cycle {
     static std::size_t span(const Buffer& whole, const ChaseRequest& wanted) {
         return wanted.bytes > 0 ? std::min(wanted.bytes, whole.size()) : whole.size();
     }
-    // Bytes that the nodes take in caches: a node wider than any line takes one line.
+    // Cache footprint of the nodes: a node wider than any line takes one line.
     std::size_t footprint() const {
         return static_cast<std::size_t>(order.nodes) * std::min(request.stride, widest_line);
     }
-    // A whole traversal where the nodes may sit in a cache; where they cannot, enough to fill the TLBs.
+    // A whole traversal if the nodes may fit in a cache, else enough to fill the TLBs.
     std::size_t warm_hops() const {
         const std::size_t all = static_cast<std::size_t>(order.nodes);
         return whole_blocks(footprint() <= 2 * request.last_level ? all : std::min<std::size_t>(all, 20'000));
@@ -98,7 +98,7 @@ Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
     lab.over(words, "walk", "read_words", cycle.buffer, words, lab.results());
     launch(cycle.warm_hops(), block_of_hops, 1);
     device.wait(lab.stream());
-    // First-level caches are emptied between kernels: nodes that may fit one are walked again inside each launch.
+    // First-level caches are invalidated between kernels: nodes that may fit one are walked again in each launch.
     const std::uint64_t again = cycle.footprint() <= 1024 * 1024 ? cycle.warm_hops() : 0;
     const bool has_clock = lab.read_results(2)[0] != 0;
     Sampler sampler(stop);

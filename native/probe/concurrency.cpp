@@ -10,7 +10,7 @@ namespace {
 constexpr int longest_alone = 10;  // iterations of a sample of one agent alone
 constexpr double patience = 5;     // seconds for three samples; slower ones are fewer
 
-// The array, which both agents work on, and where memories are apart the CPU's own copy of it.
+// The array that both agents work on, and the CPU's own copy of it if memories are separate.
 class Halves {
   public:
     Halves(Lab& lab, const Buffer& array, const Buffer* copy, const ConcurrencyRequest& request)
@@ -37,7 +37,7 @@ class Halves {
         const HostView view(cpus_);
         run_on_team(team_, "halves_increment", view.as<std::uint32_t>(), first, n);
     }
-    // Each agent gets the half that the other has worked on, both ways at once.
+    // Copies to each agent the half that the other has worked on, in both directions at once.
     void swap_copies(int half_of_gpu) {
         const std::size_t done_by_gpu = static_cast<std::size_t>(half_of_gpu) * half_bytes();
         const std::size_t done_by_cpu = half_bytes() - done_by_gpu;
@@ -47,7 +47,7 @@ class Halves {
         await_gpu();
     }
 
-    // Seconds per iteration of each way to work, over `iterations` of them; the halves swap after each.
+    // Seconds per iteration of each mode, over `iterations` of them; the halves swap after each.
     double cpu_alone(int iterations) {
         return timed(iterations, [&](int half) {
             run_cpu(half);
@@ -64,9 +64,9 @@ class Halves {
     double together(int iterations) {
         return timed(iterations, [&](int half) {
             start_gpu(half);
-            if (request_.strategy == Strategy::lockstep) await_gpu();
+            if (request_.mode == SharingMode::lockstep) await_gpu();
             run_cpu(1 - half);
-            if (request_.strategy != Strategy::lockstep) await_gpu();
+            if (request_.mode != SharingMode::lockstep) await_gpu();
             if (apart_) {
                 const double start = now();
                 swap_copies(half);
@@ -76,10 +76,10 @@ class Halves {
             ++added_[1];
         });
     }
-    // Seconds spent with copies since the last call.
+    // Seconds spent on copies since the last call.
     double take_copying() { return std::exchange(copying_, 0); }
 
-    // Integers that are not what was counted, as the agent's own memory holds them.
+    // The number of wrong integers in the agent's memory.
     std::uint64_t wrong(Agent agent) {
         if (apart_ && agent == Agent::gpu) copy(cpus_, array_, 0, 2 * half_bytes());
         std::uint64_t errors = 0;
@@ -116,7 +116,7 @@ class Halves {
     double copying_ = 0;
 };
 
-// The median of one agent alone, from a fresh array that it has all gone over once.
+// The median of one agent alone, on a fresh array after one pass over all of it.
 template <class Alone>
 double alone(Halves& halves, Agent agent, std::uint64_t& errors, const Stop& stop, int iterations, Alone&& run) {
     halves.fill();
@@ -136,10 +136,10 @@ Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* copy, const Con
     if (request.iterations < 1) throw std::invalid_argument("at least one iteration");
     if (array.size() < 8 || array.size() % 8 != 0 || (copy != nullptr && copy->size() != array.size()))
         throw std::invalid_argument("the array must have two halves of whole integers, and its copy the same size");
-    if ((request.strategy == Strategy::copying) != (copy != nullptr))
+    if ((request.mode == SharingMode::copying) != (copy != nullptr))
         throw std::invalid_argument("a copy of the array is for the strategy copying, which needs one");
     const AllocatorInfo& entry = lab.device().info(array.allocator());
-    if (request.strategy == Strategy::concurrent && entry.concurrent != true && entry.disjoint != true)
+    if (request.mode == SharingMode::concurrent && entry.concurrent != true && entry.disjoint != true)
         throw Unavailable("the CPU may not use " + to_string(array.allocator()) + " memory while a kernel does");
     Outcome outcome;
     Halves halves(lab, array, copy, request);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t poison = 0x77;
 
-// The agent that can fill or check a buffer where it lies: the CPU if it reaches it, else the device.
+// The agent that fills or checks a buffer in place: the CPU if it has access, else the device.
 Agent worker_for(Lab& lab, const Buffer& buffer) { return lab.reaches(Agent::cpu, buffer) ? Agent::cpu : Agent::gpu; }
 
 class Transfer {
@@ -53,7 +53,6 @@ class Transfer {
     }
 
     // Seconds on the device's clock for `n` transfers queued behind a gate, so that no queueing time is measured.
-    // Memory that the driver must touch on the host while it queues cannot wait behind a gate.
     double queued(int n) {
         Device& device = lab_.device();
         std::unique_ptr<Gate> gate;
@@ -71,7 +70,7 @@ class Transfer {
         device.wait(lab_.stream());
         return device.elapsed(*from, *to);
     }
-    // Seconds from the call to its completion, as the host sees one transfer.
+    // Seconds of one transfer from the call to its completion, timed by the host.
     double alone() {
         const double start = now();
         if (request_.engine == Engine::cpu) return cpu_copy();
@@ -99,6 +98,16 @@ class Transfer {
     bool gated_ = false;
 };
 
+// Whether a copy between the two is queued without waiting for the device. The driver itself touches pageable and
+// managed memory while it queues, and a copy from host memory to host memory is done by the CPU, in stream order.
+bool waits_behind_gate(const Buffer& target, const Buffer& source) {
+    const auto queued = [](const Buffer& buffer) {
+        return !is_host_allocator(buffer.allocator()) && !buffer.device().info(buffer.allocator()).managed;
+    };
+    const auto on_device = [](const Buffer& buffer) { return buffer.device().info(buffer.allocator()).device_memory; };
+    return queued(target) && queued(source) && (on_device(target) || on_device(source));
+}
+
 }  // namespace
 
 Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request, const Stop& stop) {
@@ -109,10 +118,7 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
     lab.fill(target, request.seed + poison, worker_for(lab, target));
     {
         Transfer transfer(lab, target, source, request);
-        const bool pageable = is_host_allocator(target.allocator()) || is_host_allocator(source.allocator()) ||
-                              lab.device().info(target.allocator()).managed ||
-                              lab.device().info(source.allocator()).managed;
-        transfer.set_gated(!pageable);
+        transfer.set_gated(waits_behind_gate(target, source));
         std::vector<double> single;
         for (int i = 0; i < 3; ++i) single.push_back(transfer.alone());
         const double estimate = std::max(1e-7, *std::min_element(single.begin() + 1, single.end()));
@@ -120,7 +126,7 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
         outcome.counters["latency_us"] =
             summarise(sample(latency, [&] { return transfer.alone(); }).values).median * 1e6;
         const Stop rest{stop.tolerance, stop.seconds * 3 / 4, stop.min_samples, stop.max_samples};
-        // Enough of them that the two events cost nothing, as nvbandwidth's sixteen.
+        // Enough of them to make the cost of the two events negligible, as in nvbandwidth.
         const int runs = std::clamp(static_cast<int>(20e-3 / estimate), 4, 64);
         outcome.samples = sample(rest, [&] {
             const double seconds = request.engine == Engine::cpu ? transfer.alone() : transfer.queued(runs);

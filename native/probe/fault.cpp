@@ -12,8 +12,8 @@ class Trial {
         : lab_(lab), request_(request), words_(request.page_bytes / 8),
           buffer_(lab.device().allocate(request.allocator, request.count * request.page_bytes, request.pages)) {}
 
-    // One store to every page; the seconds it took. A team of one or of all for the CPU. The agents store different
-    // words, so that the check knows whose are there.
+    // Stores one word to every page and returns the seconds it took. The agents store different words, so that the
+    // check can tell them apart.
     double touch_by_cpu(Team& team) {
         const HostView view(*buffer_);
         last_ = request_.seed;
@@ -43,7 +43,7 @@ class Trial {
     Lab& lab_;
     const FaultRequest& request_;
     std::uint64_t words_;
-    std::uint64_t last_ = 0;  // the seed of the words that were stored last
+    std::uint64_t last_ = 0;  // seed of the words stored last
     std::unique_ptr<Buffer> buffer_;
 };
 
@@ -53,7 +53,7 @@ Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop) {
     Outcome outcome;
     struct Scenario {
         const char* name;
-        bool by_gpu;     // whose touch is timed
+        bool by_gpu;     // whether the GPU's touch is timed
         bool cpu_first;  // whether the CPU touched every page before
         bool count_both;
     };

@@ -12,12 +12,12 @@
 namespace firsttouch {
 namespace {
 
-// What kernels/locking.c fixes, in words of eight bytes.
+// Constants of kernels/locking.c, in 8-byte words.
 constexpr std::size_t line = 32, end_word = 3 * line, board_words = 4 * line;
 constexpr std::size_t first_tally = 2 * line, words_of_own = 4096;
 
-constexpr double glance = 1e-4;        // seconds between two looks at the progress
-constexpr double shortest_run = 0.02;  // seconds, so that beginning and end do not show
+constexpr double glance = 1e-4;        // seconds between two reads of the progress
+constexpr double shortest_run = 0.02;  // seconds, to make start and end negligible
 constexpr double unhurried = 5;        // seconds for three samples; slower ones are fewer
 constexpr double slow_access = 5e-6;   // seconds that an access outside may take before it counts as no progress
 
@@ -25,11 +25,11 @@ enum End : std::uint64_t { running, enough, livelock };
 
 std::uint64_t* words_of(const Buffer& buffer) { return static_cast<std::uint64_t*>(buffer.block().host); }
 
-// What one agent has done, as the board tells.
+// Sections of each agent, as counted on the board.
 using Progress = std::array<std::uint64_t, 2>;
 std::uint64_t sum(const Progress& progress) { return progress[0] + progress[1]; }
 
-// The two locks' shared words. Where no kernel takes part and the device has no board, plain memory does.
+// The shared words of the lock. Plain memory if no kernel takes part and the device has no board.
 class Board {
   public:
     Board(Lab& lab, bool for_kernels) {
@@ -106,7 +106,7 @@ class Side {
 
   private:
     std::size_t own_words() const { return first_tally + static_cast<std::size_t>(competitors_) * line; }
-    // Pages that migrate do so by up to 2 MiB: no other buffer is to be in them.
+    // Pages migrate in units of up to 2 MiB, which no other buffer may share.
     static std::size_t whole_pages(std::size_t bytes) {
         constexpr std::size_t page = 2 * 1024 * 1024;
         return (bytes + page - 1) / page * page;
@@ -154,7 +154,7 @@ class Contest {
         std::future<void> cpu;
         Run result;
         {
-            const Ended ended{board_};  // before the future: the threads end whatever happens
+            const Ended ended{board_};  // before the future, so that the threads always end
             if (has(Agent::cpu)) {
                 region.emplace(region_);
                 privates.emplace(sides_[index(Agent::cpu)]->privates());

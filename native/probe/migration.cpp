@@ -11,11 +11,11 @@ namespace {
 
 constexpr std::size_t sum_words = 4096;                 // as migration.c spreads its sums
 constexpr std::size_t prefetch_unit = 2 * 1024 * 1024;  // parts of a buffer begin on the driver's largest blocks
-constexpr std::uint64_t most_items = 2048 * 256;        // at once: enough for any device, and few sums to add
+constexpr std::uint64_t most_items = 2048 * 256;        // per launch: enough for any device, with few sums to add
 
 using Sums = std::array<std::uint64_t, sum_words>;
 
-// Which words a pass takes, in the kernel's own terms.
+// The words that a pass takes, as kernel arguments.
 struct Pattern {
     explicit Pattern(const MigrationRequest& request)
         : slots(request.bytes / request.stride_bytes), stride(request.stride_bytes / 8),
@@ -29,7 +29,7 @@ struct Pattern {
     std::uint64_t key;
 };
 
-// A fresh buffer from its initialisation to the CPU's last look at it.
+// One repetition, from the initialisation of a fresh buffer to the CPU's final read.
 class Trial {
   public:
     Trial(Lab& lab, const MigrationRequest& request)
@@ -56,7 +56,7 @@ class Trial {
         read_by_cpu();
     }
 
-    // Words of the buffer that are wrong, and sums that are: the device's over all passes, the CPU's at the end.
+    // The number of wrong words and wrong sums: the device's over all passes, and the CPU's at the end.
     std::uint64_t wrong() {
         const double start = now();
         const HostView view(seen_by_cpu());
@@ -136,7 +136,7 @@ class Trial {
         phases_.push_back({name, start, now(), seconds, true});
     }
 
-    // Every word in order by all threads, with whatever must come first: a copy or a mapping.
+    // All threads read every word in order, after the copy or mapping that this needs.
     void read_by_cpu() {
         const double start = now();
         if (request_.copied) copy(*host_, *buffer_);

@@ -1,22 +1,22 @@
-// The measuring loops on any device, written against device.hpp alone. Each verifies what it moved.
+// The probes: measuring loops for any device, using only device.hpp. Each verifies the data it moved.
 #pragma once
 
 #include "host/increments.hpp"
 #include "host/loops.hpp"
-#include "probe/lab.hpp"
+#include "device/lab.hpp"
 
 namespace firsttouch {
 
 struct ChaseRequest {
     Agent agent = Agent::cpu;
-    Agent first_touch = Agent::cpu;  // who writes the cycle
+    Agent first_touch = Agent::cpu;  // the agent that writes the cycle
     std::size_t stride = 64;         // bytes between nodes: a cache line
     std::size_t group_bytes = 0;     // 0: one random cycle; else nodes of a page are visited together
     std::size_t hops = 100'000;      // loads a sample, rounded up to a multiple of 32
     std::size_t last_level = 0;      // bytes of the last cache: a full traversal warms what may fit
     std::uint64_t seed = 1;
-    std::size_t bytes = 0;  // of the buffer's beginning that the cycle is in; 0: all
-    bool past_l1 = false;   // a device's loads pass its first-level cache, where it has such loads
+    std::size_t bytes = 0;  // of the buffer's start that the cycle spans; 0: all
+    bool past_l1 = false;   // a device's loads bypass its first-level cache, if it has such loads
 };
 // Samples: ns per load. Counters: nodes, cycles_per_load where the device counts them. errors: wrong nodes, plus one
 // if the walk did not end where the cycle's closed form says.
@@ -44,8 +44,8 @@ struct CopyRequest {
     std::size_t chunk = 0;  // bytes of each of the copies that one transfer is cut into; 0: whole
     std::uint64_t seed = 1;
 };
-// Samples: GB/s, every byte counted once, queued back to back. Counters: latency_us, the median of single copies
-// from the call to their completion as the host sees it.
+// Samples: GB/s of copies queued back to back, each byte counted once. Counters: latency_us, the median of single
+// copies from the call to their completion, timed by the host.
 Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request, const Stop& stop);
 
 struct AllocationRequest {
@@ -69,16 +69,16 @@ struct FaultRequest {
 // Samples: ns per page, the run on a fresh mapping minus a second run on the same. Counters: first_ns, second_ns.
 Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop);
 
-enum class Strategy : std::uint8_t { concurrent, lockstep, copying };
+enum class SharingMode : std::uint8_t { concurrent, lockstep, copying };
 struct ConcurrencyRequest {
-    Strategy strategy = Strategy::lockstep;
+    SharingMode mode = SharingMode::lockstep;
     int iterations = 100;  // of a sample; the halves swap after each
     int threads = 0;       // CPU: 0 is all
-    double longest = 20;   // seconds that one sample may take at most
+    double longest = 20;   // most seconds of one sample
     std::uint64_t seed = 1;
 };
 // Samples: ms per iteration, in which CPU and GPU add one to every integer of a half each. `copy` is the CPU's own
-// array for the strategy copying. Counters: cpu_alone_ms, gpu_alone_ms (one agent adding to its half, the other idle),
+// array for the mode copying. Counters: cpu_alone_ms, gpu_alone_ms (one agent adding to its half, the other idle),
 // together_ms, overlap, copying_ms. errors: integers that were not counted up once an iteration. Throws Unavailable
 // where the CPU may not use the memory while a kernel does, or where one sample would take longer than `longest`.
 Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* copy, const ConcurrencyRequest& request,
@@ -89,7 +89,7 @@ struct MigrationRequest {
     std::size_t bytes = 0;
     bool copied = false;             // no migration: copies before the first and after the last pass
     std::size_t run_bytes = 128;     // a pass takes so many bytes (a power of two)
-    std::size_t stride_bytes = 128;  // of every so many
+    std::size_t stride_bytes = 128;  // at the start of every stride of so many bytes
     bool shuffled = false;           // in random order
     bool sequential = false;         // by one thread, in order
     bool update = true;              // adds one to every word taken; else reads it
@@ -124,11 +124,11 @@ struct AtomicsRequest {
     double window = 0.01;      // seconds between two readings of the progress, at least
     std::uint64_t seed = 1;
 };
-// Samples: million updates per second of all parties. Where both sides take part, each is measured alone before they
-// run together. Counters: cpu_rate and gpu_rate; of both sides cpu_alone, gpu_alone, cpu_relative, gpu_relative;
+// Samples: million updates per second of both sides together. Where both sides take part, each is measured alone before
+// they run together. Counters: cpu_rate and gpu_rate; of both sides cpu_alone, gpu_alone, cpu_relative, gpu_relative;
 // increments, and found, the sum of the histogram; gpu_threads_seen, those of groups that ever moved. With read_at_end
 // runs without a reading alternate with runs that are read, and read_ratio is the median of the latter over that of the
-// former. errors: increments lost or made up, plus elements that cannot be.
+// former. errors: lost or spurious increments, plus elements with impossible values.
 Outcome atomics(Lab& lab, const Buffer& buffer, const AtomicsRequest& request, const Stop& stop);
 struct CountedTriadRequest {
     Allocator allocator = Allocator::malloc;
@@ -145,14 +145,14 @@ struct CachingRequest {
     std::uint64_t threads = 1;
     std::size_t stride = 8;  // bytes from one thread's entry to the next; 0: all threads update one entry, and race
     bool even_only = false;  // odd threads do nothing
-    bool uncached = false;   // loads pass the first-level cache; for a GPU whose language has such loads
+    bool uncached = false;   // loads bypass the first-level cache; for a GPU whose language has such loads
     std::uint64_t seed = 1;
 };
 // Samples: ns per update as a thread sees it, a load and a store of its entry. Counters: updates of each thread; kept,
-// of one entry for all, the part of the updates that was not lost. errors: words that are not what they must be.
+// of one shared entry, the fraction of updates that was not lost. errors: words with wrong values.
 Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, const Stop& stop);
 
-// Whether an agent caches memory, from time alone: dependent loads that go round 4 KiB of the buffer, and such that go
+// Whether an agent caches memory, judged by time: dependent loads that cycle through 4 KiB of the buffer, and loads
 // over all of it in random order. Samples: ns per load of the former. Counters: reread_ns, cold_ns, their medians.
 inline constexpr std::size_t reread_bytes = 4096;
 Outcome reread(Lab& lab, const Buffer& buffer, Agent agent, std::uint64_t seed, const Stop& stop);
@@ -163,9 +163,9 @@ struct LockingRequest {
     std::uint64_t sections = 1;  // critical sections of a sample at least, of all competitors together
     std::uint64_t inside = 16;   // accesses to the region in a section, each to a line of its own
     std::uint64_t outside = 0;   // accesses to the competitor's own words between sections
-    double patience = 2;         // seconds without a section, accesses outside apart, that are a livelock
+    double patience = 2;         // seconds without a section, besides accesses outside, that count as a livelock
     double longest = 15;         // seconds of a sample at most; it may then have had fewer sections
-    bool stuck = false;          // for tests: an agent that takes no part holds the lock for ever
+    bool stuck = false;          // for tests: an agent that does not take part holds the lock forever
     std::uint64_t seed = 1;
 };
 // Samples: ns per critical section, time of all over sections of all. The competitors' own words are obtained like the

@@ -1,4 +1,4 @@
-// When to stop sampling, and what samples amount to.
+// Stopping criterion and summary statistics of samples.
 #pragma once
 
 #include <string>
@@ -32,7 +32,7 @@ Statistics summarise(std::vector<double> values);
 class Sampler {
   public:
     explicit Sampler(const Stop& stop);
-    // Takes one value; true while more are wanted.
+    // Adds a value. Returns whether more are needed.
     bool add(double value);
     bool wants_more() const { return samples_.stopped_by.empty(); }
     Samples finish() { return std::move(samples_); }

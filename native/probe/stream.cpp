@@ -36,7 +36,7 @@ struct Arrays {
         }
     }
 
-    // Elements of a that differ from what the pass must leave; a read is checked by its sum instead.
+    // The number of wrong elements of a after a pass; a read is checked by its sum instead.
     std::uint64_t wrong(double sum) {
         const auto op = static_cast<std::uint32_t>(request.op);
         const std::uint64_t of_b = request.seed + seed_of_b, of_c = request.seed + seed_of_c;
@@ -127,7 +127,7 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
         lab.device().launch(lab.stream(), kernel, grid(shape), list);
     };
 
-    // The shape search: each candidate warm once, then timed. A read leaves one partial sum a thread in a: few threads.
+    // Shape search: each candidate runs once to warm up, then timed. A read stores a partial sum per thread in a.
     std::vector<Shape> shapes;
     for (const int unroll : {1, 2, 4})
         for (const std::uint32_t threads : {128u, 256u, 512u, 1024u})

@@ -55,7 +55,7 @@ class Counter {
         ioctl(descriptor_, PERF_EVENT_IOC_RESET, 0);
         ioctl(descriptor_, PERF_EVENT_IOC_ENABLE, 0);
     }
-    // What was counted since start; in proportion where the processor lent the counter to others for a part of it.
+    // The count since start(), scaled up if the counter was multiplexed with others.
     double stop() {
         ioctl(descriptor_, PERF_EVENT_IOC_DISABLE, 0);
         struct {
@@ -79,7 +79,7 @@ class Counter {
 
 Outcome counted_triad(Lab& lab, const CountedTriadRequest& request, const Stop& stop) {
     const Team pinned(1);
-    Counter counter(request.event);  // first: where there is none, nothing is allocated
+    Counter counter(request.event);  // first, so that nothing is allocated if it fails
     const std::uint64_t elements = request.bytes / 64 * 8;
     if (elements == 0) throw std::invalid_argument("the arrays need at least 64 bytes");
     std::unique_ptr<Buffer> arrays[3];

@@ -11,23 +11,23 @@
 namespace firsttouch {
 namespace {
 
-constexpr std::uint64_t enough = 64;               // changes seen of the other that show that both were at work
+constexpr std::uint64_t enough = 64;               // observed changes that show that both agents were running
 constexpr int most_launches = 20;                  // until that many were seen
-constexpr int attempts = 3;                        // where a reader saw nothing: it may not have had a processor
-constexpr std::uint64_t trips = 1000;              // rounds of question and answer
-constexpr double trip_seconds = 0.5;               // that they take at most
+constexpr int attempts = 3;                        // if a reader saw nothing: it may not have been scheduled
+constexpr std::uint64_t trips = 1000;              // round trips
+constexpr double trip_seconds = 0.5;               // most seconds for them
 constexpr std::uint64_t stores = 1000;             // of the kernel that the CPU watches
-constexpr std::uint64_t pause = 20'000;            // steps of work between them: a hundred microseconds and more
+constexpr std::uint64_t pause = 20'000;            // steps of work between them: at least 100 us
 constexpr std::uint64_t longest_ns = 300'000'000;  // that a kernel waits
 constexpr double patience = 2;                     // seconds that the CPU waits for an answer
-constexpr double kernel_seconds = 0.02;            // that a kernel over a half is to last
+constexpr double kernel_seconds = 0.02;            // target duration of a kernel over a half
 constexpr std::size_t piece = 512;                 // words that the CPU takes at a time in its half
 constexpr std::uint64_t give_up = ~std::uint64_t{0};
-constexpr std::size_t apart = 32;  // words between what the one stores and what the other does
+constexpr std::size_t apart = 32;  // words between the words that the two agents store to
 
 using Word = std::atomic_ref<std::uint64_t>;
 
-// Memory that the CPU and kernels use by its address, zeroed; the CPU's words of it.
+// Zeroed memory that the CPU and kernels access by its address.
 class Both {
   public:
     Both(Lab& lab, const Buffer& buffer) : lab_(lab), buffer_(buffer) {
@@ -35,7 +35,7 @@ class Both {
         if (entry.cpu != Access::direct || entry.gpu != Access::direct)
             throw Unavailable("not both agents use " + to_string(buffer.allocator()) + " memory by its address");
         words_ = static_cast<std::uint64_t*>(buffer.block().host);
-        try {  // all of the file's kernels are compiled with the first; that they do not says nothing of the memory
+        try {  // the first kernel compiles the whole file; a failure says nothing about the memory
             lab.kernel("together", "count_changes");
         } catch (const VendorError& error) {
             throw Unavailable(error.what());
@@ -47,8 +47,8 @@ class Both {
     Word word(std::size_t at) const { return Word(words_[at]); }
     std::uint64_t* words() const { return words_; }
     std::size_t size() const { return buffer_.size() / 8; }
-    // Loads that a kernel without a clock waits for. A processor under OpenCL is a thread among others: it waits
-    // longer.
+    // Loads after which a kernel without a clock stops waiting. More on a processor, where a kernel is a thread
+    // among others.
     std::uint64_t spins() const { return spins_; }
 
     void clear() { std::fill_n(words_, size(), 0); }
@@ -67,13 +67,13 @@ class Both {
     std::uint64_t spins_ = std::uint64_t{1} << 20;
 };
 
-// A store that leaves the processor now: release alone may leave it in a write-combining buffer.
+// A store that becomes visible at once: release alone may leave it in a write-combining buffer.
 void publish(Word word, std::uint64_t value) {
     word.store(value, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-// Runs `round` again and again on another thread, from before the constructor returns until end() or its own end.
+// Runs `round` repeatedly on another thread, from before the constructor returns until end() or destruction.
 class Meanwhile {
   public:
     template <class Round>
@@ -96,7 +96,7 @@ class Meanwhile {
     std::jthread thread_;
 };
 
-// Waits as Team does: spins, then lets others have the processor.
+// Waits like Team: spins at first, then yields the processor.
 template <class Done>
 bool wait_until(Done&& done) {
     const double start = now();
@@ -156,7 +156,7 @@ void ask_and_answer(Both& both, Coherence& found) {
     found.answered = both.lab().read_results(1)[0];
 }
 
-// One of the two times: the GPU on the half from `gpu_first`, the CPU on the other.
+// The GPU works on the half that starts at `gpu_first`, the CPU on the other.
 void add_to_halves(Both& both, std::size_t gpu_first, Halves& found) {
     const std::size_t half = both.size() / 2, cpu_first = half - gpu_first;
     const auto passes_over = [&](std::uint64_t passes) {
@@ -164,11 +164,11 @@ void add_to_halves(Both& both, std::size_t gpu_first, Halves& found) {
                         passes);
     };
     both.clear();
-    passes_over(1);  // pages that move do so now
+    passes_over(1);  // lets pages migrate first
     const double once = device_seconds(both.lab(), [&] { passes_over(1); });
     const auto many = static_cast<std::uint64_t>(std::clamp(kernel_seconds / std::max(once, 1e-7), 1.0, 1e5));
 
-    // The CPU counts its pieces, not whole passes: where its loads pass the caches, a pass may outlast the kernel.
+    // The CPU counts pieces, not whole passes: with uncached loads a pass may take longer than the kernel.
     const std::size_t pieces = std::max<std::size_t>(1, half / piece), length = half / pieces;
     std::atomic<std::uint64_t> done = 0;
     Meanwhile adder([&, mine = both.words() + cpu_first] {

@@ -1,17 +1,17 @@
-// What both agents may do with one block of memory at the same time, whatever the driver states, and whether its pages
-// move to who touches them. For throw-away processes: a driver may end this one. Every kernel ends by itself.
+// Tests what both agents can do with one block of memory at the same time, regardless of what the driver states, and
+// whether its pages migrate on access. Run it in a disposable process, which may crash. All kernels end by themselves.
 #pragma once
 
 #include <optional>
 
-#include "probe/lab.hpp"
+#include "device/lab.hpp"
 
 namespace firsttouch {
 
-// All four throw Unavailable where an agent does not reach the buffer by its address, VendorError as the driver says.
+// All four throw Unavailable if an agent cannot access the buffer by its address, and VendorError for driver errors.
 
-// Each direction by itself, by acquire and release at system scope: how many different values of a word the reader saw
-// while the other kept storing to it, the kernel running. Then rounds of question and answer, if both saw any.
+// For each direction, with acquire and release at system scope: the number of different values of a word that the
+// reader saw while the other agent kept storing to it. If both saw some, then round trips between the two.
 struct Coherence {
     std::uint64_t gpu_saw = 0, cpu_saw = 0;
     std::uint64_t rounds = 0, answered = 0;
@@ -19,7 +19,7 @@ struct Coherence {
 };
 Coherence try_coherence(Lab& lab, const Buffer& buffer);
 
-// Plain loads and stores of the GPU to one half and of one CPU thread to the other, then with the halves changed.
+// Plain loads and stores of the GPU to one half and of one CPU thread to the other, then with the halves swapped.
 struct Halves {
     std::uint64_t errors = 0;               // wrong words of both halves, both times
     double cpu_passes = 0, gpu_passes = 0;  // over a half while the kernel was queued or ran
@@ -27,7 +27,7 @@ struct Halves {
 };
 Halves try_halves(Lab& lab, const Buffer& buffer);
 
-// Both add 1 to one word again and again.
+// Both repeatedly add 1 to one word.
 struct SharedAdds {
     std::uint64_t by_cpu = 0, by_gpu = 0, sum = 0;
     std::uint64_t mixed = 0;  // additions of the CPU that found the word changed since the one before

@@ -15,11 +15,11 @@ def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
     ``pandas.DataFrame(firsttouch.load(DIR))`` and ``polars.DataFrame(firsttouch.load(DIR))`` take them. Columns are the
     fields of a record; the nested ones are spread as ``factors.size``, ``summary.median``, ``counters.faults``,
-    ``clocks_before.core_mhz``; samples and buffers stay lists. What a record lacks is None.
+    ``clocks_before.core_mhz``; samples, buffers and parties stay lists. What a record lacks is None.
 
     Raises:
         UsageError: the directory holds no results, or a broken file (the text names file and line).
     """
-    from firsttouch.run.store import flat_rows
+    from firsttouch.records.reading import flat_rows
 
     return flat_rows(directory)

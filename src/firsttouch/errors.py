@@ -7,3 +7,11 @@ class UsageError(Exception):
 
 class Unsupported(Exception):
     """A point turned out, while it was measured, to be impossible here (recorded as skipped with this text)."""
+
+
+class Terminated(KeyboardInterrupt):
+    """A signal asks the program to end; what was measured is kept, as after Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.status = 128 + number

@@ -7,12 +7,19 @@ is bytes (int) and seconds (float).
 from __future__ import annotations
 
 import re
+from fractions import Fraction
+from math import floor, isfinite, log10
+
+KiB, MiB, GiB = 2**10, 2**20, 2**30
 
 _BINARY = {"": 1, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _DECIMAL = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _FACTOR = _BINARY | _DECIMAL
-_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>(?:[KMGT]I?)?)B?", re.IGNORECASE)
-_POWER = re.compile(r"2\^(?P<exponent>\d{1,2})")
+_SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>(?:[KMGT]I?)?)B?", re.IGNORECASE | re.ASCII)
+_POWER = re.compile(r"2\^(?P<exponent>[0-9]{1,2})")
+_LONGEST = 40
+"""Characters of a size; more digits mean no memory."""
+_MOST = 2**63
 
 ACCEPTED_SIZES = "a size such as 4096, 4KiB, 1.5GiB, 64MB or 2^30"
 
@@ -24,34 +31,67 @@ def parse_size(text: str) -> int:
         ValueError: the text is no size, or is not a whole, positive number of bytes.
     """
     stripped = text.strip()
+    if len(stripped) > _LONGEST:
+        raise ValueError(f"'{stripped[:_LONGEST]}...' is not {ACCEPTED_SIZES}")
     if power := _POWER.fullmatch(stripped):
-        return 1 << int(power["exponent"])
+        return _checked(1 << int(power["exponent"]), text)
     match = _SIZE.fullmatch(stripped)
     if match is None:
         raise ValueError(f"'{text}' is not {ACCEPTED_SIZES}")
-    exact = float(match["number"]) * _FACTOR[match["unit"].upper()]
+    exact = Fraction(match["number"]) * _FACTOR[match["unit"].upper()]
     if exact < 1:
         raise ValueError(f"'{text}' is zero bytes; give {ACCEPTED_SIZES}")
     if exact != int(exact):
         raise ValueError(f"'{text}' is not a whole number of bytes")
-    return int(exact)
+    return _checked(int(exact), text)
 
 
-def format_size(size: int | float) -> str:
+def _checked(size: int, text: str) -> int:
+    if size >= _MOST:
+        raise ValueError(f"'{text}' is more than any memory; give {ACCEPTED_SIZES}")
+    return size
+
+
+def format_size(size: int | float, digits: int = 4) -> str:
     """``size`` bytes in the largest binary unit that keeps it at or above one: 1536 is ``1.5 KiB``."""
     value = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value) < 1024:
-            return f"{value:.4g} {unit}"
+            return f"{format_number(value, max(digits, 4 if abs(value) >= 999.5 else 0)).replace(',', '')} {unit}"
         value /= 1024
-    return f"{value:.4g} TiB"
+    return f"{format_number(value, digits).replace(',', '')} TiB"
 
 
-def format_seconds(seconds: float) -> str:
-    """A duration with three significant digits: ``1.25 us``, ``300 ms``, ``2.5 min``."""
-    if seconds >= 120:
-        return f"{seconds / 60:.3g} min"
+def significant_digits(value: float, low: float | None, high: float | None) -> int:
+    """How many digits of a measured value mean something: three, or two where its interval is wide.
+
+    The last digit is worth at most a quarter of the interval's width: 332.4 within 320 to 345 reads 332, and within
+    280 to 390 reads 330.
+    """
+    if low is None or high is None or not value or high <= low:
+        return 3
+    unit = floor(log10((high - low) / 4))
+    return min(3, max(2, floor(log10(abs(value))) - unit + 1))
+
+
+def format_number(value: float, digits: int = 3) -> str:
+    """A number with at most so many significant digits and no exponent: 47713.2 is ``47,700``, 0.0120 ``0.012``."""
+    if not isfinite(value) or value == 0:
+        return f"{value:g}"
+    rounded = float(f"{value:.{digits - 1}e}")
+    magnitude = floor(log10(abs(rounded)))
+    if magnitude >= 15 or magnitude < -6:
+        return f"{rounded:g}"
+    text = f"{rounded:,.{max(0, digits - 1 - magnitude)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_seconds(seconds: float, digits: int = 3) -> str:
+    """A duration with at most so many significant digits: ``1.25 us``, ``300 ms``, ``2.5 min``."""
+    rounded = float(f"{seconds:.{digits - 1}e}")
+    if abs(rounded) >= 120:
+        return f"{format_number(seconds / 60, digits)} min"
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+        if abs(rounded) >= scale:
+            return f"{format_number(seconds / scale, digits)} {unit}"
+    return f"{format_number(seconds / 1e-9, digits)} ns"

@@ -38,7 +38,7 @@ def test_what_is_wrong_is_said(levels: tuple[int, ...], words: str) -> None:
     assert words in judge(*levels)
 
 
-def test_levels_of_a_tree_with_a_cycle_beside_it() -> None:
+def test_levels_of_a_tree_in_a_graph_that_also_has_a_cycle() -> None:
     parent = np.array([2, 0, 2, -1, 5, 4])
     assert levels_of_tree(parent, 2).tolist() == [1, 2, 0, -1, -1, -1]
     assert levels_of_tree(parent, 0).tolist() == [-1] * 6, "the root is not its own parent"

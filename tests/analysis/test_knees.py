@@ -116,7 +116,7 @@ def test_two_strides_are_enough(page: int) -> None:
 def test_one_stride_says_nothing_of_the_page() -> None:
     assert effective_page({4 * KiB: 64}) is None
     assert effective_page({}) is None
-    assert str(EffectivePage(64 * KiB, "about")) == "about 64 KiB"
+    assert effective_page({64 * KiB: 100, 256 * KiB: 100}) == EffectivePage(64 * KiB, "at most")
 
 
 def test_a_dip_is_no_level() -> None:

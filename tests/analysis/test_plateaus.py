@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from firsttouch.analysis.plateaus import describe_plateaus, find_plateaus, name_plateaus
+from firsttouch.analysis.plateaus import find_plateaus, name_plateaus
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 H200 = {"l1_bytes": 256 * KIB, "l2_bytes": 60 * MIB}
@@ -87,13 +87,19 @@ def test_order_and_bad_points_do_not_matter():
     assert find_plateaus([], []) == []
 
 
-def test_names_without_facts_and_description():
+def test_names_without_facts():
     sizes = octaves(4 * KIB, GIB, 4)
     plateaus = find_plateaus(sizes, xeon(sizes))
     assert [n for n, _ in name_plateaus(plateaus, {})] == ["level 1", "level 2", "level 3", "level 4"]
-    assert describe_plateaus(name_plateaus(plateaus, XEON)) == (
-        "L1 1.1 ns up to 45.25 KiB, L2 3.5 ns up to 1 MiB, L3 12 ns up to 32 MiB, memory 110 ns"
-    )
+
+
+def test_a_long_curve_is_cut_as_a_short_one():
+    """5,000 noisy points, of which no two are equal: more values than a level is chosen from."""
+    sizes = range(KIB, 5001 * KIB, KIB)
+    values = curve(sizes, [(1500 * KIB, 1.1), (3000 * KIB, 3.5)], lambda s: 110, noise=0.05)
+    found = find_plateaus(sizes, values)
+    assert [p.value for p in found] == pytest.approx([1.1, 2.3, 3.5, 56.75, 110], rel=0.02)
+    assert [p.low for p in found][:2] == [KIB, 1501 * KIB]
 
 
 def test_an_uncached_gpu_curve_has_no_l1():

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-import pytest
+import msgspec
 
-from firsttouch.analysis.statistics import crossover, distinct, group_by, measured, ratio, varying
-from firsttouch.schema import Record, Summary
+from firsttouch.analysis.findings import Quantity, compare
+from firsttouch.analysis.statistics import distinct, group_by, measured, varying
+from firsttouch.records.schema import SCHEMA, Record, Summary
 
 
 def summary(median, spread=0.01):
@@ -11,33 +12,23 @@ def summary(median, spread=0.01):
     return Summary(n=9, median=median, p5=low, p95=high, min=low, max=high, ci_low=low, ci_high=high)
 
 
-def record(median=1.0, status="ok", verified=True, **factors):
+def record(median=1.0, status="ok", verified=True, summary=summary, **factors):
     return Record(
-        schema="firsttouch/1", experiment="e", device="cpu", factors=factors, unit="ns", status=status,
-        summary=summary(median) if status == "ok" else None, verified=verified,
+        schema=SCHEMA, experiment="e", device="cpu", factors=factors, unit="ns", status=status,
+        summary=(summary(median) if callable(summary) else summary) if status == "ok" else None, verified=verified,
     )  # fmt: skip
 
 
-def test_faster_only_when_intervals_separate():
-    assert ratio(summary(50), summary(100), "lower").says == "better"
-    assert ratio(summary(50), summary(100), "higher").says == "worse"
-    assert ratio(summary(100), summary(101, 0.05), "lower").says == "ambiguous"
-    found = ratio(summary(50), summary(100), "lower")
-    assert found.low < found.value == 0.5 < found.high
+def test_clearly_different_only_when_intervals_separate():
+    def compared(mine, other):
+        return compare(Quantity(mine.median, "ns", mine.ci_low, mine.ci_high), record(summary=other))
 
-
-def test_ratio_of_an_interval_around_zero_is_refused():
-    with pytest.raises(ValueError, match="positive"):
-        ratio(summary(1, 2.0), summary(1), "lower")
-
-
-def test_crossover_is_where_the_second_takes_the_lead_for_good():
-    a = {x: summary(10 + x) for x in (1, 2, 4, 8, 16, 32)}
-    b = {x: summary(14 + x / 4) for x in (1, 2, 4, 8, 16, 32)}
-    assert crossover(a, b, "lower") == 8
-    assert crossover(b, a, "higher") is None or crossover(b, a, "lower") is None
-    assert crossover(a, a, "lower") is None
-    assert crossover(a, {x: summary(1) for x in a}, "lower") is None
+    found = compared(summary(50), summary(100))
+    assert found.is_clear
+    assert found.ratio.low < found.ratio.value == 0.5 < found.ratio.high
+    assert not compared(summary(100), summary(101, 0.05)).is_clear
+    assert compared(summary(1, 2.0), summary(1)).ratio.low is None, "no bounds where an interval reaches zero"
+    assert not compared(summary(1), msgspec.structs.replace(summary(100), n=1)).is_clear, "one sample has no interval"
 
 
 def test_a_point_that_failed_verification_is_not_reasoned_from():

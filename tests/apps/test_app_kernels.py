@@ -9,7 +9,7 @@ from tests.kernels.compilers import compile_amdgpu, compile_sm_90
 
 from firsttouch import _core
 from firsttouch.apps import all_apps
-from firsttouch.apps.measure import GENERATE, shared_kernels
+from firsttouch.harness.measure import GENERATE, shared_kernels
 
 FILES = {
     name: shared_kernels(name) for name in (GENERATE, *(n for app in all_apps().values() for n in app.more_kernels))

@@ -1,4 +1,4 @@
-"""What holds of every application: right under every strategy of the OpenCL device, and written once."""
+"""Properties of every application: correct under all strategies of the OpenCL device, and registered once."""
 
 from __future__ import annotations
 
@@ -8,37 +8,50 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.apps.running import opencl, run_tiny, strategies, why_not
+from tests.harness.running import opencl, run_tiny, strategies, why_not
 
-from firsttouch.apps import all_apps, experiment
-from firsttouch.apps.base import App, View
+from firsttouch.apps import all_apps
 from firsttouch.errors import Unsupported
-from firsttouch.memory.agents import KernelFile
-from firsttouch.memory.strategies import STRATEGIES
-from firsttouch.memory.workspace import Array
+from firsttouch.harness import experiment
+from firsttouch.harness.app import App, View
+from firsttouch.records.schema import Factors
+from firsttouch.workspace.agents import KernelFile
+from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.workspace.workspace import Array
 
 APPS = all_apps()
 OF_ONE_MEMORY = {"producer_consumer"}
-"""Applications that need more of memory than halves do, and say so themselves."""
+"""Applications that override refuses() with stricter conditions."""
 every_app = pytest.mark.parametrize("name", APPS)
 
 
-@pytest.mark.parametrize("strategy", strategies())
-@every_app
-def test_it_is_right_under_every_strategy(name: str, strategy: str) -> None:
+def _check_result(name: str, strategy: str) -> None:
     if reason := why_not(APPS[name], strategy):
         pytest.skip(reason)
     try:
         run = run_tiny(APPS[name], strategy)
-    except Unsupported as reason:  # what only the memory itself tells, such as its addresses
+    except Unsupported as reason:  # only known once memory is allocated, such as its addresses
         pytest.skip(str(reason))
-    assert (run.checked, run.wrong) == (True, "")
+    assert run.error == ""
+
+
+@pytest.mark.parametrize("strategy", ["explicit", "svm-fine"])
+@every_app
+def test_results_are_correct_with_copies_and_with_shared_memory(name: str, strategy: str) -> None:
+    _check_result(name, strategy)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("strategy", strategies())
+@every_app
+def test_results_are_correct_under_every_strategy(name: str, strategy: str) -> None:
+    _check_result(name, strategy)
 
 
 @every_app
-def test_other_random_data_are_right_too(name: str) -> None:
+def test_results_are_correct_with_another_seed(name: str) -> None:
     strategy = next(s for s in reversed(strategies()) if not why_not(APPS[name], s))
-    assert run_tiny(APPS[name], strategy, seed=7).wrong == ""
+    assert run_tiny(APPS[name], strategy, seed=7).error == ""
 
 
 def test_halves_need_memory_that_both_agents_may_use_at_once() -> None:
@@ -49,12 +62,12 @@ def test_halves_need_memory_that_both_agents_may_use_at_once() -> None:
     assert halved == {"bfs_concurrent", "cfd_concurrent", "gaussian_concurrent", "kmeans_concurrent", *OF_ONE_MEMORY}
     for name in halved - OF_ONE_MEMORY:
         for strategy in ("svm-coarse", "buffer"):
-            assert "one of them at a time" in str(APPS[name].refuses(STRATEGIES[strategy], info))
+            assert "only one may access this memory at a time" in str(APPS[name].refuses(STRATEGIES[strategy], info))
         assert APPS[name].refuses(STRATEGIES["explicit"], info) is None
 
 
 @every_app
-def test_results_that_are_no_numbers_are_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_results_are_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """NaN is neither above nor below a tolerance: a check must not take it for a small error."""
     app, spoiled = APPS[name], []
     check = app.check
@@ -70,7 +83,7 @@ def test_results_that_are_no_numbers_are_noticed(name: str, monkeypatch: pytest.
 
     monkeypatch.setattr(app, "check", of_nans)
     strategy = next(s for s in reversed(strategies()) if not why_not(app, s))
-    wrong = run_tiny(app, strategy).wrong
+    wrong = run_tiny(app, strategy).error
     assert wrong or not spoiled
 
 
@@ -87,7 +100,7 @@ def test_it_names_no_strategy_and_no_vendor_and_stays_short(name: str) -> None:
 
 def test_the_kernels_of_a_point_are_compiled_before_any_phase_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[tuple[str, str]] = []
-    point: Any = SimpleNamespace(factors={"strategy": strategies()[0], "size": "tiny", "pyramid": 5})
+    point: Any = SimpleNamespace(factors=Factors({"strategy": strategies()[0], "size": "tiny", "pyramid": 5}))
     info, device = opencl()
     session: Any = SimpleNamespace(info=info, device=device, seed=1, events=None)
     monkeypatch.setattr(KernelFile, "compiled", lambda file, _device, _entry: compiled.extend(file.defines))

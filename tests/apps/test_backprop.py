@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.apps.running import assert_caught, run_tiny
+from tests.harness.running import assert_caught, run_tiny
 
 from firsttouch.apps import backprop
 from firsttouch.apps.backprop import Backprop
-from firsttouch.apps.base import solve
+from firsttouch.harness.app import solve
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_forward_pass_that_writes_its_sums_over_the_weights_is_caught() -> Non
 
 @pytest.mark.parametrize(("inputs", "iterations"), [(16, 1), (16 * 1025, 5)])
 def test_other_layers_and_steps(inputs: int, iterations: int) -> None:
-    assert run_tiny(Backprop, params={"inputs": inputs, "iterations": iterations}).wrong == ""
+    assert run_tiny(Backprop, params={"inputs": inputs, "iterations": iterations}).error == ""
 
 
 def test_inputs_come_in_groups() -> None:
@@ -62,7 +62,7 @@ def test_the_errors_and_the_step_are_down_the_slope_of_the_squared_error() -> No
         changed = [(net + way * small, outward) if of else (net, outward + way * small) for way in (1, -1)]
         return (loss(*changed[0]) - loss(*changed[1])) / 2e-5
 
-    _, _, errors, step = backprop._backward(net, outward)
+    _, _, errors, step = backprop.backward(net, outward)
     assert np.allclose(errors, [0, *(-slope(j, 1) for j in range(16))], rtol=0, atol=1e-9)
     assert np.allclose(step, [-backprop.RATE * slope(j, 0) for j in range(17)], rtol=0, atol=1e-9)
 
@@ -71,5 +71,5 @@ def test_changes_that_shrink_to_nothing_are_right(monkeypatch: pytest.MonkeyPatc
     """Units that are saturated after the first step learn no more: momentum alone leads below f32's normal numbers."""
     monkeypatch.setattr(backprop, "RATE", 1e4)
     app = Backprop({"inputs": 1024, "iterations": 105})
-    assert run_tiny(Backprop, one=app).wrong == ""
+    assert run_tiny(Backprop, one=app).error == ""
     assert not app.steps[-1][2].any()

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.apps.running import assert_caught, run_tiny
+from tests.harness.running import assert_caught, run_tiny
 
-from firsttouch.apps.base import Cpu, Gpu, View, solve
 from firsttouch.apps.bfs import Bfs, BfsConcurrent
+from firsttouch.harness.app import Cpu, Gpu, View, solve
 
 
 @pytest.mark.parametrize("app", [Bfs, BfsConcurrent])
@@ -47,7 +47,7 @@ def graph(n: int, monkeypatch: pytest.MonkeyPatch, threads: int = 0) -> tuple[np
     with monkeypatch.context() as patch:
         patch.setattr(Bfs, "initialise", by_threads)
         patch.setattr(Bfs, "check", keep)
-        assert run_tiny(Bfs, params={"n": n}).wrong == ""
+        assert run_tiny(Bfs, params={"n": n}).error == ""
     nodes, edges, cost = found
     degrees = (nodes >> 32).astype(int)
     assert np.array_equal(nodes & 0xFFFFFFFF, np.cumsum(degrees) - degrees)

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.running import assert_caught, opencl, run_tiny
+from tests.harness.running import assert_caught, opencl, run_tiny
 
-from firsttouch.apps import measure
-from firsttouch.apps.base import solve
 from firsttouch.apps.black_scholes import BlackScholes
-from firsttouch.memory.strategies import STRATEGIES
-from firsttouch.memory.workspace import Workspace
+from firsttouch.harness import measure
+from firsttouch.harness.app import solve
+from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.workspace.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
 def test_the_last_options_of_an_odd_number_are_not_skipped() -> None:
     """Other data than any test before, so that no old result lies where none is written."""
     skips = ("FOR_EACH(rest, n % 4)", "FOR_EACH(rest, 0)")
-    assert run_tiny(BlackScholes, params={"n": 4_003}, mutation=skips, seed=4003).wrong
+    assert run_tiny(BlackScholes, params={"n": 4_003}, mutation=skips, seed=4003).error
     for n in (1, 2, 3, 5):
-        assert run_tiny(BlackScholes, params={"n": n}).wrong == ""
+        assert run_tiny(BlackScholes, params={"n": n}).error == ""
 
 
 def test_options_are_streamed_through_a_small_window() -> None:
@@ -36,8 +36,8 @@ def test_options_are_streamed_through_a_small_window() -> None:
     app = BlackScholes(BlackScholes.sizes["tiny"])
     windows = dict.fromkeys(app.tiled_arrays(), 16_384 * 4)
     run = measure.run(app, Workspace(STRATEGIES["explicit"], info, device), windows=windows)
-    assert (run.checked, run.wrong) == (True, "")
-    assert run.crossed["gpu"] == 3 * 3 * 4 * app.n, "three inputs in each of three iterations"
+    assert run.error == ""
+    assert run.transferred["gpu"] == 3 * 3 * 4 * app.n, "three inputs in each of three iterations"
 
 
 def test_a_size_in_bytes_is_met_closely() -> None:

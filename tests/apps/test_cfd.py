@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.apps.running import assert_caught, opencl, run_tiny
+from tests.harness.running import assert_caught, opencl, run_tiny
 
-from firsttouch.apps import cfd, measure
-from firsttouch.apps.base import View, solve
+from firsttouch.apps import cfd
 from firsttouch.apps.cfd import FAR_AWAY, Cfd, CfdConcurrent
-from firsttouch.memory.agents import KernelFile
-from firsttouch.memory.strategies import STRATEGIES
-from firsttouch.memory.workspace import Workspace
+from firsttouch.harness import measure
+from firsttouch.harness.app import View, solve
+from firsttouch.workspace.agents import KernelFile
+from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.workspace.workspace import Workspace
 
 MUTATIONS = [
     ("smooth = 0.1f *", "smooth = 0.09f *"),
@@ -30,7 +31,7 @@ def test_the_last_iteration_around_some_cells_catches_it_too(
     before: str, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cfd, "EVERYTHING", 0)
-    assert run_tiny(Cfd).wrong == ""
+    assert run_tiny(Cfd).error == ""
     assert_caught(Cfd, before, after)
 
 
@@ -57,7 +58,7 @@ def test_cells_are_closed_and_neighbours_share_a_face() -> None:
     info, device = opencl()
     app = Mesh(Mesh.sizes["tiny"])
     app.kernels = Cfd(Cfd.sizes["tiny"]).kernels
-    assert measure.run(app, Workspace(STRATEGIES["svm-fine"], info, device)).wrong == "the mesh was checked"
+    assert measure.run(app, Workspace(STRATEGIES["svm-fine"], info, device)).error == "the mesh was checked"
 
 
 class Change(Cfd):
@@ -73,7 +74,7 @@ def change(noise: str, iterations: int) -> float:
     file = Cfd(Cfd.sizes["tiny"]).kernels
     assert "NOISE 0.02f" in file.text
     app.kernels = KernelFile(file.name, file.text.replace("NOISE 0.02f", f"NOISE {noise}"), app.defines())
-    return float(measure.run(app, Workspace(STRATEGIES["svm-fine"], info, device)).wrong)
+    return float(measure.run(app, Workspace(STRATEGIES["svm-fine"], info, device)).error)
 
 
 def test_an_even_flow_stays_as_it_is() -> None:
@@ -88,12 +89,12 @@ def test_a_disturbance_decays() -> None:
 @pytest.mark.parametrize("m", [1, 2, 5])
 @pytest.mark.parametrize("app", [Cfd, CfdConcurrent])
 def test_small_meshes_are_right(app: type[Cfd], m: int) -> None:
-    assert run_tiny(app, params={"m": m}).wrong == ""
+    assert run_tiny(app, params={"m": m}).error == ""
 
 
 def test_a_long_run_of_a_small_mesh_is_right() -> None:
     """What f32 loses in a thousand iterations is no mistake."""
-    assert run_tiny(Cfd, params={"m": 2, "iterations": 1000}).wrong == ""
+    assert run_tiny(Cfd, params={"m": 2, "iterations": 1000}).error == ""
 
 
 def test_impossible_parameters_are_refused_in_a_sentence() -> None:

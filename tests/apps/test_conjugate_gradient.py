@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.apps.libraries import use_numpy
-from tests.apps.running import assert_caught, run_tiny, strategies, why_not
+from tests.harness.libraries import use_numpy
+from tests.harness.running import assert_caught, run_tiny, strategies, why_not
 
-from firsttouch.apps.base import solve
 from firsttouch.apps.conjugate_gradient import ConjugateGradient
-from firsttouch.apps.random import uniform_f32
+from firsttouch.harness.app import solve
+from firsttouch.harness.random import uniform_f32
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,13 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 255, 256, 257, 600_000])
 def test_any_number_of_rows_is_right(n: int) -> None:
-    assert run_tiny(ConjugateGradient, params={"n": n}).wrong == ""
+    assert run_tiny(ConjugateGradient, params={"n": n}).error == ""
 
 
 def test_it_stops_by_itself() -> None:
     app = ConjugateGradient(ConjugateGradient.sizes["tiny"])
     run = run_tiny(ConjugateGradient, one=app)
-    assert (run.wrong, len(run.iterations)) == ("", 2)
+    assert (run.error, len(run.iterations)) == ("", 2)
     assert 4 <= int(app.used["steps"]) <= 12
     assert app.used["library"].startswith("own kernels (")
 
@@ -47,8 +47,8 @@ def test_a_library_is_used_where_there_is_one(strategy: str, monkeypatch: pytest
         pytest.skip(reason)
     use_numpy(monkeypatch)
     broken = ("row += values[k]", "row -= values[k]")
-    assert run_tiny(ConjugateGradient, strategy, options={"library": "auto"}, mutation=broken).wrong == ""
-    assert run_tiny(ConjugateGradient, strategy, options={"library": "own"}, mutation=broken).wrong
+    assert run_tiny(ConjugateGradient, strategy, options={"library": "auto"}, mutation=broken).error == ""
+    assert run_tiny(ConjugateGradient, strategy, options={"library": "own"}, mutation=broken).error
 
 
 @pytest.mark.parametrize("n", [1, 2, 40])
@@ -58,11 +58,11 @@ def test_elimination_from_both_sides_is_the_solution(n: int) -> None:
     matrix = np.diag(uniform_f32(app.values.key, 2 * i, 10, 11).astype(float))
     beside = uniform_f32(app.values.key, 2 * i[:-1] + 1, 0, 1).astype(float)
     matrix += np.diag(beside, 1) + np.diag(beside, -1)
-    assert np.allclose(app._eliminated(i), np.linalg.solve(matrix, np.ones(n)), rtol=0, atol=1e-12)
+    assert np.allclose(app.eliminated(i), np.linalg.solve(matrix, np.ones(n)), rtol=0, atol=1e-12)
 
 
 def test_sizes() -> None:
     assert 0.999 * 2**30 < ConjugateGradient.footprint(solve(ConjugateGradient, 2**30)) <= 2**30
     assert "must be at most" in ConjugateGradient.problem({"n": 2**30, "iterations": 1})
-    with pytest.raises(ValueError, match=r"n must be at most 715827883, .* bytes were asked for"):
+    with pytest.raises(ValueError, match=r"n must be at most 715827883, .* \(for a size of .* bytes\)"):
         solve(ConjugateGradient, 100 * 2**30)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.apps.running import run_tiny, strategies, why_not
+from tests.harness.running import run_tiny, strategies, why_not
 
 from firsttouch.apps import dwt2d
-from firsttouch.apps.base import Cpu, Gpu, View, solve
 from firsttouch.apps.dwt2d import Dwt2d
+from firsttouch.harness.app import Cpu, Gpu, View, solve
 
 WAVELETS = Dwt2d.options["wavelet"]
 BOTH = [
@@ -29,19 +29,19 @@ def test_a_wrong_kernel_is_caught(
 ) -> None:
     if windows:
         monkeypatch.setattr(dwt2d, "WHOLE", 0)
-    assert run_tiny(Dwt2d, options={"wavelet": wavelet}, mutation=mutation).wrong
+    assert run_tiny(Dwt2d, options={"wavelet": wavelet}, mutation=mutation).error
 
 
 def test_one_direction_before_the_other_matters_in_whole_numbers() -> None:
     order = "    LIFT_WHOLE(PITCH, 1)\n    LIFT_WHOLE(1, PITCH)", "    LIFT_WHOLE(1, PITCH)\n    LIFT_WHOLE(PITCH, 1)"
-    assert run_tiny(Dwt2d, mutation=order).wrong
+    assert run_tiny(Dwt2d, mutation=order).error
 
 
 @pytest.mark.parametrize("strategy", strategies())
 def test_the_real_transform_under_every_strategy(strategy: str) -> None:
     if reason := why_not(Dwt2d, strategy):
         pytest.skip(reason)
-    assert run_tiny(Dwt2d, strategy, options={"wavelet": "9/7"}).wrong == ""
+    assert run_tiny(Dwt2d, strategy, options={"wavelet": "9/7"}).error == ""
 
 
 @pytest.mark.parametrize("wavelet", WAVELETS)
@@ -49,14 +49,14 @@ def test_the_real_transform_under_every_strategy(strategy: str) -> None:
 def test_images_of_any_shape(wavelet: str, shape: tuple[int, int, int]) -> None:
     rows, cols, levels = shape
     run = run_tiny(Dwt2d, params={"rows": rows, "cols": cols, "levels": levels}, options={"wavelet": wavelet})
-    assert run.wrong == ""
+    assert run.error == ""
 
 
 @pytest.mark.parametrize("wavelet", WAVELETS)
 def test_windows_of_a_large_image(monkeypatch: pytest.MonkeyPatch, wavelet: str) -> None:
     monkeypatch.setattr(dwt2d, "WHOLE", 0)
     monkeypatch.setattr(dwt2d, "WINDOW", 32)
-    assert run_tiny(Dwt2d, params={"rows": 411, "cols": 502}, options={"wavelet": wavelet}).wrong == ""
+    assert run_tiny(Dwt2d, params={"rows": 411, "cols": 502}, options={"wavelet": wavelet}).error == ""
 
 
 class Grey(Dwt2d):
@@ -80,7 +80,7 @@ class Grey(Dwt2d):
 
 @pytest.mark.parametrize("wavelet", WAVELETS)
 def test_an_image_of_one_colour_has_no_details(wavelet: str) -> None:
-    assert float(run_tiny(Grey, options={"wavelet": wavelet}).wrong) <= (1e-6 if wavelet == "9/7" else 0)
+    assert float(run_tiny(Grey, options={"wavelet": wavelet}).error) <= (1e-6 if wavelet == "9/7" else 0)
 
 
 def test_more_levels_than_numbers_have_bits() -> None:
@@ -93,7 +93,7 @@ def test_a_size_in_bytes_is_met() -> None:
 
 def test_windows_of_a_large_image_hold_all_four_corners() -> None:
     app = Dwt2d({"rows": 4001, "cols": 2999, "levels": 3})
-    windows = [(rows[down], cols[across]) for rows, cols, (down, across) in app._windows()]
+    windows = [(rows[down], cols[across]) for rows, cols, (down, across) in app.windows()]
     for row in (0, 4000):
         for col in (0, 2998):
             assert any(row in rows and col in cols for rows, cols in windows)
@@ -103,6 +103,6 @@ def test_the_real_transform_is_that_of_the_published_filter() -> None:
     """Twice the taps of the synthesis low pass of Antonini et al. (IEEE Trans. Image Process. 1992)."""
     low = np.zeros(16)
     low[8] = 1
-    taps = dwt2d._join(low, np.zeros(16))[12:21]
+    taps = dwt2d.join(low, np.zeros(16))[12:21]
     half = [1.115087052456994, 0.591271763114247, -0.057543526228500, -0.091271763114250]
     assert np.allclose(taps, [0, *half[:0:-1], *half, 0], rtol=0, atol=1e-8)

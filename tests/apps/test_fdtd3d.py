@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.running import assert_caught, run_tiny
+from tests.harness.running import assert_caught, run_tiny
 
 from firsttouch.apps import fdtd3d
-from firsttouch.apps.base import solve
 from firsttouch.apps.fdtd3d import Fdtd3d
+from firsttouch.harness.app import solve
 
 MUTATIONS = [
     ("plane[turn][row - 3][lane]", "plane[turn][row - 2][lane]"),
@@ -26,13 +26,13 @@ def test_samples_of_a_space_too_large_to_check_whole_catch_it_too(
     before: str, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fdtd3d, "EVERYTHING", 0)
-    assert run_tiny(Fdtd3d).wrong == ""
+    assert run_tiny(Fdtd3d).error == ""
     assert_caught(Fdtd3d, before, after)
 
 
 @pytest.mark.parametrize("params", [{"n": 4}, {"n": 64}, {"n": 68, "depth": 1}, {"n": 20, "depth": 100}])
 def test_neither_the_size_nor_the_depth_changes_a_cell(params: dict[str, int]) -> None:
-    assert run_tiny(Fdtd3d, params=params).wrong == ""
+    assert run_tiny(Fdtd3d, params=params).error == ""
 
 
 def test_impossible_parameters_are_refused_in_a_sentence() -> None:

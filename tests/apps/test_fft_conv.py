@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.apps.libraries import use_numpy
-from tests.apps.running import assert_caught, run_tiny, strategies, why_not
+from tests.harness.libraries import use_numpy
+from tests.harness.running import assert_caught, run_tiny, strategies, why_not
 
 from firsttouch.apps import fft
-from firsttouch.apps.base import App, solve
 from firsttouch.apps.fft_conv import FftConvC2C, FftConvFused, FftConvR2C
+from firsttouch.harness.app import App, solve
 
 VARIANTS: list[type[App]] = [FftConvR2C, FftConvC2C, FftConvFused]
 every_variant = pytest.mark.parametrize("app", VARIANTS, ids=lambda app: app.name)
@@ -47,7 +47,7 @@ def test_a_wrong_kernel_of_a_variant_is_caught(app: type[App], before: str, afte
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 58, 59, 122])
 @every_variant
 def test_any_size_is_right(app: type[App], n: int) -> None:
-    assert run_tiny(app, params={"n": n}).wrong == ""
+    assert run_tiny(app, params={"n": n}).error == ""
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(3, 3), (4, 5), (10, 5), (5, 10)])
@@ -56,8 +56,8 @@ def test_transforms_in_one_pass_and_in_two_are_right(
     app: type[App], rows: int, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fft, "LONGEST", {"rows": rows, "columns": columns})
-    assert run_tiny(app, params={"n": 40}).wrong == ""
-    assert run_tiny(app, params={"n": 120}).wrong == ""
+    assert run_tiny(app, params={"n": 40}).error == ""
+    assert run_tiny(app, params={"n": 120}).error == ""
 
 
 @pytest.mark.parametrize("strategy", strategies())
@@ -67,8 +67,8 @@ def test_a_library_is_used_where_there_is_one(app: type[App], strategy: str, mon
         pytest.skip(reason)
     use_numpy(monkeypatch)
     broken = ("AT(k) = v;", "AT(k) = c_scale(2.0f, v);")
-    assert run_tiny(app, strategy, options={"library": "auto"}, mutation=broken).wrong == ""
-    assert run_tiny(app, strategy, options={"library": "own"}, mutation=broken).wrong
+    assert run_tiny(app, strategy, options={"library": "auto"}, mutation=broken).error == ""
+    assert run_tiny(app, strategy, options={"library": "own"}, mutation=broken).error
 
 
 def test_sizes() -> None:
@@ -87,7 +87,7 @@ def test_every_border_is_compared_with_the_direct_convolution(monkeypatch: pytes
         looked_at.append((rows, columns))
         return np.ones(len(rows))
 
-    monkeypatch.setattr(app, "_direct", direct)
+    monkeypatch.setattr(app, "direct", direct)
     assert app.check(lambda _: np.ones((n, n), np.float32)) == ""
     for places in looked_at[0]:
         for border in (0, n - 1):

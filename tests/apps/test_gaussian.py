@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.running import assert_caught, run_tiny
+from tests.harness.running import assert_caught, run_tiny
 
-from firsttouch.apps.base import solve
 from firsttouch.apps.gaussian import Gaussian, GaussianConcurrent
+from firsttouch.harness.app import solve
 
 both = pytest.mark.parametrize("app", [Gaussian, GaussianConcurrent])
 
@@ -27,7 +27,7 @@ def test_a_wrong_kernel_is_caught(app: type[Gaussian], before: str, after: str) 
 @pytest.mark.parametrize(("n", "iterations"), [(1, 1), (2, 1), (3, 100), (300, 299), (300, 20), (1100, 5)])
 @both
 def test_other_sizes_and_eliminations_that_stop_early_are_right(app: type[Gaussian], n: int, iterations: int) -> None:
-    assert run_tiny(app, params={"n": n, "iterations": iterations}).wrong == ""
+    assert run_tiny(app, params={"n": n, "iterations": iterations}).error == ""
 
 
 def test_only_the_cpus_rows_and_the_gpus_half_cross_when_both_work() -> None:
@@ -35,7 +35,7 @@ def test_only_the_cpus_rows_and_the_gpus_half_cross_when_both_work() -> None:
     run = run_tiny(GaussianConcurrent, "explicit")
     half_of_all = 2 * (n // 2) * n * word + (n // 2) * word
     rows_of_the_other = (n // 2) * (n + 1) * word
-    assert run.crossed == {"gpu": half_of_all + rows_of_the_other, "cpu": half_of_all}
+    assert run.transferred == {"gpu": half_of_all + rows_of_the_other, "cpu": half_of_all}
 
 
 def test_sizes() -> None:
@@ -48,6 +48,6 @@ def test_sizes() -> None:
 def test_rows_far_below_the_pivot_are_looked_at(app: type[Gaussian]) -> None:
     """Their multipliers are far smaller than any error near the diagonal."""
     far = {"n": 1700, "iterations": 20}
-    assert run_tiny(app, params=far).wrong == ""
+    assert run_tiny(app, params=far).error == ""
     skips = ("FOR_EACH(k, last - first) m[", "FOR_EACH(k, last - first) if (first + k < 1600) m[")
-    assert run_tiny(app, params=far, mutation=skips).wrong.startswith("too far from the closed form: a by")
+    assert run_tiny(app, params=far, mutation=skips).error.startswith("too far from the closed form: a by")

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.apps.libraries import use_numpy
-from tests.apps.running import assert_caught, run_tiny, strategies, why_not
+from tests.harness.libraries import use_numpy
+from tests.harness.running import assert_caught, run_tiny, strategies, why_not
 
-from firsttouch.apps.base import solve
 from firsttouch.apps.gemm import Gemm
-from firsttouch.apps.random import uniform_f32
-from firsttouch.memory.workspace import Array
+from firsttouch.harness.app import solve
+from firsttouch.harness.random import uniform_f32
+from firsttouch.workspace.workspace import Array
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,11 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
 
 @pytest.mark.parametrize(("n", "wide"), [(1, 1), (7, 3), (129, 2), (128, 1), (260, 3)])
 def test_any_size_is_right(n: int, wide: int) -> None:
-    assert run_tiny(Gemm, params={"n": n, "wide": wide}).wrong == ""
+    assert run_tiny(Gemm, params={"n": n, "wide": wide}).error == ""
 
 
 def test_more_rows_of_tiles_than_a_band_has() -> None:
-    assert run_tiny(Gemm, params={"n": 128 * 17 + 1, "wide": 1, "iterations": 1}).wrong == ""
+    assert run_tiny(Gemm, params={"n": 128 * 17 + 1, "wide": 1, "iterations": 1}).error == ""
 
 
 @pytest.mark.parametrize("size", [2**20, 2**33])
@@ -48,15 +48,15 @@ def test_a_library_is_used_where_there_is_one(strategy: str, monkeypatch: pytest
     use_numpy(monkeypatch)
     # Of the application's own kernel nothing is left.
     broken, both = ("sum[i][0])", "sum[i][1])"), {"auto": False, "own": True}
-    found = {word: bool(run_tiny(Gemm, strategy, options={"library": word}, mutation=broken).wrong) for word in both}
+    found = {word: bool(run_tiny(Gemm, strategy, options={"library": word}, mutation=broken).error) for word in both}
     assert found == both
 
 
 def test_rows_are_streamed_through_a_window() -> None:
     app = Gemm(Gemm.sizes["tiny"])
     run = run_tiny(Gemm, "explicit", windows=60, one=app)
-    assert run.wrong == ""
-    assert run.crossed["gpu"] == app.iterations * app.a.nbytes + app.b.nbytes
+    assert run.error == ""
+    assert run.transferred["gpu"] == app.iterations * app.a.nbytes + app.b.nbytes
 
 
 @pytest.mark.parametrize("spoil", ["nothing", "one product", "a row", "the last column", "half precision"])

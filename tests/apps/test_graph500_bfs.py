@@ -4,11 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from tests.apps.running import assert_caught, run_tiny
+from tests.harness.running import assert_caught, run_tiny
 
 from firsttouch.apps import graph500_bfs
-from firsttouch.apps.base import Cpu, Gpu, View, solve
 from firsttouch.apps.graph500_bfs import Graph500Bfs
+from firsttouch.harness.app import Cpu, Gpu, View, solve
 
 DOWN, UP = 0, 1 << 40
 
@@ -33,7 +33,7 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
 def test_either_direction_alone_is_right(few: int, hub: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph500_bfs, "FEW", few)
     mutation = ("graph_hub = 1024", f"graph_hub = {hub}")
-    assert run_tiny(Graph500Bfs, params={"n": 16384, "factor": 9}, mutation=mutation).wrong == ""
+    assert run_tiny(Graph500Bfs, params={"n": 16384, "factor": 9}, mutation=mutation).error == ""
 
 
 def test_shares_of_hubs_are_all_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,8 +43,8 @@ def test_shares_of_hubs_are_all_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert before in text
     monkeypatch.setattr(graph500_bfs, "PARTS", 1)
     params = {"n": 4096, "factor": 30}
-    assert run_tiny(Graph500Bfs, params=params).wrong == ""
-    assert run_tiny(Graph500Bfs, params=params, mutation=(before, after)).wrong != ""
+    assert run_tiny(Graph500Bfs, params=params).error == ""
+    assert run_tiny(Graph500Bfs, params=params, mutation=(before, after)).error != ""
 
 
 def graph(params: dict[str, int], monkeypatch: pytest.MonkeyPatch, threads: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +63,7 @@ def graph(params: dict[str, int], monkeypatch: pytest.MonkeyPatch, threads: int 
     with monkeypatch.context() as patch:
         patch.setattr(Graph500Bfs, "initialise", by_threads)
         patch.setattr(Graph500Bfs, "check", keep)
-        assert run_tiny(Graph500Bfs, params=params).wrong == ""
+        assert run_tiny(Graph500Bfs, params=params).error == ""
     row, col = found
     return row, col[: row[-1]]
 
@@ -102,7 +102,7 @@ def test_the_quadrants_have_their_shares(monkeypatch: pytest.MonkeyPatch) -> Non
     assert near(np.average(np.argsort(np.diff(row).astype(int))[-400:]), 1 << 13), "labels are permuted"
 
 
-def test_a_bucket_beyond_its_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_that_overflows_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(np, "searchsorted", lambda ends, room, side: 0)
     with pytest.raises(ValueError, match=r"bucket 0 has [0-9]+ edges, more than 24960"):
         run_tiny(Graph500Bfs)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.apps.running import assert_caught, run_tiny, why_not
+from tests.harness.running import assert_caught, run_tiny, why_not
 
-from firsttouch.apps.base import Cpu, solve
 from firsttouch.apps.heartwall import STEP, SWING, Heartwall
+from firsttouch.harness.app import Cpu, solve
 
 
 @pytest.mark.parametrize(
@@ -34,23 +34,23 @@ def test_the_film_moves_within_what_is_searched() -> None:
 
 @pytest.mark.parametrize("changed", [{"iterations": 1}, {"points": 1}, {"rows": 97, "cols": 97}, {"iterations": 45}])
 def test_other_films(changed: dict[str, int]) -> None:
-    assert run_tiny(Heartwall, params=changed).wrong == ""
+    assert run_tiny(Heartwall, params=changed).error == ""
 
 
 @pytest.mark.parametrize("strategy", ["explicit", "svm-fine", "svm-coarse"])
 def test_a_frame_is_delivered_while_the_one_before_it_is_searched(
     strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    searched, film = [], Heartwall._film
+    searched, film = [], Heartwall.film
 
     def delivered(self: Heartwall, cpu: Cpu, number: int) -> None:
         film(self, cpu, number)
-        searched.append(self.frame.store in cpu.workspace._busy)
+        searched.append(bool(self.frame.store.busy_read or self.frame.store.busy_written))
 
-    monkeypatch.setattr(Heartwall, "_film", delivered)
+    monkeypatch.setattr(Heartwall, "film", delivered)
     if why_not(Heartwall, strategy):
         pytest.skip(f"no {strategy} here")
-    assert run_tiny(Heartwall, strategy).wrong == ""
+    assert run_tiny(Heartwall, strategy).error == ""
     assert searched == [False] + [True] * (Heartwall.sizes["tiny"]["iterations"] - 1)
 
 

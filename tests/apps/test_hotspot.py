@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.apps.running import assert_caught, run_tiny
+from tests.harness.running import assert_caught, run_tiny
 
 from firsttouch.apps import hotspot
-from firsttouch.apps.base import Cpu, Gpu, View, solve
 from firsttouch.apps.hotspot import Hotspot
+from firsttouch.harness.app import Cpu, Gpu, View, solve
 
 MUTATIONS = [
     ("y == 0 ? ty : ty - 1", "ty"),
@@ -29,7 +29,7 @@ def test_samples_of_a_chip_too_large_to_check_whole_catch_it_too(
     before: str, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hotspot, "EVERYTHING", 1000)
-    assert run_tiny(Hotspot).wrong == ""
+    assert run_tiny(Hotspot).error == ""
     assert_caught(Hotspot, before, after)
 
 
@@ -52,7 +52,7 @@ def test_the_height_of_the_pyramid_changes_nothing(n: int) -> None:
     found = []
     for pyramid in (1, 3, 8):
         one = Kept({"n": n, "iterations": 7, "pyramid": pyramid})
-        assert run_tiny(Kept, one=one).wrong == ""
+        assert run_tiny(Kept, one=one).error == ""
         found.append(one.result)
     assert max(np.abs(one - found[0]).max() for one in found[1:]) <= 1e-4
 
@@ -75,7 +75,7 @@ def test_many_steps_of_a_fine_chip_stay_stable() -> None:
     """The original's time step overflows here."""
     one = Kept({"n": 1600, "iterations": 40, "pyramid": 8})
     one.check = lambda view: str(view(one.temp).max())  # type: ignore[method-assign]
-    assert 323 < float(run_tiny(Kept, one=one).wrong) < 345
+    assert 323 < float(run_tiny(Kept, one=one).error) < 345
 
 
 def test_sizes() -> None:

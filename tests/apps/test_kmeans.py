@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.running import assert_caught, opencl, run_tiny
+from tests.harness.running import assert_caught, opencl, run_tiny
 
-from firsttouch.apps import measure
-from firsttouch.apps.base import solve
 from firsttouch.apps.kmeans import Kmeans, KmeansConcurrent
-from firsttouch.memory.strategies import STRATEGIES
-from firsttouch.memory.workspace import Workspace
+from firsttouch.harness import measure
+from firsttouch.harness.app import solve
+from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.workspace.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
 )
 @pytest.mark.parametrize("app", [Kmeans, KmeansConcurrent])
 def test_any_shape_is_right(app: type[Kmeans], params: dict[str, int]) -> None:
-    assert run_tiny(app, params=params).wrong == ""
+    assert run_tiny(app, params=params).error == ""
 
 
 def test_both_versions_find_the_same_clusters() -> None:
@@ -38,7 +38,7 @@ def test_both_versions_find_the_same_clusters() -> None:
     found = []
     for kind in (Kmeans, KmeansConcurrent):
         app = kind(kind.sizes["tiny"])
-        assert measure.run(app, Workspace(STRATEGIES["explicit"], info, device)).wrong == ""
+        assert measure.run(app, Workspace(STRATEGIES["explicit"], info, device)).error == ""
         found.append((app.rounds, app.changed, app.explained[-1]))
     assert found[0][0] > 2
     assert found[0] == pytest.approx(found[1], rel=1e-6)
@@ -48,11 +48,11 @@ def test_points_are_transposed_through_a_small_window() -> None:
     info, device = opencl()
     app = Kmeans(Kmeans.sizes["tiny"])
     run = measure.run(app, Workspace(STRATEGIES["explicit"], info, device), windows={app.features: 3_001 * 19 * 4})
-    assert (run.checked, run.wrong) == (True, "")
+    assert run.error == ""
 
 
 def test_impossible_parameters_are_refused_in_a_sentence() -> None:
-    assert "need as many points" in Kmeans.problem({"n": 4, "d": 2, "k": 5, "iterations": 1})
+    assert "n must be at least k = 5" in Kmeans.problem({"n": 4, "d": 2, "k": 5, "iterations": 1})
     assert "at least 1" in Kmeans.problem({"n": 0, "d": 2, "k": 5, "iterations": 1})
 
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.running import assert_caught, run_tiny
+from tests.harness.running import assert_caught, run_tiny
 
-from firsttouch.apps.base import View, solve
 from firsttouch.apps.lud import Lud
+from firsttouch.harness.app import View, solve
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
 
 @pytest.mark.parametrize("n", [64, 128, 192, 576])
 def test_one_block_a_few_and_a_sampled_matrix_are_right(n: int) -> None:
-    assert run_tiny(Lud, params={"n": n}).wrong == ""
+    assert run_tiny(Lud, params={"n": n}).error == ""
 
 
 def test_a_sampled_matrix_that_is_wrong_is_caught() -> None:
-    assert "differs from A" in run_tiny(Lud, params={"n": 576}, mutation=("l.w, u[3][j]", "l.w, u[2][j]")).wrong
+    assert "differs from A" in run_tiny(Lud, params={"n": 576}, mutation=("l.w, u[3][j]", "l.w, u[2][j]")).error
 
 
 def test_one_wrong_part_of_a_large_matrix_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def test_one_wrong_part_of_a_large_matrix_is_caught(monkeypatch: pytest.MonkeyPa
         return check(self, view)
 
     monkeypatch.setattr(Lud, "check", spoiled)
-    assert "L (U r) differs" in run_tiny(Lud, params={"n": 1024}).wrong
+    assert "L (U r) differs" in run_tiny(Lud, params={"n": 1024}).error
 
 
 def test_sizes() -> None:

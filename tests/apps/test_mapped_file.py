@@ -8,16 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.apps.running import assert_caught, opencl, run_tiny
+from tests.harness.running import assert_caught, opencl, run_tiny
 
 from firsttouch import _core
-from firsttouch.apps import mapped_file, measure
-from firsttouch.apps.base import buffer, solve, u64
+from firsttouch.apps import mapped_file
 from firsttouch.apps.mapped_file import MappedFile
-from firsttouch.apps.random import words
 from firsttouch.errors import Unsupported
-from firsttouch.memory.strategies import STRATEGIES
-from firsttouch.memory.workspace import Workspace
+from firsttouch.harness import measure
+from firsttouch.harness.app import buffer, solve, u64
+from firsttouch.harness.random import words
+from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.workspace.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_the_check_reads_the_file_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(mapped_file, "CHUNK", 7_001)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert run_tiny(MappedFile).wrong == ""
+        assert run_tiny(MappedFile).error == ""
 
 
 def workspace(strategy: str) -> Workspace:
@@ -57,7 +58,7 @@ class Looking(MappedFile):
 def look(space: Workspace) -> Looking:
     app = Looking(MappedFile.sizes["tiny"])
     app.kernels = MappedFile(MappedFile.sizes["tiny"]).kernels
-    assert measure.run(app, space).wrong == ""
+    assert measure.run(app, space).error == ""
     return app
 
 
@@ -139,12 +140,12 @@ def test_no_file_is_left_behind() -> None:
 def test_the_file_is_streamed_through_a_small_window() -> None:
     app = MappedFile(MappedFile.sizes["tiny"])
     run = measure.run(app, workspace("explicit"), windows={app.words: 100_000 * 8})
-    assert (run.checked, run.wrong) == (True, "")
-    assert run.crossed["gpu"] == 2 * app.words.nbytes
+    assert run.error == ""
+    assert run.transferred["gpu"] == 2 * app.words.nbytes
 
 
 def test_only_an_input_may_be_a_file() -> None:
-    with pytest.raises(ValueError, match="a file is an input"):
+    with pytest.raises(ValueError, match="must be an input"):
         buffer(u64, "n", role="inout", file=True)
 
 

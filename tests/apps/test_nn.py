@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.running import assert_caught, opencl, run_tiny
+from tests.harness.running import assert_caught, opencl, run_tiny
 
-from firsttouch.apps import measure
-from firsttouch.apps.base import solve
 from firsttouch.apps.nn import Nn
-from firsttouch.memory.strategies import STRATEGIES
-from firsttouch.memory.workspace import Workspace
+from firsttouch.harness import measure
+from firsttouch.harness.app import solve
+from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.workspace.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,12 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
 
 @pytest.mark.parametrize("wrong", ["1.0000015f * SQRT_F32(", "SQRT_F32(-1.0f - "], ids=["1.5e-6", "nan"])
 def test_distances_a_little_off_or_no_numbers_are_caught(wrong: str) -> None:
-    assert "a distance is off by" in run_tiny(Nn, mutation=("SQRT_F32(", wrong)).wrong
+    assert "a distance is off by" in run_tiny(Nn, mutation=("SQRT_F32(", wrong)).error
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 2), (4097, 64), (8192, 7), (8193, 1)])
 def test_any_number_of_records_and_neighbours(n: int, k: int) -> None:
-    assert run_tiny(Nn, params={"n": n, "k": k}).wrong == ""
+    assert run_tiny(Nn, params={"n": n, "k": k}).error == ""
 
 
 def test_tiles_give_the_same() -> None:
@@ -39,7 +39,7 @@ def test_tiles_give_the_same() -> None:
     app = Nn(Nn.sizes["tiny"])
     windows = {app.locations: 3001 * 8, app.distances: 3001 * 4}
     run = measure.run(app, Workspace(STRATEGIES["explicit"], info, device), windows=windows)
-    assert (run.wrong, run.crossed) == ("", {"cpu": app.n * 4, "gpu": app.n * 8})
+    assert (run.error, run.transferred) == ("", {"cpu": app.n * 4, "gpu": app.n * 8})
 
 
 @pytest.mark.parametrize(("n", "k"), [(3, 4), (1000, 65)])

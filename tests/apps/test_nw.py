@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.apps.running import assert_caught, run_tiny
+from tests.harness.running import assert_caught, run_tiny
 
-from firsttouch.apps.base import View, solve
 from firsttouch.apps.nw import BLOSUM62, Nw
+from firsttouch.harness.app import View, solve
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
 
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 128])
 def test_tables_of_any_size_are_right(n: int) -> None:
-    assert run_tiny(Nw, params={"n": n, "penalty": 3}).wrong == ""
+    assert run_tiny(Nw, params={"n": n, "penalty": 3}).error == ""
 
 
 def test_the_scores_of_letters_are_symmetric_and_best_on_the_diagonal() -> None:
@@ -48,4 +48,4 @@ def test_one_wrong_cell_of_a_large_table_is_caught(monkeypatch: pytest.MonkeyPat
         return check(self, view)
 
     monkeypatch.setattr(Nw, "check", spoiled)
-    assert "(1500, 1777) is" in run_tiny(Nw, params={"n": 2100}).wrong
+    assert "(1500, 1777) is" in run_tiny(Nw, params={"n": 2100}).error

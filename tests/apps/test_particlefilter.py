@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.running import assert_caught, run_tiny
+from tests.harness.running import assert_caught, run_tiny
 
-from firsttouch.apps.base import View, solve
-from firsttouch.apps.particlefilter import OFFSETS, TWIN, ParticleFilter
+from firsttouch.apps.particlefilter import OFFSETS, RECOMPUTED, ParticleFilter
+from firsttouch.harness.app import View, solve
 
 MUTATIONS = [
     ("x[i] + 1.0", "x[i]"),
@@ -26,8 +26,8 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
     ("before", "after"), [("y[i] - 2.0", "y[i]"), ("start[GROUP_ID] +", ""), ("next_y[i] = y[low]", "next_y[i] = y[i]")]
 )
 def test_a_wrong_kernel_is_caught_among_more_particles_than_are_filtered_again(before: str, after: str) -> None:
-    run = run_tiny(ParticleFilter, params={"n": TWIN + 1, "iterations": 3}, mutation=(before, after))
-    assert run.wrong
+    run = run_tiny(ParticleFilter, params={"n": RECOMPUTED + 1, "iterations": 3}, mutation=(before, after))
+    assert run.error
 
 
 @pytest.mark.parametrize(("array", "word"), [("x", "resampled"), ("y", "resampled"), ("weight", "by weight")])
@@ -40,12 +40,12 @@ def test_few_wrong_results_among_many_are_caught(array: str, word: str, monkeypa
         return check(self, view)
 
     monkeypatch.setattr(ParticleFilter, "check", spoiled)
-    assert word in run_tiny(ParticleFilter, params={"n": 2 * TWIN}).wrong
+    assert word in run_tiny(ParticleFilter, params={"n": 2 * RECOMPUTED}).error
 
 
-@pytest.mark.parametrize("n", [1, 255, 1024, 1025, TWIN + 1])
+@pytest.mark.parametrize("n", [1, 255, 1024, 1025, RECOMPUTED + 1])
 def test_any_number_of_particles_that_finds_the_disk_is_right(n: int) -> None:
-    wrong = run_tiny(ParticleFilter, params={"n": n}).wrong
+    wrong = run_tiny(ParticleFilter, params={"n": n}).error
     assert wrong == "" if n > 1 else "distance from the disk" in wrong
 
 
@@ -64,7 +64,7 @@ def test_runs_are_repeatable_and_differ_by_seed() -> None:
             return super().check(view)
 
     for seed in (1, 1, 2):
-        assert run_tiny(Recorded, seed=seed).wrong == ""
+        assert run_tiny(Recorded, seed=seed).error == ""
     assert seen[0] == seen[1] != seen[2]
 
 

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.running import assert_caught, opencl, run_tiny
+from tests.harness.running import assert_caught, opencl, run_tiny
 
-from firsttouch.apps import measure
-from firsttouch.apps.base import solve
 from firsttouch.apps.pathfinder import Pathfinder
-from firsttouch.memory.strategies import STRATEGIES
-from firsttouch.memory.workspace import Workspace
+from firsttouch.harness import measure
+from firsttouch.harness.app import solve
+from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.workspace.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
     ids=str,
 )
 def test_other_shapes_are_right(changed: dict[str, int]) -> None:
-    assert run_tiny(Pathfinder, params=changed).wrong == ""
+    assert run_tiny(Pathfinder, params=changed).error == ""
 
 
 @pytest.mark.parametrize("rows", [1, 5, 14, 60])
@@ -47,8 +47,8 @@ def test_the_wall_streams_through_a_window_of_any_number_of_rows(rows: int) -> N
     app = Pathfinder(Pathfinder.sizes["tiny"])
     windows = {app.wall: rows * app.wall.row_bytes}
     run = measure.run(app, Workspace(STRATEGIES["explicit"], info, device), windows=windows)
-    assert (run.checked, run.wrong) == (True, "")
-    assert run.crossed["gpu"] == app.wall.nbytes
+    assert run.error == ""
+    assert run.transferred["gpu"] == app.wall.nbytes
 
 
 def test_a_size_in_bytes_is_met_from_below() -> None:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.running import assert_caught, opencl, run_tiny
+from tests.harness.running import assert_caught, opencl, run_tiny
 
 from firsttouch.apps.pointer_tree import PointerTree
 from firsttouch.errors import Unsupported
-from firsttouch.memory.strategies import STRATEGIES
+from firsttouch.workspace.strategies import STRATEGIES
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 64, 65, 1000])
 def test_trees_of_every_shape(n: int) -> None:
-    assert run_tiny(PointerTree, params={"n": n, "searches": 4 * n}).wrong == ""
+    assert run_tiny(PointerTree, params={"n": n, "searches": 4 * n}).error == ""
 
 
 def test_pointers_need_one_address() -> None:

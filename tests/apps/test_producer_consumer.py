@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.running import opencl, run_tiny, why_not
+from tests.harness.running import opencl, run_tiny, why_not
 
-from firsttouch.apps.base import solve
 from firsttouch.apps.producer_consumer import ProducerConsumer
-from firsttouch.memory.strategies import STRATEGIES, known_on
+from firsttouch.harness.app import solve
+from firsttouch.workspace.strategies import STRATEGIES, strategies_of
 
 
 @pytest.fixture
 def strategy() -> str:
-    for name in reversed(known_on(opencl()[0])):
+    for name in reversed(strategies_of(opencl()[0])):
         if not why_not(ProducerConsumer, name):
             return name
     pytest.skip("no memory here is used by both agents at once")
@@ -27,7 +27,7 @@ def strategy() -> str:
 )
 def test_a_wrong_kernel_is_caught(before: str, after: str, strategy: str) -> None:
     params = {"slots": 3, "words": 700, "iterations": 2}
-    assert "wrong answer" in run_tiny(ProducerConsumer, strategy, params=params, mutation=(before, after)).wrong
+    assert "wrong answer" in run_tiny(ProducerConsumer, strategy, params=params, mutation=(before, after)).error
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,12 @@ def test_a_wrong_kernel_is_caught(before: str, after: str, strategy: str) -> Non
         ("next = until > 0 ? until : last;", "next = until > 0 ? until + slots : last;"),
     ],
 )
-def test_nobody_waits_for_ever(before: str, after: str, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_message_ends_the_wait_of_both_agents(
+    before: str, after: str, strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ProducerConsumer, "polls", 3_000_000)
     monkeypatch.setattr(ProducerConsumer, "seconds", 0.02)
-    assert "before one agent gave up" in run_tiny(ProducerConsumer, strategy, mutation=(before, after)).wrong
+    assert "before one agent gave up" in run_tiny(ProducerConsumer, strategy, mutation=(before, after)).error
 
 
 def test_an_item_left_out_is_caught_whenever_that_happens(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,16 +51,16 @@ def test_an_item_left_out_is_caught_whenever_that_happens(strategy: str, monkeyp
     monkeypatch.setattr(ProducerConsumer, "polls", 3_000_000)
     monkeypatch.setattr(ProducerConsumer, "seconds", 0.02)
     wrong = ("next = until > 0 ? until : last;", "next = until > 0 ? until + 1 : last;")
-    assert run_tiny(ProducerConsumer, strategy, params={"iterations": 4}, mutation=wrong).wrong
+    assert run_tiny(ProducerConsumer, strategy, params={"iterations": 4}, mutation=wrong).error
 
 
 def test_a_ring_of_one_slot(strategy: str) -> None:
-    assert run_tiny(ProducerConsumer, strategy, params={"slots": 1, "words": 1}).wrong == ""
+    assert run_tiny(ProducerConsumer, strategy, params={"slots": 1, "words": 1}).error == ""
 
 
 def test_memory_that_is_not_shared_at_once_is_refused() -> None:
     info, _ = opencl()
-    assert "copy" in (ProducerConsumer.refuses(STRATEGIES["explicit"], info) or "")
+    assert "copies" in (ProducerConsumer.refuses(STRATEGIES["explicit"], info) or "")
     assert "each other's stores" in (ProducerConsumer.refuses(STRATEGIES["buffer"], info) or "")
 
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.apps.running import assert_caught, run_tiny
+from tests.harness.running import assert_caught, run_tiny
 
 from firsttouch.apps import quantum_volume
-from firsttouch.apps.base import solve
 from firsttouch.apps.quantum_volume import HEAVY, QuantumVolume, heavy
+from firsttouch.harness.app import solve
 
 
 @pytest.mark.parametrize(
@@ -26,31 +26,31 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
 
 @pytest.mark.parametrize("qubits", [3, 4, 8, 14])
 def test_every_amplitude_is_right(qubits: int) -> None:
-    assert run_tiny(QuantumVolume, params={"qubits": qubits}).wrong == ""
+    assert run_tiny(QuantumVolume, params={"qubits": qubits}).error == ""
 
 
 def test_a_larger_state_is_random_and_normal() -> None:
     run = run_tiny(QuantumVolume, params={"qubits": 16})
-    assert (run.wrong, len(run.iterations)) == ("", 16)
+    assert (run.error, len(run.iterations)) == ("", 16)
 
 
 def test_the_mirror_circuit_comes_back() -> None:
     mirror = {"circuit": "mirror"}
     run = run_tiny(QuantumVolume, options=mirror, params={"qubits": 12})
-    assert (run.wrong, len(run.iterations)) == ("", 24)
+    assert (run.error, len(run.iterations)) == ("", 24)
     wrong = ("inverse ? -element.y : element.y", "element.y")
-    assert "mirror" in run_tiny(QuantumVolume, options=mirror, mutation=wrong).wrong
+    assert "mirror" in run_tiny(QuantumVolume, options=mirror, mutation=wrong).error
 
 
-def test_what_is_compared_with_no_twin_must_be_random(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quantum_volume, "TWIN", 2)
+def test_states_too_large_for_a_reference_must_be_random(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantum_volume, "COMPARED_WHOLE", 2)
     wrong = ("state[first] = after[0]", "if (i % 2 == 1) state[first] = after[0]")
-    assert run_tiny(QuantumVolume, mutation=wrong).wrong
+    assert run_tiny(QuantumVolume, mutation=wrong).error
 
 
 def test_the_circuits_are_those_of_quantum_volume() -> None:
     apps = [QuantumVolume({"qubits": 7}, seed) for seed in range(20)]
-    assert np.mean([heavy(app.twin()) for app in apps]) == pytest.approx(HEAVY, abs=0.02)
+    assert np.mean([heavy(app.reference_state()) for app in apps]) == pytest.approx(HEAVY, abs=0.02)
     gates = apps[0].unitaries()
     assert np.allclose(gates @ gates.conj().transpose(0, 2, 1), np.eye(4))
     assert np.allclose(np.linalg.det(gates), 1)

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.running import assert_caught, run_tiny
+from tests.harness.running import assert_caught, run_tiny
 
 from firsttouch.apps import srad
-from firsttouch.apps.base import around, solve
 from firsttouch.apps.srad import Srad
+from firsttouch.harness.app import around, solve
 
 WRONG = [
     ("image[col * rows + above] - now", "image[col * rows + below] - now"),
@@ -30,7 +30,7 @@ def test_light_cones_are_as_good_as_the_whole(
 ) -> None:
     monkeypatch.setattr(srad, "BLOCK", 128)
     monkeypatch.setattr(srad, "AREA", srad.AREA // 8)
-    assert bool(run_tiny(Srad, mutation=mutation).wrong) == (mutation is not None)
+    assert bool(run_tiny(Srad, mutation=mutation).error) == (mutation is not None)
 
 
 @pytest.mark.parametrize(("iterations", "cones"), [(1, 1000), (60, 8)])
@@ -40,7 +40,7 @@ def test_neither_few_nor_many_iterations_are_checked_for_ever(
     seen = []
     monkeypatch.setattr(srad, "BLOCK", 128)
     monkeypatch.setattr(srad, "around", lambda *arguments: seen.append(arguments[0]) or around(*arguments))
-    assert run_tiny(Srad, params={"iterations": iterations}).wrong == ""
+    assert run_tiny(Srad, params={"iterations": iterations}).error == ""
     assert len(set(seen)) > 0.99 * cones
     assert len(seen) == cones
 
@@ -48,12 +48,12 @@ def test_neither_few_nor_many_iterations_are_checked_for_ever(
 @pytest.mark.parametrize("shape", [(1, 300), (700, 1), (2, 2), (256, 33)])
 def test_images_of_any_shape(shape: tuple[int, int]) -> None:
     rows, cols = shape
-    assert run_tiny(Srad, params={"rows": rows, "cols": cols}).wrong == ""
+    assert run_tiny(Srad, params={"rows": rows, "cols": cols}).error == ""
 
 
 def test_strips_of_several_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(srad, "GROUPS", 64)
-    assert run_tiny(Srad).wrong == ""
+    assert run_tiny(Srad).error == ""
 
 
 def test_one_pixel_has_no_variance() -> None:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.apps.running import assert_caught, run_tiny
+from tests.harness.running import assert_caught, run_tiny
 
-from firsttouch.apps.base import Cpu, Gpu, View, solve
 from firsttouch.apps.streamcluster import MOST, Streamcluster
+from firsttouch.harness.app import Cpu, Gpu, View, solve
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_centres_are_moved_and_settle(monkeypatch: pytest.MonkeyPatch) -> None:
     one, check = Streamcluster.gain, Streamcluster.check
     monkeypatch.setattr(Streamcluster, "gain", gain)
     monkeypatch.setattr(Streamcluster, "check", keep)
-    assert run_tiny(Streamcluster).wrong == ""
+    assert run_tiny(Streamcluster).error == ""
     assert sum(g > 0 for g in gains) > 3
     assert settled == [True]
 
@@ -53,15 +53,15 @@ def test_the_same_centres_under_other_strategies(monkeypatch: pytest.MonkeyPatch
     check = Streamcluster.check
     monkeypatch.setattr(Streamcluster, "check", keep)
     for strategy in ("explicit", "svm-fine"):
-        assert run_tiny(Streamcluster, strategy).wrong == ""
+        assert run_tiny(Streamcluster, strategy).error == ""
     assert found[0] == found[1]
 
 
 def test_the_cpu_alone_finds_the_same_centres(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, alone = (Streamcluster(Streamcluster.sizes["tiny"]) for _ in range(2))
-    assert run_tiny(Streamcluster, one=gpu).wrong == ""
+    assert run_tiny(Streamcluster, one=gpu).error == ""
     monkeypatch.setattr(Streamcluster, "gain", gain_in_f64)
-    assert run_tiny(Streamcluster, one=alone).wrong == ""
+    assert run_tiny(Streamcluster, one=alone).error == ""
     assert alone.centres == gpu.centres
     assert alone.total == pytest.approx(gpu.total, rel=1e-5)
 
@@ -87,7 +87,7 @@ def gain_in_f64(self: Streamcluster, cpu: Cpu, _: Gpu, x: int) -> float:
 
 
 def test_a_few_passes_are_right_too() -> None:
-    assert run_tiny(Streamcluster, params={"iterations": 1}).wrong == ""
+    assert run_tiny(Streamcluster, params={"iterations": 1}).error == ""
 
 
 def test_impossible_sizes_say_why() -> None:

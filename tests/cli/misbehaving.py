@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, u32
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, u32
 
 
 class Misbehaving(App):

@@ -30,7 +30,7 @@ def records(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (directory / "results.jsonl").read_text().splitlines()]
 
 
-def test_an_application_of_ones_own_runs_under_every_strategy(tmp_path: Path) -> None:
+def test_an_application_from_a_module_runs_under_every_strategy(tmp_path: Path) -> None:
     assert len(EXAMPLE.read_text().splitlines()) <= 60
     done = app("smooth", "--module", str(EXAMPLE), "--size", "1MiB", "--out", "o", "--json", *DEVICE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -43,7 +43,7 @@ def test_an_application_of_ones_own_runs_under_every_strategy(tmp_path: Path) ->
     assert told.keys() == {r["factors"]["strategy"] for r in found}
     explicit = next(r for r in found if r["factors"]["strategy"] == "explicit")
     assert (told["explicit"]["total_ms"], told["explicit"]["relative_time"]) == (explicit["summary"]["median"], 1)
-    again = app("--resume", "--out", "o", cwd=tmp_path)
+    again = app("--resume", "--out", "o", "--module", str(EXAMPLE), cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert records(tmp_path / "o") == found
     lines = [line.split() for line in again.stdout.splitlines()]
@@ -52,6 +52,7 @@ def test_an_application_of_ones_own_runs_under_every_strategy(tmp_path: Path) ->
     assert lines[-1] == ["o/report.html"]
 
 
+@pytest.mark.exhaustive
 def test_a_budget_streams_tiles(tmp_path: Path) -> None:
     done = app(
         *("black_scholes", "--size", "8MiB", "--budget", "2MiB", "--strategy", "explicit", "--out", "o", *DEVICE),
@@ -85,12 +86,12 @@ def test_the_list_says_what_each_computes(tmp_path: Path) -> None:
         (["hotspot", "--set", "n=0"], "hotspot: n must be at least 1, not 0"),
         (["lud", "--set", "n=100"], "lud: n must be a multiple of"),
         (["hotspot", "--set", "colour=red"], "unknown factor 'colour'"),
-        (["hotspot", "--budget", "1KiB", "--strategy", "explicit"], "declares no tiles"),
+        (["hotspot", "--budget", "1KiB", "--strategy", "explicit"], "has no tiled buffers"),
         (["hotspot", "--oversubscribe", "0"], "'0' is not a number above 0"),
-        (["hotspot", "--oversubscribe", "2"], "opencl:0 does not tell how much of its memory is free"),
+        (["hotspot", "--oversubscribe", "2"], "opencl:0 does not state its free memory"),
         (["hotspot", "--set", "host=pinned", "--strategy", "explicit"], "opencl:0 between map and unmap only"),
         (["nn", "--iterations", "3"], "unknown factor 'iterations'; accepted: app, strategy, size, pages"),
-        (["hotspot", "--repeat", "0"], "repeat must be at least 1, not 0"),
+        (["hotspot", "--repeat", "0"], "repeat: '0' is less than can be measured"),
         (["hotspot", "--iterations", "-1"], "iterations: '-1' is not a whole number"),
         (["hotspot", "--budget", "4GB2"], "budget: '4GB2' is not a size such as"),
         (["hotspot", "--strategy", ""], "--strategy is empty"),
@@ -98,7 +99,7 @@ def test_the_list_says_what_each_computes(tmp_path: Path) -> None:
         (["hotspot", "--seed", "-1"], "--seed '-1' is not a whole number from 0 to 2^63 - 1"),
         (["hotspot", "--seed", str(2**63)], "is not a whole number from 0 to 2^63 - 1"),
         (["hotspot", "--all"], "--all was given, and hotspot too"),
-        (["--resume"], "o holds no run to go on with; name applications, or give --all"),
+        (["--resume"], "o holds no run to continue; name applications, or give --all"),
         (["hotspot", "--set", "events=on"], "unknown factor 'events'; accepted: app, strategy, size, pages"),
         (["hotspot", "--module", "nothing.py"], "nothing.py' is not a Python file"),
     ],
@@ -111,6 +112,7 @@ def test_bad_input_gets_one_sentence(arguments: list[str], said: str, tmp_path: 
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.exhaustive
 def test_an_impossible_strategy_is_a_row_of_a_larger_run(tmp_path: Path) -> None:
     strategies = ("--strategy", "svm-fine", "--strategy", "managed")
     done = app("hotspot", *strategies, "--size", "tiny", "--repeat", "1", "--out", "o", *DEVICE, cwd=tmp_path)
@@ -124,7 +126,7 @@ def test_an_impossible_strategy_is_a_row_of_a_larger_run(tmp_path: Path) -> None
 def test_the_cpu_alone_runs_no_application(tmp_path: Path) -> None:
     done = app("hotspot", "--device", "cpu", "--out", "o", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "cpu has one agent only; give a device that runs kernels" in done.stderr
+    assert "cpu does not run kernels; choose a device that does" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -147,7 +149,8 @@ def test_a_module_that_is_none_is_a_wrong_call(text: str, said: str, tmp_path: P
     assert not (tmp_path / "o").exists()
 
 
-def test_an_application_without_a_parameter_runs_beside_those_that_have_it(tmp_path: Path) -> None:
+@pytest.mark.exhaustive
+def test_an_application_without_a_parameter_runs_with_those_that_have_it(tmp_path: Path) -> None:
     asked = ("--iterations", "2", "--strategy", "buffer", "--size", "tiny", "--repeat", "1", "--out", "o", *DEVICE)
     done = app("hotspot", "nn", *asked, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -157,6 +160,7 @@ def test_an_application_without_a_parameter_runs_beside_those_that_have_it(tmp_p
     ]
 
 
+@pytest.mark.exhaustive
 def test_resume_takes_the_applications_of_the_run(tmp_path: Path) -> None:
     tiny = ("--size", "tiny", "--repeat", "1", "--out", "o", *DEVICE)
     app("nn", "--strategy", "pinned", *tiny, cwd=tmp_path)
@@ -174,6 +178,25 @@ def test_results_of_run_and_app_are_kept_apart(tmp_path: Path) -> None:
     done = app("--resume", "--out", "o", cwd=tmp_path, command="run")
     assert done.returncode == 2
     assert "holds results of `firsttouch app`" in done.stderr
+
+
+def test_what_a_results_directory_names_is_not_run(tmp_path: Path) -> None:
+    small = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--out", "o", *DEVICE)
+    assert app("hotspot", *small, cwd=tmp_path).returncode == 0
+    stranger = tmp_path / "stranger.py"
+    stranger.write_text("from pathlib import Path\nPath(__file__).with_name('ran').touch()\n" + EXAMPLE.read_text())
+    request = json.loads((tmp_path / "o" / "run.json").read_text())
+    changed = request | {"modules": [str(stranger)], "allow_oversubscription": True}
+    (tmp_path / "o" / "run.json").write_text(json.dumps(changed))
+    refused = app("--resume", "--out", "o", cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert f"to continue, add --module {stranger}" in refused.stderr
+    assert not (tmp_path / "ran").exists()
+    (tmp_path / "o" / "run.json").write_text(json.dumps(request | {"allow_oversubscription": True}))
+    done = app("--resume", "--out", "o", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "was measured with --allow-oversubscription; this call does without it" in done.stderr
+    assert json.loads((tmp_path / "o" / "run.json").read_text())["allow_oversubscription"] is False
 
 
 def test_a_package_brings_applications_by_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

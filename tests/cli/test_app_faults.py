@@ -14,20 +14,22 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.matrix import matrix
 
-from firsttouch.run.store import RESULTS, load_results
-from firsttouch.schema import Record
+from firsttouch.records.reading import RESULTS, load_results
+from firsttouch.records.schema import Record
 
 MODULE = Path(__file__).with_name("misbehaving.py")
 COMMAND = (sys.executable, "-m", "firsttouch.cli.main", "app")
-ASKED = (*("misbehaving", "--module", str(MODULE), "--strategy", "pinned", "--repeat", "1", "--device", "opencl:0"),)
+MINE = ("--module", str(MODULE))
+ASKED = ("misbehaving", *MINE, "--strategy", "pinned", "--repeat", "1", "--device", "opencl:0")
 ENDS = {
     "crash": ("crashed", "SIGSEGV"),
-    "spin": ("timeout", "no end after 4 s"),
+    "spin": ("timeout", "did not finish within 4 s"),
     "wrong": ("ok", ""),
-    "unwritten": ("failed", "bytes 0 to 400 of other are read before anyone wrote them"),
+    "unwritten": ("failed", "bytes 0 to 400 of other are read before they are written"),
     "raise": ("failed", "RuntimeError: a bug of the module"),
-    "one-sided": ("failed", "hidden is declared without the side cpu"),
+    "one-sided": ("failed", "hidden is not declared for use by the cpu"),
     "fine": ("ok", ""),
 }
 
@@ -52,7 +54,7 @@ def test_every_fault_is_recorded_and_the_run_goes_on(tmp_path: Path) -> None:
     assert outcome["unverified"] == 1
 
 
-@pytest.mark.parametrize(("what", "status"), [("fine", 0), ("crash", 1), ("unwritten", 1), ("wrong", 3)])
+@pytest.mark.parametrize(("what", "status"), matrix([("fine", 0), ("crash", 1), ("unwritten", 1), ("wrong", 3)]))
 def test_exit_status(what: str, status: int, tmp_path: Path) -> None:
     assert call(tmp_path / "out", "--set", f"what={what}").returncode == status
 
@@ -79,7 +81,7 @@ def workers(log: Path) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
-            named = "firsttouch.run.worker" in process.cmdline()
+            named = "firsttouch.worker" in process.cmdline()
             if named and process.environ().get("MISBEHAVING_LOG") == str(log):
                 found.append(process.pid)
         except psutil.Error:
@@ -99,12 +101,13 @@ def start(log: Path, *words: str, pause: float = 0.1) -> subprocess.Popen[bytes]
     return subprocess.Popen([*COMMAND, *words], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+@pytest.mark.exhaustive
 def test_a_killed_run_loses_at_most_the_point_in_flight(tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     first = (*ASKED, "--set", f"which={','.join(POINTS)}", "--out", str(out))
     for kill_at in (2, 5, 9):
         before, started = held(out), len(began(log))
-        words = ("--resume", "--out", str(out)) if (out / "run.json").exists() else first
+        words = (*MINE, "--resume", "--out", str(out)) if (out / "run.json").exists() else first
         process = start(log, *words)
         wait_for(f"point {kill_at}", lambda n=kill_at: len(set(began(log))) >= n)
         os.kill(process.pid, signal.SIGKILL)
@@ -114,12 +117,13 @@ def test_a_killed_run_loses_at_most_the_point_in_flight(tmp_path: Path) -> None:
         assert not set(again) & set(before), "a held point was measured again"
         assert set(before) <= set(after), "a held point was lost"
         assert len(set(again) - set(after)) <= 1
-    assert start(log, "--resume", "--out", str(out)).wait(100) == 0
+    assert start(log, *MINE, "--resume", "--out", str(out)).wait(100) == 0
     assert set(held(out)) == set(POINTS)
     assert all(r.status == "ok" and r.verified for r in held(out).values())
     assert sum(Counter(began(log)).values()) <= len(POINTS) + 3
 
 
+@pytest.mark.exhaustive
 def test_a_killed_worker_costs_its_point(tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     process = start(log, *ASKED, "--set", f"which={','.join(POINTS[:3])}", "--out", str(out), pause=1)

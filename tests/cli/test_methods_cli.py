@@ -34,7 +34,7 @@ def test_json_is_a_list_of_cells():
     assert set(cells[0]) == {"device", "allocator", "property", "value", "origin", "stated", "detail", "notes"}
 
 
-def test_verify_measures_and_tells_so_on_stderr():
+def test_verify_measures_and_reports_progress_on_stderr():
     run = call("--device", "cpu", "--verify", "--json")
     assert run.returncode == 0, run.stderr
     cells = {(c["allocator"], c["property"]): c for c in json.loads(run.stdout)}

@@ -1,26 +1,38 @@
-"""Progress of a run where nobody watches."""
+"""Progress of a run whose stderr is no terminal."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
 from firsttouch.cli import progress
+from firsttouch.engine.plan import Planned
+from firsttouch.experiments.base import Point
+from firsttouch.records.schema import SCHEMA, Factors, Metric, Record, Summary
 
 
-def test_a_log_hears_of_a_run_that_has_nothing_to_say(
+def test_a_log_says_every_now_and_then_how_far_a_silent_run_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "_QUIET", 0.01)
-    lines = progress._Lines()
-    lines.begin(4)
-    lines.point("hotspot on opencl:0 strategy=explicit")
-    lines.advance()
-    told, end = "", time.monotonic() + 60
-    while "1 of 4 points in " not in told and time.monotonic() < end:
+    monkeypatch.setattr(progress, "QUIET", 0.01)
+    metric = Metric("ms", "lower")
+    todo = [
+        Planned(Point("hotspot", "opencl:0", Factors({"strategy": strategy})), metric, name="hotspot")
+        for strategy in ("explicit", "svm-fine")
+    ]
+    record = Record(schema=SCHEMA, experiment="hotspot", device="opencl:0", factors={}, unit="ms", status="ok",
+                    samples=[1.0], summary=Summary(1, 1, 1, 1, 1, 1, 1, 1))  # fmt: skip
+    shown = progress.RunProgress()
+    shown.begin(Path("out"), todo, held=0)
+    shown.point(todo[0])
+    shown.recorded(todo[0], record)
+    shown.point(todo[1])
+    text, end = "", time.monotonic() + 60
+    while "; now hotspot on opencl:0 strategy=svm-fine" not in text and time.monotonic() < end:
         time.sleep(0.01)
-        told += capsys.readouterr().err
-    lines.end()
-    assert "1 of 4 points in " in told
-    assert " left; now hotspot on opencl:0 strategy=explicit" in told
+        text += capsys.readouterr().err
+    shown.end()
+    assert "1 of 2 points in " in text
+    assert " left; now hotspot on opencl:0 strategy=svm-fine" in text

@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.matrix import matrix
 
-FAULTS = Path(__file__).parents[1] / "run" / "faults.py"
+FAULTS = Path(__file__).parents[1] / "engine" / "faults.py"
 COMMAND = [sys.executable, "-m", "firsttouch.cli.main", "run"]
-ENVIRONMENT = {**os.environ, "FIRSTTOUCH_EXPERIMENTS": str(FAULTS)}
+ENVIRONMENT = {**os.environ, "FIRSTTOUCH_MODULES": str(FAULTS)}
 
 
 def call(cwd: Path, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
@@ -30,10 +31,10 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Com
     return cwd, call(cwd, "fresh", "--device", "cpu", "--out", "out")
 
 
-def test_the_report_is_printed_and_nothing_else(done):
+def test_findings_and_the_report_are_printed_and_nothing_else(done):
     cwd, run = done
     assert run.returncode == 0, run.stderr
-    assert run.stdout == "out/report.html\n"
+    assert run.stdout == "fresh on cpu\n  It ended.\n\nout/report.html\n"
     assert (cwd / "out" / "report.html").stat().st_size > 1000
     assert {p.name for p in (cwd / "out").iterdir()} == {"results.jsonl", "machine.json", "run.json", "report.html"}
     assert "fresh on cpu: 3 ok" in run.stderr
@@ -56,6 +57,8 @@ def test_json_is_all_of_stdout(tmp_path):
     assert outcome["counts"] == {"ok": 1}
     assert Path(outcome["directory"]).parent == Path("firsttouch-results")
     assert (tmp_path / outcome["report"]).is_file()
+    (found,) = outcome["findings"]
+    assert (found["claim"], found["text"], found["conditions"]["device"]) == ("fault.ended", "It ended.", "cpu")
 
 
 WRONG = [
@@ -88,10 +91,14 @@ def test_a_wrong_call_is_one_sentence_and_leaves_nothing(tmp_path, words, wrong,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bad_limit_is_a_wrong_call(tmp_path):
-    run = call(tmp_path, "fresh", "--device", "cpu", FIRSTTOUCH_MAX_HOST="lots")
-    assert run.returncode == 2
-    assert "FIRSTTOUCH_MAX_HOST: 'lots' is not a size such as" in run.stderr
+@pytest.mark.parametrize("name", ["FIRSTTOUCH_MAX_HOST", "FIRSTTOUCH_MAX_DEVICE", "FIRSTTOUCH_MAX_MANAGED"])
+@pytest.mark.parametrize(
+    ("text", "said"), [("lots", "'lots' is not a size such as"), ("0x10", "'0x10' is not"), ("0", "'0' is zero bytes")]
+)
+def test_a_bad_limit_is_a_wrong_call(tmp_path, name, text, said):
+    run = call(tmp_path, "fresh", "--device", "cpu", **{name: text})
+    assert (run.returncode, run.stderr.count("\n")) == (2, 1)
+    assert f"{name}: {said}" in run.stderr
 
 
 def _alter(name: str, field: str, value: object):
@@ -109,7 +116,7 @@ def _break_middle(directory: Path) -> None:
 
 def _foreign_schema(directory: Path) -> None:
     path = directory / "results.jsonl"
-    path.write_text(path.read_text().replace("firsttouch/1", "firsttouch/0"))
+    path.write_text(path.read_text().replace("firsttouch/2.0", "firsttouch/0"))
 
 
 def _other_device(directory: Path) -> None:
@@ -131,7 +138,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("change", "words", "text"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+@pytest.mark.parametrize(("change", "words", "text"), matrix([r[1:] for r in REFUSED], 2), ids=[r[0] for r in REFUSED])
 def test_results_are_never_lost(tmp_path, change, words, text):
     assert call(tmp_path, "fresh", "--device", "cpu", "--out", "out").returncode == 0
     change(tmp_path / "out")
@@ -191,7 +198,7 @@ def test_ctrl_c_keeps_what_is_there_and_says_how_to_go_on(tmp_path):
     run.send_signal(signal.SIGINT)
     _, told = run.communicate(timeout=20)
     assert run.returncode == 130
-    assert "interrupted; 1 points are kept. Go on with: firsttouch run --resume --out out" in told
+    assert "interrupted; 1 point kept. Continue with: firsttouch run --resume --out out" in told
     assert "Traceback" not in told
     assert len(results.read_text().splitlines()) == 1
 
@@ -224,7 +231,7 @@ def test_a_terminal_gets_a_bar(tmp_path):
     os.close(here)
     stdout, _ = run.communicate()
     assert run.returncode == 1
-    assert stdout == b"out/report.html\n"
+    assert stdout.endswith(b"fresh on cpu\n  It ended.\n\nout/report.html\n")
     assert b"4/4" in seen or b"3/4" in seen
     assert b"RuntimeError: the driver said no" in seen
 
@@ -232,3 +239,37 @@ def test_a_terminal_gets_a_bar(tmp_path):
 def test_help_has_an_example(tmp_path):
     text = call(tmp_path, "--help").stdout
     assert "Example: firsttouch run" in text
+
+
+MISTAKEN = """
+from firsttouch.api import Experiment, Factor, Measurement, Metric
+
+
+class Mistaken(Experiment):
+    name = "mistaken"
+    question = "What does a mistake cost?"
+    metric = Metric("ns", "lower")
+    counted = source = ""
+    figures = ()
+
+    def factors(self, device, preset):
+        return [Factor("n", [1], "count")]
+
+    def measure(self, point, session):
+        return Measurement(samples=[1.0], verified=True)
+
+    def findings(self, records, device):
+        return 1 / 0
+"""
+
+
+def test_findings_that_fail_name_the_line_of_their_module_and_end_nothing(tmp_path):
+    module = tmp_path / "mistaken.py"
+    module.write_text(MISTAKEN)
+    run = call(tmp_path, "mistaken", "--device", "cpu", "--module", module, "--out", "out", FIRSTTOUCH_MODULES="")
+    assert run.returncode == 0, run.stderr
+    line = 1 + MISTAKEN[: MISTAKEN.index("return 1 / 0")].count("\n")
+    said = " ".join(run.stdout.split())
+    assert "ZeroDivisionError" in said
+    assert f"{module}:{line}" in said
+    assert run.stdout.endswith("out/report.html\n")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from firsttouch.apps.report import Row, summary
 from firsttouch.cli.summary import show
-from firsttouch.run.store import load_results
+from firsttouch.harness.report import Row, summary
+from firsttouch.records.reading import load_results
 
 ROWS = summary(load_results(Path(__file__).parents[2] / "results" / "h200-apps").records)
 
@@ -74,7 +74,7 @@ def test_a_narrow_terminal_gets_all_of_it(columns: str, capsys: pytest.CaptureFi
     assert "…" not in told
 
 
-def test_wrong_results_are_told_before_what_was_skipped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_results_are_listed_before_what_was_skipped(capsys: pytest.CaptureFixture[str]) -> None:
     skipped, right, *_ = of("pointer_tree")
     wrong = replace(right, verified=False, reason="3 of 8 keys were not found")
     words = [" ".join(line) for line in shown([skipped, wrong], capsys)]

@@ -1,11 +1,11 @@
-"""The experiment locking with a rival that took the lock and never leaves, loaded through FIRSTTOUCH_EXPERIMENTS."""
+"""The experiment locking with a rival that took the lock and never leaves, given by --module."""
 
 from __future__ import annotations
 
 from firsttouch import _core
 from firsttouch.experiments import locking
 from firsttouch.experiments.base import Measurement, Point
-from firsttouch.run.session import Session
+from firsttouch.session import Session
 
 
 class Stuck(locking.Locking):

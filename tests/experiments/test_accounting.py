@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from curves import a_record, said
+from small import SmallRun
 
 from firsttouch.experiments.accounting import Accounting, Trial, medians, what_moved
 from firsttouch.experiments.base import Measurement, Point
 from firsttouch.machine.devices import describe_devices
-from firsttouch.run.session import Session
+from firsttouch.records.schema import Factors, Scalar
+from firsttouch.session import Session
 
 SIZE = 64 * 2**20
 
@@ -15,7 +18,7 @@ SIZE = 64 * 2**20
 @pytest.fixture(scope="module")
 def malloc() -> Measurement:
     session = Session(describe_devices("cpu")[0], seed=7, seconds=1.0, tolerance=0.03, preset="quick")
-    point = Point("accounting", "cpu", {"allocator": "malloc", "toucher": "cpu", "size": SIZE})
+    point = Point("accounting", "cpu", Factors({"allocator": "malloc", "toucher": "cpu", "size": SIZE}))
     return Accounting().measure(point, session)
 
 
@@ -32,15 +35,15 @@ def test_a_sample_is_the_headline_of_call_and_touch(malloc: Measurement) -> None
     assert {"call_headline", "touch_headline", "noise_headline", "rollup_ms"} <= malloc.counters.keys()
 
 
-def test_what_moved_tells_when_and_who_saw_it() -> None:
-    counters: dict[str, object] = {
+def test_what_moved_says_when_and_which_counters_showed_it() -> None:
+    counters: dict[str, Scalar] = {
         "call_headline": 0, "touch_headline": 90, "call_rss": 0, "touch_rss": 85, "call_vendor_used": 0,
         "touch_vendor_used": 2, "call_cgroup": 45, "touch_cgroup": 45, "noise_headline": 1,
     }  # fmt: skip
-    assert what_moved(counters, 100) == ("on-demand", ("rss", "cgroup"))
+    assert what_moved(counters, 100) == ("at the first touch", ("RSS", "the cgroup"))
     up_front = counters | {"call_headline": 90, "touch_headline": 3}
-    assert what_moved(up_front, 100)[0] == "up-front"
-    assert what_moved(counters | {"touch_headline": 40}, 100)[0] == "in neither step"
+    assert what_moved(up_front, 100)[0] == "at the call"
+    assert what_moved(counters | {"touch_headline": 40}, 100)[0] == "neither at the call nor at the first touch"
 
 
 def test_medians_split_call_and_touch() -> None:
@@ -57,3 +60,19 @@ def test_medians_split_call_and_touch() -> None:
         "touch_rss": 0,
         "noise_headline": 5,
     }
+
+
+class TestSmallRun(SmallRun):
+    name = "accounting"
+    may_be_negative = True
+    states_buffers = True
+
+
+def test_counters_of_one_kind_are_said_once() -> None:
+    seen = {f"touch_{name}": float(SIZE) for name in ("headline", "rss", "rollup_rss", "pss", "mem_free", "cgroup")}
+    idle = {name.replace("touch_", "call_"): 0.0 for name in seen}
+    factors: dict[str, Scalar] = {"allocator": "malloc", "toucher": "cpu", "size": SIZE}
+    assert said("accounting", [a_record("accounting", SIZE, factors, **seen, **idle)]) == (
+        "Blocks of 64 MiB take physical memory: malloc at the first touch (seen in RSS, the cgroup and free host "
+        "memory)."
+    )

@@ -5,14 +5,18 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import imagined
 import pytest
+from small import SmallRun
 
 from firsttouch import _core
+from firsttouch.engine.plan import make_plan
+from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Point
 from firsttouch.experiments.caching import Caching, thread_counts
-from firsttouch.run.plan import make_plan
-from firsttouch.run.session import Session
-from firsttouch.schema import SCHEMA, AllocatorInfo, DeviceInfo, Factors, Record, Request, Summary
+from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Factors, Record, Request, Summary
+from firsttouch.report.sentences import sentences
+from firsttouch.session import Session
 
 CPU = DeviceInfo(
     name="cpu", kind="cpu", title="", allocators=[AllocatorInfo(name="malloc", available=True, cpu="direct")]
@@ -21,20 +25,23 @@ GPU = DeviceInfo(
     name="cuda:0",
     kind="cuda",
     title="",
+    capabilities=imagined.GPU,
     allocators=[
         AllocatorInfo(name="malloc", available=True, cpu="direct", gpu="none", gpu_reason="no HMM"),
         AllocatorInfo(name="device", available=True, cpu="none", gpu="direct"),
         AllocatorInfo(name="pinned", available=True, cpu="direct", gpu="direct"),
     ],
 )
-MAIN: Factors = {
-    "agent": "cpu",
-    "allocator": "malloc",
-    "pattern": "own",
-    "padding": 0,
-    "threads": 1,
-    "loads": "cached",
-}
+MAIN = Factors(
+    {
+        "agent": "cpu",
+        "allocator": "malloc",
+        "pattern": "own",
+        "padding": 0,
+        "threads": 1,
+        "loads": "cached",
+    }
+)
 
 
 def plan(device: DeviceInfo, preset: str, **sets: list[Any]) -> list[Any]:
@@ -90,20 +97,19 @@ def test_threads_go_from_one_to_all(preset: Any) -> None:
 
 def test_why_a_point_is_not_measured() -> None:
     def why(device: DeviceInfo, **changed: Any) -> str:
-        return str(Caching().skip({**MAIN, **changed}, device))
+        return str(Caching().skip(MAIN | {**changed}, device))
 
     assert "threads" in why(CPU, threads=10**6)
     assert "threads" in why(GPU, agent="gpu", allocator="device", threads=2**20 + 1)
-    assert "whole words" in why(CPU, padding=12)
     assert why(GPU, agent="gpu") == "no HMM"
     assert why(GPU, allocator="pinned") == "None"
-    asked = plan(CPU, "quick", threads=["1", "1000000"])
-    assert any("threads" in p.reason for p in asked)
+    with pytest.raises(UsageError, match="threads: '1000000' is more than can be measured"):
+        plan(CPU, "quick", threads=["1", "1000000"])
 
 
 def test_memory_is_cached_where_reading_again_takes_less_than_half(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(CPU, 1, 0.01, 0.5, "quick")
-    point = Point("caching", "cpu", {**MAIN, "pattern": "reread"})
+    point = Point("caching", "cpu", MAIN | {"pattern": "reread"})
     real = Caching().measure(point, session)
     assert real.verified is True
     assert real.counters["cached"] is True, "plain memory is cached by any processor that runs this"
@@ -117,7 +123,7 @@ def test_memory_is_cached_where_reading_again_takes_less_than_half(monkeypatch: 
 def test_a_wrong_word_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(CPU, 1, 0.01, 0.5, "quick")
     for pattern in ("own", "even", "one"):
-        right = Caching().measure(Point("caching", "cpu", {**MAIN, "pattern": pattern}), session)
+        right = Caching().measure(Point("caching", "cpu", MAIN | {"pattern": pattern}), session)
         assert right.verified is True
         assert ("one and all" in right.verified_why) == (pattern == "one")
     wrong = SimpleNamespace(samples=[1.0] * 3, errors=1, stopped_by="count", counters={})
@@ -136,11 +142,16 @@ def test_the_answer_names_who_caches_what_and_the_price_of_a_line() -> None:
         record(1, threads=1),
         record(1, threads=1, padding=64),
     ]
-    answer = Caching().verdict(seen, GPU)
-    assert "The GPU caches device." in answer
-    assert "The GPU does not cache pinned." in answer
-    assert "The CPU caches pinned." in answer
+    answer = " ".join(sentences(Caching().findings(seen, GPU)))
+    assert "The GPU caches device memory." in answer
+    assert "The GPU does not cache pinned memory." in answer
+    assert "The CPU caches pinned memory." in answer
     assert "8 threads of the CPU" in answer
-    assert "40 ns" in answer
+    assert "an update takes 40 ns where entries share lines, 20 times as long as where they are 64 B apart" in answer
     assert "20 times" in answer
-    assert Caching().verdict([], GPU) == "No update was measured."
+    assert Caching().findings([], GPU) == []
+
+
+class TestSmallRun(SmallRun):
+    name = "caching"
+    states_buffers = True

@@ -5,19 +5,23 @@ from __future__ import annotations
 import time
 from collections import Counter
 
+import msgspec
 import pytest
+from imagined import GPU
+from small import SmallRun
 
 from firsttouch import _core
+from firsttouch.engine.plan import Planned, make_plan
 from firsttouch.errors import Unsupported
+from firsttouch.events.log import EventLog, MemoryEvent, Window
+from firsttouch.events.steps import by_step, event_counters
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Point
 from firsttouch.experiments.migration import BASE, PAIRS, SINGLE, Migration, case_of
-from firsttouch.experiments.steps import by_step, event_counters
-from firsttouch.machine.devices import describe_devices, open_device
-from firsttouch.run.events import EventLog, MemoryEvent, Window
-from firsttouch.run.plan import Planned, make_plan
-from firsttouch.run.session import Session
-from firsttouch.schema import SCHEMA, AllocatorInfo, DeviceInfo, Factors, Record, Request, Scalar, Summary
+from firsttouch.machine.devices import describe_devices
+from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Factors, Record, Request, Scalar, Summary
+from firsttouch.report.sentences import sentences
+from firsttouch.session import Session
 
 MIB = 2**20
 
@@ -34,7 +38,7 @@ def gpu(concurrent: bool = True) -> DeviceInfo:
             for name in ("managed", "managed-static")
         ),
     ]
-    return DeviceInfo(name="cuda:0", kind="cuda", title="a GPU", allocators=rows)
+    return DeviceInfo(name="cuda:0", kind="cuda", title="a GPU", capabilities=GPU, allocators=rows)
 
 
 def plan(preset: str, device: DeviceInfo, sets: dict[str, list[Scalar]] | None = None) -> list[Planned]:
@@ -45,7 +49,7 @@ def plan(preset: str, device: DeviceInfo, sets: dict[str, list[Scalar]] | None =
 
 
 def point(**changed: Scalar) -> Factors:
-    return {"allocator": "managed", **BASE, "events": "off", "size": 64 * MIB, "iterations": 12, **changed}
+    return Factors({"allocator": "managed", **BASE, "events": "off", "size": 64 * MIB, "iterations": 12, **changed})
 
 
 @pytest.mark.parametrize("preset", ["quick", "standard", "full"])
@@ -102,7 +106,6 @@ def test_set_reaches_what_a_preset_leaves_out() -> None:
 def test_sizes_that_hold_no_place_say_so() -> None:
     experiment = Migration()
     assert "one place of 2 MiB" in str(experiment.skip(point(touch="per-2MiB", size=MIB), gpu()))
-    assert "no pass" in str(experiment.skip(point(iterations=0), gpu()))
     assert "alone" in str(experiment.supports(DeviceInfo(name="cpu", kind="cpu", title="")))
 
 
@@ -194,7 +197,7 @@ class EveryMoment:
         return 3
 
 
-def test_a_point_with_events_tells_what_moved_in_its_steps() -> None:
+def test_a_point_with_events_records_what_moved_in_its_steps() -> None:
     try:
         info = describe_devices("opencl")[0]
     except _core.Unavailable as reason:
@@ -232,7 +235,7 @@ def record(
         unit="ms",
         status="ok",
         samples=[value],
-        summary=Summary(n=1, median=value, p5=value, p95=value, min=value, max=value, ci_low=value, ci_high=value),
+        summary=Summary(n=3, median=value, p5=value, p95=value, min=value, max=value, ci_low=value, ci_high=value),
         verified=True,
         counters={
             **{f"iteration_{n}_ms": time for n, time in enumerate(times)},
@@ -248,7 +251,7 @@ def raised(groups: int) -> dict[str, Scalar]:
 
 
 def test_the_answer_names_who_moves_what_helps_and_what_events_cost() -> None:
-    answer = Migration().verdict(
+    found = Migration().findings(
         [
             record([20, 1, 1, 1]),
             record([1, 1, 1, 1], allocator="device", total=5),
@@ -265,55 +268,37 @@ def test_the_answer_names_who_moves_what_helps_and_what_events_cost() -> None:
         ],
         gpu(),
     )  # fmt: skip
-    assert "managed moves in the first pass (20 ms, then 1 ms)" in answer
-    assert "pinned stays (4 ms a pass, 4 times that of a copy)" in answer
-    assert "managed-static gets faster over 2 passes (from 9 to 1 ms)" in answer
-    assert "device is there from the first pass on" in answer
-    assert "prefetch whole 2.3, preferred-cpu 1.4" in answer
-    assert "After a whole prefetch the passes raise 0 fault groups." in answer
+    answer = " ".join(sentences(found))
+    assert "managed moves in the first pass (20 ms, then 1 ms each)" in answer
+    assert "pinned does not move (4 ms a pass, 4 times as long as in device memory)" in answer
+    assert "managed-static gets faster over 2 passes (from 9 ms to 1 ms a pass)" in answer
+    assert "device takes the same time from the first pass on (1 ms)" in answer
+    assert "Speedup over no advice and no prefetch: 2.3 with prefetch whole; 1.44 with preferred-cpu." in answer
+    assert "After a prefetch of the whole buffer, the passes raise no GPU faults." in answer
     assert (
-        "Touched per-64KiB in order, 64 MiB move for 1024 touches, 64 KiB each (1 MiB fault, 63 MiB speculative), in "
-        "records of 4 KiB to 1 MiB, all multiples of 4 KiB, the same in every repetition." in answer
+        "1,024 touches in order, per-64KiB, move 64 MiB, 64 KiB a touch (1 MiB fault and 63 MiB speculative), in "
+        "transfers of 4 KiB to 1 MiB, each a multiple of 4 KiB; the total is the same in every repetition." in answer
     )
-    assert "Recording events makes the same points take 1.5 times as long (median of 2, 1 to 2)." in answer
+    assert "Recording events makes the same points take 1.5 (1 to 2) times as long." in answer
 
 
-def test_a_fault_after_a_prefetch_is_told() -> None:
+def test_a_fault_after_a_prefetch_is_a_finding() -> None:
     rows = [
         record([1, 1]),
         record([1, 1], prefetch="whole", events="on", counters=raised(3)),
     ]
-    assert "still raise fault groups: prefetch whole 3." in Migration().verdict(rows, gpu())
+    answer = " ".join(sentences(Migration().findings(rows, gpu())))
+    assert "still raise GPU faults: 3 fault groups with prefetch whole." in answer
 
 
 def test_where_memory_is_shared_nothing_is_said_to_move() -> None:
     shared = gpu()
-    shared.facts["shares_host_memory"] = True
-    assert "nothing migrates" in Migration().verdict([record([20, 1, 1, 1])], shared)
+    shared.capabilities = msgspec.structs.replace(shared.capabilities, shares_host_memory=True)
+    assert sentences(Migration().findings([record([20, 1, 1, 1])], shared))[0].startswith(
+        "Nothing migrates, since the device shares the host's memory; a pass over 64 MiB takes 1 ms on managed"
+    )
 
 
-@pytest.mark.parametrize("name", ["opencl:0", "cuda:0"])
-def test_on_a_device(name: str) -> None:
-    try:
-        device = open_device(name)
-    except _core.Unavailable as reason:
-        pytest.skip(str(reason))
-    rows = [dict(row) for row in device.allocators()]
-    for row in rows:
-        if not row["available"] or row["gpu"] == "none":
-            continue
-        outcome = _core.migration(
-            device,
-            allocator=str(row["name"]),
-            bytes=4 * MIB,
-            copied=row["cpu"] == "none",
-            stride_bytes=64 * 1024,
-            run_bytes=8,
-            sequential=True,
-            iterations=3,
-            seed=9,
-            stop=_core.Stop(tolerance=0.1, seconds=0.01),
-        )
-        assert outcome.errors == 0
-        assert [len(steps) for steps in outcome.repetitions] == [len(outcome.repetitions[0])] * len(outcome.samples)
-        assert outcome.repetitions[0][-1][0] == "check"
+class TestSmallRun(SmallRun):
+    name = "migration"
+    empty_figures = {"opencl:0": {5, 6, 7}}  # of unified-memory events

@@ -18,7 +18,7 @@ import pytest
 from small import SMALL
 
 from firsttouch.experiments import all_experiments
-from firsttouch.run.store import load_results
+from firsttouch.records.reading import load_results
 
 ALLOCATORS = "allocator=device,pinned,managed"
 TOOLS = ("memcheck", "racecheck", "synccheck")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 import pytest
+from small import SmallRun
 
+from firsttouch.engine.plan import make_plan
 from firsttouch.experiments.common import KiB, MiB
 from firsttouch.experiments.tlb import PAGES, Tlb, distance
-from firsttouch.run.plan import make_plan
-from firsttouch.schema import AllocatorInfo, DeviceInfo, Record, Request, Summary
+from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Record, Request, Summary
+from firsttouch.report.sentences import sentences
 
 CPU = DeviceInfo(
     name="cpu",
@@ -44,7 +47,7 @@ def test_the_dense_cycle_has_its_lines_side_by_side() -> None:
 
 @pytest.mark.parametrize(("preset", "most"), [("quick", 45), ("standard", 260)])
 def test_a_preset_stays_small_and_has_the_curves_that_find_a_page(preset: str, most: int) -> None:
-    request = Request(schema="firsttouch/1", experiments=["tlb"], devices=["cpu"], preset=preset, seed=1)
+    request = Request(schema=SCHEMA, experiments=["tlb"], devices=["cpu"], preset=preset, seed=1)
     points = [one.point.factors for one in make_plan(request, [CPU], {"tlb": Tlb()}, {})]
     assert len(points) <= most
     chases = [p for p in points if p["method"] == "chase"]
@@ -59,7 +62,7 @@ def test_a_preset_stays_small_and_has_the_curves_that_find_a_page(preset: str, m
 
 def _record(allocator: str, stride: int | None, pages: int | None, **counters: float) -> Record:
     return Record(
-        schema="firsttouch/1",
+        schema=SCHEMA,
         experiment="tlb",
         device="cpu",
         factors={"method": "chase", "agent": "cpu", "allocator": allocator, "stride": stride, "pages": pages},
@@ -88,12 +91,36 @@ def test_the_answer_gives_reach_cost_and_page() -> None:
         _record("malloc", 64, 8, translated_ns=1.0),
         _record("mmap", None, None, misses_per_mib=250.0),
     ]
-    answer = Tlb().verdict(records, CPU)
-    assert "cpu on malloc: L1 TLB up to 64 pages 4 KiB apart (256 KiB), then 2 ns more" in answer
-    assert "One entry of the first covers at most 4 KiB of malloc; at least 2 MiB of malloc-thp." in answer
-    assert answer.endswith("dTLB load misses per MiB of triad: mmap 250.")
+    answer = " ".join(sentences(Tlb().findings(records, CPU)))
+    assert answer.startswith(
+        "TLB reach for loads by the CPU from malloc memory, one every 4 KiB: L1 TLB 64 pages (256 KiB), beyond which a "
+        "load takes 2 ns more."
+    )
+    assert "for the CPU: at most 4 KiB of malloc memory; at least 2 MiB of malloc-thp memory." in answer
+    assert answer.endswith("dTLB misses of a triad's loads: 250 per MiB with mmap memory.")
+
+
+def test_an_agent_without_a_knee_is_named_beside_one_that_has_one() -> None:
+    """The largest span is named, which is not that of the most pages."""
+    flat = {4 * KiB: 256, 2 * MiB: 128}
+    gpu = [
+        msgspec.structs.replace(r, factors={**r.factors, "agent": "gpu"})
+        for stride, most in flat.items()
+        for r in (_record("device", stride, n, translated_ns=1.0) for n in (8, 16, 32, 64, most))
+    ]
+    first, second, *_ = sentences(Tlb().findings([*gpu, *_curve("malloc", 4 * KiB, 4 * KiB)], CPU))
+    assert first == "No TLB level of the GPU ends within 128 pages of device memory, one every 2 MiB (256 MiB)."
+    assert second.startswith("TLB reach for loads by the CPU from malloc memory")
 
 
 def test_no_knee_is_an_answer_too() -> None:
     flat = [_record("malloc", 4 * KiB, 1 << k, translated_ns=1.0) for k in range(3, 9)]
-    assert Tlb().verdict(flat, CPU) == "Within the pages that were visited no translation cache ended."
+    assert sentences(Tlb().findings(flat, CPU)) == [
+        "No TLB level of the CPU ends within 256 pages of malloc memory, one every 4 KiB (1 MiB)."
+    ]
+
+
+class TestSmallRun(SmallRun):
+    name = "tlb"
+    empty_figures = {"cpu": {2}, "opencl:0": {2}}  # the processor's counters, which the small run leaves out
+    states_buffers = True

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from firsttouch.machine import amd, devices, facts, host
+from firsttouch.machine import amd, backends, facts, host
 from firsttouch.machine.facts import host_topics
 from firsttouch.machine.tree import Tree
+from firsttouch.records.schema import DeviceInfo
 
 MakeTree = Callable[[Mapping[str, "str | bytes"]], Tree]
 NODES = "sys/class/kfd/kfd/topology/nodes"
@@ -85,18 +86,12 @@ def test_garbage_is_no_error(make_tree: MakeTree, garbage: bytes) -> None:
 
 def test_a_hip_device_gets_the_caches_of_its_gpu(make_tree: MakeTree, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = make_tree(mi300x())
-    monkeypatch.setattr(devices, "Tree", lambda: tree)
-    device = SimpleNamespace(
-        facts=lambda: {"title": "MI300X", "pci_bus": "0001:C1:00.0", "l2_bytes": 1, "line_bytes": 64},
-        allocators=lambda: [],
-        compile=lambda name, text: None,
-    )
-    monkeypatch.setattr(devices, "open_device", lambda name: device)
-    about = devices._describe("hip:0", "hip")
-    assert about.available
-    assert about.facts["infinity_cache_bytes"] == 256 * 2**20
-    assert about.facts["line_bytes"] == 128
-    assert "has not run on AMD hardware" in about.notes[0]
+    monkeypatch.setattr(backends, "Tree", lambda: tree)
+    extra = backends.BACKENDS["hip"].extra({"pci_bus": "0001:C1:00.0", "l2_bytes": 1, "line_bytes": 64, "xnack": "off"})
+    assert extra.facts["infinity_cache_bytes"] == 256 * 2**20
+    assert extra.facts["line_bytes"] == 128
+    assert "has not run on AMD hardware" in extra.notes[0]
+    assert "XNACK was not on" in extra.notes[1]
 
 
 class FakeSmi:
@@ -170,7 +165,7 @@ def test_its_process_may_fail() -> None:
 
 def test_its_facts_and_the_note_are_in_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amd, "collect", lambda: {"amd_gpu0": {"name": "odd\x1b[31m"}})
-    device = devices.DeviceInfo(name="hip:0", kind="hip", title="", notes=["not proven"])
+    device = DeviceInfo(name="hip:0", kind="hip", title="", notes=["not proven"])
     machine = facts.collect_machine([device])
     assert machine.facts["amd_gpu0"] == {"name": "odd [31m"}
     assert "hip:0: not proven" in machine.warnings

@@ -59,7 +59,7 @@ def test_v2_high_alone_is_a_limit(make_tree: MakeTree) -> None:
     assert cgroup.memory_facts(tree) == {"cgroup_version": 2, "cgroup_high_bytes": GIB}
 
 
-def test_v1_with_an_empty_v2_beside_it(make_tree: MakeTree) -> None:
+def test_v1_with_an_empty_v2_hierarchy(make_tree: MakeTree) -> None:
     tree = make_tree(
         {
             "proc/self/cgroup": "4:memory:/a/b\n2:cpu,cpuacct:/a\n0::/\n",

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from firsttouch.machine import facts, gpus
-from firsttouch.schema import DeviceInfo, Machine
+from firsttouch.records.schema import DeviceInfo, Machine
 
 
 def test_the_record_of_this_machine_survives_storing() -> None:

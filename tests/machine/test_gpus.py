@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from firsttouch import _core
 from firsttouch.machine import gpus
-from firsttouch.schema import Clocks
 
 
 class Refused(Exception):
@@ -125,21 +125,9 @@ def test_a_library_that_refuses_everything() -> None:
     assert gpus.Nvml(SimpleNamespace()).topics() == {"nvidia": {"gpus": 0}}
 
 
-def test_clocks() -> None:
-    nvml = gpus.Nvml(FakeNvml())
-    assert nvml.clocks("h0") == Clocks(
-        core_mhz=1980,
-        memory_mhz=3201,
-        temperature_c=40,
-        power_w=123.456,
-        throttle=["software power cap", "reason 0x40000"],
-    )
-    assert gpus.Nvml(SimpleNamespace()).clocks("h0") == Clocks()
-
-
 def test_idle_is_no_throttling() -> None:
-    assert gpus.throttle_reasons(0x1) == []
-    assert gpus.throttle_reasons(0x20 | 0x40) == ["software thermal slowdown", "hardware thermal slowdown"]
+    assert _core.throttle_reasons(0x1) == []
+    assert _core.throttle_reasons(0x20 | 0x40) == ["software thermal slowdown", "hardware thermal slowdown"]
 
 
 def test_every_name_in_the_tables_exists_in_pynvml() -> None:

@@ -35,7 +35,7 @@ def test_nothing_known_is_no_warning() -> None:
 @pytest.mark.parametrize(
     ("topic", "facts", "words"),
     [
-        ("cpu", {"cores_usable": 2}, "Only 2 CPU core(s)"),
+        ("cpu", {"cores_usable": 2}, "Usable CPU cores: 2. "),
         ("cpu", {"cores_usable": 64, "governor": "powersave"}, "governor is 'powersave'"),
         ("cpu", {"cores_usable": 64, "load_1min": 40.0}, "load average was 40"),
         ("kernel", {"virtualisation": "KVM"}, "virtual machine (KVM)"),

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from firsttouch.engine.plan import make_plan
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.common import switch
-from firsttouch.machine.switches import SWITCHES, environment, presumed
-from firsttouch.run.plan import make_plan
-from firsttouch.schema import SCHEMA, AllocatorInfo, DeviceInfo, Request
+from firsttouch.machine.switches import SWITCHES, environment, optimistic_device
+from firsttouch.records.capabilities import capabilities_of_old
+from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Request
 
 HIP = DeviceInfo(
     name="hip:0",
     kind="hip",
     title="a GPU",
     facts={"l2_bytes": 2**20},
+    capabilities=capabilities_of_old("hip", {}),
     allocators=[
         AllocatorInfo(
             name="malloc",
@@ -32,7 +34,9 @@ HIP = DeviceInfo(
         ),
     ],
 )
-CUDA = DeviceInfo(name="cuda:0", kind="cuda", title="another", allocators=HIP.allocators)
+CUDA = DeviceInfo(
+    name="cuda:0", kind="cuda", title="another", capabilities=capabilities_of_old("cuda", {}), allocators=HIP.allocators
+)
 
 
 @pytest.fixture(autouse=True)
@@ -78,10 +82,10 @@ def test_an_environment_that_is_set_already_stays_one_value(monkeypatch: pytest.
 
 
 def test_what_was_denied_is_left_to_the_worker_elsewhere() -> None:
-    assert presumed(HIP, {"xnack": "unset"}) is HIP
-    assert presumed(HIP, {"sdma": "0"}) is HIP
-    assert presumed(HIP, {}) is HIP
-    malloc = presumed(HIP, {"xnack": "1"}).allocator("malloc")
+    assert optimistic_device(HIP, {"xnack": "unset"}) is HIP
+    assert optimistic_device(HIP, {"sdma": "0"}) is HIP
+    assert optimistic_device(HIP, {}) is HIP
+    malloc = optimistic_device(HIP, {"xnack": "1"}).allocator("malloc")
     assert malloc is not None
     assert (malloc.gpu, malloc.gpu_reason, malloc.on_demand) == ("direct", "", None)
     points = planned("pagefault", xnack="unset,1", allocator="malloc,managed", scenario="gpu-major")

@@ -18,6 +18,7 @@ class FaultyDevice : public Device {
     int alive = 0;  // blocks obtained and not released
 
     Facts facts() override { return host_->facts(); }
+    Capabilities capabilities() override { return host_->capabilities(); }
     const std::vector<AllocatorInfo>& allocators() override { return host_->allocators(); }
     DeviceMemory memory() override { return host_->memory(); }
     Block obtain(Allocator allocator, std::size_t bytes, Pages pages) override {
@@ -40,14 +41,6 @@ class FaultyDevice : public Device {
     }
     Binary compile(const Source& source) override { return host_->compile(source); }
     std::unique_ptr<Stream> stream() override { return host_->stream(); }
-    void launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override {
-        host_->launch(stream, kernel, grid, arguments);
-    }
-    void copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
-              std::size_t source_offset, std::size_t bytes) override {
-        host_->copy(stream, target, target_offset, source, source_offset, bytes);
-        after_copy(target.block());
-    }
     void advise(const Buffer& buffer, Advice advice) override { host_->advise(buffer, advice); }
     void prefetch(Stream& stream, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) override {
         host_->prefetch(stream, buffer, offset, bytes, agent);
@@ -57,6 +50,16 @@ class FaultyDevice : public Device {
     double elapsed(Event& from, Event& to) override { return host_->elapsed(from, to); }
     void join(Stream& stream, Event& event) override { host_->join(stream, event); }
     std::unique_ptr<Gate> hold(Stream& stream) override { return host_->hold(stream); }
+
+  protected:
+    void queue_launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override {
+        host_->launch(stream, kernel, grid, arguments);
+    }
+    void queue_copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
+                    std::size_t source_offset, std::size_t bytes) override {
+        host_->copy(stream, target, target_offset, source, source_offset, bytes);
+        after_copy(target.block());
+    }
 
   private:
     std::unique_ptr<Device> host_;

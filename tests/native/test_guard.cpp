@@ -56,10 +56,14 @@ TEST(Guard, SumsOverEverythingAlive) {
         EXPECT_TRUE(holds(refusal({.host = 1}), "1 MiB already held"));
         EXPECT_TRUE(holds(refusal({.device = 1}), "FIRSTTOUCH_MAX_DEVICE"));
         EXPECT_TRUE(holds(refusal({.managed = 1}), "FIRSTTOUCH_MAX_MANAGED"));
-        // Device memory is one pool a device; host and managed memory are one for the process.
+        // Device and managed memory are counted for each device by itself; host memory is one pool for the process.
         EXPECT_EQ(refusal({.device = MiB}, roomy, "test:1"), "");
+        EXPECT_EQ(refusal({.managed = MiB}, roomy, "test:1"), "");
         EXPECT_NE(refusal({.host = 1}, roomy, "test:1"), "");
+        EXPECT_EQ(Guard::instance().held("test:0").device, MiB);
+        EXPECT_EQ(Guard::instance().held("test:1").device, 0u);
     }
+    EXPECT_EQ(Guard::instance().held("test:0").managed, MiB / 2);
     EXPECT_EQ(refusal(half), "");
 }
 
@@ -112,7 +116,6 @@ TEST(Guard, ReadsSizes) {
     };
     EXPECT_EQ(Guard::environment_limit("FIRSTTOUCH_TEST_LIMIT"), SIZE_MAX);
     EXPECT_EQ(limit(""), SIZE_MAX);
-    EXPECT_EQ(limit("0"), 0u);
     EXPECT_EQ(limit("4096"), 4096u);
     EXPECT_EQ(limit("1.5KiB"), 1536u);
     EXPECT_EQ(limit("24GiB"), 24 * GiB);
@@ -122,8 +125,8 @@ TEST(Guard, ReadsSizes) {
 }
 
 TEST(Guard, SaysWhichSizeDoesNotParse) {
-    for (const std::string text :
-         {"plenty", "-1", "1XiB", "1e30", "inf", "nan", "2^", "2^x", "2^64", "2^9999", "2^3x", "KiB", "1 2"}) {
+    for (const std::string text : {"plenty", "-1", "1XiB", "1e30", "inf", "nan", "2^", "2^x", "2^64", "2^9999", "2^3x",
+                                   "KiB", "1 2", "0", "0x10", "0.5", "1.2.3"}) {
         const Variable variable("FIRSTTOUCH_TEST_LIMIT", text);
         const std::string words =
             words_of<std::invalid_argument>([] { Guard::environment_limit("FIRSTTOUCH_TEST_LIMIT"); });

@@ -1,7 +1,11 @@
 // The HIP device on the stand-in of tests/standins: what needs no kernel, here also under the sanitizers.
 #include <cstring>
 
+#include <chrono>
+#include <thread>
+
 #include "device/device.hpp"
+#include "device/gpu.hpp"
 #include "device/library.hpp"
 #include "support.hpp"
 
@@ -96,6 +100,91 @@ TEST_F(Hip, AStepThatFailsUndoesThoseBeforeIt) {
         device->allocate(allocator, MiB);
     }
     EXPECT_EQ(used(), before);
+}
+
+// Needs a kernel, which the stand-in has g++ compile: not where tests run under emulation.
+TEST_F(Hip, AGateThatGaveUpFailsTheSample) {
+#if !defined(__x86_64__)
+    GTEST_SKIP() << "g++ makes no code for this processor here";
+#endif
+    if (std::system("g++ --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no g++";
+    set_library_paths("hiprtc", {HIP_ON_HOST});
+    const Folder cache;
+    const Variable place("FIRSTTOUCH_CACHE", cache.path);
+    const auto stream = device->stream();
+    const auto in_time = spin_gate(*device, *stream);
+    const auto held = device->record(*stream);
+    EXPECT_NO_THROW(in_time->open());
+    device->wait(*stream);
+
+    const auto late = spin_gate(*device, *stream, std::chrono::milliseconds(1));
+    device->wait(*stream);  // as a call that waits for the device while work is being queued
+    const std::string words = words_of<GateTimeout>([&] { late->open(); });
+    EXPECT_TRUE(holds(words, "still being queued after 0.001 s"));
+    EXPECT_TRUE(holds(words, "Measure less at once"));
+}
+
+TEST_F(Hip, MemoryOfAnotherDeviceNeedsAccess) {
+    const Variable four("STANDIN_DEVICES", "4");
+    const auto second = open_device("hip:1"), third = open_device("hip:2"), cpu = open_device("cpu");
+    const auto mine = device->allocate(Allocator::device, MiB), peers = second->allocate(Allocator::device, MiB);
+    const auto pinned = second->allocate(Allocator::pinned, MiB), managed = second->allocate(Allocator::managed, MiB);
+    const auto plain = cpu->allocate(Allocator::malloc, MiB);
+    const auto stream = device->stream();
+    const auto copied = [&](Device& by, Stream& on, const Buffer& target, const Buffer& source) {
+        return words_of<Unavailable>([&] { by.copy(on, target, 0, source, 0, MiB); });
+    };
+    // What the driver shares among its devices, and plain host memory, need no call.
+    for (const Buffer* shared : {pinned.get(), managed.get(), plain.get()})
+        EXPECT_EQ(copied(*device, *stream, *mine, *shared), "");
+    EXPECT_EQ(copied(*device, *stream, *mine, *peers),
+              "a copy by hip:0 cannot reach device memory of hip:1: access is not open; reach opens it");
+    device->reach(*second);
+    device->reach(*second);
+    EXPECT_EQ(copied(*device, *stream, *mine, *peers), "");
+    // Access has a direction.
+    const auto other = second->stream();
+    EXPECT_NE(copied(*second, *other, *peers, *mine), "");
+
+    const Variable apart("STANDIN_UNREACHABLE", "0>2");
+    EXPECT_EQ(device->why_unreachable(*third), "hipDeviceCanAccessPeer: hip:0 has no peer access to hip:2");
+    EXPECT_EQ(words_of<Unavailable>([&] { device->reach(*third); }),
+              "hipDeviceCanAccessPeer: hip:0 has no peer access to hip:2");
+
+    // The CPU copies at once, to and from the same memory.
+    device->wait(*stream);
+    second->wait(*other);
+
+    // The CPU goes by what the allocators state.
+    const auto host = cpu->stream();
+    cpu->reach(*second);
+    EXPECT_EQ(copied(*cpu, *host, *plain, *pinned), "");
+    EXPECT_EQ(copied(*cpu, *host, *plain, *peers),
+              "a copy by cpu cannot reach device memory of hip:1: the CPU cannot reach it");
+}
+
+TEST_F(Hip, EachCallMakesItsDeviceCurrent) {
+    const Variable two("STANDIN_DEVICES", "2");
+    const auto second = open_device("hip:1");
+    const auto used_by = [](Device& one) {
+        const DeviceMemory now = one.memory();
+        return now.total - now.free;
+    };
+    const std::size_t before = used(), before_second = used_by(*second);
+    {
+        const auto mine = device->allocate(Allocator::device, MiB);
+        const auto its = second->allocate(Allocator::device, 2 * MiB);
+        // A thread that never called the driver before.
+        std::thread([&] {
+            EXPECT_EQ(used() - before, MiB);
+            EXPECT_EQ(used_by(*second) - before_second, 2 * MiB);
+            const auto more = second->allocate(Allocator::vmm, 2 * MiB);
+            EXPECT_EQ(used_by(*second) - before_second, 4 * MiB);
+            EXPECT_EQ(used() - before, MiB);
+        }).join();
+    }
+    EXPECT_EQ(used(), before);
+    EXPECT_EQ(used_by(*second), before_second);
 }
 
 }  // namespace

@@ -95,7 +95,10 @@ TEST(VendorTypes, HipRuntime) {
     SAME(get_error_string, hipGetErrorString);
     SAME(runtime_version, hipRuntimeGetVersion);
     SAME(device_count, hipGetDeviceCount);
-    SAME(device_set, hipSetDevice);
+    SAME(current_get, hipGetDevice);
+    SAME(current_set, hipSetDevice);
+    SAME(peer_possible, hipDeviceCanAccessPeer);
+    SAME(peer_enable, hipDeviceEnablePeerAccess);
     SAME(device_get, hipDeviceGet);
     SAME(device_name, hipDeviceGetName);
     SAME(device_uuid, hipDeviceGetUuid);

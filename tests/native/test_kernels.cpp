@@ -4,7 +4,7 @@
 #include <set>
 
 #include "host/loops.hpp"
-#include "probe/lab.hpp"
+#include "device/lab.hpp"
 #include "support.hpp"
 
 namespace firsttouch {

@@ -1,4 +1,4 @@
-// The libraries on stand-ins (tests/standins): layouts, order of calls, memory, refusals. tests/memory/test_math.py
+// The libraries on stand-ins (tests/standins): layouts, order of calls, memory, refusals. tests/workspace/test_math.py
 // holds the vendors' own against numpy.
 #include "math/math.hpp"
 
@@ -145,7 +145,7 @@ TEST_F(Math, MemoryOutOfReachIsRefused) {
     const auto plain = device->allocate(Allocator::malloc, 64);
     if (plain->block().address != 0) GTEST_SKIP() << "this device reaches plain memory";
     EXPECT_EQ(words_of<Unavailable>([&] { blas->dot(*stream, *plain, *plain, *plain, 0, 4); }),
-              "hip:0 cannot reach malloc memory");
+              "a library on hip:0 cannot reach malloc memory");
 }
 
 TEST(MathReasons, NoLibrary) {

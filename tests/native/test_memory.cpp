@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "device/cache.hpp"
 #include "device/library.hpp"
 #include "device/prelude.hpp"
 #include "support.hpp"
@@ -74,44 +73,6 @@ TEST(HostMemory, HugePagesAreHonoured) {
     const std::size_t page = residency(block.host, 8 * huge_page).page_bytes;
     EXPECT_TRUE(page == huge_page || page == base_page) << page;  // base: no huge page was free
     release_host(block);
-}
-
-TEST(KernelCache, MakesOnceAndKeeps) {
-    const Folder folder;
-    const Variable place("FIRSTTOUCH_CACHE", (folder.path / "new" / "cache").string());
-    int made = 0;
-    const auto make = [&] { return ++made, std::string("machine\0code", 12); };
-    EXPECT_EQ(cached("key", make), std::string("machine\0code", 12));
-    EXPECT_EQ(cached("key", make), std::string("machine\0code", 12));
-    EXPECT_EQ(made, 1);
-    cached("another key", make);
-    EXPECT_EQ(made, 2);
-    std::size_t files = 0;
-    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path / "new" / "cache"))
-        ++files;
-    EXPECT_EQ(files, 2u) << "nothing but the values is left behind";
-}
-
-TEST(KernelCache, AnEmptyFileIsMadeAgainAndAnUnwritableFolderIsNoError) {
-    const Folder folder;
-    int made = 0;
-    const auto make = [&] { return ++made, std::string("code"); };
-    {
-        const Variable place("FIRSTTOUCH_CACHE", folder.path.string());
-        cached("key", make);
-        for (const auto& entry : std::filesystem::directory_iterator(folder.path)) std::ofstream(entry.path()).flush();
-        EXPECT_EQ(cached("key", make), "code");
-        EXPECT_EQ(made, 2);
-    }
-    const Variable place("FIRSTTOUCH_CACHE", "/proc/no/such/folder");
-    EXPECT_EQ(cached("key", make), "code");
-}
-
-TEST(KernelCache, AFailureIsNotKept) {
-    const Folder folder;
-    const Variable place("FIRSTTOUCH_CACHE", folder.path.string());
-    EXPECT_THROW(cached("key", []() -> std::string { throw VendorError("does not compile"); }), VendorError);
-    EXPECT_EQ(cached("key", [] { return std::string("code"); }), "code");
 }
 
 TEST(Libraries, SayWhatWasTried) {

@@ -28,8 +28,10 @@ class WatchedDevice : public FaultyDevice {
     void prefetch(Stream&, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) override {
         prefetches.push_back({buffer.size(), offset, bytes, agent});
     }
-    void launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override {
-        if (launches++ != lose) FaultyDevice::launch(stream, kernel, grid, arguments);
+
+  protected:
+    void queue_launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override {
+        if (launches++ != lose) FaultyDevice::queue_launch(stream, kernel, grid, arguments);
     }
 };
 

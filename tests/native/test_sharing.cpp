@@ -10,24 +10,23 @@
 namespace firsttouch {
 namespace {
 
-bool may(const AllocatorInfo& entry, Strategy strategy) {
-    if (entry.gpu == Access::none || strategy == Strategy::copying) return entry.gpu != Access::none;
+bool may(const AllocatorInfo& entry, SharingMode mode) {
+    if (entry.gpu == Access::none || mode == SharingMode::copying) return entry.gpu != Access::none;
     const bool at_once = entry.concurrent == true || entry.disjoint == true;
-    return entry.cpu != Access::none && (strategy == Strategy::lockstep || at_once);
+    return entry.cpu != Access::none && (mode == SharingMode::lockstep || at_once);
 }
 
 using Sharing = OnDevice;
 
 TEST_P(Sharing, HalvesAreCountedUpUnderEveryStrategy) {
     for (const auto& entry : available())
-        for (const Strategy strategy : {Strategy::concurrent, Strategy::lockstep, Strategy::copying}) {
-            if (!may(entry, strategy)) continue;
+        for (const SharingMode mode : {SharingMode::concurrent, SharingMode::lockstep, SharingMode::copying}) {
+            if (!may(entry, mode)) continue;
             for (const std::size_t bytes : {std::size_t{24}, MiB / 4}) {
-                SCOPED_TRACE(to_string(entry.allocator) + ", strategy " + std::to_string(static_cast<int>(strategy)));
+                SCOPED_TRACE(to_string(entry.allocator) + ", mode " + std::to_string(static_cast<int>(mode)));
                 const auto array = device->allocate(entry.allocator, bytes);
-                const auto copy = strategy == Strategy::copying ? device->allocate(Allocator::malloc, bytes) : nullptr;
-                const Outcome outcome =
-                    concurrency(*lab, *array, copy.get(), {.strategy = strategy, .iterations = 100}, brief);
+                const auto copy = mode == SharingMode::copying ? device->allocate(Allocator::malloc, bytes) : nullptr;
+                const Outcome outcome = concurrency(*lab, *array, copy.get(), {.mode = mode, .iterations = 100}, brief);
                 expect_positive(outcome);
                 for (const char* counter : {"cpu_alone_ms", "gpu_alone_ms", "together_ms", "overlap"})
                     EXPECT_GT(outcome.counters.at(counter), 0);
@@ -37,9 +36,9 @@ TEST_P(Sharing, HalvesAreCountedUpUnderEveryStrategy) {
 
 TEST_P(Sharing, TheCpuKeepsOutOfMemoryThatAKernelUsesWhereTheDriverSaysSo) {
     for (const auto& entry : available()) {
-        if (may(entry, Strategy::concurrent)) continue;
+        if (may(entry, SharingMode::concurrent)) continue;
         const auto array = device->allocate(entry.allocator, 4096);
-        EXPECT_THROW(concurrency(*lab, *array, nullptr, {.strategy = Strategy::concurrent}, brief), Unavailable);
+        EXPECT_THROW(concurrency(*lab, *array, nullptr, {.mode = SharingMode::concurrent}, brief), Unavailable);
     }
 }
 
@@ -99,8 +98,8 @@ class SharingFaults : public testing::Test {
   protected:
     FaultyDevice device;
     Lab lab{device};
-    const ConcurrencyRequest turns{.strategy = Strategy::lockstep, .iterations = 10};
-    const ConcurrencyRequest copies{.strategy = Strategy::copying, .iterations = 10};
+    const ConcurrencyRequest turns{.mode = SharingMode::lockstep, .iterations = 10};
+    const ConcurrencyRequest copies{.mode = SharingMode::copying, .iterations = 10};
 };
 
 TEST_F(SharingFaults, AnIncrementThatIsLostIsCounted) {

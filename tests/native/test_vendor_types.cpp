@@ -111,7 +111,10 @@ TEST(VendorTypes, CudaDriver) {
     SAME(device_pci_bus_id, cuDeviceGetPCIBusId);
     SAME(context_retain, cuDevicePrimaryCtxRetain);
     SAME(context_release, cuDevicePrimaryCtxRelease);
-    SAME(context_set, cuCtxSetCurrent);
+    SAME(current_get, cuCtxGetCurrent);
+    SAME(current_set, cuCtxSetCurrent);
+    SAME(peer_possible, cuDeviceCanAccessPeer);
+    SAME(peer_enable, cuCtxEnablePeerAccess);
     SAME(mem_info, cuMemGetInfo);
     SAME(mem_alloc, cuMemAlloc);
     SAME(mem_free, cuMemFree);
@@ -343,6 +346,7 @@ TEST(VendorTypes, OpenclDispatchTable) {
     SLOT(enqueue_kernel, clEnqueueNDRangeKernel);
     SLOT(create_user_event, clCreateUserEvent);
     SLOT(set_user_event, clSetUserEventStatus);
+    SLOT(enqueue_migrate, clEnqueueMigrateMemObjects);
     SLOT(enqueue_marker, clEnqueueMarkerWithWaitList);
     SLOT(enqueue_barrier, clEnqueueBarrierWithWaitList);
     SLOT(svm_alloc, clSVMAlloc);

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import random
 
-from firsttouch.analysis.plateaus import describe_plateaus, find_plateaus, name_plateaus
-from firsttouch.apps import report as apps
-from firsttouch.experiments.base import Experiment, Figure
-from firsttouch.run.store import Results
-from firsttouch.schema import SCHEMA, Clocks, DeviceInfo, Library, Machine, Record, Request, Summary
+from firsttouch.analysis.findings import Claim, finding
+from firsttouch.analysis.levels import levels
+from firsttouch.experiments.base import Experiment
+from firsttouch.figures import Bar, Heat, Line, Table
+from firsttouch.harness import report as apps
+from firsttouch.harness.derive import derive
+from firsttouch.harness.findings import of_application
+from firsttouch.records.capabilities import capabilities_of_old
+from firsttouch.records.reading import Results
+from firsttouch.records.schema import SCHEMA, Clocks, DeviceInfo, Library, Machine, Metric, Record, Request, Summary
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 EVIL = "<script>alert(1)</script>"
@@ -18,104 +23,101 @@ EVIL_ATTRIBUTE = '"><img src=x onerror=alert(2)>\x00\x1b'
 class Latency(Experiment):
     name, order = "latency", 10
     question = "How long does one dependent load take, at every level of the memory hierarchy?"
-    unit, better = "ns", "lower"
+    metric = Metric("ns", "lower")
     counted = "One sample is 10^5 or more dependent loads along one random cycle; the time of one load."
     source = "multichase; IISWC 2025 Sec. III-A.1."
     figures = (
-        Figure(
-            "line",
+        Line(
             x="size",
             colour="allocator",
             dash="agent",
             log_x=True,
             log_y=True,
             y_title="ns per load",
-            levels=True,
+            levels="caches",
         ),
     )
 
-    def verdict(self, records, device):
+    def findings(self, records, device):
         agent = "cpu" if device.name == "cpu" else "gpu"
         mine = [r for r in records if r.factors["agent"] == agent and r.factors["allocator"] in ("malloc", "device")]
-        found = find_plateaus([r.factors["size"] for r in mine], [r.summary.median for r in mine])
-        return f"A load takes {describe_plateaus(name_plateaus(found, device.facts))}."
+        return levels(mine, device)
 
 
 class Allocation(Experiment):
     name, order = "allocation", 20
     question = "What does it cost to allocate and to free memory?"
-    unit, better = "ns", "lower"
+    metric = Metric("ns", "lower")
     counted = "One call in a loop of 100, memory untouched."
     source = "UPM study, IISWC 2025 Sec. IV-A."
-    figures = (
-        Figure("line", x="size", colour="allocator", dash="operation", log_x=True, log_y=True, y_title="ns per call"),
-    )
+    figures = (Line(x="size", colour="allocator", dash="operation", log_x=True, log_y=True, y_title="ns per call"),)
 
-    def verdict(self, records, device):
-        return "malloc's cost does not grow with size (on-demand); that of device allocations does (up-front)."
+    def findings(self, records, device):
+        return [finding(Claim("allocation.growth", "the cost of malloc does not grow with size"), records, "flat")]
 
 
 class Bandwidth(Experiment):
     name, order = "bandwidth", 30
     question = "How fast can memory be read and written?"
-    unit, better = "GB/s", "higher"
+    metric = Metric("GB/s", "higher")
     counted = "Bytes read plus bytes written by the kernel; GB/s is 10^9 bytes per second."
     source = "McCalpin's STREAM."
-    figures = (Figure("bar", x="allocator", colour="kernel", y_title="GB/s", facet="first_touch"),)
+    figures = (Bar(x="allocator", colour="kernel", y_title="GB/s", facet="first_touch"),)
 
-    def verdict(self, records, device):
+    def findings(self, records, device):
         best = max(records, key=lambda r: r.summary.median)
-        return f"At best {best.summary.median:.0f} GB/s, by {best.factors['kernel']} on {best.factors['allocator']}."
+        return [finding(Claim("bandwidth.best", "at best {value}, by {kernel} on {allocator}"), best)]
 
 
 class Codegen(Experiment):
     name, order = "codegen", 40
     question = "What did the compiler make of atomics?"
-    unit, better = "instructions", "neither"
+    metric = Metric("instructions", "neither")
     counted = "Instructions of the compiled kernel."
     source = "Disassembly."
-    figures = (Figure("table", x="operation", columns=("operation", "scope", "form", "instruction")),)
+    figures = (Table(columns=("operation", "scope", "form", "instruction")),)
 
-    def verdict(self, records, device):
-        return "Native atomics throughout, save f64 at system scope."
+    def findings(self, records, device):
+        return [finding(Claim("codegen.atomics", "{value} atomics, except f64 at system scope"), records, "native")]
 
 
 class Sharing(Experiment):
     name, order = "sharing", 50
     question = "What does the GPU lose where the CPU shares its lines?"
-    unit, better = "Mops/s", "higher"
+    metric = Metric("Mops/s", "higher")
     counted = "Increments in a second."
     source = "Contention study."
     figures = (
-        Figure(
-            "heat", x="cpu_threads", y="gpu_threads", z="relative", centre=1, facet="type",
+        Heat(
+            x="cpu_threads", y="gpu_threads", z="relative", centre=1, facet="type",
             x_title="CPU threads", y_title="GPU threads", z_title="throughput relative to the GPU alone",
         ),
     )  # fmt: skip
 
-    def verdict(self, records, device):
-        return f"At worst {min(r.counters['relative'] for r in records):.0%} of what it has alone."
+    def findings(self, records, device):
+        worst = min(records, key=lambda r: r.counters["relative"])
+        return [finding(Claim("sharing.worst", "at worst {value} of what it has alone"), worst, "part")]
 
 
 class Migration(Experiment):
     name, order = "migration", 60
     question = "Do the passes over memory that began on the other side become faster?"
-    unit, better = "ms", "lower"
+    metric = Metric("ms", "lower")
     counted = "Twelve passes."
     source = "Migration study."
     figures = (
-        Figure(
-            "line", x="series", y="value", series="iteration_{}_ms", colour="advice", log_y=True,
+        Line(
+            x="series", y="value", series="iteration_{}_ms", colour="advice", log_y=True,
             x_title="iteration", y_title="ms per iteration",
         ),
-        Figure(
-            "heat", x="series", y="advice", z="value", z_unit="B", centre=0, series="{}_bytes",
+        Heat(
+            x="series", y="advice", z="value", z_unit="B", centre=0, series="{}_bytes",
             x_title="counter", z_title="bytes moved",
         ),
     )  # fmt: skip
 
-    def verdict(self, records, device):
-        return "From the second iteration on."
+    def findings(self, records, device):
+        return [finding(Claim("migration.settled", "faster from the second iteration on"), records, "yes")]
 
 
 class Apps(Experiment):
@@ -123,18 +125,18 @@ class Apps(Experiment):
 
     name, order = "app", 70
     question = apps.QUESTION
-    unit, better = "ms", "lower"
+    metric = Metric("ms", "lower")
     counted, source = apps.COUNTED, apps.SOURCE
     figures = apps.FIGURES
 
     def derive(self, records):
-        return apps.derive(records)
+        return derive(records)
 
     def sections(self, records, device):
         return apps.sections(records, {"hotspot": "iterate on the GPU, read at the end"}, {"hotspot": "Rodinia"})
 
-    def verdict(self, records, device):
-        return apps.verdict(list(records))
+    def findings(self, records, device):
+        return of_application(records)
 
 
 EXPERIMENTS = {e.name: e() for e in (Latency, Allocation, Bandwidth, Codegen, Sharing, Migration)}
@@ -161,7 +163,7 @@ def point(experiment, device, median=None, *, spread=0.012, status="ok", verifie
         experiment=experiment,
         device=device,
         factors=factors,
-        unit=WITH_APPS[experiment].unit if experiment in WITH_APPS else "ns",
+        unit=WITH_APPS[experiment].metric.unit if experiment in WITH_APPS else "ns",
         status=status,
         summary=None if median is None else summary(median, spread),
         samples=[] if median is None else [median],
@@ -334,6 +336,7 @@ def machine(host="node017"):
         kind="cpu",
         title="Intel Xeon Platinum 8480C",
         facts={"l1_bytes": 48 * KIB, "l2_bytes": 2 * MIB, "l3_bytes": 105 * MIB, "line_bytes": 64},
+        capabilities=capabilities_of_old("cpu", {}),
     )
     gpu = DeviceInfo(
         name="cuda:0",
@@ -347,6 +350,7 @@ def machine(host="node017"):
             "pageable_memory_access": True,
             "link": "PCIe 5.0 x16",
         },
+        capabilities=capabilities_of_old("cuda", {"concurrentManagedAccess": True}),
     )
     absent = DeviceInfo(name="hip:0", kind="hip", title="", available=False, reason="libamdhip64.so was not found")
     return Machine(
@@ -417,11 +421,11 @@ def hostile():
         point(
             "sharing", "cpu", 1.0,
             factors={"cpu_threads": f"{evil}{i}", "gpu_threads": f"{i % 2}{evil}", "type": f"{i % 3}{evil}", evil: i},
-            counters={"relative": 10.0 ** (70 * i - 280)},
+            counters={"relative": 10.0 ** (24 * i - 96)},
         )
         for i in range(9)
     ]  # fmt: skip
-    series = {f"iteration_{i}{evil}_ms": 1e-9 * i for i in range(12)} | {f"{evil}_bytes": -1e300, f"{evil}0_bytes": 1}
+    series = {f"iteration_{i}{evil}_ms": 1e-9 * i for i in range(12)} | {f"{evil}_bytes": -1e100, f"{evil}0_bytes": 1}
     records += [point("migration", "cpu", 1.0, factors={"advice": f"{evil}{i}"}, counters=series) for i in range(3)]
     records += [point("codegen", "cpu", 1.0, factors={"operation": evil}, counters={"form": evil})]
     records += [

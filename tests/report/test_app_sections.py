@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ElementTree
 
 import msgspec
 import pytest
 import sample
+from drawn import drawing_of, texts_of
 from test_page import Elements, section
 
-from firsttouch.apps import report
-from firsttouch.experiments.base import Figure, Part
-from firsttouch.memory.strategies import STRATEGIES
-from firsttouch.report import stack
-from firsttouch.report.figures import Palette, draw, to_png, to_svg
+from firsttouch.analysis.findings import Claim, finding
+from firsttouch.experiments.base import ReportSection
+from firsttouch.figures import Line, Stack, Table
+from firsttouch.harness import report
+from firsttouch.harness.derive import derive
+from firsttouch.harness.findings import of_all, of_application
+from firsttouch.records.reading import Results
+from firsttouch.records.schema import Record
+from firsttouch.records.timeline import TransferTimeline
+from firsttouch.report.draw import draw
+from firsttouch.report.drawing import Context
 from firsttouch.report.page import chapters, render
-from firsttouch.run.store import Results
-from firsttouch.run.trace import Course
-from firsttouch.schema import Record
+from firsttouch.report.palette import Palette
+from firsttouch.report.sentences import sentences
+from firsttouch.workspace.strategies import STRATEGIES
 
 MIB, GIB = 2**20, 2**30
 
@@ -28,21 +34,10 @@ def page():
     return render({"out": sample.app_results()}, sample.WITH_APPS)
 
 
-def sections_of(records, experiments=sample.WITH_APPS, courses=None):
+def sections_of(records, experiments=sample.WITH_APPS, timelines=None):
     results = Results(sample.machine(), None, list(records), [])
-    results.courses = courses or {}
+    results.timelines = timelines or {}
     return chapters({"out": results}, experiments)[0].sections
-
-
-def texts(drawing):
-    found = ElementTree.fromstring(to_svg(drawing.spec)).iter("{http://www.w3.org/2000/svg}text")
-    return [" ".join(text.itertext()) for text in found]
-
-
-def drawn(figure, records):
-    drawing = draw(figure, records, None, Palette())
-    assert drawing
-    return drawing
 
 
 # ---------------------------------------------------------------------------------------------- summary
@@ -68,7 +63,7 @@ def test_a_row_says_what_is_not_there_and_what_is_none():
     assert (row.peak_device_bytes, row.peak_host_bytes, row.relative_time) == (0, None, None)
 
 
-def test_twins_have_rows_only_where_something_went_wrong():
+def test_events_runs_have_rows_only_if_they_failed():
     on = {"factors": {"events": "on"}}
     good = [sample.app("a", "explicit"), sample.app("a", "managed"), sample.app("a", "managed", **on)]
     lost = sample.app("a", "managed+both", status="timeout", reason="no end", **on)
@@ -85,7 +80,7 @@ def test_twins_have_rows_only_where_something_went_wrong():
 
 
 def derived(*records):
-    return {(r.factors["strategy"], r.factors["events"]): r for r in report.derive(records)}
+    return {(r.factors["strategy"], r.factors["events"]): r for r in derive(records)}
 
 
 def test_values_relative_to_explicit():
@@ -109,45 +104,45 @@ def test_values_relative_to_explicit():
 )
 def test_nothing_is_compared_with_what_is_wrong_or_other(explicit):
     managed = sample.app("a", "managed", counters={"relative_time": 99.0})
-    assert not any(n.startswith("relative") for n in report.derive([explicit, managed])[1].counters)
+    assert not any(n.startswith("relative") for n in derive([explicit, managed])[1].counters)
 
 
-def test_odd_amounts_have_no_ratio():
+def test_invalid_values_have_no_ratio():
     odd = {"phase_compute_ms": "fast", "peak_bytes": True}
-    counters = report.derive([sample.app("a", "explicit", counters=odd), sample.app("a", "managed")])[1].counters
+    counters = derive([sample.app("a", "explicit", counters=odd), sample.app("a", "managed")])[1].counters
     assert [n for n in counters if n.startswith("relative")] == ["relative_time"]
 
 
-def twin(strategy, **more):
+def events_run(strategy, **more):
     counters = {"um_events": "recorded", "um_gpu_faults": 3, "phase_compute_ms": 9e9}
     return sample.app("a", strategy, factors={"events": "on"}, counters=counters, **more)
 
 
-def test_a_twin_gives_its_events_and_nothing_else():
-    found = derived(twin("managed"), sample.app("a", "managed"), sample.app("a", "explicit"))
+def test_an_events_run_contributes_only_its_events():
+    found = derived(events_run("managed"), sample.app("a", "managed"), sample.app("a", "explicit"))
     assert list(found) == [("managed", "off"), ("explicit", "off")]
     counters = found["managed", "off"].counters
     assert (counters["um_gpu_faults"], counters["um_events"], counters["phase_compute_ms"]) == (3, "recorded", 84)
     assert "um_events" not in found["explicit", "off"].counters
 
 
-def test_twins_that_say_more_are_kept():
+def test_events_runs_that_failed_are_kept():
     failed = sample.app("a", "system", factors={"events": "on"}, status="failed", reason="lost")
     records = [sample.app("a", s) for s in ("explicit", "managed", "system")]
-    found = derived(*records, twin("managed", verified=False), failed, twin("pinned"))
+    found = derived(*records, events_run("managed", verified=False), failed, events_run("pinned"))
     assert {s for s, events in found if events == "on"} == {"managed", "system", "pinned"}
     assert "um_gpu_faults" not in found["managed", "off"].counters
     assert "relative_time" not in found["pinned", "on"].counters
 
 
-def test_a_skip_is_told_once():
+def test_a_skip_is_reported_once():
     skips = [sample.app("a", "unified", factors={"events": e}, status="skipped", reason="no") for e in ("off", "on")]
-    assert len(report.derive(skips)) == 1
+    assert len(derive(skips)) == 1
 
 
 def test_records_given_are_left_as_they_were():
-    records = [sample.app("a", "explicit"), sample.app("a", "managed"), twin("managed")]
-    report.derive(records)
+    records = [sample.app("a", "explicit"), sample.app("a", "managed"), events_run("managed")]
+    derive(records)
     assert "relative_time" not in records[1].counters
     assert "um_events" not in records[1].counters
 
@@ -182,11 +177,11 @@ def test_an_application_stands_together_over_devices():
 def test_the_page_has_each_section(page):
     one = section(page, "app: hotspot", "cuda:0")
     assert "What does each memory strategy cost hotspot (iterate on the GPU, read at the end)?" in one
-    assert "Fastest is managed+both, at 55.9 ms, 0.89 times explicit's 62.9 ms" in one
+    assert "The fastest strategy is managed+both, at 55.9 ms, 0.89 times explicit's 62.9 ms" in one
     assert "1 point: the CPU of cuda:0 cannot use device memory in place strategy unified" in one
     assert "GPU fault groups" in one
     assert "417" in one
-    assert "of applications, from the first allocation to the end of readback of the last repetition" in one
+    assert "for applications, from the first allocation to the end of the last readback" in one
     assert "SourceRodinia" in one
     assert "wrong: node 7" not in one
     assert "node 7 has cost 3, not 2" in section(page, "app: bfs", "cuda:0")
@@ -214,19 +209,19 @@ def test_links_lead_somewhere(page):
 
 
 def kinds(records):
-    return [f.kind for f in report.sections(report.derive(records), {}, {})[-1].figures]
+    return [type(f) for f in report.sections(derive(records), {}, {})[-1].figures]
 
 
 def test_figures_that_say_something():
     quick = {"phase_context_ms": 0.5}
-    assert kinds([sample.app("a", "explicit")]) == ["stack", "stack", "line", "table"]
-    assert kinds([sample.app("a", "explicit", counters=quick)]) == ["stack", "line", "table"]
-    assert kinds([sample.app("a", "explicit", counters=quick, iterations=1)]) == ["stack", "table"]
+    assert kinds([sample.app("a", "explicit")]) == [Stack, Stack, Line, Table]
+    assert kinds([sample.app("a", "explicit", counters=quick)]) == [Stack, Line, Table]
+    assert kinds([sample.app("a", "explicit", counters=quick, iterations=1)]) == [Stack, Table]
 
 
 def test_the_table_has_what_varies_and_no_empty_columns():
-    records = report.derive([sample.app("a", s, factors={"n": n}) for s in ("explicit", "managed") for n in (1, 2)])
-    drawing = drawn(report.sections(records, {}, {})[0].figures[-1], records)
+    records = derive([sample.app("a", s, factors={"n": n}) for s in ("explicit", "managed") for n in (1, 2)])
+    drawing = drawing_of(report.sections(records, {}, {})[0].figures[-1], records)
     assert drawing.columns[:4] == ["strategy", "n", "total", "relative time"]
     assert "verified" not in drawing.columns  # all are, and the section says so
     assert "GPU fault groups" not in drawing.columns
@@ -235,7 +230,7 @@ def test_the_table_has_what_varies_and_no_empty_columns():
 
 def test_the_table_says_which_points_are_not_verified():
     records = [sample.app("a", "explicit"), sample.app("a", "managed", verified=None, verified_why="too large")]
-    drawing = drawn(report.sections(records, {}, {})[0].figures[-1], records)
+    drawing = drawing_of(report.sections(records, {}, {})[0].figures[-1], records)
     assert drawing.columns[-1] == "verified"
     assert [row[-1] for row in drawing.rows] == ["yes", "not checked"]
 
@@ -247,22 +242,22 @@ def test_strategies_stand_in_one_order_with_one_colour_each():
     looks = []
     for some in (names, ["managed", "svm-atomic"]):
         palette = Palette()
-        draw(report.ITERATIONS, [sample.app("a", s) for s in some], None, palette)
+        draw(report.ITERATIONS, [sample.app("a", s) for s in some], Context(None, palette))
         looks.append(list(zip(*palette.styles("strategy", ["managed", "svm-atomic"]), strict=True)))
     assert looks[0] == looks[1]
     assert len(set(zip(*Palette().styles("strategy", report.ITERATIONS.order), strict=True))) == len(STRATEGIES)
 
 
 def test_few_iterations_have_whole_numbers_on_the_axis():
-    drawing = drawn(report.ITERATIONS, [sample.app("a", s, iterations=3) for s in ("explicit", "managed")])
-    assert {"0", "1", "2"} <= set(texts(drawing))
-    assert not {"0.5", "1.5"} & set(texts(drawing))
+    drawing = drawing_of(report.ITERATIONS, [sample.app("a", s, iterations=3) for s in ("explicit", "managed")])
+    assert {"0", "1", "2"} <= set(texts_of(drawing))
+    assert not {"0.5", "1.5"} & set(texts_of(drawing))
 
 
 def test_a_stack_has_ticks_in_the_unit_of_its_bars():
     slow = {"phase_compute_ms": 1400.0}
-    drawing = drawn(report.STACK, [sample.app("a", "explicit", counters=slow)])
-    assert {"0", "1 s", "time"} <= set(texts(drawing))
+    drawing = drawing_of(report.STACK, [sample.app("a", "explicit", counters=slow)])
+    assert {"0", "1 s", "time"} <= set(texts_of(drawing))
 
 
 def test_columns_of_amounts_are_aligned_right(page):
@@ -278,22 +273,24 @@ def test_columns_of_amounts_are_aligned_right(page):
 
 
 def test_events_say_whose_they_are(page):
-    assert "Points: strategy managed. Sums over" in section(page, "app: hotspot", "cuda:0")
+    assert "Points: strategy managed. Totals of" in section(page, "app: hotspot", "cuda:0")
 
 
 def test_all_skipped():
     skips = [sample.app(a, "managed", status="skipped", reason="no device") for a in ("bfs", "srad")]
     page = render({"out": Results(sample.machine(), None, skips, [])}, sample.WITH_APPS)
     one = section(page, "app: bfs", "cuda:0")
-    assert "No point was measured successfully, so there is no answer: no device." in one
+    assert "Nothing was measured: no device." in one
     assert "1 point: no device" in one
     assert "<svg" not in page
 
 
-def test_the_course_goes_to_its_application():
-    course = Course({"app": "srad", "strategy": "managed", "size": 2**30, "events": "on"}, {"up": [(0.0, 0.0)]})
-    found = sections_of(sample.app_results().records, courses={("app", "cuda:0"): course})
-    assert [s.name for s in found if s.course] == ["app: srad"]
+def test_the_timeline_goes_to_its_application():
+    timeline = TransferTimeline(
+        {"app": "srad", "strategy": "managed", "size": 2**30, "events": "on"}, {"up": [(0.0, 0.0)]}
+    )
+    found = sections_of(sample.app_results().records, timelines={("app", "cuda:0"): timeline})
+    assert [s.name for s in found if s.timeline] == ["app: srad"]
 
 
 def test_exported_files_carry_the_application(write, monkeypatch, tmp_path):
@@ -318,7 +315,7 @@ def test_what_an_experiment_can_not_divide_is_one_section(method):
     setattr(Broken, method, broken)
     (one,) = sections_of(sample.app_results().records, {"app": Broken()})
     assert one.name == "app"
-    assert one.verdict.startswith("These points could not be divided into sections (KeyError)")
+    assert one.answer.startswith("These points could not be divided into sections (KeyError)")
     assert len(one.rows) == 18
 
 
@@ -334,10 +331,13 @@ def test_no_sections_at_all_lose_no_record():
 def test_an_answer_of_a_part_gets_good_records_only():
     class Own(sample.Apps):
         def sections(self, records, device):
-            return [Part("What?", records, (), answer=lambda good: f"{len(good)} good.")]
+            def count(good, device):
+                return [finding(Claim("app.good", "{value} good"), good, str(len(good)))]
+
+            return [ReportSection("What?", records, (), findings=count)]
 
     (one,) = sections_of([sample.app("a", "explicit"), sample.app("a", "managed", verified=False)], {"app": Own()})
-    assert one.verdict == "1 good."
+    assert one.answer == "1 good."
 
 
 def odd_records() -> list[Record]:
@@ -354,7 +354,7 @@ def odd_records() -> list[Record]:
         sample.app(evil, "explicit", factors={"events": evil, "value": evil, "series": 3}, counters=counters),
         sample.app(None, None, counters={f"phase_{i}_ms": 10.0**i for i in range(-300, 300, 20)}),
         sample.app(3, True, factors={"strategy": 1.5, "size": None}, counters={"iteration_0_ms": "slow"}),
-        sample.app("a", "explicit", counters={"phase_context_ms": 10**400, "peak_bytes": 10**400}),
+        sample.app("a", "explicit", counters={"phase_context_ms": 2**64 - 1, "peak_bytes": 2**64 - 1}),
         sample.app("a", "managed", counters={"relative_memory": evil}),
         sample.app("a", evil, status="skipped", reason=evil),
         sample.point("app", "cuda:0", 0.0, factors={}),
@@ -363,7 +363,7 @@ def odd_records() -> list[Record]:
     return [*odd, *(sample.app("a", f"{evil}{i}") for i in range(20))]
 
 
-def test_strangers_records_make_a_page_without_anything_active():
+def test_untrusted_records_make_a_page_without_active_content():
     page = render({"out": Results(sample.machine(), None, odd_records(), [])}, sample.WITH_APPS)
     found = Elements(page)
     assert not {tag for tag, _ in found.found} & {"script", "img", "iframe", "foreignobject", "image"}
@@ -373,122 +373,69 @@ def test_strangers_records_make_a_page_without_anything_active():
     assert "No answer could be derived" not in page
 
 
-# ---------------------------------------------------------------------------------------------- stacks
-
-
-def test_a_stack_has_segments_in_the_order_of_the_counters_and_a_total():
-    drawing = drawn(report.STACK, [sample.app("a", "explicit")])
-    assert to_png(drawing.spec).startswith(b"\x89PNG")
-    rows = [r for r in drawing.spec["datasets"]["rows"] if r["kind"] == "segment"]
-    assert [r["segment"] for r in rows] == [*sample.PHASES]
-    assert [r["start"] for r in rows][:3] == [0, 240, 240.9]
-    assert [r["segment"] for r in rows if r["thin"]] == ["free"]
-    assert {"explicit", "303 ms", "240 ms", *sample.PHASES, "phase"} <= set(texts(drawing))
-    assert drawing.title == "Time of each phase"
-
-
-def test_a_stack_without_a_segment():
-    drawing = drawn(report.WITHOUT_CONTEXT, [sample.app("a", "explicit")])
-    assert "62.9 ms" in texts(drawing)
-    assert "context" not in texts(drawing)
-    assert "Left out: context." in drawing.notes
-
-
-def test_conditions_never_share_a_bar():
-    records = [sample.app("a", s, factors={"budget": b}) for s in ("explicit", "managed") for b in (50, 80)]
-    drawing = drawn(report.STACK, [*records, records[0]])
-    assert {"budget 50 B", "budget 80 B"} <= set(texts(drawing))
-    assert drawing.title.endswith("for each budget")
-    assert any(n.startswith("1 more point of the same conditions") for n in drawing.notes)
-    assert sum(r["kind"] == "point" for r in drawing.spec["datasets"]["rows"]) == 4
-
-
-def test_wrong_bars_are_crossed_out():
-    drawing = drawn(report.STACK, [sample.app("a", "explicit"), sample.app("a", "managed", verified=False)])
-    assert drawing.wrong == 1
-    assert to_svg(drawing.spec).count('stroke="#B00020"') == 1
-
-
-def test_many_segments_end_as_one():
-    record = sample.point("app", "cpu", 1.0, factors={"strategy": "a"}, counters={f"p_{i}_ms": 1.0 for i in range(90)})
-    parts = stack.segments(record, Figure("stack", x="strategy", series="p_{}_ms"))
-    assert len(parts) == stack.MOST_SEGMENTS + 1
-    assert parts[stack.REST] == 90 - stack.MOST_SEGMENTS
-
-
-def test_nothing_to_stack_is_no_figure():
-    assert draw(report.STACK, [sample.point("app", "cpu", 1.0, factors={"strategy": "a"})], None, Palette()) is None
-
-
-def test_long_series_have_few_dots():
-    drawing = drawn(report.ITERATIONS, [sample.app("a", s, iterations=200) for s in sample.STRATEGIES])
-    rows = drawing.spec["datasets"]["rows"]
-    assert len(rows) == 2000
-    assert sum(r["dot"] for r in rows) == 400
-    assert rows[0]["dot"]
-    assert {"iteration", "ms per iteration", "strategy", *sample.STRATEGIES} <= set(texts(drawing))
-
-
 # ---------------------------------------------------------------------------------------------- answers
 
 
-def verdict(*records):
-    return report.verdict(report.derive(records))
+def answer(*records):
+    return " ".join(sentences(of_application(derive(records))))
 
 
-def test_verdict_of_explicit_as_the_fastest():
-    said = verdict(*(sample.app("a", s) for s in ("explicit", "managed", "pinned")))
+def overview(records):
+    return " ".join(sentences(of_all(derive(records))))
+
+
+def test_explicit_is_the_fastest():
+    said = answer(*(sample.app("a", s) for s in ("explicit", "managed", "pinned")))
     assert said.startswith(
-        "Fastest is explicit, at 62.9 ms; against explicit, managed takes 1.78 times as long, pinned 3.50 times."
+        "The fastest strategy is explicit, at 62.9 ms. Time of a run relative to explicit: managed 1.78; pinned 3.5."
     )
     assert "At its peak managed holds 44 % less memory than explicit (72 MiB instead of 128 MiB)." in said
 
 
-def test_verdict_begins_with_wrong_data():
-    said = verdict(sample.app("a", "explicit"), sample.app("a", "managed", 0.1, verified=False))
-    assert said.startswith("Wrong results: 1 point of managed is left out. Only explicit was measured")
-    assert verdict(sample.app("a", "managed", verified=False)).endswith("so there is no answer.")
+def test_wrong_data_come_first():
+    said = answer(sample.app("a", "explicit"), sample.app("a", "managed", 0.1, verified=False))
+    assert said.startswith("Incorrect results are excluded: 1 point of managed. Only explicit was measured")
+    assert answer(sample.app("a", "managed", verified=False)).endswith("No run produced a correct result.")
 
 
-def test_verdict_without_clear_difference_without_explicit_and_with_settings():
-    said = verdict(sample.app("a", "managed", 1.0), sample.app("a", "svm-fine", 1.01), sample.app("a", "pinned", 4.0))
-    assert said.startswith(
-        "Fastest is managed, at 62.9 ms, without a clear lead over svm-fine; against managed, svm-fine"
-    )
-    assert "takes 1.01 times as long, pinned 2.67 times." in said
-    said = verdict(*(sample.app("a", s, factors={"size": n}) for n in (1, MIB) for s in ("explicit", "managed")))
-    assert said.startswith("With size 1 MiB: fastest is explicit")
-    assert said.endswith("Over all 2 settings, explicit is fastest in 2.")
+def test_no_clear_difference_no_explicit_and_several_settings():
+    said = answer(sample.app("a", "managed", 1.0), sample.app("a", "svm-fine", 1.01), sample.app("a", "pinned", 4.0))
+    assert said.startswith("The fastest strategy is managed, at 62.9 ms, but not clearly faster than svm-fine.")
+    assert "Time of a run relative to managed: svm-fine 1.01; pinned 2.67." in said
+    said = answer(*(sample.app("a", s, factors={"size": n}) for n in (1, MIB) for s in ("explicit", "managed")))
+    assert said.startswith("With size 1 MiB, the fastest strategy is explicit")
+    assert said.endswith("Fastest over 2 settings: explicit in 2.")
 
 
-def test_a_twin_does_not_win():
-    assert "Only explicit was measured" in verdict(sample.app("a", "explicit"), twin("managed", time=0.01))
+def test_an_events_run_is_never_the_fastest():
+    assert "Only explicit was measured" in answer(sample.app("a", "explicit"), events_run("managed", time=0.01))
 
 
 def test_a_single_run_has_no_interval():
     record = sample.app("a", "explicit")
     record.summary = msgspec.structs.replace(record.summary, n=1)
     (one,) = sections_of([record])
-    assert one.facts[0] == "a single sample does not tell how far runs differ"
+    assert one.facts[0] == "one sample per point, so the spread between runs is unknown"
     assert one.rows[0][1][1] == "–"  # noqa: RUF001
     two = msgspec.structs.replace(record, factors={**record.factors, "app": "b"})
-    assert "Each point was run once, so small differences may be chance." in report.overview_verdict([record, two])
+    assert "Each point was run once, so small differences may be chance." in overview([record, two])
 
 
 def test_an_overview_names_what_it_can_not_compare():
     records = [sample.app("a", "explicit"), sample.app("a", "managed"), sample.app("tree", "managed")]
-    said = report.overview_verdict(report.derive(records))
-    assert said.endswith("Without a right run under explicit, and so not compared: tree.")
+    assert overview(records).endswith("Not compared, since they have no correct run under explicit: tree.")
 
 
 def test_no_clear_winner():
-    said = report.overview_verdict([sample.app("a", s, t) for s, t in (("managed", 1.0), ("svm-fine", 1.0))])
-    assert said.startswith("Over 1 application, in 1 no strategy is clearly fastest.")
+    said = overview([sample.app("a", s, t) for s, t in (("managed", 1.0), ("svm-fine", 1.0))])
+    assert said.startswith("Fastest over 1 application: no strategy clearly in 1.")
 
 
-def test_overview_verdict():
-    said = report.overview_verdict(report.derive(sample.app_results().records))
-    assert said.startswith("Wrong results: 1 point of managed is left out. Over 3 applications under 4 settings")
-    assert "explicit is fastest in 2, managed+both in 1, pinned in 1." in said
-    assert "pinned takes on average (geometric mean) 1.59 times as long, managed 1.78 times." in said
-    assert report.overview_verdict([]).endswith("no answer.")
+def test_the_overview_counts_wins_and_means():
+    said = overview(sample.app_results().records)
+    assert said.startswith(
+        "Incorrect results are excluded: 1 point of managed. Fastest over 3 applications under 4 settings"
+    )
+    assert ": explicit in 2; managed+both in 1; pinned in 1." in said
+    assert "Time of a run relative to explicit, geometric mean over applications: pinned 1.6; managed 1.8." in said
+    assert of_all([]) == []

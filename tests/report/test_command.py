@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import resource
+import signal
+import subprocess
+import sys
 
+import msgspec
 import pytest
 import sample
 import typer
@@ -12,6 +17,7 @@ from typer.testing import CliRunner
 
 from firsttouch.cli import report
 from firsttouch.errors import UsageError
+from firsttouch.records.schema import Party
 
 pytestmark = pytest.mark.usefixtures("known")
 
@@ -25,7 +31,7 @@ def run(*arguments):
     return result
 
 
-def test_the_report_lies_beside_the_results(write):
+def test_the_report_is_written_into_the_results_directory(write):
     directory = write(sample.results())
     result = run(directory)
     assert result.stdout.strip() == str(directory / "report.html")
@@ -58,6 +64,17 @@ def test_csv_has_one_row_per_point(write, tmp_path):
     assert float(row["ci_low"]) < float(row["median"]) < float(row["ci_high"])
 
 
+def test_csv_names_metric_and_parties(write, tmp_path):
+    results = sample.results()
+    both = [Party(device="cuda:0"), Party(device="cuda:1", rank=1, host="node7")]
+    results.records[0] = msgspec.structs.replace(results.records[0], parties=both, better="lower", metric_version=2)
+    run(write(results), "--format", "csv", "-o", tmp_path / "csv")
+    with (tmp_path / "csv" / "points.csv").open(newline="") as file:
+        row = next(csv.DictReader(file))
+    assert (row["better"], row["metric_version"]) == ("lower", "2")
+    assert row["parties"] == "cuda:0 (rank 0); cuda:1 (rank 1 on node7)"
+
+
 def test_hostile_results_stay_inside_the_folder_and_out_of_formulas(write, tmp_path):
     directory, out = write(sample.hostile()), tmp_path / "x"
     for form in ("svg", "csv"):
@@ -71,7 +88,51 @@ def test_hostile_results_stay_inside_the_folder_and_out_of_formulas(write, tmp_p
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") for name in made)
 
 
-def test_wrong_calls_are_told_in_one_sentence(write, tmp_path):
+def test_a_full_disk_leaves_the_old_page(write):
+    directory = write(sample.results())
+    (directory / "report.html").write_text("old")
+    command = [sys.executable, "-m", "firsttouch.cli.main", "report", str(directory)]
+
+    def little_room():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, preexec_fn=little_room)
+    assert done.returncode == 2
+    assert f"cannot write the report to {directory}/report.html: File too large" in done.stderr
+    assert (directory / "report.html").read_text() == "old"
+    assert sorted(p.name for p in directory.iterdir()) == ["machine.json", "report.html", "results.jsonl"]
+
+
+def test_few_descriptors_are_one_sentence(write):
+    directory = write(sample.results())
+    command = [sys.executable, "-m", "firsttouch.cli.main", "report", str(directory)]
+
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, preexec_fn=few)
+    assert "Traceback" not in done.stderr
+    if done.returncode != 0:  # what the renderer needs depends on its version
+        assert done.returncode == 2
+        assert "a figure could not be drawn: " in done.stderr
+
+
+def test_a_device_that_is_named_is_written_to(write):
+    with pytest.raises(UsageError, match="cannot write the report to /dev/full: No space left on device"):
+        run(write(sample.results()), "-o", "/dev/full")
+
+
+def test_a_link_in_an_untrusted_directory_is_replaced(write, tmp_path):
+    directory, other = write(sample.results()), tmp_path / "precious"
+    other.write_text("precious")
+    (directory / "report.html").symlink_to(other)
+    run(directory)
+    assert other.read_text() == "precious"
+    assert (directory / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_wrong_calls_are_refused_in_one_sentence(write, tmp_path):
     (tmp_path / "empty").mkdir()
     directory, other = write(sample.results()), write(sample.results(), "other")
     for arguments, words in [

@@ -1,4 +1,4 @@
-"""What the report says of unified-memory events, and what a stranger's trace can't do to it."""
+"""What the report says of unified-memory events, and what an untrusted trace can't do to it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 import sample
 from test_page import Elements, section
 
+from firsttouch.events.log import MemoryEvent, Span
+from firsttouch.events.trace import TRACE, Trace
 from firsttouch.report.page import load, render, write_report
-from firsttouch.run.events import MemoryEvent, Span
-from firsttouch.run.trace import TRACE, Trace
 
 MIB = 2**20
 MOVED = {
@@ -44,7 +44,7 @@ def test_totals_of_points_that_had_events():
     assert heads + " 1 MiB3 MiB: 2 MiB fault, 1 MiB speculative124805" in text
     assert "bytes to the host" not in text  # nowhere any
     assert "1 point without any event" in text
-    assert "compare times with those of a run without events" in text
+    assert "take times from a run without events" in text
 
 
 def test_why_points_have_none():
@@ -73,7 +73,7 @@ def moves(start: float, count: int, size: int) -> Span:
     return Span(start=start, end=start + 1, events=[*events, *back])
 
 
-def test_the_course_of_the_point_that_moved_most(write):
+def test_the_timeline_of_the_point_that_moved_most(write):
     records = [point(MIB, MOVED), point(2 * MIB, MOVED)]
     directory = write(results(*records))
     trace = Trace(directory)
@@ -90,7 +90,7 @@ def test_the_course_of_the_point_that_moved_most(write):
     assert {"2 GiB", "4 GiB"} & set(re.findall(r">([^<>]+)</text>", page))
 
 
-def test_a_strangers_trace(write):
+def test_an_untrusted_trace(write):
     record = point(MIB, MOVED)
     record.factors["allocator"] = sample.EVIL
     directory = write(results(record))

@@ -1,4 +1,4 @@
-"""What a reader of the report sees, and what a stranger's results file can't do to it."""
+"""What a reader of the report sees, and what an untrusted results file can't do to it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,11 @@ def test_ids_are_unique_and_links_lead_somewhere(page):
 
 def test_question_then_answer_then_figure(page):
     text = page[page.index('<section class="experiment"') :]
-    assert text.index("How long does one dependent load") < text.index("A load takes L1") < text.index("<svg")
+    assert (
+        text.index("How long does one dependent load")
+        < text.index("Memory levels seen by the CPU")
+        < text.index("<svg")
+    )
 
 
 def test_levels_are_named_on_the_curve(page):
@@ -88,13 +92,13 @@ def test_wrong_data_can_not_be_overlooked(page):
     assert page.count('stroke="#B00020"') == 1
 
 
-def test_wrong_points_do_not_reach_the_verdict():
+def test_wrong_points_do_not_reach_the_answer():
     def at(value, verified):
         factors = {"kernel": "copy", "allocator": "malloc"}
         return sample.point("bandwidth", "cpu", value, verified=verified, factors=factors)
 
     assert "At best 10 GB/s" in render_records(at(10, True), at(99999, False))
-    assert "No point was measured successfully" in render_records(at(99999, False))
+    assert "Nothing was measured" in render_records(at(99999, False))
 
 
 def test_failures_skips_and_unverified_say_why(page):
@@ -158,12 +162,12 @@ def test_conditions_never_share_a_line():
     texts = re.findall(r">([^<>]+)</text>", figure)
     assert {"first_touch cpu", "first_touch gpu"} <= set(texts)  # panels
     assert {"malloc", "mmap", "base", "huge"} <= set(texts)  # colours and dashes
-    assert "The same everywhere: operation free." in page
+    assert "Held constant: operation free." in page
 
 
 def test_an_unknown_experiment_and_a_failing_verdict_still_make_a_report(hostile_page):
     assert "an experiment unknown to this version" in hostile_page
-    assert "No answer could be derived from these points (KeyError)" in hostile_page
+    assert "Nothing could be derived from these points (KeyError)" in hostile_page
 
 
 def test_empty_results_make_a_report():
@@ -179,7 +183,7 @@ def test_values_without_a_logarithm_are_drawn_all_the_same(value):
     assert "<svg" in render_records(*points)
 
 
-def test_two_directories_are_told_apart():
+def test_two_directories_are_distinguished():
     both = {"a": sample.results("left"), "b": sample.results("right")}
     page = render(both, sample.EXPERIMENTS)
     assert "The machine: left (a)" in page

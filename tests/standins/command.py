@@ -8,8 +8,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from firsttouch.run.store import load_results
-from firsttouch.schema import Record
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import Record
 
 
 def records(

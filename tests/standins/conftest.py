@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-import standin  # beside this file
+import standin
 
 
 @pytest.fixture(scope="session")

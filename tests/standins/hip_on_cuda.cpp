@@ -7,6 +7,7 @@
 // the two have the same thing.
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <new>
 
 #include "device/cuda/api.hpp"
@@ -29,16 +30,29 @@ const bool places_known = [] {
     return true;
 }();
 
-// Retains a device's context once and makes it the thread's own.
-Result use(int index) {
+// A device's context, retained once.
+Result context_of(int index, cuda::Context* context) {
+    static std::mutex mutex;
     static std::map<int, cuda::Context> contexts;
+    const std::lock_guard lock(mutex);
     const cuda::Driver& cuda = cuda::Driver::instance();
-    cuda::Context& context = contexts[index];
+    cuda::Context& known = contexts[index];
     cuda::DeviceOrdinal device = 0;
     if (const Result failed = cuda.device_get(&device, index)) return failed;
-    if (context == nullptr)
-        if (const Result failed = cuda.context_retain(&context, device)) return failed;
-    return cuda.context_set(context);
+    if (known == nullptr)
+        if (const Result failed = cuda.context_retain(&known, device)) return failed;
+    *context = known;
+    return 0;
+}
+
+// HIP's current device; CUDA has a context in its place, and none at first.
+thread_local int current = 0;
+Result use(int index) {
+    const cuda::Driver& cuda = cuda::Driver::instance();
+    cuda::Context context = nullptr;
+    if (const Result failed = context_of(index, &context)) return failed;
+    current = index;
+    return cuda.current_set(context);
 }
 
 int number(cuda::Attribute which, int index) {
@@ -113,6 +127,18 @@ Result hipGetDeviceCount(int* count) {
     return failed == 0 && *count == 0 ? no_device : failed;
 }
 Result hipSetDevice(int index) { return use(index); }
+Result hipGetDevice(int* index) {
+    *index = current;
+    return use(current);
+}
+Result hipDeviceCanAccessPeer(int* possible, int device, int peer) {
+    return cuda::Driver::instance().peer_possible(possible, device, peer);
+}
+Result hipDeviceEnablePeerAccess(int peer, unsigned flags) {
+    cuda::Context context = nullptr;
+    if (const Result failed = context_of(peer, &context)) return failed;
+    return cuda::Driver::instance().peer_enable(context, flags);
+}
 Result hipDeviceGet(int* device, int index) { return cuda::Driver::instance().device_get(device, index); }
 Result hipDeviceGetName(char* name, int bytes, int device) {
     std::string title = "stand-in on ";

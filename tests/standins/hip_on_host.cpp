@@ -7,7 +7,8 @@
 //   STANDIN_ARCH            gfx90a:sramecc+ without it; an xnack feature is added unless STANDIN_XNACK=none
 //   STANDIN_INTEGRATED=1    an APU
 //   STANDIN_DEVICES         how many there are, 1 without it
-//   STANDIN_MEMORY          bytes of device memory, 2 GiB without it
+//   STANDIN_MEMORY          bytes of memory of each device, 2 GiB without it
+//   STANDIN_UNREACHABLE     a>b,...: device a cannot access the memory of device b
 //   STANDIN_FAIL            call=code,...: these calls fail with these errors
 //   STANDIN_BACKWARD=1      groups and items of a kernel come in the reverse order
 //   STANDIN_SANITIZE=1      kernels are compiled with the address sanitizer, and what lies around memory is out of
@@ -26,6 +27,7 @@
 #include <memory>
 #include <mutex>
 #include <regex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -40,26 +42,31 @@ namespace {
 
 using hip::Result;
 constexpr Result success = 0, invalid_value = 1, out_of_memory = 2, no_device = 100, invalid_device = 101,
-                 invalid_image = 200, not_found = 500, not_ready = 600;
+                 invalid_image = 200, invalid_handle = 400, not_found = 500, not_ready = 600, illegal_address = 700,
+                 peer_enabled_before = 704;
 constexpr std::size_t granularity = 2 << 20;
 
 struct Words {
     Result code;
     const char *name, *text;
 };
-constexpr Words words[] = {{success, "hipSuccess", "no error"},
-                           {invalid_value, "hipErrorInvalidValue", "invalid argument"},
-                           {out_of_memory, "hipErrorOutOfMemory", "out of memory"},
-                           {3, "hipErrorNotInitialized", "initialization error"},
-                           {no_device, "hipErrorNoDevice", "no ROCm-capable device is detected"},
-                           {invalid_device, "hipErrorInvalidDevice", "invalid device ordinal"},
-                           {invalid_image, "hipErrorInvalidImage", "device kernel image is invalid"},
-                           {209, "hipErrorNoBinaryForGpu", "no kernel image is available for execution on the device"},
-                           {not_found, "hipErrorNotFound", "named symbol not found"},
-                           {not_ready, "hipErrorNotReady", "device not ready"},
-                           {700, "hipErrorIllegalAddress", "an illegal memory access was encountered"},
-                           {719, "hipErrorLaunchFailure", "unspecified launch failure"},
-                           {801, "hipErrorNotSupported", "operation not supported"}};
+constexpr Words words[] = {
+    {success, "hipSuccess", "no error"},
+    {invalid_value, "hipErrorInvalidValue", "invalid argument"},
+    {out_of_memory, "hipErrorOutOfMemory", "out of memory"},
+    {3, "hipErrorNotInitialized", "initialization error"},
+    {no_device, "hipErrorNoDevice", "no ROCm-capable device is detected"},
+    {invalid_device, "hipErrorInvalidDevice", "invalid device ordinal"},
+    {invalid_image, "hipErrorInvalidImage", "device kernel image is invalid"},
+    {209, "hipErrorNoBinaryForGpu", "no kernel image is available for execution on the device"},
+    {217, "hipErrorPeerAccessUnsupported", "peer access is not supported between these two devices"},
+    {invalid_handle, "hipErrorInvalidHandle", "invalid resource handle"},
+    {not_found, "hipErrorNotFound", "named symbol not found"},
+    {not_ready, "hipErrorNotReady", "device not ready"},
+    {illegal_address, "hipErrorIllegalAddress", "an illegal memory access was encountered"},
+    {peer_enabled_before, "hipErrorPeerAccessAlreadyEnabled", "peer access is already enabled"},
+    {719, "hipErrorLaunchFailure", "unspecified launch failure"},
+    {801, "hipErrorNotSupported", "operation not supported"}};
 const Words& words_of(Result code) {
     static constexpr Words unknown{999, "hipErrorUnknown", "unknown error"};
     for (const auto& one : words)
@@ -83,13 +90,43 @@ std::size_t capacity() { return std::stoull(environment("STANDIN_MEMORY", "21474
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Memory that is alive, by its call: what another call frees is an error.
+// The device that is current on a thread: what has no stream to tell the device by works on it.
+thread_local int current = 0;
+
+// Which device may use the memory of which: a device its own, and after hipDeviceEnablePeerAccess a peer's.
+class Peers {
+  public:
+    static bool possible(int device, int peer) {
+        const std::string pair = std::to_string(device) + ">" + std::to_string(peer);
+        return device != peer &&
+               ("," + environment("STANDIN_UNREACHABLE", "") + ",").find("," + pair + ",") == std::string::npos;
+    }
+    bool open(int device, int peer) {
+        const std::lock_guard lock(mutex_);
+        return open_.emplace(device, peer).second;
+    }
+    bool reaches(int device, int peer) {
+        const std::lock_guard lock(mutex_);
+        return device == peer || open_.count({device, peer}) != 0;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::set<std::pair<int, int>> open_;
+};
+Peers& peers() {
+    static Peers one;
+    return one;
+}
+
+// Memory that is alive, by its call and the device that was current then: what another call frees is an error, and so
+// is use or release by a device that has no access to it.
 class Ledger {
   public:
     Result obtain(void** pointer, std::size_t bytes, const char* kind, bool on_device, bool populate) {
         const std::lock_guard lock(mutex_);
         if (pointer == nullptr || bytes == 0) return invalid_value;
-        if (on_device && used_ + bytes > capacity()) return out_of_memory;
+        if (on_device && used_[current] + bytes > capacity()) return out_of_memory;
         const std::size_t around = fence();
         void* mapped = mmap(nullptr, bytes + 2 * around, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | (populate ? MAP_POPULATE : 0), -1, 0);
@@ -99,37 +136,61 @@ class Ledger {
             __asan_poison_memory_region(mapped, around);
             __asan_poison_memory_region(memory + bytes, around);
         }
-        alive_[memory] = {bytes, kind, on_device};
-        if (on_device) used_ += bytes;
+        alive_[memory] = {bytes, kind, on_device, current, {}};
+        if (on_device) used_[current] += bytes;
         *pointer = memory;
         return success;
     }
     Result release(void* pointer, std::initializer_list<const char*> kinds) {
         const std::lock_guard lock(mutex_);
-        const auto found = alive_.find(pointer);
+        const auto found = alive_.find(static_cast<char*>(pointer));
         if (found == alive_.end()) return invalid_value;
-        const auto [bytes, kind, on_device] = found->second;
-        if (std::none_of(kinds.begin(), kinds.end(), [&](const char* one) { return kind == one; }))
+        const Entry entry = found->second;
+        if (std::none_of(kinds.begin(), kinds.end(), [&](const char* one) { return entry.kind == one; }))
             return invalid_value;
+        if (entry.on_device && !peers().reaches(current, entry.owner)) return invalid_value;
         const std::size_t around = fence();
         char* mapped = static_cast<char*>(pointer) - around;
-        if (around != 0) __asan_unpoison_memory_region(mapped, bytes + 2 * around);
-        munmap(mapped, bytes + 2 * around);
-        if (on_device) used_ -= bytes;
+        if (around != 0) __asan_unpoison_memory_region(mapped, entry.bytes + 2 * around);
+        munmap(mapped, entry.bytes + 2 * around);
+        if (entry.on_device) used_[entry.owner] -= entry.bytes;
         alive_.erase(found);
         return success;
     }
-    void charge(std::size_t bytes) {
+    // Virtual memory: mapped for nobody at first, then for each device that is named.
+    Result map(void* pointer, std::size_t bytes, int owner) {
         const std::lock_guard lock(mutex_);
-        used_ += bytes;
+        alive_[static_cast<char*>(pointer)] = {bytes, "virtual", true, owner, {}};
+        used_[owner] += bytes;
+        return success;
     }
-    void give(std::size_t bytes) {
+    Result unmap(void* pointer) {
         const std::lock_guard lock(mutex_);
-        used_ -= bytes;
+        const auto found = alive_.find(static_cast<char*>(pointer));
+        if (found == alive_.end() || found->second.kind != "virtual") return invalid_value;
+        used_[found->second.owner] -= found->second.bytes;
+        alive_.erase(found);
+        return success;
     }
-    std::size_t used() {
+    Result let(void* pointer, int device) {
         const std::lock_guard lock(mutex_);
-        return used_;
+        const auto found = alive_.find(static_cast<char*>(pointer));
+        if (found == alive_.end() || found->second.kind != "virtual") return invalid_value;
+        found->second.readers.insert(device);
+        return success;
+    }
+    // Whether a device may use an address; one that is not in a device's memory is anyone's.
+    bool usable(int device, std::uint64_t address) {
+        const std::lock_guard lock(mutex_);
+        auto after = alive_.upper_bound(reinterpret_cast<char*>(address));
+        if (after == alive_.begin()) return true;
+        const auto& [start, entry] = *--after;
+        if (reinterpret_cast<char*>(address) >= start + entry.bytes || !entry.on_device) return true;
+        return entry.kind == "virtual" ? entry.readers.count(device) != 0 : peers().reaches(device, entry.owner);
+    }
+    std::size_t used(int device) {
+        const std::lock_guard lock(mutex_);
+        return used_[device];
     }
     std::map<void*, std::size_t> registered;
 
@@ -141,10 +202,12 @@ class Ledger {
         std::size_t bytes;
         std::string kind;
         bool on_device;
+        int owner;
+        std::set<int> readers;  // of virtual memory
     };
     std::mutex mutex_;
-    std::map<void*, Entry> alive_;
-    std::size_t used_ = 0;
+    std::map<char*, Entry> alive_;
+    std::map<int, std::size_t> used_;  // by device
 };
 Ledger& ledger() {
     static Ledger one;
@@ -152,6 +215,7 @@ Ledger& ledger() {
 }
 
 struct Mark {
+    const int device = current;
     std::mutex mutex;
     std::condition_variable changed;
     bool pending = false;
@@ -165,6 +229,7 @@ struct Mark {
 // A stream is a thread that does one thing after another.
 class Queue {
   public:
+    const int device = current;
     Queue() : thread_([this] { work(); }) {}
     ~Queue() {
         push({});
@@ -201,12 +266,19 @@ class Queue {
 };
 
 struct KernelEntry {
+    int device;
     void (*launch)(void**, unsigned, unsigned);
     unsigned arguments;
 };
 struct LoadedObject {
+    const int device = current;
     void* library;
     std::map<std::string, KernelEntry> kernels;
+};
+
+struct Physical {
+    std::size_t bytes;
+    int owner;
 };
 
 struct Compilation {
@@ -249,7 +321,27 @@ Result hipGetDeviceCount(int* count) {
     *count = devices();
     return *count == 0 ? no_device : told(__func__);
 }
-Result hipSetDevice(int index) { return index < devices() ? told(__func__) : invalid_device; }
+Result hipGetDevice(int* index) {
+    *index = current;
+    return told(__func__);
+}
+Result hipSetDevice(int index) {
+    if (index < 0 || index >= devices()) return invalid_device;
+    if (const Result wanted = told(__func__)) return wanted;
+    current = index;
+    return success;
+}
+Result hipDeviceCanAccessPeer(int* possible, int device, int peer) {
+    if (device >= devices() || peer >= devices()) return invalid_device;
+    *possible = Peers::possible(device, peer);
+    return told(__func__);
+}
+Result hipDeviceEnablePeerAccess(int peer, unsigned flags) {
+    if (const Result wanted = told(__func__)) return wanted;
+    if (flags != 0) return invalid_value;
+    if (peer >= devices() || !Peers::possible(current, peer)) return 217;
+    return peers().open(current, peer) ? success : peer_enabled_before;
+}
 Result hipDeviceGet(int* device, int index) {
     *device = index;
     return index < devices() ? told(__func__) : invalid_device;
@@ -258,8 +350,9 @@ Result hipDeviceGetName(char* name, int bytes, int) {
     std::strncpy(name, "stand-in on the processor", static_cast<std::size_t>(bytes));
     return told(__func__);
 }
-Result hipDeviceGetUuid(hip::Uuid* uuid, int) {
+Result hipDeviceGetUuid(hip::Uuid* uuid, int index) {
     std::memcpy(uuid->bytes, "0123456789abcdef", 16);
+    uuid->bytes[15] = "fedcba9876543210"[index % 16];
     return told(__func__);
 }
 Result hipDeviceGetPCIBusId(char* text, int bytes, int index) {
@@ -297,7 +390,7 @@ Result hipGetDevicePropertiesR0600(hip::Properties* properties, int) {
 
 Result hipMemGetInfo(std::size_t* free, std::size_t* total) {
     *total = capacity();
-    *free = *total - ledger().used();
+    *free = *total - ledger().used(current);
     return told(__func__);
 }
 Result hipMalloc(void** pointer, std::size_t bytes) {
@@ -339,15 +432,17 @@ Result hipMemGetAllocationGranularity(std::size_t* bytes, const hip::Runtime::Al
     return wanted->type == 1 && wanted->location.type == 1 ? told(__func__) : invalid_value;
 }
 Result hipMemCreate(hip::Runtime::AllocationHandle* handle, std::size_t bytes,
-                    const hip::Runtime::AllocationProperties*, unsigned long long) {
+                    const hip::Runtime::AllocationProperties* properties, unsigned long long) {
     if (const Result wanted = told(__func__)) return wanted;
     if (bytes == 0 || bytes % granularity != 0) return invalid_value;
-    if (ledger().used() + bytes > capacity()) return out_of_memory;
-    *handle = as<hip::Runtime::AllocationHandle>(new std::size_t(bytes));
+    const int owner = properties->location.id;
+    if (owner < 0 || owner >= devices()) return invalid_device;
+    if (ledger().used(owner) + bytes > capacity()) return out_of_memory;
+    *handle = as<hip::Runtime::AllocationHandle>(new Physical{bytes, owner});
     return success;
 }
 Result hipMemRelease(hip::Runtime::AllocationHandle handle) {
-    delete object<std::size_t>(handle);
+    delete object<Physical>(handle);
     return told(__func__);
 }
 Result hipMemAddressReserve(void** pointer, std::size_t bytes, std::size_t, void*, unsigned long long) {
@@ -358,19 +453,20 @@ Result hipMemAddressReserve(void** pointer, std::size_t bytes, std::size_t, void
 Result hipMemAddressFree(void* pointer, std::size_t bytes) {
     return munmap(pointer, bytes) == 0 ? success : invalid_value;
 }
-Result hipMemMap(void*, std::size_t bytes, std::size_t, hip::Runtime::AllocationHandle handle, unsigned long long) {
+Result hipMemMap(void* pointer, std::size_t bytes, std::size_t, hip::Runtime::AllocationHandle handle,
+                 unsigned long long) {
     if (const Result wanted = told(__func__)) return wanted;
-    if (bytes != *object<std::size_t>(handle)) return invalid_value;
-    ledger().charge(bytes);
-    return success;
+    const auto [held, owner] = *object<Physical>(handle);
+    return bytes == held ? ledger().map(pointer, bytes, owner) : invalid_value;
 }
-Result hipMemUnmap(void*, std::size_t bytes) {
-    ledger().give(bytes);
-    return told(__func__);
+Result hipMemUnmap(void* pointer, std::size_t) {
+    const Result result = ledger().unmap(pointer);
+    return result != success ? result : told(__func__);
 }
 Result hipMemSetAccess(void* pointer, std::size_t bytes, const hip::Runtime::AccessDescription* access, std::size_t) {
     if (const Result wanted = told(__func__)) return wanted;
-    return access->flags == 3 && mprotect(pointer, bytes, PROT_READ | PROT_WRITE) == 0 ? success : invalid_value;
+    if (access->flags != 3 || mprotect(pointer, bytes, PROT_READ | PROT_WRITE) != 0) return invalid_value;
+    return ledger().let(pointer, access->location.id);
 }
 Result hipMemPrefetchAsync(const void* pointer, std::size_t bytes, int device, hip::StreamHandle) {
     return pointer == nullptr || bytes == 0 || device >= devices() ? invalid_value : told(__func__);
@@ -404,6 +500,7 @@ Result hipEventDestroy(hip::EventHandle event) {
 Result hipEventRecord(hip::EventHandle event, hip::StreamHandle stream) {
     if (const Result wanted = told(__func__)) return wanted;
     const SharedMark mark = *object<SharedMark>(event);
+    if (mark->device != object<Queue>(stream)->device) return invalid_handle;
     {
         const std::lock_guard lock(mark->mutex);
         mark->pending = true;
@@ -435,6 +532,9 @@ Result hipStreamWaitEvent(hip::StreamHandle stream, hip::EventHandle event, unsi
 Result hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int kind, hip::StreamHandle stream) {
     if (const Result wanted = told(__func__)) return wanted;
     if (kind != hip::copy_by_address) return invalid_value;
+    for (const void* place : {static_cast<const void*>(target), source})
+        if (!ledger().usable(object<Queue>(stream)->device, reinterpret_cast<std::uint64_t>(place)))
+            return invalid_value;
     object<Queue>(stream)->push([=] { std::memmove(target, source, bytes); });
     return success;
 }
@@ -454,7 +554,7 @@ Result hipModuleLoadData(hip::Runtime::Module* module, const void* image) {
     void* library = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
     unlink(path);
     if (library == nullptr) return invalid_image;
-    *module = as<hip::Runtime::Module>(new LoadedObject{library, {}});
+    *module = as<hip::Runtime::Module>(new LoadedObject{.library = library});
     return success;
 }
 Result hipModuleUnload(hip::Runtime::Module module) {
@@ -468,7 +568,7 @@ Result hipModuleGetFunction(hip::Runtime::Function* function, hip::Runtime::Modu
     void* launch = dlsym(loaded.library, (std::string("launch_") + name).c_str());
     void* arguments = dlsym(loaded.library, (std::string("arguments_of_") + name).c_str());
     if (launch == nullptr || arguments == nullptr) return not_found;
-    loaded.kernels[name] = {reinterpret_cast<void (*)(void**, unsigned, unsigned)>(launch),
+    loaded.kernels[name] = {loaded.device, reinterpret_cast<void (*)(void**, unsigned, unsigned)>(launch),
                             reinterpret_cast<unsigned (*)()>(arguments)()};
     *function = as<hip::Runtime::Function>(&loaded.kernels[name]);
     return success;
@@ -480,6 +580,10 @@ Result hipModuleLaunchKernel(hip::Runtime::Function function, unsigned groups, u
     const KernelEntry kernel = *object<KernelEntry>(function);
     std::vector<std::uint64_t> values(kernel.arguments);  // copied before the call returns
     for (unsigned i = 0; i < kernel.arguments; ++i) std::memcpy(&values[i], parameters[i], 8);
+    const int device = object<Queue>(stream)->device;
+    if (device != current || device != kernel.device) return invalid_handle;
+    for (const std::uint64_t value : values)
+        if (!ledger().usable(device, value)) return illegal_address;
     object<Queue>(stream)->push([=]() mutable {
         std::vector<void*> places;
         for (auto& value : values) places.push_back(&value);

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import standin  # beside this file
+import standin
 from command import run
+from tests.matrix import matrix
 
-from firsttouch.memory.allocators import MEANINGS
-from firsttouch.run.discover import discover_devices
-from firsttouch.schema import AllocatorInfo, DeviceInfo
+from firsttouch.allocators.semantics import SEMANTICS
+from firsttouch.engine.discover import discover_devices
+from firsttouch.records.capabilities import capabilities_of_old
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 ALLOCATORS = [
     *("malloc", "mmap", "malloc-thp", "device", "vmm", "pinned", "registered", "pinned-noncoherent"),
@@ -78,8 +80,30 @@ def test_discovery_and_facts() -> None:
     assert (device.facts["memory_bytes"], device.facts["line_bytes"]) == (2**31, 128)
     assert (device.facts["l2_bytes"], device.facts["multiprocessors"]) == (8 * 2**20, 2)
     assert [one.name for one in device.allocators] == ALLOCATORS
-    assert set(ALLOCATORS) <= set(MEANINGS)
+    assert set(ALLOCATORS) <= set(SEMANTICS)
     assert "has not run on AMD hardware" in device.notes[0]
+
+
+def test_a_gpu_states_what_it_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    can = discovered().capabilities
+    assert can.runs_kernels
+    assert can.gpu_hierarchy
+    assert not can.shares_host_memory
+    assert not can.page_migration, "without XNACK managed memory is page-locked host memory"
+    assert (can.time_class, can.machine_code) == ("gpu", "hsaco")
+    assert capabilities_of_old("hip", discovered().facts) == can
+    monkeypatch.setenv("HSA_XNACK", "1")
+    assert discovered().capabilities.page_migration
+
+
+def test_an_apu_shares_the_memory_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STANDIN_INTEGRATED", "1")
+    monkeypatch.setenv("HSA_XNACK", "1")
+    apu = discovered()
+    assert apu.capabilities.shares_host_memory
+    assert not apu.capabilities.page_migration
+    assert apu.capabilities.gpu_hierarchy
+    assert capabilities_of_old("hip", apu.facts) == apu.capabilities
 
 
 def test_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +391,7 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", matrix(SMALL))
 def test_experiments_run_and_verify(name: str, tmp_path: Path) -> None:
     words = [word for text in SMALL[name] for word in ("--set", text)]
     records = run(tmp_path / "out", name, *words)
@@ -380,17 +404,20 @@ def test_experiments_run_and_verify(name: str, tmp_path: Path) -> None:
         assert {record.factors["sdma"] for record in records if record.status == "ok"} == {"0", "1"}
 
 
+@pytest.mark.exhaustive
 def test_what_holds_on_every_device_holds_on_it() -> None:
-    """tests/experiments/test_devices.py, in which a real HIP device takes part where there is one."""
-    tests = standin.ROOT / "tests/experiments/test_devices.py"
+    """The tests of tests/core in which a real HIP device takes part where there is one."""
+    tests = [str(standin.ROOT / "tests/core" / name) for name in ("test_memory.py", "test_probes.py")]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests), "-k", "hip"],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests, "-k", "hip"],
         capture_output=True,
         text=True,
         timeout=115,
     )
     assert done.returncode == 0, done.stdout
-    assert "skipped" not in done.stdout.splitlines()[-1]
+    summary = done.stdout.splitlines()[-1]
+    assert " passed" in summary
+    assert "skipped" not in summary
 
 
 def test_xnack_as_a_factor_starts_workers_that_judge_for_themselves(tmp_path: Path) -> None:

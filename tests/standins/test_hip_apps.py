@@ -8,9 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command import app  # beside this file
+from command import app
+from tests.matrix import matrix
 
-from firsttouch.memory.strategies import STRATEGIES
+from firsttouch.workspace.strategies import STRATEGIES
 
 EVERYWHERE = {
     *("explicit", "managed", "managed+advise", "managed+prefetch", "managed+both", "pinned", "registered"),
@@ -22,16 +23,18 @@ APU = {"STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942:sramecc+"}
 
 @pytest.mark.parametrize(
     ("name", "settings", "more"),
-    [
-        ("hotspot", {}, set()),
-        ("black_scholes", {}, set()),
-        ("bfs", {}, set()),
-        ("nw", {}, set()),
-        ("black_scholes", XNACK, {"system", "system+prefault"}),
-        ("bfs", XNACK, {"system", "system+prefault"}),
-        ("nw", APU, {"unified"}),
-        ("black_scholes", APU | XNACK, {"system", "system+prefault", "unified"}),
-    ],
+    matrix(
+        [
+            ("black_scholes", APU | XNACK, {"system", "system+prefault", "unified"}),
+            ("hotspot", {}, set()),
+            ("black_scholes", {}, set()),
+            ("bfs", {}, set()),
+            ("nw", {}, set()),
+            ("black_scholes", XNACK, {"system", "system+prefault"}),
+            ("bfs", XNACK, {"system", "system+prefault"}),
+            ("nw", APU, {"unified"}),
+        ]
+    ),
 )
 def test_every_strategy_is_right_or_says_what_it_lacks(
     name: str, settings: dict[str, str], more: set[str], tmp_path: Path
@@ -50,6 +53,7 @@ def test_every_strategy_is_right_or_says_what_it_lacks(
             assert NEEDS[strategy] in record.reason
 
 
+@pytest.mark.exhaustive
 def test_only_explicit_copies_and_only_once(tmp_path: Path) -> None:
     words = ("--strategy", "explicit", "--strategy", "pinned", "--size", "tiny", "--repeat", "2")
     for record in app(tmp_path / "out", "black_scholes", *words):
@@ -58,6 +62,7 @@ def test_only_explicit_copies_and_only_once(tmp_path: Path) -> None:
         assert record.counters["copied_h2d_bytes"] == record.counters["footprint_bytes"] * 3 // 5  # type: ignore[operator]
 
 
+@pytest.mark.exhaustive
 def test_a_call_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     words = [w for s in ("managed", "managed+prefetch", "pinned") for w in ("--strategy", s)]
     records = app(
@@ -71,6 +76,7 @@ def test_a_call_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None
     assert "hipMemPrefetchAsync: operation not supported (hipErrorNotSupported)" in ends["managed+prefetch"][1]
 
 
+@pytest.mark.exhaustive
 def test_more_than_the_device_has_is_refused_before_anything_is_taken(tmp_path: Path) -> None:
     words = [w for s in ("explicit", "managed", "pinned") for w in ("--strategy", s)]
     records = app(
@@ -79,7 +85,7 @@ def test_more_than_the_device_has_is_refused_before_anything_is_taken(tmp_path: 
     ends = {r.factors["strategy"]: (r.status, r.reason) for r in records}
     assert ends["pinned"] == ("ok", "")
     assert ends["explicit"][0] == ends["managed"][0] == "skipped"
-    assert ends["managed"][1].endswith("which has 32 MiB; --allow-oversubscription runs it all the same")
+    assert ends["managed"][1].endswith("which has 32 MiB; use --allow-oversubscription to run it anyway")
     assert ends["explicit"][1].endswith("of hip:0, which has 32 MiB")
 
 

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command import app  # beside this file
+from command import app
 
 from firsttouch.apps import all_apps
 
@@ -26,6 +26,7 @@ def sanitized(folder: Path) -> dict[str, str]:
     return {"STANDIN_SANITIZE": "1", "STANDIN_BACKWARD": "1", "LD_PRELOAD": library, "ASAN_OPTIONS": options}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_every_application(tmp_path: Path, sanitized: dict[str, str]) -> None:
     words = ("--all", "--strategy", "managed", "--size", "tiny", "--repeat", "1")
@@ -35,7 +36,7 @@ def test_every_application(tmp_path: Path, sanitized: dict[str, str]) -> None:
 
 
 WRONG = """
-from firsttouch.apps.base import App, buffer, f32
+from firsttouch.harness.app import App, buffer, f32
 
 class Wrong(App):
     name, source, pattern, sizes = "wrong", "-", "-", {"tiny": {"n": 1000}, "default": {"n": 1000}}

@@ -1,5 +1,8 @@
 #include "device/cuda/api.hpp"
 
+#include <cstdio>
+#include <iterator>
+
 #include "device/compiler.hpp"
 
 namespace firsttouch::cuda {
@@ -22,7 +25,10 @@ Driver::Driver() : library("cuda", {"libcuda.so.1", "libcuda.so"}) {
     library.load(device_pci_bus_id, "cuDeviceGetPCIBusId");
     library.load(context_retain, "cuDevicePrimaryCtxRetain");
     library.load(context_release, "cuDevicePrimaryCtxRelease_v2");
-    library.load(context_set, "cuCtxSetCurrent");
+    library.load(current_get, "cuCtxGetCurrent");
+    library.load(current_set, "cuCtxSetCurrent");
+    library.load(peer_possible, "cuDeviceCanAccessPeer");
+    library.load(peer_enable, "cuCtxEnablePeerAccess");
     library.load(mem_info, "cuMemGetInfo_v2");
     library.load(mem_alloc, "cuMemAlloc_v2");
     library.load(mem_free, "cuMemFree_v2");
@@ -116,6 +122,26 @@ Nvml::Nvml() : library("nvml", {"libnvidia-ml.so.1"}) {
     library.load(memory, "nvmlDeviceGetMemoryInfo");
     library.load_optional(memory_v2, "nvmlDeviceGetMemoryInfo_v2");
     if (init() != 0) throw Unavailable("NVML does not initialise");
+}
+
+std::vector<std::string> throttle_reasons(unsigned long long mask) {
+    static const char* const names[] = {"idle",
+                                        "application clocks setting",
+                                        "software power cap",
+                                        "hardware slowdown",
+                                        "sync boost",
+                                        "software thermal slowdown",
+                                        "hardware thermal slowdown",
+                                        "hardware power brake",
+                                        "display clocks setting"};
+    std::vector<std::string> found;
+    for (std::size_t bit = 1; bit < 64; ++bit) {
+        if ((mask >> bit & 1) == 0) continue;
+        char number[24];
+        std::snprintf(number, sizeof number, "reason %#llx", 1ULL << bit);
+        found.emplace_back(bit < std::size(names) ? names[bit] : number);
+    }
+    return found;
 }
 
 }  // namespace firsttouch::cuda

@@ -82,6 +82,9 @@ struct Driver {
     using AllocationHandle = cuda::AllocationHandle;
     using AllocationProperties = cuda::AllocationProperties;
     using AccessDescription = cuda::AccessDescription;
+    using Current = Context;  // what is current on a thread
+    static constexpr Current no_current = nullptr;
+    static constexpr Result peer_enabled_before = 704;  // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 
     Driver();
     static Driver& instance();  // opened and initialised at the first use; throws Unavailable
@@ -99,7 +102,10 @@ struct Driver {
     Result (*device_pci_bus_id)(char*, int, DeviceOrdinal);
     Result (*context_retain)(Context*, DeviceOrdinal);
     Result (*context_release)(DeviceOrdinal);
-    Result (*context_set)(Context);
+    Result (*current_get)(Context*);
+    Result (*current_set)(Context);
+    Result (*peer_possible)(int*, DeviceOrdinal, DeviceOrdinal);
+    Result (*peer_enable)(Context, unsigned);
     Result (*mem_info)(std::size_t*, std::size_t*);
     Result (*mem_alloc)(DevicePointer*, std::size_t);
     Result (*mem_free)(DevicePointer);
@@ -187,5 +193,9 @@ struct Nvml {
     int (*memory)(Handle, NvmlMemory*);
     int (*memory_v2)(Handle, NvmlMemoryV2*);  // nullptr in drivers before 510
 };
+
+constexpr unsigned long long kApplicationClocks = 0x2;  // the user's own setting of the clocks
+// The reasons in a mask of nvmlClocksEventReasons (nvml.h) in words, an unknown one as its number. Idle (1) is none.
+std::vector<std::string> throttle_reasons(unsigned long long mask);
 
 }  // namespace firsttouch::cuda

@@ -25,38 +25,44 @@ class CudaDevice : public GpuDevice<Driver> {
   public:
     explicit CudaDevice(int index) : GpuDevice("cuda:" + std::to_string(index), Driver::instance()) {
         call(api_, api_.device_get, &ordinal_, index);
-        call(api_, api_.context_retain, &context_, ordinal_);
-        call(api_, api_.context_set, context_);
+        call(api_, api_.context_retain, &current_, ordinal_);
+        const auto scope = make_current();
         capability_ = attribute(compute_major) * 10 + attribute(compute_minor);
         state_allocators();
     }
     ~CudaDevice() override {
         modules_.clear();
+        // Another owner of the context may go on with it; this thread does not.
+        Context left = nullptr;
+        if (api_.current_get(&left) == 0 && left == current_) api_.current_set(nullptr);
         api_.context_release(ordinal_);
     }
 
     Facts facts() override;
+    Capabilities capabilities() override;
     Block obtain(Allocator allocator, std::size_t bytes, Pages pages) override;
     void release(Block& block) noexcept override;
     Binary compile(const Source& source) override;
-    void copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
-              std::size_t source_offset, std::size_t bytes) override {
-        call(api_, api_.memcpy_async, address_of(target.block()) + target_offset,
-             address_of(source.block()) + source_offset, bytes, handle(stream));
-    }
     Clocks clocks() override;
     Facts usage() override;
 
   private:
+    // All devices share one address space, so the addresses alone say where the bytes are, also on a peer.
+    void queue_copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
+                    std::size_t source_offset, std::size_t bytes) override {
+        const auto scope = make_current();
+        call(api_, api_.memcpy_async, address_of(target.block()) + target_offset,
+             address_of(source.block()) + source_offset, bytes, handle(stream));
+    }
     std::string uuid() const;
     Nvml::Handle gpu_in_nvml();
     std::string architecture() const { return "sm_" + std::to_string(capability_); }
     void state_allocators();
     void obtain_static(Block& block);
+    void release_on_device(Block& block);
     void obtain_host_pinned(Block& block, unsigned flags);
     std::string image(const Source& source) override;
 
-    Context context_ = nullptr;
     int capability_ = 0;
     std::unique_ptr<Nvml> nvml_;
     bool nvml_tried_ = false;
@@ -112,6 +118,16 @@ Facts CudaDevice::facts() {
         {"virtualMemoryManagement", virtual_memory_management}};
     for (const auto& [key, which] : switches) facts.emplace_back(key, attribute(which) != 0);
     return facts;
+}
+
+Capabilities CudaDevice::capabilities() {
+    const bool apart = attribute(integrated) == 0;
+    Capabilities can = gpu_capabilities(!apart, "cubin");
+    can.page_migration = apart && attribute(concurrent_managed_access) != 0;
+    can.memory_guidance = attribute(concurrent_managed_access) != 0;
+    can.memory_events = true;  // through CUPTI
+    can.host_native_atomics = attribute(host_native_atomics) != 0;
+    return can;
 }
 
 void CudaDevice::state_allocators() {
@@ -182,6 +198,7 @@ void CudaDevice::obtain_static(Block& block) {
 
 Block CudaDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
     if (is_host_allocator(allocator)) return obtain_plain(allocator, bytes, pages);
+    const auto scope = make_current();
     Block block{.allocator = allocator, .bytes = bytes};
     switch (allocator) {
     case Allocator::device:
@@ -213,6 +230,12 @@ Block CudaDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
 }
 
 void CudaDevice::release(Block& block) noexcept {
+    if (is_host_allocator(block.allocator)) return release_host(block);
+    give_back(api_, current_, [&] { release_on_device(block); });
+    block = {};
+}
+
+void CudaDevice::release_on_device(Block& block) {
     switch (block.allocator) {
     case Allocator::device:
     case Allocator::managed:
@@ -232,9 +255,8 @@ void CudaDevice::release(Block& block) noexcept {
         api_.module_unload(static_cast<Module>(block.handle));
         break;
     default:
-        release_host(block);
+        break;
     }
-    block = {};
 }
 
 Binary CudaDevice::compile(const Source& source) {
@@ -275,14 +297,7 @@ Clocks CudaDevice::clocks() {
     if (nvml_->temperature(gpu, 0, &value) == 0) clocks.temperature_c = value;
     if (nvml_->power(gpu, &value) == 0) clocks.power_w = value / 1000.0;
     unsigned long long reasons = 0;
-    // nvml.h, nvmlClocksEventReasons: idle (1) and the applications' own clock setting (2) are no throttling.
-    static const std::pair<unsigned long long, const char*> names[] = {
-        {0x4, "power cap"},           {0x8, "hardware slowdown"},   {0x10, "sync boost"},
-        {0x20, "thermal (software)"}, {0x40, "thermal (hardware)"}, {0x80, "power brake"},
-        {0x100, "display clocks"}};
-    if (nvml_->throttle_reasons(gpu, &reasons) == 0)
-        for (const auto& [bit, name] : names)
-            if ((reasons & bit) != 0) clocks.throttle.emplace_back(name);
+    if (nvml_->throttle_reasons(gpu, &reasons) == 0) clocks.throttle = throttle_reasons(reasons & ~kApplicationClocks);
     return clocks;
 }
 

@@ -22,7 +22,10 @@ Runtime::Runtime() : library("hip", {"libamdhip64.so.7", "libamdhip64.so.6", "li
     library.load(get_error_string, "hipGetErrorString");
     library.load(runtime_version, "hipRuntimeGetVersion");
     library.load(device_count, "hipGetDeviceCount");
-    library.load(device_set, "hipSetDevice");
+    library.load(current_get, "hipGetDevice");
+    library.load(current_set, "hipSetDevice");
+    library.load(peer_possible, "hipDeviceCanAccessPeer");
+    library.load(peer_enable, "hipDeviceEnablePeerAccess");
     library.load(device_get, "hipDeviceGet");
     library.load(device_name, "hipDeviceGetName");
     library.load(device_uuid, "hipDeviceGetUuid");

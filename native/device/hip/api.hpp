@@ -89,6 +89,9 @@ struct Runtime {
         Location location;
         int flags;  // 3: read and write
     };
+    using Current = int;  // the device that is current on a thread; there always is one
+    static constexpr Current no_current = -1;
+    static constexpr Result peer_enabled_before = 704;  // hipErrorPeerAccessAlreadyEnabled
 
     Runtime();
     static Runtime& instance();  // opened and initialised at the first use; throws Unavailable
@@ -99,7 +102,10 @@ struct Runtime {
     const char* (*get_error_string)(Result);
     Result (*runtime_version)(int*);
     Result (*device_count)(int*);
-    Result (*device_set)(int);
+    Result (*current_get)(int*);
+    Result (*current_set)(int);
+    Result (*peer_possible)(int*, int, int);
+    Result (*peer_enable)(int, unsigned);
     Result (*device_get)(DeviceOrdinal*, int);
     Result (*device_name)(char*, int, DeviceOrdinal);
     Result (*device_uuid)(Uuid*, DeviceOrdinal);

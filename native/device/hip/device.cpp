@@ -15,8 +15,9 @@ namespace {
 class HipDevice : public GpuDevice<Runtime> {
   public:
     explicit HipDevice(int index) : GpuDevice("hip:" + std::to_string(index), Runtime::instance()) {
-        call(api_, api_.device_set, index);
         call(api_, api_.device_get, &ordinal_, index);
+        current_ = index;
+        const auto scope = make_current();
         Properties properties{};
         call(api_, api_.device_properties, &properties, index);
         architecture_ = properties.architecture();
@@ -24,16 +25,19 @@ class HipDevice : public GpuDevice<Runtime> {
     }
 
     Facts facts() override;
+    Capabilities capabilities() override;
     Block obtain(Allocator allocator, std::size_t bytes, Pages pages) override;
     void release(Block& block) noexcept override;
     Binary compile(const Source& source) override;
-    void copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
-              std::size_t source_offset, std::size_t bytes) override {
+
+  private:
+    // All devices share one address space, so the addresses alone say where the bytes are, also on a peer.
+    void queue_copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
+                    std::size_t source_offset, std::size_t bytes) override {
+        const auto scope = make_current();
         call(api_, api_.memcpy_async, pointer(address_of(target.block()) + target_offset),
              pointer(address_of(source.block()) + source_offset), bytes, copy_by_address, handle(stream));
     }
-
-  private:
     bool has(const char* feature) const { return architecture_.find(feature) != std::string::npos; }
     std::string uuid() const;
     std::string xnack() const { return has("xnack+") ? "on" : has("xnack-") ? "off" : "none"; }
@@ -46,6 +50,7 @@ class HipDevice : public GpuDevice<Runtime> {
     void state_allocators();
     void obtain_pinned(Block& block, unsigned flags);
     void obtain_managed(Block& block);
+    void release_on_device(Block& block);
     std::string image(const Source& source) override;
 
     std::string architecture_;  // with its features, such as gfx90a:sramecc+:xnack-
@@ -107,6 +112,16 @@ Facts HipDevice::facts() {
         {"virtualMemoryManagement", virtual_memory_management}};
     for (const auto& [key, which] : switches) facts.emplace_back(key, attribute(which) != 0);
     return facts;
+}
+
+// HIP documentation, "Unified memory management": without XNACK managed memory is page-locked host memory.
+Capabilities HipDevice::capabilities() {
+    const bool apart = attribute(integrated) == 0;
+    Capabilities can = gpu_capabilities(!apart, "hsaco");
+    can.page_migration = apart && xnack() == "on" && attribute(concurrent_managed_access) != 0;
+    can.memory_guidance = attribute(concurrent_managed_access) != 0;
+    can.host_native_atomics = attribute(host_native_atomics) != 0;
+    return can;
 }
 
 // Sources: HIP documentation, "Coherence control" (which memory is fine-grained: coherent while a kernel runs) and
@@ -202,6 +217,7 @@ void HipDevice::obtain_managed(Block& block) {
 
 Block HipDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
     if (is_host_allocator(allocator)) return obtain_plain(allocator, bytes, pages);
+    const auto scope = make_current();
     Block block{.allocator = allocator, .bytes = bytes};
     switch (allocator) {
     case Allocator::device:
@@ -236,6 +252,12 @@ Block HipDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
 }
 
 void HipDevice::release(Block& block) noexcept {
+    if (is_host_allocator(block.allocator)) return release_host(block);
+    give_back(api_, current_, [&] { release_on_device(block); });
+    block = {};
+}
+
+void HipDevice::release_on_device(Block& block) {
     switch (block.allocator) {
     case Allocator::device:
     case Allocator::fine_grained:
@@ -254,9 +276,8 @@ void HipDevice::release(Block& block) noexcept {
         release_registered(block);
         break;
     default:
-        release_host(block);
+        break;
     }
-    block = {};
 }
 
 Binary HipDevice::compile(const Source& source) {

@@ -28,6 +28,14 @@ class HostDevice : public Device {
     Facts facts() override {
         return {{"title", std::string("host processor")}, {"processors", std::int64_t{usable_processors()}}};
     }
+    Capabilities capabilities() override {
+        return {.runs_kernels = false,
+                .on_host_processor = true,
+                .shares_host_memory = true,
+                .coherent_during_kernel = true,
+                .host_native_atomics = true,
+                .time_class = TimeClass::host};
+    }
     const std::vector<AllocatorInfo>& allocators() override { return allocators_; }
     DeviceMemory memory() override {
         const std::size_t now = host_available();
@@ -51,7 +59,28 @@ class HostDevice : public Device {
         throw Unavailable(source.name + ": host kernels are compiled when the core is built");
     }
     std::unique_ptr<Stream> stream() override { return std::make_unique<HostStream>(); }
-    void launch(Stream&, Kernel& kernel, Grid, std::span<const Argument> arguments) override {
+    // The CPU uses other devices' memory wherever the allocator allows it; there is nothing to open.
+    std::optional<std::string> why_unreachable(Device&) override { return std::nullopt; }
+
+    void prefetch(Stream&, const Buffer&, std::size_t, std::size_t, Agent) override {
+        throw Unavailable("cpu has no prefetch");
+    }
+    void advise(const Buffer&, Advice) override { throw Unavailable("cpu has no advice about memory"); }
+    void wait(Stream&) override {}
+    std::unique_ptr<Event> record(Stream&) override { return std::make_unique<HostEvent>(); }
+    double elapsed(Event& from, Event& to) override {
+        return static_cast<HostEvent&>(to).time - static_cast<HostEvent&>(from).time;
+    }
+    void join(Stream&, Event&) override {}
+    std::unique_ptr<Gate> hold(Stream&) override { return std::make_unique<OpenGate>(); }
+
+  protected:
+    std::optional<std::string> why_out_of_reach(const Buffer& buffer) override {
+        const Access access = buffer.device().info(buffer.allocator()).cpu;
+        if (access == Access::direct) return std::nullopt;
+        return access == Access::mapped ? "the CPU reaches it only while it is mapped" : "the CPU cannot reach it";
+    }
+    void queue_launch(Stream&, Kernel& kernel, Grid, std::span<const Argument> arguments) override {
         std::vector<void*> addresses(arguments.size());
         std::vector<void*> pointers;
         pointers.reserve(arguments.size());
@@ -65,22 +94,11 @@ class HostDevice : public Device {
         Team team(usable_processors());
         run_on(team, static_cast<CompiledKernel&>(kernel).function, addresses.data());
     }
-    void copy(Stream&, const Buffer& target, std::size_t target_offset, const Buffer& source, std::size_t source_offset,
-              std::size_t bytes) override {
+    void queue_copy(Stream&, const Buffer& target, std::size_t target_offset, const Buffer& source,
+                    std::size_t source_offset, std::size_t bytes) override {
         std::memcpy(static_cast<char*>(target.block().host) + target_offset,
                     static_cast<const char*>(source.block().host) + source_offset, bytes);
     }
-    void prefetch(Stream&, const Buffer&, std::size_t, std::size_t, Agent) override {
-        throw Unavailable("cpu has no prefetch");
-    }
-    void advise(const Buffer&, Advice) override { throw Unavailable("cpu has no advice about memory"); }
-    void wait(Stream&) override {}
-    std::unique_ptr<Event> record(Stream&) override { return std::make_unique<HostEvent>(); }
-    double elapsed(Event& from, Event& to) override {
-        return static_cast<HostEvent&>(to).time - static_cast<HostEvent&>(from).time;
-    }
-    void join(Stream&, Event&) override {}
-    std::unique_ptr<Gate> hold(Stream&) override { return std::make_unique<OpenGate>(); }
 
   private:
     std::vector<AllocatorInfo> allocators_;

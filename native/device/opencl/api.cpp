@@ -35,6 +35,7 @@ std::vector<Found> look() {
             problems += (problems.empty() ? "" : "; ") + path + " is no OpenCL driver";
             continue;
         }
+        const std::size_t before = found.size();
         for (UInt p = 0; p < std::min<UInt>(count, 8); ++p) {
             Object devices[16] = {};
             UInt size = 0;
@@ -47,6 +48,7 @@ std::vector<Found> look() {
                 found.push_back({platforms[p], devices[d], path});
             }
         }
+        if (found.size() == before) problems += (problems.empty() ? "" : "; ") + path + " offers none";
     }
     if (found.empty())
         throw Unavailable(paths.empty() ? "no OpenCL driver found: install one, or pip install pocl-binary-distribution"

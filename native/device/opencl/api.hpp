@@ -49,6 +49,7 @@ enum Slot : std::size_t {
     enqueue_kernel = 59,
     create_user_event = 84,
     set_user_event = 85,
+    enqueue_migrate = 104,
     enqueue_marker = 105,
     enqueue_barrier = 106,
     svm_alloc = 126,
@@ -66,11 +67,11 @@ inline constexpr UInt info_type = 0x1000, info_compute_units = 0x1002, info_grou
                       info_max_allocation = 0x1010, info_cache_line = 0x101D, info_cache_bytes = 0x101E,
                       info_memory_bytes = 0x101F, info_name = 0x102B, info_vendor = 0x102C, info_driver = 0x102D,
                       info_version = 0x102F, info_unified = 0x1035, info_c_version = 0x103D, info_svm = 0x1053,
-                      info_extensions = 0x1030;
+                      info_available = 0x1027, info_extensions = 0x1030;
 inline constexpr ULong queue_profiling = 2;
 inline constexpr ULong memory_read_write = 1, memory_use_host = 8, memory_alloc_host = 16, memory_svm_fine = 1024,
                        memory_svm_atomics = 2048;
-inline constexpr ULong map_read_write = 3;
+inline constexpr ULong map_read_write = 3, migrate_without_content = 2;
 inline constexpr ULong svm_coarse = 1, svm_fine = 2, svm_fine_system = 4, svm_atomics = 8;
 inline constexpr UInt program_binary_sizes = 0x1165, program_binaries = 0x1166, build_log = 0x1183;
 inline constexpr UInt profiling_end = 0x1283;
@@ -97,7 +98,7 @@ struct Found {
 // Every device of every driver that the paths set for "opencl-icd" lead to, once per process. Throws Unavailable.
 const std::vector<Found>& find_devices();
 
-// Mends PoCL builds whose LLVM does not know this processor (see pocl_cpu.cpp); returns the name it set, or "".
+// Works around PoCL builds whose LLVM does not know this processor (see pocl_cpu.cpp). Returns the name it set, or "".
 std::string name_processor_for_pocl(Object device, const std::string& version);
 
 const char* error_name(Int code);

@@ -1,6 +1,6 @@
 // The OpenCL Device: buffers and shared virtual memory of OpenCL 1.2 to 3.0, over a driver's dispatch table.
 #include <map>
-#include <unistd.h>
+#include <mutex>
 
 #include "device/backends.hpp"
 #include "device/host/memory.hpp"
@@ -44,7 +44,42 @@ struct ClKernel : Kernel {
     Object handle = nullptr;
 };
 
-// A user event that everything queued later waits for.
+// One context for all devices of a platform that are available, so that each can use the memory of the others. It lives
+// as long as one of them is open.
+struct ClContext {
+    explicit ClContext(Object platform) {
+        for (const Found& found : find_devices())
+            if (found.platform == platform && number_info<UInt>(found.device, info_available) != 0)
+                devices.push_back(found.device);
+        for (Object device : devices) named[device] = name_processor_for_pocl(device, text_info(device, info_version));
+        Int code = 0;
+        handle =
+            Table(platform).call<Object>(create_context, static_cast<const void*>(nullptr),
+                                         static_cast<UInt>(devices.size()), static_cast<const Object*>(devices.data()),
+                                         static_cast<void*>(nullptr), static_cast<void*>(nullptr), &code);
+        check(code, "clCreateContext");
+    }
+    ~ClContext() {
+        if (handle != nullptr) Table(handle).call<Int>(release_context, handle);
+    }
+    ClContext(const ClContext&) = delete;
+    ClContext& operator=(const ClContext&) = delete;
+
+    static std::shared_ptr<ClContext> of(Object platform) {
+        static std::mutex mutex;
+        static std::map<Object, std::weak_ptr<ClContext>> open;
+        const std::lock_guard lock(mutex);
+        auto context = open[platform].lock();
+        if (context == nullptr) open[platform] = context = std::make_shared<ClContext>(platform);
+        return context;
+    }
+
+    std::vector<Object> devices;
+    std::map<Object, std::string> named;  // what name_processor_for_pocl set, by device
+    Object handle = nullptr;
+};
+
+// A user event that all work queued later waits for.
 class UserGate : public Gate {
   public:
     UserGate(const Table& table, Object context, Object queue) : table_(table) {
@@ -76,26 +111,25 @@ class OpenclDevice : public Device {
   public:
     explicit OpenclDevice(int index)
         : Device("opencl:" + std::to_string(index)), found_(find_devices().at(static_cast<std::size_t>(index))),
-          device_(found_.device), table_(device_) {
-        named_ = name_processor_for_pocl(device_, text_info(device_, info_version));
-        Int code = 0;
-        const Object devices[] = {device_};
-        context_ = table_.call<Object>(create_context, static_cast<const void*>(nullptr), UInt{1},
-                                       static_cast<const Object*>(devices), static_cast<void*>(nullptr),
-                                       static_cast<void*>(nullptr), &code);
-        check(code, "clCreateContext");
+          device_(found_.device), table_(device_), shared_(ClContext::of(found_.platform)), context_(shared_->handle) {
         housekeeping_ = std::make_unique<ClStream>(queue());
-        shares_host_ = (number_info<ULong>(device_, info_type) & device_type_cpu) != 0 ||
-                       number_info<UInt>(device_, info_unified) != 0;
+        on_host_processor_ = (number_info<ULong>(device_, info_type) & device_type_cpu) != 0;
+        shares_host_ = on_host_processor_ || number_info<UInt>(device_, info_unified) != 0;
         state_allocators();
-    }
-    ~OpenclDevice() override {
-        programs_.clear();
-        housekeeping_.reset();
-        table_.call<Int>(release_context, context_);
     }
 
     Facts facts() override;
+    // OpenCL 1.2 C has neither a clock, nor loads past a cache, nor scopes; no query tells what memory is free.
+    Capabilities capabilities() override {
+        const bool atomics = (number_info<ULong>(device_, info_svm) & svm_atomics) != 0;
+        return {.on_host_processor = on_host_processor_,
+                .shares_host_memory = shares_host_,
+                .gpu_hierarchy = !on_host_processor_,
+                .coherent_during_kernel = atomics,
+                .host_native_atomics = atomics,
+                .time_class = on_host_processor_ ? TimeClass::host_kernels : TimeClass::gpu,
+                .machine_code = "opencl"};
+    }
     const std::vector<AllocatorInfo>& allocators() override { return allocators_; }
     DeviceMemory memory() override {
         const auto total = static_cast<std::size_t>(number_info<ULong>(device_, info_memory_bytes));
@@ -110,9 +144,12 @@ class OpenclDevice : public Device {
     std::unique_ptr<Kernel> kernel(const Source& source, const std::string& entry) override;
     Binary compile(const Source& source) override;
     std::unique_ptr<Stream> stream() override { return std::make_unique<ClStream>(queue()); }
-    void launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override;
-    void copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
-              std::size_t source_offset, std::size_t bytes) override;
+    // Devices of one platform share a context, and any of them may use its buffers and shared virtual memory. The
+    // driver migrates a buffer to the device that uses it (OpenCL 3.0, 5.5.4).
+    std::optional<std::string> why_unreachable(Device& other) override {
+        const auto* peer = dynamic_cast<OpenclDevice*>(&other);
+        return peer != nullptr && peer->context_ == context_ ? std::nullopt : Device::why_unreachable(other);
+    }
     void prefetch(Stream&, const Buffer&, std::size_t, std::size_t, Agent) override {
         throw Unavailable("OpenCL has no prefetch to an agent");
     }
@@ -135,6 +172,11 @@ class OpenclDevice : public Device {
     std::unique_ptr<Gate> hold(Stream& stream) override {
         return std::make_unique<UserGate>(table_, context_, handle(stream));
     }
+
+  protected:
+    void queue_launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override;
+    void queue_copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
+                    std::size_t source_offset, std::size_t bytes) override;
 
   private:
     static Object handle(Stream& stream) { return static_cast<ClStream&>(stream).handle; }
@@ -164,8 +206,9 @@ class OpenclDevice : public Device {
     Found found_;
     Object device_;
     Table table_;
-    Object context_ = nullptr;
-    std::string named_;
+    std::shared_ptr<ClContext> shared_;  // destroyed after everything that was created in it
+    Object context_;
+    bool on_host_processor_ = false;
     bool shares_host_ = false;
     std::unique_ptr<ClStream> housekeeping_;
     std::vector<AllocatorInfo> allocators_;
@@ -193,7 +236,8 @@ Facts OpenclDevice::facts() {
     facts.emplace_back("svm_fine", (svm & svm_fine) != 0);
     facts.emplace_back("svm_fine_system", (svm & svm_fine_system) != 0);
     facts.emplace_back("svm_atomics", (svm & svm_atomics) != 0);
-    if (!named_.empty()) facts.emplace_back("processor_named_for_pocl", named_);
+    if (const std::string& named = shared_->named[device_]; !named.empty())
+        facts.emplace_back("processor_named_for_pocl", named);
     return facts;
 }
 
@@ -261,6 +305,13 @@ Block OpenclDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) 
         release_host(plain);
     }
     check(code, "clCreateBuffer");
+    // A buffer of a context with several devices is on none of them before one uses it.
+    if (shared_->devices.size() > 1) {
+        const Object list[] = {block.handle};
+        table_.call<Int>(enqueue_migrate, housekeeping_->handle, UInt{1}, static_cast<const Object*>(list),
+                         migrate_without_content, UInt{0}, no_events, static_cast<Object*>(nullptr));
+        table_.call<Int>(finish, housekeeping_->handle);
+    }
     return block;
 }
 
@@ -350,7 +401,7 @@ std::unique_ptr<Kernel> OpenclDevice::kernel(const Source& source, const std::st
     return kernel;
 }
 
-void OpenclDevice::launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) {
+void OpenclDevice::queue_launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) {
     Object compiled = static_cast<ClKernel&>(kernel).handle;
     for (UInt i = 0; i < arguments.size(); ++i) {
         const Argument& argument = arguments[i];
@@ -361,13 +412,11 @@ void OpenclDevice::launch(Stream& stream, Kernel& kernel, Grid grid, std::span<c
             check(table_.call<Int>(set_argument, compiled, i, sizeof(Object),
                                    static_cast<const void*>(&argument.buffer->block().handle)),
                   "clSetKernelArg");
-        } else if (argument.buffer->block().address != 0) {
+        } else {
+            require_address(*argument.buffer, a_kernel_of);
             check(table_.call<Int>(set_argument_svm, compiled, i,
                                    static_cast<const void*>(argument.buffer->block().host)),
                   "clSetKernelArgSVMPointer");
-        } else {
-            throw Unavailable("a kernel of " + name() + " cannot reach " + to_string(argument.buffer->allocator()) +
-                              " memory");
         }
     }
     const std::size_t local[] = {grid.threads};
@@ -379,8 +428,8 @@ void OpenclDevice::launch(Stream& stream, Kernel& kernel, Grid grid, std::span<c
     table_.call<Int>(flush, handle(stream));
 }
 
-void OpenclDevice::copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
-                        std::size_t source_offset, std::size_t bytes) {
+void OpenclDevice::queue_copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
+                              std::size_t source_offset, std::size_t bytes) {
     const Block &to = target.block(), &from = source.block();
     Object* none = nullptr;
     char* to_host = static_cast<char*>(to.host) + target_offset;

@@ -1,17 +1,13 @@
-"""What can be said from records alone: groups, ratios that know when to say nothing, crossovers."""
+"""What can be said from records alone: groups, distinct values, counters by pattern."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from firsttouch.schema import Record, Scalar, Summary
-
-Better = Literal["lower", "higher"]
+from firsttouch.records.schema import Record, Scalar
 
 
 def measured(records: Iterable[Record]) -> list[Record]:
@@ -20,9 +16,11 @@ def measured(records: Iterable[Record]) -> list[Record]:
 
 
 def value(record: Record, name: str) -> Scalar:
-    """A factor, a counter or 'median' of one record; None where it has none."""
+    """A factor, a counter, 'median', or the 'device' that acted; None where the record has none."""
     if name == "median":
         return record.summary.median if record.summary else None
+    if name == "device" and name not in record.factors:
+        return record.device
     return record.factors.get(name, record.counters.get(name))
 
 
@@ -40,9 +38,13 @@ def distinct(records: Iterable[Record], name: str) -> list[Scalar]:
 
 
 def varying(records: Sequence[Record]) -> list[str]:
-    """The factors that take more than one value, in the order in which the records name them."""
-    names = dict.fromkeys(name for r in records for name in r.factors)
-    return [name for name in names if len({repr(r.factors.get(name)) for r in records}) > 1]
+    """What takes more than one value: `device`, then factors in the order in which the records name them."""
+    names = dict.fromkeys(("device", *(name for r in records for name in r.factors)))
+    return [
+        name
+        for name in names
+        if len({repr(value(r, name) if name == "device" else r.factors.get(name)) for r in records}) > 1
+    ]
 
 
 def group_by(records: Iterable[Record], *names: str) -> dict[tuple[Scalar, ...], list[Record]]:
@@ -79,41 +81,3 @@ def expand(records: Iterable[Record], pattern: str) -> list[Record]:
             made = {"factors": {**others, "series": which}, "counters": {**record.counters, "value": v}}
             expanded.append(msgspec.structs.replace(record, **made))
     return expanded
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """median a / median b, the bounds that the two 95 % intervals allow, and what that says of a against b."""
-
-    value: float
-    low: float
-    high: float
-    says: Literal["better", "worse", "ambiguous"]
-
-
-def ratio(a: Summary, b: Summary, better: Better) -> Ratio:
-    """Compare two points. Ambiguous unless their intervals separate. Both intervals must be positive.
-
-    Raises:
-        ValueError: an interval reaches zero or below, where a ratio means nothing.
-    """
-    if min(a.ci_low, b.ci_low) <= 0:
-        raise ValueError("a ratio needs positive intervals")
-    below, above = a.ci_high < b.ci_low, a.ci_low > b.ci_high
-    says: Literal["better", "worse", "ambiguous"] = "ambiguous"
-    if below or above:
-        says = "better" if below == (better == "lower") else "worse"
-    return Ratio(a.median / b.median, a.ci_low / b.ci_high, a.ci_high / b.ci_low, says)
-
-
-def crossover(a: Mapping[float, Summary], b: Mapping[float, Summary], better: Better) -> float | None:
-    """The smallest common x from which b is better than a, or undecided, up to the end, after a was better.
-
-    None where one curve wins throughout, or where b's lead is never clear. The x returned is one where b is
-    clearly better.
-    """
-    says = {x: ratio(b[x], a[x], better).says for x in sorted(a.keys() & b.keys())}
-    last_loss = max((x for x, s in says.items() if s == "worse"), default=None)
-    if last_loss is None:
-        return None
-    return min((x for x, s in says.items() if x > last_loss and s == "better"), default=None)

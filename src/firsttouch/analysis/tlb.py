@@ -12,7 +12,6 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from firsttouch.analysis.plateaus import Plateau, find_plateaus
-from firsttouch.units import format_size
 
 RISE = 1.15
 """A point this much above a level has left it: the level's own noise stays below."""
@@ -59,7 +58,8 @@ def find_knees(pages: Sequence[int], costs: Sequence[float]) -> list[Knee]:
 
 
 def knee_name(place: int) -> str:
-    return f"L{place + 1} TLB"
+    """What a knee is called: beyond the second, it may be page tables that leave the caches instead of a TLB's end."""
+    return ("L1 TLB", "L2 TLB", "third level")[place] if place < 3 else f"level {place + 1}"
 
 
 def name_levels(pages: Sequence[int], costs: Sequence[float]) -> list[tuple[str, Plateau]]:
@@ -77,9 +77,6 @@ class EffectivePage(NamedTuple):
 
     bytes: int
     bound: Literal["about", "at most", "at least"]
-
-    def __str__(self) -> str:
-        return f"{self.bound} {format_size(self.bytes)}"
 
 
 def effective_page(knees: Mapping[int, int]) -> EffectivePage | None:

@@ -1,4 +1,4 @@
-"""backprop: training of a small neural network with very many inputs."""
+"""backprop: training of a small neural network with many inputs."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, f32, f64, in_pieces, sample
-from firsttouch.apps.random import F64, uniform_f32
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, f64, in_pieces, sample
+from firsttouch.harness.random import F64, uniform_f32
 
 RATE, MOMENTUM, TARGET = 0.3, 0.3, 0.1
-UNITS, WIDTH = 16, 17  # hidden units; a row of weights, whose column 0 is not used
-CLOSE = 1e-5  # what f32 may lose, of the numbers that are added
-LEAST = 2.0**-124  # and what is lost of changes that shrink below f32's normal numbers
+UNITS, WIDTH = 16, 17  # hidden units; row length of the weights, whose column 0 is unused
+CLOSE = 1e-5  # relative rounding error of f32 sums
+LEAST = 2.0**-124  # absolute error once changes become subnormal in f32
 
 
 class Backprop(App):
-    """Training steps of a perceptron with one hidden layer; the GPU has the large layer, the CPU the small one."""
+    """Training steps of a perceptron with one hidden layer: the large layer on the GPU, the small one on the CPU."""
 
     name = "backprop"
     source = (
-        "Rodinia (Che et al., IISWC 2009), backprop; weights around zero, as the original's saturate every unit, "
-        "and not overwritten by the forward pass, as the original's are"
+        "Rodinia (Che et al., IISWC 2009), backprop; weights around zero, since the original's saturate all units, "
+        "and the forward pass does not overwrite them"
     )
     pattern = "CPU and GPU alternate"
     sizes = {
@@ -36,7 +36,7 @@ class Backprop(App):
 
     x = buffer(f32, "inputs + 1", role="input", starts_on="cpu")
     weights = buffer(f32, "inputs + 1", WIDTH, role="inout", starts_on="cpu", ends_on="cpu")
-    changes = buffer(f32, "inputs + 1", WIDTH, role="inout", starts_on="cpu")  # by the last step
+    changes = buffer(f32, "inputs + 1", WIDTH, role="inout", starts_on="cpu")  # of the last step
     partial = buffer(f32, "inputs // 16", UNITS, role="output", ends_on="cpu")
     errors = buffer(f32, WIDTH, role="control", starts_on="cpu")  # of the hidden units
     sums = buffer(f64, "(inputs // 16 + 1023) // 1024", UNITS, role="scratch", starts_on="cpu")
@@ -50,18 +50,18 @@ class Backprop(App):
         cpu.uniform(self.outward, -1, 1)
 
     def scale(self) -> float:
-        """Weights within this of zero give the hidden units a net input of about 1."""
+        """Bound of the initial weights, for net inputs of the hidden units of about 1."""
         return 3 / math.sqrt(self.inputs)
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
-        self.steps: list[tuple[F64, float, F64]] = []  # hidden units, output, errors as the GPU gets them
+        self.steps: list[tuple[F64, float, F64]] = []  # hidden units, output, errors passed to the GPU
         momentum = np.zeros(WIDTH)
         for _ in gpu.iterations(self.iterations):
             layer, count = (self.weights, self.x, self.partial), self.inputs // UNITS
             gpu.launch("backprop_forward", *layer, self.inputs, over=self.inputs, writes=[self.partial])
             cpu.launch("backprop_sums", self.partial, self.sums, count, over=self.inputs, writes=[self.sums])
             net = cpu.reads(self.weights[:1])[0, 1:] + cpu.reads(self.sums).sum(axis=0)
-            hidden, output, error, step = _backward(net, cpu.reads(self.outward))
+            hidden, output, error, step = backward(net, cpu.reads(self.outward))
             momentum = step + MOMENTUM * momentum
             cpu.updates(self.outward)[:] += momentum
             errors = cpu.writes(self.errors)
@@ -72,13 +72,13 @@ class Backprop(App):
             gpu.launch("backprop_adjust", *layer, self.errors, size, RATE, MOMENTUM, over=size)
 
     def check(self, view: View) -> str:
-        """A weight after any step is its first value and its input by a factor of its unit, so every step is exact."""
+        """Each weight is its initial value plus its input times a factor of its unit: every step can be recomputed."""
         products, squares = self._products()
         outward = uniform_f32(self.outward.key, np.arange(WIDTH), -1, 1).astype(np.float64)
         change, factor, last, momentum = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH)
         for number, (hidden, output, errors) in enumerate(self.steps, 1):
             last = factor
-            true_hidden, true_output, true_errors, step = _backward(products + factor[1:] * squares, outward)
+            true_hidden, true_output, true_errors, step = backward(products + factor[1:] * squares, outward)
             momentum = step + MOMENTUM * momentum
             outward = outward + momentum
             off = float(
@@ -91,9 +91,9 @@ class Backprop(App):
         rows = sample(self.inputs + 1, 10_000, self.seed)
         first, x = self._first(rows), self._x(rows)[:, None]
         if not _close(view(self.weights)[rows], first + x * factor, np.abs(first) + x * np.abs(factor)):
-            return "weights differ from their first values and their changes in f64"
+            return "weights differ from their initial values plus their changes in f64"
         if not _close(view(self.changes)[rows], x * change, x * np.abs(change)):
-            return "the last changes of weights are not the momentum's and the errors' in f64"
+            return "the last weight changes differ from momentum and errors in f64"
         groups = sample(self.inputs // UNITS, 1000, self.seed)
         rows = (groups[:, None] * UNITS + np.arange(1, UNITS + 1)).reshape(-1)
         first, x = self._first(rows), self._x(rows)[:, None]
@@ -109,7 +109,7 @@ class Backprop(App):
         return uniform_f32(self.weights.key, at, -self.scale(), self.scale()).astype(np.float64)
 
     def _products(self) -> tuple[F64, float]:
-        """What the first weights give each hidden unit, and the sum of the inputs' squares."""
+        """Net inputs of the hidden units from the initial weights, and the sum of squared inputs."""
 
         def piece(first: int, last: int) -> F64:
             rows = np.arange(first, last)
@@ -120,8 +120,8 @@ class Backprop(App):
         return total[:-1], float(total[-1])
 
 
-def _backward(net: F64, outward: np.ndarray[Any, Any]) -> tuple[F64, float, F64, F64]:
-    """Hidden units with the bias before them, the output, the errors of the hidden units and the step of outward."""
+def backward(net: F64, outward: np.ndarray[Any, Any]) -> tuple[F64, float, F64, F64]:
+    """Hidden units with the bias first, the output, the errors of the hidden units, and the change of outward."""
     hidden = np.concatenate(([1.0], 0.5 + 0.5 * np.tanh(0.5 * net)))
     output = float(0.5 + 0.5 * np.tanh(0.5 * (hidden @ outward)))
     error = output * (1 - output) * (TARGET - output)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from firsttouch.analysis.graphs import wrong_levels
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, i32, sample, u32, u64
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, sample, u32, u64
 
 TILE, THREADS = 1024, 256  # nodes of a group of bfs.c, and its threads
-LEVELS = 200  # far more than a random graph has
+LEVELS = 200  # more levels than a random graph has
 MASK = "(n + 1023) // 1024 * 128"  # a byte for each node, in words, padded to whole tiles
 
 
@@ -17,17 +17,17 @@ class Bfs(App):
 
     name = "bfs"
     source = (
-        "Rodinia (Che et al., IISWC 2009), bfs; the two kernels of a level made one, and a level is stored when its "
+        "Rodinia (Che et al., IISWC 2009), bfs; the two kernels of a level are merged, and a level is stored when its "
         "node is expanded"
     )
     pattern = "irregular gather, a control word each level"
     sizes = {"tiny": {"n": 5003}, "default": {"n": 1_000_000}}
     n: int
 
-    nodes = buffer(u64, "n", role="input", starts_on="cpu")  # first edge, and in the upper half how many
+    nodes = buffer(u64, "n", role="input", starts_on="cpu")  # first edge; number of edges in the upper half
     edges = buffer(u32, "2 * (2 * n + n // 9 * 36 + n % 9 * (n % 9 - 1) // 2)", role="input", starts_on="cpu")
     mask = buffer(u64, MASK, role="inout", starts_on="cpu")
-    updating = buffer(u64, MASK, role="inout", starts_on="cpu")  # the next mask, exchanged with it
+    updating = buffer(u64, MASK, role="inout", starts_on="cpu")  # the next mask; swapped with mask
     visited = buffer(u64, MASK, role="inout", starts_on="cpu")
     cost = buffer(i32, "n", role="inout", starts_on="cpu", ends_on="cpu")  # the level, -1 where unreached
     over = buffer(u32, 1, role="control", starts_on="cpu")  # the last level that has nodes
@@ -71,10 +71,10 @@ class Bfs(App):
 
 
 class BfsConcurrent(Bfs):
-    """As bfs, with half of the nodes on either agent, which tell each other what they found in the other's half."""
+    """bfs with half of the nodes on each agent; both exchange the nodes that they found in the other's half."""
 
     name = "bfs_concurrent"
-    source = f"{Bfs.source}; the halves are ours"
+    source = f"{Bfs.source}; the division into halves is this project's"
     pattern = "both agents at once on halves, exchanged each level"
     by_halves = True
     theirs = buffer(u64, MASK, role="inout", starts_on="cpu")  # what the CPU found; `updating` is what the GPU found

@@ -6,20 +6,20 @@ from math import erfc
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, f32, sample
-from firsttouch.apps.random import uniform_f32
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, sample
+from firsttouch.harness.random import uniform_f32
 
 RATE, VOLATILITY = 0.02, 0.30
 SPOT, STRIKE, YEARS = (5.0, 30.0), (1.0, 100.0), (0.25, 10.0)
 PARITY, CLOSED_FORM = 1e-4, 5e-5  # absolute errors allowed
-CHUNK = 1 << 18  # options of a parity check that stay in a cache
+CHUNK = 1 << 18  # options per step of the parity check, to stay in cache
 
 
 class BlackScholes(App):
-    """Call and put of n options in closed form, again in every iteration."""
+    """Call and put prices of n options in closed form, repeated in every iteration."""
 
     name = "black_scholes"
-    source = "um-apps (Chien et al., MCHPC 2019); call and put are tied by parity"
+    source = "um-apps (Chien et al., MCHPC 2019); the check uses put-call parity"
     pattern = "read-once stream, initialised by the CPU"
     sizes = {
         "tiny": {"n": 50_003, "iterations": 3},
@@ -30,7 +30,7 @@ class BlackScholes(App):
     n: int
     iterations: int
 
-    # Advice as the original gives it: of the inputs that they are mostly read, and nothing else.
+    # The original's advice: read-mostly on the inputs, and nothing else.
     spot = buffer(f32, "n", role="input", starts_on="cpu", advice=("read-mostly",))
     strike = buffer(f32, "n", role="input", starts_on="cpu", advice=("read-mostly",))
     years = buffer(f32, "n", role="input", starts_on="cpu", advice=("read-mostly",))
@@ -49,13 +49,13 @@ class BlackScholes(App):
                 gpu.launch(
                     *("black_scholes", *inputs, *outputs, tile.offset, tile.count),
                     over=max(1, tile.count // 4),
-                    threads=128,  # and a group for every 128: 5 % faster on an H200 than a grid that strides
+                    threads=128,  # blocks of 128: 5 % faster on an H200 than a grid-stride loop
                     reads=[tile.of(array) for array in inputs],
                     writes=[tile.of(array) for array in outputs],
                 )
 
     def check(self, view: View) -> str:
-        """Put-call parity of every option, and samples by the error function in f64 from inputs made again."""
+        """Put-call parity of all options, and samples computed with erf in f64 from regenerated inputs."""
         worst = float(np.max([self._parity_error(view, first) for first in range(0, self.n, CHUNK)]))
         if not worst < PARITY:
             return f"call - put is {worst:.3g} from spot - discounted strike"

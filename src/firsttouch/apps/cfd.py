@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, f32, i32, sample
-from firsttouch.apps.random import F64, uniform_f32
-from firsttouch.memory.workspace import Array, Part
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, i32, sample
+from firsttouch.harness.random import F64, uniform_f32
+from firsttouch.workspace.workspace import Array, ArraySlice
 
 STAGES = 3
 GAMMA, NOISE = 1.4, 0.02
 FAR_AWAY = np.array([1.4, 1.68, 0, 0, 3.508])[:, None]  # density, momentum, energy at Mach 1.2
 WALL = -1
-EVERYTHING, LONGEST = 60_000, 200  # cell updates and iterations up to which the whole run is done again
+EVERYTHING, LONGEST = 60_000, 200  # cell updates and iterations up to which the check repeats the whole run
 CHUNK = 1 << 20
 
 
 class Cfd(App):
-    """A disturbed supersonic flow over a wall, in 6 m^3 tetrahedra numbered at random; three stages an iteration."""
+    """Disturbed supersonic flow over a wall on 6 m^3 randomly numbered tetrahedra, with three stages per iteration."""
 
     name = "cfd"
-    source = "Rodinia (Che et al., IISWC 2009), euler3d, on a mesh of our own: a cube of tetrahedra of uneven shape"
+    source = "Rodinia (Che et al., IISWC 2009), euler3d, on a generated mesh: a cube of irregular tetrahedra"
     pattern = "irregular gather, iterated on the GPU, read at the end"
     sizes = {"tiny": {"m": 7, "iterations": 4}, "default": {"m": 32, "iterations": 2000}, "bytes": {"iterations": 20}}
     grows = "m"
@@ -42,11 +42,11 @@ class Cfd(App):
     @classmethod
     def problem(cls, params: Params) -> str:
         if 6 * params["m"] ** 3 >= 2**31:
-            return f"{cls.name}: m must be at most 710, so that 32 bits number the cells, not {params['m']}"
+            return f"{cls.name}: m must be at most 710, so that cell numbers fit 32 bits, not {params['m']}"
         return super().problem(params)
 
     def launches(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
-        """The kernels of one iteration on a run of cells, each with what it reads, what it writes, and its numbers."""
+        """The kernels of one iteration on a range of cells, with the arrays that each reads and writes, and scalars."""
         cells = (first, last - first, len(self.areas))
         yield "cfd_factors", (self.areas, self.u), (self.old, self.factors), cells
         for stage in range(STAGES):
@@ -69,11 +69,11 @@ class Cfd(App):
             gpu.replay(self.iteration, reads=mesh, updates=[self.u], writes=scratch)
 
     def check(self, view: View) -> str:
-        """In f64: a few iterations of a small mesh, else the last around some cells; density and pressure of all."""
+        """In f64: a few iterations of a small mesh, or the last one around some cells. Checks all cells for range."""
         n, result = len(self.areas), view(self.u)
         for chunk in (result[:, at : at + CHUNK] for at in range(0, n, CHUNK)):
             if not (chunk[0].min() > 0 and _gas(chunk)[0].min() > 0):
-                return "a density or a pressure is not above 0"
+                return "a density or a pressure is not positive"
         if n * self.iterations <= EVERYTHING and self.iterations <= LONGEST:
             cells = [np.arange(n)] * (STAGES + 1)
             state = uniform_f32(self.u.key, np.arange(5 * n).reshape(5, n), -NOISE, NOISE) + FAR_AWAY
@@ -89,7 +89,7 @@ class Cfd(App):
         return "" if worst < 5e-6 else f"a variable is {worst:.3g} from the same steps in f64"
 
     def _advance(self, view: View, old: F64, cells: Sequence[np.ndarray]) -> F64:
-        """One iteration for cells[0]; cells[k] are those within k faces of them, and `old` is given for the last."""
+        """One iteration for cells[0]. cells[k] are the cells within k faces of them; `old` is the state of the last."""
         now, factors = old, 0.5 / (np.sqrt(view(self.areas)[cells[-1]].astype(float)) * _gas(old)[1])
         for stage, (outer, inner) in enumerate(pairwise(cells[::-1])):
             near, own = view(self.neighbours)[:, inner], now[:, np.searchsorted(outer, inner)]
@@ -109,22 +109,22 @@ class Cfd(App):
 
 
 def _gas(s: F64) -> tuple[F64, F64]:
-    """Pressure, and the speed of the fluid and of sound in it."""
+    """Pressure, and the sum of the speeds of the flow and of sound."""
     pressure = (GAMMA - 1) * (s[4] - (s[1:4] ** 2).sum(axis=0) / (2 * s[0]))
     return pressure, np.sqrt((s[1:4] ** 2).sum(axis=0)) / s[0] + np.sqrt(GAMMA * pressure / s[0])
 
 
 def _flow(s: F64, p: F64, normal: F64) -> F64:
-    """What flows through a face."""
+    """Flux through a face."""
     v = (s[1:4] * normal).sum(axis=0) / s[0]
     return np.stack([s[0] * v, *(s[1:4] * v + p * normal), v * (s[4] + p)])
 
 
 class CfdConcurrent(Cfd):
-    """As cfd; the CPU works on the second half of the cells while the GPU works on the first."""
+    """cfd with the second half of the cells on the CPU, while the GPU works on the first half."""
 
     name = "cfd_concurrent"
-    pattern = "CPU and GPU each work on half at the same time, and read of the other's in every stage"
+    pattern = "CPU and GPU work on halves at the same time, and read from the other's half in every stage"
     by_halves = True
     sizes = {**Cfd.sizes, "bytes": {"iterations": 2}}
     old = buffer(f32, 5, "6 * m**3", role="inout")
@@ -136,13 +136,13 @@ class CfdConcurrent(Cfd):
         for _ in gpu.iterations(self.iterations):
             for launches in zip(self.launches(0, n // 2), self.launches(n // 2, n), strict=True):
                 if self.u in launches[0][1]:
-                    cpu.reads(self.u)  # now: once the GPU's launch is queued, it would be waited for as well
+                    cpu.reads(self.u)  # now, since after the GPU's launch this would wait for it
                 for agent, (kernel, reads, writes, values) in zip((gpu, cpu), launches, strict=True):
                     every = [p for a in reads for p in ([a] if a is self.u else _cells(a, *values))]
                     mine = [p for a in writes for p in _cells(a, *values)]
                     agent.launch(kernel, *reads, *writes, *values, over=values[1], reads=every, writes=mine)
 
 
-def _cells(array: Array, first: int, count: int, n: int, *_: float) -> list[Part]:
-    """A run of cells of an array with one or several values for each of n."""
-    return [Part(array, start, start + 4 * count) for start in range(4 * first, array.nbytes, 4 * n)]
+def _cells(array: Array, first: int, count: int, n: int, *_: float) -> list[ArraySlice]:
+    """A range of cells of an array with one or more values for each of n cells."""
+    return [ArraySlice(array, start, start + 4 * count) for start in range(4 * first, array.nbytes, 4 * n)]

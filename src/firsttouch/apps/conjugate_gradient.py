@@ -1,4 +1,4 @@
-"""conjugate_gradient: linear equations with a sparse matrix."""
+"""conjugate_gradient: a sparse linear system."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, sample
-from firsttouch.apps.random import F64, uniform_f32
-from firsttouch.memory.agents import Value
-from firsttouch.memory.workspace import Array, Reach
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, sample
+from firsttouch.harness.random import F64, uniform_f32
+from firsttouch.workspace.agents import Value
+from firsttouch.workspace.workspace import Array, ByteRange
 
 THREADS, MOST_GROUPS = 256, 2048
-# Eigenvalues lie in [8, 13]: k steps leave at most 2 sqrt(1.63) 0.121^k of a residual; one step is spare.
+# Eigenvalues lie in [8, 13]: k steps reduce a residual to 2 sqrt(1.63) 0.121^k at most. One step is added.
 MOST_STEPS, DUE_STEPS = 100, 8
-TOLERANCE = 1e-6  # of the residual, relative to the one at the start, by their 2-norms
-ROUNDED = 4 * 2.0**-24  # of a row of A x, which is about 1: x and what led to it are f32
+TOLERANCE = 1e-6  # 2-norm of the residual relative to the initial one
+ROUNDED = 4 * 2.0**-24  # error of a row of A x, which is about 1, in f32
 # The stop test bounds the mean row. The worst has rarer neighbours with more rows (9e-6 of 12 million, in f64 too),
 # up to diagonals of 11 and links of 1, where 6 steps leave 3.5e-5.
 ROW_TOLERANCE = 5e-5
-REACH = 24  # rows beyond which nothing of a row is felt: each passes on less than a tenth
+REACH = 24  # distance at which rows no longer affect each other: each row passes on less than a tenth
 
 
 class ConjugateGradient(App):
     """Unpreconditioned conjugate gradients in f32 on a tridiagonal matrix in CSR, solved `iterations` times."""
 
     name = "conjugate_gradient"
-    source = "um-apps (Chien et al., MCHPC 2019), CG; 50 blind steps replaced by a test and repeated solves"
-    pattern = "iterate on the GPU, scalars to the CPU twice a step"
+    source = "um-apps (Chien et al., MCHPC 2019), CG; 50 fixed steps replaced by a stopping test and repeated solves"
+    pattern = "iterate on the GPU, two scalars to the CPU per step"
     sizes = {"tiny": {"n": 3001, "iterations": 2}, "default": {"n": 36_000_000, "iterations": 8}}
     options = {"library": ("auto", "own")}
     n: int
@@ -49,7 +49,7 @@ class ConjugateGradient(App):
     @classmethod
     def problem(cls, params: Params) -> str:
         if 3 * params["n"] - 2 >= 2**31:
-            return f"conjugate_gradient: n must be at most {(2**31 + 1) // 3}, so that its indices fit 32 bits"
+            return f"conjugate_gradient: n must be at most {(2**31 + 1) // 3}, so that indices fit 32 bits"
         return super().problem(params)
 
     def prepare(self, gpu: Gpu) -> None:
@@ -72,7 +72,7 @@ class ConjugateGradient(App):
         self.used["steps"] = str(self.steps)
 
     def _solve(self, cpu: Cpu, gpu: Gpu) -> int:
-        """Steps until the residual is small enough."""
+        """Iterate until the residual is small enough, and return the number of steps."""
         n, x, r, p, product, sums = self.n, self.x, self.r, self.p, self.product, self.sums
         self._multiply(gpu, x)
         self._in_groups(gpu, "begin", self.rhs, product, r, p, sums, n, writes=[r, p])
@@ -87,7 +87,7 @@ class ConjugateGradient(App):
             gpu.launch("turn", r, p, square / before, n, over=n)
         return MOST_STEPS
 
-    def _in_groups(self, gpu: Gpu, kernel: str, *arguments: Value, writes: Sequence[Reach] = ()) -> None:
+    def _in_groups(self, gpu: Gpu, kernel: str, *arguments: Value, writes: Sequence[ByteRange] = ()) -> None:
         groups = min(MOST_GROUPS, math.ceil(self.n / THREADS))
         gpu.launch(kernel, *arguments, groups=groups, threads=THREADS, writes=writes)
 
@@ -100,24 +100,24 @@ class ConjugateGradient(App):
             self._in_groups(gpu, "multiply", *matrix, v, to, self.sums, self.n, writes=[to])
 
     def check(self, view: View) -> str:
-        """The residual in f64, of all rows together and of each; rows of x from their own surroundings, made again and
-        eliminated; and the steps, since wrong scalars only make it slow.
+        """The residual in f64, in total and by row; some elements of x by elimination of the rows around them; and the
+        number of steps, since wrong scalars only slow down convergence.
         """
         if self.steps > DUE_STEPS:
             return f"{self.steps} steps were taken, more than the {DUE_STEPS} that the matrix's spectrum allows"
         mean, worst = self._residual(x := view(self.x), view(self.values))
         if not (mean <= TOLERANCE + ROUNDED and worst <= ROW_TOLERANCE):
-            return f"a row of A x is {worst:.3g} from the right-hand side, all in the root mean square {mean:.3g}"
+            return f"rows of A x differ from the right-hand side by up to {worst:.3g}, root mean square {mean:.3g}"
         rows = sample(self.n, 10_000, self.seed)
-        error = float(np.abs(x[rows] - self._eliminated(rows)).max())
-        return "" if error <= 1e-6 else f"an element of x is {error:.3g} from elimination in f64"
+        error = float(np.abs(x[rows] - self.eliminated(rows)).max())
+        return "" if error <= 1e-6 else f"an element of x differs from elimination in f64 by {error:.3g}"
 
     def _residual(self, x: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> tuple[float, float]:
-        """How far rows of A x are from 1: the root of their mean square, and the worst."""
+        """Deviation of the rows of A x from 1: root mean square, and maximum."""
         squares, worst = 0.0, 0.0
         for first in range(0, self.n, 2**20):
             last = min(first + 2**20, self.n)
-            # Rows hold three values each, but for the first element of the first row and the last of the last.
+            # Each row has three values, except the first and the last row.
             ends = (int(first == 0), int(last == self.n))
             bands = np.pad(values[max(0, 3 * first - 1) : 3 * last - 1], ends).reshape(-1, 3)
             near = np.pad(x[max(0, first - 1) : last + 1], ends).astype(np.float64)
@@ -126,15 +126,15 @@ class ConjugateGradient(App):
             worst = float(np.maximum(worst, np.abs(off).max()))
         return math.sqrt(squares / self.n), worst
 
-    def _eliminated(self, rows: np.ndarray[Any, Any]) -> F64:
-        """x at some rows, by Thomas' elimination towards each from both sides; beyond the ends all is zero."""
+    def eliminated(self, rows: np.ndarray[Any, Any]) -> F64:
+        """x at some rows, by Thomas' elimination from both sides; values outside the matrix are zero."""
 
         def off(i: np.ndarray[Any, Any]) -> F64:
             inside = (i >= 0) & (i < self.n - 1)
             return np.where(inside, uniform_f32(self.values.key, 2 * i + 1, 0, 1).astype(np.float64), 0.0)
 
         def swept(sign: int) -> tuple[F64, F64]:
-            """What the rows on one side take off the diagonal and the right-hand side of the row itself."""
+            """What the rows on one side subtract from the row's diagonal and right-hand side."""
             taken, known = np.zeros(len(rows)), np.zeros(len(rows))
             for distance in range(REACH, 0, -1):
                 at = rows + sign * distance

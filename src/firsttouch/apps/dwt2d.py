@@ -8,20 +8,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, i32, sample, u8
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, sample, u8
 
 THREADS, SIDE, HALO = 256, 64, {"5/3": 2, "9/7": 4}  # as in dwt2d.c
 LIFTS, GAIN = (-1.586134342, -0.05298011854, 0.8829110762, 0.4435068522), 1.230174104914
-WHOLE, WINDOW = 2**21, 256  # pixels of an image that is inverted as a whole; else windows of it
+WHOLE, WINDOW = 2**21, 256  # pixels up to which the whole image is inverted; larger ones are sampled in windows
 
 Any2: TypeAlias = np.ndarray[Any, Any]
 
 
 class Dwt2d(App):
-    """Levels of the reversible 5/3 transform in whole numbers, or of the 9/7 transform in real ones."""
+    """Levels of the reversible 5/3 integer transform, or of the 9/7 transform in floating point."""
 
     name = "dwt2d"
-    source = "Rodinia (Che et al., IISWC 2009), dwt2d; rounding down as JPEG 2000 does, not to zero"
+    source = "Rodinia (Che et al., IISWC 2009), dwt2d; rounding down as in JPEG 2000, not towards zero"
     pattern = "read-once stream, scratch on the GPU, read at the end"
     sizes = {
         "tiny": {"rows": 187, "cols": 301, "levels": 3},
@@ -37,7 +37,7 @@ class Dwt2d(App):
 
     image = buffer(u8, "rows", "cols", 3, role="input", starts_on="cpu")
     planes = buffer(i32, 3, "rows", "cols", role="scratch")  # i32 or f32, as the next two
-    halves = buffer(i32, 3, "(rows + 1) // 2", "(cols + 1) // 2", role="scratch")  # what is low, of every other level
+    halves = buffer(i32, 3, "(rows + 1) // 2", "(cols + 1) // 2", role="scratch")  # low band of every other level
     bands = buffer(i32, 3, "rows", "cols", role="output", ends_on="cpu")
 
     @classmethod
@@ -49,7 +49,7 @@ class Dwt2d(App):
         return {"REAL": int(self.wavelet == "9/7")}
 
     def sizes_of_levels(self) -> list[tuple[int, int]]:
-        """Rows and columns of the image and of what is low after each level."""
+        """Rows and columns of the image and of the low band after each level."""
         return [(-(-self.rows >> level), -(-self.cols >> level)) for level in range(self.levels + 1)]
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
@@ -69,22 +69,20 @@ class Dwt2d(App):
             source, low = low, source
 
     def check(self, view: View) -> str:
-        """The inverse transform in numpy gives the image back: exactly of 5/3, to 1e-5 of 9/7."""
+        """The inverse transform in numpy restores the image: exactly for 5/3, within 1e-5 for 9/7."""
         real = self.wavelet == "9/7"
         image, bands = view(self.image), view(self.bands).view(np.float32 if real else np.int32).reshape(3, -1)
-        for rows, cols, inside in self._windows():
+        for rows, cols, inside in self.windows():
             pixels = image[rows.start : rows.stop, cols.start : cols.stop].astype(np.int32)
             true = pixels / 255 - 0.5 if real else pixels - 128
             for plane in range(3):
                 off = np.abs(self._inverse(bands[plane], rows, cols) - true[:, :, plane])[inside]
                 if not off.max() <= (1e-5 if real else 0):
-                    return (
-                        f"the inverse of plane {plane} is {off.max():.3g} off the image near {rows.start}, {cols.start}"
-                    )
+                    return f"plane {plane} inverted is {off.max():.3g} off the image at {rows.start}, {cols.start}"
         return ""
 
-    def _windows(self) -> Iterator[tuple[range, range, tuple[slice, slice]]]:
-        """Rows and columns of windows, and what of them does not depend on what lies outside."""
+    def windows(self) -> Iterator[tuple[range, range, tuple[slice, slice]]]:
+        """Rows and columns of windows, and the part of each that does not depend on pixels outside."""
         if self.rows * self.cols <= WHOLE:
             yield range(self.rows), range(self.cols), (slice(None), slice(None))
             return
@@ -115,16 +113,16 @@ class Dwt2d(App):
                 start += down * across
             lowest, right, below, both = four
             low = lowest if low is None else low
-            if real:  # the inverse begins with the direction that came last
-                low = _join(_join(low, below), _join(right, both), axis=1)
+            if real:  # the inverse starts with the direction transformed last
+                low = join(join(low, below), join(right, both), axis=1)
             else:
-                low = _join(_join(low, right, axis=1), _join(below, both, axis=1))
+                low = join(join(low, right, axis=1), join(below, both, axis=1))
         assert low is not None
         return low
 
 
-def _join(low: Any2, high: Any2, axis: int = 0) -> Any2:
-    """One inverse step along an axis, beyond whose ends lies the mirror image."""
+def join(low: Any2, high: Any2, axis: int = 0) -> Any2:
+    """One inverse step along an axis, with mirrored ends."""
     even, odd = np.moveaxis(low, axis, 0).copy(), np.moveaxis(high, axis, 0).copy()
     if len(odd) == 0:
         return low

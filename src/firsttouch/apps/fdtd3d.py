@@ -8,22 +8,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, around, buffer, f32, sample
-from firsttouch.apps.random import F64, uniform_f32
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, around, buffer, f32, sample
+from firsttouch.harness.random import F64, uniform_f32
 
 RADIUS = 4
 WIDE, HIGH, THREADS = 64, 16, 256  # the tile of fdtd3d.c and its threads
-WEIGHTS = (0.1, 0.16, 0.12, 0.08, 0.04)  # by distance; with the six directions they add up to 2.5
+WEIGHTS = (0.1, 0.16, 0.12, 0.08, 0.04)  # by distance; over all six directions they add up to 2.5
 MOST_STEPS = 20  # values grow 2.5 times a step
 TOLERANCE = 1e-5  # relative
 EVERYTHING = 1 << 20  # cells up to which all are checked
 
 
 class Fdtd3d(App):
-    """Steps of a star of radius 4 on n x n x n cells in a rim of 4; `depth` planes make the work of one group."""
+    """A stencil of radius 4 on n x n x n cells with a halo of 4; each group computes `depth` planes."""
 
     name = "fdtd3d"
-    source = "um-apps (Chien et al., MCHPC 2019), whose weights are all 0.1: that hides exchanged neighbours"
+    source = "um-apps (Chien et al., MCHPC 2019), whose weights are all 0.1, which hides swapped neighbours"
     pattern = "iterate on the GPU, read at the end"
     sizes = {
         "tiny": {"n": 76, "iterations": 3, "depth": 30},
@@ -46,7 +46,7 @@ class Fdtd3d(App):
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         count = (self.n + 2 * RADIUS) ** 3
-        for array in (self.cells, self.next):  # the same in both: the rim is never written again
+        for array in (self.cells, self.next):  # in both, since the halo is never written again
             cpu.launch("uniform_f32", array, 0, count, self.cells.key, 0.0, 1.0, over=count, writes=[array])
         cpu.writes(self.weights)[:] = WEIGHTS
 
@@ -57,22 +57,22 @@ class Fdtd3d(App):
                 *("fdtd3d_step", self.cells, self.next, self.weights, self.n, self.depth),
                 groups=groups,
                 threads=THREADS,
-                updates=[self.next],  # which keeps its rim
+                updates=[self.next],  # which keeps its halo
             )
             gpu.swap(self.cells, self.next)
 
     def check(self, view: View) -> str:
-        """Cells by their light cone in f64, from the initial data made again: all of a small space, else some."""
-        side, reach = self.n + 2 * RADIUS, RADIUS * self.iterations
+        """Recomputes cells in f64 from regenerated initial data: all of a small space, else a sample."""
+        side, radius = self.n + 2 * RADIUS, RADIUS * self.iterations
         if side**3 <= EVERYTHING:
             worst = _furthest(view(self.cells), self._after([range(side)] * 3))
         else:
-            cells = self._some_cells(max(4, 4_000_000 // (2 * reach + 1) ** 3))
+            cells = self._some_cells(max(4, 4_000_000 // (2 * radius + 1) ** 3))
             worst = float(np.max([self._error_at(view, at) for at in cells]))
-        return "" if worst < TOLERANCE else f"a cell is off its light cone in f64 by {worst:.3g} of its value"
+        return "" if worst < TOLERANCE else f"a cell differs from its recomputation in f64 by {worst:.3g} of its value"
 
     def _some_cells(self, count: int) -> list[tuple[int, ...]]:
-        """Corners of the space without its rim, and random cells."""
+        """The corners of the space without its halo, and random cells."""
         corners = itertools.product((RADIUS, self.n + RADIUS - 1), repeat=3)
         places = [np.unravel_index(int(i), (self.n,) * 3) for i in sample(self.n**3, count, self.seed)]
         return [*corners, *(tuple(int(i) + RADIUS for i in place) for place in places)]
@@ -83,7 +83,7 @@ class Fdtd3d(App):
         return _furthest(view(self.cells)[tuple(slice(i, i + 1) for i in at)], self._after(box)[cell])
 
     def _after(self, box: Sequence[range]) -> F64:
-        """A box after all steps. Where it ends inside the space, what is wrong comes 4 cells nearer each step."""
+        """A box after all steps. At faces inside the space, the valid region shrinks by 4 cells per step."""
         side = self.n + 2 * RADIUS
         z, y, x = np.meshgrid(*map(np.array, box), indexing="ij", sparse=True)
         cells = uniform_f32(self.cells.key, (z * side + y) * side + x, 0, 1).astype(np.float64)

@@ -1,7 +1,7 @@
-"""Fourier transforms in two dimensions: a library's, or the project's own, which are passes over memory.
+"""Two-dimensional Fourier transforms, by a vendor's library or by kernels of this project, in passes over memory.
 
 A dimension of 2^bits numbers is transformed in one pass where a group of work-items holds it, else in two (Bailey's
-four steps without the transposition), which leave it in split order (fft_conv.c). Nothing is scaled.
+four-step method without the transposition), which leave it in split order (fft_conv.c). Transforms are not scaled.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from firsttouch.memory.agents import Gpu
-from firsttouch.memory.workspace import Array, Reach
+from firsttouch.workspace.agents import Gpu
+from firsttouch.workspace.workspace import Array, ByteRange
 
 TEXT = Path(__file__).with_suffix(".c").read_text(encoding="utf-8")
 TILE, THREADS = 2048, 256  # of fft.c: numbers and items of a group
 LONGEST = {"rows": 10, "columns": 8}
-"""Bits of the longest transform in one pass: more columns than one are side by side in a tile, in whole sectors."""
+"""Bits of the longest transform in one pass, so that a tile holds several columns in whole memory sectors."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What fft_pass is told; outer: None is the pitch of the array."""
+    """Arguments of fft_pass. outer: None stands for the pitch of the array."""
 
     outer: int | None
     inner: int
@@ -38,7 +38,7 @@ class OwnFft:
     """Transforms of 2^row_bits columns by 2^column_bits rows of c64.
 
     Args:
-        pitch: numbers from one row of a spectrum to the next; what is not transformed has rows without gaps.
+        pitch: numbers from one row of a spectrum to the next. Untransformed data have no gaps between rows.
     """
 
     def __init__(self, column_bits: int, row_bits: int, pitch: int) -> None:
@@ -63,7 +63,7 @@ class OwnFft:
         self._queue(gpu, self._passes, [plain, *[spectrum] * len(self._passes)], pitches, -1)
 
     def backward(self, gpu: Gpu, spectrum: Array, plain: Array) -> None:
-        """Columns in place of a spectrum in split order, then rows; the same times the count of numbers."""
+        """Columns in place in split order, then rows. The result is scaled by the number of elements."""
         pitches = {id(plain): self.width, id(spectrum): self.pitch}
         self._queue(gpu, self._passes[::-1], [*[spectrum] * len(self._passes), plain], pitches, 1)
 
@@ -73,7 +73,7 @@ class OwnFft:
             source, target = way[index], way[index + 1]
             outer = [pitches[id(a)] if one.outer is None else one.outer for a in (source, target)]
             shape = (one.inner, one.step, one.log_c, one.lanes, one.log_r, one.turned, one.bits, sign)
-            groups, writes = math.ceil((one.lanes << one.log_r) / TILE), list[Reach]([target])
+            groups, writes = math.ceil((one.lanes << one.log_r) / TILE), list[ByteRange]([target])
             gpu.launch(
                 "fft_pass",
                 source,
@@ -90,9 +90,9 @@ class Fft:
     """Transforms of real arrays of side x side, a power of two, as complex rows of half as many packed numbers.
 
     Args:
-        wanted: own, or auto for a library where there is one.
+        wanted: "own", or "auto" for a library if there is one.
         pitch: numbers from one row of a spectrum to the next.
-        real: a library transforms real numbers instead, to half spectra and back.
+        real: let a library transform real numbers to half spectra and back.
     """
 
     def __init__(self, gpu: Gpu, wanted: str, bits: int, pitch: int, *, real: bool) -> None:
@@ -100,9 +100,9 @@ class Fft:
         self.own = None if library else OwnFft(bits, bits - 1, pitch)
         self.real = library is not None and real
         self.numbers = 4**bits // (1 if self.real else 2)
-        """What a spectrum is to be divided by, there and back."""
+        """The factor by which a forward and a backward transform scale the data."""
         self.splits = (self.own.split_y, self.own.split_x) if self.own else (0, 0)
-        """Of the rows' order and the columns'."""
+        """Split bits of the order of rows and of columns."""
         if library:
             side = 2**bits
             self.there = library.plan("r2c", side, side) if real else library.plan("c2c", side, side // 2)
@@ -115,7 +115,7 @@ class Fft:
             gpu.call(self.there.execute, plain, spectrum, "forward", reads=[plain], writes=[spectrum])
 
     def backward(self, gpu: Gpu, spectrum: Array, plain: Array) -> None:
-        """The spectrum is lost."""
+        """Backward transform. Overwrites the spectrum."""
         if self.own:
             self.own.backward(gpu, spectrum, plain)
         else:

@@ -9,23 +9,23 @@ from typing import Any, ClassVar
 import numpy as np
 
 from firsttouch.apps import fft
-from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, c64, f32, sample
-from firsttouch.apps.random import below
-from firsttouch.memory.agents import KernelFile
-from firsttouch.memory.workspace import Array
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, c64, f32, sample
+from firsttouch.harness.random import below
+from firsttouch.workspace.agents import KernelFile
+from firsttouch.workspace.workspace import Array
 
 DOWN, ACROSS, CENTRE_Y, CENTRE_X, DIGITS = 7, 6, 3, 4, 16
-SIDE = "2**(n + 5).bit_length()"  # of the transforms: the next power of two from n + 6 on
+SIDE = "2**(n + 5).bit_length()"  # of the transforms: the next power of two of n + 6
 
 
 class _FftConv(App):
-    """n x n digits by 7 x 6 taps, the last row and column repeated beyond the border and the first before it."""
+    """Convolution of n x n digits with 7 x 6 taps, with clamped borders."""
 
-    source = "um-apps (Chien et al., MCHPC 2019), convolutionFFT2D; sides of the transforms are powers of two"
-    pattern = "large buffers of the GPU alone, each swept a few times"
+    source = "um-apps (Chien et al., MCHPC 2019), convolutionFFT2D; transform sizes are powers of two"
+    pattern = "large GPU-only buffers, each swept a few times"
     sizes = {"tiny": {"n": 260, "iterations": 2}, "default": {"n": 8000, "iterations": 1}, "bytes": {"iterations": 10}}
     options = {"library": ("auto", "own")}
-    real: ClassVar[bool] = False  # whether a library is to transform real data
+    real: ClassVar[bool] = False  # whether a library transforms real data
     n: int
     iterations: int
     library: str
@@ -69,34 +69,34 @@ class _FftConv(App):
             self.fft.backward(gpu, self.spectrum, self.padded)
 
     def unpack(self, gpu: Gpu, spectrum: Array) -> None:
-        """What follows a transform, if anything."""
+        """Called after each forward transform."""
 
     def multiply(self, gpu: Gpu) -> None:
-        """The data's spectrum by the taps', and by 1 / (numbers of the transform)."""
+        """Multiply the data's spectrum by the taps' spectrum and by 1 / (number of elements)."""
         raise NotImplementedError
 
     def product(self, gpu: Gpu, one: Array, other: Array) -> None:
         gpu.launch("multiply", one, other, one.nbytes // 16, 1 / self.fft.numbers, over=one.nbytes // 16)
 
     def pairs(self, gpu: Gpu, kernel: str, source: Array, target: Array) -> None:
-        """unpack or repack, in place or from one array to another."""
+        """Launch unpack or repack, in place or from one array to another."""
         shape = (source.shape[1], target.shape[1], self.bits, *self.fft.splits)
         writes = [target] if source is not target else []
         gpu.launch(kernel, source, target, *shape, over=self.side**2 // 4, writes=writes)
 
     def check(self, view: View) -> str:
-        """All are whole numbers within rounding; samples, of each border too, are exactly the direct convolution."""
+        """All elements are integers within rounding. Samples, also at borders, equal the direct convolution exactly."""
         n, result = self.n, view(self.padded)[: self.n, : self.n]
         for rows in (result[first : first + 256] for first in range(0, n, 256)):
             error = float(np.abs(rows - np.rint(rows)).max())
             if not error < 0.25:
-                return f"a sum of whole numbers is {error:.3g} from the nearest one"
+                return f"an element is {error:.3g} from the nearest integer"
         edge = sample(n, 1000, self.seed)
         at = np.concatenate([sample(n * n, 70_000, self.seed), edge, edge * n, edge * n + n - 1, n * (n - 1) + edge])
-        wrong = int((np.rint(result[at // n, at % n]) != self._direct(at // n, at % n)).sum())
+        wrong = int((np.rint(result[at // n, at % n]) != self.direct(at // n, at % n)).sum())
         return f"{wrong} of {len(at)} elements differ from the direct convolution" if wrong else ""
 
-    def _direct(self, rows: np.ndarray[Any, Any], columns: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def direct(self, rows: np.ndarray[Any, Any], columns: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         taps = below(self.taps.key, np.arange(DOWN * ACROSS), DIGITS).reshape(DOWN, ACROSS)
         total = np.zeros(len(rows), np.int64)
         for (down, across), tap in np.ndenumerate(taps):
@@ -107,7 +107,7 @@ class _FftConv(App):
 
 
 class FftConvFused(_FftConv):
-    """Convolution by transforms of packed complex rows; one kernel unpacks, multiplies and packs again in place."""
+    """FFT convolution of packed complex rows; one kernel unpacks, multiplies and repacks in place."""
 
     name = "fft_conv_fused"
 
@@ -117,7 +117,7 @@ class FftConvFused(_FftConv):
 
 
 class FftConvC2C(_FftConv):
-    """Convolution by transforms of packed complex rows; unpacked, multiplied and packed again by three kernels."""
+    """FFT convolution of packed complex rows; three kernels unpack, multiply and repack."""
 
     name = "fft_conv_c2c"
     unpacked = buffer(c64, SIDE, f"{SIDE} // 2 + 16", role="inout", sides="gpu")
@@ -132,7 +132,7 @@ class FftConvC2C(_FftConv):
 
 
 class FftConvR2C(_FftConv):
-    """Convolution by transforms between real data and half spectra."""
+    """FFT convolution between real data and half spectra."""
 
     name = "fft_conv_r2c"
     real = True

@@ -1,27 +1,27 @@
-"""gaussian: elimination without pivoting, on the GPU or on both sides at once."""
+"""gaussian: elimination without pivoting, on the GPU or on both agents at once."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, f32, sample
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, sample
 
 WIDE, HIGH, LINE, THREADS = 256, 16, 32, 256  # the tiles of gaussian.c and their threads
 DECAY, PEAK = 0.01, 10.0
-CELLS = 1_000_000  # that the check looks at
+CELLS = 1_000_000  # sampled by the check
 LIMITS = {"a": 2e-4, "m": 1e-3, "b": 1e-4, "x": 1e-4}  # of errors, where a is 10 at most, m and b 1, x 0.05;
 # those of a and m become smaller away from the diagonal as the matrix does, down to what f32 holds
 LEAST = 1e-30
 
 
 class Gaussian(App):
-    """Solves A x = 1 with A[i][j] = 10 exp(-0.01 |i - j|). `iterations` rows are eliminated, at most n - 1; the CPU
-    substitutes back where that was all of them.
+    """Solves A x = 1 with A[i][j] = 10 exp(-0.01 |i - j|). Eliminates `iterations` rows, at most n - 1; if that is all
+    of them, the CPU then substitutes back.
     """
 
     name = "gaussian"
-    source = "Rodinia (Che et al., IISWC 2009), gaussian; the answers are those of Kac, Murdock and Szegö's matrix"
-    pattern = "in place on the GPU, launch after launch over all that is left"
+    source = "Rodinia (Che et al., IISWC 2009), gaussian; checked by the closed form of the Kac-Murdock-Szegö matrix"
+    pattern = "in place on the GPU, each launch over the remaining submatrix"
     sizes = {
         "tiny": {"n": 150, "iterations": 149},
         "default": {"n": 16, "iterations": 15},
@@ -41,7 +41,7 @@ class Gaussian(App):
         return min(self.iterations, self.n - 1)
 
     def tiles(self, t: int, first: int) -> tuple[int, int]:
-        """Of step t from row `first` on: tiles side by side, and all."""
+        """Tiles per row and tiles in total of step t, starting at row `first`."""
         across = -(-(self.n - t // LINE * LINE) // WIDE)
         return across, across * -(-(self.n - first) // HIGH)
 
@@ -67,10 +67,10 @@ class Gaussian(App):
             cpu.launch("gaussian_back", self.a, self.b, self.x, self.n, over=1, writes=[self.x])
 
     def check(self, view: View) -> str:
-        """Every array in closed form (at cells of it, where there are many), and x where there is one."""
+        """Compares every array with its closed form (large ones at a sample of cells), and x if it was computed."""
         n, rho = self.n, float(np.exp(-DECAY))
         i, j = np.divmod(sample(n * n, CELLS, self.seed), n)
-        done = np.minimum(i, self.steps)  # rows that were taken from row i
+        done = np.minimum(i, self.steps)  # rows subtracted from row i
         left = np.where(done > 0, rho ** np.maximum(i + j - 2.0 * done + 2, 0), 0.0)
         near = rho ** np.abs(i - j)
         expected = {"a": np.where(j < done, 0.0, PEAK * (near - left)), "m": np.where(j < done, near, 0.0)}
@@ -89,18 +89,18 @@ class Gaussian(App):
 
 
 class GaussianConcurrent(Gaussian):
-    """The CPU keeps the upper half of the rows and the GPU the lower half; each takes the rows that are done from its
-    own half at the same time, and a row that the CPU has finished crosses to the GPU.
+    """gaussian with the upper half of the rows on the CPU and the lower half on the GPU. Both eliminate at the same
+    time; each row that the CPU has finished is transferred to the GPU.
     """
 
     name = "gaussian_concurrent"
-    source = "Rodinia's gaussian, divided between both sides"
-    pattern = "CPU and GPU at once on halves of the rows, one row crosses in every step"
+    source = "Rodinia's gaussian, divided between both agents"
+    pattern = "CPU and GPU work on halves at the same time, one row is transferred in every step"
     sizes = {**Gaussian.sizes, "bytes": {"iterations": 128}}
     by_halves = True
 
     def prepare(self, gpu: Gpu) -> None:
-        """Nothing: each step's launches name what they share with the other side."""
+        """Nothing to record: each step's launches declare the row shared with the other agent."""
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         a, m, b, n, half = self.a, self.m, self.b, self.n, self.n // 2

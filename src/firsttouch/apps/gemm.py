@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, f32, sample
-from firsttouch.apps.random import uniform_f32
-from firsttouch.memory.workspace import Reach
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, sample
+from firsttouch.harness.random import uniform_f32
+from firsttouch.workspace.workspace import ByteRange
 
-SIDE, THREADS = 128, 256  # of gemm.c: the square of C that a group computes, and its items
-BLOCK = 512  # columns whose sum in f32 is as exact as the check needs
+SIDE, THREADS = 128, 256  # of gemm.c: side of a group's tile of C, and its threads
+BLOCK = 512  # columns whose f32 sum is exact enough for the check
 UNIT = 2.0**-24  # roundoff of f32
 
 
@@ -54,7 +54,7 @@ class Gemm(App):
         for _ in gpu.iterations(self.iterations):
             for tile in gpu.tiles(self.a, self.c):
                 rows, writes = tile.count, [tile.of(self.c)]
-                reads: list[Reach] = [tile.of(self.a), self.b]
+                reads: list[ByteRange] = [tile.of(self.a), self.b]
                 if self.blas and tile.offset == 0:
                     abc = (self.a, self.b, self.c)
                     gpu.call(self.blas.gemm, *abc, rows, cols, depth, reads=reads, writes=writes)
@@ -68,29 +68,29 @@ class Gemm(App):
                 )
 
     def check(self, view: View) -> str:
-        """C r = A (B r) for a vector of signs (Freivalds 1979), and some rows by columns in f64, made again."""
+        """C r = A (B r) for a vector r of signs (Freivalds 1979), and some elements recomputed in f64."""
         n, cols = self.n, self.n * self.wide
         signs = np.where(np.random.default_rng(self.seed).random(cols) < 0.5, -1, 1).astype(np.float32)
         a, b, c = view(self.a), view(self.b), view(self.c)
         worst = float(np.abs(_times(c, signs) - _times(a, _times(b, signs))).max())
-        # Rounding leaves 0.1 units times n in an element, as a standard deviation, so this is ten in a sum of a row.
+        # The rounding error of an element has a standard deviation of 0.1 n units; a row sum may have ten of them.
         if not worst <= n * max(1e-5, UNIT * math.sqrt(cols)):
-            return f"C r is {worst:.3g} from A (B r)"
+            return f"C r differs from A (B r) by {worst:.3g}"
         rows, columns = sample(n, 40, self.seed), sample(cols, 40, self.seed + 1)
         steps = np.arange(n)
         some_a = uniform_f32(self.a.key, rows[:, None] * n + steps, -1, 1).astype(np.float64)
         some_b = uniform_f32(self.b.key, steps[:, None] * cols + columns, -1, 1).astype(np.float64)
         # A sum of n products is off by at most n units of their magnitudes, and by the root of n in all likelihood
-        # (Higham and Mary, SIAM J. Sci. Comput. 2019), in whichever order.
+        # (Higham and Mary, SIAM J. Sci. Comput. 2019), in any order of summation.
         errors = np.abs(c[rows[:, None], columns] - some_a @ some_b) / (np.abs(some_a) @ np.abs(some_b))
         most = float(errors.max())
         return (
-            "" if most <= (math.sqrt(n) + 1) * UNIT else f"an element of C is {most:.3g} of its terms from A B in f64"
+            "" if most <= (math.sqrt(n) + 1) * UNIT else f"an element of C is off by {most:.3g} of its terms from f64"
         )
 
 
 def _times(matrix: np.ndarray[Any, Any], vector: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """A matrix of f32 by a vector: f32 inside blocks of columns, whose sums are added in f64."""
+    """An f32 matrix times a vector: in f32 within blocks of columns, and in f64 over blocks."""
     narrow = vector.astype(np.float32)
     total = np.zeros(len(matrix))
     for at in range(0, len(vector), BLOCK):

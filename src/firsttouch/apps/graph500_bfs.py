@@ -7,19 +7,19 @@ import math
 import numpy as np
 
 from firsttouch.analysis.graphs import levels_of_tree, neighbours, wrong_levels
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, i32, sample, u32, u64
-from firsttouch.apps.random import words
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, sample, u32, u64
+from firsttouch.harness.random import words
 
-WIDE, HIGH, PARTS, THREADS = 8192, 2048, 8, 256  # vertices of a group down and up; groups that share a hub
-CHUNKS = 64  # parts of all edges, of kronecker.c
-FEW = 16  # one part of so many of all edges leaves the frontier: it is still searched downwards
+WIDE, HIGH, PARTS, THREADS = 8192, 2048, 8, 256  # vertices per group top-down and bottom-up; groups that share a hub
+CHUNKS = 64  # chunks of edges in kronecker.c
+FEW = 16  # top-down while the frontier has at most 1/so many of all edges
 
 
 class Graph500Bfs(App):
-    """Parents of all vertices from some roots; the direction follows the size of the frontier."""
+    """Breadth-first search trees from several roots, switching direction with the size of the frontier."""
 
     name = "graph500_bfs"
-    source = "Graph500 specification (graph500.org); direction by Beamer et al., SC 2012; run so by um-apps (2019)"
+    source = "Graph500 specification (graph500.org); direction by Beamer et al., SC 2012; as in um-apps (2019)"
     pattern = "irregular gather, a control word each level"
     sizes = {
         "tiny": {"n": 2048, "factor": 6, "iterations": 3},
@@ -33,14 +33,14 @@ class Graph500Bfs(App):
     iterations: int
 
     row = buffer(u64, "n + 1", role="input", starts_on="cpu")  # first edge of each vertex
-    col = buffer(u32, "2 * factor * n", role="input", starts_on="cpu")  # where each edge leads
+    col = buffer(u32, "2 * factor * n", role="input", starts_on="cpu")  # target of each edge
     parent = buffer(i32, "n", role="output", starts_on="gpu", ends_on="cpu")
     frontier = buffer(u32, "n // 32", role="scratch")
     next = buffer(u32, "n // 32", role="scratch")
     visited = buffer(u32, "n // 32", role="scratch")
     found = buffer(u64, 2, role="scratch")
     counters = buffer(u64, 2, role="control", ends_on="cpu")  # vertices found in a level, and their edges
-    # How far each chunk's edges come in each bucket of vertices, and the ends of the edges of some buckets.
+    # Position of each chunk's edges in each bucket of vertices, and the edges of some buckets.
     cursors = buffer(u64, f"{CHUNKS} << (n.bit_length() - 1) // 2", role="scratch", starts_on="cpu")
     pairs = buffer(u64, "factor * (n // 32 + 4096)", role="scratch", starts_on="cpu")
 
@@ -61,7 +61,7 @@ class Graph500Bfs(App):
         ends = cpu.reads(self.cursors).reshape(CHUNKS, -1)[-1]
         first, begin, size = 0, 0, self.n // len(ends)
         cpu.writes(self.row[0:1])[0] = 0
-        while first < len(ends):  # as many buckets at a time as `pairs` has room for
+        while first < len(ends):  # as many buckets at a time as fit into `pairs`
             last = int(np.searchsorted(ends, begin + len(self.pairs), side="right"))
             if last == first:
                 raise ValueError(f"bucket {first} has {ends[first] - begin} edges, more than {len(self.pairs)}")
@@ -74,7 +74,7 @@ class Graph500Bfs(App):
         gpu.fill(self.found, 0)
 
     def choose(self, row: np.ndarray) -> list[int]:
-        """Vertices with edges, at random."""
+        """Random vertices with edges, as roots."""
         tried = (words(self.row.key, np.arange(64 * self.iterations)) % np.uint64(self.n)).astype(np.int64)
         able = tried[row[tried + 1] > row[tried]]
         return [int(able[i % len(able)]) for i in range(self.iterations)]
@@ -102,18 +102,18 @@ class Graph500Bfs(App):
             vertices, arcs = (int(word) for word in cpu.reads(self.counters))
 
     def check(self, view: View) -> str:
-        """The rules of Graph500, on the last root's tree: (1) the root is its own parent, (2) no cycle, (3) parents are
-        a level up, (4) edges span at most a level, and both ends are reached or none, (5) tree edges are in the graph.
+        """The rules of Graph500, for the last tree: (1) the root is its own parent, (2) no cycles, (3) parents are one
+        level up, (4) edges span at most one level, or join unreached vertices, (5) tree edges are edges of the graph.
         """
         row, col, parent, root = view(self.row), view(self.col), view(self.parent), self.roots[-1]
         level = levels_of_tree(parent, root)
         if astray := int(np.count_nonzero((level < 0) & (parent >= 0))):
-            return f"{astray} vertices have a parent and no path to the root"
+            return f"{astray} vertices have a parent but no path to the root"
         at = sample(self.n, 20_000, self.seed)
         starts, degrees = row[at].astype(np.int64), (row[at + 1] - row[at]).astype(np.int64)
         of, ends = neighbours(starts, degrees, col)
         joined = np.zeros(len(at), bool)
         joined[of[ends == parent[at][of]]] = True
         if missing := int(np.count_nonzero((parent[at] >= 0) & (at != root) & ~joined)):
-            return f"{missing} of {len(at)} parents are no neighbours"
+            return f"{missing} of {len(at)} parents are not neighbours"
         return wrong_levels(at, starts, degrees, col, level, root)

@@ -1,4 +1,4 @@
-"""heartwall: points of a heart's wall followed through an ultrasound film."""
+"""heartwall: tracks points of a heart's wall through an ultrasound film."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, f32, i32, sample
-from firsttouch.apps.random import below
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, i32, sample
+from firsttouch.harness.random import below
 
 THREADS = 512
-SIDE, BORDER = 51, 48  # pixels of a template's side; how far points stay away from the border
-SWING, STEP = 7, 4  # pixels that the heart is away from where it began, at most, and moves in one frame
-MARGIN = 64  # rows and columns that the still has more than a frame
+SIDE, BORDER = 51, 48  # side of a template in pixels; minimum distance of points from the border
+SWING, STEP = 7, 4  # pixels that the heart moves at most: in total, and per frame
+MARGIN = 64  # rows and columns that the still image is larger than a frame
 
 
 class Heartwall(App):
-    """Templates found again in every frame, which the CPU delivers: here a speckled still on the move, with grain."""
+    """Template matching in every frame of a film, which the CPU generates from a moving speckle image with grain."""
 
     name = "heartwall"
-    source = "Rodinia (Che et al., IISWC 2009), heartwall; a film of our own, correlated only where it is searched"
-    pattern = "a new frame from the CPU each iteration"
+    source = "Rodinia (Che et al., IISWC 2009), heartwall; a generated film, correlated only in the search region"
+    pattern = "a new frame from the CPU in each iteration"
     sizes = {
         "tiny": {"rows": 131, "cols": 117, "points": 13, "iterations": 23},
         "default": {"rows": 609, "cols": 590, "points": 51, "iterations": 20},
@@ -35,12 +35,12 @@ class Heartwall(App):
     points: int
     iterations: int  # frames, the first among them
 
-    # Column by column. Each is written anew by the CPU, so that copies for reading would not last.
+    # Column-major. The CPU rewrites it each time, so read-mostly copies would be invalidated.
     frame = buffer(f32, "cols", "rows", role="input", starts_on="cpu", advice=("preferred-gpu", "accessed-by-cpu"))
     next = buffer(f32, "cols", "rows", role="input", starts_on="cpu", advice=("preferred-gpu", "accessed-by-cpu"))
     start = buffer(i32, "points", 2, role="constant", starts_on="cpu")  # row and column
     positions = buffer(i32, "iterations", "points", 2, role="output", ends_on="cpu")
-    peaks = buffer(f32, "iterations", "points", role="output", ends_on="cpu")  # how well each was found
+    peaks = buffer(f32, "iterations", "points", role="output", ends_on="cpu")  # correlation of each match
     templates = buffer(f32, "points", SIDE, SIDE, role="scratch")  # column by column
     still = buffer(f32, f"cols + {MARGIN}", f"rows + {MARGIN}", role="scratch", starts_on="cpu")
     grain = buffer(f32, f"cols + {MARGIN}", f"rows + {MARGIN}", role="scratch", starts_on="cpu")
@@ -49,7 +49,7 @@ class Heartwall(App):
     def problem(cls, params: Params) -> str:
         for side in ("rows", "cols"):
             if 1 <= params[side] <= 2 * BORDER:
-                return f"heartwall: {side} must be above {2 * BORDER}, for a window around a point, not {params[side]}"
+                return f"heartwall: {side} must be above {2 * BORDER}, to hold a search window, not {params[side]}"
         return super().problem(params)
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
@@ -57,7 +57,7 @@ class Heartwall(App):
         cpu.launch("heartwall_still", self.still, rows, cols, self.still.key, over=rows * cols, writes=[self.still])
         cpu.uniform(self.grain, -20, 20)
         cpu.writes(self.start)[:] = self._start()
-        self._film(cpu, 0)
+        self.film(cpu, 0)
 
     def _start(self) -> np.ndarray[Any, Any]:
         at = np.arange(self.points)
@@ -66,7 +66,7 @@ class Heartwall(App):
 
     @cached_property
     def path(self) -> np.ndarray[Any, Any]:
-        """Rows and columns by which the still has moved in each frame."""
+        """Displacement of the still image in each frame, in rows and columns."""
         steps = below(self.still.key, np.arange(2 * self.iterations), 2 * STEP + 1) - STEP
         path = np.zeros((self.iterations, 2), np.int64)
         for i in range(1, self.iterations):
@@ -74,11 +74,11 @@ class Heartwall(App):
         return path
 
     def _places(self, number: int) -> list[int]:
-        """Row and column of the still and of the grain where a frame begins."""
+        """Row and column of the still image and of the grain at which a frame begins."""
         at_grain = below(self.grain.key, np.array([2 * number, 2 * number + 1]), MARGIN)
         return [*(MARGIN // 2 - self.path[number]).tolist(), *at_grain.tolist()]
 
-    def _film(self, cpu: Cpu, number: int) -> None:
+    def film(self, cpu: Cpu, number: int) -> None:
         size, planes = (self.rows, self.cols), (self.still, self.grain, self.next)
         over = self.rows * self.cols
         cpu.launch("heartwall_film", *planes, *size, *self._places(number), over=over, writes=[self.next])
@@ -88,7 +88,7 @@ class Heartwall(App):
         found = (self.positions, self.peaks)
         for i in gpu.iterations(self.iterations):
             gpu.swap(self.frame, self.next)
-            cpu.writes(self.next)  # waits for its last reader now: after the launch it would wait for that too
+            cpu.writes(self.next)  # now, since after the launch this would wait for it
             wrote = [self.positions[i : i + 1], self.peaks[i : i + 1]]
             if i == 0:
                 first = (self.frame, self.start, templates, *found)
@@ -100,18 +100,18 @@ class Heartwall(App):
                 planes, size = (self.frame, templates, *found), (rows, cols, points, i)
                 gpu.launch("heartwall_track", *planes, *size, groups=points, threads=THREADS, reads=seen, writes=wrote)
             if i + 1 < self.iterations:
-                self._film(cpu, i + 1)
+                self.film(cpu, i + 1)
 
     def check(self, view: View) -> str:
-        """Every point follows the film exactly; some templates and peaks in f64."""
+        """Every point follows the film exactly. Some templates and peaks are recomputed in f64."""
         true = self._start()[None] + self.path[:, None]
         lost = np.argwhere((view(self.positions) != true).any(axis=2))
         if lost.size:
-            return f"{len(lost)} places are not where the film moved, first in frame {lost[0][0]} point {lost[0][1]}"
+            return f"{len(lost)} positions do not follow the film, the first in frame {lost[0][0]} point {lost[0][1]}"
         templates = view(self.templates)
         points = sample(self.points, 20, self.seed)
         worst = float(np.max([self._off(view, int(point), true, templates) for point in points]))
-        return "" if worst < 3e-5 else f"a correlation is {worst:.3g} from its value in f64"
+        return "" if worst < 3e-5 else f"a correlation differs from its value in f64 by {worst:.3g}"
 
     def _off(self, view: View, point: int, true: np.ndarray[Any, Any], templates: np.ndarray[Any, Any]) -> float:
         area, worst = SIDE * SIDE, 0.0
@@ -126,7 +126,7 @@ class Heartwall(App):
         return float(np.maximum(worst, np.abs(templates[point] - expected).max() / 255))
 
     def _patch(self, view: View, number: int, row: int, col: int) -> np.ndarray[Any, Any]:
-        """What a template covers of a frame, made again."""
+        """The part of a frame that a template covers, regenerated."""
         y, x, grain_y, grain_x = self._places(number)
         top, left, half = row - SIDE // 2, col - SIDE // 2, slice(0, SIDE)
         still = view(self.still)[left + x :, top + y :][half, half]

@@ -7,21 +7,21 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, around, buffer, f32, sample
-from firsttouch.apps.random import F64, uniform_f32
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, around, buffer, f32, sample
+from firsttouch.harness.random import F64, uniform_f32
 
 AMBIENT = 80.0
 WIDE, HIGH, THREADS = 64, 32, 256  # the tile of hotspot.c and its threads
-EVERYTHING = 2**20  # cells of a chip that is checked as a whole; of a larger one, light cones of as many and more
-ROUNDED = 7e-5  # kelvin that a step may lose, at 340 K: four sums in f32 by 1.53e-5 each, and differences
+EVERYTHING = 2**20  # cells of a chip that is checked as a whole; larger ones are sampled with at least as many
+ROUNDED = 7e-5  # error of a step in kelvin at 340 K: four f32 sums of 1.53e-5 each, and differences
 
 
 class Hotspot(App):
-    """Explicit heat equation on an n x n chip, with a tile of cells advanced `pyramid` steps at a time."""
+    """Explicit heat equation on an n x n chip; tiles of cells advance `pyramid` steps per launch."""
 
     name = "hotspot"
     source = (
-        "Rodinia (Che et al., IISWC 2009), hotspot; its 16 x 16 tiles replaced by larger ones, its step made stable"
+        "Rodinia (Che et al., IISWC 2009), hotspot; its 16 x 16 tiles replaced by larger ones, with a stable time step"
     )
     pattern = "iterate on the GPU, read at the end"
     sizes = {
@@ -35,7 +35,7 @@ class Hotspot(App):
 
     temp = buffer(f32, "n", "n", role="inout", starts_on="cpu", ends_on="cpu")  # kelvin
     power = buffer(f32, "n", "n", role="input", starts_on="cpu")  # watt per cell
-    next = buffer(f32, "n", "n", role="inout")  # exchanged with temp
+    next = buffer(f32, "n", "n", role="inout")  # swapped with temp
 
     @classmethod
     def problem(cls, params: Params) -> str:
@@ -64,19 +64,19 @@ class Hotspot(App):
             gpu.swap(self.temp, self.next)
 
     def coefficients(self) -> tuple[float, float, float, float]:
-        """Factors of power, of the differences in y and x, and of the distance to the ambient temperature."""
+        """Coefficients of power, of the differences in y and x, and of the difference from the ambient temperature."""
         t, k, heat, side = 0.0005, 100.0, 1.75e6, 0.016
         cell = side / self.n
         capacity = 0.5 * heat * t * cell * cell
         rx = cell / (2 * k * t * cell)
         rz = t / (k * cell * cell)
-        # The original's step is beyond the scheme's stability from n = 1387 on: temperatures would overflow.
+        # The original's time step is unstable from n = 1387: temperatures would overflow.
         step = min(0.001 / (3.0e6 / (0.5 * t * heat)), capacity * rx / 8)
         return step / capacity, step / capacity / rx, step / capacity / rx, step / capacity / rz
 
     def check(self, view: View) -> str:
-        """In f64, with the initial data made again: a small chip as a whole, of a large one cells by their light cone,
-        with all corners and some cells of each border.
+        """Recomputes a small chip in f64 from regenerated data, or of a large one a sample of cells with all corners
+        and some cells of each border.
         """
         n, result = self.n, view(self.temp)
         if n * n <= EVERYTHING:
@@ -88,14 +88,14 @@ class Hotspot(App):
             worst = float(
                 np.max([abs(float(result[at]) - self._cone(*at)) for at in zip(*divmod(places, n), strict=True)])
             )
-        return "" if worst < ROUNDED * self.iterations else f"a cell is {worst:.3g} K from its light cone in f64"
+        return "" if worst < ROUNDED * self.iterations else f"a cell differs from f64 by {worst:.3g} K"
 
     def _cone(self, row: int, col: int) -> float:
         rows, cols = around((row, col), self.iterations, self.temp.shape)
         return float(self._after(rows, cols)[row - rows[0], col - cols[0]])
 
     def _after(self, rows: range, cols: range) -> F64:
-        """A patch after all steps. Where it ends inside the chip, what is wrong comes one cell nearer each step."""
+        """A patch after all steps. At edges inside the chip, the valid region shrinks by one cell per step."""
         at = np.array(rows)[:, None] * self.n + np.array(cols)
         temp = uniform_f32(self.temp.key, at, 323, 343).astype(np.float64)
         power = uniform_f32(self.power.key, at, 0, 0.006).astype(np.float64)

@@ -7,20 +7,20 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, i64, sample
-from firsttouch.apps.random import below, uniform_f32
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, i64, sample
+from firsttouch.harness.random import below, uniform_f32
 
 PIECES = 1024  # of the points, each summed by one thread
 SIDE, THREADS = 32, 256  # points of a group that transposes, and its threads
-BLOBS, SPREAD = (0.0, 10.0), 5.0  # where the centres of the data lie, and how far their points are from them
+BLOBS, SPREAD = (0.0, 10.0), 5.0  # range of the generated centres, and spread of the points around them
 CHUNK = 1 << 16  # points of a chunk of the check
 
 
 class Kmeans(App):
-    """n points of d features around k blobs, until no point changes its centre."""
+    """Clusters n points of d features, generated around k centres, until no assignment changes."""
 
     name = "kmeans"
-    source = "Rodinia (Che et al., IISWC 2009), kmeans; at most 200 rounds instead of 500, so that each is timed"
+    source = "Rodinia (Che et al., IISWC 2009), kmeans; at most 200 rounds instead of 500, to time each of them"
     pattern = "CPU and GPU alternate on large data"
     sizes = {
         "tiny": {"n": 10_007, "d": 19, "k": 9, "iterations": 20},
@@ -44,14 +44,14 @@ class Kmeans(App):
     @classmethod
     def problem(cls, params: Params) -> str:
         if 1 <= params["n"] < params["k"]:
-            return f"{cls.name}: {params['k']} centres need as many points, not {params['n']}"
+            return f"{cls.name}: n must be at least k = {params['k']}, not {params['n']}"
         return super().problem(params)
 
     def defines(self) -> Mapping[str, object]:
         return {"BLOCK": min(self.k, 8)}
 
     def shares(self) -> list[tuple[int, int, int, int]]:
-        """Points [first, last) and the pieces [piece, end) of their sums. The GPU assigns the last of them."""
+        """Ranges of points [first, last) and of partial sums [piece, end). The GPU assigns the last range."""
         return [(0, self.n, 0, PIECES)]
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
@@ -84,7 +84,7 @@ class Kmeans(App):
             self._average(cpu)
 
     def _assign(self, cpu: Cpu, gpu: Gpu) -> None:
-        """Assign all points to centres, and sum the members of each."""
+        """Assign all points to centres, and sum the points of each centre."""
         features, membership, last = self.features, self.membership, self.shares()[-1][1]
         arrays, shape = (self.centres, membership), (self.d, self.centres.shape[1], self.k)
         gpu.launch("kmeans_assign", self.transposed, *arrays, last, *shape, over=last, writes=[membership[:last]])
@@ -103,7 +103,7 @@ class Kmeans(App):
             )
 
     def _average(self, cpu: Cpu) -> None:
-        """Centres become the means of their members; one without members stays where it is."""
+        """Move centres to the means of their points; a centre without points stays."""
         counts, centres = cpu.reads(self.counts).sum(axis=0)[:, None], cpu.updates(self.centres)[:, : self.d]
         self.before, members = centres.astype(float), counts[: self.k]
         centres[:] = np.where(members, cpu.reads(self.sums).sum(axis=0) / np.maximum(members, 1), self.before)
@@ -111,8 +111,8 @@ class Kmeans(App):
         self.explained.append(float((members * centres.astype(float) ** 2).sum()))
 
     def check(self, view: View) -> str:
-        """Sampled points are with their nearest centre, centres are means, and inertia fell in every round."""
-        # The inertia after averaging is the sum of all squares less what the means explain.
+        """Sampled points have the nearest centre, centres are means, and inertia decreased in every round."""
+        # After averaging, inertia is the sum of squares minus the part explained by the means.
         if (np.diff(self.explained) < -1e-6 * self.explained[-1]).any():
             return f"the inertia rose: the means explain {self.explained[1:]}"
         centres, labels = view(self.centres)[:, : self.d], view(self.membership)
@@ -125,21 +125,21 @@ class Kmeans(App):
             members += belongs.sum(axis=1, keepdims=True)
         worst = float((np.abs(centres * members - totals) / np.maximum(members, 1)).max())
         if not worst < 1e-4:
-            return f"a centre is {worst:.3g} from the mean of its members"
+            return f"a centre differs from the mean of its points by {worst:.3g}"
         at = sample(self.n, 20_000, self.seed)
         owner = np.where(at < self.k, at, below(self.membership.key, at, self.k))
         points = uniform_f32(self.centres.key, owner[:, None] * self.d + np.arange(self.d), *BLOBS).astype(float)
         points += uniform_f32(self.features.key, at[:, None] * self.d + np.arange(self.d), -SPREAD, SPREAD)
         distance = np.stack([((points - centre) ** 2).sum(axis=1) for centre in self.before])
         excess = float((distance[labels[at], np.arange(len(at))] / distance.min(axis=0)).max()) - 1
-        return "" if excess < 1e-5 else f"a point's centre is {excess:.3g} further than its nearest, squared"
+        return "" if excess < 1e-5 else f"a point's squared distance exceeds the smallest by {excess:.3g}"
 
 
 class KmeansConcurrent(Kmeans):
-    """As kmeans; the CPU assigns and sums the second half of the points while the GPU assigns the first."""
+    """kmeans with the second half of the points assigned by the CPU, while the GPU assigns the first half."""
 
     name = "kmeans_concurrent"
-    pattern = "CPU and GPU each work on half at the same time"
+    pattern = "CPU and GPU work on halves at the same time"
     by_halves = True
     transposed = buffer(f32, "d", "(n + 1) // 2", role="scratch")
 

@@ -1,4 +1,4 @@
-"""lud: the LU factors of a matrix, in its place."""
+"""lud: in-place LU factorisation."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from itertools import accumulate
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, f32, f64, in_pieces, sample
-from firsttouch.apps.random import F64
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, f64, in_pieces, sample
+from firsttouch.harness.random import F64
 
-SIDE, TILE, THREADS = 64, 128, 256  # of blocks and of a group's tile in lud.c, and the threads of its groups
+SIDE, TILE, THREADS = 64, 128, 256  # side of a block and of a group's tile in lud.c, and threads per group
 DECAY, PEAK = 0.001, 10.0
-# In f32 the errors of the last row have a norm of 2e-4 for n = 4096, 4e-3 for 8192 and 16,384: updates by columns much
-# farther off vanish.
+# In f32 the errors of the last row have a norm of 2e-4 for n = 4096 and 4e-3 for 8192 and 16,384. Updates by columns
+# farther away vanish.
 FAR = 5e-3
-FEW = 512  # rows of a matrix that is checked as a whole
+FEW = 512  # rows up to which a matrix is checked as a whole
 
 
 class Lud(App):
@@ -23,7 +23,7 @@ class Lud(App):
 
     name = "lud"
     source = "Rodinia (Che et al., IISWC 2009), lud; its blocks of 16 replaced by 64"
-    pattern = "in place on the GPU, destroys its input"
+    pattern = "in place on the GPU, overwrites its input"
     sizes = {"tiny": {"n": 320}, "default": {"n": 256}}
     multiple = SIDE
     n: int
@@ -48,8 +48,8 @@ class Lud(App):
         gpu.replay_all(self.launches, updates=[self.a])
 
     def check(self, view: View) -> str:
-        """Against the formula of A, in f64: elements of L U where 64 rows meet 64 columns (all of a small matrix), and
-        L (U r) for a vector r of signs, to which every element adds (Freivalds 1979).
+        """Compares with the formula of A in f64: L U in 64 rows and 64 columns (all of a small matrix), and L (U r) for
+        a vector r of signs, which depends on every element (Freivalds 1979).
         """
         n, a = self.n, view(self.a)
         signs = np.random.default_rng(self.seed).choice((-1.0, 1.0), n)
@@ -66,12 +66,12 @@ class Lud(App):
         with np.errstate(all="ignore"):
             worst = float(np.max(np.abs(lower @ upper - exact)))
         if not apart < FAR * PEAK:
-            return f"L (U r) differs from A r by {apart:.3g} where it should by {FAR * PEAK:.3g}"
-        return "" if worst < 1e-4 * PEAK else f"L U differs from A by {worst:.3g} where it should by {1e-4 * PEAK:.3g}"
+            return f"L (U r) differs from A r by {apart:.3g}, more than {FAR * PEAK:.3g}"
+        return "" if worst < 1e-4 * PEAK else f"L U differs from A by {worst:.3g}, more than {1e-4 * PEAK:.3g}"
 
 
 def _of_band(r: F64) -> F64:
-    """A r: what lies left of each element and what lies right of it fades alike."""
+    """A r, by recurrences from the left and from the right, since A decays exponentially."""
     ratio = math.exp(-DECAY)
     sides = [np.array([*accumulate(side, lambda sum, x: ratio * sum + x)]) for side in (r, r[::-1])]
     return np.asarray(PEAK * (sides[0] + sides[1][::-1] - r))

@@ -10,20 +10,20 @@ import weakref
 import numpy as np
 
 from firsttouch import _core
-from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, u64
 from firsttouch.errors import Unsupported
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, u64
 
 GROUPS, THREADS = 1024, 256  # of a launch; THREADS as in mapped_file.c
-CHUNK = 1 << 20  # words of the file that the check reads at a time
+CHUNK = 1 << 20  # words that the check reads at a time
 
 
 class MappedFile(App):
-    """The checksum of a file of n random 64-bit words, `iterations` times. Where the GPU reaches plain memory of the
-    host it reads the mapping itself, elsewhere the file is read into memory that the GPU reaches.
+    """Checksum of a file of n random 64-bit words, repeated `iterations` times. A GPU that can access plain host memory
+    reads the mapping itself; otherwise the file is first copied into memory that the GPU can access.
     """
 
     name = "mapped_file"
-    source = "our own; the checksum is that of the file as read() gives it"
+    source = "this project; the checksum is compared with that of the file as returned by read()"
     pattern = "a file mapped with mmap, read by the GPU"
     sizes = {
         "tiny": {"n": 300_007, "iterations": 2},
@@ -37,8 +37,8 @@ class MappedFile(App):
     partial = buffer(u64, GROUPS, role="output", ends_on="cpu")
 
     def arrange(self) -> None:
-        """Write the file. It has no name, so it is gone when this process is done with it, however that ends."""
-        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the application
+        """Write the file. It has no name, so it disappears with this process, however that ends."""
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - stays open with the application
         weakref.finalize(self, self.file.close)
         self.words.file = self.file.fileno()
         try:
@@ -69,10 +69,10 @@ class MappedFile(App):
                 )
 
     def check(self, view: View) -> str:
-        """The checksum of what read() gives of the file."""
+        """Compares with the checksum of the file as returned by read()."""
         found, expected = int(view(self.partial).sum(dtype=u64)), 0
         for first in range(0, self.n, CHUNK):
             words = np.frombuffer(os.pread(self.file.fileno(), 8 * min(CHUNK, self.n - first), 8 * first), u64)
             places = np.arange(first, first + len(words), dtype=u64)
             expected = (expected + int((words * (2 * places + 1)).sum(dtype=u64))) % 2**64
-        return "" if found == expected else f"the checksum is {found:016x}, that of the file {expected:016x}"
+        return "" if found == expected else f"the checksum is {found:016x}, but that of the file is {expected:016x}"

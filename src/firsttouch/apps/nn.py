@@ -1,4 +1,4 @@
-"""nn: the records nearest to a place."""
+"""nn: the records nearest to a location."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, f32, i64, in_pieces, sample, u8
-from firsttouch.apps.random import F32, below
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, i64, in_pieces, sample, u8
+from firsttouch.harness.random import F32, below
 
 MOST = 64  # neighbours
 
@@ -16,7 +16,7 @@ class Nn(App):
     """Distances of all records by the GPU, the k smallest by the CPU."""
 
     name = "nn"
-    source = "Rodinia (Che et al., IISWC 2009), nn; records of random text, the k nearest found in one pass"
+    source = "Rodinia (Che et al., IISWC 2009), nn; random records, and the k nearest found in one pass"
     pattern = "read-once stream, initialised by the CPU"
     sizes = {
         "tiny": {"n": 10_007, "k": 5, "latitude": 30, "longitude": 90},
@@ -28,7 +28,7 @@ class Nn(App):
     latitude: int
     longitude: int
 
-    records = buffer(u8, "n", 57, role="scratch", starts_on="cpu")  # text of 53 and a distance
+    records = buffer(u8, "n", 57, role="scratch", starts_on="cpu")  # 53 bytes of text and a distance
     locations = buffer(f32, "n", 2, role="input", starts_on="cpu")  # latitude, longitude
     distances = buffer(f32, "n", role="output", ends_on="cpu")
     nearest = buffer(f32, "(n + 4095) // 4096", "k", role="scratch", starts_on="cpu")  # of blocks of 4096
@@ -60,19 +60,19 @@ class Nn(App):
         order = np.lexsort((which, nearest))[: self.k]
         self.found = which[order].tolist()
         for at, distance in zip(self.found, nearest[order], strict=True):
-            if at >= 0:  # or fewer than k distances are numbers
+            if at >= 0:  # or fewer than k distances are not NaN
                 cpu.updates(self.records[at : at + 1])[0, 53:] = np.frombuffer(distance.tobytes(), np.uint8)
 
     def check(self, view: View) -> str:
-        """All distances from the memory, samples of it against the generator and the text, and the k smallest."""
+        """All distances from the locations in memory, samples against the generator and the text, and the k nearest."""
         locations, distances, records = view(self.locations), view(self.distances), view(self.records)
         some = sample(self.n, 10_000, self.seed)
         if not np.array_equal(locations[some], self._made(some)):
-            return "the locations are not what was generated"
+            return "the locations differ from the generated ones"
         worst = float(np.max([*in_pieces(lambda a, b: self._off(locations[a:b], distances[a:b]), self.n, 2**20)]))
         if not worst < 1e-6:
-            return f"a distance is off by {worst:.3g} of itself"
-        # What is at most as far as the last must be, but for equals of it that come later, what was found.
+            return f"a distance is off by {worst:.3g} of its value"
+        # Records at most as far as the last one found must be those found, except for later ties.
         last = distances[self.found[-1]]
         nearer = np.flatnonzero(distances <= last)
         expected = nearer[np.lexsort((nearer, distances[nearer]))][: self.k].tolist()
@@ -92,7 +92,7 @@ class Nn(App):
         return (np.stack(pair, axis=1) / 1e5).astype(np.float32)
 
     def _off(self, locations: F32, distances: F32) -> float:
-        """The largest difference to f64, relative where that means something."""
+        """The largest difference from f64, relative except near zero."""
         y, x = locations[:, 0] - float(self.latitude), locations[:, 1].astype(np.float64) - self.longitude
         true = np.hypot(y.astype(np.float64), x)
         return float((np.abs(distances - true) / np.maximum(true, 1e-3)).max())

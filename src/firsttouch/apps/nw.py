@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces
-from firsttouch.apps.random import below
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces
+from firsttouch.harness.random import below
 
-SIDE, THREADS = 64, 128  # cells across a tile of nw.c, and the threads of its group
-ROWS = 16  # of the table that the check does at a time
+SIDE, THREADS = 64, 128  # side of a tile of nw.c, and threads of its group
+ROWS = 16  # rows that the check computes at a time
 # BLOSUM62 (Henikoff and Henikoff, PNAS 1992) of the amino acids R N D C Q E G H I L.
 BLOSUM62 = np.array(
     [
@@ -39,9 +39,9 @@ class Nw(App):
     n: int
     penalty: int
 
-    ref = buffer(i32, "n + 1", "n + 1", role="input", starts_on="cpu")  # what letters i and j score
+    ref = buffer(i32, "n + 1", "n + 1", role="input", starts_on="cpu")  # score of letters i and j
     score = buffer(i32, "n + 1", "n + 1", role="inout", starts_on="cpu", ends_on="cpu")
-    profile = buffer(i32, len(BLOSUM62), "n + 1", role="scratch", starts_on="cpu")  # a letter's scores in every column
+    profile = buffer(i32, len(BLOSUM62), "n + 1", role="scratch", starts_on="cpu")  # scores of a letter in each column
 
     @classmethod
     def problem(cls, params: Params) -> str:
@@ -68,7 +68,7 @@ class Nw(App):
         gpu.replay_all(self.launches, reads=[self.ref], updates=[self.score])
 
     def check(self, view: View) -> str:
-        """The borders, and by induction everything else: the recurrence at every cell, with the letters made again."""
+        """The borders, and the recurrence at every cell with regenerated letters: by induction, all cells."""
         n, penalty, score = self.n, self.penalty, view(self.score)
         border = -penalty * np.arange(n + 1)
         if not (np.array_equal(score[0], border) and np.array_equal(score[:, 0], border)):
@@ -78,7 +78,7 @@ class Nw(App):
         rows = below(self.ref.key, np.arange(1, n + 1), len(BLOSUM62))
 
         def wrong(first: int, last: int) -> tuple[int, str]:
-            """How many cells after row `first` and up to row `last` are, and the first of them."""
+            """The number of wrong cells in rows after `first` up to `last`, and the first of them."""
             found = score[first : last + 1]
             expected = np.maximum(found[:-1, 1:], found[1:, :-1]) - penalty
             np.maximum(expected, found[:-1, :-1] + profile[rows[first:last]], out=expected)
@@ -86,7 +86,7 @@ class Nw(App):
             if not len(places):
                 return 0, ""
             i, j = places[0]
-            return len(places), f"({first + 1 + i}, {1 + j}) is {found[i + 1, j + 1]} and not {expected[i, j]}"
+            return len(places), f"({first + 1 + i}, {1 + j}) is {found[i + 1, j + 1]}, not {expected[i, j]}"
 
         found = [each for each in in_pieces(wrong, n, ROWS) if each[0]]
         return f"{sum(count for count, _ in found)} of {n * n} cells are wrong; {found[0][1]}" if found else ""

@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, f64, sample, u8
-from firsttouch.apps.random import F64, unit_f64
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, sample, u8
+from firsttouch.harness.random import F64, unit_f64
 
 BLOCK, THREADS, RADIUS = 1024, 256, 5  # particles and threads of a group of particlefilter.c; pixels
-DISK, GROUND = 228, 100  # how bright the disk is, and what is behind it
+DISK, GROUND = 228, 100  # brightness of the disk and of the background
 OFFSETS = [(x, y) for y in range(-4, 5) for x in range(-4, 5) if x * x + y * y < RADIUS**2]
-TWIN, CHUNK = 20_000, 1 << 16  # particles up to which the check filters once more; that it resamples at a time
+RECOMPUTED, CHUNK = 20_000, 1 << 16  # most particles that the check filters again; resampled at a time
 
 
 class ParticleFilter(App):
-    """Moves and weighs n particles, estimates and resamples, in each of `iterations` frames after the first."""
+    """Moves and weights n particles, estimates the position and resamples, in `iterations` frames."""
 
     name = "particlefilter"
-    source = "Rodinia (Che et al., IISWC 2009), particlefilter (float); a parallel sum of weights, noise of our own"
+    source = "Rodinia (Che et al., IISWC 2009), particlefilter (float); a parallel sum of weights, generated noise"
     pattern = "iterate on the GPU, irregular gather when resampling"
     sizes = {
         "tiny": {"n": 2500, "iterations": 5, "width": 61, "height": 50},
@@ -35,7 +35,7 @@ class ParticleFilter(App):
     film = buffer(u8, "iterations + 1", "height", "width", role="input", starts_on="cpu")
     x = buffer(f64, "n", role="inout", starts_on="cpu", ends_on="cpu")
     y = buffer(f64, "n", role="inout", starts_on="cpu", ends_on="cpu")
-    next_x = buffer(f64, "n", role="inout")  # exchanged with x and y
+    next_x = buffer(f64, "n", role="inout")  # swapped with x and y
     next_y = buffer(f64, "n", role="inout")
     weight = buffer(f64, "n", role="output", ends_on="cpu")
     cdf = buffer(f64, "n", role="scratch")
@@ -73,20 +73,20 @@ class ParticleFilter(App):
             gpu.swap(y, self.next_y)
 
     def offset(self, frame: int) -> float:
-        """Where the resampling of a frame begins, in [0, 1)."""
+        """Random offset of a frame's systematic resampling, in [0, 1)."""
         return float(unit_f64(self.cdf.key, frame))
 
     def check(self, view: View) -> str:
-        """The film; estimates near the disk; what follows from the last frame's particles; if few, all frames again."""
+        """The film, the estimates, and the last frame's steps. With few particles, all frames are recomputed."""
         faults = self._faults(view)
         return next((f"{what} is {off:.3g}, more than {most:.3g}" for what, off, most in faults if not off <= most), "")
 
     def _faults(self, view: View) -> Iterator[tuple[str, float, float]]:
-        """What is looked at (distances in pixels), how much it is and how much it may be."""
+        """Each property (distances in pixels), its value, and its largest allowed value."""
         estimates, weight, film, n = view(self.estimates), view(self.weight), view(self.film), self.n
         x, y, old_x, old_y = map(view, (self.x, self.y, self.next_x, self.next_y))
         at, begin, step = sample(film.size, 10_000, self.seed), [self.width // 2, self.height // 2], np.array([1, -2])
-        yield "a pixel's distance from how it was made", np.abs(film.reshape(-1)[at] - self._film(at)).max(), 0.51
+        yield "a pixel's difference from its generated value", np.abs(film.reshape(-1)[at] - self._film(at)).max(), 0.51
         apart = estimates - begin - np.arange(self.iterations)[:, None] * step
         yield "an estimate's distance from the disk", np.hypot(*apart.T).max(), 3
         yield "the distance of the weights' sum from 1", abs(weight.sum() - 1), 1e-9
@@ -96,11 +96,11 @@ class ParticleFilter(App):
         yield "the distance of the last estimate from the mean by weight", abs(estimates[-1] - mean).max(), 1e-6
         some = sample(n, 10_000, self.seed)
         odds = weight[some] / np.exp(self._likelihood(film, self.iterations, old_x[some], old_y[some]))
-        yield "the part by which a weight is above its likelihood", np.ptp(odds) / odds.max(), 1e-6
-        # Sums in another order may choose otherwise where they are nearly a place.
+        yield "the relative excess of a weight over its likelihood", np.ptp(odds) / odds.max(), 1e-6
+        # Sums in another order may select another particle near a boundary.
         yield "the number of particles resampled wrongly", self._misplaced(weight, (x, y), (old_x, old_y)), 1e-13 * n**2
-        if n <= TWIN:
-            yield "an estimate's distance from the CPU's", abs(estimates - [*self._twin(film)]).max(), 1e-6
+        if n <= RECOMPUTED:
+            yield "an estimate's distance from the CPU's", abs(estimates - [*self._recompute(film)]).max(), 1e-6
 
     def _film(self, at: np.ndarray[Any, np.dtype[np.int64]]) -> F64:
         frame, y, x = np.unravel_index(at, (self.iterations + 1, self.height, self.width))
@@ -118,7 +118,7 @@ class ParticleFilter(App):
         return total / 50 / len(OFFSETS)
 
     def _misplaced(self, weight: F64, new: tuple[F64, F64], old: tuple[F64, F64]) -> int:
-        """How many of all particles are not the first of the old whose sum of weights reaches their place."""
+        """The number of particles that are not the first old one whose cumulative weight reaches their position."""
         wrong, done, reached, offset = 0, 0, 0.0, self.offset(self.iterations)
         for first in range(0, self.n, CHUNK):
             sums = reached + np.cumsum(weight[first : first + CHUNK])
@@ -129,7 +129,7 @@ class ParticleFilter(App):
             done = end
         return wrong
 
-    def _twin(self, film: np.ndarray[Any, Any]) -> Iterator[F64]:
+    def _recompute(self, film: np.ndarray[Any, Any]) -> Iterator[F64]:
         """The estimates."""
         i, x, y = np.arange(self.n), np.full(self.n, self.width // 2), np.full(self.n, self.height // 2)
         for frame in range(1, self.iterations + 1):

@@ -7,20 +7,20 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, i32, sample
-from firsttouch.apps.random import below
-from firsttouch.memory.agents import MOST_REPLAYS, Tile
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, sample
+from firsttouch.harness.random import below
+from firsttouch.workspace.agents import MAX_REPLAYS, Tile
 
 TILE, THREADS = 512, 256  # columns of a group's tile in pathfinder.c, and its threads
-MOST = 9  # that a wall costs; the least is 0
+MOST = 9  # largest cost of a wall; the smallest is 0
 FAR = 1 << 30
 
 
 class Pathfinder(App):
-    """Dynamic programming down rows of int32 walls, `pyramid` rows in a launch; every wall is read once."""
+    """Dynamic programming down rows of int32 costs, `pyramid` rows per launch; each cost is read once."""
 
     name = "pathfinder"
-    source = "Rodinia (Che et al., IISWC 2009), pathfinder; its 256 columns a group replaced by 512"
+    source = "Rodinia (Che et al., IISWC 2009), pathfinder; its 256 columns per group replaced by 512"
     pattern = "read-once stream, initialised on the CPU"
     sizes = {
         "tiny": {"cols": 1003, "rows": 61, "pyramid": 11},
@@ -34,7 +34,7 @@ class Pathfinder(App):
     pyramid: int
 
     wall = buffer(i32, "rows", "cols", role="input", starts_on="cpu")
-    cost = buffer(i32, "2", "cols", role="output", ends_on="cpu")  # rows used in turn; to come to each column
+    cost = buffer(i32, "2", "cols", role="output", ends_on="cpu")  # cost to reach each column, in two alternating rows
 
     @classmethod
     def problem(cls, params: Params) -> str:
@@ -48,10 +48,10 @@ class Pathfinder(App):
         return {"PYRAMID": self.pyramid}
 
     def prepare(self, gpu: Gpu) -> None:
-        """All launches; by the first row of each tile, the runs of them that are replayed at once: first, count."""
+        """Record all launches. By first row of each tile: the groups that are replayed together, as first and count."""
         each = gpu.tile_rows(self.wall)
         strips = {tile: [*self._strips(tile, min(self.rows, tile + each))] for tile in range(0, self.rows, each)}
-        at_once = math.ceil((1 + sum(map(len, strips.values()))) / MOST_REPLAYS)
+        at_once = math.ceil((1 + sum(map(len, strips.values()))) / MAX_REPLAYS)
         groups = math.ceil(self.cols / (TILE - 2 * self.pyramid))
         self.launches, self.replays = gpu.sequence(), dict[int, list[tuple[int, int]]]()
         self.launches.add("pathfinder_begin", self.wall, self.cost, self.cols, over=self.cols)
@@ -66,7 +66,7 @@ class Pathfinder(App):
             self.replays[tile] = [(a, min(at_once, end - a)) for a in range(start, end, at_once)]
 
     def _strips(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """What the launches of one tile do: first row, rows."""
+        """First row and number of rows of each launch of a tile."""
         for row in range(max(1, first), end, self.pyramid):
             yield row, min(self.pyramid, end - row)
 
@@ -85,11 +85,11 @@ class Pathfinder(App):
                 yield tile, first, count
 
     def check(self, view: View) -> str:
-        """Every cost by the same recurrence row by row, on the walls in memory, of which some are made again."""
+        """All costs by the recurrence on the walls in memory, and samples of the walls against the generator."""
         wall = view(self.wall)
         at = sample(wall.size, 100_000, self.seed)
         if others := np.count_nonzero(wall.reshape(-1)[at] != below(self.wall.key, at, MOST + 1)):
-            return f"{others} of {at.size} walls are not what they were made as"
+            return f"{others} of {at.size} walls differ from the generated ones"
         row = np.full(self.cols + 2, FAR, np.int32)
         row[1:-1] = wall[0]
         best = np.empty(self.cols, np.int32)
@@ -102,4 +102,4 @@ class Pathfinder(App):
         if not wrong.size:
             return ""
         j = int(wrong[0])
-        return f"{wrong.size} of {self.cols} costs are wrong; column {j} costs {found[j]} and not {row[1 + j]}"
+        return f"{wrong.size} of {self.cols} costs are wrong; column {j} costs {found[j]}, not {row[1 + j]}"

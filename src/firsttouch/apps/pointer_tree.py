@@ -1,22 +1,22 @@
-"""pointer_tree: a structure of pointers that one agent builds and the other walks."""
+"""pointer_tree: a linked structure that one agent builds and the other traverses."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, sample, u64
-from firsttouch.apps.random import words
 from firsttouch.errors import Unsupported
-from firsttouch.memory.strategies import Strategy
-from firsttouch.schema import DeviceInfo
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, sample, u64
+from firsttouch.harness.random import words
+from firsttouch.records.schema import DeviceInfo
+from firsttouch.workspace.strategies import Strategy
 
 
 class PointerTree(App):
-    """A balanced search tree linked by addresses, grown by all CPU threads and searched by the GPU as it is."""
+    """A balanced search tree linked by addresses, built by all CPU threads and searched in place by the GPU."""
 
     name = "pointer_tree"
-    source = "this project: what unified memory alone can do"
-    pattern = "pointer chasing in a structure the CPU built"
+    source = "this project: possible only with unified memory"
+    pattern = "pointer chasing in a structure built by the CPU"
     sizes = {
         "tiny": {"n": 3001, "searches": 2500, "iterations": 3},
         "default": {"n": 4_000_000, "searches": 1_000_000, "iterations": 10},
@@ -32,13 +32,13 @@ class PointerTree(App):
     @classmethod
     def refuses(cls, strategy: Strategy, device: DeviceInfo) -> str | None:
         if strategy.duplicated:
-            return "a copy's pointers would still lead into the original"
+            return "the pointers in a copy would still point into the original"
         return None
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         here, there = cpu.writes(self.nodes).ctypes.data, self.nodes.store.device
         if there is None or there.device_address != here:
-            raise Unsupported("the two agents know this memory by different addresses, so a pointer means nothing")
+            raise Unsupported("the agents use different addresses for this memory, so pointers are not valid on both")
         shape = (self.n, self.n.bit_length(), self.nodes.key)
         cpu.launch("tree_grow", self.nodes, self.root, *shape, over=self.n, writes=[self.nodes, self.root])
         gpu.fill(self.sums, 0)
@@ -50,11 +50,11 @@ class PointerTree(App):
             gpu.launch("tree_search", self.nodes, self.root, self.sums, *shape, over=self.searches)
 
     def check(self, view: View) -> str:
-        """What each search finds is known from its number; some of them where there are many."""
+        """The result of each search follows from its number. Large runs are sampled."""
         at, key = sample(self.searches, 200_000, self.seed), self.nodes.key
         expected = np.zeros(len(at), np.uint64)
         for i in range(self.iterations):
             rank = words(key + 2, at + i * self.searches) % np.uint64(self.n) + np.uint64(1)
             expected += words(key + 1, rank) | np.uint64(1)
         wrong = int(np.count_nonzero(view(self.sums)[at] != expected))
-        return f"{wrong} of {len(at)} searches found something else" if wrong else ""
+        return f"{wrong} of {len(at)} searches found a wrong value" if wrong else ""

@@ -1,24 +1,24 @@
-"""producer_consumer: both agents at once in the same memory."""
+"""producer_consumer: both agents at the same time in the same memory."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, View, buffer, sample, u64
-from firsttouch.apps.random import mix64, words
-from firsttouch.memory.strategies import Strategy
-from firsttouch.schema import DeviceInfo
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, sample, u64
+from firsttouch.harness.random import mix64, words
+from firsttouch.records.schema import DeviceInfo
+from firsttouch.workspace.strategies import Strategy
 
-ROUNDS, THREADS = 2, 256  # times around the ring in an iteration; of the one group
-SECONDS, POLLS = 5, 1 << 32  # without progress, until the GPU and the CPU give up
+ROUNDS, THREADS = 2, 256  # times around the ring per iteration; threads of the only group
+SECONDS, POLLS = 5, 1 << 32  # without progress until the GPU and the CPU give up
 
 
 class ProducerConsumer(App):
-    """The CPU produces items into a ring while a kernel answers each in place; system-scope words order the two."""
+    """The CPU produces items into a ring while a kernel answers each in place, ordered by system-scope atomics."""
 
     name = "producer_consumer"
-    source = "this project: what unified memory alone can do"
-    pattern = "true concurrent access, both directions"
+    source = "this project: possible only with unified memory"
+    pattern = "concurrent access in both directions"
     sizes = {
         "tiny": {"slots": 5, "words": 37, "iterations": 3},
         "default": {"slots": 256, "words": 512, "iterations": 20},
@@ -37,7 +37,7 @@ class ProducerConsumer(App):
     @classmethod
     def refuses(cls, strategy: Strategy, device: DeviceInfo) -> str | None:
         if strategy.duplicated:
-            return "there is one ring that both agents use at once, and a copy is taken between kernels only"
+            return "both agents use one ring at the same time, but copies are made only between kernels"
         entry = device.allocator(strategy.allocator)
         if entry is None or entry.concurrent is not True:
             return "in this memory the CPU and a running kernel do not see each other's stores"
@@ -56,13 +56,13 @@ class ProducerConsumer(App):
             cpu.launch(
                 *("ring_produce", self.ring, self.board, self.sums, *shape, self.ring.key, self.polls),
                 over=1,
-                beside=True,
+                concurrent_with_gpu=True,
             )
             if cpu.reads(self.board)[64]:
                 break
 
     def check(self, view: View) -> str:
-        """Sums of the answers of the last iteration, of some items where there are many."""
+        """The sums of the answers of the last iteration. Large runs are sampled."""
         produced, answered, items = int(view(self.board)[0]), int(view(self.board)[32]), ROUNDS * self.slots
         if produced != answered or answered != self.iterations * items:
             return f"{answered} of {self.iterations * items} items were answered before one agent gave up"
@@ -71,6 +71,4 @@ class ProducerConsumer(App):
         inside = number[:, None] * np.uint64(self.words) + np.arange(self.words, dtype=np.uint64)
         expected = mix64(words(self.ring.key, inside) ^ number[:, None]).sum(axis=1, dtype=np.uint64)
         wrong = np.flatnonzero(view(self.sums)[at] != expected)
-        return (
-            f"{len(wrong)} of {len(at)} items have a wrong answer, item {at[wrong[0]]} among them" if len(wrong) else ""
-        )
+        return f"{len(wrong)} of {len(at)} items have a wrong answer, such as item {at[wrong[0]]}" if len(wrong) else ""

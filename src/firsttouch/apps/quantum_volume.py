@@ -7,18 +7,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, c64, sample
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, c64, sample
 
 C128: TypeAlias = np.ndarray[Any, np.dtype[np.complex128]]
-TWIN = 14  # qubits up to which every amplitude is compared
+COMPARED_WHOLE = 14  # qubits up to which every amplitude is compared
 HEAVY = (1 + math.log(2)) / 2  # share of the outputs above the median, of a random state
 
 
 class QuantumVolume(App):
-    """As many layers as qubits; each pairs the qubits at random and applies a Haar-random SU(4) to every pair."""
+    """As many layers as qubits; each applies a Haar-random SU(4) to every pair of a random pairing of the qubits."""
 
     name = "quantum_volume"
-    source = "Cross et al., Phys. Rev. A 100, 032328 (2019), as simulated by Qiskit Aer; c64, no fused gates"
+    source = "Cross et al., Phys. Rev. A 100, 032328 (2019), as simulated by Qiskit Aer; c64, without gate fusion"
     pattern = "initialised on the GPU, swept in place"
     sizes = {"tiny": {"qubits": 9}, "default": {"qubits": 20}}
     grows = "qubits"
@@ -36,7 +36,7 @@ class QuantumVolume(App):
         return super().problem(params)
 
     def layers(self) -> list[list[tuple[int, int]]]:
-        """The pairs of qubits of each layer, the lower one first; a qubit left over rests."""
+        """The pairs of qubits of each layer, the lower one first. An odd qubit is idle."""
         rng = np.random.default_rng([self.seed, 1])
         orders = [rng.permutation(self.qubits)[: self.qubits // 2 * 2] for _ in range(self.qubits)]
         return [[(int(a), int(b)) for a, b in np.sort(order.reshape(-1, 2), axis=1)] for order in orders]
@@ -51,7 +51,7 @@ class QuantumVolume(App):
         return np.asarray(q / np.linalg.det(q)[:, None, None] ** 0.25)
 
     def prepare(self, gpu: Gpu) -> None:
-        """All gates in order; in a mirror circuit their inverses after them, backwards."""
+        """Record all gates in order, and for a mirror circuit their inverses in reverse order."""
         pairs = [pair for layer in self.layers() for pair in layer]
         steps = [(gate, 0) for gate in range(len(pairs))]
         if self.circuit == "mirror":
@@ -75,15 +75,15 @@ class QuantumVolume(App):
             return f"the norm is off by {norm:.3g}"
         if self.circuit == "mirror":
             rest = float(np.maximum(abs(1 - float(abs(state[0])) ** 2), _largest(state[1:])))
-            return "" if rest <= 1e-5 else f"the mirror circuit leaves {rest:.3g} beside the first amplitude"
-        if self.qubits <= TWIN:
-            error = float(np.linalg.norm(state - self.twin()))
-            return "" if error <= 1e-5 else f"the state is {error:.3g} from the one of the same circuit in c128"
+            return "" if rest <= 1e-5 else f"the mirror circuit leaves {rest:.3g} outside the first amplitude"
+        if self.qubits <= COMPARED_WHOLE:
+            error = float(np.linalg.norm(state - self.reference_state()))
+            return "" if error <= 1e-5 else f"the state differs from the same circuit in c128 by {error:.3g}"
         share = heavy(state[sample(len(state), 2**18, self.seed)])
         return "" if abs(share - HEAVY) < 0.02 else f"{share:.4f} of the outputs are heavy, not {HEAVY:.4f}"
 
-    def twin(self) -> C128:
-        """The state in c128."""
+    def reference_state(self) -> C128:
+        """The final state, computed in c128."""
         n, unitaries = self.qubits, iter(self.unitaries())
         state = np.zeros(2**n, np.complex128)
         state[0] = 1

@@ -1,4 +1,4 @@
-"""srad: speckle noise taken out of an ultrasound image."""
+"""srad: removes speckle noise from an ultrasound image."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, around, buffer, f32, f64, i32, in_pieces, sample
-from firsttouch.apps.random import F32, F64, uniform_f32
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, around, buffer, f32, f64, i32, in_pieces, sample
+from firsttouch.harness.random import F32, F64, uniform_f32
 
 QUARTER = 0.5 / 4  # of lambda, the original's 0.5
-THREADS, STRIP, GROUPS = 256, 16, 1024  # of a group; columns of a thread; groups that reduce, and that keep a GPU busy
-BLOCK = 520  # rows and columns that are computed again
+THREADS, STRIP, GROUPS = 256, 16, 1024  # per group; columns per thread; groups of reductions, and to fill a GPU
+BLOCK = 520  # rows and columns of the block that the check recomputes
 TOLERANCE = 0.01  # of 255
-AREA = 20_000_000  # pixels times iterations of the light cones in a larger image
+AREA = 20_000_000  # pixels times iterations that the check recomputes of a larger image
 CONES = (8, 1000)  # at least and at most
 
 
 class Srad(App):
-    """Diffusion that stops at edges; a CPU asks for the image's mean and variance in every iteration."""
+    """Anisotropic diffusion that preserves edges; the CPU reads the image's mean and variance in every iteration."""
 
     name = "srad"
-    source = "Rodinia (Che et al., IISWC 2009), srad_v1, with its preparation and its diffusion in one kernel"
+    source = "Rodinia (Che et al., IISWC 2009), srad_v1, with its preparation and diffusion kernels merged"
     pattern = "iterate on the GPU with a control word each iteration, scratch on the GPU"
     sizes = {
         "tiny": {"rows": 259, "cols": 519, "iterations": 4},
@@ -52,7 +52,7 @@ class Srad(App):
     @classmethod
     def problem(cls, params: Params) -> str:
         one = params["rows"] * params["cols"] == 1
-        return "srad: one pixel has no variance; give more rows or cols" if one else super().problem(params)
+        return "srad: an image of one pixel has no variance; use more rows or cols" if one else super().problem(params)
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         cpu.uniform(self.image, 0, 255)
@@ -80,7 +80,7 @@ class Srad(App):
         gpu.launch("srad_compress", self.image, n, over=n)
 
     def check(self, view: View) -> str:
-        """The image in f64, whole or by light cones; that nothing is lost and no extreme grows; the totals."""
+        """The image in f64, as a whole or at samples; conservation of the sum; no new extremes; the totals."""
         n, key = self.rows * self.cols, self.image.key
         after = view(self.image)
         flat = after.reshape(-1)
@@ -88,29 +88,29 @@ class Srad(App):
         ended = np.sum(in_pieces(lambda a, b: _moments(flat[a:b]), n, 2**20), axis=0)
         totals = np.array([*self.totals, ended[:2]])
         if ended[2]:
-            return f"{ended[2]:.0f} pixels lie outside the range that the image had at first"
+            return f"{ended[2]:.0f} pixels lie outside the initial range of the image"
         if not np.allclose(totals[0], begun[:2], rtol=2e-6):
             return f"the first sums are {totals[0]}, in f64 {begun[:2]}"
         if not np.allclose(totals[:, 0], begun[0], rtol=1e-5) or np.any(np.diff(totals[:, 1]) > 1e-5 * begun[1]):
-            return f"diffusion keeps the sum {begun[0]:.8g} and never adds to that of squares; there were {totals}"
+            return f"diffusion must keep the sum {begun[0]:.8g} and not raise that of squares; totals: {totals}"
         used = [_speckle(t, n) for t in self.totals]
         first = self._first(range(self.cols)[:BLOCK], range(self.rows)[:BLOCK])
         block, speckles = _diffused(first, [None] * self.iterations)
         whole = block.size == n
-        # Else of the block, which is noise as the rest is, with fewer independent pixels from iteration to iteration.
+        # Otherwise of the block, which is noise like the rest, with fewer independent pixels in each iteration.
         noise = 1e-4 if whole else (5 + 1.5 * np.arange(self.iterations)) / math.sqrt(block.size)
         if not np.all(np.abs(np.subtract(used, speckles)) <= 1e-8 + noise * np.abs(speckles)):
             return f"the speckle of the iterations was {used}, in f64 it is {speckles}"
         worst = np.abs(block - after).max() if whole else max(self._cones(after, used))
-        return "" if worst < TOLERANCE else f"a pixel is {worst:.3g} of 255 from the same scheme in f64"
+        return "" if worst < TOLERANCE else f"a pixel differs from the same scheme in f64 by {worst:.3g} of 255"
 
     def _cones(self, after: np.ndarray[Any, Any], speckles: Sequence[float]) -> Iterator[float]:
-        reach = 2 * self.iterations
+        radius = 2 * self.iterations
         least, most = CONES
-        count = min(most, max(least, AREA // ((2 * reach + 1) ** 2 * self.iterations)))
+        count = min(most, max(least, AREA // ((2 * radius + 1) ** 2 * self.iterations)))
         for at in sample(after.size, count, self.seed):
             col, row = divmod(int(at), self.rows)
-            cols, rows = around((col, row), reach, after.shape)
+            cols, rows = around((col, row), radius, after.shape)
             cone, _ = _diffused(self._first(cols, rows), speckles)
             yield abs(float(cone[col - cols[0], row - rows[0]] - after[col, row]))
 
@@ -119,20 +119,20 @@ class Srad(App):
 
 
 def _speckle(totals: F64, n: int) -> float:
-    """Variance over mean squared, of n pixels whose sums those are."""
+    """Variance over squared mean of n pixels with these sums."""
     mean = totals[0] / n
     return float((totals[1] / n - mean * mean) / (mean * mean))
 
 
 def _moments(logarithms: np.ndarray[Any, Any]) -> F64:
-    """The sums of the image and of its square, and how many pixels lie outside 0 to 255."""
+    """The sums of the image and of its squares, and the number of pixels outside 0 to 255."""
     image = np.exp(logarithms.astype(np.float64) / 255)
     inside = (logarithms > -0.01) & (logarithms < 255.01)
     return np.array([image.sum(), np.square(image).sum(), np.count_nonzero(~inside)])
 
 
 def _diffused(image: F32, given: Sequence[float | None]) -> tuple[F64, list[float]]:
-    """A patch after one iteration per speckle given, in f64, and those speckles; None is found from the patch."""
+    """A patch after one iteration per given speckle value, in f64, and the values. None is computed from the patch."""
     now, used = np.exp(image.astype(np.float64) / 255), []
     for speckle in given:
         q0 = _speckle(np.array([now.sum(), np.square(now).sum()]), now.size) if speckle is None else speckle

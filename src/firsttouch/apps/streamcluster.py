@@ -1,4 +1,4 @@
-"""streamcluster: centres among points, by local search that both agents share in turns."""
+"""streamcluster: facility location by a local search on alternating agents."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.apps.base import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, sample, u8, u32
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, sample, u8, u32
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
-POINTS, THREADS, BLOCK = 64, 256, 1024  # points and threads of a group, and points that a CPU thread sums at a time
-MOST = 2  # times kmax centres are open at most
+POINTS, THREADS, BLOCK = 64, 256, 1024  # points and threads per group, and points that a CPU thread sums at a time
+MOST = 2  # at most this many times kmax centres are open
 
 
 class Streamcluster(App):
-    """Facility location of a chunk of points: kmin to kmax centres, whose price bisection finds; iterations: passes."""
+    """Facility location on a chunk of points: bisects the price of a centre until kmin to kmax are open."""
 
     name = "streamcluster"
-    source = "PARSEC (Bienia et al., PACT 2008) and Rodinia, streamcluster; one chunk, its points in arrays"
+    source = "PARSEC (Bienia et al., PACT 2008) and Rodinia, streamcluster; one chunk, with points stored by dimension"
     pattern = "CPU and GPU alternate on large data"
     sizes = {
         "tiny": {"n": 2001, "d": 7, "kmin": 4, "kmax": 8, "iterations": 50},
@@ -72,13 +72,13 @@ class Streamcluster(App):
             if self.kmin <= k <= self.kmax:
                 break
             low, high = (self.price, high) if k > self.kmax else (low, self.price)
-            self.left *= low < 0.999 * high  # no other price is left to try
+            self.left *= low < 0.999 * high  # the bisection has converged
             self.total += ((low + high) / 2 - self.price) * k
             self.price = (low + high) / 2
         next(passes, None)  # the mark after the last pass
 
     def open_first(self, cpu: Cpu) -> float:
-        """Point 0 is everyone's centre: the cost."""
+        """Open point 0 as the only centre, and return the cost."""
         self.centres: list[int] = []
         self.open(cpu, 0)
         return float(cpu.reads(self.cost).sum(dtype=np.float64))
@@ -91,7 +91,7 @@ class Streamcluster(App):
         self.centres.append(x)
 
     def speedy(self, cpu: Cpu) -> None:
-        """A first solution: each point in turn becomes a centre, with the more chance the more it costs."""
+        """Initial solution: each point in turn becomes a centre with a probability proportional to its cost."""
         key = int(self.chance.integers(1 << 62))
         self.open_first(cpu)
         while len(self.centres) < MOST * self.kmax:
@@ -105,7 +105,7 @@ class Streamcluster(App):
         self.total = self.price * len(self.centres) + float(cpu.reads(self.cost).sum(dtype=np.float64))
 
     def improve(self, cpu: Cpu, gpu: Gpu, likely: Ints, least: float, passes: Iterator[int]) -> None:
-        """Passes over likely centres until one gains less than a part of the cost."""
+        """Passes over candidate centres until one gains less than a fraction of the cost."""
         gained, calls = self.total, math.ceil(3 * self.kmax * math.log(self.kmax))
         while gained > least * self.total and self.left and next(passes, None) is not None:
             self.chance.shuffle(likely)
@@ -114,7 +114,7 @@ class Streamcluster(App):
             self.left -= 1
 
     def gain(self, cpu: Cpu, gpu: Gpu, x: int) -> float:
-        """Open a centre at x, and close those that are not worth their price then, where that gains."""
+        """Open a centre at x and close those that are then not worth their price, if that reduces the cost."""
         centres, width, n = np.array(self.centres), len(self.centres) + 1, self.n
         if x in self.centres:
             return 0.0
@@ -136,14 +136,14 @@ class Streamcluster(App):
         return gained
 
     def check(self, view: View) -> str:
-        """Everyone's centre is open, costs are what they are in f64, and they add up to what the gains left of them."""
+        """All assigned centres are open, costs match f64, and the total matches the initial cost minus all gains."""
         cost, assign, coord, k = view(self.cost), view(self.assign), view(self.coord), len(self.centres)
         if astray := int(np.count_nonzero(~np.isin(assign, self.centres))):
-            return f"{astray} points have a centre that is not open"
+            return f"{astray} points are assigned to a centre that is not open"
         at = sample(self.n, max(2, 2_000_000 // self.d), self.seed)
         true = sum((line[at].astype(np.float64) - line[assign[at]]) ** 2 for line in coord) * view(self.weight)[at]
         worst = float(np.max(np.abs(true - cost[at])) / true.max())
         total = self.price * k + float(cost.sum(dtype=np.float64))
         if not (worst <= 1e-5 and abs(total - self.total) <= 1e-4 * total):
             return f"a cost is off by {worst:.2g} of the largest; costs add up to {total:.7g}, not {self.total:.7g}"
-        return "" if self.kmin <= k <= self.kmax or not self.left else f"{k} centres are too few or too many"
+        return "" if self.kmin <= k <= self.kmax or not self.left else f"{k} centres are outside kmin to kmax"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from firsttouch.cli.output import say_json
 from firsttouch.units import format_size
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from firsttouch.schema import DeviceInfo, Library, Machine, Scalar
+    from firsttouch.cli.console import Console
+    from firsttouch.records.schema import DeviceInfo, Library, Machine, Scalar
 
 _CACHE_KEYS = ("l1", "l2", "l3", "l4", "line_bytes")
 _UVM_KEYS = ("uvm_disable_hmm", "uvm_perf_prefetch_enable", "uvm_perf_thrashing_enable", "uvm_perf_access_counter")
@@ -45,23 +45,20 @@ def command(
 
     Example: firsttouch machine --json
     """
-    import msgspec
-
+    from firsttouch.engine.discover import discover_devices
     from firsttouch.machine.facts import collect_machine
-    from firsttouch.run.discover import discover_devices
 
     machine = collect_machine(discover_devices())
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(machine), indent=2).decode())
+        say_json(machine, indent=2)
     else:
         _show(machine)
 
 
 def _show(machine: Machine) -> None:
-    from rich.console import Console
+    from firsttouch.cli.console import Console
 
-    # Values are other people's text: no markup, no emoji codes, no colours guessed from them.
-    console = Console(markup=False, emoji=False, highlight=False)
+    console = Console()
     console.print(f"{machine.host}, {machine.created}, firsttouch {machine.firsttouch}")
     for heading, topic in _SECTIONS:
         _section(console, heading, _rows(heading, machine.facts.get(topic, {})))
@@ -99,10 +96,15 @@ def _row(key: str, value: Scalar, plain: bool) -> tuple[str, str]:
     return label, f"{value:.10g} {_UNITS.get(unit, '')}".rstrip()
 
 
+_REACH = {"direct": "(direct)", "copies": "(by copies)", "none": "(out of reach)"}
+
+
 def _device_row(device: DeviceInfo) -> tuple[str, str]:
     usable = [allocator.name for allocator in device.allocators if allocator.available]
     state = f"allocators: {', '.join(usable)}" if device.available else f"not available: {device.reason}"
-    lines = [device.title, f"XNACK: {device.facts['xnack']}" if "xnack" in device.facts else "", state]
+    xnack = f"XNACK: {device.facts['xnack']}" if "xnack" in device.facts else ""
+    peers = ", ".join(f"{peer.name} {_REACH[peer.access]}" for peer in device.peers if peer.same_driver)
+    lines = [device.title if device.title != device.name else "", xnack, state, f"peers: {peers}" if peers else ""]
     return device.name, "\n".join(filter(None, lines))
 
 
@@ -118,12 +120,8 @@ def _section(console: Console, heading: str, rows: Iterable[tuple[str, str]]) ->
     table.add_column(min_width=22, overflow="fold")
     table.add_column(overflow="fold")
     for row in rows:
-        table.add_row(*("".join(map(_printable, cell)) for cell in row))
+        table.add_row(*row)
     if table.row_count:
         console.print()
         console.print(heading, style="bold")
         console.print(table)
-
-
-def _printable(character: str) -> str:
-    return character if character.isprintable() or character == "\n" else " "

@@ -1,20 +1,51 @@
-"""Entry point: collects the commands, turns UsageError into one sentence and exit status 2."""
+"""Entry point: collects the commands, and turns every wrong call into one sentence and exit status 2."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from types import FrameType
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from firsttouch import __version__
 from firsttouch.cli import app as app_command
 from firsttouch.cli import machine, methods, report, run
-from firsttouch.errors import UsageError
+from firsttouch.cli.output import guard_streams, lost_output, say, tell
+from firsttouch.errors import Terminated, UsageError
+
+WRONG_CALL = 2
+_CallError: Any = typer.BadParameter.__mro__[2]
+"""The base of the parser's errors, whichever parser typer brings."""
+
+
+class _Interrupted(BaseException):
+    """An interrupt on its way past the parser, which would turn any into exit status 130 without a word."""
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise _Interrupted from error
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            from firsttouch.engine.plan import unknown
+
+            raise unknown("command", args[0], self.commands)
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
     name="firsttouch",
+    cls=_Commands,
     help="Measure how CPU-GPU memory management behaves on this machine.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -28,23 +59,74 @@ app.command("report")(report.command)
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"firsttouch {__version__}")
+        say(f"firsttouch {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+        raise typer.Exit(WRONG_CALL)
 
 
 def main() -> None:
+    guard_streams()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _terminate)
+    status = _status()
+    if reason := lost_output():
+        tell(f"firsttouch: stdout can't be written: {reason}")
+        status = status or 1
+    sys.exit(status)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated(number)
+
+
+def _status() -> int:
+    """The exit status of the call. What ends it is told in one sentence, unless it is a bug of this program."""
     try:
-        app()
+        return app(prog_name="firsttouch", standalone_mode=False) or 0
     except UsageError as error:
-        print(f"firsttouch: {error}", file=sys.stderr)
-        sys.exit(2)
+        tell(f"firsttouch: {error}")
+    except _CallError as error:
+        tell(f"firsttouch: {_sentence(error)}")
+    except (_Interrupted, KeyboardInterrupt, typer.Abort) as error:
+        ended = error if isinstance(error, Terminated) else error.__cause__ or error.__context__
+        tell("firsttouch: interrupted")
+        return ended.status if isinstance(ended, Terminated) else 130
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        tell(f"firsttouch: {_about_file(error)}")
+    except (Exception, SystemExit) as error:
+        from firsttouch.modules import place
+
+        if not (where := place(error)):
+            raise
+        tell(f"firsttouch: {type(error).__name__}: {' '.join(str(error).split())} ({where})")
+    return WRONG_CALL
+
+
+def _about_file(error: OSError) -> str:
+    try:
+        os.getcwd()
+    except OSError:
+        return "the current directory is gone; change to one that exists"
+    return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}"
+
+
+def _sentence(error: Any) -> str:
+    """What the parser of options says, as one sentence of ours."""
+    text = error.format_message().rstrip(".")
+    command = error.ctx.command_path if getattr(error, "ctx", None) is not None else "firsttouch"
+    return " ".join(f"{text[:1].lower()}{text[1:]}; see {command} --help".split())
 
 
 if __name__ == "__main__":

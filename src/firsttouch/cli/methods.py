@@ -1,20 +1,24 @@
-"""`firsttouch methods`: every allocator with its semantics here."""
+"""`firsttouch methods`: what each allocator is on this machine."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firsttouch.cli.options import path
+from firsttouch.cli.output import printable, say_json, tell
+
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
-    from firsttouch.memory.methods import Cell
-    from firsttouch.schema import DeviceInfo
+    from firsttouch.allocators.methods import Cell
+    from firsttouch.cli.console import Console
+    from firsttouch.records.schema import DeviceInfo
 
 _COLUMNS = (
     ("available", "allocation", "cpu", "gpu", "page", "cached cpu", "cached gpu"),
@@ -30,19 +34,33 @@ def command(
         typer.Option("--device", metavar="DEVICE", help="Such as cpu, opencl:0, cuda:0, hip:0; may be repeated."),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Establish it by experiment, each in a throw-away process.")
+        bool, typer.Option("--verify", help="Find the answers by experiment, each in a process of its own.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A list of cells on stdout, and nothing else there.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            parser=path,
+            metavar="DIR",
+            help="With --verify: directory for methods.json, which `run --trust-verified` reads.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A list of cells, as JSON on stdout, and nothing else there.")
+    ] = False,
 ) -> None:
-    """Show every allocator with its semantics here: available, up-front or on-demand, CPU and GPU access, page size,
-    cached by whom, coherent and usable by both at once, atomic together, migrating.
+    """Show what each allocator is on this machine: whether it is available, when its pages are allocated, whether CPU
+    and GPU access it, its page size, who caches it, whether it is coherent and usable by both at once, whether their
+    atomics are atomic together, and whether its pages migrate.
 
     Example: firsttouch methods --device cpu --verify
     """
-    from firsttouch.memory.methods import stated_cells, verified_cells
-    from firsttouch.run.plan import choose_devices
-    from firsttouch.run.runner import find_devices
+    from firsttouch.allocators.methods import stated_cells, verified_cells
+    from firsttouch.engine.plan import choose_devices
+    from firsttouch.engine.runner import find_devices
+    from firsttouch.errors import UsageError
 
+    if out is not None and not verify:
+        raise UsageError("--out stores what is found by experiment; add --verify")
     found = find_devices(device or [])
     chosen = choose_devices(device or [], found)
     if verify:
@@ -50,10 +68,12 @@ def command(
             cells = verified_cells(chosen, watch)
     else:
         cells = [cell for one in chosen for cell in stated_cells(one)]
-    if as_json:
-        import msgspec
+    if out is not None:
+        from firsttouch.allocators.verified import write_methods
 
-        typer.echo(msgspec.json.format(msgspec.json.encode(cells), indent=1).decode())
+        tell(f"wrote {write_methods(out, chosen, cells)}")
+    if as_json:
+        say_json(cells, indent=1)
     else:
         absent = [] if device else [one for one in found if not one.available]
         _show(chosen, absent, cells, verify)
@@ -62,7 +82,6 @@ def command(
 @contextmanager
 def _progress() -> Iterator[Callable[[Cell], None]]:
     """A line that changes on a terminal, a line per measured cell elsewhere; on stderr."""
-    from rich.console import Console
 
     def teller(tell: Callable[[str], None]) -> Callable[[Cell], None]:
         def watch(cell: Cell) -> None:
@@ -72,16 +91,18 @@ def _progress() -> Iterator[Callable[[Cell], None]]:
         return watch
 
     if not sys.stderr.isatty():
-        yield teller(lambda text: print(text, file=sys.stderr, flush=True))
+        yield teller(tell)
         return
-    with Console(stderr=True, markup=False, emoji=False).status("starting") as status:
-        yield teller(status.update)
+    from firsttouch.cli.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield teller(lambda text: status.update(printable(text)))
 
 
 def _show(chosen: Sequence[DeviceInfo], absent: Sequence[DeviceInfo], cells: Sequence[Cell], verified: bool) -> None:
-    from rich.console import Console
+    from firsttouch.cli.console import Console
 
-    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
+    console = Console(soft_wrap=False)
     for device in chosen:
         _device(console, device, [cell for cell in cells if cell.device == device.name])
     for device in absent:
@@ -93,11 +114,11 @@ def _show(chosen: Sequence[DeviceInfo], absent: Sequence[DeviceInfo], cells: Seq
             "- does not apply. --json tells how each was found."
         )
     else:
-        console.print("As driver and vendor state it (? where they do not); --verify establishes it by experiment.")
+        console.print("As driver and vendor state it (? where they do not); --verify finds the answers by experiment.")
 
 
 def _device(console: Console, device: DeviceInfo, cells: Sequence[Cell]) -> None:
-    from firsttouch.memory.methods import QUESTIONS
+    from firsttouch.allocators.methods import QUESTIONS
 
     headings = {q.name: q.heading for q in QUESTIONS}
     groups = [[name for name in group if any(c.property == name and c.value for c in cells)] for group in _COLUMNS]
@@ -132,7 +153,7 @@ def _width(console: Console, table: Table) -> int:
 
 
 def _text(cell: Cell) -> str:
-    from firsttouch.memory.methods import applies, disagrees
+    from firsttouch.allocators.methods import applies, disagrees
 
     if cell.value is None:
         return "?" if applies(cell) else "-"
@@ -157,7 +178,7 @@ def _sentences(cells: Sequence[Cell], headings: Mapping[str, str]) -> list[tuple
 
 def _words(cell: Cell) -> tuple[str, str] | None:
     """The value and the detail that explain a cell, None where it explains itself."""
-    from firsttouch.memory.methods import applies, disagrees
+    from firsttouch.allocators.methods import applies, disagrees
 
     if disagrees(cell):
         return f"is stated {cell.stated} and was measured {cell.value}", cell.detail

@@ -7,23 +7,24 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from firsttouch.cli.output import printable, tell
+from firsttouch.text import count
 from firsttouch.units import format_seconds
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from firsttouch.run.plan import Planned
-    from firsttouch.schema import Record
+    from firsttouch.engine.plan import Planned
+    from firsttouch.records.schema import Record
 
 _BAD = ("failed", "timeout", "crashed")
 _PER_EXPERIMENT = 3
 """Failures of one experiment or application on one device that are told at once; the rest is only counted."""
-_APP = "app"
-"""The factor that names an application."""
-_QUIET = 10.0
+QUIET = 10.0
 """Seconds after which a run that had nothing to say tells how far it is."""
 
 
@@ -45,15 +46,16 @@ class _Lines:
 
     def line(self, text: str) -> None:
         self._said = time.monotonic()
-        print(text, file=sys.stderr, flush=True)
+        tell(text)
 
     def begin(self, total: int) -> None:
         self._total, self._began = total, time.monotonic()
-        threading.Thread(target=self._pulse, daemon=True).start()
+        with suppress(RuntimeError):  # no further thread is allowed: the lines do without a pulse
+            threading.Thread(target=self._pulse, daemon=True).start()
 
     def _pulse(self) -> None:
-        while not self._over.wait(max(0.0, self._said + _QUIET - time.monotonic())):
-            if time.monotonic() - self._said >= _QUIET:
+        while not self._over.wait(max(0.0, self._said + QUIET - time.monotonic())):
+            if time.monotonic() - self._said >= QUIET:
                 self.line(self._state())
 
     def _state(self) -> str:
@@ -76,13 +78,13 @@ class _Bar:
     """A terminal: what is measured now, how much is done, how long it took and may take."""
 
     def __init__(self) -> None:
-        from rich.console import Console
+        from firsttouch.cli.console import Console
 
-        self._console = Console(stderr=True, highlight=False)
+        self._console = Console(stderr=True)
         self._progress: Progress | None = None
 
     def line(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
+        self._console.print(text, soft_wrap=True)
 
     def begin(self, total: int) -> None:
         from rich.progress import (
@@ -112,7 +114,7 @@ class _Bar:
 
     def point(self, text: str) -> None:
         if self._progress is not None:
-            self._progress.update(self._task, description=text)
+            self._progress.update(self._task, description=printable(text))
 
     def advance(self) -> None:
         if self._progress is not None:
@@ -139,18 +141,18 @@ class RunProgress:
 
     def begin(self, directory: Path, todo: Sequence[Planned], held: int) -> None:
         self.directory, self.kept = directory, held
-        self._left = Counter(_title(planned) for planned in todo)
-        already = f", {held} held already" if held else ""
-        self._screen.line(f"{len(todo)} points to measure{already}, into {directory}")
+        self._left = Counter(planned.title for planned in todo)
+        already = f", {held} already measured" if held else ""
+        self._screen.line(f"{count(len(todo), 'point')} to measure{already}, into {directory}")
         self._screen.begin(len(todo))
         self._tell_of_report()
 
     def point(self, planned: Planned) -> None:
-        self._since.setdefault(_title(planned), time.monotonic())
-        self._screen.point(f"{_title(planned)} {_factors(planned)}")
+        self._since.setdefault(planned.title, time.monotonic())
+        self._screen.point(f"{planned.title} {_factors(planned)}")
 
     def recorded(self, planned: Planned, record: Record) -> None:
-        title = _title(planned)
+        title = planned.title
         counts = self._counts.setdefault(title, Counter())
         counts[record.status] += 1
         counts["wrong data"] += record.verified is False
@@ -177,11 +179,5 @@ class RunProgress:
         self._screen.end()
 
 
-def _title(planned: Planned) -> str:
-    """The experiment, or the application, and its device."""
-    point = planned.point
-    return f"{point.factors.get(_APP, point.experiment)} on {point.device}"
-
-
 def _factors(planned: Planned) -> str:
-    return " ".join(f"{name}={value}" for name, value in planned.point.factors.items() if name != _APP)
+    return " ".join(f"{name}={value}" for name, value in planned.point.factors.items() if value != planned.name)

@@ -2,48 +2,65 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from firsttouch.cli.options import path
+from firsttouch.cli.output import code_of_modules, say, say_json
 
-class Format(str, Enum):
-    html = "html"
-    png = "png"
-    svg = "svg"
-    csv = "csv"
+if TYPE_CHECKING:
+    from firsttouch.report.export import Format
+
+
+FORMATS = ("html", "png", "svg", "csv")
+
+
+def _format(text: str) -> str:
+    from firsttouch.engine.plan import unknown
+
+    if text not in FORMATS:
+        raise unknown("format", text, FORMATS)
+    return text
 
 
 def command(
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Results of `firsttouch run`.")],
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR", help="Results of `firsttouch run` or `app`.")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The HTML file, or the folder for other formats. Default: in DIR."),
+        typer.Option(
+            "--output",
+            "-o",
+            parser=path,
+            metavar="PATH",
+            help="The HTML file, or the folder for other formats; default: in DIR.",
+        ),
     ] = None,
     form: Annotated[
-        Format, typer.Option("--format", help="html: one page. png, svg: figures. csv: all points.")
-    ] = Format.html,
+        str,
+        typer.Option(
+            "--format", parser=_format, metavar="FORMAT", help="html: one page. png, svg: figures. csv: all points."
+        ),
+    ] = "html",
     as_json: Annotated[bool, typer.Option("--json", help="Print the paths written as JSON, and nothing else.")] = False,
 ) -> None:
-    """One self-contained HTML page over one or several results directories; or figures, or a table.
+    """Write one self-contained HTML page for one or several results directories; or figures, or a table.
 
-    Example: firsttouch report results/gh200 --format svg -o figures
+    Example: firsttouch report results/h200-quick --format svg -o figures
     """
-    if form is Format.html:
-        from firsttouch.report.page import write_report
+    with code_of_modules():
+        if form == "html":
+            from firsttouch.report.page import write_report
 
-        paths = [write_report(directories, output)]
-    else:
-        from firsttouch.report.export import export
+            paths = [write_report(directories, output)]
+        else:
+            from firsttouch.report.export import export
 
-        paths = export(directories, form.value, output)
+            paths = export(directories, cast("Format", form), output)
     if as_json:
-        import json
-
-        names = [str(path) for path in paths]
-        print(json.dumps({"report": names[0]} if form is Format.html else {"files": names}))
+        names = [str(one) for one in paths]
+        say_json({"report": names[0]} if form == "html" else {"files": names})
         return
-    for path in paths:
-        print(path)
+    for one in paths:
+        say(str(one))

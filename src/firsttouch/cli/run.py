@@ -2,116 +2,161 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from firsttouch.run.runner import Wish
+from firsttouch.cli import findings
+from firsttouch.cli.options import AsJson, Out, Resume, Retry, Seed, TrustVerified, path, seconds
+from firsttouch.cli.output import code_of_modules, say, say_json, tell
+from firsttouch.errors import Terminated, UsageError
 
-_MOST_LISTED = 8
+if TYPE_CHECKING:
+    from firsttouch.cli.progress import RunProgress
+    from firsttouch.engine.runner import Outcome, RunOptions
+    from firsttouch.engine.work import Work
+    from firsttouch.records.schema import DeviceInfo
 
 
 def command(
     experiments: Annotated[
-        list[str] | None, typer.Argument(metavar="[EXPERIMENT]...", help="Which; all of them without any.")
+        list[str] | None, typer.Argument(metavar="EXPERIMENT", help="Which experiments; default: all.")
     ] = None,
     device: Annotated[
         list[str] | None,
         typer.Option("--device", metavar="DEVICE", help="Such as cpu, cuda:0 or hip:0; may be repeated."),
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="quick (default), standard or full.")] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="FACTOR=V1,V2", help="Values of a factor; may be repeated.")
+    preset: Annotated[
+        str | None, typer.Option(help="quick (default), standard or full: how many points, and how precise.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Directory; firsttouch-results/HOST-DATE without it.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    timeout: Annotated[float | None, typer.Option(help="Seconds that one point may take.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of all random data and orders; 1 without it.")] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="FACTOR=V1,V2", help="Values of a factor; --list says what each accepts. May be repeated."
+        ),
+    ] = None,
+    module: Annotated[
+        list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Experiments of your own.")
+    ] = None,
+    out: Out = None,
+    resume: Resume = False,
+    retry: Retry = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            parser=seconds,
+            metavar="SECONDS",
+            help="Seconds that one point may take; default: 30, or 20 times its sampling time.",
+        ),
+    ] = None,
+    seed: Seed = None,
     events: Annotated[
-        bool, typer.Option("--events", help="Record unified-memory events too, into events.json; faults take longer.")
+        bool,
+        typer.Option("--events", help="Also record unified-memory events, into events.json. Faults take longer then."),
     ] = False,
+    trust_verified: TrustVerified = None,
     list_only: Annotated[
-        bool, typer.Option("--list", help="List experiments with their factors and devices; measure none.")
+        bool, typer.Option("--list", help="List experiments with their factors and devices; measure nothing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else there.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Measure this machine, and write results.jsonl, machine.json and report.html.
+    """Measure this machine, print what was found, and write results.jsonl, machine.json and report.html.
 
-    Without arguments: all experiments on all devices, preset quick: half a minute on
-    two cores, two and a half with a GPU.
+    Without arguments: all experiments on all devices, with preset quick.
 
-    Exit status: 0 all done; 1 some points failed; 2 the call was wrong; 3 some data were wrong.
+    Exit status: 0 all done; 1 some points failed, or the disk was full; 2 the call was wrong;
+    3 some data were wrong; 130 and 143 ended by Ctrl-C or SIGTERM. What was measured is kept:
+    --resume --out DIR continues the run.
 
     Example: firsttouch run latency --device cpu --set size=4KiB,1MiB --out first
     """
-    from firsttouch.run.plan import parse_sets
-    from firsttouch.run.runner import Wish
+    from firsttouch.engine.plan import parse_sets
+    from firsttouch.engine.runner import RunOptions
+    from firsttouch.work import RUN
 
-    wish = Wish(experiments or [], device or [], preset, parse_sets(sets or []), out, resume, timeout, seed, events)
+    options = RunOptions(
+        experiments=experiments or [],
+        devices=device or [],
+        preset=preset,
+        set=parse_sets(sets or []),
+        out=out,
+        resume=resume,
+        retry=retry,
+        timeout=timeout,
+        seed=seed,
+        events=events,
+        trust=trust_in(trust_verified),
+        modules=[str(file.absolute()) for file in module or []],
+    )
     if list_only:
-        _list(wish, as_json)
+        show_list(RUN, options, as_json)
     else:
-        raise typer.Exit(measure(wish, as_json))
+        raise typer.Exit(measure(RUN, options, as_json))
 
 
-def measure(wish: Wish, as_json: bool) -> int:
-    """Carry out a wish with progress on stderr; the exit status."""
+def trust_in(directory: Path | None) -> Callable[[Sequence[DeviceInfo]], list[DeviceInfo]] | None:
+    """What --trust-verified means. Raises UsageError where the directory holds nothing of this machine."""
+    if directory is None:
+        return None
+    from firsttouch.allocators.verified import read_trust
+
+    return read_trust(directory).applied_to
+
+
+def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[Outcome], None] | None = None) -> int:
+    """Carry out a call and return the exit status. show: prints the outcome in place of the findings."""
     from firsttouch.cli.progress import RunProgress
-    from firsttouch.run.runner import run
+    from firsttouch.engine.runner import run
 
     progress = RunProgress()
     try:
-        outcome = run(wish, progress)
-    except KeyboardInterrupt:
-        progress.end()
-        typer.echo(_interrupted(progress.directory, progress.kept, wish.kind), err=True)
-        return 130
-    finally:
-        progress.end()
+        with code_of_modules():
+            try:
+                outcome = run(work, options, progress)
+            finally:
+                progress.end()
+    except KeyboardInterrupt as error:
+        tell(f"interrupted{_kept(progress, work) or ' before the first point'}")
+        return error.status if isinstance(error, Terminated) else 130
+    except UsageError as error:
+        if not (kept := _kept(progress, work)):
+            raise
+        tell(f"firsttouch: {error}{kept}")
+        return 1
+    with code_of_modules():
+        answers = findings.read(outcome.directory)
     if as_json:
-        _print_json(outcome.as_dict())
+        say_json(outcome.as_dict() | {"findings": findings.plain(answers)})
     else:
-        if outcome.applications:
-            from firsttouch.cli.summary import show
-
-            show(outcome.applications)
-        typer.echo(outcome.report)
+        if show is not None:
+            show(outcome)
+        else:
+            findings.show(answers)
+        say(str(outcome.report or outcome.directory))
     return outcome.exit_status
 
 
-def _interrupted(directory: Path | None, kept: int, kind: str) -> str:
-    if directory is None:
-        return "interrupted before the first point"
-    return f"interrupted; {kept} points are kept. Go on with: firsttouch {kind} --resume --out {directory}"
+def _kept(progress: RunProgress, work: Work) -> str:
+    """What is kept of a run that ended early, and how to continue it; '' before its first point."""
+    if progress.directory is None:
+        return ""
+    from firsttouch.text import count
+
+    call = f"firsttouch {work.name} --resume --out {shlex.quote(str(progress.directory))}"
+    return f"; {count(progress.kept, 'point')} kept. Continue with: {call}"
 
 
-def _list(wish: Wish, as_json: bool) -> None:
-    from firsttouch.run.runner import list_experiments
+def show_list(work: Work, options: RunOptions, as_json: bool) -> None:
+    """What --list prints."""
+    from firsttouch.engine.runner import list_work
 
-    entries = list_experiments(wish)
+    with code_of_modules():
+        listing = list_work(work, options)
     if as_json:
-        _print_json({"experiments": entries})
+        say_json({listing.key: listing.entries})
         return
-    for entry in entries:
-        typer.echo(f"{entry['name']}: {entry['question']}")
-        for device, factors in entry["devices"].items():
-            words = "; ".join(f"{name} {_some(values)}" for name, values in factors.items())
-            typer.echo(f"  {device}: {words or 'no factors'}")
-        for device, reason in entry["not_on"].items():
-            typer.echo(f"  not on {device}: {reason}")
-
-
-def _some(values: Sequence[str]) -> str:
-    """The values as a reader wants them: a long row by its ends."""
-    if len(values) <= _MOST_LISTED:
-        return ", ".join(values)
-    return f"{values[0]}, {values[1]}, ..., {values[-1]} ({len(values)} values)"
-
-
-def _print_json(value: object) -> None:
-    import msgspec
-
-    typer.echo(msgspec.json.encode(value).decode())
+    for line in listing.lines:
+        say(line)

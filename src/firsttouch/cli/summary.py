@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from firsttouch.report.text import count, label, quantity
+from firsttouch.cli.console import Console
+from firsttouch.text import count, label, quantity
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
-    from firsttouch.apps.report import Row
+    from firsttouch.harness.report import Row
 
 _FEW = 30
 """Points that have a line each; of more, each application has one, with a column per strategy."""
@@ -27,9 +27,7 @@ _Group: TypeAlias = tuple[str, list["Row"]]
 
 def show(rows: Sequence[Row]) -> None:
     """Print the rows on stdout."""
-    from rich.console import Console
-
-    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
+    console = Console(soft_wrap=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _PLAIN_WIDTH
     groups = _groups(rows)
@@ -65,9 +63,7 @@ def _bytes(v: float) -> str:
 
 
 def _ratio(v: float) -> str:
-    from firsttouch.apps.report import factor_text
-
-    return factor_text(v)
+    return f"{v:.2f}" if 0.1 <= v < 10 else f"{v:.3g}"
 
 
 _COLUMNS: Sequence[tuple[str, str, Callable[[float], str]]] = (
@@ -137,7 +133,7 @@ def _times(groups: Sequence[_Group], strategies: Sequence[str]) -> Table:
 
 def _time(row: Row) -> str:
     """Relative to explicit; in ms of explicit itself and where there is none."""
-    from firsttouch.apps.report import BASELINE
+    from firsttouch.harness.derive import BASELINE
 
     if row.status != "ok" or row.verified is False:
         return "-" if row.status == "skipped" else _end(row)

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from statistics import median
 
-from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
+from firsttouch.analysis.findings import Claim, Finding, finding
+from firsttouch.analysis.statistics import distinct, group_by
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import (
-    HOST_ALLOCATORS,
+    BASE_PAGE,
     MAP_ANEW,
     GiB,
     MiB,
     agents,
-    allocator_names,
+    allocator_factor,
     buffer_fact,
     unreachable,
 )
+from firsttouch.experiments.presets import leave_out
+from firsttouch.figures import Bar, Heat
 from firsttouch.machine import usage
 from firsttouch.machine.tree import Tree
-from firsttouch.run.session import Session
-from firsttouch.schema import DeviceInfo, Factors, Record
-from firsttouch.units import format_size
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.session import Session
 
 TRIALS = {"quick": 3, "standard": 3, "full": 15}
 SMALL_HOST = 8 * GiB
@@ -38,8 +41,7 @@ class Accounting(Experiment):
     name = "accounting"
     order = 65
     question = "Which counter sees which memory, and when?"
-    unit = "B"
-    better = "neither"
+    metric = Metric("B", "neither")
     counted = (
         "Bytes by which free memory fell from before the allocation until its first touch was done: that of the NUMA "
         "nodes with the pages in the processors' free lists, plus the device's own where that is a separate pool. "
@@ -50,38 +52,39 @@ class Accounting(Experiment):
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-B.1"
     figures = (
-        Figure(kind="bar", x="allocator", colour="toucher", y_title="free memory fell by, bytes"),
-        Figure(kind="heat", series="touch_{}", x="allocator", y="series", z="value", z_unit="B", facet="toucher",
-               y_title="counter", z_title="more in use after the touch"),
-        Figure(kind="heat", series="call_{}", x="allocator", y="series", z="value", z_unit="B", facet="toucher",
-               y_title="counter", z_title="more in use after the call"),
+        Bar(x="allocator", colour="toucher", y_title="free memory fell by, bytes", title="Fall of free memory"),
+        Heat(series="touch_{}", x="allocator", y="series", z="value", z_unit="B", facet="toucher",
+             y_title="counter", z_title="more in use after the touch", title="Growth of each counter by the touch"),
+        Heat(series="call_{}", x="allocator", y="series", z="value", z_unit="B", facet="toucher",
+             y_title="counter", z_title="more in use after the call", title="Growth of each counter by the call"),
     )  # fmt: skip
     share = 0.5
 
+    rules = (
+        leave_out("the CPU's first touch of plain host memory is measured on the device cpu",
+                  runs_kernels=True, plain_host=True, toucher="cpu"),
+        leave_out("plain host memory that the GPU cannot reach is recorded once",
+                  runs_kernels=True, plain_host=True, common=False, skipped=True),
+    )  # fmt: skip
+
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         # A driver may take device memory for managed pages in large steps: on an H200 128 MiB at a time.
-        small = _host_bytes() < SMALL_HOST or (preset == "quick" and device.kind in ("cpu", "opencl"))
+        small = _host_bytes() < SMALL_HOST or (preset == "quick" and device.capabilities.on_host_processor)
         size = 64 * MiB if small else 128 * MiB if preset == "quick" else 256 * MiB
         return [
-            Factor("allocator", allocator_names(device), choices=allocator_names(device)),
+            allocator_factor(device),
             Factor("toucher", agents(device), choices=agents(device), doc="who touches the memory first"),
-            Factor("size", [size], "size"),
+            Factor("size", [size], "size", least=BASE_PAGE, doc="bytes of one allocation"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        return unreachable(device, str(factors["allocator"]), str(factors["toucher"]))
+        return unreachable(device, factors.text("allocator"), factors.text("toucher"))
 
     def environment(self, factors: Factors) -> dict[str, str]:
         return MAP_ANEW  # so that every trial's memory is new to the process
 
-    def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
-        if device.kind == "cpu" or factors["allocator"] not in HOST_ALLOCATORS:
-            return False
-        unreached = self.skip(factors, device) is not None and factors["allocator"] != "malloc"  # once is enough
-        return factors["toucher"] == "cpu" or unreached
-
     def measure(self, point: Point, session: Session) -> Measurement:
-        allocator, agent, size = str(point["allocator"]), str(point["toucher"]), int(str(point["size"]))
+        allocator, agent, size = point.text("allocator"), point.text("toucher"), point.size("size")
         device, counters = session.device, _Counters(session)
         with device.allocate(allocator, 2 * MiB) as warm:  # lazily built parts of the driver and of our own
             warm.fill(session.seed, agent)
@@ -108,30 +111,48 @@ class Accounting(Experiment):
             buffers=[fact],
         )
 
-    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
-        rows = [r for r in records if r.summary]
-        if not rows:
-            return "No allocation was watched."
-        touchers = {str(r.factors["toucher"]) for r in rows}
-        groups: dict[tuple[str, tuple[str, ...]], dict[str, list[str]]] = {}
-        for record in rows:
-            names = groups.setdefault(what_moved(record.counters, int(str(record.factors["size"]))), {})
-            names.setdefault(str(record.factors["allocator"]), []).append(str(record.factors["toucher"]))
-        parts = []
-        for (when, seen), names in groups.items():
-            who = [n if len(by) == len(touchers) else f"{n} (touched by the {by[0]})" for n, by in names.items()]
-            parts.append(f"{', '.join(who)} come {when}, seen by {', '.join(seen) or 'none of the counters'}")
-        return f"Blocks of {format_size(int(str(rows[0].factors['size'])))}: {'; '.join(parts)}."
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        groups: dict[tuple[str, tuple[str, ...], Scalar], list[Record]] = {}
+        for rows in group_by(records, "allocator").values():
+            moved = [what_moved(r.counters, r.count("size")) for r in rows]
+            for (when, seen), record in zip(moved, rows, strict=True):
+                toucher = None if len(set(moved)) == 1 else record.factors["toucher"]
+                groups.setdefault((when, seen, toucher), []).append(record)
+        return [_taken(when, seen, toucher, rows) for (when, seen, toucher), rows in groups.items()]
 
 
-def what_moved(counters: Mapping[str, object], size: int) -> tuple[str, tuple[str, ...]]:
-    """When the memory was taken ('up-front', 'on-demand', or 'in neither step'), and the counters that saw it."""
-    call = {k.removeprefix("call_"): float(str(v)) for k, v in counters.items() if k.startswith("call_")}
-    touch = {k.removeprefix("touch_"): float(str(v)) for k, v in counters.items() if k.startswith("touch_")}
-    seen = tuple(k for k in call if k != "headline" and call[k] + touch[k] >= SEEN * size)
+COUNTERS = {
+    "RSS": ("rss", "rollup_rss"),
+    "the cgroup": ("cgroup",),
+    "free host memory": ("mem_free", "numa_free", "numa_free_and_lists"),
+    "free device memory": ("device_free", "vendor_used"),
+}
+"""What a finding calls the counters, by what they count; the figures show each of them. Several of one kind differ by
+noise only.
+"""
+_TAKEN = ("accounting.taken", "blocks of {size} take physical memory:")
+TAKEN_WHEN = Claim(_TAKEN[0], "{allocator} {value} (seen in {counters})", _TAKEN[1])
+TAKEN_BY = Claim(_TAKEN[0], "{allocator}, first touched by the {toucher}, {value} (seen in {counters})", _TAKEN[1])
+
+
+def _taken(when: str, seen: tuple[str, ...], toucher: Scalar, rows: Sequence[Record]) -> Finding:
+    counters, names = seen or ("no counter",), tuple(distinct(rows, "allocator"))
+    claim = TAKEN_WHEN if toucher is None else TAKEN_BY
+    return finding(claim, rows, when, allocator=names, toucher=toucher, counters=counters)
+
+
+def what_moved(counters: Mapping[str, Scalar], size: int) -> tuple[str, tuple[str, ...]]:
+    """The step in which the memory was taken, and which of COUNTERS saw it, in words."""
+    call, touch = _by_counter(counters, "call_"), _by_counter(counters, "touch_")
+    saw = {name for name in call if call[name] + touch[name] >= SEEN * size}
+    seen = tuple(words for words, names in COUNTERS.items() if saw & set(names))
     if touch["headline"] >= TAKEN * size:
-        return "on-demand", seen
-    return ("up-front" if call["headline"] >= TAKEN * size else "in neither step"), seen
+        return "at the first touch", seen
+    return ("at the call" if call["headline"] >= TAKEN * size else "neither at the call nor at the first touch"), seen
+
+
+def _by_counter(counters: Mapping[str, Scalar], prefix: str) -> dict[str, float]:
+    return {k.removeprefix(prefix): float(v) for k, v in counters.items() if k.startswith(prefix) and v is not None}
 
 
 @dataclass
@@ -170,9 +191,9 @@ class _Counters:
     def __init__(self, session: Session) -> None:
         self.device, self.tree = session.device, Tree()
         total, free = self.device.memory()
-        own_memory = session.info.kind != "cpu" and not session.info.facts.get("shares_host_memory")
-        self.tells_free = own_memory and free < total  # OpenCL states a total alone
-        self.separate = own_memory and not session.info.facts.get("integrated")
+        device = session.info.capabilities
+        self.tells_free = device.tells_free_memory and free < total
+        self.separate = self.tells_free and not device.shares_host_memory
         self.rollup_seconds = 0.0
 
     def read(self) -> dict[str, int]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from firsttouch import _core
-from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
-from firsttouch.experiments.common import HOST_ALLOCATORS, GiB, KiB, MiB, allocator_names, unavailable
-from firsttouch.run.session import Session
-from firsttouch.schema import DeviceInfo, Factors, Record
-from firsttouch.units import format_size
+from firsttouch.analysis.findings import Claim, Finding, at_shared, compare, extremes, finding, number
+from firsttouch.analysis.statistics import distinct, group_by, median_of
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.common import GiB, KiB, MiB, allocator_factor, unavailable
+from firsttouch.experiments.presets import leave_out
+from firsttouch.figures import Line
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
+from firsttouch.session import Session
 
 CHUNKS = 100
-FROM, GROWS = 256 * KiB, 3.0
-"""Cost grows with size where the largest block costs at least GROWS times a block of FROM bytes."""
+FROM, GROWTH = 256 * KiB, 3.0
+"""Cost grows with size where the largest block costs at least GROWTH times a block of FROM bytes."""
 
 
 class Allocation(Experiment):
@@ -23,20 +25,21 @@ class Allocation(Experiment):
     name = "allocation"
     order = 40
     question = "What does the call cost that obtains memory?"
-    unit = "ns"
-    better = "lower"
+    metric = Metric("ns", "lower")
     counted = (
         "One allocation, averaged over a loop of 100 (fewer where 100 blocks exceed the preset's memory: counter "
         "chunks), after 10 warm-up loops, memory not touched. free_ns is one free of the second loop."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-C"
     figures = (
-        Figure(kind="line", x="size", colour="allocator", log_x=True, log_y=True, x_title="block",
-               y_title="time per allocation"),
-        Figure(kind="line", x="size", y="free_ns", colour="allocator", log_x=True, log_y=True, x_title="block",
-               y_title="time per free, ns"),
+        Line(x="size", colour="allocator", log_x=True, log_y=True, x_title="block",
+             y_title="time per allocation"),
+        Line(x="size", y="free_ns", colour="allocator", log_x=True, log_y=True, x_title="block",
+             y_title="time per free, ns"),
     )  # fmt: skip
     share = 1.5
+
+    rules = (leave_out("plain host memory is measured on the device cpu", runs_kernels=True, plain_host=True),)
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         sizes = {
@@ -45,50 +48,66 @@ class Allocation(Experiment):
             "full": [2 << k for k in range(30)],
         }[preset]
         return [
-            Factor("allocator", allocator_names(device), choices=allocator_names(device)),
-            Factor("size", sizes, "size", doc="bytes of one block"),
+            allocator_factor(device),
+            Factor("size", sizes, "size", least=1, doc="bytes of one block"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        return unavailable(device, str(factors["allocator"]))
-
-    def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
-        return device.kind != "cpu" and factors["allocator"] in HOST_ALLOCATORS  # measured on the device `cpu`
+        return unavailable(device, factors.text("allocator"))
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        size = int(str(point["size"]))
+        size = point.size("size")
         together = {"quick": GiB // 4, "standard": GiB, "full": 4 * GiB}[session.preset]
         chunks = max(1, min(CHUNKS, together // size))
         outcome = _core.allocation(
-            session.device, allocator=str(point["allocator"]), bytes=size, chunks=chunks, stop=session.stop()
+            session.device, allocator=point.text("allocator"), bytes=size, chunks=chunks, stop=session.stop()
         )
-        return Measurement(
-            samples=outcome.samples,
-            verified=outcome.errors == 0,
-            stopped_by=outcome.stopped_by,
-            counters={**outcome.counters, "chunks": chunks},
-        )
+        return Measurement.of(outcome, counters={"chunks": chunks})
 
-    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
-        curves: dict[str, dict[int, float]] = defaultdict(dict)
-        for record in records:
-            if record.summary:
-                curves[str(record.factors["allocator"])][int(str(record.factors["size"]))] = record.summary.median
-        grows: dict[bool, list[str]] = defaultdict(list)
-        for allocator, curve in curves.items():
-            sizes = [size for size in sorted(curve) if size >= FROM]
-            if len(sizes) > 1:
-                grows[curve[sizes[-1]] >= GROWS * curve[sizes[0]]].append(allocator)
-        said = "".join(
-            f" From {format_size(FROM)} blocks on, cost {words}: {', '.join(grows[key])}."
-            for key, words in ((True, "grows with size"), (False, "hardly grows"))
-            if grows[key]
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        large = at_shared(records, ("allocator",))
+        small = at_shared(records, ("allocator",), pick=min)
+        return [*_compared(large), *(_compared(small) if small != large else []), *_growth(records)]
+
+
+RANGE = Claim(
+    "allocation.range",
+    "allocating {size} costs most with {allocator}: {value} a call, {ratio} times as much as with {other_allocator} "
+    "({other_value})",
+)
+ALIKE = Claim("allocation.range", "allocating {size} costs {value} a call with any allocator")
+ONE = Claim("allocation.cost", "allocating {size} with {allocator} costs {value} a call")
+_GROWTH = ("allocation.growth", "from {least_size} to {most_size} the cost")
+GROWS = Claim(_GROWTH[0], "grows with size for {allocator}", _GROWTH[1])
+FLAT = Claim(_GROWTH[0], "hardly changes for {allocator}", _GROWTH[1])
+
+
+def _compared(rows: Sequence[Record]) -> list[Finding]:
+    """The most and the least expensive allocator at one size."""
+    if len(rows) < 2:
+        return [finding(ONE, row) for row in rows]
+    cheapest, priciest = extremes(rows)
+    comparison = compare(priciest, cheapest)
+    return [finding(RANGE if comparison.is_clear else ALIKE, priciest, comparison=comparison)]
+
+
+def _growth(records: Sequence[Record]) -> list[Finding]:
+    """Whose cost grows between blocks of FROM bytes and the largest."""
+    found: dict[tuple[bool, float, float], list[Record]] = {}
+    for rows in group_by(records, "allocator").values():
+        curve = sorted((r for r in rows if number(r, "size") >= FROM), key=lambda r: number(r, "size"))
+        if len(curve) > 1:
+            grows = median_of(curve[-1]) >= GROWTH * median_of(curve[0])
+            ends = (number(curve[0], "size"), number(curve[-1], "size"))
+            found.setdefault((grows, *ends), []).extend((curve[0], curve[-1]))
+    return [
+        finding(
+            GROWS if grows else FLAT,
+            rows,
+            "grows" if grows else "hardly changes",
+            allocator=tuple(distinct(rows, "allocator")),
+            least_size=least,
+            most_size=most,
         )
-        cheapest = min(curves.items(), key=lambda item: min(item[1].values()), default=None)
-        dearest = max(curves.items(), key=lambda item: min(item[1].values()), default=None)
-        if cheapest is None or dearest is None:
-            return "No allocation was measured."
-        return (
-            f"The cheapest call is {cheapest[0]} with {min(cheapest[1].values()):.3g} ns, the dearest {dearest[0]} "
-            f"with at least {min(dearest[1].values()):.3g} ns.{said}"
-        )
+        for (grows, least, most), rows in sorted(found.items(), key=lambda item: not item[0][0])
+    ]

@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
+from firsttouch.analysis.findings import Claim, Finding, at_largest, fastest_over_slowest, finding, highest
+from firsttouch.analysis.statistics import group_by, median_of
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import (
+    LEAST_STREAM,
     GiB,
     KiB,
     MiB,
     agents,
-    allocator_names,
+    allocator_factor,
     buffer_fact,
     first_toucher,
-    known_elsewhere,
     last_level_bytes,
-    main_allocator,
-    measured_on_cpu,
     memory_bytes,
     octaves,
     switch,
     unreachable,
-    whole_octave,
 )
-from firsttouch.run.session import Session
-from firsttouch.schema import DeviceInfo, Factors, Record, Scalar
+from firsttouch.experiments.presets import (
+    FULL,
+    NOTHING,
+    QUICK,
+    SHORT,
+    Candidate,
+    Not,
+    Octave,
+    leave_out,
+    take,
+    take_only,
+)
+from firsttouch.figures import Bar, Line
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.session import Session
 from firsttouch.units import format_size
 
 KERNELS = ("copy", "scale", "add", "triad", "read", "write")
 SWEEP_BYTES = 64 * MiB
 """Bytes that the passes of one sweep run move at least, so that caching shows."""
+
+
+def _beyond(candidate: Candidate) -> bool:
+    """Whether no cache holds an array."""
+    return candidate.factors.size("size") >= 4 * last_level_bytes(candidate.device)
+
+
+def _oversized(candidate: Candidate) -> bool:
+    """Whether an array is larger than those from memory must be."""
+    return candidate.factors.size("size") > memory_bytes(candidate.device, 256 * MiB)
 
 
 class Bandwidth(Experiment):
@@ -39,88 +62,106 @@ class Bandwidth(Experiment):
     name = "bandwidth"
     order = 20
     question = "How fast can an agent stream through memory?"
-    unit = "GB/s"
-    better = "higher"
+    metric = Metric("GB/s", "higher")
     counted = (
         "Bytes that the kernel reads plus bytes that it writes, per second; 10^9 bytes are one GB. Write-allocate "
         "traffic is not counted. size is one array: copy, scale 2 arrays, add, triad 3, read, write 1. threads 0: all."
     )
     source = "STREAM; BabelStream; Wahlgren et al., IISWC 2025, Sec. III-A.2"
     figures = (
-        Figure(kind="bar", x="kernel", colour="allocator", facet="agent", y_title="bandwidth, GB/s",
-               where={"arrays": "memory"}),
-        Figure(kind="line", x="size", colour="allocator", dash="agent", log_x=True, log_y=True,
-               x_title="one array", y_title="triad, GB/s", where={"arrays": "sweep"}),
+        Bar(x="kernel", colour="allocator", facet="agent", y_title="bandwidth, GB/s",
+            where={"arrays": "memory"}),
+        Line(x="size", colour="allocator", dash="agent", log_x=True, log_y=True,
+             x_title="one array", y_title="triad, GB/s", where={"arrays": "sweep"},
+             title="Triad bandwidth over array size"),
     )  # fmt: skip
     share = 3.0
 
+    rules = (
+        leave_out("the CPU's streams through plain host memory are measured on the device cpu", measured_on_cpu=True),
+        leave_out("the kernels run on the host's processor, where this is the same memory under another name",
+                  SHORT, same_memory=True),
+        take_only("memory that the agent cannot reach is recorded once", of={"reachable": False},
+                  arrays="memory", beyond=True, kernel="triad", stores="normal", first_touch="self"),
+        leave_out("the sweep ends where arrays exceed the caches", arrays="sweep", beyond=True),
+        leave_out("the sweep uses normal stores to arrays that the same agent touched first", arrays="sweep",
+                  varied=Not(NOTHING)),
+        leave_out("the sweep uses all threads", arrays="sweep", threads=1),
+        take("the main sweep has every size", arrays="sweep", main_curve=True),
+        leave_out("the quick preset has one sweep", QUICK, arrays="sweep"),
+        take_only("sweeps over other allocators are measured at every second octave",
+                  of={"arrays": "sweep"}, size=Octave(2)),
+        leave_out("arrays=memory takes arrays that no cache holds", beyond=False),
+        leave_out("a single thread runs the triad only", threads=1, kernel=Not("triad")),
+        leave_out("a single thread runs with normal stores to arrays that it touched first",
+                  threads=1, varied=Not(NOTHING)),
+        leave_out("scale and add perform like copy and triad", QUICK, kernel=("scale", "add")),
+        leave_out("nontemporal stores are measured for the triad on the main allocator only",
+                  QUICK, stores="nontemporal", kernel=Not("triad")),
+        leave_out("nontemporal stores are measured for the triad on the main allocator only",
+                  QUICK, stores="nontemporal", main_curve=False),
+        take("the full preset measures every combination", FULL),
+        take("every kernel is measured on the main allocator", main_curve=True, stores="normal", first_touch="self"),
+        leave_out("other combinations are measured at the smallest size that exceeds the caches", oversized=True),
+        leave_out("a single thread is measured on the main allocator only", threads=1, main_curve=False),
+        leave_out("other combinations are measured with the triad only", kernel=Not("triad"), main_curve=False),
+        leave_out("other combinations are measured with the triad only", kernel=Not("triad"), first_touch="other"),
+    )  # fmt: skip
+    properties: ClassVar = {"beyond": _beyond, "oversized": _oversized}
+
+    def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
+        return {"stores": "normal", "first_touch": "self"}
+
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        on_gpu = device.kind not in ("cpu", "opencl")
+        on_gpu = not device.capabilities.on_host_processor
         large = memory_bytes(device, 256 * MiB if on_gpu else 0)
         memory = {"quick": [large], "standard": [large, GiB] if on_gpu else [large], "full": [large, 4 * large]}[preset]
         low = 256 * KiB if on_gpu else 8 * KiB
         sweep = octaves(low, 2 * last_level_bytes(device), 1 if preset == "quick" else 2)
-        touch = ("self",) if preset == "quick" or device.kind == "cpu" else ("self", "other")
+        touch = ("self",) if preset == "quick" or not device.capabilities.runs_kernels else ("self", "other")
         return [
             Factor("arrays", ("memory", "sweep"), choices=("memory", "sweep"), doc="beyond every cache, or all sizes"),
-            Factor("kernel", KERNELS, choices=KERNELS),
-            Factor("agent", agents(device), choices=agents(device)),
-            Factor("allocator", allocator_names(device), choices=allocator_names(device)),
+            Factor("kernel", KERNELS, choices=KERNELS, doc="of STREAM, and reads and writes alone"),
+            Factor("agent", agents(device), choices=agents(device), doc="who streams"),
+            allocator_factor(device),
             Factor("first_touch", touch, choices=("self", "other"), doc="who fills the arrays"),
             Factor("stores", ("normal", "nontemporal"), choices=("normal", "nontemporal"), doc="CPU stores"),
-            Factor("threads", (1, 0), "count", doc="CPU threads, pinned and spread; 0 is all"),
-            Factor("size", list(dict.fromkeys([*memory, *sweep])), "size", doc="bytes of one array"),
+            Factor(
+                "threads",
+                (1, 0),
+                "count",
+                doc="CPU threads, pinned and spread; 0 is all",
+                most=_core.usable_processors(),
+            ),
+            Factor(
+                "size", list(dict.fromkeys([*memory, *sweep])), "size", doc="bytes of one array", least=LEAST_STREAM
+            ),
             *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        agent, allocator = str(factors["agent"]), str(factors["allocator"])
+        agent, allocator = factors.text("agent"), factors.text("allocator")
         toucher = first_toucher(agent, factors["first_touch"])
         if reason := unreachable(device, allocator, agent) or unreachable(device, allocator, toucher):
             return reason
-        size, needed = int(str(factors["size"])), 4 * last_level_bytes(device)
+        size, needed = factors.size("size"), 4 * last_level_bytes(device)
         if factors["arrays"] == "memory" and size < needed:
             return f"{format_size(size)} could sit in a cache: memory means arrays of {format_size(needed)} or more"
         return None
 
-    def drop(self, factors: Factors) -> bool:
+    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors["agent"] == "gpu" and (factors["stores"] != "normal" or factors["threads"] != 0):
-            return True
+            return "stores and threads are choices of the CPU; the GPU's are stores=normal and threads=0"
         if factors["kernel"] == "read" and factors["stores"] == "nontemporal":
-            return True
-        return factors["arrays"] == "sweep" and factors["kernel"] != "triad"
-
-    def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
-        """Every kernel for the main allocator, triads for the others; one sweep, in standard of every allocator."""
-        agent, allocator, size = str(factors["agent"]), str(factors["allocator"]), int(str(factors["size"]))
-        if measured_on_cpu(device, allocator, agent) or (
-            preset != "full" and known_elsewhere(device, allocator, agent)
-        ):
-            return True
-        beyond = size >= 4 * last_level_bytes(device)
-        plain = factors["stores"] == "normal" and factors["first_touch"] == "self"
-        main = allocator == main_allocator(device) and agent == agents(device)[0]
-        if unreachable(device, allocator, agent):  # its reason once is enough
-            return not (beyond and plain and factors["arrays"] == "memory" and factors["kernel"] == "triad")
-        if factors["arrays"] == "sweep":
-            others = preset != "quick" and whole_octave(size, 2)
-            return beyond or not plain or factors["threads"] == 1 or not (main or others)
-        if not beyond or (factors["threads"] == 1 and not (plain and factors["kernel"] == "triad")):
-            return True
-        if preset == "quick" and factors["kernel"] in ("scale", "add"):  # much as copy and triad
-            return True
-        if preset == "quick" and factors["stores"] == "nontemporal" and not (main and factors["kernel"] == "triad"):
-            return True
-        if preset == "full" or (main and plain):
-            return False
-        if size > memory_bytes(device, 256 * MiB) or (factors["threads"] == 1 and not main):
-            return True
-        return factors["kernel"] != "triad" and not (main and factors["first_touch"] == "self")
+            return "the kernel read stores nothing"
+        if factors["arrays"] == "sweep" and factors["kernel"] != "triad":
+            return "arrays=sweep is of the triad alone"
+        return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        agent, device, size = str(point["agent"]), session.device, int(str(point["size"]))
-        allocator = str(point["allocator"])
-        kernel = str(point["kernel"])
+        agent, device, size = point.text("agent"), session.device, point.size("size")
+        allocator = point.text("allocator")
+        kernel = point.text("kernel")
         passes = 1 if point["arrays"] == "memory" else max(1, SWEEP_BYTES // (3 * size))
         with (
             device.allocate(allocator, size) as a,
@@ -132,46 +173,45 @@ class Bandwidth(Experiment):
                 op=kernel,
                 agent=agent,
                 first_touch=first_toucher(agent, point["first_touch"]),
-                threads=int(str(point["threads"])),
+                threads=point.count("threads"),
                 nontemporal=point["stores"] == "nontemporal",
                 passes=passes,
                 seed=session.seed,
                 stop=session.stop(),
             )  # fmt: skip
-            counters: dict[str, Scalar] = {
-                f"shape_{k}" if agent == "gpu" else k: v for k, v in outcome.counters.items()
-            }
+            counters: dict[str, Scalar] = {"passes": passes}
             if agent == "cpu":
-                counters["instructions"] = _core.stream_instructions()
-            return Measurement(
-                samples=outcome.samples,
-                verified=outcome.errors == 0,
-                stopped_by=outcome.stopped_by,
-                counters={**counters, "passes": passes},
-                buffers=[buffer_fact("a", a)],
-            )
+                counters |= {**outcome.counters, "instructions": _core.stream_instructions()}
+            else:
+                counters |= {f"shape_{name}": value for name, value in outcome.counters.items()}
+            return Measurement.of(outcome, keep=(), counters=counters, buffers=[buffer_fact("a", a)])
 
-    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
-        triads = [
-            r for r in records if r.factors["kernel"] == "triad" and r.factors["arrays"] == "memory" and r.summary
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        memory = [r for r in records if r.factors["arrays"] == "memory"] or list(records)
+        rows = [r for r in memory if r.factors["kernel"] == "triad"] or memory
+        by_agent = group_by(rows, "agent").values()
+        best = sorted((highest(at_largest(of), "agent")[0] for of in by_agent), key=median_of, reverse=True)
+        return [
+            *map(_best, best),
+            *(found for of in by_agent for found in fastest_over_slowest(RANGE, of, "allocator")),
         ]
-        if not triads:
-            return "No triad beyond the caches was measured."
-        median = {id(r): r.summary.median for r in triads if r.summary}
-        best = max(triads, key=lambda r: median[id(r)])
-        text = (
-            f"Triad reaches {median[id(best)]:.4g} GB/s by the {best.factors['agent']} on "
-            f"{best.factors['allocator']} memory"
-        )
-        if best.factors["agent"] == "cpu":
-            text += f" with {best.factors['stores']} stores and {best.counters.get('threads', 0):g} threads"
-        by_allocator: dict[str, float] = {}
-        for record in triads:
-            if record.factors["agent"] == best.factors["agent"]:
-                name = str(record.factors["allocator"])
-                by_allocator[name] = max(by_allocator.get(name, 0), median[id(record)])
-        slow = min(by_allocator, key=lambda name: by_allocator[name])
-        times = median[id(best)] / by_allocator[slow]
-        if times > 1.25:
-            text += f"; {slow} is {times:.3g} times slower at {by_allocator[slow]:.4g} GB/s"
-        return text + "."
+
+
+CPU = Claim(
+    "bandwidth.best",
+    "the CPU runs {kernel} over arrays of {size} in {allocator} memory at {value}, with {stores} stores and "
+    "{cpu_threads} threads",
+)
+GPU = Claim("bandwidth.best", "the GPU runs {kernel} over arrays of {size} in {allocator} memory at {value}")
+RANGE = Claim(
+    "bandwidth.range",
+    "over arrays of {size} the {agent} is {ratio} times as fast in {allocator} memory ({value}) as in "
+    "{other_allocator} memory ({other_value})",
+)
+
+
+def _best(record: Record) -> Finding:
+    if record.factors["agent"] == "gpu":
+        return finding(GPU, record)
+    threads = record.counters.get("threads", record.factors["threads"])
+    return finding(CPU, record, cpu_threads=int(threads) if isinstance(threads, float) else threads)

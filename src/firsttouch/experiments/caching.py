@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.analysis.caching import is_cached
-from firsttouch.analysis.statistics import median_of
-from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
+from firsttouch.analysis.findings import Claim, Finding, compare, finding
+from firsttouch.analysis.statistics import distinct
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import (
     BASE_PAGE,
     MiB,
     agents,
-    allocator_names,
+    allocator_factor,
     buffer_fact,
     line_bytes,
-    main_allocator,
-    measured_on_cpu,
     memory_bytes,
     unreachable,
 )
-from firsttouch.run.session import Session
-from firsttouch.schema import DeviceInfo, Factors, Record
-from firsttouch.units import format_seconds
+from firsttouch.experiments.presets import FULL, QUICK, Candidate, leave_out, take, take_only
+from firsttouch.figures import Line, Table
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
+from firsttouch.session import Session
 
 ENTRY = 8
 PADDINGS = (0, 32, 64, 128)
 """Bytes that an entry is padded to; 0: entries side by side."""
 PATTERNS = ("reread", "own", "even", "one")
+FAR = {"cpu": 64, "gpu": 128}
+"""Padding that puts entries on lines of their own."""
 MOST_THREADS = 2**20
 REREAD_BYTES = {"quick": 64 * MiB, "standard": 256 * MiB, "full": 256 * MiB}
 """At most so much is read over: a last cache that holds it is still far slower than the first."""
@@ -45,14 +48,17 @@ def thread_counts(device: DeviceInfo, agent: str, preset: Preset) -> list[int]:
     return [*counts, most] if most > 1 else counts
 
 
+def _counts(candidate: Candidate) -> list[int]:
+    return thread_counts(candidate.device, candidate.factors.text("agent"), candidate.preset)
+
+
 class Caching(Experiment):
     """Threads that increment entries near each other. Source: ISMM 2017 Sec. 4.2.3 and 6.2.2."""
 
     name = "caching"
     order = 75
     question = "Which memory does each agent cache, and what does sharing a line cost?"
-    unit = "ns"
-    better = "lower"
+    metric = Metric("ns", "lower")
     counted = (
         "own, even, one: one update of an 8-byte entry (a load, an add, a store) as a thread sees it: the time of a "
         "run by the updates of each thread. own: every thread has its entry; even: the odd threads do nothing; "
@@ -61,157 +67,168 @@ class Caching(Experiment):
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.3 and 6.2.2"
     figures = (
-        Figure(kind="line", x="threads", y="update_ns", colour="pattern", dash="padding", facet="allocator", log_x=True,
-               log_y=True, x_title="threads", y_title="time per update, ns"),
-        Figure(kind="table", x="allocator", where={"pattern": "reread"},
-               columns=("agent", "allocator", "reread_ns", "cold_ns", "cached")),
+        Line(x="threads", y="update_ns", colour="pattern", dash="padding", facet="allocator", log_x=True,
+             log_y=True, x_title="threads", y_title="time per update, ns"),
+        Table(where={"pattern": "reread"},
+              columns=("agent", "allocator", "reread_ns", "cold_ns", "cached")),
     )  # fmt: skip
     share = 1.0
 
+    rules = (
+        leave_out("the CPU's accesses to plain host memory are measured on the device cpu", measured_on_cpu=True),
+        take("whether memory is cached is measured for every allocator", pattern="reread"),
+        leave_out("the thread count belongs to the other agent", own_count=False),
+        leave_out("what cannot be measured is recorded once", skipped=True),
+        leave_out("for other allocators only pattern=reread is measured", QUICK, main_curve=False),
+        take_only("for other allocators entries are measured adjacent and a line apart, by all threads",
+                  of={"main_curve": False},
+                  pattern="own", near_or_far=True, all_threads=True, loads="cached"),
+        take("the full preset measures every combination", FULL),
+        take_only("uncached loads are measured with adjacent entries only",
+                  of={"loads": "uncached"}, pattern="own", padding=0),
+        take_only("pattern=even is measured with adjacent entries and all threads",
+                  QUICK, of={"pattern": "even"}, padding=0,
+                  all_threads=True),
+        leave_out("other paddings are measured with all threads only", QUICK, near_or_far=False, all_threads=False),
+    )  # fmt: skip
+    properties: ClassVar = {
+        "own_count": lambda candidate: candidate.factors["threads"] in _counts(candidate),
+        "all_threads": lambda candidate: candidate.factors["threads"] == _counts(candidate)[-1],
+        "near_or_far": lambda candidate: candidate.factors["padding"] in (0, FAR[candidate.factors.text("agent")]),
+    }
+
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        most = max(MOST_THREADS if agent == "gpu" else _core.usable_processors() for agent in agents(device))
         counts = {count for agent in agents(device) for count in thread_counts(device, agent, preset)}
-        # The host and OpenCL have one kind of load.
-        loads = ("cached",) if device.kind in ("cpu", "opencl") else ("cached", "uncached")
+        loads = ("cached", "uncached") if device.capabilities.uncached_loads else ("cached",)
         return [
             Factor("agent", agents(device), choices=agents(device), doc="who loads and stores"),
-            Factor("allocator", allocator_names(device), choices=allocator_names(device)),
+            allocator_factor(device),
             Factor("pattern", PATTERNS, choices=PATTERNS, doc="an entry each, even threads alone, one entry for all"),
-            Factor("padding", PADDINGS, "size", doc="bytes that an entry of 8 is padded to"),
-            Factor("threads", sorted(counts), "count"),
+            Factor(
+                "padding",
+                PADDINGS,
+                "count",
+                most=BASE_PAGE,
+                multiple=ENTRY,
+                doc="bytes that an entry of 8 is padded to",
+            ),
+            Factor("threads", sorted(counts), "count", least=1, most=most, doc="threads of the agent"),
             Factor("loads", loads, choices=("cached", "uncached"), doc="in the first-level cache, or past it"),
         ]
 
-    def drop(self, factors: Factors) -> bool:
-        """One entry has no neighbour; reading again is one thread's; a CPU's loads are cached or not by the memory."""
+    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         pattern, past = factors["pattern"], factors["loads"] == "uncached"
-        if pattern == "reread":
-            return factors["threads"] != 1 or factors["padding"] != 0 or past
-        return (pattern == "one" and factors["padding"] != 0) or (past and factors["agent"] == "cpu")
+        if pattern == "reread" and (factors["threads"] != 1 or factors["padding"] != 0 or past):
+            return "pattern=reread takes one thread, cached loads and no padding"
+        if pattern == "one" and factors["padding"] != 0:
+            return "a single entry has no neighbour, so pattern=one goes with padding=0 only"
+        if past and factors["agent"] == "cpu":
+            return "whether the CPU's loads are cached is up to the memory, not to the load"
+        return ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        agent, threads, padding = str(factors["agent"]), int(str(factors["threads"])), int(str(factors["padding"]))
+        agent, threads = factors.text("agent"), factors.count("threads")
         most = _core.usable_processors() if agent == "cpu" else MOST_THREADS
         if not 0 < threads <= most:
-            return f"the {agent} has 1 to {most} threads here"
-        if padding % ENTRY != 0 or padding > BASE_PAGE:
-            return f"an entry is padded to whole words, to {BASE_PAGE} bytes at most"
-        if factors["loads"] == "uncached" and device.kind == "opencl":
-            return "OpenCL has one kind of load"
-        return unreachable(device, str(factors["allocator"]), agent)
-
-    def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
-        """The main allocator's curves; of every other the verdict, and entries side by side and apart."""
-        agent, allocator, pattern = (str(factors[name]) for name in ("agent", "allocator", "pattern"))
-        threads, padding = int(str(factors["threads"])), int(str(factors["padding"]))
-        if measured_on_cpu(device, allocator, agent):
-            return True
-        if pattern == "reread":
-            return False
-        counts = thread_counts(device, agent, preset)
-        if threads not in counts or self.skip(factors, device):
-            return True  # the reason stands at the verdict
-        far = 128 if agent == "gpu" else 64
-        if agent != agents(device)[0] or allocator != main_allocator(device):
-            few = {"quick": (), "standard": counts[-1:], "full": counts[-1:]}[preset]
-            return pattern != "own" or padding not in (0, far) or threads not in few or factors["loads"] == "uncached"
-        if preset == "full":
-            return False
-        if factors["loads"] == "uncached":
-            return pattern != "own" or padding != 0
-        if pattern == "even":
-            return preset == "quick" and (padding != 0 or threads != counts[-1])
-        return preset == "quick" and padding not in (0, far) and threads != counts[-1]
+            return f"the {agent.upper()} takes 1 to {most} threads here"
+        if factors["loads"] == "uncached" and not device.capabilities.uncached_loads:
+            return f"kernels of {device.name} have one kind of load"
+        return unreachable(device, factors.text("allocator"), agent)
 
     def measure(self, point: Point, session: Session) -> Measurement:
         return self._reread(point, session) if point["pattern"] == "reread" else self._update(point, session)
 
     @staticmethod
     def _reread(point: Point, session: Session) -> Measurement:
-        device, allocator = session.device, str(point["allocator"])
+        device, allocator = session.device, point.text("allocator")
         with device.allocate(allocator, min(REREAD_BYTES[session.preset], memory_bytes(session.info))) as buffer:
-            outcome = _core.reread(device, buffer, agent=str(point["agent"]), seed=session.seed, stop=session.stop())
+            outcome = _core.reread(device, buffer, agent=point.text("agent"), seed=session.seed, stop=session.stop())
             again, cold = outcome.counters["reread_ns"], outcome.counters["cold_ns"]
-            return Measurement(
-                samples=outcome.samples,
-                verified=outcome.errors == 0,
-                stopped_by=outcome.stopped_by,
-                counters={"reread_ns": again, "cold_ns": cold, "cached": is_cached(again, cold)},
+            return Measurement.of(
+                outcome,
+                keep=("reread_ns", "cold_ns"),
+                counters={"cached": is_cached(again, cold)},
                 buffers=[buffer_fact("chase", buffer)],
             )
 
     @staticmethod
     def _update(point: Point, session: Session) -> Measurement:
-        device, pattern, threads = session.device, str(point["pattern"]), int(str(point["threads"]))
-        stride = 0 if pattern == "one" else max(ENTRY, int(str(point["padding"])))
-        with device.allocate(str(point["allocator"]), max(BASE_PAGE, threads * stride)) as buffer:
+        device, pattern, threads = session.device, point.text("pattern"), point.count("threads")
+        stride = 0 if pattern == "one" else max(ENTRY, point.size("padding"))
+        with device.allocate(point.text("allocator"), max(BASE_PAGE, threads * stride)) as buffer:
             outcome = _core.caching(
                 device,
                 buffer,
-                agent=str(point["agent"]),
+                agent=point.text("agent"),
                 threads=threads,
                 stride=stride,
                 even_only=pattern == "even",
-                loads=str(point["loads"]),
+                loads=point.text("loads"),
                 seed=session.seed,
                 stop=session.stop(max_samples=200),
             )
             why = "of one entry for all, which loses updates, only that it lies between one and all of them"
-            return Measurement(
-                samples=outcome.samples,
-                verified=outcome.errors == 0,
+            return Measurement.of(
+                outcome,
                 verified_why=why if pattern == "one" else "",
-                stopped_by=outcome.stopped_by,
-                counters={**outcome.counters, "update_ns": _core.summarise(outcome.samples)[1]},
                 buffers=[buffer_fact("entries", buffer)],
+                counters={"update_ns": _core.summarise(outcome.samples)[1]},
             )
 
-    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
-        found = [record for record in records if record.summary]
-        words = [*self._cached(found), *self._sharing(found, line_bytes(device) if device else 64)]
-        return " ".join(words) or "No update was measured."
-
-    @staticmethod
-    def _cached(records: list[Record]) -> list[str]:
-        """Who caches what, and what not."""
-        words = []
-        for agent in ("gpu", "cpu"):
-            told = {
-                r.factors["allocator"]: r.counters["cached"]
-                for r in records
-                if r.factors["pattern"] == "reread" and r.factors["agent"] == agent
-            }
-            for cached, verb in ((True, "caches"), (False, "does not cache")):
-                if names := [str(name) for name, value in told.items() if value is cached]:
-                    words.append(f"The {agent.upper()} {verb} {', '.join(names)}.")
-        return words
-
-    @staticmethod
-    def _sharing(records: list[Record], line: int) -> list[str]:
-        """Entries side by side against entries on lines of their own, under the most threads of each agent."""
-        words = []
-        for agent in ("gpu", "cpu"):
-            own = [
-                r
-                for r in records
-                if (r.factors["pattern"], r.factors["agent"], r.factors["loads"]) == ("own", agent, "cached")
-                and r.factors["threads"] != 1
-            ]
-            near = [r for r in own if r.factors["padding"] == 0]
-            pairs = [(r, _apart(r, own, line)) for r in near]
-            found = max((p for p in pairs if p[1]), key=lambda p: int(str(p[0].factors["threads"])), default=None)
-            if found and found[1]:
-                side, apart = median_of(found[0]), median_of(found[1])
-                words.append(
-                    f"With {int(str(found[0].factors['threads'])):,} threads of the {agent.upper()} on "
-                    f"{found[0].factors['allocator']} memory, an update of entries side by side takes "
-                    f"{format_seconds(side * 1e-9)}, of entries on lines of their own {format_seconds(apart * 1e-9)}: "
-                    f"{side / apart:.2g} times."
-                )
-        return words
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        line = line_bytes(device) if device else 64
+        agents_of = [[r for r in records if r.factors["agent"] == agent] for agent in ("gpu", "cpu")]
+        cached = [found for rows in agents_of for found in _cached(rows)]
+        return [*cached, *(found for rows in agents_of for found in _sharing(rows, line))]
 
 
-def _apart(record: Record, others: list[Record], line: int) -> Record | None:
+CACHED = Claim("caching.cached", "the {agent} caches {allocator} memory")
+NOT_CACHED = Claim("caching.cached", "the {agent} does not cache {allocator} memory")
+_WHERE = "with {threads} threads of the {agent} on {allocator} memory"
+SLOWER = Claim(
+    "caching.sharing",
+    f"{_WHERE}, an update takes {{value}} where entries share lines, {{ratio}} times as long as where they are "
+    "{other_padding} apart ({other_value})",
+)
+FASTER = Claim(
+    "caching.sharing",
+    f"{_WHERE}, an update takes {{value}} where entries share lines, less than the {{other_value}} where they are "
+    "{other_padding} apart",
+)
+ALIKE = Claim(
+    "caching.sharing",
+    f"{_WHERE}, an update takes {{value}}, whether entries share lines or are {{other_padding}} apart",
+)
+
+
+def _cached(records: Sequence[Record]) -> list[Finding]:
+    """What one agent caches, and what not."""
+    rows = [r for r in records if r.factors["pattern"] == "reread"]
+    found = []
+    for claim, cached in ((CACHED, True), (NOT_CACHED, False)):
+        if of := [r for r in rows if r.counters.get("cached") is cached]:
+            names = tuple(distinct(of, "allocator"))
+            found.append(finding(claim, of, "cached" if cached else "not cached", allocator=names))
+    return found
+
+
+def _sharing(records: Sequence[Record], line: int) -> list[Finding]:
+    """Entries side by side against entries on lines of their own, under the most threads of one agent."""
+    own = [
+        r for r in records if (r.factors["pattern"], r.factors["loads"]) == ("own", "cached") and r.count("threads") > 1
+    ]
+    pairs = [(r, apart) for r in own if r.factors["padding"] == 0 and (apart := _apart(r, own, line))]
+    if not pairs:
+        return []
+    near, apart = max(pairs, key=lambda pair: pair[0].count("threads"))
+    comparison = compare(near, apart)
+    claim = ALIKE if not comparison.is_clear else SLOWER if comparison.ratio.value > 1 else FASTER
+    return [finding(claim, near, comparison=comparison)]
+
+
+def _apart(record: Record, others: Sequence[Record], line: int) -> Record | None:
     """The record of the same conditions with an entry to a line, or None."""
     same = {name: value for name, value in record.factors.items() if name != "padding"}
-    fits = (r for r in others if same.items() <= r.factors.items() and int(str(r.factors["padding"])) >= min(64, line))
-    return max(fits, key=lambda r: int(str(r.factors["padding"])), default=None)
+    fits = (r for r in others if same.items() <= r.factors.items() and r.count("padding") >= min(64, line))
+    return max(fits, key=lambda r: r.count("padding"), default=None)

@@ -9,17 +9,20 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import capstone
 from elftools.elf.elffile import ELFFile
 
 from firsttouch import _core
+from firsttouch.analysis.findings import Claim, Finding, finding
+from firsttouch.analysis.statistics import group_by
 from firsttouch.errors import Unsupported
-from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
-from firsttouch.run.session import Session
-from firsttouch.schema import DeviceInfo, Record
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.figures import Table
+from firsttouch.records.schema import DeviceInfo, Metric, Record
+from firsttouch.session import Session
 
 OPERATIONS = (
     "add_u64_device",
@@ -164,8 +167,7 @@ class Codegen(Experiment):
     name = "codegen"
     order = 80
     question = "What did the compiler make of atomics and special loads?"
-    unit = "instructions"
-    better = "neither"
+    metric = Metric("instructions", "neither")
     counted = (
         "Instructions of a kernel that does one operation, from the compiled device code (SASS where nvdisasm is "
         "present, else PTX; an AMD code object by llvm-objdump; PoCL's object; the core's own code for the CPU). made "
@@ -173,16 +175,16 @@ class Codegen(Experiment):
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-F; the vendors' instruction-set manuals"
     figures = (
-        Figure(kind="table", x="operation", y="median", y_title="instructions",
-               columns=("operation", "made", "instruction", "read_from", "median")),
+        Table(titles={"median": "instructions"},
+              columns=("operation", "made", "instruction", "read_from", "median")),
     )  # fmt: skip
     share = 0.1
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        return [Factor("operation", OPERATIONS, choices=OPERATIONS)]
+        return [Factor("operation", OPERATIONS, choices=OPERATIONS, doc="what the code does")]
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        operation = str(point["operation"])
+        operation = point.text("operation")
         kernel = f"codegen_{operation}"
         if session.info.kind == "cpu":
             read_from, listing = _of_core(kernel)
@@ -203,7 +205,20 @@ class Codegen(Experiment):
             },
         )
 
-    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
-        made = {str(r.factors["operation"]): str(r.counters.get("made")) for r in records}
-        words = [f"{operation.replace('_', ' ')}: {verdict}" for operation, verdict in made.items()]
-        return "; ".join(words) + "." if words else "No code was read."
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        by_form = group_by(records, "made")
+        return [
+            finding(FORM, rows, FORMS.get(str(made), str(made)), operation=tuple(r.text("operation") for r in rows))
+            for (made,), rows in by_form.items()
+        ]
+
+
+FORM = Claim("codegen.form", "{value} ({operation})", "operations are compiled to:")
+FORMS = {
+    "native": "a native instruction",
+    "loop": "a compare-and-swap loop",
+    "16 bytes or more a load": "loads of 16 bytes or more",
+    "scalar": "scalar loads",
+    "bypasses the first level": "a load that bypasses the first level",
+}
+"""What classify() found, in words that follow "compiled to"."""

@@ -6,34 +6,42 @@ import resource
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from firsttouch.allocators.properties import is_common, is_plain_host, role
 from firsttouch.experiments.base import Factor
-from firsttouch.machine.switches import SWITCHES
-from firsttouch.schema import BufferFact, DeviceInfo
+from firsttouch.machine.caches import sized_for
+from firsttouch.machine.switches import switch_of
+from firsttouch.records.schema import PEER, SELF, BufferFact, DeviceInfo
+from firsttouch.units import GiB as GiB
+from firsttouch.units import KiB as KiB
+from firsttouch.units import MiB as MiB
 
 if TYPE_CHECKING:
     from firsttouch import _core
 
-KiB, MiB, GiB = 1024, 1024**2, 1024**3
 BASE_PAGE = resource.getpagesize()
 """Bytes of the kernel's base page: 4 KiB, or 64 KiB on some Arm kernels."""
-HOST_ALLOCATORS = ("malloc", "mmap", "malloc-thp")
 
 MAP_ANEW = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4096:glibc.malloc.trim_threshold=4096"}
 """Environment in which glibc maps and unmaps every block of a page or more, so that no page is touched already."""
 
 
+LEAST_STREAM = 64
+"""Bytes that an array of the STREAM loops has at least."""
+
+
 def agents(device: DeviceInfo) -> Sequence[str]:
     """Who can touch memory of the device: on `cpu` the CPU alone."""
-    return ("cpu",) if device.kind == "cpu" else ("gpu", "cpu")
+    return ("gpu", "cpu") if device.capabilities.runs_kernels else ("cpu",)
 
 
 def allocator_names(device: DeviceInfo) -> list[str]:
     return [allocator.name for allocator in device.allocators]
 
 
-def main_allocator(device: DeviceInfo) -> str:
-    """The allocator whose curve is drawn in full: what programs use first."""
-    return "malloc" if device.kind == "cpu" else "device"
+def allocator_factor(device: DeviceInfo, *, doc: str = "how the memory is obtained") -> Factor:
+    """Every allocator of the device."""
+    names = allocator_names(device)
+    return Factor("allocator", names, choices=names, doc=doc)
 
 
 def unavailable(device: DeviceInfo, allocator: str) -> str | None:
@@ -55,18 +63,44 @@ def unreachable(device: DeviceInfo, allocator: str, agent: str) -> str | None:
     return entry.gpu_reason if agent == "gpu" else f"the CPU cannot reach {allocator} memory"
 
 
+def peer(device: DeviceInfo, *, itself: bool = False) -> Factor:
+    """The factor of the other device: those of the device's driver, and with `itself` the device too.
+
+    Without `--set peer=`, the planner takes those among the devices that the call chose.
+    """
+    names = [other.name for other in device.peers if other.same_driver]
+    own = [SELF] if itself else []
+    return Factor(
+        PEER,
+        [*own, *names],
+        choices=[*own, *(other.name for other in device.peers)],
+        doc="the other device that takes part",
+        names_devices=True,
+    )
+
+
+def unreachable_peer(device: DeviceInfo, name: str) -> str | None:
+    """Why the device's kernels and copies can't use memory of a peer, or None. name: a value of `peer`."""
+    if name == SELF:
+        return None
+    other = device.peer(name)
+    if other is None:
+        return f"{device.name} has no peer {name}"
+    return other.reason if other.access == "none" else None
+
+
 def measured_on_cpu(device: DeviceInfo, allocator: str, agent: str) -> bool:
     """Plain host memory touched by the CPU is measured once, on the device `cpu`."""
-    return device.kind != "cpu" and agent == "cpu" and allocator in HOST_ALLOCATORS
+    return device.capabilities.runs_kernels and agent == "cpu" and is_plain_host(allocator)
 
 
 def known_elsewhere(device: DeviceInfo, allocator: str, agent: str) -> bool:
-    """Memory of a device that works in the host's own is to the CPU what the device `cpu` shows, and to the device one
-    and the same by many names.
+    """What kernels on the host's processor use is to the CPU what the device `cpu` shows, and to the kernels one and
+    the same by many names: of these the device's own and what both share are measured.
     """
-    if device.facts.get("shares_host_memory") is not True:
+    if not (device.capabilities.runs_kernels and device.capabilities.on_host_processor):
         return False
-    return agent == "cpu" or allocator not in (main_allocator(device), "svm-fine")
+    return agent == "cpu" or not is_common(allocator) or role(allocator) not in ("device", "shared")
 
 
 def first_toucher(agent: str, first_touch: object) -> str:
@@ -80,14 +114,14 @@ def switch(device: DeviceInfo, name: str, values: Sequence[str] = ()) -> list[Fa
 
     values are the preset's; without them, what the environment says, which the points then record.
     """
-    known = SWITCHES[name]
-    if device.kind not in known.kinds:
+    known = switch_of(device, name)
+    if known is None:
         return []
     return [Factor(name, values or (known.now,), choices=(*known.values, known.now), doc=known.doc)]
 
 
 def size_fact(device: DeviceInfo, *names: str) -> int:
-    """The first of the device's facts of these names that is a positive number of bytes, or 0."""
+    """The first of the device's facts of these names that is a positive number, or 0."""
     for name in names:
         value = device.facts.get(name)
         if isinstance(value, (int, float)) and value > 0:
@@ -96,8 +130,14 @@ def size_fact(device: DeviceInfo, *names: str) -> int:
 
 
 def last_level_bytes(device: DeviceInfo) -> int:
-    """Bytes of the last cache before memory; 32 MiB where nothing says."""
-    return size_fact(device, "l3_bytes", "infinity_cache_bytes", "cache_bytes", "l2_bytes") or 32 * MiB
+    """Bytes of the last cache before memory that buffers are sized for; 32 MiB where nothing says.
+
+    Of a host's processor, no more than machine/caches.py allows for those that are usable.
+    """
+    stated = size_fact(device, "l3_bytes", "infinity_cache_bytes", "cache_bytes", "l2_bytes") or 32 * MiB
+    if not device.capabilities.on_host_processor:
+        return stated
+    return sized_for(stated, size_fact(device, "processors", "multiprocessors"))
 
 
 def line_bytes(device: DeviceInfo) -> int:

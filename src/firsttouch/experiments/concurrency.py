@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import ClassVar
 
 from firsttouch import _core
+from firsttouch.allocators.properties import common_allocator, needs_mapping
+from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, compare, finding, over, quantity
 from firsttouch.analysis.statistics import median_of
-from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
-from firsttouch.experiments.common import KiB, MiB, allocator_names, buffer_fact, main_allocator, unreachable
-from firsttouch.run.session import Session
-from firsttouch.schema import AllocatorInfo, DeviceInfo, Factors, Record
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.common import KiB, MiB, allocator_factor, buffer_fact, unreachable
+from firsttouch.experiments.presets import QUICK, SHORT, STANDARD, leave_out
+from firsttouch.figures import Bar
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record
+from firsttouch.session import Session
 
 STRATEGIES = ("concurrent", "lockstep", "copying")
 WHOLE_PAGES = 128 * KiB
 """The array is a multiple of this, so that each half is whole pages of 64 KiB."""
-LEFT_OUT = {
-    "quick": ("mmap", "malloc-thp", "vmm", "managed-static", "pinned-wc", "registered", "svm-coarse"),
-    "standard": ("mmap", "malloc-thp", "managed-static", "pinned-wc"),
-    "full": (),
-}
-"""Allocators that a preset has no time for."""
 
 
 class Concurrency(Experiment):
@@ -29,8 +28,7 @@ class Concurrency(Experiment):
     name = "concurrency"
     order = 100
     question = "What do CPU and GPU gain by working at once?"
-    unit = "ms"
-    better = "lower"
+    metric = Metric("ms", "lower")
     counted = (
         "One iteration: the CPU (all threads) adds one to every 32-bit integer of one half of an array, the GPU to "
         "every integer of the other half; then they swap halves. concurrent: both at once, in place; lockstep: the "
@@ -41,30 +39,48 @@ class Concurrency(Experiment):
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.4"
     figures = (
-        Figure(kind="bar", x="allocator", colour="strategy", y_title="ms per iteration"),
-        Figure(kind="bar", x="allocator", y="overlap", colour="strategy", y_title="overlap"),
+        Bar(x="allocator", colour="strategy", y_title="ms per iteration", title="Time per iteration"),
+        Bar(x="allocator", y="overlap", colour="strategy", y_title="overlap"),
     )
     share = 1.0
 
+    rules = (
+        leave_out("plain host memory is measured with one page size", SHORT, variant="pages"),
+        leave_out("memory with another caching mode on the CPU is left to the full preset", SHORT, variant="caching"),
+        leave_out("shared memory is measured for one way of obtaining it", STANDARD, role="shared", variant="call"),
+        leave_out("each kind of memory is measured for one way of obtaining it", QUICK, variant="call"),
+        leave_out("shared memory that must be mapped is left to longer presets", QUICK, role="shared", mapped=True),
+        leave_out("strategy=copying applies to memory that the CPU cannot use in place",
+                  strategy="copying", apart=False),
+        leave_out("strategy=copying is measured on the main allocator only", SHORT, strategy="copying", main=False),
+        leave_out("the reason is recorded with strategy=concurrent", strategy="lockstep", skipped=True),
+    )  # fmt: skip
+    properties: ClassVar = {
+        "apart": lambda candidate: candidate.allocator is not None and _is_apart(candidate.allocator),
+        "mapped": lambda candidate: candidate.allocator is not None and needs_mapping(candidate.allocator),
+    }
+
     def supports(self, device: DeviceInfo) -> str | None:
-        return f"{device.name} has one agent only" if device.kind == "cpu" else None
+        return f"{device.name} has one agent only" if not device.capabilities.runs_kernels else None
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         # Half of it is more than the caches that devices have today; a quick run on a processor takes less.
-        size = 64 * MiB if preset == "quick" and device.kind == "opencl" else 128 * MiB
+        size = 64 * MiB if preset == "quick" and device.capabilities.on_host_processor else 128 * MiB
         return [
-            Factor("allocator", allocator_names(device), choices=allocator_names(device)),
-            Factor("strategy", STRATEGIES, choices=STRATEGIES),
-            Factor("iterations", [20 if preset == "quick" else 100], "count", doc="of a sample; the halves swap"),
-            Factor("size", [size], "size", doc="of the array"),
+            allocator_factor(device),
+            Factor("strategy", STRATEGIES, choices=STRATEGIES, doc="how the agents share the array"),
+            Factor(
+                "iterations",
+                [20 if preset == "quick" else 100],
+                "count",
+                least=1,
+                doc="of a sample; after each, the halves swap",
+            ),
+            Factor("size", [size], "size", least=WHOLE_PAGES, multiple=WHOLE_PAGES, doc="bytes of the array"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        allocator, strategy = str(factors["allocator"]), factors["strategy"]
-        if factors["iterations"] == 0:
-            return "no iterations to time"
-        if not isinstance(factors["size"], int) or factors["size"] % WHOLE_PAGES or not factors["size"]:
-            return f"the halves must be whole pages: a size that {WHOLE_PAGES // KiB} KiB divides"
+        allocator, strategy = factors.text("allocator"), factors["strategy"]
         for agent in ("gpu",) if strategy == "copying" else ("gpu", "cpu"):
             if reason := unreachable(device, allocator, agent):
                 return reason
@@ -75,20 +91,10 @@ class Concurrency(Experiment):
             return f"no kernel may use {allocator} memory while it is mapped for the CPU"
         return f"the driver does not allow the CPU to use {allocator} memory while a kernel does"
 
-    def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
-        """Copies where memory is apart; a reason once for each allocator."""
-        entry = device.allocator(str(factors["allocator"]))
-        assert entry is not None
-        if entry.name in LEFT_OUT[preset]:
-            return True
-        if factors["strategy"] == "copying":
-            return not _is_apart(entry) or (preset != "full" and entry.name != main_allocator(device))
-        return factors["strategy"] == "lockstep" and self.skip(factors, device) is not None
-
     def measure(self, point: Point, session: Session) -> Measurement:
-        device, size = session.device, int(str(point["size"]))
+        device, size = session.device, point.size("size")
         with ExitStack() as buffers:
-            array = buffers.enter_context(device.allocate(str(point["allocator"]), size))
+            array = buffers.enter_context(device.allocate(point.text("allocator"), size))
             facts, copy = [buffer_fact("array", array)], None
             if point["strategy"] == "copying":
                 copy = buffers.enter_context(device.allocate(_hosts_side(session.info), size))
@@ -97,38 +103,64 @@ class Concurrency(Experiment):
                 device,
                 array,
                 copy,
-                strategy=str(point["strategy"]),
-                iterations=int(str(point["iterations"])),
+                strategy=point.text("strategy"),
+                iterations=point.count("iterations"),
                 seed=session.seed,
                 stop=session.stop(),
             )
-            return Measurement(
-                samples=outcome.samples,
-                verified=outcome.errors == 0,
-                verified_why=f"{outcome.errors} integers are wrong" if outcome.errors else "",
-                stopped_by=outcome.stopped_by,
-                counters=dict(outcome.counters),
-                buffers=facts,
-            )
+            why = f"{outcome.errors} integers are wrong" if outcome.errors else ""
+            return Measurement.of(outcome, verified_why=why, buffers=facts)
 
-    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
-        rows = sorted((r for r in records if r.summary), key=median_of)
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        rows = at_largest(records)
         if not rows:
-            return "No iteration was timed."
-        best, most = rows[0], max(rows, key=_overlap)
-        words = (
-            f"An iteration takes least on {best.factors['allocator']} memory, {best.factors['strategy']}: "
-            f"{median_of(best):.3g} ms, against {_alone(best):.3g} ms by both agents one after the other. "
-            f"They overlap best on {most.factors['allocator']}, {most.factors['strategy']}: {_overlap(most):.2f} "
-            f"where {_most_overlap(most):.2f} is the most that their own speeds permit."
-        )
-        turns = {r.factors["allocator"]: r for r in reversed(rows) if r.factors["strategy"] == "lockstep"}
-        gains = [
-            f"{median_of(turns[name]) / median_of(r):.2f} on {name}"
-            for r in rows
-            if r.factors["strategy"] == "concurrent" and (name := r.factors["allocator"]) in turns
-        ]
-        return words + (f" At once is faster than in turns by a factor of {', '.join(gains)}." if gains else "")
+            return []
+        best = min(rows, key=median_of)
+        found = [finding(BEST, best, details={"alone": Quantity(_alone(best), "ms")})]
+        at_once = [r for r in rows if r.factors["strategy"] != "lockstep"]
+        in_turns = {r.factors["allocator"]: r for r in rows if r.factors["strategy"] == "lockstep"}
+        in_place = [r for r in at_once if r.factors["strategy"] == "concurrent"]
+        found += [_speedup(r, in_turns[name]) for r in in_place if (name := r.factors["allocator"]) in in_turns]
+        if at_once:
+            most = max(at_once, key=_overlap)
+            found.append(_greatest_overlap(most))
+        return found
+
+
+BEST = Claim(
+    "concurrency.best",
+    "an iteration is fastest on {allocator} memory, {strategy}: {value}; both agents alone, one after the other, take "
+    "{alone}",
+)
+_SPEEDUP = ("concurrency.speedup", "speedup of working at once over taking turns:")
+SPEEDUP = Claim(_SPEEDUP[0], "{speedup} on {allocator}", _SPEEDUP[1])
+NO_SPEEDUP = Claim(_SPEEDUP[0], "no clear one on {allocator}", _SPEEDUP[1])
+_OVERLAP = "overlap is greatest on {allocator} memory, {strategy}: {value}"
+OVERLAP = Claim("concurrency.overlap", _OVERLAP)
+BELOW_LIMIT = Claim(
+    "concurrency.overlap", f"{_OVERLAP}; two agents that do not slow each other down would reach {{limit}}"
+)
+AT_LIMIT = Claim("concurrency.overlap", f"{_OVERLAP}, at the limit for agents that do not slow each other down")
+
+
+def _speedup(record: Record, in_turns: Record) -> Finding:
+    comparison, speedup = compare(record, in_turns), over(quantity(in_turns), quantity(record))
+    claim = SPEEDUP if comparison.is_clear else NO_SPEEDUP
+    return finding(claim, record, comparison=comparison, details={"speedup": speedup})
+
+
+def _greatest_overlap(record: Record) -> Finding:
+    """The overlap, and the limit where the interval tells on which side of it the overlap is.
+
+    An overlap above the limit means that the agents were slower alone than together, as noise makes them.
+    """
+    together, limit = quantity(record), _most_overlap(record)
+    scale = _overlap(record) * together.value
+    if not together.low or not together.high:
+        return finding(OVERLAP, record, Quantity(_overlap(record)))
+    low, high = scale / together.high, scale / together.low
+    claim = BELOW_LIMIT if high < limit else AT_LIMIT if low <= limit else OVERLAP
+    return finding(claim, record, Quantity(_overlap(record), "", low, high), details={"limit": Quantity(limit)})
 
 
 def _is_apart(entry: AllocatorInfo) -> bool:
@@ -137,17 +169,18 @@ def _is_apart(entry: AllocatorInfo) -> bool:
 
 
 def _hosts_side(device: DeviceInfo) -> str:
-    """The allocator of the CPU's own array: pinned where the CPU reaches that by its address."""
-    pinned = device.allocator("pinned")
-    return "pinned" if pinned is not None and pinned.available and pinned.cpu == "direct" else "malloc"
+    """The allocator of the CPU's own array: page-locked memory where the CPU reaches that by its address."""
+    usual = device.allocator(common_allocator("page-locked"))
+    reached = usual is not None and usual.available and usual.cpu == "direct"
+    return common_allocator("page-locked" if reached else "host")
 
 
 def _overlap(record: Record) -> float:
-    return float(str(record.counters["overlap"]))
+    return record.counter("overlap")
 
 
 def _of_each(record: Record) -> tuple[float, float]:
-    return float(str(record.counters["cpu_alone_ms"])), float(str(record.counters["gpu_alone_ms"]))
+    return record.counter("cpu_alone_ms"), record.counter("gpu_alone_ms")
 
 
 def _alone(record: Record) -> float:

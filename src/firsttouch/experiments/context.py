@@ -8,12 +8,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
-from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
-from firsttouch.run.session import Session
-from firsttouch.schema import DeviceInfo, Factors, Record
+from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, quantity
+from firsttouch.analysis.statistics import median_of
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.figures import Bar
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
+from firsttouch.session import Session
 
 PHASES = {
     "library": "opening the vendor's library and counting its devices",
@@ -90,29 +93,28 @@ class Context(Experiment):
     name = "context"
     order = 70
     question = "What does a program pay before its first kernel runs?"
-    unit = "ms"
-    better = "lower"
+    metric = Metric("ms", "lower")
     counted = (
         "Wall time of each phase, every sample in a fresh process, kernel caches empty for compile-cold and filled by "
         "an earlier process for compile-cached. Where nothing else touches the device, these land in the phase of a "
         "program that does so first."
     )
     source = "Schieffer et al., Grace Hopper study: the context phase"
-    figures = (Figure(kind="bar", x="phase", colour="phase", y_title="time"),)
+    figures = (Bar(x="phase", colour="phase", y_title="time"),)
     share = 1.0
     opens_device = False  # a worker that holds the device open would colour what it times
 
     def supports(self, device: DeviceInfo) -> str | None:
-        return "the host alone needs no context" if device.kind == "cpu" else None
+        return "the host alone needs no context" if not device.capabilities.runs_kernels else None
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        return [Factor("phase", tuple(PHASES), choices=tuple(PHASES))]
+        return [Factor("phase", tuple(PHASES), choices=tuple(PHASES), doc="part of the start-up")]
 
     def environment(self, factors: Factors) -> dict[str, str]:
         return {"FIRSTTOUCH_WORKER": self.name}  # of its own
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        phase, device, count = str(point["phase"]), session.info.name, PROCESSES[session.preset]
+        phase, device, count = point.text("phase"), session.info.name, PROCESSES[session.preset]
         if phase == "compile-cold":
             timelines = [_fresh(device, folder) for folder in _empty_folders(count)]
         elif phase == "compile-cached":
@@ -123,16 +125,36 @@ class Context(Experiment):
         samples = [found[name] for found in timelines]
         return Measurement(samples=samples, verified=True, stopped_by="count", counters={"processes": len(samples)})
 
-    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
-        medians = {str(r.factors["phase"]): r.summary.median for r in records if r.summary}
-        if not medians:
-            return "No start-up was measured."
-        paid = sum(v for phase, v in medians.items() if phase not in ("compile-cached", "launch-next"))
-        longest = max(medians, key=lambda phase: medians[phase])
-        return (
-            f"{paid:.4g} ms pass before the first kernel of a new program has run; the longest part is {longest} "
-            f"with {medians[longest]:.4g} ms ({PHASES[longest]})."
-        )
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        by_phase = {str(r.factors["phase"]): r for r in records}
+        total = [by_phase[phase] for phase in BEFORE_FIRST_KERNEL if phase in by_phase]
+        if len(total) < len(BEFORE_FIRST_KERNEL):
+            return [finding(PHASE, r, what=PHASES.get(phase, phase)) for phase, r in by_phase.items()]
+        longest = max(total, key=median_of)
+        phase = str(longest.factors["phase"])
+        details = {"longest": quantity(longest)}
+        found = [finding(TOTAL, total, _sum(total), details=details, phase=phase, what=PHASES[phase])]
+        if cached := by_phase.get("compile-cached"):
+            rest = [cached, *(r for r in total if r.factors["phase"] != "compile-cold")]
+            found.append(finding(CACHED, rest, _sum(rest)))
+        return found
+
+
+BEFORE_FIRST_KERNEL = ("library", "context", "compile-cold", "launch-first")
+TOTAL = Claim(
+    "context.total",
+    "a new program spends {value} before its first kernel has run; the longest phase is {phase}, {longest} ({what})",
+)
+CACHED = Claim("context.cached", "with the compiled kernel in the cache it spends {value}")
+PHASE = Claim("context.phase", "phase {phase} takes {value} ({what})")
+
+
+def _sum(records: Sequence[Record]) -> Quantity:
+    """The medians of phases together, with the bounds that their intervals allow."""
+    parts = [quantity(r) for r in records]
+    low, high = [q.low for q in parts if q.low is not None], [q.high for q in parts if q.high is not None]
+    bounds = (sum(low), sum(high)) if len(low) == len(high) == len(parts) else (None, None)
+    return Quantity(sum(q.value for q in parts), parts[0].unit, *bounds)
 
 
 if __name__ == "__main__":

@@ -5,25 +5,41 @@ from __future__ import annotations
 import itertools
 import resource
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 from firsttouch import _core
-from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
+from firsttouch.analysis.findings import (
+    MUCH,
+    Claim,
+    Comparison,
+    Finding,
+    Quantity,
+    at_shared,
+    compare,
+    extremes,
+    finding,
+)
+from firsttouch.analysis.statistics import median_of
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import (
     BASE_PAGE,
-    HOST_ALLOCATORS,
+    LEAST_STREAM,
     MAP_ANEW,
     MiB,
     agents,
-    allocator_names,
+    allocator_factor,
     buffer_fact,
     switch,
     unreachable,
 )
-from firsttouch.run.session import Session
-from firsttouch.schema import DeviceInfo, Factors, Record, Scalar
+from firsttouch.experiments.presets import leave_out
+from firsttouch.figures import Bar, Table
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.session import Session
+from firsttouch.units import format_size
 
 
 def _faults() -> int:
@@ -65,8 +81,7 @@ class FaultCount(Experiment):
     name = "faultcount"
     order = 60
     question = "How many page faults does it take until memory is there, and how is it mapped?"
-    unit = "faults/MiB"
-    better = "lower"
+    metric = Metric("faults/MiB", "lower")
     counted = (
         "CPU page faults (getrusage) of this process from before the allocation until after a triad over three arrays, "
         "per MiB of all three. allocate, touch and triad split them; contiguous_pages is the mean run of "
@@ -75,33 +90,35 @@ class FaultCount(Experiment):
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-E"
     figures = (
-        Figure(kind="bar", x="allocator", facet="first_touch", colour="first_touch", y_title="CPU faults per MiB"),
-        Figure(kind="table", x="allocator", y="median", y_title="faults per MiB",
-               columns=("allocator", "first_touch", "median", "allocate", "touch", "triad", "page_bytes",
-                        "contiguous_pages", "tlb_shootdowns")),
+        Bar(x="allocator", facet="first_touch", colour="first_touch", y_title="CPU faults per MiB"),
+        Table(titles={"median": "faults per MiB"},
+              columns=("allocator", "first_touch", "median", "allocate", "touch", "triad", "page_bytes",
+                       "contiguous_pages", "tlb_shootdowns")),
     )  # fmt: skip
     share = 0.7
+
+    rules = (
+        leave_out("the CPU's first touch of plain host memory is measured on the device cpu",
+                  runs_kernels=True, plain_host=True, first_touch="cpu"),
+    )  # fmt: skip
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         sizes = {"quick": [16 * MiB], "standard": [64 * MiB], "full": [64 * MiB, 1024 * MiB]}[preset]
         return [
-            Factor("allocator", allocator_names(device), choices=allocator_names(device)),
-            Factor("first_touch", agents(device), choices=agents(device)),
-            Factor("size", sizes, "size", doc="bytes of one of three arrays"),
+            allocator_factor(device),
+            Factor("first_touch", agents(device), choices=agents(device), doc="who touches the arrays first"),
+            Factor("size", sizes, "size", doc="bytes of one of three arrays", least=LEAST_STREAM),
             *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        return unreachable(device, str(factors["allocator"]), str(factors["first_touch"]))
+        return unreachable(device, factors.text("allocator"), factors.text("first_touch"))
 
     def environment(self, factors: Factors) -> dict[str, str]:
         return {**super().environment(factors), **MAP_ANEW}
 
-    def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
-        return device.kind != "cpu" and factors["first_touch"] == "cpu" and factors["allocator"] in HOST_ALLOCATORS
-
     def measure(self, point: Point, session: Session) -> Measurement:
-        allocator, agent, size = str(point["allocator"]), str(point["first_touch"]), int(str(point["size"]))
+        allocator, agent, size = point.text("allocator"), point.text("first_touch"), point.size("size")
         device, samples, wrong = session.device, [], 0
         counters: dict[str, Scalar] = {}
         facts = []
@@ -135,20 +152,31 @@ class FaultCount(Experiment):
                 samples.append((end - start) / (3 * size / MiB))
         return Measurement(samples=samples, verified=wrong == 0, stopped_by="count", counters=counters, buffers=facts)
 
-    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
-        rows = [r for r in records if r.summary]
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        rows = at_shared(records, ("allocator", "first_touch"))
         if not rows:
-            return "No faults were counted."
-        rows.sort(key=lambda r: r.summary.median if r.summary else 0)
+            return []
+        fewest, most = extremes(rows)
+        comparison = compare(most, fewest)
+        if not comparison.is_clear or comparison.ratio.value < MUCH:
+            medians = [median_of(r) for r in rows]
+            return [finding(ALIKE, rows, Quantity(median(medians), most.unit, min(medians), max(medians)))]
+        return [_extreme(FEWEST, fewest), _extreme(MOST, most, comparison)]
 
-        def said(record: Record) -> str:
-            median = record.summary.median if record.summary else 0
-            page = record.counters.get("page_bytes")
-            backed = f" ({int(page) // 1024} KiB pages)" if isinstance(page, int) else ""
-            who = f"{record.factors['allocator']} touched first by the {record.factors['first_touch']}"
-            return f"{who} {median:.3g}{backed}"
 
-        return f"CPU faults per MiB: fewest {said(rows[0])}, most {said(rows[-1])}."
+_RANGE = ("faultcount.range", "CPU page faults over arrays of {size}:")
+FEWEST = Claim(_RANGE[0], "fewest with {allocator} first touched by the {first_touch}, {value}{pages}", _RANGE[1])
+MOST = Claim(_RANGE[0], "most with {allocator} first touched by the {first_touch}, {value}{pages}", _RANGE[1])
+ALIKE = Claim(
+    "faultcount.alike",
+    "CPU page faults over arrays of {size}: {value}, much the same for every allocator and first touch",
+)
+
+
+def _extreme(claim: Claim, record: Record, comparison: Comparison | None = None) -> Finding:
+    page = record.counters.get("page_bytes")
+    pages = f" on {format_size(page)} pages" if isinstance(page, int) else ""
+    return finding(claim, record, comparison=comparison, pages=pages)
 
 
 @contextmanager

@@ -2,37 +2,55 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.analysis.plateaus import describe_plateaus, find_plateaus, name_plateaus
-from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
+from firsttouch.allocators.properties import is_common, is_plain_host
+from firsttouch.analysis.findings import MUCH, Claim, Finding, at_largest, at_shared, compare, extremes, finding
+from firsttouch.analysis.levels import levels
+from firsttouch.analysis.statistics import group_by
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import (
     GiB,
     KiB,
     MiB,
     agents,
-    allocator_names,
+    allocator_factor,
     buffer_fact,
     first_toucher,
-    known_elsewhere,
     last_level_bytes,
     line_bytes,
-    main_allocator,
-    measured_on_cpu,
     octaves,
     switch,
     unreachable,
-    whole_octave,
 )
-from firsttouch.run.session import Session
-from firsttouch.schema import DeviceInfo, Factors, Record
+from firsttouch.experiments.presets import (
+    FULL,
+    QUICK,
+    SHORT,
+    STANDARD,
+    Above,
+    Candidate,
+    Not,
+    Octave,
+    leave_out,
+    take,
+    take_only,
+)
+from firsttouch.figures import Line
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.session import Session
+from firsttouch.units import format_size
 
-COMMON = ("pinned", "managed", "svm-fine")
-"""Beside the main allocator, those of which quick takes more than the ends of the curve."""
 PAGE_GROUP = 256 * KiB
 """Bytes visited together in the order `by-page`: 64 base pages, multichase's default TLB locality."""
+
+
+def _is_rarely_used(candidate: Candidate) -> bool:
+    """Whether programs of a device rarely use the memory: plain host memory, and variants of an allocator."""
+    allocator = candidate.factors.text("allocator")
+    return candidate.device.capabilities.runs_kernels and (is_plain_host(allocator) or not is_common(allocator))
 
 
 class Latency(Experiment):
@@ -41,8 +59,7 @@ class Latency(Experiment):
     name = "latency"
     order = 10
     question = "How long does one load take?"
-    unit = "ns"
-    better = "lower"
+    metric = Metric("ns", "lower")
     counted = (
         "One dependent load, averaged over at least 100,000 along one random cycle through every cache line of the "
         "buffer, after a warm traversal. Order random leaves a page at every load; by-page reads 256 KiB at a time, "
@@ -50,13 +67,34 @@ class Latency(Experiment):
     )
     source = "multichase (pointer chase); Wahlgren et al., IISWC 2025, Sec. III-A.1"
     figures = (
-        Figure(kind="line", x="size", colour="allocator", dash="agent", facet="order", log_x=True, log_y=True,
-               x_title="buffer", y_title="time per load", levels=True),
+        Line(x="size", colour="allocator", dash="agent", facet="order", log_x=True, log_y=True,
+             x_title="buffer", y_title="time per load", levels="caches"),
     )  # fmt: skip
     share = 3.0
 
+    rules = (
+        leave_out("the CPU's loads from plain host memory are measured on the device cpu", measured_on_cpu=True),
+        leave_out("the kernels run on the host's processor, where this is the same memory under another name",
+                  SHORT, same_memory=True),
+        take("the full preset measures every size", FULL),
+        take("the main curve has every size", main_curve=True, order="random"),
+        take_only("memory that the agent cannot reach is recorded once",
+                  of={"runs_kernels": True, "reachable": False}, size=MiB),
+        leave_out("the cost of TLB misses is measured on the main curve only",
+                  order="by-page", runs_kernels=True, main_curve=False),
+        leave_out("plain host memory and variants of an allocator are measured at every sixth octave",
+                  QUICK, rarely_used=True, size=Not(Octave(6))),
+        leave_out("the quick preset measures other curves at every third octave", QUICK, size=Not(Octave(3))),
+        leave_out("plain host memory and variants of an allocator are measured at every second octave",
+                  STANDARD, rarely_used=True, size=Not(Octave(2))),
+        leave_out("the standard preset measures other curves at whole octaves", STANDARD, size=Not(Octave())),
+        leave_out("other allocators are measured up to 128 MiB", QUICK, main=False, size=Above(128 * MiB)),
+        leave_out("curves other than the main one end at 1 GiB", size=Above(GiB)),
+    )  # fmt: skip
+    properties: ClassVar = {"rarely_used": _is_rarely_used}
+
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        on_cpu = device.kind in ("cpu", "opencl")
+        on_cpu = device.capabilities.on_host_processor
         beyond = 1 << (2 * last_level_bytes(device) - 1).bit_length()
         largest = {
             "quick": max(256 * MiB, beyond) if on_cpu else GiB,
@@ -64,48 +102,36 @@ class Latency(Experiment):
             "full": 4 * GiB,
         }
         density = {"quick": 1, "standard": 2 if on_cpu else 4, "full": 4}
-        touch = ("self", "other") if preset == "full" and device.kind != "cpu" else ("self",)
+        touch = ("self", "other") if preset == "full" and device.capabilities.runs_kernels else ("self",)
         return [
             Factor("agent", agents(device), choices=agents(device), doc="who loads"),
-            Factor("allocator", allocator_names(device), choices=allocator_names(device)),
+            allocator_factor(device),
             Factor("first_touch", touch, choices=("self", "other"), doc="who writes the cycle: the agent or the other"),
-            Factor("order", ("random", "by-page"), choices=("random", "by-page")),
-            Factor("size", octaves(4 * KiB if preset == "quick" else KiB, largest[preset], density[preset]), "size"),
+            Factor("order", ("random", "by-page"), choices=("random", "by-page"), doc="anywhere, or page by page"),
+            Factor(
+                "size",
+                octaves(4 * KiB if preset == "quick" else KiB, largest[preset], density[preset]),
+                "size",
+                least=line_bytes(device),
+                doc="bytes of the buffer",
+            ),
             *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        toucher = first_toucher(str(factors["agent"]), factors["first_touch"])
-        if reason := unreachable(device, str(factors["allocator"]), str(factors["agent"])):
+        toucher = first_toucher(factors.text("agent"), factors["first_touch"])
+        if reason := unreachable(device, factors.text("allocator"), factors.text("agent")):
             return reason
-        return unreachable(device, str(factors["allocator"]), toucher)
+        return unreachable(device, factors.text("allocator"), toucher)
 
-    def drop(self, factors: Factors) -> bool:
-        size = factors["size"]
-        return factors["order"] == "by-page" and isinstance(size, int) and size < 2 * PAGE_GROUP
-
-    def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
-        """The main curve whole; the others at whole octaves, in quick at every third, or sixth where seldom used."""
-        agent, allocator = str(factors["agent"]), str(factors["allocator"])
-        if measured_on_cpu(device, allocator, agent) or (
-            preset != "full" and known_elsewhere(device, allocator, agent)
-        ):
-            return True
-        main = agent == agents(device)[0] and allocator == main_allocator(device)
-        if preset == "full" or (main and factors["order"] == "random"):
-            return False
-        if device.kind != "cpu" and unreachable(device, allocator, agent):
-            return factors["size"] != MiB  # the reason once is enough
-        if device.kind != "cpu" and factors["order"] == "by-page" and not main:
-            return True
-        common = device.kind == "cpu" or allocator in COMMON or allocator == main_allocator(device)
-        every = (1 if common else 2) * (3 if preset == "quick" else 1)
-        largest = GiB if preset != "quick" or allocator == main_allocator(device) else 128 * MiB
-        return not whole_octave(factors["size"], every) or int(str(factors["size"])) > largest
+    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+        if factors["order"] == "by-page" and factors.size("size") < 2 * PAGE_GROUP:
+            return f"order=by-page needs two groups of pages, {format_size(2 * PAGE_GROUP)} or more"
+        return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        agent, device = str(point["agent"]), session.device
-        with device.allocate(str(point["allocator"]), int(str(point["size"]))) as buffer:
+        agent, device = point.text("agent"), session.device
+        with device.allocate(point.text("allocator"), point.size("size")) as buffer:
             outcome = _core.chase(
                 device,
                 buffer,
@@ -117,35 +143,34 @@ class Latency(Experiment):
                 seed=session.seed,
                 stop=session.stop(),
             )
-            return Measurement(
-                samples=outcome.samples,
-                verified=outcome.errors == 0,
-                stopped_by=outcome.stopped_by,
-                counters={**outcome.counters, "stride": line_bytes(session.info)},
-                buffers=[buffer_fact("chase", buffer)],
+            return Measurement.of(
+                outcome, buffers=[buffer_fact("chase", buffer)], counters={"stride": line_bytes(session.info)}
             )
 
-    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
-        curves: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
-        for record in records:
-            if record.factors["order"] == "random" and record.factors["first_touch"] == "self" and record.summary:
-                key = (str(record.factors["agent"]), str(record.factors["allocator"]))
-                curves[key][int(str(record.factors["size"]))] = record.summary.median
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        rows = [r for r in records if (r.factors["order"], r.factors["first_touch"]) == ("random", "self")]
+        curves = group_by(rows, "agent", "allocator")
         if not curves:
-            return "No curve of random loads was measured."
-        (agent, allocator), curve = max(curves.items(), key=lambda item: len(item[1]))
-        sizes = sorted(curve)
-        found = find_plateaus(sizes, [curve[size] for size in sizes])
-        words = describe_plateaus(name_plateaus(found, device.facts if device else {}))
-        if not words:
-            words = f"{curve[sizes[0]]:.3g} ns at the smallest buffer, {curve[sizes[-1]]:.4g} ns at the largest"
-        others = {
-            key: other[max(other)] for key, other in curves.items() if key != (agent, allocator) and max(other) >= MiB
-        }
-        far = max(others.items(), key=lambda item: item[1], default=None)
-        tail = (
-            f" Slowest: {far[0][0]} on {far[0][1]}, {far[1]:.4g} ns."
-            if far and far[1] > 1.2 * max(curve.values())
-            else ""
-        )
-        return f"A load by the {agent} from {allocator} memory takes {words}.{tail}"
+            return []
+        main = max(curves.values(), key=len)
+        return [finding(LARGEST, at_largest(main)), *levels(main, device), *_slowest(curves, main)]
+
+
+LARGEST = Claim("latency.largest", "a random load by the {agent} from {size} of {allocator} memory takes {value}")
+SLOWEST = Claim(
+    "latency.slowest",
+    "over {size}, loads by the {agent} from {allocator} memory are the slowest: {value}, {ratio} times as long as "
+    "by the {other_agent} from {other_allocator} memory",
+)
+
+
+def _slowest(curves: Mapping[tuple[Scalar, ...], list[Record]], main: Sequence[Record]) -> list[Finding]:
+    """The slowest loads against those of the main curve, at the largest size that most curves have."""
+    at = at_shared((r for curve in curves.values() for r in curve), ("agent", "allocator"))
+    mine = [r for r in at if r in main]
+    _, slowest = extremes(at)
+    if not mine or slowest in mine:
+        return []
+    comparison = compare(slowest, mine[0])
+    says = comparison.is_clear and comparison.ratio.value > MUCH
+    return [finding(SLOWEST, slowest, comparison=comparison)] if says else []

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
+from firsttouch.allocators.properties import asked_pages, is_common, role
+from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, number, over, quantity
+from firsttouch.analysis.statistics import group_by
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import BASE_PAGE, MAP_ANEW, GiB, MiB, allocator_names, switch, unreachable
-from firsttouch.run.session import Session
-from firsttouch.schema import DeviceInfo, Factors, Record
+from firsttouch.experiments.presets import QUICK, STANDARD, Above, Candidate, leave_out
+from firsttouch.figures import Line
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
+from firsttouch.session import Session
 
 SCENARIOS = ("cpu-1", "cpu-n", "gpu-major", "gpu-minor", "prefault+minor")
+MOST_PAGES = 2**32
 PAGE_BYTES = {"base": BASE_PAGE, "huge": 2 * MiB}
+
+
+def _touched(candidate: Candidate) -> int:
+    """Bytes of the pages that are touched."""
+    return candidate.factors.count("pages") * PAGE_BYTES[candidate.factors.text("page_size")]
+
+
+def _is_usual(allocator: str, alone: bool) -> bool:
+    """Whether its pages may come with their touch: the CPU's base pages; beside a GPU what both may share."""
+    if alone:
+        return asked_pages(allocator) == "base"
+    return is_common(allocator) and role(allocator) in ("host", "shared")
 
 
 class PageFault(Experiment):
@@ -20,8 +40,7 @@ class PageFault(Experiment):
     name = "pagefault"
     order = 50
     question = "What does the first touch of a page cost?"
-    unit = "ns"
-    better = "lower"
+    metric = Metric("ns", "lower")
     counted = (
         "Time per page of a first store to every page of a fresh mapping, minus the time per page of a second round "
         "over the same pages. cpu-1 and cpu-n: one or all CPU threads; gpu-major: the GPU touches first; gpu-minor: "
@@ -30,10 +49,21 @@ class PageFault(Experiment):
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-D"
     figures = (
-        Figure(kind="line", x="pages", colour="scenario", dash="page_size", facet="allocator", log_x=True, log_y=True,
-               x_title="pages touched", y_title="time per page"),
+        Line(x="pages", colour="scenario", dash="page_size", facet="allocator", log_x=True, log_y=True,
+             x_title="pages touched", y_title="time per page"),
     )  # fmt: skip
     share = 1.5
+
+    properties: ClassVar = {"touched": _touched}
+    rules = (
+        leave_out("the CPU's first touch of plain host memory is measured on the device cpu",
+                  runs_kernels=True, plain_host=True, scenario=("cpu-1", "cpu-n")),
+        leave_out("plain host memory that the GPU cannot reach is recorded once",
+                  runs_kernels=True, plain_host=True, skipped=True, touched=Above(BASE_PAGE)),
+        leave_out("the quick preset touches at most 256 MiB", QUICK, touched=Above(GiB // 4)),
+        leave_out("the standard preset touches at most 2 GiB", STANDARD, touched=Above(2 * GiB)),
+        leave_out("a preset touches at most 64 GiB", touched=Above(64 * GiB)),
+    )  # fmt: skip
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         counts = {
@@ -41,24 +71,23 @@ class PageFault(Experiment):
             "standard": [1, 10, 100, 1000, 10_000, 100_000],
             "full": [10**k for k in range(8)],
         }[preset]
-        alone = device.kind == "cpu"
+        alone = not device.capabilities.runs_kernels
         scenarios, sizes = (SCENARIOS[:2], tuple(PAGE_BYTES)) if alone else (SCENARIOS, ("base",))
-        wanted = ("mmap",) if alone else ("malloc", "managed", "svm-fine")
-        allocators = [name for name in allocator_names(device) if name in wanted]
+        allocators = [name for name in allocator_names(device) if _is_usual(name, alone)]
         return [
-            Factor("allocator", allocators, choices=allocator_names(device)),
-            Factor("scenario", scenarios, choices=scenarios),
+            Factor("allocator", allocators, choices=allocator_names(device), doc="how the memory is obtained"),
+            Factor(
+                "scenario", scenarios, choices=scenarios, doc="who touches the pages, and whether the CPU did before"
+            ),
             Factor(
                 "page_size", sizes, choices=tuple(PAGE_BYTES), doc="asked of the kernel, and the stride of the touch"
             ),
-            Factor("pages", counts, "count", doc="pages touched"),
+            Factor("pages", counts, "count", least=1, most=MOST_PAGES, doc="pages touched"),
             *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        if factors["pages"] == 0:
-            return "no pages to touch"
-        scenario, allocator = str(factors["scenario"]), str(factors["allocator"])
+        scenario, allocator = factors.text("scenario"), factors.text("allocator")
         touchers = {"gpu-major": ("gpu",), "gpu-minor": ("cpu", "gpu"), "prefault+minor": ("cpu", "gpu")}
         for agent in touchers.get(scenario, ("cpu",)):
             if reason := unreachable(device, allocator, agent):
@@ -71,45 +100,46 @@ class PageFault(Experiment):
     def environment(self, factors: Factors) -> dict[str, str]:
         return {**super().environment(factors), **MAP_ANEW}
 
-    def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
-        size = int(str(factors["pages"])) * PAGE_BYTES[str(factors["page_size"])]
-        if device.kind != "cpu" and factors["allocator"] == "malloc":
-            # The CPU's own touch of plain memory is measured on the device `cpu`.
-            return str(factors["scenario"]).startswith("cpu") or (bool(self.skip(factors, device)) and size > BASE_PAGE)
-        return size > {"quick": GiB // 4, "standard": 2 * GiB, "full": 64 * GiB}[preset]
-
     def measure(self, point: Point, session: Session) -> Measurement:
-        page = PAGE_BYTES[str(point["page_size"])]
+        page = PAGE_BYTES[point.text("page_size")]
         outcome = _core.page_faults(
             session.device,
-            allocator=str(point["allocator"]),
-            pages=str(point["page_size"]),
+            allocator=point.text("allocator"),
+            pages=point.text("page_size"),
             page_bytes=page,
-            count=int(str(point["pages"])),
-            scenario=str(point["scenario"]),
+            count=point.count("pages"),
+            scenario=point.text("scenario"),
             seed=session.seed,
             stop=session.stop(max_samples=100),
         )
-        return Measurement(
-            samples=outcome.samples,
-            verified=outcome.errors == 0,
-            stopped_by=outcome.stopped_by,
-            counters={**outcome.counters, "page_bytes": page},
-        )
+        return Measurement.of(outcome, counters={"page_bytes": page})
 
-    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
-        best: dict[str, Record] = {}
-        for record in records:
-            if record.summary and record.factors["page_size"] == "base":
-                key = str(record.factors["scenario"])
-                if key not in best or int(str(record.factors["pages"])) > int(str(best[key].factors["pages"])):
-                    best[key] = record
-        if not best:
-            return "No first touch was measured."
-        words = [
-            f"{name} {record.summary.median:.4g} ns ({1e3 / record.summary.median:.3g} million pages/s)"
-            for name, record in best.items()
-            if record.summary and record.summary.median > 0
-        ]
-        pages = max(int(str(record.factors["pages"])) for record in best.values())
-        return f"Touching up to {pages} base pages for the first time costs, per page: {'; '.join(words)}."
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        found = []
+        for (_, size), rows in group_by(records, "allocator", "page_size").items():
+            by_scenario = {r.factors["scenario"]: r for r in sorted(rows, key=lambda r: number(r, "pages"))}
+            page = PAGE_BYTES.get(str(size))
+            found += [_cost(by_scenario[s], words, page) for s, words in TOUCHERS.items() if s in by_scenario]
+        return found
+
+
+TOUCHERS = {
+    "cpu-1": "by one CPU thread",
+    "cpu-n": "by all CPU threads",
+    "gpu-major": "by the GPU",
+    "gpu-minor": "by the GPU after the CPU",
+    "prefault+minor": "by the CPU and then the GPU",
+}
+"""Scenarios in words."""
+_COST = ("pagefault.cost", "the first touch of {pages} pages of {page_bytes} of {allocator} memory costs, per page:")
+COST = Claim(_COST[0], "{value} {toucher} ({rate})", _COST[1])
+NO_COST = Claim(_COST[0], "nothing measurable {toucher}", _COST[1])
+
+
+def _cost(record: Record, toucher: str, page: int | None) -> Finding:
+    cost = quantity(record)
+    if (cost.value if cost.low is None else cost.low) <= 0:
+        return finding(NO_COST, record, toucher=toucher, page_bytes=page)
+    rate = over(Quantity(1e9, "", 1e9, 1e9), cost)
+    details = {"rate": replace(rate, unit="pages/s")}
+    return finding(COST, record, details=details, toucher=toucher, page_bytes=page)

@@ -3,43 +3,42 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.analysis.tlb import Knee, effective_page, find_knees, knee_name
-from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
+from firsttouch.allocators.properties import asked_pages, main_allocator
+from firsttouch.analysis.findings import Claim, Finding, Quantity, counter, finding
+from firsttouch.analysis.tlb import EffectivePage, Knee, effective_page, find_knees, knee_name
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import (
     BASE_PAGE,
     GiB,
     KiB,
     MiB,
     agents,
-    allocator_names,
+    allocator_factor,
     buffer_fact,
     last_level_bytes,
     line_bytes,
-    main_allocator,
-    measured_on_cpu,
     unreachable,
-    whole_octave,
 )
-from firsttouch.run.session import Session
-from firsttouch.schema import DeviceInfo, Factors, Record
-from firsttouch.units import format_size
+from firsttouch.experiments.presets import FULL, QUICK, Candidate, Not, Octave, leave_out, runs_on, take, take_only
+from firsttouch.figures import Bar, Line
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
+from firsttouch.session import Session
 
 PAGES = (4 * KiB, 16 * KiB, 64 * KiB, 256 * KiB, 2 * MiB)
 QUICK_OCTAVES, OCTAVES = (3, 15), (2, 17)
 """Pages visited, as the first power of two and the first beyond the last. Three points that agree are a level."""
 FLOOR_LINES = 8
 """Lines whose repeated reading the first cache and the first TLB hold on any processor."""
-HOPS = {"cpu": 50_000, "opencl": 100_000}
-FEW_HOPS = 20_000
-"""Loads a sample, by kind of device; few where a device has a clock and its loads take long."""
+MOST_PAGES = 2**28
 ARRAY = 16 * MiB
 """Bytes of each array of the counted triad."""
 
-Curves = dict[tuple[str, str], dict[int, dict[int, float]]]
-"""By agent and allocator, by stride, by pages: the time of a load from the first cache with its translation."""
+Curves = dict[tuple[str, str], dict[int, dict[int, Record]]]
+"""By agent and allocator, by stride, by pages."""
 
 
 def distance(stride: int, line: int) -> int:
@@ -51,16 +50,38 @@ def distance(stride: int, line: int) -> int:
     return line if stride <= line else stride + sum(page for page in PAGES if page < stride) + line
 
 
+LARGEST_BYTES = {
+    "processor": {"quick": 64 * MiB, "standard": 256 * MiB, "full": GiB},
+    "cpu": {"quick": 256 * MiB, "standard": GiB, "full": 4 * GiB},
+    "host's": {"quick": 256 * MiB, "standard": 256 * MiB, "full": 2 * GiB},
+    "gpu": {"quick": 8 * GiB, "standard": 32 * GiB, "full": 64 * GiB},
+}
+"""The most that a buffer of strides may span by class of device; on a GPU, less in memory that may be the host's."""
+
+
 def largest_bytes(device: DeviceInfo, allocator: str, preset: Preset) -> int:
-    """The most that a buffer of strides may span; managed memory and memory of the host less than the device's own."""
-    if device.kind == "opencl":
-        return {"quick": 64 * MiB, "standard": 256 * MiB, "full": GiB}[preset]
-    if device.kind == "cpu":
-        return {"quick": 256 * MiB, "standard": GiB, "full": 4 * GiB}[preset]
-    entry = device.allocator(allocator)
-    if entry is not None and (entry.host_memory or entry.managed):
-        return {"quick": 256 * MiB, "standard": 256 * MiB, "full": 2 * GiB}[preset]
-    return {"quick": 8 * GiB, "standard": 32 * GiB, "full": 64 * GiB}[preset]
+    where: str = runs_on(device)
+    if where == "gpu" and (entry := device.allocator(allocator)) and (entry.host_memory or entry.managed):
+        where = "host's"
+    return LARGEST_BYTES[where][preset]
+
+
+def hops(device: DeviceInfo) -> int:
+    """Loads a sample: few where a kernel reads a clock and its loads take long, many where launches are timed."""
+    if not device.capabilities.runs_kernels:
+        return 50_000
+    return 20_000 if device.capabilities.device_clock else 100_000
+
+
+def _is_too_large(candidate: Candidate) -> bool:
+    factors = candidate.factors
+    most = largest_bytes(candidate.device, factors.text("allocator"), candidate.preset)
+    return factors.size("stride") * factors.count("pages") > most
+
+
+def _is_main_or_huge(candidate: Candidate) -> bool:
+    allocator = candidate.factors.text("allocator")
+    return allocator == main_allocator(candidate.device) or asked_pages(allocator) == "huge"
 
 
 class Tlb(Experiment):
@@ -72,8 +93,7 @@ class Tlb(Experiment):
     name = "tlb"
     order = 15
     question = "How much memory do the translation caches reach, and how much of it does one entry cover?"
-    unit = "ns"
-    better = "lower"
+    metric = Metric("ns", "lower")
     counted = (
         "method chase: one dependent load, averaged over 20,000 or more along a random cycle through one line on each "
         "of `pages` pages, `stride` bytes apart, after a warm traversal. dense_ns is the same over as many lines side "
@@ -84,88 +104,107 @@ class Tlb(Experiment):
     )
     source = "pointer chase as in multichase; Wahlgren et al., IISWC 2025, Sec. III-B (misses by allocator)"
     figures = (
-        Figure(kind="line", x="pages", colour="stride", dash="agent", facet="allocator", log_x=True, log_y=True,
-               x_title="pages", y_title="time per load", where={"method": "chase"}),
-        Figure(kind="line", x="pages", y="translated_ns", colour="stride", dash="agent", facet="allocator", log_x=True,
-               log_y=True, x_title="pages", y_title="first-cache load with its translation (ns)", levels=True,
-               level_names="tlb", where={"method": "chase"}),
-        Figure(kind="bar", x="allocator", y="misses_per_mib", y_title="dTLB load misses per MiB of triad",
-               where={"method": "counter"}),
+        Line(x="pages", colour="stride", dash="agent", facet="allocator", log_x=True, log_y=True,
+             x_title="pages", y_title="time per load", where={"method": "chase"}),
+        Line(x="pages", y="translated_ns", colour="stride", dash="agent", facet="allocator", log_x=True,
+             log_y=True, x_title="pages", y_title="first-cache load with its translation (ns)", levels="tlb",
+             where={"method": "chase"}, title="Time per load from the first cache, with its translation"),
+        Bar(x="allocator", y="misses_per_mib", y_title="dTLB load misses per MiB of triad",
+            where={"method": "counter"}),
     )  # fmt: skip
+
+    rules = (
+        leave_out("the CPU's accesses to plain host memory are measured on the device cpu", measured_on_cpu=True),
+        leave_out("the CPU's counter is read on the device cpu", QUICK, method="counter", runs_kernels=True),
+        take("the triad with the counter is always measured", method="counter"),
+        take_only("memory that the agent cannot reach is recorded once",
+                  of={"reachable": False}, stride=PAGES[-1], pages=64),
+        leave_out("the buffer would be larger than the preset allows", too_large=True),
+        # Quick: the curves that find the first level's reach and page.
+        leave_out("the quick preset measures one agent", QUICK, first_agent=False),
+        take("base and huge pages are measured with the shortest and the longest stride",
+             QUICK, runs_on="cpu", pages_asked=("policy", "huge"),
+             stride=(PAGES[0], PAGES[-1])),
+        take("kernels on the host's processor get one curve", QUICK, runs_on="processor", main=True, stride=PAGES[0]),
+        take("the device's own memory is measured with two strides",
+             QUICK, runs_on="gpu", main=True, stride=(64 * KiB, PAGES[-1])),
+        take("memory that both agents share gets one curve",
+             QUICK, runs_on="gpu", role=("shared", "page-locked"), common=True,
+             stride=PAGES[-1]),
+        leave_out("the quick preset measures the main curves only", QUICK),
+        take("the full preset measures every curve", FULL),
+        # Standard: three strides in half octaves, two in octaves for other memory, one for the other agent.
+        leave_out("the standard preset measures three strides",
+                  first_agent=True, main_or_huge=True, stride=(16 * KiB, 256 * KiB)),
+        leave_out("adjacent lines are measured at whole octaves",
+                  first_agent=True, main_or_huge=True, side_by_side=True,
+                  pages=Not(Octave())),
+        take("the main curves have every point", first_agent=True, main_or_huge=True),
+        leave_out("both agents are the same processor", runs_on="processor", first_agent=False),
+        leave_out("page-locked memory is measured for one way of obtaining it",
+                  role="page-locked", variant=("call", "caching")),
+        leave_out("the other agent is measured with one stride", first_agent=False, stride=Not(PAGES[0])),
+        leave_out("other allocators are measured with two strides", stride=Not((PAGES[0], PAGES[-1]))),
+        leave_out("kernels on the host's processor are measured at every second octave",
+                  runs_on="processor", pages=Not(Octave(2))),
+        leave_out("other allocators are measured at whole octaves", pages=Not(Octave())),
+    )  # fmt: skip
+    properties: ClassVar = {
+        "too_large": _is_too_large,
+        "pages_asked": lambda candidate: asked_pages(candidate.factors.text("allocator")),
+        "main_or_huge": _is_main_or_huge,
+        "side_by_side": lambda candidate: candidate.factors["stride"] == line_bytes(candidate.device),
+    }
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         whole = [1 << k for k in range(*(QUICK_OCTAVES if preset == "quick" else OCTAVES))]
         counts = whole if preset == "quick" else sorted({*whole, *(n * 3 // 2 for n in whole[:-1])})
         return [
-            Factor("method", ("chase", "counter"), choices=("chase", "counter")),
+            Factor(
+                "method",
+                ("chase", "counter"),
+                choices=("chase", "counter"),
+                doc="timed loads, or the processor's own count of misses",
+            ),
             Factor("agent", agents(device), choices=agents(device), doc="who loads"),
-            Factor("allocator", allocator_names(device), choices=allocator_names(device)),
-            Factor("stride", (None, line_bytes(device), *PAGES), "size", doc="one line in every so many bytes"),
-            Factor("pages", (None, *counts), "count", doc="lines visited, each on a page of its own"),
+            allocator_factor(device),
+            Factor(
+                "stride",
+                (None, line_bytes(device), *PAGES),
+                "size",
+                least=8,
+                most=GiB,
+                multiple=8,
+                doc="bytes from one visited line to the next",
+            ),
+            Factor(
+                "pages",
+                (None, *counts),
+                "count",
+                least=1,
+                most=MOST_PAGES,
+                doc="lines visited, each on a page of its own",
+            ),
         ]
 
-    def drop(self, factors: Factors) -> bool:
-        """The counted triad is of the CPU alone, and has neither stride nor pages."""
+    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         lacks = (factors["stride"] is None, factors["pages"] is None)
-        if factors["method"] == "counter":
-            return factors["agent"] != "cpu" or not all(lacks)
-        return any(lacks)
+        if factors["method"] == "counter" and (factors["agent"] != "cpu" or not all(lacks)):
+            return "method=counter is for the CPU alone, and takes neither stride nor pages"
+        if factors["method"] == "chase" and any(lacks):
+            return "method=chase needs a stride and pages"
+        return ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        if factors["pages"] == 0:
-            return "no pages to visit"
-        if isinstance(stride := factors["stride"], int) and stride % 8 != 0:
-            return f"a stride is whole words of 8 bytes, which {stride} is not"
-        return unreachable(device, str(factors["allocator"]), str(factors["agent"]))
-
-    def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
-        """Quick: the curves that find the first level's reach and page. Standard: three strides in half octaves for the
-        main allocator and huge pages, two strides in octaves for the others, one for the other agent. Nothing larger
-        than the preset's buffers.
-        """
-        agent, allocator = str(factors["agent"]), str(factors["allocator"])
-        if measured_on_cpu(device, allocator, agent):
-            return True
-        first = agent == agents(device)[0]
-        if factors["method"] == "counter":
-            return preset == "quick" and device.kind != "cpu"
-        stride, pages = int(str(factors["stride"])), int(str(factors["pages"]))
-        if unreachable(device, allocator, agent):
-            return (stride, pages) != (PAGES[-1], 64)  # the reason once is enough
-        if stride * pages > largest_bytes(device, allocator, preset):
-            return True
-        if preset == "quick":
-            return not first or stride not in self._quick_strides(device, allocator)
-        if preset == "full":
-            return False
-        if first and allocator in (main_allocator(device), "malloc-thp"):
-            return stride in (16 * KiB, 256 * KiB) or (stride == line_bytes(device) and not whole_octave(pages))
-        if device.kind == "opencl" and not first:
-            return True  # of the same processor
-        if allocator in ("pinned-wc", "registered"):
-            return True  # as pinned
-        return stride not in PAGES[:: len(PAGES) - 1][: 1 + first] or not whole_octave(pages, self._every(device))
-
-    @staticmethod
-    def _every(device: DeviceInfo) -> int:
-        """Of how many octaves one is taken of curves that are not the main one."""
-        return 2 if device.kind == "opencl" else 1
-
-    @staticmethod
-    def _quick_strides(device: DeviceInfo, allocator: str) -> tuple[int, ...]:
-        if device.kind == "cpu":
-            return {"malloc": (PAGES[0], PAGES[-1]), "malloc-thp": (PAGES[0], PAGES[-1])}.get(allocator, ())
-        if device.kind == "opencl":
-            return (PAGES[0],) if allocator == main_allocator(device) else ()
-        return {"device": (64 * KiB, PAGES[-1]), "managed": PAGES[-1:], "pinned": PAGES[-1:]}.get(allocator, ())
+        return unreachable(device, factors.text("allocator"), factors.text("agent"))
 
     def measure(self, point: Point, session: Session) -> Measurement:
         if point["method"] == "counter":
-            return self._count(str(point["allocator"]), session)
-        stride, pages = int(str(point["stride"])), int(str(point["pages"]))
+            return self._count(point.text("allocator"), session)
+        stride, pages = point.size("stride"), point.count("pages")
         line = line_bytes(session.info)
         apart = distance(stride, line)
-        agent, allocator = str(point["agent"]), str(point["allocator"])
+        agent, allocator = point.text("agent"), point.text("allocator")
 
         def chase(buffer: _core.Buffer, apart: int, share: float) -> _core.Outcome:
             return _core.chase(
@@ -174,7 +213,7 @@ class Tlb(Experiment):
                 agent=agent,
                 first_touch=agent,
                 stride=apart,
-                hops=HOPS.get(session.info.kind, FEW_HOPS),
+                hops=hops(session.info),
                 last_level=last_level_bytes(session.info),
                 past_l1=True,  # a GPU's first cache is addressed before translation, and its sets would show
                 seed=session.seed,
@@ -192,18 +231,16 @@ class Tlb(Experiment):
         median, floor_ns, dense_ns = (_core.summarise(o.samples)[1] for o in (outcome, floor, beside))
         floor_ns = min(floor_ns, dense_ns, median)  # where loads are timed by launches, one may be slow
         over = median - dense_ns
-        return Measurement(
-            samples=outcome.samples,
-            verified=outcome.errors + floor.errors + beside.errors == 0,
-            stopped_by=outcome.stopped_by,
+        return Measurement.of(
+            outcome,
+            checked=(floor, beside),
+            buffers=[fact],
             counters={
-                **outcome.counters,
                 "dense_ns": dense_ns,
                 "over_dense_ns": over,
                 "translated_ns": floor_ns + max(0.0, over),
                 "node_stride": apart,
             },
-            buffers=[fact],
         )
 
     @staticmethod
@@ -215,56 +252,98 @@ class Tlb(Experiment):
             seed=session.seed,
             stop=session.stop(max_samples=100),
         )
-        return Measurement(
-            samples=outcome.samples,
-            verified=outcome.errors == 0,
-            stopped_by=outcome.stopped_by,
-            counters={"misses_per_mib": outcome.counters["per_mib"], "array_bytes": ARRAY},
+        return Measurement.of(
+            outcome, keep=(), counters={"misses_per_mib": outcome.counters["per_mib"], "array_bytes": ARRAY}
         )
 
-    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
-        records = list(records)
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         curves = _curves(records)
-        knees = {
-            who: {stride: find_knees(list(curve), list(curve.values())) for stride, curve in sorted(by_stride.items())}
-            for who, by_stride in curves.items()
-        }
-        found = [who for who in knees if any(knees[who].values())]
-        sentences = []
-        if found:
-            main = max(found, key=lambda who: sum(map(len, curves[who].values())))
-            sentences.append(_reach_in_words(*main, knees[main]))
-        covered: dict[str, list[str]] = defaultdict(list)
-        for agent, allocator in found:
-            if page := effective_page({stride: k[0].pages for stride, k in knees[agent, allocator].items() if k}):
-                covered[str(page)].append(allocator if agent == main[0] else f"{allocator} ({agent})")
-        if covered:
-            words = "; ".join(f"{page} of {', '.join(names)}" for page, names in covered.items())
-            sentences.append(f"One entry of the first covers {words}")
-        misses = {str(r.factors["allocator"]): r.counters.get("misses_per_mib") for r in records}
-        counted = [f"{name} {n:.4g}" for name, n in misses.items() if isinstance(n, float)]
-        if counted:
-            sentences.append(f"dTLB load misses per MiB of triad: {', '.join(counted)}")
-        if not sentences:
-            return "Within the pages that were visited no translation cache ended."
-        return ". ".join(sentences) + "."
+        knees = {who: _knees(by_stride) for who, by_stride in curves.items()}
+        found = {who: of for who, of in knees.items() if of}
+        shown = []
+        for agent in dict.fromkeys(agent for agent, _ in curves):
+            of_agent = {who: by_stride for who, by_stride in curves.items() if who[0] == agent}
+            main = max((who for who in of_agent if who in found), key=lambda who: _points(curves[who]), default=None)
+            shown += _reach(curves[main], knees[main]) if main else _none(of_agent)
+        return [*shown, *_entries(curves, found), *_misses(records)]
+
+
+_REACH = ("tlb.reach", "TLB reach for loads by the {agent} from {allocator} memory, one every {stride}:")
+REACH = Claim(_REACH[0], "{level} {value} ({bytes}), beyond which a load takes {extra} more", _REACH[1])
+ENTRY = Claim(
+    "tlb.entry", "{bound} {value} of {allocator} memory", "one entry of the first-level TLB covers, for the {agent}:"
+)
+NO_KNEE = Claim(
+    "tlb.none",
+    "no TLB level of the {agent} ends within {value} of {allocator} memory, one every {stride} ({bytes})",
+)
+MISSES = Claim("tlb.misses", "{value} with {allocator} memory", "dTLB misses of a triad's loads:")
 
 
 def _curves(records: Iterable[Record]) -> Curves:
+    """The chases that go from page to page."""
     curves: Curves = defaultdict(lambda: defaultdict(dict))
     for record in records:
         cost, stride, pages = (record.counters.get("translated_ns"), *map(record.factors.get, ("stride", "pages")))
         if isinstance(cost, float) and isinstance(stride, int) and isinstance(pages, int) and stride >= BASE_PAGE:
-            curves[str(record.factors["agent"]), str(record.factors["allocator"])][stride][pages] = cost
+            curves[record.text("agent"), record.text("allocator")][stride][pages] = record
     return curves
 
 
-def _reach_in_words(agent: str, allocator: str, by_stride: Mapping[int, list[Knee]]) -> str:
-    """'The cpu on malloc: L1 TLB up to 64 pages 4 KiB apart (256 KiB), then 1.7 ns more; ...' of the least stride."""
-    stride, knees = next((stride, knees) for stride, knees in by_stride.items() if knees)
-    levels = [
-        f"{knee_name(i)} up to {knee.pages} pages {format_size(stride)} apart ({format_size(knee.pages * stride)}), "
-        f"then {knee.after - knee.before:.3g} ns more"
-        for i, knee in enumerate(knees)
+def _knees(by_stride: Mapping[int, Mapping[int, Record]]) -> dict[int, list[Knee]]:
+    """The knees of the curves that have any, by ascending stride."""
+    costs = {stride: {n: r.counter("translated_ns") for n, r in curve.items()} for stride, curve in by_stride.items()}
+    found = {stride: find_knees(list(curve), list(curve.values())) for stride, curve in sorted(costs.items())}
+    return {stride: knees for stride, knees in found.items() if knees}
+
+
+def _reach(by_stride: Mapping[int, Mapping[int, Record]], knees: Mapping[int, list[Knee]]) -> list[Finding]:
+    """Where each level ends, on the curve of the least stride that shows one."""
+    stride, levels = next(iter(knees.items()))
+    curve = by_stride[stride]
+    return [
+        finding(
+            REACH,
+            [curve[knee.pages], curve[knee.following]],
+            Quantity(knee.pages, "pages", knee.pages, knee.following),
+            details={"bytes": Quantity(knee.pages * stride, "B"), "extra": Quantity(knee.after - knee.before, "ns")},
+            level=knee_name(i),
+        )
+        for i, knee in enumerate(levels)
     ]
-    return f"The {agent} on {allocator}: {'; '.join(levels)}"
+
+
+def _entries(curves: Curves, knees: Mapping[tuple[str, str], Mapping[int, list[Knee]]]) -> list[Finding]:
+    """How much one entry of the first level covers, by agent and what memory."""
+    covered: dict[tuple[str, EffectivePage], list[str]] = defaultdict(list)
+    for (agent, allocator), by_stride in knees.items():
+        if page := effective_page({stride: levels[0].pages for stride, levels in by_stride.items()}):
+            covered[agent, page].append(allocator)
+    return [
+        finding(
+            ENTRY,
+            [r for name in names for curve in curves[agent, name].values() for r in curve.values()],
+            Quantity(page.bytes, "B"),
+            agent=agent,
+            allocator=tuple(names),
+            bound=page.bound,
+        )
+        for (agent, page), names in sorted(covered.items(), key=lambda item: item[0][0], reverse=True)
+    ]
+
+
+def _points(by_stride: Mapping[int, Mapping[int, Record]]) -> int:
+    return sum(map(len, by_stride.values()))
+
+
+def _none(curves: Curves) -> list[Finding]:
+    """The largest span that was visited without a knee, in the memory with the most points."""
+    strides = max(curves.values(), key=_points)
+    stride = max(strides, key=lambda stride: stride * max(strides[stride]))
+    pages = max(strides[stride])
+    details = {"bytes": Quantity(pages * stride, "B")}
+    return [finding(NO_KNEE, strides[stride][pages], Quantity(pages, "pages"), details=details)]
+
+
+def _misses(records: Iterable[Record]) -> list[Finding]:
+    return [finding(MISSES, r, value) for r in records if (value := counter(r, "misses_per_mib", "per MiB"))]

@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.experiments.base import Experiment, Factor, Figure, Measurement, Point, Preset
+from firsttouch.allocators.properties import is_common, is_device_side, main_allocator, role
+from firsttouch.analysis.findings import (
+    MUCH,
+    Claim,
+    Finding,
+    at_largest,
+    compare,
+    counter,
+    extremes,
+    fastest_over_slowest,
+    finding,
+    number,
+)
+from firsttouch.analysis.statistics import group_by
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import (
     GiB,
     KiB,
     MiB,
+    allocator_factor,
     allocator_names,
     buffer_fact,
-    main_allocator,
     switch,
     unavailable,
     unreachable,
 )
-from firsttouch.run.session import Session
-from firsttouch.schema import DeviceInfo, Factors, Record
-from firsttouch.units import format_size
+from firsttouch.experiments.presets import QUICK, SHORT, Above, Below, Candidate, Not, leave_out, take_only
+from firsttouch.figures import Line
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
+from firsttouch.session import Session
 
-DEVICE_SIDE = ("device", "vmm", "svm-coarse")
+MOST_STREAMS = 64
 ENGINES = ("copy-engine", "kernel", "cpu")
+
+
+def _is_page_locked(candidate: Candidate) -> bool:
+    """Whether the host's side is page-locked memory as programs use it first."""
+    allocator = candidate.factors.text("allocator")
+    return role(allocator) == "page-locked" and is_common(allocator)
+
+
+def _of_device(device: DeviceInfo, allocator: str) -> bool:
+    """Whether a copy to memory of the allocator goes to the device."""
+    entry = device.allocator(allocator)
+    return entry is not None and is_device_side(entry)
 
 
 class Transfer(Experiment):
@@ -31,8 +59,7 @@ class Transfer(Experiment):
     name = "transfer"
     order = 30
     question = "How fast do bytes move between host and device?"
-    unit = "GB/s"
-    better = "higher"
+    metric = Metric("GB/s", "higher")
     counted = (
         "Every byte copied counts once (a copy within one memory reads and writes it, so the traffic there is twice "
         "that). Copies are queued back to back behind a gate and timed on the device's clock; latency_us is one copy "
@@ -41,129 +68,160 @@ class Transfer(Experiment):
     )
     source = "nvbandwidth; Wahlgren et al., IISWC 2025, Sec. III-B"
     figures = (
-        Figure(kind="line", x="size", colour="allocator", dash="engine", facet="direction", log_x=True, log_y=True,
-               x_title="bytes copied", y_title="bandwidth, GB/s"),
-        Figure(kind="line", x="size", y="latency_us", colour="allocator", dash="engine", facet="direction",
-               log_x=True, log_y=True, x_title="bytes copied", y_title="one copy alone, us"),
+        Line(x="size", colour="allocator", dash="engine", facet="direction", log_x=True, log_y=True,
+             x_title="bytes copied", y_title="bandwidth, GB/s"),
+        Line(x="size", y="latency_us", colour="allocator", dash="engine", facet="direction",
+             log_x=True, log_y=True, x_title="bytes copied", y_title="one copy alone, us",
+             title="Time of one copy alone"),
     )  # fmt: skip
     share = 3.0
 
+    rules = (
+        leave_out("copies within the host are measured on the device cpu", runs_kernels=True, direction="h2h"),
+        leave_out("split and pipelined transfers are measured with page-locked memory only",
+                  streams=Not(1), page_locked=False),
+        leave_out("split and pipelined transfers are measured with page-locked memory only",
+                  chunk=Not(0), page_locked=False),
+        leave_out("split and pipelined transfers are measured from 16 MiB on", streams=Not(1), size=Below(16 * MiB)),
+        leave_out("split and pipelined transfers are measured from 16 MiB on", chunk=Not(0), size=Below(16 * MiB)),
+        leave_out("the processor's own copies are measured on the device cpu", SHORT, runs_on="processor",
+                  engine="cpu"),
+        leave_out("copies within the host's processor end at 64 MiB", SHORT, runs_on="processor", size=Above(64 * MiB)),
+        # 1 GiB takes most of an experiment's time, for what 256 MiB show too.
+        leave_out("copies of 1 GiB and more are measured with page-locked memory only",
+                  SHORT, size=Not(Below(GiB)), page_locked=False),
+        leave_out("copies of 1 GiB and more are neither split nor pipelined",
+                  SHORT, size=Not(Below(GiB)), streams=Not(1)),
+        leave_out("copies of 1 GiB and more are neither split nor pipelined",
+                  SHORT, size=Not(Below(GiB)), chunk=Not(0)),
+        take_only("what cannot be measured is recorded once", of={"skipped": True}, size=4 * MiB),
+        leave_out("plain host memory is measured with one page size",
+                  QUICK, runs_kernels=True, plain_host=True, common=False),
+    )  # fmt: skip
+    properties: ClassVar = {"page_locked": _is_page_locked}
+
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        on_cpu = device.kind in ("cpu", "opencl")
+        on_cpu, alone = device.capabilities.on_host_processor, not device.capabilities.runs_kernels
         sizes = {
             "quick": [4 * KiB, 256 * KiB, 4 * MiB, 64 * MiB if on_cpu else 256 * MiB],
             "standard": [1, 64, *(4 * KiB << (2 * k) for k in range(9)), *([] if on_cpu else [GiB])],
             "full": [1, 8, 64, 512, *(4 * KiB << k for k in range(18 if on_cpu else 22))],
         }[preset]
-        directions = ("h2h",) if device.kind == "cpu" else ("h2d", "d2h", "d2d", "h2h")
-        engines = ("cpu",) if device.kind == "cpu" else ENGINES
-        others = (
-            [main_allocator(device)] if preset != "full" else [n for n in allocator_names(device) if n in DEVICE_SIDE]
-        )
-        streams = (1,) if preset == "quick" or device.kind == "cpu" else (1, 2, 4)
-        chunks = (0,) if preset == "quick" or device.kind == "cpu" else (0, 4 * MiB)
+        directions = ("h2h",) if alone else ("h2d", "d2h", "d2d", "h2h")
+        engines = ("cpu",) if alone else ENGINES
+        of_device = [name for name in allocator_names(device) if _of_device(device, name)]
+        others = of_device if preset == "full" and not alone else [main_allocator(device)]
+        streams = (1,) if preset == "quick" or alone else (1, 2, 4)
+        chunks = (0,) if preset == "quick" or alone else (0, 4 * MiB)
         return [
-            Factor("direction", directions, choices=directions),
-            Factor("engine", engines, choices=engines),
-            Factor("allocator", allocator_names(device), choices=allocator_names(device)),
-            Factor("other", others or ["malloc"], choices=allocator_names(device)),
-            Factor("streams", streams, "count", doc="a transfer split over so many streams"),
+            Factor("direction", directions, choices=directions, doc="between host (h) and device (d)"),
+            Factor("engine", engines, choices=engines, doc="who copies"),
+            allocator_factor(device),
+            Factor("other", others, choices=allocator_names(device), doc="memory of the device's side"),
+            Factor(
+                "streams", streams, "count", least=1, most=MOST_STREAMS, doc="a transfer split over so many streams"
+            ),
             Factor("chunk", chunks, "count", doc="bytes of each piece of a pipelined transfer; 0 copies it whole"),
-            Factor("size", sizes, "size"),
+            Factor("size", sizes, "size", least=1, doc="bytes copied"),
             *switch(device, "sdma", () if preset == "quick" else ("0", "1")),
         ]
 
     @staticmethod
     def _sides(factors: Factors) -> tuple[str, str]:
         """The allocators of source and target."""
-        here, there = str(factors["allocator"]), str(factors["other"])
-        return {"h2d": (here, there), "d2h": (there, here)}.get(str(factors["direction"]), (here, here))
+        here, there = factors.text("allocator"), factors.text("other")
+        return {"h2d": (here, there), "d2h": (there, here)}.get(factors.text("direction"), (here, here))
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        if factors["streams"] == 0:
-            return "a transfer needs at least one stream"
         for allocator in self._sides(factors):
             if reason := unavailable(device, allocator):
                 return reason
             entry = device.allocator(allocator)
             if entry is not None and entry.managed:
                 return f"{allocator} pages move to the device at the first copy, so there is no transfer to repeat"
-            agent = {"kernel": "gpu", "cpu": "cpu"}.get(str(factors["engine"]))
+            agent = {"kernel": "gpu", "cpu": "cpu"}.get(factors.text("engine"))
             if agent and (reason := unreachable(device, allocator, agent)):
                 return reason
         return None
 
-    def drop(self, factors: Factors) -> bool:
-        on_device = factors["allocator"] in DEVICE_SIDE
-        engine, direction = factors["engine"], factors["direction"]
+    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+        on_device = _of_device(device, factors.text("allocator"))
+        engine, direction = factors.text("engine"), factors.text("direction")
         if (direction != "d2d") == on_device:
-            return True
+            where = "the device's" if on_device else "the host's"
+            return f"{factors['allocator']} is memory of {where} side, which {direction} does not take as allocator"
         if (engine, direction) in (("cpu", "d2d"), ("kernel", "h2h")):
-            return True
+            return f"the {engine} takes no part in {direction}"
         if engine != "copy-engine" and (factors["streams"] != 1 or factors["chunk"] != 0):
-            return True
+            return "streams and chunk are choices of the copy engine"
         if engine != "copy-engine" and factors.get("sdma") == "0":
-            return True  # only the runtime's own copies can use the DMA engines
-        chunk = factors["chunk"]
-        return isinstance(chunk, int) and chunk > 0 and int(str(factors["size"])) < 4 * chunk
-
-    def thin(self, factors: Factors, device: DeviceInfo, preset: Preset) -> bool:
-        size, allocator = int(str(factors["size"])), factors["allocator"]
-        if device.kind != "cpu" and factors["direction"] == "h2h":
-            return True  # measured on the device `cpu`
-        if (factors["streams"] != 1 or factors["chunk"] != 0) and (allocator != "pinned" or size < 16 * MiB):
-            return True
-        if device.kind == "opencl" and preset != "full" and (factors["engine"] == "cpu" or size > 64 * MiB):
-            return True
-        if preset != "full" and size >= GiB and (allocator != "pinned" or factors["streams"] != 1 or factors["chunk"]):
-            return True  # most of an experiment's time, for what 256 MiB show too
-        if self.skip(factors, device):
-            return size != 4 * MiB
-        return preset == "quick" and allocator in ("mmap", "malloc-thp") and device.kind != "cpu"
+            return "only the runtime's own copies can use the DMA engines, which sdma is about"
+        if factors.size("chunk") > 0 and factors.size("size") < 4 * factors.size("chunk"):
+            return "a pipelined transfer has four chunks at least"
+        return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        device, size = session.device, int(str(point["size"]))
+        device, size = session.device, point.size("size")
         source_allocator, target_allocator = self._sides(point.factors)
         with device.allocate(source_allocator, size) as source, device.allocate(target_allocator, size) as target:
             outcome = _core.copy(
                 device,
                 target,
                 source,
-                engine=str(point["engine"]),
+                engine=point.text("engine"),
                 bytes=size,
-                streams=int(str(point["streams"])),
-                chunk=int(str(point["chunk"])),
+                streams=point.count("streams"),
+                chunk=point.size("chunk"),
                 seed=session.seed,
                 stop=session.stop(),
             )
-            return Measurement(
-                samples=outcome.samples,
-                verified=outcome.errors == 0,
-                stopped_by=outcome.stopped_by,
-                counters=dict(outcome.counters),
-                buffers=[buffer_fact("source", source), buffer_fact("target", target)],
-            )
+            return Measurement.of(outcome, buffers=[buffer_fact("source", source), buffer_fact("target", target)])
 
-    def verdict(self, records: Iterable[Record], device: DeviceInfo | None) -> str:
-        parts = []
-        rows = [r for r in records if r.summary]
-        for direction in ("h2d", "d2h", "d2d", "h2h"):
-            of = [r for r in rows if r.factors["direction"] == direction]
-            if not of:
-                continue
-            largest = max(int(str(r.factors["size"])) for r in of)  # smaller ones may stay in a cache
-            of = [r for r in of if r.factors["size"] == largest]
-            best = max(of, key=lambda r: r.summary.median if r.summary else 0)
-            assert best.summary is not None
-            parts.append(
-                f"{direction} {best.summary.median:.4g} GB/s ({best.factors['allocator']}, {best.factors['engine']}, "
-                f"{format_size(int(str(best.factors['size'])))})"
-            )
-        if not parts:
-            return "No transfer was measured."
-        smallest = min(rows, key=lambda r: float(str(r.counters.get("latency_us", "inf"))))
-        return (
-            f"Fastest: {'; '.join(parts)}. The shortest copy alone takes "
-            f"{float(str(smallest.counters['latency_us'])):.3g} us ({smallest.factors['direction']}, "
-            f"{smallest.factors['allocator']}, {smallest.factors['engine']})."
-        )
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        by_direction = {direction: rows for (direction,), rows in group_by(records, "direction").items()}
+        known = [by_direction[direction] for direction in DIRECTIONS if direction in by_direction]
+        return [
+            *map(_fastest, known),
+            *(f for rows in known for f in fastest_over_slowest(RANGE, rows, "allocator")),
+            *_alone(records),
+        ]
+
+
+DIRECTIONS = ("h2d", "d2h", "d2d", "h2h")
+_FASTEST = ("transfer.fastest", "fastest copies of the largest size:")
+FASTEST = Claim(_FASTEST[0], "{direction} {value} over {size} ({allocator}, {engine})", _FASTEST[1])
+PEAK = Claim(
+    _FASTEST[0],
+    "{direction} {value} over {size} ({allocator}, {engine}), and up to {other_value} over {other_size} "
+    "({other_allocator}, {other_engine})",
+    _FASTEST[1],
+)
+RANGE = Claim(
+    "transfer.range",
+    "over {size}, {direction} is {ratio} times as fast with {allocator} memory ({value}) as with {other_allocator} "
+    "memory ({other_value})",
+)
+ALONE = Claim(
+    "transfer.alone",
+    "a single copy of {size} takes at least {value} from the call to its completion ({direction}, {allocator}, "
+    "{engine})",
+)
+
+
+def _fastest(rows: Sequence[Record]) -> Finding:
+    """The fastest copy of the largest size; and of any size where that is clearly faster, as copies in a cache are."""
+    best, peak = extremes(at_largest(rows))[1], extremes(rows)[1]
+    comparison = compare(best, peak)
+    if comparison.is_clear and comparison.ratio.value * MUCH < 1:
+        return finding(PEAK, best, comparison=comparison)
+    return finding(FASTEST, best)
+
+
+def _alone(records: Sequence[Record]) -> list[Finding]:
+    """The shortest of the smallest copies, one at a time."""
+    timed = [(q.value, i, r, q) for i, r in enumerate(records) if (q := counter(r, "latency_us", "us"))]
+    if not timed:
+        return []
+    least = min(number(r, "size") for _, _, r, _ in timed)
+    _, _, record, value = min(one for one in timed if number(one[2], "size") == least)
+    return [finding(ALONE, record, value)]

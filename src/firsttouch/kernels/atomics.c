@@ -1,10 +1,10 @@
-/* Random elements of a histogram are incremented until the CPU says stop. Built with TYPE, the elements' type, and ADD,
+/* Increments random elements of a histogram until the CPU stops it. Compiled with TYPE, the elements' type, and ADD,
    the dialect's atomic add for it.
 
    A round is `updates` increments by every thread. After it the first thread stores how many rounds its group has done
-   to a line of its own, control[8 * (1 + group)], from a register, so that it can be read at any time and takes nothing
-   from the group. Every 16th round it looks whether control[0] was raised. `most_rounds` and `most_ns` end the kernel
-   without that; a group that ends so raises control[1]. */
+   to its own cache line, control[8 * (1 + group)], from a register: it can be read at any time and does not slow down
+   the group. Every 16th round it checks whether control[0] was set. `most_rounds` and `most_ns` end the kernel if it
+   was not; a group that ends that way sets control[1]. */
 
 KERNEL atomics_increment(GLOBAL TYPE* elements, uint count, ulong seed, GLOBAL ulong* control, uint updates,
                          ulong most_rounds, ulong most_ns) {

@@ -1,4 +1,4 @@
-/* Threads increment an entry each, or all the same one, by a load and a store in every iteration. Entry number t is the
+/* Each thread increments its own entry, or all the same one, by a load and a store in every iteration. Entry number t is the
    first word of the t-th stride. stride 0 puts all threads on one entry, WITHOUT ATOMICS: THAT RACE IS THE EXPERIMENT, and
    what a race checker finds in these kernels for stride 0 is expected. step 2 leaves the odd threads out. */
 
@@ -10,7 +10,7 @@ KERNEL caching_cached(GLOBAL ulong* data, ulong threads, ulong stride, ulong ste
     }
 }
 
-/* The same with loads that pass the first-level cache. */
+/* The same with loads that bypass the first-level cache. */
 KERNEL caching_uncached(GLOBAL ulong* data, ulong threads, ulong stride, ulong step, ulong iterations) {
     FOR_EACH(thread, threads) {
         GLOBAL ulong* entry = data + thread * stride;
@@ -19,8 +19,8 @@ KERNEL caching_uncached(GLOBAL ulong* data, ulong threads, ulong stride, ulong s
     }
 }
 
-/* How many of the words, which began as the pattern of `seed`, are not what `updates` by every thread must leave. One
-   entry for all may have lost updates: it lies between one and all of them. result[1] gets its updates. */
+/* Counts words that differ from the pattern of `seed` plus `updates` by every thread. One shared entry may have lost
+   updates: it holds between one and all of them. result[1] gets its number of updates. */
 KERNEL caching_check(GLOBAL const ulong* data, ulong words, ulong threads, ulong stride, ulong step, ulong updates,
                      ulong seed, GLOBAL ulong* result) {
     ulong wrong = 0;

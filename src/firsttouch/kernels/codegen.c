@@ -1,4 +1,4 @@
-/* One small kernel per question about what the compiler makes of it; the experiment `codegen` reads the result. */
+/* One small kernel for each construct whose generated code the experiment `codegen` inspects. */
 KERNEL codegen_add_u64_device(GLOBAL ulong* p, ulong v) {
     FOR_EACH(i, 1) p[1 + i] = ATOMIC_ADD_U64_DEVICE(p, v);
 }

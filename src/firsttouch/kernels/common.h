@@ -1,4 +1,4 @@
-/* Shared by all kernels: a counter-based generator and the permutation that cycles are made of. */
+/* Shared by all kernels: a counter-based random generator and keyed permutations. */
 
 /* splitmix64's finaliser (Steele, Lea, Flood, OOPSLA 2014): a bijection of 64 bits. */
 HELPER ulong mix64(ulong x) {
@@ -8,10 +8,10 @@ HELPER ulong mix64(ulong x) {
     return x ^ (x >> 31);
 }
 
-/* Word i of the pattern that a seed names. Odd, so never zero. */
+/* Word i of the pattern of a seed. Odd, so never zero. */
 HELPER ulong pattern_word(ulong i, ulong seed) { return mix64(i ^ (seed << 40)) | 1ul; }
 
-/* Where i goes under a keyed permutation of [0, n), n <= 2^bits: odd multiplications and right shifts are bijections
+/* The image of i under a keyed permutation of [0, n), n <= 2^bits: odd multiplications and right shifts are bijections
    of `bits` bits, repeated until the image falls below n. */
 HELPER ulong permute(ulong i, ulong n, uint bits, ulong key) {
     const ulong mask = (1ul << bits) - 1ul;
@@ -29,7 +29,7 @@ HELPER ulong permute(ulong i, ulong n, uint bits, ulong key) {
     return i;
 }
 
-/* Where `permute` took i from: its steps undone, last first. The multipliers are inverses modulo 2^64. */
+/* The inverse of `permute`: its steps undone, last first. The multipliers are inverses modulo 2^64. */
 HELPER ulong unpermute(ulong i, ulong n, uint bits, ulong key) {
     const ulong mask = (1ul << bits) - 1ul;
     const uint shift = bits / 2u + 1u;
@@ -46,7 +46,7 @@ HELPER ulong unpermute(ulong i, ulong n, uint bits, ulong key) {
     return i;
 }
 
-/* Random data of applications: word i of the stream that a key names, from which any element can be made again. */
+/* Random data of applications: word i of the stream of a key, so that any element can be regenerated. */
 HELPER ulong random_word(ulong key, ulong i) { return mix64(key + i); }
 /* Uniform in [low, high), by 24 bits. */
 HELPER float random_f32(ulong key, ulong i, float low, float high) {
@@ -54,7 +54,7 @@ HELPER float random_f32(ulong key, ulong i, float low, float high) {
 }
 /* Uniform in [0, 1), by 53 bits. */
 HELPER double random_f64(ulong key, ulong i) { return (double)(random_word(key, i) >> 11) * 0x1p-53; }
-/* Uniform whole number in [0, n). */
+/* Uniform integer in [0, n). */
 HELPER uint random_below(ulong key, ulong i, uint n) { return (uint)(((random_word(key, i) >> 32) * (ulong)n) >> 32); }
 
 /* 16 random bits of each i. */

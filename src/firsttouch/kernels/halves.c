@@ -1,10 +1,10 @@
-/* An array of 32-bit integers in two halves that both agents count up. */
+/* An array of 32-bit integers in two halves that both agents increment. */
 
 KERNEL halves_fill(GLOBAL uint* p, ulong n, ulong seed) {
     FOR_EACH(i, n) p[i] = (uint)pattern_word(i, seed);
 }
 
-/* Adds one to each of the n integers from `first` on. */
+/* Adds one to each of n integers, starting at `first`. */
 KERNEL halves_increment(GLOBAL uint* p, ulong first, ulong n) {
     FOR_EACH(i, n) p[first + i] += 1u;
 }

@@ -1,11 +1,11 @@
-/* The histogram of the experiment `atomics`, whose elements are whole numbers of type ulong or double: zeros to start
-   from, and afterwards its sum. */
+/* The histogram of the experiment `atomics`, whose elements are integers of type ulong or double: sets it to zero and
+   sums it. */
 
 KERNEL histogram_zero(GLOBAL ulong* p, ulong elements) {
     FOR_EACH(i, elements) p[i] = 0;
 }
 
-/* result[0] gets the sum; result[1] how many elements cannot be, since they exceed `most`, or are no whole number. */
+/* result[0] gets the sum; result[1] the number of impossible elements: above `most`, or not an integer. */
 KERNEL histogram_sum_u64(GLOBAL const ulong* p, ulong elements, ulong most, GLOBAL ulong* result) {
     ulong sum = 0, absurd = 0;
     FOR_EACH(i, elements) {

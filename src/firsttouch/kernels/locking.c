@@ -1,7 +1,7 @@
 /* Critical sections for which both agents compete. The threads of an agent elect a leader by a test-and-set lock in
    memory of that agent; the leader competes with the other agent's for a Peterson lock (G. L. Peterson, Myths about the
-   mutual exclusion problem, Information Processing Letters 12 (3), 1981) on a board that both see. Peterson's lock
-   needs loads and stores alone: no atomic operation has to cross a link.
+   mutual exclusion problem, Information Processing Letters 12 (3), 1981) on a board that both access. Peterson's
+   lock needs only loads and stores: no atomic operation has to cross a link.
 
    Words of the board, a line each: what either agent's leader wants, whose turn it is to go first, whether the run has
    ended. A leader's word is twice the sections that the agent has left behind, plus one while a leader wants in or is in.
@@ -13,20 +13,20 @@ enum {
     locking_end = 3 * locking_line,
     locking_sections = locking_line,
     locking_tally = 2 * locking_line,
-    locking_private = 4096, /* words of a competitor's own, which both agents' first-level caches hold */
-    locking_piece = 1024,   /* accesses outside between two looks at the board */
-    locking_rounds = 16,    /* sections between two looks */
-    locking_spins = 256     /* tries between two looks */
+    locking_private = 4096, /* private words of a competitor, which fit both agents' first-level caches */
+    locking_piece = 1024,   /* accesses outside between two checks of the board */
+    locking_rounds = 16,    /* sections between two checks */
+    locking_spins = 256     /* tries between two checks */
 };
 
-/* Whether to stop: the CPU said so, or it should have long ago. The limit is in nanoseconds since `start`, or where the
+/* Whether to stop: the CPU requested it, or should have long ago. The limit is in nanoseconds since `start`, or where the
    device has no clock of one wait, ten to each try; it ends a kernel whose CPU is gone. */
 HELPER uint locking_over(GLOBAL ulong* board, ulong start, ulong tries, ulong limit) {
     const ulong spent = HAS_CLOCK ? clock_ns() - start : 10 * tries;
     return LOAD_ACQUIRE_SYSTEM(board + locking_end) != 0 || spent > limit;
 }
 
-/* Takes the agent's own lock: 1, or 0 where the run is over. */
+/* Takes the agent's own lock: 1, or 0 if the run is over. */
 HELPER uint locking_take_own(GLOBAL ulong* own, GLOBAL ulong* board, ulong start, ulong limit) {
     for (ulong tries = 1;; ++tries) {
         if (LOAD_ACQUIRE_SYSTEM(own) == 0 && EXCHANGE_U64_DEVICE(own, 1) == 0)
@@ -35,7 +35,7 @@ HELPER uint locking_take_own(GLOBAL ulong* own, GLOBAL ulong* board, ulong start
     }
 }
 
-/* Takes the lock between the agents: 1, or 0 where the run is over. The fence between the two stores is needed where a
+/* Takes the lock between the agents: 1, or 0 if the run is over. The fence between the two stores is needed where a
    store may be overtaken by a later one that another observes first; the one after them orders them before the loads. */
 HELPER uint locking_take_shared(GLOBAL ulong* board, uint agent, ulong left, ulong start, ulong limit) {
     const uint other = 1u - agent;
@@ -53,7 +53,7 @@ HELPER uint locking_take_shared(GLOBAL ulong* board, uint agent, ulong left, ulo
 }
 
 /* One access to each of `inside` words under both locks, by ordinary loads and stores: two leaders inside at once would
-   lose one. 1, or 0 where the run is over. */
+   lose one. 1, or 0 if the run is over. */
 HELPER uint locking_section(GLOBAL ulong* board, GLOBAL ulong* own, GLOBAL ulong* region, uint agent, ulong inside,
                             ulong start, ulong limit) {
     if (!locking_take_own(own, board, start, limit)) return 0;

@@ -1,4 +1,4 @@
-/* Passes over a buffer whose pages may move: which words a pass takes, in which order, and what they must hold after.
+/* Passes over a buffer whose pages may migrate: which words a pass takes, in which order, and their final values.
 
    A pass takes `run` = 2^run_bits words at the start of every `stride` words, `slots` times. Place i of a pass is word
    i mod run of slot i / run, or of the slot that a keyed permutation gives (key 0: none). */
@@ -9,7 +9,7 @@ HELPER ulong migration_word(ulong i, ulong slots, uint run_bits, ulong stride, u
     return slot * stride + (i & ((1ul << run_bits) - 1ul));
 }
 
-/* Sums go where their own bits say, so that no word is waited for by every item. */
+/* Spreads sums over 4096 words by their own bits, to avoid contention on one word. */
 HELPER void migration_report(GLOBAL ulong* sums, ulong sum) { ATOMIC_ADD_U64_DEVICE(sums + ((sum >> 20) & 4095ul), sum); }
 
 KERNEL migration_update(GLOBAL ulong* p, ulong slots, uint run_bits, ulong stride, uint bits, ulong key) {
@@ -24,14 +24,14 @@ KERNEL migration_read(GLOBAL const ulong* p, ulong slots, uint run_bits, ulong s
     migration_report(sums, sum);
 }
 
-/* Every word in order: how the CPU reads the buffer at the end. */
+/* Reads every word in order: the CPU's final read of the buffer. */
 KERNEL migration_sum(GLOBAL const ulong* p, ulong words, GLOBAL ulong* sums) {
     ulong sum = 0;
     FOR_EACH(i, words) sum += p[i];
     migration_report(sums, sum);
 }
 
-/* Words of the seed's pattern, those of a pass greater by `added`. */
+/* Counts words that differ from the seed's pattern, plus `added` for those of a pass. */
 KERNEL migration_check(GLOBAL const ulong* p, ulong words, ulong seed, ulong slots, uint run_bits, ulong stride,
                        ulong added, GLOBAL ulong* errors) {
     ulong wrong = 0;

@@ -21,7 +21,7 @@ typedef double2 f64x2;
 #define ATOMIC_ADD_F64_SYSTEM(p, v) atomicAdd_system((p), (double)(v))
 #define LOAD_UNCACHED(p) (*(volatile GLOBAL const ulong*)(p))
 #define STORE_UNCACHED(p, v) (*(volatile GLOBAL ulong*)(p) = (v))
-/* A load and a store that are done where they stand, through every cache. */
+/* A load and a store that the compiler cannot move or remove, cached at all levels. */
 HELPER ulong load_cached(const ulong* p) {
     ulong v;
     asm volatile("ld.ca.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
@@ -71,14 +71,14 @@ HELPER ulong clock_cycles() {
 }
 #define HAS_CLOCK 1
 
-/* For applications: vectors, 32-bit atomics (each gives what was there before), functions by type. FAST_ ones may err by
-   a few units in the last places. */
+/* For applications: vectors, 32-bit atomics (which return the old value), functions by type. FAST_ ones may be
+   off by a few units in the last place. */
 typedef float2 f32x2;
 typedef float4 f32x4;
 #define F32X2(a, b) make_float2((a), (b))
 #define F32X4(a, b, c, d) make_float4((a), (b), (c), (d))
-/* GROUP_THREADS: items of every group of the file, where it says so; GROUPS_TOGETHER: groups that a core should hold,
-   which bounds what an item keeps in registers. */
+/* GROUP_THREADS: threads per group, if the file defines it; GROUPS_TOGETHER: resident groups per multiprocessor, which
+   bounds the registers per thread. */
 #ifdef GROUP_THREADS
 #define GROUP_KERNEL extern "C" __global__ void __launch_bounds__(GROUP_THREADS, GROUPS_TOGETHER)
 #else

@@ -29,7 +29,7 @@ typedef double f64x2 __attribute__((ext_vector_type(2)));
     __hip_atomic_fetch_add((p), (double)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM)
 #define LOAD_UNCACHED(p) __hip_atomic_load((GLOBAL ulong*)(p), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM)
 #define STORE_UNCACHED(p, v) __hip_atomic_store((p), (ulong)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM)
-/* A load and a store that are done where they stand, through every cache: plain ones, which `volatile` would not be. */
+/* A load and a store that the compiler cannot move or remove, cached at all levels, unlike `volatile` ones. */
 HELPER ulong load_cached(const ulong* p) {
     asm volatile("" ::: "memory");
     return *p;
@@ -62,13 +62,13 @@ HELPER ulong clock_ns() {
 HELPER ulong clock_cycles() { return (ulong)__builtin_readcyclecounter(); }
 #define HAS_CLOCK 1
 
-/* For applications: vectors, 32-bit atomics (each gives what was there before), functions by type. FAST_ ones may err by
-   a few units in the last places. */
+/* For applications: vectors, 32-bit atomics (which return the old value), functions by type. FAST_ ones may be
+   off by a few units in the last place. */
 typedef float f32x2 __attribute__((ext_vector_type(2)));
 typedef float f32x4 __attribute__((ext_vector_type(4)));
 #define F32X2(a, b) (f32x2{(float)(a), (float)(b)})
 #define F32X4(a, b, c, d) (f32x4{(float)(a), (float)(b), (float)(c), (float)(d)})
-/* GROUP_THREADS: items of every group of the file, where it says so; GROUPS_TOGETHER: groups that a core should hold. */
+/* GROUP_THREADS: threads per group, if the file defines it; GROUPS_TOGETHER: resident groups per core. */
 #ifdef GROUP_THREADS
 #define GROUP_KERNEL \
     extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(GROUP_THREADS, GROUP_THREADS))) void

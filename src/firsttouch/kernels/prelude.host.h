@@ -27,7 +27,7 @@ HELPER double atomic_add_f64(double* p, double v) {
 #define ATOMIC_ADD_F64_SYSTEM(p, v) atomic_add_f64((p), (v))
 #define LOAD_UNCACHED(p) (*(volatile const ulong*)(p))
 #define STORE_UNCACHED(p, v) (*(volatile ulong*)(p) = (v))
-/* Done where they stand, through every cache; relaxed, so that threads may race on a word. */
+/* Not moved or removed by the compiler, cached at all levels; relaxed atomics, so that threads may race on a word. */
 #define LOAD_CACHED(p) std::atomic_ref<ulong>(*(ulong*)(p)).load(std::memory_order_relaxed)
 #define STORE_CACHED(p, v) std::atomic_ref<ulong>(*(p)).store((v), std::memory_order_relaxed)
 #define EXCHANGE_U64_DEVICE(p, v) std::atomic_ref<ulong>(*(p)).exchange((v), std::memory_order_relaxed)
@@ -37,7 +37,7 @@ HELPER double atomic_add_f64(double* p, double v) {
 #define clock_ns() 0ul
 #define HAS_CLOCK 0
 
-/* For applications: vectors, 32-bit atomics (each gives what was there before), functions by type. */
+/* For applications: vectors, 32-bit atomics (which return the old value), functions by type. */
 struct f32x2 {
     float x, y;
 };
@@ -46,7 +46,7 @@ struct f32x4 {
 };
 #define F32X2(a, b) (f32x2{(float)(a), (float)(b)})
 #define F32X4(a, b, c, d) (f32x4{(float)(a), (float)(b), (float)(c), (float)(d)})
-/* Kernels of groups are read here and never run. */
+/* Group kernels are compiled here but never run. */
 #define GROUP_KERNEL static inline void
 #define SHARED
 #define BARRIER() ((void)0)

@@ -15,14 +15,14 @@ typedef double2 f64x2;
 #define FOR_EACH(i, n) for (ulong i = GLOBAL_ID; i < (n); i += GLOBAL_SIZE)
 #define UNROLLED
 #ifdef __clang__
-/* PoCL: the compiler's own atomics; they are sequentially sized and reach every agent of the host's memory. */
+/* PoCL: the compiler's own atomics; they are visible to all agents that share host memory. */
 #define ATOMIC_ADD_U64_DEVICE(p, v) __atomic_fetch_add((p), (ulong)(v), __ATOMIC_RELAXED)
 #define EXCHANGE_U64_DEVICE(p, v) __atomic_exchange_n((p), (ulong)(v), __ATOMIC_RELAXED)
 #define FENCE_SYSTEM() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define LOAD_ACQUIRE_SYSTEM(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define STORE_RELEASE_SYSTEM(p, v) __atomic_store_n((p), (ulong)(v), __ATOMIC_RELEASE)
 #else
-/* OpenCL 1.2 orders nothing between devices: atomics and fences of global memory are the nearest there is. */
+/* OpenCL 1.2 has no ordering between devices: atomics and fences of global memory come closest. */
 #define ATOMIC_ADD_U64_DEVICE(p, v) atom_add((volatile GLOBAL ulong*)(p), (ulong)(v))
 #define EXCHANGE_U64_DEVICE(p, v) atom_xchg((volatile GLOBAL ulong*)(p), (ulong)(v))
 #define FENCE_SYSTEM() mem_fence(CLK_GLOBAL_MEM_FENCE)
@@ -39,7 +39,7 @@ HELPER void store_release(GLOBAL ulong* p, ulong v) {
 #define STORE_RELEASE_SYSTEM(p, v) store_release((p), (v))
 #endif
 #define ATOMIC_ADD_U64_SYSTEM(p, v) ATOMIC_ADD_U64_DEVICE(p, v)
-/* OpenCL has no native add of doubles: compare and swap until it holds. */
+/* OpenCL has no native atomic add for doubles: repeat compare-and-swap until it succeeds. */
 HELPER double atomic_add_f64(GLOBAL double* p, double v) {
     GLOBAL ulong* word = (GLOBAL ulong*)p;
     ulong seen = *(volatile GLOBAL ulong*)word;
@@ -53,20 +53,20 @@ HELPER double atomic_add_f64(GLOBAL double* p, double v) {
 #define ATOMIC_ADD_F64_DEVICE(p, v) atomic_add_f64((p), (v))
 #define ATOMIC_ADD_F64_SYSTEM(p, v) atomic_add_f64((p), (v))
 #define LOAD_UNCACHED(p) (*(volatile GLOBAL const ulong*)(p))
-#define LOAD_CACHED(p) LOAD_UNCACHED(p) /* the language has one kind of load */
+#define LOAD_CACHED(p) LOAD_UNCACHED(p) /* the language has only one kind of load */
 #define STORE_CACHED(p, v) STORE_UNCACHED(p, v)
 #define STORE_UNCACHED(p, v) (*(volatile GLOBAL ulong*)(p) = (v))
 #define clock_ns() 0
 #define clock_cycles() 0
 #define HAS_CLOCK 0
 
-/* For applications: vectors, 32-bit atomics (each gives what was there before), functions by type. FAST_ ones may err by
-   a few units in the last places. */
+/* For applications: vectors, 32-bit atomics (which return the old value), functions by type. FAST_ ones may be
+   off by a few units in the last place. */
 typedef float2 f32x2;
 typedef float4 f32x4;
 #define F32X2(a, b) ((float2)((a), (b)))
 #define F32X4(a, b, c, d) ((float4)((a), (b), (c), (d)))
-/* GROUP_THREADS: items of every group of the file, where it says so; GROUPS_TOGETHER: groups that a core should hold. */
+/* GROUP_THREADS: threads per group, if the file defines it; GROUPS_TOGETHER: resident groups per core. */
 #ifdef GROUP_THREADS
 #define GROUP_KERNEL __kernel __attribute__((reqd_work_group_size(GROUP_THREADS, 1, 1))) void
 #else

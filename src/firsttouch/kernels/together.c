@@ -1,8 +1,8 @@
-/* What a kernel does to memory while the CPU uses it too. One thread, except in add_passes and add_shared. Every wait
+/* Kernels that use memory while the CPU does, too. One thread, except in add_passes and add_shared. Every wait
    ends by itself: after `ns` nanoseconds where the device has a clock, after `spins` loads everywhere.
    The race is the experiment: nothing but the atomics and the acquire and release orders the two agents. */
 
-/* Whether a loop that began at `since` may go on for its i-th time. */
+/* Whether a loop that began at `since` may run iteration i. */
 HELPER int may_go_on(ulong i, ulong spins, ulong since, ulong ns) {
 #if HAS_CLOCK
     if (clock_ns() - since >= ns) return 0;

@@ -1,7 +1,7 @@
-/* The walk of chase.c on a device, by one thread. state[0] holds the address to start from and gets the one reached;
+/* The walk of chase.c on a device, by one thread. state[0] holds the start address and gets the last one;
    result[2 s] and result[2 s + 1] get nanoseconds and cycles of sample s where the device has a clock. Warm loads
    come first, inside the same kernel, since some first-level caches are emptied between kernels. HOP may be set to
-   another load, such as one that passes the first-level cache. */
+   another load, such as one that bypasses the first-level cache. */
 
 #ifndef HOP
 #define HOP(p) (*(p))
@@ -27,7 +27,7 @@ KERNEL chase_walk(GLOBAL ulong* state, GLOBAL ulong* result, ulong warm, ulong h
     }
 }
 
-/* Where the kernel sees a buffer. */
+/* The address of a buffer in a kernel. */
 KERNEL address_of(GLOBAL ulong* p, GLOBAL ulong* result) {
     if (GLOBAL_ID == 0) result[0] = (ulong)p;
 }

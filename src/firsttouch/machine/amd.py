@@ -1,6 +1,6 @@
 """AMD GPUs without HIP: what the kernel shows of them, and what AMD's management library says.
 
-The kernel's part is read from /sys. The library (the package amdsmi, which comes with ROCm) is opened in a throw-away
+The kernel's part is read from /sys. The library (the package amdsmi, which comes with ROCm) is opened in a separate
 process, as NVML is: `collect` starts this module as a program. Sources: drivers/gpu/drm/amd/amdkfd of the kernel and
 hsakmttypes.h (the topology's fields), the AMD SMI Python API.
 """
@@ -194,7 +194,7 @@ class Smi:
 
 
 def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> gpus.Topics:
-    """The topics of `Smi.topics` from a throw-away process; nothing where the package is not installed."""
+    """The topics of `Smi.topics` from a separate process; nothing where the package is not installed."""
     if command is None:
         if importlib.util.find_spec("amdsmi") is None:
             return {}

@@ -12,7 +12,7 @@ from firsttouch.machine import amd, gpus, host
 from firsttouch.machine.libraries import find_libraries
 from firsttouch.machine.spoilers import warnings
 from firsttouch.machine.tree import Facts, Tree
-from firsttouch.schema import SCHEMA, DeviceInfo, Machine, Scalar
+from firsttouch.records.schema import SCHEMA, DeviceInfo, Machine, Scalar
 
 _LONGEST = 1000
 

@@ -1,6 +1,6 @@
 """What NVIDIA's management library says of the GPUs and of the links between them.
 
-The library is opened in a throw-away process: `collect` starts this module as a program, and a library that crashes or
+The library is opened in a separate process: `collect` starts this module as a program, and a library that crashes or
 hangs costs only its facts. Source of all names and units: the NVML API reference.
 """
 
@@ -16,24 +16,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from firsttouch import _core
 from firsttouch.machine.tree import Facts, id_text, present
-from firsttouch.schema import Clocks, Scalar
+from firsttouch.records.schema import Scalar
 
 Topics: TypeAlias = dict[str, Facts]
-
-THROTTLE = {
-    0x002: "application clocks setting",
-    0x004: "software power cap",
-    0x008: "hardware slowdown",
-    0x010: "sync boost",
-    0x020: "software thermal slowdown",
-    0x040: "hardware thermal slowdown",
-    0x080: "hardware power brake",
-    0x100: "display clocks setting",
-    0x200: "board limit",
-    0x400: "reliability limit",
-}
-"""Clock event reasons (nvml.h, nvmlClocksEventReason*). 1, idle, is no throttling."""
 
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 _ADDRESSING = {0: "none", 1: "HMM", 2: "ATS"}
@@ -73,11 +60,6 @@ def _version(value: Any) -> str:
     return f"{major}.{minor}"
 
 
-def throttle_reasons(mask: int) -> list[str]:
-    """The active reasons in a mask of clock events, idleness left out; unknown bits by number."""
-    return [THROTTLE.get(1 << bit, f"reason {1 << bit:#x}") for bit in range(1, 64) if mask >> bit & 1]
-
-
 _GPU: Sequence[tuple[str, str, tuple[Any, ...], Callable[[Any], Scalar]]] = (
     ("name", "GetName", (), str),
     ("uuid", "GetUUID", (), str),
@@ -103,7 +85,7 @@ _GPU: Sequence[tuple[str, str, tuple[Any, ...], Callable[[Any], Scalar]]] = (
     ("near_numa_nodes", "GetMemoryAffinity", (_AFFINITY_WORDS, _SCOPE_NODE), _words),
     ("virtualisation", "GetVirtualizationMode", (), _VIRTUALISATION.get),
     ("vbios", "GetVbiosVersion", (), str),
-    ("throttle", "GetCurrentClocksThrottleReasons", (), lambda mask: ", ".join(throttle_reasons(mask))),
+    ("throttle", "GetCurrentClocksThrottleReasons", (), lambda mask: ", ".join(_core.throttle_reasons(mask))),
     ("busy_percent", "GetUtilizationRates", (), lambda rates: int(rates.gpu)),
     ("processes", "GetComputeRunningProcesses", (), len),
     ("pci_bus_id", "GetPciInfo", (), lambda pci: _text(pci.busId)),
@@ -134,17 +116,6 @@ class Nvml:
 
     def device(self, index: int) -> Any:
         return self.ask("DeviceGetHandleByIndex", index)
-
-    def clocks(self, handle: Any) -> Clocks:
-        """The clocks, temperature, power and active throttle reasons now."""
-        power = self.ask("DeviceGetPowerUsage", handle)
-        return Clocks(
-            core_mhz=self.ask("DeviceGetClockInfo", handle, _SM),
-            memory_mhz=self.ask("DeviceGetClockInfo", handle, _MEMORY),
-            temperature_c=self.ask("DeviceGetTemperature", handle, 0),
-            power_w=power / 1000 if power is not None else None,
-            throttle=throttle_reasons(self.ask("DeviceGetCurrentClocksThrottleReasons", handle) or 0),
-        )
 
     def topics(self) -> Topics:
         """'nvidia' (driver), 'links', and 'gpu0', 'gpu1', ... in NVML's order, which is that of the PCI bus."""
@@ -219,7 +190,7 @@ def opened() -> Iterator[Nvml]:
 
 
 def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tuple[Topics, str]:
-    """The topics of `Nvml.topics` from a throw-away process, and the reason where there are none (empty otherwise)."""
+    """The topics of `Nvml.topics` from a separate process, and the reason where there are none (empty otherwise)."""
     command = command or [sys.executable, "-m", "firsttouch.machine.gpus"]
     try:
         done = subprocess.run(

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from firsttouch import __version__
 from firsttouch.machine import cgroup
 from firsttouch.machine.tree import Facts, Tree, id_list, id_text, present, size_bytes, whole
-from firsttouch.schema import Scalar
+from firsttouch.records.schema import Scalar
 from firsttouch.units import format_size
 
 _CPU = "sys/devices/system/cpu"
@@ -132,26 +132,40 @@ def memory(tree: Tree) -> Facts:
     return present(facts | cgroup.memory_facts(tree))
 
 
+def numa_nodes(tree: Tree) -> list[int]:
+    """The numbers of the NUMA nodes."""
+    return sorted(int(name[4:]) for name in tree.names(_NODE) if re.fullmatch(r"node\d{1,5}", name))
+
+
+def node_cores(tree: Tree, node: int) -> list[int]:
+    """The cores of a NUMA node; none of one that is memory only."""
+    return id_list(tree.text(f"{_NODE}/node{node}/cpulist"))
+
+
+def node_memory(tree: Tree, node: int) -> dict[str, int]:
+    """Bytes by field of a NUMA node's meminfo: MemTotal, MemFree, ..."""
+    return tree.kibibytes(f"{_NODE}/node{node}/meminfo", prefix=f"Node {node} ")
+
+
 def numa(tree: Tree) -> Facts:
     """Per node N: nodeN_total_bytes, nodeN_free_bytes, nodeN_cpus and nodeN_distances (to each node in turn, 10 is
     itself). memory_only_nodes are those without a CPU, such as a GPU's memory on Grace Hopper.
     """
-    numbers = sorted(int(name[4:]) for name in tree.names(_NODE) if re.fullmatch(r"node\d{1,5}", name))
+    numbers = numa_nodes(tree)
     facts: Facts = {
         "nodes": len(numbers) or None,
         "balancing": _named(_BALANCING, tree.integer("proc/sys/kernel/numa_balancing")),
     }
     memory_only = []
     for n in numbers:
-        info = tree.kibibytes(f"{_NODE}/node{n}/meminfo", prefix=f"Node {n} ")
-        cpus = tree.text(f"{_NODE}/node{n}/cpulist")
+        info, cores = node_memory(tree, n), node_cores(tree, n)
         facts |= {
             f"node{n}_total_bytes": info.get("MemTotal"),
             f"node{n}_free_bytes": info.get("MemFree"),
-            f"node{n}_cpus": cpus if id_list(cpus) else None,
+            f"node{n}_cpus": id_text(cores) or None,
             f"node{n}_distances": tree.text(f"{_NODE}/node{n}/distance"),
         }
-        if not id_list(cpus) and info.get("MemTotal"):
+        if not cores and info.get("MemTotal"):
             memory_only.append(n)
     facts["memory_only_nodes"] = id_text(memory_only) or None
     return present(facts)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from firsttouch.schema import Library
+from firsttouch.records.schema import Library
 
 _CUDA = ("{CUDA_HOME}/lib64", "{CUDA_PATH}/lib64", "/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64")
 _HPC_SDK = "/opt/nvidia/hpc_sdk/Linux_*/*"
@@ -269,14 +269,14 @@ def _resolve(candidate: str) -> str | None:
     defaults = [f"{prefix}/{lib}" for prefix in ("", "/usr") for lib in (f"lib/{multiarch}", "lib64", "lib")]
     paths = [
         *(f"{folder}/{candidate}" for folder in searched),
-        *_loader_cache().get(candidate, ()),
+        *loader_cache().get(candidate, ()),
         *(f"{folder}/{candidate}" for folder in defaults),
     ]
     return next(filter(_is_library, paths), None)
 
 
 @cache
-def _loader_cache() -> dict[str, list[str]]:
+def loader_cache() -> dict[str, list[str]]:
     """Paths by soname, from `ldconfig -p`."""
     found: dict[str, list[str]] = {}
     for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):

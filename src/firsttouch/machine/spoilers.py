@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
+from firsttouch.machine.caches import sized_for
 from firsttouch.machine.tree import Facts
-from firsttouch.schema import Scalar
+from firsttouch.records.schema import Scalar
 from firsttouch.units import format_size
 
 Topics: TypeAlias = dict[str, Facts]
@@ -40,12 +41,25 @@ def _memory_comes_later(look: _Look) -> bool:
     return nodes > 0 and total > 0 and abs(nodes - total) > 0.1 * total
 
 
+def _cache_sized_for(look: _Look) -> int:
+    return sized_for(int(look.number("cpu", "l3_bytes")), int(look.number("cpu", "cores_usable")))
+
+
 _HOST: Sequence[tuple[Callable[[_Look], object], Callable[[_Look], str]]] = (
     (
         lambda look: 0 < look.number("cpu", "cores_usable") < _FEW_CORES,
         lambda look: (
-            f"Only {look('cpu', 'cores_usable')} CPU core(s) are usable: host bandwidth and contention "
+            f"Usable CPU cores: {look('cpu', 'cores_usable')}. Host bandwidth and contention "
             "figures are not those of a whole processor, and the measuring process shares them with everything else."
+        ),
+    ),
+    (
+        lambda look: look.number("cpu", "l3_bytes") > _cache_sized_for(look),
+        lambda look: (
+            f"The kernel states a last-level cache of {format_size(look.number('cpu', 'l3_bytes'))} and "
+            f"{look('cpu', 'cores_usable')} CPU cores are usable. Buffers are sized for "
+            f"{format_size(_cache_sized_for(look))} of it, so that a run stays short; host results named memory may "
+            "include cache hits. --set size=... takes larger buffers."
         ),
     ),
     (

@@ -1,7 +1,8 @@
 """What a device's runtime reads from the environment when its process starts, as factors with workers of their own.
 
 An experiment takes one by `switch` of experiments/common.py; a device without it gives none. The value of a point is
-what the variable was: "unset", or its text. Adding one: a row in SWITCHES.
+what the variable was: "unset", or its text. Adding one: a row in SWITCHES, and its name in the row of each backend
+whose runtime reads it (machine/backends.py).
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ from dataclasses import dataclass
 
 import msgspec
 
-from firsttouch.schema import DeviceInfo, Factors
+from firsttouch.machine.backends import BACKENDS
+from firsttouch.records.schema import DeviceInfo, Factors
+from firsttouch.records.trust import by_driver_alone
 
 UNSET = "unset"
 
 
 @dataclass(frozen=True)
 class Switch:
-    """One variable. kinds: the devices whose runtime reads it; restates: whether a driver's statements about
-    allocators depend on it, so that what discovery saw holds only for its own environment.
+    """One variable. restates: whether a driver's statements about allocators depend on it, so that what discovery saw
+    holds only for its own environment.
     """
 
     variable: str
-    kinds: Sequence[str]
     values: Sequence[str]
     restates: bool
     doc: str
@@ -36,13 +38,17 @@ class Switch:
 
 SWITCHES: Mapping[str, Switch] = {
     "xnack": Switch(
-        "HSA_XNACK", ("hip",), ("0", "1"), True, "whether a GPU retries page faults, and so reaches plain host memory"
+        "HSA_XNACK", ("0", "1"), True, "whether a GPU retries page faults, and so reaches plain host memory"
     ),
-    "sdma": Switch(
-        "HSA_ENABLE_SDMA", ("hip",), ("0", "1"), False, "whether copies use the DMA engines (1) or a kernel (0)"
-    ),
+    "sdma": Switch("HSA_ENABLE_SDMA", ("0", "1"), False, "whether copies use the DMA engines (1) or a kernel (0)"),
 }
 """Sources: ROCm documentation, "Environment variables" and "Unified memory management"."""
+
+
+def switch_of(device: DeviceInfo, name: str) -> Switch | None:
+    """The switch of a name where the device's runtime reads it."""
+    backend = BACKENDS.get(device.kind)
+    return SWITCHES[name] if backend is not None and name in backend.switches else None
 
 
 def environment(factors: Factors) -> dict[str, str]:
@@ -51,7 +57,7 @@ def environment(factors: Factors) -> dict[str, str]:
     return {variable: str(value) for variable, value in chosen if value not in (None, UNSET)}
 
 
-def presumed(device: DeviceInfo, factors: Factors) -> DeviceInfo:
+def optimistic_device(device: DeviceInfo, factors: Factors) -> DeviceInfo:
     """The device as it may be for a point whose switches are not those that discovery saw.
 
     What a driver denied there it may grant here: its allocators are reached by the GPU, and when their pages come is
@@ -60,10 +66,13 @@ def presumed(device: DeviceInfo, factors: Factors) -> DeviceInfo:
     same = all(factors.get(name) in (None, switch.now) for name, switch in SWITCHES.items() if switch.restates)
     if same:
         return device
+    device = by_driver_alone(device)  # what was verified was so in this environment
+    can = device.capabilities
     allocators = [
         msgspec.structs.replace(
-            one, gpu="direct" if one.gpu == "none" and device.kind != "cpu" else one.gpu, gpu_reason="", on_demand=None
+            one, gpu="direct" if one.gpu == "none" and can.runs_kernels else one.gpu, gpu_reason="", on_demand=None
         )
         for one in device.allocators
     ]
-    return msgspec.structs.replace(device, allocators=allocators)
+    may = msgspec.structs.replace(can, page_migration=can.memory_guidance and not can.shares_host_memory)
+    return msgspec.structs.replace(device, allocators=allocators, capabilities=may)

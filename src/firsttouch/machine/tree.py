@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from firsttouch.schema import Scalar
+from firsttouch.records.schema import Scalar
 
 Facts: TypeAlias = dict[str, Scalar]
 

@@ -7,14 +7,11 @@ whatever else runs on it.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Mapping
 
-from firsttouch.machine import cgroup
-from firsttouch.machine.tree import Tree, id_list, whole
-
-_NODE = "sys/devices/system/node"
+from firsttouch.machine import cgroup, host
+from firsttouch.machine.tree import Tree, whole
 
 
 def of_process(tree: Tree) -> dict[str, int]:
@@ -43,8 +40,8 @@ def of_host(tree: Tree) -> dict[str, int]:
     info = tree.kibibytes("proc/meminfo")
     total = info.get("MemTotal", 0)
     counters = {name: total - info[field] for name, field in _MEMINFO.items() if field in info}
-    nodes = sorted(int(name[4:]) for name in tree.names(_NODE) if re.fullmatch(r"node\d{1,5}", name))
-    read = {n: _used(tree.kibibytes(f"{_NODE}/node{n}/meminfo", prefix=f"Node {n} ")) for n in nodes}
+    nodes = host.numa_nodes(tree)
+    read = {n: _used(host.node_memory(tree, n)) for n in nodes}
     used = {n: value for n, value in read.items() if value is not None} or {0: total - info.get("MemFree", 0)}
     if len(used) > 1:
         counters |= {f"node{n}_free": value for n, value in used.items()}
@@ -52,7 +49,7 @@ def of_host(tree: Tree) -> dict[str, int]:
     taken = {n: value - listed[n] for n, value in used.items()}
     counters["numa_free"] = sum(used.values())
     counters["numa_free_and_lists"] = sum(taken.values())
-    memory_only = {n for n in nodes if not id_list(tree.text(f"{_NODE}/node{n}/cpulist"))}
+    memory_only = {n for n in nodes if not host.node_cores(tree, n)}
     counters["host_free_and_lists"] = sum(value for n, value in taken.items() if n not in memory_only)
     charged = cgroup.memory_charged(tree)
     return counters if charged is None else counters | {"cgroup": charged}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firsttouch.analysis.statistics import varying
-from firsttouch.report.text import label, what_they_share
-from firsttouch.run.events import CAUSES, NONE, RECORDED, STATE
-from firsttouch.schema import Record, Scalar
+from firsttouch.analysis.statistics import value, varying
+from firsttouch.events.log import CAUSES, NONE, RECORDED, STATE
+from firsttouch.records.schema import Record, Scalar
+from firsttouch.text import label, what_they_share
 
 _WAYS = {"h2d": "to the device", "d2h": "to the host", "d2d": "between devices"}
 _COUNTS = {
@@ -45,7 +45,7 @@ def event_table(records: Sequence[Record]) -> EventTable | None:
     counts = {name: head for name, head in _COUNTS.items() if any(_amount(r, name) for r in eventful)}
     rows = [
         [
-            *(label(name, r.factors.get(name)) for name in names),
+            *(label(name, value(r, name)) for name in names),
             *(_moved(r, way) for way in ways),
             *(label(name, r.counters.get(name)) for name in counts),
         ]

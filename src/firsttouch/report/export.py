@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,17 +13,22 @@ import msgspec
 
 from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Experiment
-from firsttouch.report.figures import Palette, to_png, to_svg
+from firsttouch.files import write_atomically
+from firsttouch.records.schema import Record, Scalar, Summary
 from firsttouch.report.page import chapters, drawings, load
-from firsttouch.schema import Record, Scalar, Summary
+from firsttouch.report.palette import Palette
+from firsttouch.report.svg import to_png, to_svg
 
 if TYPE_CHECKING:
-    from firsttouch.run.store import Results
+    from firsttouch.records.reading import Results
 
 Format = Literal["png", "svg", "csv"]
 
-HEAD = ("host", "results", "experiment", "device", "status", "unit")
-TAIL = ("verified", "verified_why", "reason", "stopped_by", "throttled", "preset", "seed", "started", "seconds")
+HEAD = ("host", "results", "experiment", "device", "status", "unit", "better", "metric_version")
+TAIL = (
+    *("verified", "verified_why", "reason", "stopped_by", "stated_by"),
+    *("throttled", "preset", "seed", "started", "seconds"),
+)
 
 
 def export(directories: Sequence[Path], form: Format, output: Path | None = None) -> list[Path]:
@@ -31,7 +37,7 @@ def export(directories: Sequence[Path], form: Format, output: Path | None = None
     Raises:
         UsageError: a directory holds no results, or `output` can't be written.
     """
-    from firsttouch.run.catalogue import reported
+    from firsttouch.work import reported
 
     if output is None and len(directories) > 1:
         raise UsageError("several directories are exported together; say where to with -o DIR")
@@ -59,7 +65,7 @@ def export_results(
                 if path in paths:
                     path = folder / f"{_slug([*parts, section.anchor])}.{form}"
                 assert drawing.spec is not None
-                path.write_bytes(to_png(drawing.spec) if form == "png" else to_svg(drawing.spec).encode())
+                write_atomically(path, to_png(drawing.spec) if form == "png" else to_svg(drawing.spec).encode())
                 paths.append(path)
     return paths
 
@@ -77,17 +83,18 @@ def _points(results: Mapping[str, Results], path: Path) -> Path:
     """
     records = [r for one in results.values() for r in one.records]
     summary = [f.name for f in msgspec.structs.fields(Summary)]
-    taken = {*HEAD, *summary, *TAIL}
+    taken = {*HEAD, *summary, *TAIL, "parties"}
     factors = {n: f"factor_{n}" if n in taken else n for r in records for n in r.factors}
     counters = list(dict.fromkeys(n for r in records for n in r.counters))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        heads = [*HEAD, *factors.values(), *summary, *TAIL, *(f"counter_{n}" for n in counters)]
-        writer.writerow([_cell(h) for h in heads])
-        for name, one in results.items():
-            for r in one.records:
-                cells = _cells(r, one.machine.host, name, list(factors), summary, counters)
-                writer.writerow([_cell(c) for c in cells])
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    heads = [*HEAD, *factors.values(), *summary, *TAIL, "parties", *(f"counter_{n}" for n in counters)]
+    writer.writerow([_cell(h) for h in heads])
+    for name, one in results.items():
+        for r in one.records:
+            cells = _cells(r, one.machine.host, name, list(factors), summary, counters)
+            writer.writerow([_cell(c) for c in cells])
+    write_atomically(path, text.getvalue().encode())
     return path
 
 
@@ -101,6 +108,7 @@ def _cells(
         *(r.factors.get(n) for n in factors),
         *(getattr(r.summary, n, None) for n in summary),
         *(getattr(r, n) for n in TAIL),
+        "; ".join(f"{p.device} (rank {p.rank}{f' on {p.host}' if p.host else ''})" for p in r.parties),
         *(r.counters.get(n) for n in counters),
     ]
 

@@ -1,31 +1,24 @@
-"""What a heat map is made of: the colours of its values, the text of its cells and the room that they need.
-
-Nothing here draws; figures.py does.
-"""
+"""Draws a Heat: a cell per x and y with its value in it; all panels have the same cells and the same colours."""
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from firsttouch.report.text import SECONDS
-from firsttouch.units import format_seconds, format_size
-
-# ColorBrewer's Blues, and its blue and orange ends on both sides of white: told apart with any common colour vision.
-SEQUENTIAL = ("#f3f7fc", "#c6dbef", "#7ab6dc", "#3182bd", "#0b4f94")
-DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#fdb863", "#b35806")
-DARK, LIGHT = "#000000", "#ffffff"  # on any colour one of them has a contrast of 4.5
-
-LEAST_SPAN = 0.25
-"""Colours never spread over less than this part of the largest value: noise must not look like a pattern."""
-LEAST_FACTOR, MOST_FACTOR = 1.25, 8.0
-"""The same of ratios, and where their colours end."""
-LOGARITHMIC_FROM = 100.0
-RATIO = "ratio"
-HUGE = 1e150
-"""No value of a stranger's file may overflow the arithmetic of a scale."""
+from firsttouch.analysis.statistics import distinct, group_by, value
+from firsttouch.figures import Heat
+from firsttouch.records.schema import Record, Scalar
+from firsttouch.report import points
+from firsttouch.report.axes import NAMES, as_time, size_label, time_label
+from firsttouch.report.chart import finish, flag_marks, panel, side_by_side
+from firsttouch.report.drawing import Context, Drawing, Spec
+from firsttouch.report.naming import heading, unit, without_unit
+from firsttouch.report.palette import WRONG
+from firsttouch.report.points import finite, flag
+from firsttouch.report.roles import Roles, assign, channels, condition
+from firsttouch.report.shades import DARK, LIGHT, MOST_FACTOR, Shades, shades
+from firsttouch.text import RATIO, SECONDS, compact, count, label
 
 CHARACTER, LINE, FONT_SIZE = 5.7, 11, 10
 """Pixels of one character and of one line of text in a cell."""
@@ -33,103 +26,168 @@ PAGE = 830
 """Pixels of a figure that the report shows unscaled."""
 
 
-def cell_text(value: float, unit: str) -> str:
-    """The value of a cell: 'B' as signed bytes, RATIO with two decimals, times in the unit that suits them.
+def draw(figure: Heat, records: Sequence[Record], _context: Context) -> Drawing | None:
+    shown = points.complete(points.select(figure, records), figure.z, figure.x, figure.y)
+    if not shown:
+        return None
+    axes = (figure.x, figure.y)
+    roles = assign(shown, axes=axes, apart=axes, facet=figure.facet)
+    held = points.constants(figure, shown)
+    shown, more = points.first_panels(roles, shown)
+    cells = [same[0] for same in group_by(shown, *roles.panel, *axes).values()]
+    notes = [*_notes(figure, roles, shown, len(cells)), *held, *more, *points.throttled(cells)]
+    title = figure.title
+    if not title:
+        x, y = figure.x_title or heading(figure, figure.x), figure.y_title or heading(figure, figure.y)
+        title = f"{_z_title(figure, cells)} by {x} and {y}"
+    title += channels(figure, roles, "for each")
+    return Drawing(title, _chart(figure, roles, cells), notes=notes, wrong=points.wrong(cells))
 
-    Anything else has three digits, and k, M, G or T where it is long.
-    """
-    sign, size = ("\N{MINUS SIGN}" if value < 0 else ""), abs(value)
-    if value == 0:
-        return "0"
+
+def _notes(figure: Heat, roles: Roles, records: Sequence[Record], cells: int) -> list[str]:
+    """What a cell means, what its colour means, and why some are blank."""
+    scale = _shades(figure, records)
+    what = {"median": "the median", "value": f"one counter ({figure.series.replace('{}', '…')})"}
+    notes = [] if figure.title else [f"Each cell shows {what.get(figure.z, f'the counter {figure.z}')} of one point."]
+    if figure.centre is not None:
+        end = f", strongest from a factor of {MOST_FACTOR:g}" if scale.cut else ""
+        notes.append(f"Blue is below {figure.centre:g}, orange above{end}.")
+    elif scale.log:
+        notes.append("Colours are on a logarithmic scale.")
+    if cells < len(records):
+        notes.append(f"{count(len(records) - cells, 'more point')} with the same conditions, only in the table.")
+    panels = len(group_by(records, *roles.panel))
+    if cells < panels * len(distinct(records, figure.x)) * len(distinct(records, figure.y)):
+        against = ", or have nothing to be compared with" if figure.z.startswith("relative") else ""
+        notes.append(f"Blank cells were not measured{against}.")
+    return notes
+
+
+def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
+    import altair as alt
+
+    scale, one_unit = _shades(figure, records), _z_unit(figure, records)
+    x, y = _names(figure.x, records), _names(figure.y, records)
+    rows = [
+        {
+            "kind": "point",
+            "x": x[value(record, figure.x)],
+            "y": y[value(record, figure.y)],
+            "flag": flag(record),
+            **condition(record, figure, roles),
+            **_cell(record, figure, one_unit, scale),
+        }
+        for record in records
+    ]
+    down = [*reversed(y.values())] if all(map(finite, y)) else [*y.values()]
+    room = layout([one["text"] for one in rows], [*x.values()], down)
+    for one in rows:
+        one["text"] = one["text"].split(" ") if room.lines else one["text"]
+    across = _band("x", figure.x_title or heading(figure, figure.x), [*x.values()], room)
+    upright = _band("y", figure.y_title or heading(figure, figure.y), down, room)
+    layers = _cells(alt.Chart(alt.NamedData("rows")), across, upright, _legend(figure, records, scale), room)
+    width = room.width * len(x)
+    cells = alt.layer(*layers).properties(width=width, height=room.height * len(y))
+    if not roles.panel:
+        return finish(cells, rows)
+    titles = dict.fromkeys(str(one["panel"]) for one in rows)
+    panels = [panel(cells, title, roles, width, limit=width + 60) for title in titles]
+    return finish(side_by_side(panels, roles, room.columns), rows)
+
+
+def _cells(base: Any, x: Any, y: Any, hue: Any, room: Layout) -> list[Any]:
+    """The layers of a heat map. A cell that failed verification has neither colour nor text: nobody may read it."""
+    right = base.transform_filter("datum.flag != 'wrong'")
+    look = {"fontSize": FONT_SIZE, "lineHeight": LINE, "dy": -LINE / 2 if room.lines else 0}
+    corner = {"xOffset": 5 - room.width / 2, "yOffset": 5 - room.height / 2, "fill": "white", "size": 26}
+    wrong, throttled = flag_marks(base, x, y, throttled=corner)
+    return [
+        base.transform_filter("datum.flag == 'wrong'").mark_rect(fill="white", stroke=WRONG).encode(x=x, y=y),
+        right.mark_rect().encode(x=x, y=y, color=hue),
+        *(
+            right.transform_filter(f"datum.ink == '{ink}'").mark_text(**look, fill=ink).encode(x=x, y=y, text="text:N")
+            for ink in (DARK, LIGHT)
+        ),
+        wrong,
+        throttled,
+    ]
+
+
+def _cell(record: Record, figure: Heat, unit: str, scale: Shades) -> Spec:
+    z = value(record, figure.z)
+    assert isinstance(z, int | float)
+    return {"z": z, "text": compact(z, unit), "ink": scale.ink(z)}
+
+
+def _shades(figure: Heat, records: Sequence[Record]) -> Shades:
+    """Colours of the values that are not proved wrong."""
+    return shades(_amounts(figure, [r for r in records if flag(r) != "wrong"]), figure.centre)
+
+
+def _amounts(figure: Heat, records: Iterable[Record]) -> list[float]:
+    return [float(z) for r in records if isinstance(z := value(r, figure.z), int | float)]
+
+
+def _z_unit(figure: Heat, records: Sequence[Record]) -> str:
+    """How cells read: as declared; else as ratios about 1, or as times where they would be long numbers."""
+    head = unit(figure, figure.z, records[0]).partition(" ")[0]
+    plain = RATIO if figure.centre == 1 else ""
+    return figure.z_unit or plain or (head if as_time(head, _amounts(figure, records)) else "")
+
+
+def _z_title(figure: Heat, records: Sequence[Record]) -> str:
+    median = f"median, {records[0].unit}".rstrip(", ")
+    title = figure.z_title or (median if figure.z == "median" else heading(figure, figure.z))
+    return without_unit(title, one) if (one := _z_unit(figure, records)) in SECONDS else title
+
+
+def _names(name: str, records: Sequence[Record]) -> dict[Scalar, str]:
+    """The labels of an ordinal axis; values that would read alike are written out."""
+    values = distinct(records, name)
+    labels = [label(name, v) for v in values]
+    return {v: repr(v) if labels.count(text) > 1 else text for v, text in zip(values, labels, strict=True)}
+
+
+def _band(channel: str, title: str, names: list[str], room: Layout) -> Any:
+    import altair as alt
+
+    look: Spec = {
+        "ticks": False,
+        "domain": False,
+        "grid": False,
+        "labelPadding": 6,
+        "labelLimit": 200,
+        "maxExtent": 280,
+    }
+    if channel == "y":
+        look |= NAMES
+    if channel == "x" and room.tilted:
+        look |= {"labelAngle": -40, "labelAlign": "right", "labelBaseline": "middle", "labelLimit": 140}
+        look |= {"titlePadding": 14}
+    elif channel == "x":
+        look |= {"labelAngle": 0}
+    kind = alt.X if channel == "x" else alt.Y
+    scale = alt.Scale(type="band", domain=names, paddingInner=0.04, paddingOuter=0)
+    return kind(f"{channel}:N", title=title, scale=scale, axis=alt.Axis(**look, labelOverlap=False))
+
+
+def _legend(figure: Heat, records: Sequence[Record], scale: Shades) -> Any:
+    """The colour channel of a heat map, with a bar that shows its scale."""
+    import altair as alt
+
+    unit, ends = _z_unit(figure, records), [scale.stops[0], scale.stops[-1]]
+    look: Spec = {"gradientLength": 340, "gradientThickness": 10, "titleLimit": 560, "format": ".3~s"}
     if unit == "B":
-        return f"{sign or '+'}{_bytes(size)}"
-    if unit == RATIO:
-        return sign + (f"{size:.2f}" if 0.095 <= size < 9.995 else f"{size:.2g}" if size < 1 else _plain(size))
-    return sign + (format_seconds(size * SECONDS[unit]) if unit in SECONDS else _plain(size))
-
-
-def _bytes(size: float) -> str:
-    number, _, unit = format_size(size).partition(" ")
-    return f"{_three(float(number))} {unit}"
-
-
-def _plain(size: float) -> str:
-    for suffix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if 1e15 > size >= scale * (10 if suffix == "k" else 1):
-            return f"{_three(size / scale)}{suffix}"
-    return _three(size)
-
-
-def _three(size: float) -> str:
-    return f"{size:.0f}" if 1000 <= size < 1e4 else f"{size:.3g}"
-
-
-@dataclass(frozen=True)
-class Shades:
-    """A colour scale: `stops` are the values of `colours`; logarithmic between them where `log`."""
-
-    stops: list[float]
-    colours: Sequence[str]
-    log: bool = False
-    cut: bool = False
-    """Some values lie beyond the last colour."""
-
-    def ink(self, value: float) -> str:
-        """The text colour that reads better on the colour of `value`."""
-        return _ink(self._colour(value))
-
-    def _colour(self, value: float) -> list[float]:
-        scale = math.log if self.log else float
-        within = min(max(value, self.stops[0]), self.stops[-1])
-        place = min(bisect_right(self.stops, within), len(self.stops) - 1)
-        low, high = scale(self.stops[place - 1]), scale(self.stops[place])
-        part = (scale(within) - low) / (high - low)
-        ends = zip(_rgb(self.colours[place - 1]), _rgb(self.colours[place]), strict=True)
-        return [a + part * (b - a) for a, b in ends]
-
-
-def ink_on(colour: str) -> str:
-    """The text colour that reads better on a colour such as '#0072B2'."""
-    return _ink(_rgb(colour))
-
-
-def _ink(rgb: Sequence[float]) -> str:
-    fill = _luminance(rgb)
-    return DARK if _contrast(fill, _luminance(_rgb(DARK))) >= _contrast(fill, 1.0) else LIGHT
-
-
-def _rgb(colour: str) -> list[float]:
-    return [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-
-
-def _luminance(rgb: Sequence[float]) -> float:
-    """Relative luminance as WCAG defines it."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def _contrast(a: float, b: float) -> float:
-    return (max(a, b) + 0.05) / (min(a, b) + 0.05)
-
-
-def shades(values: Sequence[float], centre: float | None) -> Shades:
-    """The colours of these values. Ratios, which are positive about a positive centre, diverge by their factor."""
-    steps = [i / (len(SEQUENTIAL) - 1) for i in range(len(SEQUENTIAL))]
-    low, high = (min(max(v, -HUGE), HUGE) for v in (min(values, default=0.0), max(values, default=0.0)))
-    if centre is not None and centre > 0 and low > 0:
-        factor = max(high / centre, centre / low)
-        end = min(max(factor, LEAST_FACTOR), MOST_FACTOR)
-        stops = [centre * end ** (2 * s - 1) for s in steps]
-        return Shades(stops, DIVERGING, log=True, cut=factor > end)
-    if centre is not None:
-        end = max(high - centre, centre - low) or 1.0
-        return Shades([centre + end * (2 * s - 1) for s in steps], DIVERGING)
-    if low > 1 / HUGE and high / low >= LOGARITHMIC_FROM:
-        return Shades([low * (high / low) ** s for s in steps], SEQUENTIAL, log=True)
-    if low == high == 0:
-        high = 1.0
-    span = max(high - low, LEAST_SPAN * max(abs(low), abs(high)))
-    return Shades([high - span * (1 - s) for s in steps], SEQUENTIAL)
+        look |= {"labelExpr": size_label(".3"), "values": scale.stops}
+    elif unit in SECONDS:
+        look |= {"labelExpr": time_label(SECONDS[unit])}
+    elif max(map(abs, ends)) < 1000:
+        look |= {"format": ".2~f" if unit == RATIO else ".3~r"}
+    if scale.log:
+        look |= {"values": scale.stops}
+    kind = {"type": "log" if scale.log else "linear", "domain": scale.stops, "range": [*scale.colours]}
+    kinds = alt.Scale(**kind, interpolate="rgb", clamp=True, nice=False)
+    return alt.Color("z:Q", title=_z_title(figure, records), scale=kinds, legend=alt.Legend(**look))
 
 
 @dataclass(frozen=True)
@@ -145,14 +203,14 @@ class Layout:
 
 def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str]) -> Layout:
     """Room for every text: cells grow with it, break it at its space where the page ends, and tilt long x labels."""
-    beside = min(200, round(6.2 * max(map(len, y)))) + 65
+    outside = min(200, round(6.2 * max(map(len, y)))) + 65
     lines = False
     width = _cell_width(texts, len(x))
-    if width * len(x) + beside > PAGE and any(" " in t for t in texts):
+    if width * len(x) + outside > PAGE and any(" " in t for t in texts):
         lines, width = True, _cell_width([part for t in texts for part in t.split(" ")], len(x))
     height = (2 if lines else 1) * LINE + 13 + (8 if len(y) <= 6 else 0)
     tilted = 6.2 * max(map(len, x)) > width - 4
-    columns = max(1, (PAGE + 20) // (width * len(x) + beside + 20))
+    columns = max(1, (PAGE + 20) // (width * len(x) + outside + 20))
     return Layout(width, height, lines, tilted, columns)
 
 

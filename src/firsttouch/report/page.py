@@ -1,4 +1,4 @@
-"""The report: what the machine is, then per experiment and device the answer, the figure and what stands behind it.
+"""The report: the machine, then for each experiment and device its findings, figures, method and points.
 
 This module turns results into plain sections; page.html.j2 lays them out with every string escaped.
 """
@@ -8,25 +8,31 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.resources import files
-from itertools import chain, groupby
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from firsttouch.analysis.statistics import measured, varying
+from firsttouch.analysis.statistics import group_by, measured, value, varying
 from firsttouch.errors import UsageError
-from firsttouch.experiments.base import Experiment, Figure, Part
+from firsttouch.experiments.base import Experiment
+from firsttouch.figures import Figure
+from firsttouch.files import write_atomically, write_output
+from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.report.answers import Answered, answered
+from firsttouch.report.draw import draw
+from firsttouch.report.drawing import Context, Drawing
 from firsttouch.report.events import EventTable, event_table, why_none
-from firsttouch.report.figures import Drawing, Palette, draw, draw_course, sanitise, to_svg
-from firsttouch.report.text import condition, count, label, quantity, what_they_share
-from firsttouch.schema import DeviceInfo, Record
+from firsttouch.report.palette import Palette
+from firsttouch.report.svg import sanitise, to_svg
+from firsttouch.report.timeline import draw_timeline
+from firsttouch.text import condition, count, label, quantity, spelled, what_they_share
 from firsttouch.units import format_seconds
 
 if TYPE_CHECKING:
-    from firsttouch.run.store import Results
-    from firsttouch.run.trace import Course
+    from firsttouch.records.reading import Results
+    from firsttouch.records.timeline import TransferTimeline
 
 FAILED = ("failed", "timeout", "crashed")
 NOISY = 0.10
@@ -59,13 +65,15 @@ class Block:
 
 @dataclass
 class Section:
-    """One experiment on one device, or a part of it, as the template shows it."""
+    """One experiment on one device or across several, or a part of it, as the template shows it."""
 
     anchor: str
+    experiment: str
     name: str
-    device: str
+    devices: Sequence[str]
     device_title: str
     question: str
+    answer: str
     counted: str
     unit: str
     source: str
@@ -75,18 +83,21 @@ class Section:
     figures: Sequence[Figure]
     overview: bool = False
     """Its records are listed and counted by other sections."""
-    verdict: str = ""
     facts: list[str] = field(default_factory=list)
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     rows: list[tuple[str, list[str]]] = field(default_factory=list)
-    course: Course | None = None
+    timeline: TransferTimeline | None = None
     events: EventTable | None = None
     without_events: list[Block] = field(default_factory=list)
     skipped: list[Block] = field(default_factory=list)
     failed: list[Block] = field(default_factory=list)
     wrong: list[Block] = field(default_factory=list)
     unverified: list[Block] = field(default_factory=list)
+
+    @property
+    def device(self) -> str:
+        return ", ".join(self.devices)
 
 
 @dataclass
@@ -101,7 +112,7 @@ class Chapter:
 
     @property
     def occurring(self) -> list[str]:
-        """What points are, besides ok: the columns that the summary needs."""
+        """What some points are, besides ok: the columns that the summary needs."""
         return [kind for kind in _tally([]) if kind != "ok" and any(s.tally[kind] for s in self.sections)]
 
     @property
@@ -115,18 +126,13 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
     made = []
     for i, (name, one) in enumerate(results.items(), 1):
         devices = {d.name: d for d in one.machine.devices}
-        names = [*experiments, *(r.experiment for r in one.records)]
-        groups = sorted(
-            _by_experiment_and_device(one.records).items(),
-            key=lambda item: (names.index(item[0][0]), [*devices, item[0][1]].index(item[0][1])),
-        )
-        sections = []
-        for experiment, same in groupby(groups, key=lambda item: item[0][0]):
-            parts = [
-                _sections(experiment, device, records, experiments.get(experiment), devices.get(device), one.courses)
-                for (_, device), records in same
-            ]
-            sections += sorted(chain(*parts), key=lambda s: (not s.overview, s.name.casefold()))
+        sections = [
+            _section(part, experiments.get(part.experiment), devices)
+            for part in answered(one.records, one.machine.devices, experiments)
+        ]
+        for (experiment, device), timeline in one.timelines.items():
+            if mine := [s for s in sections if s.experiment == experiment and device in s.devices]:
+                _holder(mine, timeline).timeline = timeline
         for j, section in enumerate(sections, 1):
             section.anchor = f"d{i}-{j}"
         title = one.machine.host or name
@@ -135,76 +141,38 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
     return made
 
 
-def _by_experiment_and_device(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
-    """Records by experiment and device."""
-    groups: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        groups.setdefault((record.experiment, record.device), []).append(record)
-    return groups
-
-
-def _sections(
-    name: str,
-    device: str,
-    records: list[Record],
-    experiment: Experiment | None,
-    info: DeviceInfo | None,
-    courses: Mapping[tuple[str, str], Course],
-) -> list[Section]:
-    """The sections of one experiment on one device; just one where it can't make anything of the records."""
-    parts, problem = _parts(name, records, experiment, info)
-    sections = [_section(name, device, part, experiment, info, problem) for part in parts]
-    if course := courses.get((name, device)):
-        _holder(sections, course).course = course
-    return sections
-
-
-def _parts(
-    name: str, records: list[Record], experiment: Experiment | None, info: DeviceInfo | None
-) -> tuple[list[Part], str]:
-    """What the sections show, and what went wrong in making them."""
-    if experiment is None:
-        return [Part(f"Results of '{name}', an experiment unknown to this version", records, ())], ""
-    whole = Part(experiment.question, records, experiment.figures, counted=experiment.counted, source=experiment.source)
-    try:
-        return list(experiment.sections(experiment.derive(records), info)) or [whole], ""
-    except Exception as error:  # the file may be a stranger's and lack what the experiment takes for granted
-        why = f"These points could not be divided into sections ({type(error).__name__}); they are in the table."
-        return [replace(whole, figures=())], why
-
-
-def _holder(sections: Sequence[Section], course: Course) -> Section:
-    """The section with the point that is most like the one whose course it is."""
+def _holder(sections: Sequence[Section], timeline: TransferTimeline) -> Section:
+    """The section with the point that is most like the one whose timeline it is."""
 
     def likeness(section: Section) -> tuple[bool, int]:
-        alike = (sum(r.factors.get(n) == v for n, v in course.factors.items()) for r in section.records)
+        alike = (sum(r.factors.get(n) == v for n, v in timeline.factors.items()) for r in section.records)
         return not section.overview, max(alike, default=0)
 
     return max(sections, key=likeness)
 
 
-def _section(
-    name: str, device: str, part: Part, experiment: Experiment | None, info: DeviceInfo | None, problem: str
-) -> Section:
-    records = list(part.records)
-    unit = experiment.unit if experiment else next((r.unit for r in records), "")
+def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, DeviceInfo]) -> Section:
+    shown = part.section
+    records = list(shown.records)
+    infos = [known[name] for name in part.devices if name in known]
     section = Section(
         anchor="",
-        name=f"{name}: {part.title}" if part.title else name,
-        device=device,
-        device_title=info.title if info else "",
-        question=part.question,
-        counted=part.counted,
-        unit=unit,
-        source=part.source,
-        tally=_tally([] if part.overview else records),
+        experiment=part.experiment,
+        name=part.title,
+        devices=part.devices,
+        device_title=", ".join(dict.fromkeys(info.title for info in infos if info.title)),
+        question=shown.question,
+        answer=" ".join(part.answer.sentences),
+        counted=shown.counted,
+        unit=experiment.metric.unit if experiment else next((r.unit for r in records), ""),
+        source=shown.source,
+        tally=_tally([] if shown.overview else records),
         records=records,
-        device_info=info,
-        figures=part.figures,
-        overview=part.overview,
+        device_info=infos[0] if len(infos) == len(part.devices) == 1 else None,
+        figures=shown.figures,
+        overview=shown.overview,
     )
-    section.verdict = problem or _verdict(part, experiment, records, info)
-    if part.overview:
+    if shown.overview:
         return section
     section.facts = _facts(measured(records))
     section.columns, section.rows = _table(records)
@@ -237,20 +205,6 @@ def _tally(records: Sequence[Record]) -> dict[str, int]:
     }
 
 
-def _verdict(part: Part, experiment: Experiment | None, records: Sequence[Record], info: DeviceInfo | None) -> str:
-    good = measured(records)
-    if not good:
-        reasons = {(r.status, r.reason) for r in records}
-        why = f": {reasons.pop()[1]}" if len(reasons) == 1 else ""
-        return f"No point was measured successfully, so there is no answer{why}."
-    if experiment is None:
-        return "This version of firsttouch has no experiment of that name; its points are in the table."
-    try:
-        return part.answer(good) if part.answer else experiment.verdict(good, info)
-    except Exception as error:  # the file may be a stranger's and lack what the experiment takes for granted
-        return f"No answer could be derived from these points ({type(error).__name__}); they are in the table."
-
-
 def _half_width(record: Record) -> float:
     s = record.summary
     return (s.ci_high - s.ci_low) / 2 / abs(s.median) if s and s.median else 0.0
@@ -266,23 +220,27 @@ def _spoiled(records: Sequence[Record]) -> list[str]:
         because = f" ({', '.join(causes)})" if causes else ""
         found.append(f"{count(len(throttled), 'point')} taken while the device was throttled{because}.")
     if noisy:
-        where = ", ".join(sorted({f"{r.experiment} on {r.device}" for r in noisy}))
-        found.append(f"{count(len(noisy), 'noisy point')}: 95 % interval wider than ±{NOISY:.0%} ({where}).")
+        groups = sorted(group_by(noisy, "device").items(), key=lambda group: -len(group[1]))
+        where = "; ".join(f"{d}: {', '.join(dict.fromkeys(r.experiment for r in some))}" for (d,), some in groups)
+        found.append(
+            f"{count(len(noisy), 'noisy point')}, with a 95 % interval wider than ±{100 * NOISY:.0f} % ({where})."
+        )
     return found
 
 
 def _facts(good: Sequence[Record]) -> list[str]:
-    """How the numbers were come by: spread, sample counts, and what ended the sampling."""
+    """How the points were sampled: spread, sample counts, and what ended the sampling."""
     if not good:
         return []
     widths, counts = sorted(map(_half_width, good)), [r.summary.n for r in good if r.summary]
     stops = Counter(r.stopped_by for r in good if r.stopped_by)
     seconds = sum(r.seconds for r in good)
     if min(counts) > 1:
-        what = "95 % interval of the median" if min(counts) >= FEWEST else "range of the samples, where they are few"
-        facts = [f"{what}: ±{100 * median(widths):.2g} % typically, ±{100 * widths[-1]:.2g} % at most"]
+        few = "" if min(counts) >= FEWEST else f", or the range of fewer than {FEWEST} samples"
+        spread = f"±{100 * median(widths):.2g} % typically, ±{100 * widths[-1]:.2g} % at most"
+        facts = [f"95 % interval of the median{few}: {spread}"]
     else:
-        facts = ["a single sample does not tell how far runs differ"]
+        facts = ["one sample per point, so the spread between runs is unknown"]
     facts += [
         f"samples per point: {min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"samples: {counts[0]}",
     ]
@@ -309,7 +267,7 @@ def _each(records: Sequence[Record], text: Callable[[Record], str | None]) -> li
     found = [(said, r) for r in records if (said := text(r)) is not None]
     blocks = [Block(said, 1, condition(r, names)) for said, r in found[:MOST_LISTED]]
     if rest := found[MOST_LISTED:]:
-        blocks.append(Block("and more of the same kind, all in the table", len(rest), ""))
+        blocks.append(Block("more points like these, all in the table", len(rest), ""))
     return blocks
 
 
@@ -325,7 +283,7 @@ def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[s
         ends = f"{quantity(s.p5, r.unit)} … {quantity(s.p95, r.unit)}"
         marks = [*(["WRONG DATA"] if _is_wrong(r) else []), *(["unverified"] if _is_unverified(r) else [])]
         marks += ["throttled"] if r.throttled else []
-        cells = [label(n, r.factors.get(n)) for n in names]
+        cells = [label(n, value(r, n)) for n in names]
         rows.append(
             (
                 "wrong" if _is_wrong(r) else "warned" if marks else "",
@@ -344,9 +302,10 @@ def numeric(rows: Sequence[Sequence[str]]) -> list[bool]:
 def drawings(section: Section, palette: Palette) -> list[Drawing]:
     """The figures of one section that have something to show. Skipped and failed points are not in them."""
     ok = [r for r in section.records if r.status == "ok" and r.summary is not None]
-    drawn = (draw(figure, ok, section.device_info, palette) for figure in section.figures)
-    course = [draw_course(section.course)] if section.course else []
-    return [*(d for d in drawn if d is not None), *course]
+    context = Context(section.device_info, palette)
+    drawn = (draw(figure, ok, context) for figure in section.figures)
+    moved = [draw_timeline(section.timeline)] if section.timeline else []
+    return [*(d for d in drawn if d is not None), *moved]
 
 
 def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> str:
@@ -362,7 +321,7 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
                 svg = sanitise(to_svg(drawing.spec), f"f{number}-") if drawing.spec else ""
                 section.drawings.append((drawing, svg))
     env = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    env.globals.update(label=label, count=count, numeric=numeric, headlines=HEADLINES)
+    env.globals.update(label=label, count=count, spelled=spelled, numeric=numeric, headlines=HEADLINES)
     source = files("firsttouch.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     return env.from_string(source).render(chapters=made, wrong=sum(s.tally["wrong"] for c in made for s in c.sections))
 
@@ -374,12 +333,12 @@ def load(directories: Sequence[Path]) -> dict[str, Results]:
 
 def _load(directory: Path) -> Results:
     """Results with what their trace says, which may be broken without harm to them."""
-    from firsttouch.run.store import load_results
-    from firsttouch.run.trace import read_courses
+    from firsttouch.events.trace import read_timelines
+    from firsttouch.records.reading import load_results
 
     results = load_results(directory)
     try:
-        results.courses = read_courses(directory)
+        results.timelines = read_timelines(directory)
     except UsageError as error:
         results.warnings.append(str(error))
     return results
@@ -391,7 +350,7 @@ def write_report(directories: Sequence[Path], output: Path | None = None) -> Pat
     Raises:
         UsageError: a directory holds no results, or the file can't be written.
     """
-    from firsttouch.run.catalogue import reported
+    from firsttouch.work import reported
 
     if output is None and len(directories) > 1:
         raise UsageError("several directories make one report; say where it goes with -o FILE")
@@ -400,7 +359,7 @@ def write_report(directories: Sequence[Path], output: Path | None = None) -> Pat
         raise UsageError(f"{path} is a directory; give -o a file name such as {path / 'report.html'}")
     page = render(load(directories), reported())
     try:
-        path.write_text(page, encoding="utf-8")
+        (write_output if output else write_atomically)(path, page.encode())
     except OSError as error:
         raise UsageError(f"cannot write the report to {path}: {error.strerror}") from None
     return path

@@ -1,7 +1,4 @@
-"""What a stacked bar is made of: its segments, the text within them and the sum at its end.
-
-Nothing here draws; figures.py does.
-"""
+"""Draws a Stack: bars of segments with the text within them and the sum at their end."""
 
 from __future__ import annotations
 
@@ -11,11 +8,18 @@ from typing import Any
 
 import msgspec
 
-from firsttouch.analysis.statistics import series
-from firsttouch.experiments.base import Figure
-from firsttouch.report import heat
-from firsttouch.report.text import count, label, quantity
-from firsttouch.schema import Record
+from firsttouch.analysis.statistics import distinct, group_by, series
+from firsttouch.figures import Stack
+from firsttouch.records.schema import Record
+from firsttouch.report import points
+from firsttouch.report.axes import NAMES, quantitative, time_label
+from firsttouch.report.chart import finish, flag_marks, numbers, panel, row, side_by_side
+from firsttouch.report.drawing import Context, Drawing, Spec
+from firsttouch.report.naming import amount_title, heading, unit, without_unit
+from firsttouch.report.palette import INK
+from firsttouch.report.roles import Roles, assign, channels
+from firsttouch.report.shades import DARK, HUGE, LIGHT, ink_on
+from firsttouch.text import SECONDS, count, label, quantity
 
 MOST_SEGMENTS = 12
 """Of one bar; what follows is one segment together."""
@@ -24,19 +28,32 @@ CHARACTER, THIN = 4.6, 1.2
 """Pixels of one character within a segment, and below which a segment is drawn as a hairline."""
 
 
-def segments(record: Record, figure: Figure) -> dict[str, float]:
+def draw(figure: Stack, records: Sequence[Record], context: Context) -> Drawing | None:
+    shown = points.complete(points.matching(figure, with_sums(records, figure)), "value", figure.x)
+    if not shown:
+        return None
+    roles = assign(shown, axes=(figure.x,), apart=(figure.x,), facet=figure.facet)
+    held = points.constants(figure, shown)
+    shown, more = points.first_panels(roles, shown)
+    bars = [same[0] for same in group_by(shown, *roles.panel, figure.x).values()]
+    notes = [*_notes(figure, len(shown) - len(bars)), *held, *more, *points.throttled(bars)]
+    spec = _chart(figure, roles, bars, context)
+    return Drawing(_title(figure, roles, bars), spec, notes=notes, wrong=points.wrong(bars))
+
+
+def segments(record: Record, figure: Stack) -> dict[str, float]:
     """The values of one bar by what they are called, in the order of the counters. What is no amount is left out."""
     found: dict[str, float] = {}
     for which, v in series(record, figure.series).items():
         name = label("series", which)
-        if name in figure.without or isinstance(v, bool | str | None) or not 0 <= v < heat.HUGE:
+        if name in figure.without or isinstance(v, bool | str | None) or not 0 <= v < HUGE:
             continue
         name = name if len(found) < MOST_SEGMENTS or name in found else REST
         found[name] = found.get(name, 0.0) + v
     return found
 
 
-def with_sums(records: Sequence[Record], figure: Figure) -> list[Record]:
+def with_sums(records: Sequence[Record], figure: Stack) -> list[Record]:
     """The records that have segments, with their sum as the counter 'value'."""
     made = []
     for record in records:
@@ -47,7 +64,51 @@ def with_sums(records: Sequence[Record], figure: Figure) -> list[Record]:
     return made
 
 
-def rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: float, unit: str) -> list[dict[str, Any]]:
+def _notes(figure: Stack, hidden: int) -> list[str]:
+    """What the caption says of the bars."""
+    said = ["The figure at the end of a bar is the sum of its segments; hairlines are segments too thin to draw."]
+    if figure.without:
+        said.append(f"Left out: {', '.join(figure.without)}.")
+    if hidden:
+        said.append(f"{count(hidden, 'more point')} with the same conditions, only in the table.")
+    return said
+
+
+def _title(figure: Stack, roles: Roles, records: Sequence[Record]) -> str:
+    per = channels(figure, roles, "for each")
+    if figure.title:
+        return figure.title + per
+    x, y = figure.x_title or heading(figure, figure.x), figure.y_title or heading(figure, "value")
+    return f"{without_unit(y, unit(figure, 'value', records[0]))} by {x} and {heading(figure, 'series')}{per}"
+
+
+def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Context) -> Spec:
+    import altair as alt
+
+    parts = [segments(record, figure) for record in records]
+    names = list(dict.fromkeys(name for one in parts for name in one))
+    fills = dict(zip(names, context.palette.styles(heading(figure, "series"), names)[0], strict=True))
+    scale = alt.Scale(domain=names, range=[fills[n] for n in names])
+    hue = alt.Color("segment:N", title=heading(figure, "series"), scale=scale, legend=alt.Legend(columns=6))
+    width, one_unit = 270 if roles.panel else 560, unit(figure, "value", records[0])
+    panels: dict[str, list[tuple[Spec, dict[str, float]]]] = {}
+    for record, one in zip(records, parts, strict=True):
+        bar = row(record, figure, roles, figure.x, "value")
+        panels.setdefault(str(bar["panel"]), []).append((bar, one))
+    rows: list[Spec] = []
+    charts = []
+    for title, pairs in panels.items():
+        bars = [bar for bar, _ in pairs]
+        most = max(bar["y"] for bar in bars) * 1.25 or 1.0
+        for bar, one in pairs:
+            inside = _segment_rows(one, fills, width / most, one_unit)
+            rows += [bar, *({**segment, "x": bar["x"], "panel": title} for segment in inside)]
+        stacked = _stacked(figure, records, bars, hue, alt.Scale(domain=[0, most]))
+        charts.append(panel(stacked, title, roles, width, limit=width + 60))
+    return finish(side_by_side(charts, roles), rows)
+
+
+def _segment_rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: float, unit: str) -> list[Spec]:
     """One row per segment that is not zero. scale: pixels per unit of the values."""
     made, start = [], 0.0
     for name, v in parts.items():
@@ -62,17 +123,48 @@ def rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: float, uni
                 "middle": start + v / 2,
                 "thin": v * scale < THIN,
                 "text": text if fits else "",
-                "ink": heat.ink_on(fills[name]) if fits else "",
+                "ink": ink_on(fills[name]) if fits else "",
             })  # fmt: skip
         start += v
     return made
 
 
-def notes(figure: Figure, hidden: int) -> list[str]:
-    """What the caption says of the bars."""
-    said = ["The figure at the end of a bar is the sum of its segments; hairlines are segments too thin to draw."]
-    if figure.without:
-        said.append(f"Left out: {', '.join(figure.without)}.")
-    if hidden:
-        said.append(f"{count(hidden, 'more point')} of the same conditions only in the table.")
-    return said
+def _stacked(figure: Stack, records: Sequence[Record], bars: list[Spec], hue: Any, scale: Any) -> Any:
+    """The layers of one panel: segments, hairlines where they are too thin to see, what they hold, and totals."""
+    import altair as alt
+
+    one_unit = unit(figure, "value", records[0])
+    title = amount_title(figure, "value", figure.y_title, records[0])
+    amount = quantitative("value", title, one_unit, numbers(bars, "y"), False)
+    amount |= _time_axis(amount, one_unit) | {"scale": scale}
+    present = {bar["x"] for bar in bars}
+    names = [n for v in distinct(records, figure.x) if (n := label(figure.x, v)) in present]
+    y = alt.Y("x:N", title=figure.x_title or heading(figure, figure.x), sort=names, axis=alt.Axis(**NAMES))
+    base = alt.Chart(alt.NamedData("rows"))
+    part, point = (base.transform_filter(f"datum.kind == '{kind}'") for kind in ("segment", "point"))
+    total = alt.X("y:Q", **amount)
+    end = {"align": "left", "fontSize": 10, "fill": INK}
+    layers = [
+        part.mark_bar(height=15).encode(x=alt.X("start:Q", **amount), x2="end:Q", y=y, color=hue),
+        part.transform_filter("datum.thin").mark_tick(thickness=1.2, height=15).encode(x="start:Q", y=y, color=hue),
+        *(
+            part.transform_filter(f"datum.ink == '{ink}'")
+            .mark_text(fontSize=9, fill=ink)
+            .encode(x="middle:Q", y=y, text="text:N")
+            for ink in (DARK, LIGHT)
+        ),
+        point.transform_filter("datum.flag == ''").mark_text(dx=5, **end).encode(x=total, y=y, text="text:N"),
+        point.transform_filter("datum.flag != ''").mark_text(dx=13, **end).encode(x=total, y=y, text="text:N"),
+        *flag_marks(point, total, y),
+    ]
+    return alt.layer(*layers).properties(height=alt.Step(22))
+
+
+def _time_axis(amount: Spec, unit: str) -> Spec:
+    """Title and axis of `amount` with each tick in the unit that suits it, as the text in bars is; few ticks."""
+    import altair as alt
+
+    if unit not in SECONDS:
+        return {}
+    axis = {"grid": True, "tickCount": 7, "labelExpr": f"datum.value == 0 ? '0' : {time_label(SECONDS[unit])}"}
+    return {"title": without_unit(amount["title"], unit), "axis": alt.Axis(**axis)}

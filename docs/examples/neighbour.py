@@ -1,0 +1,67 @@
+"""An experiment with two devices: firsttouch run neighbour --module docs/examples/neighbour.py"""
+
+from firsttouch.api import (
+    Claim,
+    Experiment,
+    Factor,
+    KiB,
+    Line,
+    Measurement,
+    Metric,
+    MiB,
+    buffer_fact,
+    finding,
+    main_allocator,
+    peer,
+    probes,
+    unavailable,
+    unreachable_peer,
+)
+
+
+class Neighbour(Experiment):
+    """Copies to another device's memory and back, queued by the device that acts."""
+
+    name = "neighbour"
+    question = "How fast do bytes move between two devices?"
+    metric = Metric("GB/s", "higher")
+    counted = "Every byte copied counts once. The device queues the copies and times them on its own clock."
+    source = "an example"
+    figures = (Line(x="size", colour="peer", dash="device", facet="direction", log_x=True, y_title="bandwidth"),)
+    share = 0.5
+    across_devices = True  # one section of the report for all devices
+
+    def supports(self, device):
+        return None if device.capabilities.runs_kernels else f"{device.name} runs no kernels"
+
+    def factors(self, device, preset):
+        sizes = [64 * KiB, MiB, 16 * MiB] if preset == "quick" else [64 * KiB << k for k in range(12)]
+        directions = ("to", "from")
+        return [
+            peer(device, itself=True),
+            Factor("direction", directions, choices=directions, doc="to the peer's memory or from it"),
+            Factor("size", sizes, "size"),
+        ]
+
+    def skip(self, factors, device):
+        return unavailable(device, main_allocator(device)) or unreachable_peer(device, factors.text("peer"))
+
+    def measure(self, point, session):
+        name, size = point.text("peer"), point.size("size")
+        device, other = session.device, session.peer(name)
+        device.reach(other)  # opens access, or raises Unavailable with the driver's words
+        with (
+            device.allocate(main_allocator(session.info), size) as own,
+            other.allocate(main_allocator(session.peer_info(name)), size) as far,
+        ):
+            source, target = (own, far) if point["direction"] == "to" else (far, own)
+            outcome = probes.copy(
+                device, target, source, engine="copy-engine", bytes=size, seed=session.seed, stop=session.stop()
+            )
+            return Measurement.of(outcome, buffers=[buffer_fact("source", source), buffer_fact("target", target)])
+
+    def findings(self, records, device):
+        largest = max(r.count("size") for r in records)
+        best = max((r for r in records if r.count("size") == largest), key=lambda r: r.summary.median)
+        text = "Fastest: {value} on {device}, {direction} the memory of {peer}, {size} at a time"
+        return [finding(Claim("neighbour.fastest", text), best)]

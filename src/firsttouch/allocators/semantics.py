@@ -1,0 +1,178 @@
+"""Every allocator on one page: what it is, and what its vendor promises.
+
+Whether one is available on a device, and who reaches it there, the device itself states (schema.AllocatorInfo).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Memory: TypeAlias = Literal["host", "device", "migrating"]
+Role: TypeAlias = Literal["host", "device", "page-locked", "shared"]
+Variant: TypeAlias = Literal["", "pages", "call", "caching", "coherence"]
+AskedPages: TypeAlias = Literal["", "policy", "base", "huge"]
+
+
+@dataclass(frozen=True)
+class AllocatorSemantics:
+    """call: how the memory is obtained, per API; moves: whether pages change place, by whom and at what granularity;
+    memory: whose it is, `migrating` where the driver decides where its pages are; role: what programs take it for:
+    plain memory of the host, memory of the device, page-locked host memory that the device reaches, or memory that both
+    use by one address; variant: in what it differs from the allocator that programs use first in its role (page size,
+    the call that obtains it, caching by the CPU, or when stores are seen), '' for that one;
+    pages: the page size that is asked of the kernel, "policy" where the caller chooses, '' where none is asked;
+    cached, uncached: the agents that keep lines of it in a cache and those that do not, as the vendor states it;
+    migrates: whether its pages move to an agent that touches them; halves: whether both agents may use different parts
+    at once, where AllocatorInfo.concurrent does not say it. '' where the vendor states nothing.
+    """
+
+    call: str
+    moves: str
+    memory: Memory
+    role: Role
+    variant: Variant = ""
+    pages: AskedPages = ""
+    cached: str = ""
+    uncached: str = ""
+    migrates: str = ""
+    halves: str = ""
+
+
+SEMANTICS: dict[str, AllocatorSemantics] = {
+    "malloc": AllocatorSemantics(
+        "malloc; page size by the kernel's own policy",
+        "stays in host memory; NUMA balancing may move pages",
+        memory="host",
+        role="host",
+        pages="policy",
+        cached="cpu",
+    ),
+    "mmap": AllocatorSemantics(
+        "mmap, private and anonymous, MADV_NOHUGEPAGE: base pages for certain",
+        "stays in host memory; NUMA balancing may move pages",
+        memory="host",
+        role="host",
+        variant="pages",
+        pages="base",
+        cached="cpu",
+    ),
+    "malloc-thp": AllocatorSemantics(
+        "malloc with MADV_HUGEPAGE, aligned to 2 MiB: transparent huge pages where the kernel has them",
+        "stays in host memory; NUMA balancing may move pages",
+        memory="host",
+        role="host",
+        variant="pages",
+        pages="huge",
+        cached="cpu",
+    ),
+    "device": AllocatorSemantics(
+        "cudaMalloc (cuMemAlloc), hipMalloc, clCreateBuffer",
+        "never",
+        memory="device",
+        role="device",
+        cached="gpu",
+        migrates="no",
+    ),
+    "vmm": AllocatorSemantics(
+        "cuMemCreate mapped with cuMemMap; hipMemCreate mapped with hipMemMap",
+        "never",
+        memory="device",
+        role="device",
+        variant="call",
+        cached="gpu",
+        migrates="no",
+    ),
+    "pinned": AllocatorSemantics(
+        "cudaHostAlloc (cuMemHostAlloc), hipHostMalloc, CL_MEM_ALLOC_HOST_PTR",
+        "never: the GPU reads host memory over the link; an OpenCL driver may copy at map and unmap",
+        memory="host",
+        role="page-locked",
+        cached="cpu",
+        migrates="no",
+    ),
+    "pinned-wc": AllocatorSemantics(
+        "cudaHostAlloc, write-combined: CPU reads are not cached",
+        "never",
+        memory="host",
+        role="page-locked",
+        variant="caching",
+        uncached="cpu",
+        migrates="no",
+    ),
+    "registered": AllocatorSemantics(
+        "malloc, then cudaHostRegister (cuMemHostRegister), hipHostRegister or CL_MEM_USE_HOST_PTR",
+        "never: the GPU reads host memory over the link; an OpenCL driver may copy at map and unmap",
+        memory="host",
+        role="page-locked",
+        variant="call",
+        cached="cpu",
+        migrates="no",
+    ),
+    "managed": AllocatorSemantics(
+        "cudaMallocManaged (cuMemAllocManaged), hipMallocManaged",
+        "pages follow the agent that touches them, 4 KiB to 2 MiB at a time (CUDA C++ Programming Guide); an "
+        "AMD GPU without XNACK uses them in host memory instead (HIP documentation, Unified memory "
+        "management)",
+        memory="migrating",
+        role="shared",
+        cached="cpu and gpu",
+        migrates="yes",
+    ),
+    "managed-static": AllocatorSemantics(
+        "a __managed__ array of a module",
+        "as managed",
+        memory="migrating",
+        role="shared",
+        variant="call",
+        cached="cpu and gpu",
+        migrates="yes",
+    ),
+    "svm-coarse": AllocatorSemantics(
+        "clSVMAlloc: one address for both, shared between map and unmap",
+        "the driver decides at map, unmap and launch (OpenCL 2.0, 5.6)",
+        memory="migrating",
+        role="shared",
+        variant="coherence",
+    ),
+    "svm-fine": AllocatorSemantics(
+        "clSVMAlloc with CL_MEM_SVM_FINE_GRAIN_BUFFER: both may use it, coherent at synchronisation points",
+        "the driver decides (OpenCL 2.0, 5.6)",
+        memory="migrating",
+        role="shared",
+        halves="yes",
+    ),
+    "svm-atomic": AllocatorSemantics(
+        "clSVMAlloc with CL_MEM_SVM_FINE_GRAIN_BUFFER and CL_MEM_SVM_ATOMICS: both use it at once, coherent by atomics",
+        "the driver decides (OpenCL 2.0, 5.6)",
+        memory="migrating",
+        role="shared",
+        variant="coherence",
+    ),
+    "pinned-noncoherent": AllocatorSemantics(
+        "hipHostMalloc with hipHostMallocNonCoherent: coherent at synchronisation points only",
+        "never: the GPU reads host memory over the link",
+        memory="host",
+        role="page-locked",
+        variant="coherence",
+        cached="cpu and gpu",
+        migrates="no",
+    ),
+    "fine-grained": AllocatorSemantics(
+        "hipExtMallocWithFlags with hipDeviceMallocFinegrained: device memory, coherent while a kernel runs",
+        "never",
+        memory="device",
+        role="device",
+        variant="coherence",
+        migrates="no",
+    ),
+    "coarse-grained": AllocatorSemantics(
+        "hipMallocManaged, then hipMemAdvise with hipMemAdviseSetCoarseGrain: coherent between kernels only",
+        "as managed",
+        memory="migrating",
+        role="shared",
+        variant="coherence",
+        cached="cpu and gpu",
+        migrates="yes",
+    ),
+}

@@ -1,0 +1,211 @@
+"""What records say, as data: a claim with its value, interval and conditions, and the points that it rests on.
+
+Findings are derived whenever results are read and never stored. They hold no text for a reader but the pattern of their
+claim; report/sentences.py fills that in, for the report, the terminal and --json alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from firsttouch.analysis.statistics import group_by, median_of
+from firsttouch.records.reading import point_key
+from firsttouch.records.schema import Record, Scalar
+
+Condition: TypeAlias = Scalar | tuple[Scalar, ...]
+"""A factor's value, or the several that a finding holds for."""
+
+
+MUCH = 1.25
+"""Rates whose ratio is less than this are much the same."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A value in a unit of the records ("ns", "GB/s", "B", "pages"), with the bounds of its interval where it has one.
+
+    Of a measured median they bound it at 95 %; of what lies between two measured points they are those points.
+    """
+
+    value: float
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A kind of finding.
+
+    id: stable, "experiment.what"; scripts may rely on it. text: a sentence without its full stop, in which {value},
+    {ratio}, {other_value}, any condition ({allocator}), any condition of the other ({other_allocator}) and any detail
+    are filled in. head: said once before adjacent findings of this claim with the same head, whose texts follow it as
+    a list.
+    """
+
+    id: str
+    text: str
+    head: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a finding's value is compared with.
+
+    ratio: the finding's value over this one. is_clear: the two intervals are apart, so that one may be called faster
+    or slower.
+    """
+
+    value: Quantity
+    ratio: Quantity
+    is_clear: bool
+    conditions: Mapping[str, Condition]
+    points: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One claim about some points of one device. value is text where what was found is no number.
+
+    conditions: the device, the factors that all the points share, and what else the claim is about. points: keys of the
+    records. details: further quantities that the claim names.
+    """
+
+    claim: Claim
+    value: Quantity | str
+    conditions: Mapping[str, Condition]
+    points: tuple[str, ...]
+    details: Mapping[str, Quantity] = field(default_factory=dict)
+    comparison: Comparison | None = None
+
+
+def keys(records: Iterable[Record]) -> tuple[str, ...]:
+    """The keys of points, as --resume knows them."""
+    return tuple(point_key(r.experiment, r.device, r.factors) for r in records)
+
+
+def shared(records: Sequence[Record]) -> dict[str, Condition]:
+    """The device, or the devices, and the factors in which all of the records agree."""
+    first, *rest = records
+    devices = tuple(dict.fromkeys(r.device for r in records))
+    same = {name: v for name, v in first.factors.items() if all(r.factors.get(name) == v for r in rest)}
+    return {"device": devices[0] if len(devices) == 1 else devices, **same}
+
+
+def quantity(record: Record) -> Quantity:
+    """The median of a record that has a summary; a single sample has no interval."""
+    assert record.summary is not None
+    s = record.summary
+    return Quantity(s.median, record.unit, *((s.ci_low, s.ci_high) if s.n > 1 else ()))
+
+
+def counter(record: Record, name: str, unit: str) -> Quantity | None:
+    """A counter that is a number, which has no interval; None where it is absent or something else."""
+    v = record.counters.get(name)
+    return None if isinstance(v, bool | str | None) else Quantity(float(v), unit)
+
+
+def finding(
+    claim: Claim,
+    records: Record | Sequence[Record],
+    value: Quantity | str | None = None,
+    *,
+    details: Mapping[str, Quantity] | None = None,
+    comparison: Comparison | None = None,
+    **conditions: Condition,
+) -> Finding:
+    """A finding on one record or several, its conditions those that they share and the ones given.
+
+    Without a value it is the median of the first record.
+    """
+    rows = [records] if isinstance(records, Record) else list(records)
+    return Finding(
+        claim,
+        quantity(rows[0]) if value is None else value,
+        {**shared(rows), **conditions},
+        keys(rows),
+        details or {},
+        comparison,
+    )
+
+
+def over(a: Quantity, b: Quantity) -> Quantity:
+    """a / b with the bounds that both intervals allow, and none where an interval is missing or reaches zero."""
+    ratio = a.value / b.value if b.value else float("inf")
+    bounds = (a.low, a.high, b.low, b.high)
+    if any(bound is None or bound <= 0 for bound in bounds):
+        return Quantity(ratio)
+    low_a, high_a, low_b, high_b = (float(bound or 0) for bound in bounds)
+    return Quantity(ratio, "", low_a / high_b, high_a / low_b)
+
+
+def compare(mine: Record | Quantity, other: Record) -> Comparison:
+    """One record's median, or another value, against the median of `other`."""
+    value, its = mine if isinstance(mine, Quantity) else quantity(mine), quantity(other)
+    return Comparison(its, over(value, its), are_apart(value, its), shared([other]), keys([other]))
+
+
+def are_apart(a: Quantity, b: Quantity) -> bool:
+    """Whether both have intervals and these do not meet."""
+    if a.low is None or a.high is None or b.low is None or b.high is None:
+        return False
+    return a.high < b.low or b.high < a.low
+
+
+def number(record: Record, factor: str) -> float:
+    """A factor that is a number, or -1 where it is not."""
+    v = record.factors.get(factor)
+    return -1.0 if isinstance(v, bool | str | None) else float(v)
+
+
+def at_largest(records: Iterable[Record], factor: str = "size") -> list[Record]:
+    """The records at the largest value of a factor."""
+    rows = list(records)
+    largest = max((number(r, factor) for r in rows), default=0)
+    return [r for r in rows if number(r, factor) == largest]
+
+
+def at_shared(
+    records: Iterable[Record], by: Sequence[str], factor: str = "size", pick: Callable[..., float] = max
+) -> list[Record]:
+    """The records at the one value of a factor at which the most values of `by` can be compared.
+
+    Of several such values it is the largest (pick=max) or the smallest (pick=min).
+    """
+    groups = {size: rows for (size,), rows in group_by(records, factor).items() if not isinstance(size, str | None)}
+    if not groups:
+        return []
+    compared = {size: len(group_by(rows, *by)) for size, rows in groups.items()}
+    most = max(compared.values())
+    return groups[pick(size for size, n in compared.items() if n == most)]
+
+
+def extremes(records: Iterable[Record]) -> tuple[Record, Record]:
+    """The records with the least and with the greatest median."""
+    rows = sorted(records, key=median_of)
+    return rows[0], rows[-1]
+
+
+def lowest(records: Iterable[Record], by: str) -> list[Record]:
+    """Of each value of a factor the record with the least median, in ascending order."""
+    return sorted((min(rows, key=median_of) for rows in group_by(records, by).values()), key=median_of)
+
+
+def highest(records: Iterable[Record], by: str) -> list[Record]:
+    """Of each value of a factor the record with the greatest median, in descending order."""
+    return sorted((max(rows, key=median_of) for rows in group_by(records, by).values()), key=median_of, reverse=True)
+
+
+def fastest_over_slowest(claim: Claim, records: Iterable[Record], by: str) -> list[Finding]:
+    """The best value of a factor against the worst, where more is better, at the size that most of them share.
+
+    Nothing where they are much the same: intervals that meet, or a ratio of less than MUCH.
+    """
+    ranked = highest(at_shared(records, (by,)), by)
+    if len(ranked) < 2:
+        return []
+    comparison = compare(ranked[0], ranked[-1])
+    says = comparison.is_clear and comparison.ratio.value > MUCH
+    return [finding(claim, ranked[0], comparison=comparison)] if says else []

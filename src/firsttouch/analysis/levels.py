@@ -1,0 +1,59 @@
+"""The levels of the memory hierarchy that one latency curve shows, as findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+
+from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, number
+from firsttouch.analysis.plateaus import OVERSHOOT, SAME, Plateau, find_plateaus, name_plateaus, stated_caches
+from firsttouch.analysis.statistics import median_of
+from firsttouch.records.schema import DeviceInfo, Record
+
+_ID, _HEAD = "latency.level", "memory levels seen by the {agent} in {allocator} memory:"
+ENDS = Claim(_ID, "{level}: {value} up to {reach}", _HEAD)
+STATED = Claim(_ID, "{level} ({stated_bytes} stated): {value} up to {reach}", _HEAD)
+LAST = Claim(_ID, "{level}: {value}", _HEAD)
+RISING = Claim(_ID, "memory: {value} at {size}, with no plateau", _HEAD)
+SLIGHT = sqrt(2)
+"""Loads that take less than this times a level's are still mostly of that level."""
+
+
+def levels(curve: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+    """Each level of a curve over `size`, smallest first; beyond the last cache is memory, with or without a plateau."""
+    rows = sorted(curve, key=lambda r: number(r, "size"))
+    facts = device.facts if device else {}
+    named = name_plateaus(find_plateaus([int(number(r, "size")) for r in rows], list(map(median_of, rows))), facts)
+    stated = stated_caches(facts)
+    found, largest = [], rows[-1]
+    for i, (name, plateau) in enumerate(named):
+        following = named[i + 1][1].value if i + 1 < len(named) else median_of(largest)
+        found.append(_finding(name, plateau, following, rows, stated))
+    beyond = len(stated) > 1 and number(largest, "size") > OVERSHOOT * max(stated.values())
+    if beyond and not any(name.startswith("memory") for name, _ in named):
+        found.append(finding(RISING, largest, level="memory"))
+    return found
+
+
+def _finding(name: str, plateau: Plateau, following: float, rows: Sequence[Record], stated: dict[str, int]) -> Finding:
+    """One level with where it ends: the last size whose loads take little more, and less than the middle of it and the
+    next level.
+    """
+    on_it = [r for r in rows if plateau.low <= number(r, "size") <= plateau.high]
+    after = [r for r in rows if number(r, "size") > plateau.high]
+    most = min(sqrt(plateau.value * max(following, plateau.value)), SLIGHT * plateau.value)
+    end = next((i for i, r in enumerate(after) if median_of(r) >= most), len(after))
+    value = _value(on_it, plateau)
+    if end == len(after):
+        return finding(LAST, on_it, value, level=name)
+    last = number((after[end - 1] if end else on_it[-1]), "size")
+    details = {"reach": Quantity(last, "B", last, number(after[end], "size"))}
+    if size := stated.get(name.rpartition(" ")[2]):
+        return finding(STATED, on_it, value, details=details, level=name, stated_bytes=size)
+    return finding(ENDS, on_it, value, details=details, level=name)
+
+
+def _value(rows: Sequence[Record], plateau: Plateau) -> Quantity:
+    """The level's median, within the range of its points but for outliers."""
+    near = [m for m in map(median_of, rows) if abs(m / plateau.value - 1) < SAME]
+    return Quantity(plateau.value, rows[0].unit, min(near, default=None), max(near, default=None))

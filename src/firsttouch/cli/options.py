@@ -1,0 +1,71 @@
+"""The options that several commands have, and how values of options are read: what is not one is refused in a sentence
+that says what is accepted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from firsttouch.errors import UsageError
+
+
+def seconds(text: str) -> float:
+    """Of --timeout."""
+    from firsttouch.records.schema import LONGEST_TIMEOUT
+
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= LONGEST_TIMEOUT:
+        raise UsageError(f"--timeout '{text}' is not a number of seconds, more than 0 and at most {LONGEST_TIMEOUT:g}")
+    return value
+
+
+def seed(text: str) -> int:
+    """Of --seed."""
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
+    if not 0 <= value < 2**63:
+        raise UsageError(f"--seed '{text}' is not a whole number from 0 to 2^63 - 1")
+    return value
+
+
+def path(text: str) -> Path:
+    """Of --out, --output, --module and --trust-verified."""
+    if not text.strip():
+        raise UsageError(
+            "a path is empty; give one to --out, --output, --module or --trust-verified, or leave the option out"
+        )
+    return Path(text)
+
+
+Out: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", parser=path, metavar="DIR", help="Directory of the results; default: firsttouch-results/HOST-DATE."
+    ),
+]
+Resume: TypeAlias = Annotated[
+    bool,
+    typer.Option("--resume", help="Continue the run in --out; points that crashed or timed out are tried once more."),
+]
+Retry: TypeAlias = Annotated[
+    bool, typer.Option("--retry", help="With --resume: try all points again that crashed, timed out or failed.")
+]
+Seed: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--seed", parser=seed, metavar="N", help="Seed of all random data and orders; default: 1."),
+]
+TrustVerified: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--trust-verified",
+        parser=path,
+        metavar="DIR",
+        help="Use the methods.json that `methods --verify --out DIR` wrote for what drivers do not state.",
+    ),
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else there.")]

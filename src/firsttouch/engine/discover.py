@@ -1,0 +1,63 @@
+"""Which devices this machine has, asked in separate processes: vendor libraries crash, hang and leave contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from firsttouch.machine.backends import BACKENDS
+from firsttouch.machine.peers import with_other_backends
+from firsttouch.records.schema import DeviceInfo
+from firsttouch.workers.process import Worker
+from firsttouch.workers.protocol import Pipe, Reply, Task, describe, one_line
+
+TIMEOUT = 60.0
+
+
+class Discover(Task, tag="discover"):
+    """Name the devices of one kind."""
+
+    kind: str
+
+
+def describe_kind(task: Discover, pipe: Pipe) -> Reply:
+    """The handler of Discover, in a worker."""
+    from firsttouch.machine.devices import describe_devices
+
+    try:
+        return Reply(state="done", devices=describe_devices(task.kind))
+    except Exception as error:
+        return Reply(state="done", reason=one_line(str(error)) or describe(error))
+
+
+def discover_devices(kinds: Iterable[str] = BACKENDS, timeout: float = TIMEOUT) -> list[DeviceInfo]:
+    """The devices of `kinds`. A kind whose library crashed, hung or is missing is one unavailable device."""
+    workers = {kind: _start() for kind in kinds}
+    try:
+        return with_other_backends([one for kind, worker in workers.items() for one in _ask(kind, worker, timeout)])
+    finally:
+        for worker in workers.values():
+            if isinstance(worker, Worker):
+                worker.kill()
+
+
+def _start() -> Worker | str:
+    """A worker, or why there is none."""
+    try:
+        return Worker()
+    except OSError as error:
+        return f"no process could be started to look for it: {error.strerror}"
+
+
+def _ask(kind: str, worker: Worker | str, timeout: float) -> list[DeviceInfo]:
+    devices, reason = (None, worker) if isinstance(worker, str) else _answer(worker, kind, timeout)
+    if devices is None:
+        return [DeviceInfo(name=kind, kind=kind, title=kind, available=False, reason=reason)]
+    return devices
+
+
+def _answer(worker: Worker, kind: str, timeout: float) -> tuple[list[DeviceInfo] | None, str]:
+    """The devices, or None and why there are none."""
+    answer = worker.ask(Discover(kind=kind), timeout=timeout)
+    if answer.reply is None:
+        return None, answer.reason
+    return (None, answer.reply.reason) if answer.reply.reason else (answer.reply.devices, "")

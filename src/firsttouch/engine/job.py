@@ -1,0 +1,275 @@
+"""The task of measuring one point: what a worker is told, and how it fills in the record."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from firsttouch.errors import Unsupported
+from firsttouch.events import log as events
+from firsttouch.events.log import Span
+from firsttouch.machine.parties import parties
+from firsttouch.machine.switches import optimistic_device
+from firsttouch.records.schema import (
+    SCHEMA,
+    AllocatorInfo,
+    Clocks,
+    DeviceCapabilities,
+    DeviceInfo,
+    Factors,
+    Metric,
+    Record,
+    Scalar,
+    Status,
+    Summary,
+)
+from firsttouch.records.trust import by_driver_alone, fill_in_from, sources
+from firsttouch.workers.protocol import Pipe, Reply, Task, describe, one_line
+
+if TYPE_CHECKING:
+    from firsttouch import _core
+    from firsttouch.experiments.base import Experiment, Measurement
+    from firsttouch.session import Session
+
+
+class Job(Task, tag="job"):
+    """Measure one point. seconds is the time that its sampling may take; kind, the kind of work that knows the
+    experiment (firsttouch/work.py); peers, the other devices that take part.
+    """
+
+    experiment: str
+    device: DeviceInfo
+    factors: dict[str, Scalar]
+    metric: Metric
+    preset: str
+    seed: int
+    seconds: float
+    tolerance: float
+    kind: str = "run"
+    peers: list[DeviceInfo] = []
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+def blank_record(job: Job, status: Status, reason: str = "") -> Record:
+    """The record of a point that gave no samples, or the beginning of one that did."""
+    return Record(
+        schema=SCHEMA,
+        experiment=job.experiment,
+        device=job.device.name,
+        factors=job.factors,
+        unit=job.metric.unit,
+        better=job.metric.better,
+        metric_version=job.metric.version,
+        status=status,
+        reason=one_line(reason),
+        preset=job.preset,
+        seed=job.seed,
+        started=now(),
+    )
+
+
+def _open_session(job: Job, pipe: Pipe) -> Session:
+    """A session that tells the runner when a device opens, since a driver may hang or crash there."""
+    from firsttouch.session import Session
+
+    class ReportingSession(Session):
+        @cached_property
+        def device(self) -> _core.Device:
+            return self._report(self.open_device)
+
+        def open_other(self, name: str) -> _core.Device:
+            return self._report(lambda: super(ReportingSession, self).open_other(name))
+
+        @staticmethod
+        def _report(opening: Callable[[], _core.Device]) -> _core.Device:
+            pipe.send(Reply(state="opening"))
+            device = opening()
+            pipe.send(Reply(state="opened"))
+            return device
+
+    return ReportingSession(job.device, job.seed, job.seconds, job.tolerance, job.preset)
+
+
+class JobHandler:
+    """Measures the points of one group, on one open device.
+
+    find: gives the experiment of a job. Raises UsageError where there is none.
+    """
+
+    def __init__(self, find: Callable[[Job], Experiment]) -> None:
+        self._find = find
+        self._session: Session | None = None
+
+    def __call__(self, job: Job, pipe: Pipe) -> Reply:
+        """The protocol of one point, whatever the experiment."""
+        from firsttouch.experiments.base import Point
+
+        record, span = blank_record(job, "ok"), None
+        if job.peers:
+            record.parties = parties([job.device, *job.peers])
+        with _outcome_in(record):
+            experiment = self._find(job)
+            session = self._session_for(job, pipe)
+            point = Point(job.experiment, job.device.name, Factors(job.factors))
+            record.clocks_before = self._clocks(session, experiment)
+            _check_possible(experiment, job, session)
+            record.stated_by = _stated_by(experiment, job, session.info)
+            _forget_events(session)
+            started = time.monotonic()
+            try:
+                measurement = experiment.measure(point, session)
+            finally:
+                ended = time.monotonic()
+                record.seconds = ended - started
+            record.clocks_after = self._clocks(session, experiment)
+            record.throttled = _throttled(record.clocks_before, record.clocks_after)
+            _fill(record, measurement)
+            if events.asked():
+                span = _add_events(record, session, started, ended)
+        return Reply(state="done", record=_checked(record), span=span)
+
+    def _session_for(self, job: Job, pipe: Pipe) -> Session:
+        if self._session is None or self._session.info.name != job.device.name:
+            self._session = _open_session(job, pipe)
+        self._session.seconds, self._session.seed = job.seconds, job.seed
+        self._session.tolerance, self._session.preset = job.tolerance, job.preset
+        self._session.peers = {device.name: device for device in job.peers}
+        return self._session
+
+    @staticmethod
+    def _clocks(session: Session, experiment: Experiment) -> Clocks | None:
+        """The clocks now, where the device is not the experiment's to open."""
+        if _is_left_closed(experiment) and "device" not in vars(session):
+            return None
+        clocks = session.device.clocks()
+        return None if clocks is None else msgspec.convert(clocks, Clocks)
+
+
+def _is_left_closed(experiment: Experiment) -> bool:
+    """Whether the device is not opened before the experiment does so, which may time just that."""
+    return experiment.fresh_process or not experiment.opens_device
+
+
+def _check_possible(experiment: Experiment, job: Job, session: Session) -> None:
+    """Check again whether the point can be measured, by what the driver states in this process: in another environment
+    it may state something else than at discovery.
+
+    Raises:
+        Unsupported: it can't.
+    """
+    if _is_left_closed(experiment):
+        return
+    stated = msgspec.convert(session.device.allocators(), list[AllocatorInfo])
+    session.info = msgspec.structs.replace(
+        job.device,
+        capabilities=msgspec.convert(session.device.capabilities(), DeviceCapabilities),
+        allocators=fill_in_from(stated, optimistic_device(job.device, Factors(job.factors))),
+    )
+    if reason := experiment.skip(Factors(job.factors), session.info):
+        raise Unsupported(reason)
+
+
+def _stated_by(experiment: Experiment, job: Job, device: DeviceInfo) -> str:
+    """On whose word the point is possible, '' where the driver's suffices."""
+    driver = by_driver_alone(device)
+    if driver is device or not experiment.skip(Factors(job.factors), driver):
+        return ""
+    return f"verified {', '.join(sources(device))}"
+
+
+@contextmanager
+def _outcome_in(record: Record) -> Iterator[None]:
+    """What the block raises becomes the record's status and reason."""
+    from firsttouch import _core
+
+    try:
+        yield
+    except (Unsupported, _core.GuardRefused, _core.Unavailable) as error:
+        record.status, record.reason = "skipped", one_line(str(error)) or describe(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # even sys.exit() of an experiment is only this point's failure
+        record.status, record.reason = "failed", describe(error)
+
+
+def _throttled(*clocks: Clocks | None) -> bool | None:
+    known = [c for c in clocks if c is not None]
+    return any(c.throttle for c in known) if known else None
+
+
+def _fill(record: Record, measurement: Measurement) -> None:
+    """Take over what was measured. Raises ValueError or TypeError where it is no measurement."""
+    from firsttouch import _core
+    from firsttouch.experiments.base import Measurement as Wanted
+
+    if not isinstance(measurement, Wanted):
+        raise TypeError(f"measure() gave {measurement!r:.60}, not a Measurement")
+    if measurement.verified is not None and type(measurement.verified).__name__ not in ("bool", "bool_"):  # or numpy's
+        raise TypeError(f"verified is {measurement.verified!r:.60}, not True, False or None")
+    samples = [float(sample) for sample in measurement.samples]
+    if not samples:
+        raise ValueError("no samples")
+    if not all(map(math.isfinite, samples)):
+        raise ValueError("a sample is not finite")
+    if measurement.verified is None and not measurement.verified_why:
+        raise ValueError("verified is None and verified_why does not say why: a bug of the experiment")
+    record.samples = samples
+    record.summary = msgspec.convert(
+        dict(zip(Summary.__struct_fields__, _core.summarise(samples), strict=True)), Summary
+    )
+    record.verified = None if measurement.verified is None else bool(measurement.verified)
+    record.verified_why = one_line(measurement.verified_why)
+    record.stopped_by = measurement.stopped_by
+    record.counters = dict(measurement.counters)
+    record.buffers = list(measurement.buffers)
+
+
+def _forget_events(session: Session) -> None:
+    """Those before this point. A library that fails here records no more; measuring continues."""
+    from firsttouch import _core
+
+    try:
+        if session.events is not None:
+            session.events.forget()
+    except _core.VendorError as error:
+        session.events, session.events_reason = None, one_line(str(error))
+
+
+def _add_events(record: Record, session: Session, started: float, ended: float) -> Span | None:
+    """Put the totals of the point's events beside the experiment's own counters, which have the last word."""
+    from firsttouch import _core
+
+    never_opened = f"{record.experiment} did not open its device in its own process"
+    reason, window = session.events_reason or events.not_offered(session.info) or never_opened, None
+    try:
+        if session.events is not None:
+            window = session.events.cut(started, ended)
+    except _core.VendorError as error:
+        reason = one_line(str(error))
+    if window is None:
+        record.counters.setdefault(events.STATE, events.NONE + reason)
+        return None
+    found: dict[str, Scalar] = {events.STATE: events.RECORDED, **window.totals()}
+    record.counters |= {name: value for name, value in found.items() if name not in record.counters}
+    sent = window.events[: events.MOST_SENT]
+    return Span(start=started, end=ended, events=sent, left_out=len(window.events) - len(sent))
+
+
+def _checked(record: Record) -> Record:
+    """A record that the runner can decode; counters of a strange type are the experiment's bug."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(record), type=Record)
+    except (TypeError, ValueError) as error:
+        reason = f"the measurement can't be stored: {describe(error)}"
+        lost: dict[str, Any] = {"samples": [], "summary": None, "counters": {}, "buffers": [], "verified": None}
+        return msgspec.structs.replace(record, status="failed", reason=reason, stopped_by="", verified_why="", **lost)

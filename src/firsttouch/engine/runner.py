@@ -1,0 +1,421 @@
+"""Measures a plan: points one by one in workers, every end of a point recorded before the next begins."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from firsttouch.engine.discover import discover_devices
+from firsttouch.engine.job import Job, blank_record
+from firsttouch.engine.plan import BUDGETS, Group, Planned, choose, choose_devices, choose_preset, make_plan
+from firsttouch.engine.reporting import write_report
+from firsttouch.engine.work import Listing, Work
+from firsttouch.errors import UsageError
+from firsttouch.events import log as events
+from firsttouch.events.trace import Trace
+from firsttouch.machine.backends import BACKENDS, kind_of
+from firsttouch.machine.limits import host_limit, set_limits
+from firsttouch.machine.peers import with_other_backends
+from firsttouch.modules import add_modules
+from firsttouch.records.reading import has_results, read_request
+from firsttouch.records.schema import PEER, SCHEMA, DeviceInfo, Machine, Record, Request, Scalar
+from firsttouch.records.store import Store
+from firsttouch.workers.process import Answer, Worker
+
+TIMEOUT = 30.0
+"""Seconds that a point may take, or twenty times its sampling where that is more."""
+ALLOW = "FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION"
+"""The variable that lets the guard promise more managed memory than a device has free: '1' for yes."""
+SLACK = 2**30
+"""Bytes of host memory that a worker may take beyond the guard's limit: the interpreter and the vendor's libraries."""
+TOTAL_FACT = "memory_bytes"
+"""The fact of a device that states its memory."""
+GIVE_UP_AFTER = 2
+"""Fresh workers of one group in a row that did not come to measuring, after which the group is not tried again."""
+
+
+@dataclass
+class RunOptions:
+    """What the call asked for; None and empty mean not said."""
+
+    experiments: list[str] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+    preset: str | None = None
+    set: dict[str, list[Scalar]] = field(default_factory=dict)
+    out: Path | None = None
+    resume: bool = False
+    timeout: float | None = None
+    seed: int | None = None
+    events: bool = False
+    modules: list[str] = field(default_factory=list)
+    allow_oversubscription: bool = False
+    retry: bool = False
+    """Try all points again that crashed, timed out or failed, however often that was done before."""
+    every: bool = False
+    """All that the kind of work knows (--all)."""
+    trust: Callable[[Sequence[DeviceInfo]], list[DeviceInfo]] | None = None
+    """Fills in what drivers leave unsaid, on another word (--trust-verified). Raises UsageError where it is of another
+    machine.
+    """
+
+    def says_what(self) -> bool:
+        return bool(self.experiments or self.every or self.devices or self.set or self.preset)
+
+
+@dataclass
+class Outcome:
+    """How a run ended. counts is by status over everything the directory holds; summary is what the kind of work says
+    of all that.
+    """
+
+    directory: Path
+    counts: dict[str, int]
+    unverified: int
+    seconds: float
+    report: Path | None = None
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "directory": str(self.directory),
+            "report": str(self.report) if self.report else None,
+            "counts": self.counts,
+            "unverified": self.unverified,
+            "seconds": self.seconds,
+            **self.summary,
+        }
+
+    @property
+    def exit_status(self) -> int:
+        if self.unverified:
+            return 3
+        return 1 if any(self.counts.get(status) for status in ("failed", "timeout", "crashed")) else 0
+
+
+class Watcher(Protocol):
+    """Who shows progress."""
+
+    def warn(self, text: str) -> None: ...
+    def begin(self, directory: Path, todo: Sequence[Planned], held: int) -> None: ...
+    def point(self, planned: Planned) -> None: ...
+    def recorded(self, planned: Planned, record: Record) -> None: ...
+
+
+def run(work: Work, options: RunOptions, watcher: Watcher) -> Outcome:
+    """Carry out `options` of a kind of work, from words to a report.
+
+    Raises:
+        UsageError: the call was wrong; no point was measured and no earlier result is lost.
+        KeyboardInterrupt: interrupted; every point that ended is recorded.
+    """
+    started = time.monotonic()
+    request = resolve(work, options, watcher)
+    experiments = work.experiments(request.set)
+    if request.allow_oversubscription:
+        os.environ[ALLOW] = "1"
+        watcher.warn("managed memory may exceed what the device has free; that can hang it for every process on it")
+    devices = find_devices(request.devices and [*request.devices, *_named_peers(request)])
+    if options.trust is not None:
+        devices = options.trust(devices)
+    if not request.devices:
+        request.devices = work.default_devices(choose_devices([], devices))
+    limits = memory_limits(devices, request.devices)
+    plan = make_plan(request, devices, experiments, limits, work.planning, watcher.warn)
+    with Store(options.out or default_directory(), resume=options.resume) as store:
+        store.describe(same_machine(store, devices), request)
+        again = store.to_retry(again=options.retry)
+        measure(plan, request, {d.name: d for d in devices}, store, watcher, again)
+        outcome = summarise(store, work, time.monotonic() - started)
+    if problem := write_report(store.directory):
+        watcher.warn(problem)
+    else:
+        outcome.report = store.directory / "report.html"
+    return outcome
+
+
+def resolve(work: Work, options: RunOptions, watcher: Watcher) -> Request:
+    """The request that `options` means, going on from run.json where it resumes. What runs code or lifts a limit is
+    never taken from run.json: the directory may be a stranger's.
+
+    Raises:
+        UsageError: an unknown experiment or preset; results that were taken with another preset or seed.
+    """
+    if options.retry and not options.resume:
+        raise UsageError("--retry goes with --resume and --out DIR, the directory whose points are to be tried again")
+    stored = _stored_request(work, options)
+    base = stored or Request(schema=SCHEMA, experiments=[], devices=[], preset="quick", seed=1)
+    add_modules(options.modules)
+    work.check_modules(options.modules)
+    if base.allow_oversubscription and not options.allow_oversubscription:
+        watcher.warn(f"{options.out} was measured with --allow-oversubscription; this call does without it")
+    what = options if options.says_what() else base
+    names = _required_names(work, options, base) if work.names_required else what.experiments
+    return Request(
+        schema=SCHEMA,
+        experiments=choose(work.planning.noun, names, work.names()),
+        devices=what.devices,
+        preset=choose_preset(base.preset if options.preset is None else options.preset),
+        seed=base.seed if options.seed is None else options.seed,
+        timeout=(base.timeout or work.timeout) if options.timeout is None else options.timeout,
+        set=what.set,
+        events=options.events or base.events,
+        kind=work.name,
+        modules=options.modules,
+        allow_oversubscription=options.allow_oversubscription,
+    )
+
+
+def _required_names(work: Work, options: RunOptions, base: Request) -> list[str]:
+    """Those that the call names, or those of the run to continue; none means all. Raises UsageError where neither a
+    name nor --all is given.
+    """
+    if options.every and options.experiments:
+        raise UsageError(f"--all was given, and {', '.join(options.experiments)} too; give one or the other")
+    names = options.experiments or base.experiments
+    if not (names or options.every):
+        nothing = f"{options.out} holds no run to continue; " if options.resume else ""
+        raise UsageError(
+            f"{nothing}name {work.planning.noun}s, or give --all; firsttouch {work.name} --list lists them"
+        )
+    return [] if options.every else names
+
+
+def _stored_request(work: Work, options: RunOptions) -> Request | None:
+    """The request of the run to continue, where the call resumes one."""
+    held = options.out is not None and has_results(options.out)
+    if not options.resume:
+        if held:
+            raise UsageError(
+                f"{options.out} already holds results; add --resume to continue that run, or give another --out"
+            )
+        return None
+    if options.out is None:
+        raise UsageError("--resume needs --out DIR, the directory of the run to continue")
+    stored = read_request(options.out)
+    if held and stored is None:
+        raise UsageError(f"{options.out} holds results but no run.json; give another --out")
+    if stored is not None:
+        _check_stored(work, options, stored)
+    for name, wanted in (("preset", options.preset), ("seed", options.seed)):
+        before = getattr(stored, name, None)
+        if held and wanted not in (None, before):
+            raise UsageError(
+                f"{options.out} was measured with --{name} {before}, not {wanted}; "
+                f"accepted: --{name} {before}, or another --out"
+            )
+    return stored
+
+
+def _check_stored(work: Work, options: RunOptions, stored: Request) -> None:
+    """Raises UsageError where a stored run is of another kind, or needs modules that this call does not name."""
+    if stored.kind != work.name:
+        raise UsageError(f"{options.out} holds results of `firsttouch {stored.kind}`; resume it with that")
+    given = {Path(path).name for path in options.modules}
+    if missing := [path for path in stored.modules if Path(path).name not in given]:
+        words = " ".join(f"--module {shlex.quote(path)}" for path in missing)
+        raise UsageError(
+            f"{options.out} was measured with modules that this call does not name, and no code is run because a "
+            f"results directory names it; to continue, add {words}"
+        )
+
+
+def list_work(work: Work, options: RunOptions) -> Listing:
+    """What --list shows of what the call names; of all that the kind of work knows where it names nothing."""
+    add_modules(options.modules)
+    work.check_modules(options.modules)
+    names = choose(work.planning.noun, options.experiments, work.names())
+    return work.listing(names, options.devices, choose_preset(options.preset or "quick"))
+
+
+def _named_peers(request: Request) -> list[str]:
+    """Devices that --set names as peers."""
+    return [str(name) for name in request.set.get(PEER, []) if kind_of(str(name)) in BACKENDS]
+
+
+def find_devices(names: Sequence[str]) -> list[DeviceInfo]:
+    """The devices of the kinds that `names` need; of all kinds where none or an unknown one is named."""
+    set_limits()  # a worker would only say that its guard refuses all memory
+    kinds = list(dict.fromkeys(map(kind_of, names)))
+    devices = discover_devices(kinds) if kinds and set(kinds) <= set(BACKENDS) else discover_devices()
+    rest = [kind for kind in BACKENDS if kind not in {d.kind for d in devices}]
+    known = {d.name for d in devices}
+    complete = known.issuperset(names) and any(d.available for d in devices)  # else a sentence names those there are
+    return with_other_backends(devices if complete else devices + discover_devices(rest))
+
+
+def memory_limits(devices: Iterable[DeviceInfo], selected: Sequence[str]) -> dict[str, int]:
+    """Bytes that the host and each selected device can give at most."""
+    totals = {d.name: d.facts.get(TOTAL_FACT) for d in devices if d.name in selected and d.capabilities.runs_kernels}
+    return {"host": host_limit()} | {name: total for name, total in totals.items() if isinstance(total, int)}
+
+
+def default_directory() -> Path:
+    return Path("firsttouch-results") / f"{socket.gethostname()}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def same_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
+    """What machine.json is to hold. Raises UsageError where the results were taken on another machine."""
+    from firsttouch.machine.facts import collect_machine
+
+    stored = store.machine()
+    if stored is None or not store.held:
+        return collect_machine(devices)
+    before = {d.name: d for d in stored.devices}
+    differs = [("host", stored.host, socket.gethostname())]
+    for device in devices:
+        if (old := before.get(device.name)) is not None:
+            differs.append((device.name, _identity(old), _identity(device)))
+    for what, then, here in differs:
+        if then != here:
+            raise UsageError(f"{store.directory} was measured on another machine ({what}: {then}, here {here}); "
+                             "resume it there or give another --out")  # fmt: skip
+    stored.devices += [d for d in devices if d.name not in before]
+    return stored
+
+
+def _identity(device: DeviceInfo) -> str:
+    return f"{device.title} {device.facts.get('uuid') or ''}".strip()
+
+
+def measure(
+    plan: Sequence[Planned],
+    request: Request,
+    devices: Mapping[str, DeviceInfo],
+    store: Store,
+    watcher: Watcher,
+    again: Collection[str] = (),
+) -> None:
+    """Every point of `plan` that the store does not hold, one by one, recorded before the next begins.
+
+    again: the keys of points that are measured though the store holds them.
+    """
+    todo = [planned for planned in plan if planned.key not in store.held or planned.key in again]
+    for warning in store.warnings:
+        watcher.warn(warning)
+    watcher.begin(store.directory, todo, len(plan) - len(todo))
+    without: set[str] = set()
+    with PointExecutor(request, Trace(store.directory)) as executor:
+        for planned in todo:
+            watcher.point(planned)
+            job = make_job(planned, request, devices)
+            record = blank_record(job, "skipped", planned.reason) if planned.reason else executor.measure(planned, job)
+            store.append(record)
+            watcher.recorded(planned, record)
+            if request.events and (reason := why_no_events(record)) not in ("", *without):
+                without.add(reason)
+                watcher.warn(f"measured without events: {reason}")
+
+
+def make_job(planned: Planned, request: Request, devices: Mapping[str, DeviceInfo]) -> Job:
+    return Job(
+        experiment=planned.point.experiment,
+        device=devices[planned.point.device],
+        factors=planned.point.factors,
+        metric=planned.metric,
+        preset=request.preset,
+        seed=request.seed,
+        seconds=planned.seconds,
+        tolerance=BUDGETS[choose_preset(request.preset)].tolerance,
+        kind=request.kind,
+        peers=[devices[planned.peer]] if planned.peer in devices else [],
+    )
+
+
+class PointExecutor:
+    """The worker at work, and its successors. One worker serves the points of one group."""
+
+    def __init__(self, request: Request, trace: Trace | None = None) -> None:
+        self._trace = trace
+        self._timeout = request.timeout
+        self._memory = host_limit() + SLACK
+        self._worker: Worker | None = None
+        self._group: Group | None = None
+        self._misses: dict[Group, list[Record]] = {}
+
+    def measure(self, planned: Planned, job: Job) -> Record:
+        """The protocol of one point, whatever becomes of its worker."""
+        group = planned.group
+        record = blank_record(job, "failed")
+        if self._given_up(group, record):
+            return record
+        try:
+            worker = self._worker_for(group, planned)
+        except OSError as error:
+            record.reason = f"no process could be started for it: {error.strerror}"
+            return record
+        answer = worker.ask(job, timeout=self._timeout or max(TIMEOUT, 20 * planned.seconds), memory=self._memory)
+        record = conclude(record, answer)
+        if self._trace is not None and answer.reply is not None and answer.reply.span is not None:
+            self._trace.add(record, answer.reply.span)  # before the record: whoever ends us now measures it again
+        self._note_start(group, answer, record)
+        if planned.fresh or answer.how != "done" or record.status == "failed":  # a failure may have spoilt the device
+            self.dismiss()
+        return record
+
+    def _given_up(self, group: Group, record: Record) -> bool:
+        misses = self._misses.get(group, [])
+        if len(misses) < GIVE_UP_AFTER:
+            return False
+        record.status = "skipped" if misses[-1].status == "skipped" else "failed"
+        record.reason = f"not tried: its device did not open {len(misses)} times in a row: {misses[-1].reason}"
+        return True
+
+    def _worker_for(self, group: Group, planned: Planned) -> Worker:
+        if planned.fresh or group != self._group or not (self._worker and self._worker.alive()):
+            self.dismiss()
+        if self._worker is None:
+            self._worker, self._group = Worker(planned.environment), group
+        return self._worker
+
+    def _note_start(self, group: Group, answer: Answer, record: Record) -> None:
+        if answer.after in ("", "opening") and record.status != "ok":
+            self._misses.setdefault(group, []).append(record)
+        else:
+            self._misses.pop(group, None)
+
+    def dismiss(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+        self._worker = None
+
+    def __enter__(self) -> PointExecutor:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._worker is not None and kind is not None:  # interrupted in the middle of a point
+            self._worker.kill()
+        self.dismiss()
+
+
+def conclude(record: Record, answer: Answer) -> Record:
+    """The record that the worker gave, or `record` with what became of the worker."""
+    if answer.how == "done" and answer.reply is not None and answer.reply.record is not None:
+        return answer.reply.record
+    record.status = "failed" if answer.how == "done" else answer.how
+    record.reason = answer.reason
+    record.seconds = answer.seconds
+    return record
+
+
+def why_no_events(record: Record) -> str:
+    """Why events that were asked for are missing in `record`; '' where they are not."""
+    state = str(record.counters.get(events.STATE, ""))
+    return state.removeprefix(events.NONE) if state.startswith(events.NONE) else ""
+
+
+def summarise(store: Store, work: Work, seconds: float) -> Outcome:
+    records = store.records
+    return Outcome(
+        store.directory,
+        counts=dict(Counter(r.status for r in records)),
+        unverified=sum(r.verified is False for r in records),
+        seconds=round(seconds, 3),
+        summary=work.summary(records),
+    )

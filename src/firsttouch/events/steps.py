@@ -1,0 +1,81 @@
+"""Unified-memory events by the steps of a probe's repetitions."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import median_low
+
+from firsttouch.events.log import MemoryEvent, Window, totals
+from firsttouch.records.schema import Scalar
+from firsttouch.units import KiB, MiB
+
+Step = tuple[str, float, float]
+"""Name, start and end of one step of a repetition, in seconds of time.monotonic()."""
+GRAINS = (2 * MiB, 64 * KiB, 4 * KiB)
+
+
+def by_step(events: Iterable[MemoryEvent], repetition: Sequence[Step]) -> dict[str, list[MemoryEvent]]:
+    """Events by the step of one repetition in which they began.
+
+    A step lasts until the next one begins, since little but clock readings lies between; the last one until its own
+    end. Events before the first and after the last step belong to none.
+    """
+    found: dict[str, list[MemoryEvent]] = {name: [] for name, _, _ in repetition}
+    starts = [start for _, start, _ in repetition]
+    for event in events:
+        index = bisect_right(starts, event.start) - 1
+        if index >= 0 and event.start <= repetition[-1][2]:
+            found[repetition[index][0]].append(event)
+    return found
+
+
+def event_counters(window: Window, repetitions: Sequence[Sequence[Step]], touched: int) -> dict[str, Scalar]:
+    """What the events of all repetitions amount to, as whole numbers; medians over repetitions. Only of the kinds that
+    the window knows of.
+
+    Per iteration N: iteration_N_h2d_bytes, iteration_N_d2h_bytes, iteration_N_gpu_fault_groups. For initialise, advise,
+    prefetch, compute (all iterations) and cpu_read: the sums of run.events.totals, zero or not for bytes and faults,
+    others where not zero. compute_most_gpu_fault_groups: the most of any repetition.
+
+    Of all moves to the device in the iterations: bytes_per_touch, bytes per place touched; smallest_record and
+    largest_record in bytes; record_multiple, the largest of 2 MiB, 64 KiB and 4 KiB of which every record is a whole
+    multiple, 1 where none is; same_every_time, whether their sum was the same in every repetition.
+    """
+    columns: dict[str, list[int]] = defaultdict(list)
+    sizes: list[int] = []
+    starts = [event.start for event in window.events]
+    for repetition in repetitions:
+        first, last = bisect_left(starts, repetition[0][1]), bisect_right(starts, repetition[-1][2])
+        steps = by_step(window.events[first:last], repetition)
+        iterations = {name: found for name, found in steps.items() if name.startswith("iteration_")}
+        for name, found in iterations.items():
+            sums = totals(found, window.kinds)
+            for key in ("h2d_bytes", "d2h_bytes", "gpu_fault_groups"):
+                if f"um_{key}" in sums:
+                    columns[f"{name}_{key}"].append(sums[f"um_{key}"])
+        compute = [event for found in iterations.values() for event in found]
+        sizes += [event.bytes for event in compute if event.kind == "h2d"]
+        for name, found in [*steps.items(), ("compute", compute)]:
+            if name not in iterations and name not in ("check", "copy_in"):
+                for key, value in totals(found, window.kinds).items():
+                    columns[f"{name}_{key.removeprefix('um_')}"].append(value)
+    counters: dict[str, Scalar] = {
+        name: median_low(values) for name, values in columns.items() if any(values) or name.endswith(_ALWAYS)
+    }
+    if groups := columns.get("compute_gpu_fault_groups"):
+        counters["compute_most_gpu_fault_groups"] = max(groups)
+    if sizes:
+        counters |= {
+            "bytes_per_touch": sum(sizes) / len(repetitions) / touched,
+            "smallest_record": min(sizes),
+            "largest_record": max(sizes),
+            "record_multiple": next((grain for grain in GRAINS if all(size % grain == 0 for size in sizes)), 1),
+            "same_every_time": len(set(columns["compute_h2d_bytes"])) == 1,
+        }
+    return counters
+
+
+_ALWAYS = ("h2d_bytes", "d2h_bytes", "gpu_fault_groups", "cpu_faults")
+"""Counters that are kept where they are zero."""

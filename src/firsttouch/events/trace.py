@@ -1,0 +1,273 @@
+"""DIR/events.json: unified-memory events of a run in Chrome's trace-event format, for Perfetto and chrome://tracing.
+
+The file is a JSON array with one object per line, closed after every point. Whoever is killed while writing leaves an
+array without its end and perhaps a last line cut short; those viewers load it, `read_trace` does, and the next run
+goes on behind the last whole line.
+
+Format: "Trace Event Format" of the Chromium project, "JSON Array Format". Times are microseconds of CLOCK_MONOTONIC.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from firsttouch.errors import UsageError
+from firsttouch.events.log import MOVES, MemoryEvent, Span
+from firsttouch.files import open_regular
+from firsttouch.records.schema import Number, Record, Scalar, check_integers
+from firsttouch.records.timeline import TransferTimeline
+
+TRACE = "events.json"
+MOVE_NAMES = {"h2d": "host to device", "d2h": "device to host", "d2d": "device to device"}
+MOST_STEPS = 1000
+"""Steps of one point's sum of bytes, each way."""
+_POINTS, _FAULTS, _TROUBLE, _MOVES = 1, 2, 4, 10
+_TRACKS = {
+    _POINTS: "measured points",
+    _FAULTS: "GPU faults",
+    _FAULTS + 1: "CPU faults",
+    _TROUBLE: "thrashing, throttling, remote maps",
+}
+_LANES = 8
+"""Tracks of one direction: migrations that overlap lie side by side."""
+_LONGEST_LINE = 1 << 20
+ABOUT = ("experiment", "status", "median", "unit", "events left out")
+"""What a point's slice says besides its factors."""
+
+
+class TraceEvent(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """One line. ph: X a slice, i an instant, C a counter, M the name of a process or track. ts and dur are us."""
+
+    name: str
+    ph: Literal["X", "i", "C", "M"]
+    pid: int
+    tid: int = 0
+    ts: Number = 0.0
+    dur: Number | None = None
+    s: Literal["t", "p", ""] = ""
+    args: dict[str, Scalar] = {}
+
+    def __post_init__(self) -> None:
+        check_integers(self.args.values())
+
+
+def _us(seconds: float) -> float:
+    return round(seconds * 1e6, 3)
+
+
+def _pid(device: str) -> int:
+    """A number for the device that stays the same from run to run."""
+    return zlib.crc32(device.encode()) % 9999 + 1
+
+
+def point_name(record: Record) -> str:
+    return " ".join([record.experiment, *(f"{name}={value}" for name, value in record.factors.items())])
+
+
+class Trace:
+    """The one writer of a directory's trace; the file is there from the first point that has events.
+
+    Raises:
+        UsageError: it can't be written, or a file of that name is no trace of this program's.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / TRACE
+        try:
+            self._end = _whole(self._path) if self._path.exists() else 0
+        except OSError as error:
+            raise UsageError(f"can't read {self._path}: {error.strerror}") from None
+        self._named: set[str] = set()
+
+    def add(self, record: Record, span: Span) -> None:
+        """Append one point with its events, in a file that is whole again when this returns."""
+        lines = [*self._names_of(record.device), *point_events(record, span)]
+        try:
+            self._append(lines)
+        except OSError as error:
+            raise UsageError(f"can't write {self._path}: {error.strerror}") from None
+
+    def _names_of(self, device: str) -> Iterator[TraceEvent]:
+        """What the tracks of a device are called, once per run."""
+        if device in self._named:
+            return
+        self._named.add(device)
+        pid = _pid(device)
+        lanes = {_lane(kind, n): MOVE_NAMES[kind] + f" ({n + 1})" * (n > 0) for kind in MOVES for n in range(_LANES)}
+        yield TraceEvent("process_name", "M", pid, args={"name": device})
+        for tid, name in (_TRACKS | lanes).items():
+            yield TraceEvent("thread_name", "M", pid, tid, args={"name": name})
+            yield TraceEvent("thread_sort_index", "M", pid, tid, args={"sort_index": tid})
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        yield TraceEvent("run", "i", pid, _POINTS, _us(time.monotonic()), s="p", args={"written": now})
+
+    def _append(self, events: Iterable[TraceEvent]) -> None:
+        """Over the end of the array, with a new end."""
+        text = (b",\n" if self._end else b"[\n") + b",\n".join(map(msgspec.json.encode, events))
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _write(descriptor, text + b"\n]\n", self._end)
+            os.ftruncate(descriptor, self._end + len(text) + 3)
+        finally:
+            os.close(descriptor)
+        self._end += len(text)
+
+
+def _write(descriptor: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _whole(path: Path) -> int:
+    """Where the last whole line of the file ends; 0 where it holds none. Raises UsageError where it is not ours."""
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        end = size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _LONGEST_LINE))
+        lines = file.read().split(b"\n")
+    for number, line in enumerate(reversed(lines)):
+        start = end - len(line)
+        if _decode(line) is not None:
+            return end - line.endswith(b",")
+        if start == 0 and line in (b"", b"["):
+            return 0
+        if number and line not in (b"", b"]"):  # the last one may be cut short
+            break
+        end = start - 1
+    raise UsageError(f"{path} is not a trace that `firsttouch run --events` wrote; move it away")
+
+
+def _decode(line: bytes) -> TraceEvent | None:
+    try:
+        return msgspec.json.decode(line.removesuffix(b","), type=TraceEvent)
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_trace(directory: Path) -> Iterator[TraceEvent]:
+    """The events of a directory, one by one; nothing where it has no trace. A last line cut short is left out.
+
+    Raises:
+        UsageError: a line that no version of this program wrote, with its number.
+    """
+    path = directory / TRACE
+    try:
+        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+            number, broken = 0, 0
+            for number, line in enumerate(file, 1):
+                if broken:
+                    raise UsageError(f"{path}:{broken}: not an event as `firsttouch run --events` writes it")
+                if (number, line.strip()) == (1, b"[") or line.strip() in (b"]", b""):
+                    continue
+                event = _decode(line.rstrip(b"\n"))
+                if event is not None:
+                    yield event
+                else:
+                    broken = number
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"can't read {path}: {error.strerror}") from None
+
+
+def read_timelines(directory: Path) -> dict[tuple[str, str], TransferTimeline]:
+    """By experiment and device, the timeline of the point that moved most. Raises UsageError as `read_trace`."""
+    best: dict[tuple[str, str], TransferTimeline] = {}
+    devices: dict[int, str] = {}
+    timeline, began, key = TransferTimeline({}), 0.0, ("", "")
+    for event in read_trace(directory):
+        device = devices.get(event.pid, "")
+        if event.name == "process_name":
+            devices[event.pid] = str(event.args.get("name"))
+        elif event.ph == "X" and "experiment" in event.args:
+            factors = {name: value for name, value in event.args.items() if name not in ABOUT}
+            timeline, began, key = TransferTimeline(factors), event.ts, (str(event.args["experiment"]), device)
+        elif event.ph == "C":
+            total = event.args.get("bytes")
+            if isinstance(total, int | float):
+                steps = timeline.steps.setdefault(event.name.removeprefix("bytes "), [])
+                steps.append(((event.ts - began) / 1e6, float(total)))
+            if key not in best or timeline.moved > best[key].moved:
+                best[key] = timeline
+    return best
+
+
+# ---------------------------------------------------------------------------------------------- what is drawn
+
+
+def point_events(record: Record, span: Span) -> Iterator[TraceEvent]:
+    """One measured point: its slice, then its events and the sums of what they moved."""
+    pid = _pid(record.device)
+    median = record.summary.median if record.summary else None
+    said = (record.experiment, record.status, median, record.unit, span.left_out)
+    about: dict[str, Scalar] = {**record.factors, **dict(zip(ABOUT, said, strict=True))}
+    yield TraceEvent(point_name(record), "X", pid, _POINTS, _us(span.start), _us(span.end - span.start), args=about)
+    lanes = _Lanes()
+    for event in span.events:
+        yield _drawn(event, pid, lanes)
+    for kind in MOVES:
+        yield from _sums(kind, [e for e in span.events if e.kind == kind], pid, span)
+
+
+def _drawn(event: MemoryEvent, pid: int, lanes: _Lanes) -> TraceEvent:
+    """One event, on its track: a slice where it has a duration, else an instant."""
+    args: dict[str, Scalar] = {"address": hex(event.address)}
+    for name in ("bytes", "cause", "source", "target", "symbol"):
+        if value := getattr(event, name):
+            args[name] = value
+    if event.kind == "gpu_fault":
+        args["faults"] = event.count
+    tid = lanes.place(event) if event.kind in MOVES else _TRACK_OF.get(event.kind, _TROUBLE)
+    name = f"{event.kind} {event.cause}".strip()
+    if event.kind in MOVES:
+        return TraceEvent(name, "X", pid, tid, _us(event.start), _us(event.end - event.start), args=args)
+    if event.end > event.start:
+        args["us"] = _us(event.end - event.start)
+    return TraceEvent(name, "i", pid, tid, _us(event.start), s="t", args=args)
+
+
+_TRACK_OF = {"gpu_fault": _FAULTS, "cpu_fault": _FAULTS + 1}
+
+
+def _lane(kind: str, number: int) -> int:
+    return _MOVES * (1 + MOVES.index(kind)) + number
+
+
+class _Lanes:
+    """Gives each migration a track on which nothing else happens meanwhile: viewers nest slices that overlap."""
+
+    def __init__(self) -> None:
+        self._busy = {kind: [0.0] * _LANES for kind in MOVES}
+
+    def place(self, event: MemoryEvent) -> int:
+        busy = self._busy[event.kind]
+        number = next((n for n, until in enumerate(busy) if until <= event.start), _LANES - 1)
+        busy[number] = max(busy[number], event.end)
+        return _lane(event.kind, number)
+
+
+def _sums(kind: str, moves: Sequence[MemoryEvent], pid: int, span: Span) -> Iterator[TraceEvent]:
+    """Bytes moved one way since the point began, at its begin and after migrations."""
+    if not moves:
+        return
+
+    def at(when: float, total: int) -> TraceEvent:
+        return TraceEvent(f"bytes {MOVE_NAMES[kind]}", "C", pid, ts=_us(when), args={"bytes": total})
+
+    yield at(span.start, 0)
+    total, told, step = 0, span.start, (span.end - span.start) / MOST_STEPS
+    for event in sorted(moves, key=lambda e: e.end):
+        total += event.bytes
+        if event.end - told >= step:
+            told = event.end
+            yield at(told, total)
+    yield at(max(span.end, told), total)

@@ -1,0 +1,87 @@
+"""What an experiment gives the planner, checked: experiments of others may give anything.
+
+Whatever is not as `Experiment` says is a UsageError that names the experiment and what it gave.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from firsttouch.errors import UsageError
+from firsttouch.experiments.base import Experiment, Factor, Preset
+from firsttouch.experiments.presets import Rule
+from firsttouch.figures import Figure
+from firsttouch.records.schema import DeviceInfo, Factors, Metric
+
+_TYPES: Mapping[str, tuple[Any, str]] = {
+    "question": (str, "a text"),
+    "metric": (Metric, "a Metric"),
+    "counted": (str, "a text"),
+    "source": (str, "a text"),
+    "figures": (Sequence, "a sequence of figures"),
+    "order": (int, "a whole number"),
+    "share": ((int, float), "a number above 0"),
+    "fresh_process": (bool, "True or False"),
+    "across_devices": (bool, "True or False"),
+    "opens_device": (bool, "True or False"),
+    "rules": (Sequence, "a sequence of rules"),
+    "properties": (Mapping, "a mapping"),
+}
+"""Attributes of an experiment, with what each must be."""
+_ITEMS: Mapping[str, type] = {"figures": Figure, "rules": Rule}
+
+
+def flaw(experiment: type[Experiment]) -> str:
+    """What is wrong with the attributes of an experiment, '' where nothing is."""
+    for name, (wanted, words) in _TYPES.items():
+        value: Any = getattr(experiment, name)
+        right = isinstance(value, wanted) and (name not in _ITEMS or all(isinstance(i, _ITEMS[name]) for i in value))
+        if not right or (name == "share" and not 0 < value < math.inf):
+            return f"{name} is {value!r:.60}, not {words}"
+    return ""
+
+
+def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> list[Factor]:
+    """Raises UsageError where factors() gives no factors, or two of one name."""
+    factors = experiment.factors(device, preset)
+    if not isinstance(factors, (list, tuple)) or not all(isinstance(one, Factor) for one in factors):
+        raise _wrong(experiment, "factors", factors, "a list of Factor")
+    names = [factor.name for factor in factors]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"the experiment {experiment.name}: factors() gave the factor '{twice[0]}' twice")
+    return list(factors)
+
+
+def why_unsupported(experiment: Experiment, device: DeviceInfo) -> str:
+    return _reason(experiment, "supports", experiment.supports(device))
+
+
+def why_meaningless(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
+    return _reason(experiment, "why_meaningless", experiment.why_meaningless(factors, device))
+
+
+def why_skipped(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
+    return _reason(experiment, "skip", experiment.skip(factors, device))
+
+
+def environment_of(experiment: Experiment, factors: Factors) -> Mapping[str, str]:
+    """Raises UsageError where environment() gives what no process can be started with."""
+    given = experiment.environment(factors)
+    if not isinstance(given, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, str) and name and not {"=", "\0"} & {*name} and "\0" not in value
+        for name, value in given.items()
+    ):
+        raise _wrong(experiment, "environment", given, "a mapping of texts to texts")
+    return given
+
+
+def _reason(experiment: Experiment, method: str, given: object) -> str:
+    if given and not isinstance(given, str):
+        raise _wrong(experiment, method, given, "a sentence or None")
+    return given if isinstance(given, str) else ""
+
+
+def _wrong(experiment: Experiment, method: str, given: object, wanted: str) -> UsageError:
+    return UsageError(f"the experiment {experiment.name}: {method}() gave {given!r:.60}, not {wanted}")

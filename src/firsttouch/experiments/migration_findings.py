@@ -1,0 +1,165 @@
+"""What the records of migration say, as findings."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median
+
+from firsttouch.allocators.properties import role
+from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, counter, finding, over, quantity
+from firsttouch.analysis.passes import behaviour, settled_at
+from firsttouch.analysis.statistics import median_of
+from firsttouch.records.schema import Record
+from firsttouch.units import format_size
+
+BASE_FAMILIES = ("base", "allocator")
+"""Of the points that differ from the base point in the allocator at most."""
+WHOLE = ("whole", "streams-2", "streams-4")
+"""Prefetches of the whole buffer."""
+_PASSES = ("migration.passes", "over {size}, passes of a kernel:")
+SHARED = Claim(
+    _PASSES[0],
+    "{value} on {allocator}",
+    "nothing migrates, since the device shares the host's memory; a pass over {size} takes",
+)
+PASSES = {
+    "moves at once": Claim(_PASSES[0], "{allocator} moves in the first pass ({first}, then {value} each)", _PASSES[1]),
+    "moves by and by": Claim(
+        _PASSES[0], "{allocator} gets faster over {passes} (from {first} to {value} a pass)", _PASSES[1]
+    ),
+    "stays": Claim(
+        _PASSES[0], "{allocator} does not move ({value} a pass, {ratio} times as long as in device memory)", _PASSES[1]
+    ),
+    "is there": Claim(_PASSES[0], "{allocator} takes the same time from the first pass on ({value})", _PASSES[1]),
+}
+"""By what the times of the passes tell (analysis/passes.py)."""
+SPEEDUP = Claim("migration.speedup", "{speedup} with {case}", "speedup over no advice and no prefetch:")
+MOST_NAMED = 3
+"""Speedups named from either end of their order."""
+NO_FAULTS = Claim("migration.faults", "after a prefetch of the whole buffer, the passes raise no GPU faults")
+FAULTS = Claim(
+    "migration.faults",
+    "{value} with {case}",
+    "after a prefetch of the whole buffer, the passes still raise GPU faults:",
+)
+MOVED = Claim(
+    "migration.touches",
+    "{touched} touches in order, {touch}, move {value}, {each} a touch ({causes}), in transfers of {smallest} to "
+    "{largest}, each a multiple of {multiple}; the total is {same} in every repetition",
+)
+EVENTS = Claim("migration.events", "recording events makes the same points take {value} times as long")
+_CAUSE = re.compile(r"compute_h2d_([a-z_]+)_bytes")
+
+
+def migration_findings(records: Sequence[Record], *, shares_memory: bool) -> list[Finding]:
+    """What the passes do, what advice and prefetches change, and what was recorded of events.
+
+    shares_memory: the device works in the host's memory, so that nothing can migrate.
+    """
+    plain = [r for r in records if r.factors["events"] == "off"]
+    if not plain:
+        return []
+    smallest = min(r.count("size") for r in plain)  # the only one at which all conditions vary
+    at = [r for r in plain if r.factors["size"] == smallest]
+    base = [r for r in at if r.counters.get("family") in BASE_FAMILIES]
+    return [
+        *(_without_migration(base) if shares_memory else _passes(base)),
+        *_speedups(at),
+        *_of_prefetch(records),
+        *_of_touches(records),
+        *_cost_of_events(records),
+    ]
+
+
+def times_of(record: Record) -> list[float]:
+    """The passes of a record in ms, in order."""
+    return [record.counter(f"iteration_{n}_ms") for n in range(record.count("iterations"))]
+
+
+def _without_migration(rows: Sequence[Record]) -> list[Finding]:
+    """The time of a pass over each allocator's memory."""
+    return [finding(SHARED, r, Quantity(settled_at(times_of(r)), "ms")) for r in rows]
+
+
+def _passes(rows: Sequence[Record]) -> list[Finding]:
+    """What the passes do with each allocator's memory, compared with the device's own."""
+    settled = {r.text("allocator"): Quantity(settled_at(times_of(r)), "ms") for r in rows}
+    reference = next((settled[name] for name in settled if role(name) == "device"), None)
+    found = []
+    for record in rows:
+        value, times = settled[record.text("allocator")], times_of(record)
+        kind, early = behaviour(times, reference.value if reference else None)
+        details = {"first": Quantity(times[0], "ms"), "passes": Quantity(early, "passes")}
+        if reference is not None:
+            details["ratio"] = over(value, reference)
+        found.append(finding(PASSES[kind], record, value, details=details))
+    return found
+
+
+def _speedups(records: Sequence[Record]) -> list[Finding]:
+    """What each advice and prefetch by itself does to the whole, the best and the worst of those that clearly do."""
+    base = {r.text("operation"): r for r in records if r.counters.get("family") in ("base", "operation")}
+    rows = [r for r in records if r.counters.get("family") in ("advice", "prefetch", "advice, operation")]
+    found = []
+    for record in rows:
+        against = base.get(record.text("operation"))
+        if against is not None and (comparison := compare(record, against)).is_clear:
+            details = {"speedup": over(quantity(against), quantity(record))}
+            case = str(record.counters["case"])
+            found.append(finding(SPEEDUP, record, comparison=comparison, details=details, case=case))
+    found.sort(key=lambda one: one.details["speedup"].value, reverse=True)
+    return found if len(found) <= 2 * MOST_NAMED else [*found[:MOST_NAMED], *found[-MOST_NAMED:]]
+
+
+def _of_prefetch(records: Sequence[Record]) -> list[Finding]:
+    """Whether what was prefetched whole still faults."""
+    whole = [r for r in records if r.text("prefetch") in WHOLE]
+    counted = [(r, q) for r in whole if (q := counter(r, "compute_most_gpu_fault_groups", "fault groups"))]
+    raised = [(r, q) for r, q in counted if q.value]
+    if counted and not raised:
+        return [finding(NO_FAULTS, [r for r, _ in counted], Quantity(0))]
+    return [finding(FAULTS, r, q, case=str(r.counters["case"])) for r, q in raised]
+
+
+def _of_touches(records: Sequence[Record]) -> list[Finding]:
+    """What the records of touches in order add up to."""
+    found = []
+    for record in records:
+        seen = record.counters
+        if record.factors["order"] == "sequential" and "record_multiple" in seen:
+            causes = tuple(
+                f"{format_size(record.counter(key))} {cause[1].replace('_', ' ')}"
+                for key in seen
+                if (cause := _CAUSE.fullmatch(key))
+            )
+            named = {"each": "bytes_per_touch", "smallest": "smallest_record", "largest": "largest_record",
+                     "multiple": "record_multiple"}  # fmt: skip
+            details = {name: Quantity(record.counter(of), "B") for name, of in named.items()}
+            found.append(
+                finding(
+                    MOVED,
+                    record,
+                    Quantity(record.counter("compute_h2d_bytes"), "B"),
+                    details=details,
+                    touched=seen["touched"],
+                    causes=causes,
+                    same="the same" if seen["same_every_time"] else "not the same",
+                )
+            )
+    return found
+
+
+def _cost_of_events(records: Sequence[Record]) -> list[Finding]:
+    """Points with and without recording, by their other factors."""
+    twins: dict[str, dict[str, Record]] = defaultdict(dict)
+    for record in records:
+        key = repr({name: value for name, value in record.factors.items() if name != "events"})
+        twins[key][record.text("events")] = record
+    pairs = [(pair["on"], pair["off"]) for pair in twins.values() if len(pair) == 2 and median_of(pair["off"]) > 0]
+    ratios = [median_of(on) / median_of(off) for on, off in pairs]
+    if not ratios:
+        return []
+    rows = [record for pair in pairs for record in pair]
+    return [finding(EVENTS, rows, Quantity(median(ratios), "", min(ratios), max(ratios)))]

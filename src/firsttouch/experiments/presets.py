@@ -1,0 +1,253 @@
+"""What a preset measures of an experiment, as a table of rules.
+
+A rule applies to the points whose factors and properties meet its conditions, and says which of them are measured. The
+first rule that applies to a point decides; a point to which no rule applies is measured. `Experiment.rules` is the
+table, `Experiment.properties` adds to the properties below, and `Experiment.base_point` is the point around which
+conditions vary.
+
+    rules = (
+        leave_out("plain host memory is measured on the device cpu", measured_on_cpu=True),
+        take_only("memory that the agent cannot reach is recorded once", of={"reachable": False}, size=MiB),
+        leave_out("other allocators are measured at every third octave", QUICK, main=False, size=Not(Octave(3))),
+    )
+
+A condition is a value, a tuple of values of which any will do, or a test of the value such as Above(GiB). Of a property
+that is a set of names, a set means exactly these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from firsttouch.allocators import properties as allocators
+from firsttouch.experiments import common
+from firsttouch.experiments.base import Experiment, Preset
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Scalar
+
+PRESETS: Sequence[Preset] = ("quick", "standard", "full")
+QUICK: Sequence[Preset] = ("quick",)
+SHORT: Sequence[Preset] = ("quick", "standard")
+STANDARD: Sequence[Preset] = ("standard",)
+THOROUGH: Sequence[Preset] = ("standard", "full")
+FULL: Sequence[Preset] = ("full",)
+
+Value: TypeAlias = Scalar | AbstractSet[str]
+Test: TypeAlias = Callable[[Value], bool]
+Condition: TypeAlias = Scalar | AbstractSet[str] | tuple[Scalar | AbstractSet[str], ...] | Test
+NOTHING: AbstractSet[str] = frozenset()
+
+
+# ------------------------------------------------------------------------------------------------------------ tests
+
+
+@dataclass(frozen=True)
+class Octave:
+    """2^(every k) for a whole k."""
+
+    every: int = 1
+
+    def __call__(self, value: Value) -> bool:
+        return common.whole_octave(value, self.every)
+
+
+@dataclass(frozen=True)
+class Above:
+    limit: float
+
+    def __call__(self, value: Value) -> bool:
+        return isinstance(value, (int, float)) and value > self.limit
+
+
+@dataclass(frozen=True)
+class Below:
+    limit: float
+
+    def __call__(self, value: Value) -> bool:
+        return isinstance(value, (int, float)) and value < self.limit
+
+
+@dataclass(frozen=True)
+class Including:
+    """A set of names that includes `name`."""
+
+    name: str
+
+    def __call__(self, value: Value) -> bool:
+        return isinstance(value, AbstractSet) and self.name in value
+
+
+@dataclass(frozen=True)
+class Count:
+    """A set of so many names, some not counted."""
+
+    number: Condition
+    uncounted: Collection[str] = ()
+
+    def __call__(self, value: Value) -> bool:
+        return isinstance(value, AbstractSet) and holds(self.number, len(value - set(self.uncounted)))
+
+
+@dataclass(frozen=True)
+class Not:
+    """What the condition does not hold for."""
+
+    condition: Condition
+
+    def __call__(self, value: Value) -> bool:
+        return not holds(self.condition, value)
+
+
+def holds(condition: Condition, value: Value) -> bool:
+    if isinstance(condition, tuple):
+        return any(holds(one, value) for one in condition)
+    return bool(condition(value)) if callable(condition) else condition == value
+
+
+# ------------------------------------------------------------------------------------------------------------ rules
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Of the points for which all conditions of `of` hold, those are measured for which all of `measured` do.
+
+    measured None: none of them. why says in words why the others are left out.
+    """
+
+    why: str
+    presets: Sequence[Preset]
+    of: Mapping[str, Condition]
+    measured: Mapping[str, Condition] | None
+
+
+def leave_out(why: str, presets: Sequence[Preset] = PRESETS, **of: Condition) -> Rule:
+    """These points are left out."""
+    return Rule(why, presets, of, None)
+
+
+def take(why: str, presets: Sequence[Preset] = PRESETS, **of: Condition) -> Rule:
+    """These points are measured, whatever later rules say."""
+    return Rule(why, presets, of, {})
+
+
+def take_only(
+    why: str, presets: Sequence[Preset] = PRESETS, *, of: Mapping[str, Condition], **measured: Condition
+) -> Rule:
+    """Of the points of `of`, those of `measured` are measured and the others left out."""
+    return Rule(why, presets, of, measured)
+
+
+# ------------------------------------------------------------------------------------------------------- properties
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A combination of factors that may become a point of a preset on a device."""
+
+    experiment: Experiment
+    factors: Factors
+    device: DeviceInfo
+    preset: Preset
+
+    @property
+    def allocator(self) -> AllocatorInfo | None:
+        """What the device states of the point's allocator."""
+        return self.device.allocator(self.factors.text("allocator"))
+
+
+Property: TypeAlias = Callable[[Candidate], Value]
+
+
+def varied(candidate: Candidate) -> AbstractSet[str]:
+    """The factors in which it differs from the experiment's base point on this device."""
+    base = candidate.experiment.base_point(candidate.device)
+    return frozenset(name for name, value in base.items() if candidate.factors.get(name) != value)
+
+
+def _of_allocator(ask: Callable[[str], Value]) -> Property:
+    return lambda candidate: ask(candidate.factors.text("allocator"))
+
+
+def _reachable(candidate: Candidate) -> bool:
+    factors = candidate.factors
+    return common.unreachable(candidate.device, factors.text("allocator"), factors.text("agent")) is None
+
+
+def _coherent(candidate: Candidate) -> bool:
+    return candidate.allocator is not None and candidate.allocator.concurrent is True
+
+
+def _main(candidate: Candidate) -> bool:
+    return candidate.factors["allocator"] == allocators.main_allocator(candidate.device)
+
+
+def _first_agent(candidate: Candidate) -> bool:
+    return candidate.factors["agent"] == common.agents(candidate.device)[0]
+
+
+def _measured_on_cpu(candidate: Candidate) -> bool:
+    factors = candidate.factors
+    return common.measured_on_cpu(candidate.device, factors.text("allocator"), factors.text("agent"))
+
+
+def _same_memory(candidate: Candidate) -> bool:
+    factors = candidate.factors
+    return common.known_elsewhere(candidate.device, factors.text("allocator"), factors.text("agent"))
+
+
+def _skipped(candidate: Candidate) -> bool:
+    return candidate.experiment.skip(candidate.factors, candidate.device) is not None
+
+
+def runs_on(device: DeviceInfo) -> Literal["cpu", "processor", "gpu"]:
+    """The class of the device: the host alone, kernels on the host's processor, or a GPU."""
+    if not device.capabilities.runs_kernels:
+        return "cpu"
+    return "processor" if device.capabilities.on_host_processor else "gpu"
+
+
+PROPERTIES: Mapping[str, Property] = {
+    "runs_on": lambda candidate: runs_on(candidate.device),
+    "runs_kernels": lambda candidate: candidate.device.capabilities.runs_kernels,
+    "varied": varied,
+    "skipped": _skipped,  # it cannot be measured here; its record says why
+    # Of the factor `allocator`:
+    "main": _main,  # what programs use first on the device
+    "role": _of_allocator(allocators.role),
+    "plain_host": _of_allocator(allocators.is_plain_host),
+    "common": _of_allocator(allocators.is_common),
+    "variant": _of_allocator(allocators.variant),
+    "migrating": lambda candidate: candidate.allocator is not None and candidate.allocator.managed,
+    "coherent": _coherent,  # each agent sees the other's stores while a kernel runs
+    # Of the factors `agent` and `allocator`:
+    "reachable": _reachable,
+    "first_agent": _first_agent,
+    "main_curve": lambda candidate: _main(candidate) and _first_agent(candidate),
+    "measured_on_cpu": _measured_on_cpu,
+    "same_memory": _same_memory,
+}
+"""What a rule may ask of a point besides its factors."""
+
+
+# ----------------------------------------------------------------------------------------------------------- engine
+
+
+def left_out(candidate: Candidate) -> str:
+    """Why the preset does not measure the candidate, in words; '' where it does."""
+    known: dict[str, Value] = {**candidate.factors}
+    asked = {**PROPERTIES, **candidate.experiment.properties}
+
+    def value_of(name: str) -> Value:
+        if name not in known:
+            known[name] = asked[name](candidate)
+        return known[name]
+
+    def match(conditions: Mapping[str, Condition]) -> bool:
+        return all(holds(condition, value_of(name)) for name, condition in conditions.items())
+
+    for rule in candidate.experiment.rules:
+        if candidate.preset in rule.presets and match(rule.of):
+            return "" if rule.measured is not None and match(rule.measured) else rule.why
+    return ""

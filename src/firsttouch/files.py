@@ -1,0 +1,113 @@
+"""Files that may be anything when they are read, and are never seen half written."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from firsttouch.errors import UsageError
+
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+class as_usage:
+    """Turns an OSError of the block into one sentence: "can't VERB PATH: REASON; give WANTED"."""
+
+    def __init__(self, verb: str, path: Path, wanted: str) -> None:
+        self.verb, self.path, self.wanted = verb, path, wanted
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, OSError):
+            raise UsageError(f"can't {self.verb} {self.path}: {error.strerror}; give {self.wanted}") from None
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """A descriptor of a regular file, opened without ever waiting.
+
+    Raises:
+        UsageError: `path` is a FIFO, a device, a directory or a socket.
+        OSError: as os.open.
+    """
+    with suppress(FileNotFoundError):
+        _check_regular(path, path.stat())
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o644)
+    try:
+        _check_regular(path, os.fstat(descriptor))  # it may have been replaced since stat()
+    except UsageError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_regular(path: Path, status: os.stat_result) -> None:
+    if kind := _KINDS.get(stat.S_IFMT(status.st_mode)):
+        raise UsageError(f"{path} is {kind}, not a regular file")
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a regular file. Raises as `open_regular`."""
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        return file.read()
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that does not exist yet; its content, though perhaps not its name, is then on the disk.
+
+    Raises:
+        OSError: there is something of that name, or it can't be written.
+    """
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace `path` by a file that holds `data`.
+
+    Whatever happens in between (a full disk, a kill, a power cut), `path` holds what it held before or all of `data`.
+    The new file is written beside the old one, synced and renamed; a symbolic link or a FIFO at `path` is replaced,
+    never followed.
+
+    Raises:
+        OSError: nothing was changed.
+    """
+    temporary = path.parent / f".{os.getpid()}.tmp"
+    temporary.unlink(missing_ok=True)
+    try:
+        write_new(temporary, data)
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def write_output(path: Path, data: bytes) -> None:
+    """As write_atomically; but a device or a pipe that the caller names, such as /dev/stdout, is written to."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        path.write_bytes(data)
+    else:
+        write_atomically(path, data)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable, such as that of a file just created or renamed."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

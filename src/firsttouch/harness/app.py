@@ -1,0 +1,310 @@
+"""The application contract: a class declares buffers, initialises, computes and checks. It never places memory.
+
+Each module in apps/ defines a subclass of App and has a kernel file of the same name next to it (hotspot.py,
+hotspot.c). Applications need no other registration. docs/applications.md explains an example.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, overload
+
+import numpy as np
+
+from firsttouch import modules
+from firsttouch.harness.random import key_of
+from firsttouch.records.schema import DeviceInfo
+from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
+from firsttouch.workspace.strategies import Strategy
+from firsttouch.workspace.workspace import Agent, Array, Declaration, Role
+
+# fmt: off
+__all__ = [
+    "App", "Cpu", "Gpu", "Params", "View", "around", "buffer", "c64", "f32", "f64", "i32", "i64", "in_pieces",
+    "sample", "solve", "u8", "u32", "u64",
+]
+# fmt: on
+
+f32, f64, c64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.complex64)
+i32, i64, u8, u32, u64 = (np.dtype(t) for t in (np.int32, np.int64, np.uint8, np.uint32, np.uint64))
+
+Params: TypeAlias = Mapping[str, int]
+View: TypeAlias = "Callable[[Array], np.ndarray[Any, Any]]"
+
+
+class BufferSpec:
+    """A buffer declared with `buffer`. On an instance of the application it is an Array."""
+
+    def __init__(self, dtype: np.dtype[Any], shape: Sequence[int | str], **declared: Any) -> None:
+        self.dtype, self.shape, self.declared = dtype, shape, declared
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, app: None, owner: type) -> BufferSpec: ...
+    @overload
+    def __get__(self, app: App, owner: type) -> Array: ...
+    def __get__(self, app: App | None, owner: type) -> BufferSpec | Array:
+        return self if app is None else app.arrays[self.name]
+
+    def declaration(self, params: Params) -> Declaration:
+        """The declaration for given parameters. Shape expressions are evaluated as Python code."""
+        try:
+            shape = [eval(s, {"__builtins__": {}}, dict(params)) if isinstance(s, str) else s for s in self.shape]
+        except Exception as error:
+            raise ValueError(f"cannot evaluate the shape of buffer {self.name}: {error}") from error
+        return Declaration(self.name, self.dtype, tuple(map(int, shape)), **self.declared)
+
+
+def buffer(
+    dtype: np.dtype[Any],
+    *shape: int | str,
+    role: Role,
+    starts_on: Agent | None = None,
+    ends_on: Agent | None = None,
+    sides: Literal["both", "cpu", "gpu"] | None = None,
+    advice: tuple[str, ...] | None = None,
+    file: bool = False,
+) -> BufferSpec:
+    """Declare a buffer.
+
+    Args:
+        shape: items per dimension, slowest first: numbers, or expressions in the application's parameters ("n + 1").
+        role: input, output, inout, constant, control (small, used by both sides in every iteration) or scratch (used
+            by one side only).
+        starts_on, ends_on: the agent that initialises it, and the one that needs the result.
+        sides: the agents that use it. Default: both; for scratch the side that it starts on, or the GPU.
+        advice: hints that replace those implied by the role, such as ("read-mostly",).
+        file: its contents are those of a file. App.arrange sets the array's `file` to an open descriptor, and cpu.load
+            makes the contents available.
+    """
+    if file and role != "input":
+        raise ValueError(f"a buffer with file=True must be an input, not {role}: its mapping is read-only")
+    if role not in get_args(Role):
+        raise ValueError(f"'{role}' is not a buffer role; the roles are {', '.join(get_args(Role))}")
+    if sides is None:
+        sides = "both" if role != "scratch" else starts_on or "gpu"
+    if invalid := {starts_on, ends_on} - {None, *(get_args(Agent) if sides == "both" else (sides,))}:
+        raise ValueError(f"a buffer of sides={sides} cannot start or end on {invalid.pop()}")
+    declared = {"starts_on": starts_on, "ends_on": ends_on, "advice": advice, "file": file}
+    return BufferSpec(dtype, shape, role=role, sides=sides, **declared)
+
+
+class App:
+    """A computation with declared buffers, run under every memory strategy.
+
+    A subclass annotates its parameters (n: int), sets `sizes` and declares its buffers with `buffer`.
+    """
+
+    name: ClassVar[str]
+    source: ClassVar[str]
+    """Who defined the computation, with deviations from the original."""
+    pattern: ClassVar[str]
+    """The memory access pattern in a few words."""
+    sizes: ClassVar[Mapping[str, Params]]
+    """Parameters by size name: "tiny" (under a second on two cores) and "default" (the original's size). "bytes" may
+    replace default parameters for sizes given in bytes."""
+    grows: ClassVar[str] = "n"
+    """The parameter that is solved for when a size is given in bytes."""
+    multiple: ClassVar[int] = 1
+    """`grows` must be a multiple of this."""
+    power_of_two: ClassVar[bool] = False
+    """Whether `grows` must be a power of two."""
+    bounded: ClassVar[bool] = False
+    """Whether its buffer sizes have an upper bound that is known at compile time."""
+    by_halves: ClassVar[bool] = False
+    """Whether both agents work at the same time, each on its half of the same buffers."""
+    tiled: ClassVar[Sequence[str]] = ()
+    """Buffers that compute() walks with gpu.tiles, so that a memory budget can stream them. All have as many rows."""
+    kernel_text: ClassVar[str] = ""
+    """Source of the kernels, if they are not in a file next to the module."""
+    more_kernels: ClassVar[Sequence[str]] = ()
+    """Names of further kernel files in apps/, such as one that generates the input."""
+    options: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Parameters with a choice of words, of which the first is the default. Set with --set, and kept as attributes."""
+
+    def __init_subclass__(cls) -> None:
+        """Raises ValueError for an invalid declaration."""
+        super().__init_subclass__()
+        if "name" in vars(cls) and (error := cls._declaration_error()):
+            raise ValueError(f"application {cls.name}: {error}")
+
+    @classmethod
+    def _declaration_error(cls) -> str:
+        for text in ("source", "pattern", "sizes"):
+            if not hasattr(cls, text):
+                return f"{text} is missing"
+        names = cls.sizes.get("default", {}).keys()
+        if cls.sizes.keys() - {"tiny", "default", "bytes"} or cls.sizes.get("tiny", {}).keys() != names:
+            return "sizes must hold tiny and default, with the same parameters, and may hold bytes"
+        if unknown := {cls.grows, *cls.sizes.get("bytes", {})} - names:
+            return f"there is no parameter {unknown.pop()}"
+        if unknown := set(cls.tiled) - {spec.name for spec in cls.buffers()}:
+            return f"there is no buffer {unknown.pop()}"
+        try:
+            declared = cls.declarations(cls.sizes["tiny"])
+        except ValueError as error:
+            return str(error)
+        rows = {d.name: d.shape[0] for d in declared if d.name in cls.tiled}
+        return f"tiled buffers must have the same number of rows, not {rows}" if len(set(rows.values())) > 1 else ""
+
+    def __init__(self, params: Params, seed: int = 1, options: Mapping[str, str] | None = None) -> None:
+        self.seed = seed
+        for name, value in params.items():
+            setattr(self, name, value)
+        for name, words in self.options.items():
+            setattr(self, name, (options or {}).get(name, words[0]))
+        self.arrays = {
+            spec.name: Array(spec.declaration(params), key_of(seed, stream))
+            for stream, spec in enumerate(self.buffers())
+        }
+        self.used: dict[str, str] = {}
+        """Further facts for the record, such as the vendor library that was used."""
+
+    @classmethod
+    def buffers(cls) -> list[BufferSpec]:
+        found = {n: s for c in reversed(cls.__mro__) for n, s in vars(c).items() if isinstance(s, BufferSpec)}
+        return list(found.values())
+
+    @classmethod
+    def declarations(cls, params: Params) -> list[Declaration]:
+        return [spec.declaration(params) for spec in cls.buffers()]
+
+    @classmethod
+    def footprint(cls, params: Params) -> int:
+        """Total bytes of the declared buffers, each counted once."""
+        return sum(d.nbytes for d in cls.declarations(params))
+
+    @classmethod
+    def problem(cls, params: Params) -> str:
+        """Why these parameters are invalid, in one sentence, or ''. Override it to add conditions."""
+        for name, value in params.items():
+            if value < 1:
+                return f"{cls.name}: {name} must be at least 1, not {value}"
+        n = params[cls.grows]
+        if n % cls.multiple:
+            return f"{cls.name}: {cls.grows} must be a multiple of {cls.multiple}, not {n}"
+        if cls.power_of_two and n & (n - 1):
+            return f"{cls.name}: {cls.grows} must be a power of two, not {n}"
+        return ""
+
+    @classmethod
+    def refuses(cls, strategy: Strategy, device: DeviceInfo) -> str | None:
+        """Why the application can't use a strategy, or None. Decide by the strategy's properties, never by its name."""
+        entry = device.allocator(strategy.allocator)
+        if not cls.by_halves or strategy.duplicated or entry is None:
+            return None
+        if entry.cpu != "mapped" and (entry.disjoint or entry.concurrent):
+            return None
+        return "both agents work on halves at the same time, but only one may access this memory at a time"
+
+    @classmethod
+    def kernel_path(cls) -> Path:
+        return Path(inspect.getfile(cls)).with_suffix(".c")
+
+    def defines(self) -> Mapping[str, object]:
+        """Macros for compiling the kernel file on the GPU."""
+        return {}
+
+    @cached_property
+    def kernels(self) -> KernelFile:
+        path = self.kernel_path()
+        text = self.kernel_text or path.read_text(encoding="utf-8")
+        return KernelFile(path.stem, text, self.defines(), self._origin())
+
+    def _origin(self) -> tuple[str, int] | None:
+        """File and line where the kernels of a user's module begin; None for the package's own applications."""
+        module = inspect.getfile(type(self))
+        if not modules.is_foreign(module):
+            return None
+        if not self.kernel_text:
+            return str(self.kernel_path()), 1
+        before, found, _ = Path(module).read_text(encoding="utf-8").partition(self.kernel_text)
+        return module, before.count("\n") + 1 if found else 1
+
+    def arrange(self) -> None:
+        """Prepare resources other than memory, such as files. Called before anything is allocated or timed."""
+
+    def prepare(self, gpu: Gpu) -> None:
+        """Record launch sequences and open libraries. Called after allocation, outside all timed phases."""
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        """Phase initialise: generate the input data on the agent that each buffer starts on."""
+        raise NotImplementedError
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        """Phase compute. Iterations of gpu.iterations are timed one by one."""
+        raise NotImplementedError
+
+    def check(self, view: View) -> str:
+        """Return '' if the result is correct, else what is wrong, in one sentence. Called after the measured window.
+
+        view(array) is the memory as a numpy array of the declared shape. Avoid copies of large arrays.
+        """
+        raise NotImplementedError
+
+    def tiled_arrays(self) -> list[Array]:
+        return [self.arrays[name] for name in self.tiled]
+
+
+def solve(app: type[App], size: int) -> dict[str, int]:
+    """The largest parameters whose footprint is at most `size` bytes.
+
+    If these are below 90 % of the size, the next larger ones are taken if they exceed it by at most 0.1 %: a quantum
+    state takes 2^n bytes, and its gates a little more. Raises ValueError if none fit or they are invalid.
+    """
+    params = {**app.sizes["default"], **app.sizes.get("bytes", {})}
+
+    def with_step(step: int) -> dict[str, int]:
+        value = 2**step if app.power_of_two else step * app.multiple
+        return params | {app.grows: value}
+
+    low, high = 0, 1
+    while app.footprint(with_step(high)) <= size and high < 2**48:
+        low, high = high, high * 2 if not app.power_of_two else high + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if app.footprint(with_step(middle)) <= size else (low, middle)
+    if app.footprint(with_step(low)) < 0.9 * size and app.footprint(with_step(high)) <= 1.001 * size:
+        low = high
+    found = with_step(low)
+    if low == 0:
+        least = app.footprint(with_step(1))
+        raise ValueError(f"{app.name} needs at least {least} bytes, more than {size}")
+    if problem := app.problem(found):
+        raise ValueError(f"{problem} (for a size of {size} bytes)")
+    return found
+
+
+def sample(n: int, count: int, seed: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """`count` random indices below n, including the first and the last, for checks of a sample."""
+    if n <= count:
+        return np.arange(n)
+    chosen = np.random.default_rng(seed).integers(0, n, count)
+    chosen[:2] = (0, n - 1)
+    return chosen
+
+
+def around(centre: Sequence[int], radius: int, shape: Sequence[int]) -> list[range]:
+    """Index ranges within `radius` of a point in each dimension, clamped to `shape`."""
+    return [range(max(0, i - radius), min(n, i + radius + 1)) for i, n in zip(centre, shape, strict=True)]
+
+
+T = TypeVar("T")
+
+
+def in_pieces(function: Callable[[int, int], T], rows: int, each: int) -> list[T]:
+    """Call function(first, last) for ranges of at most `each` rows, on several threads, and return the results in
+    order. numpy releases the GIL, so the calls run in parallel.
+    """
+    pieces = math.ceil(rows / each)
+    edges = [math.ceil(rows * i / pieces) for i in range(pieces + 1)]
+    with ThreadPoolExecutor() as pool:
+        return [*pool.map(function, edges[:-1], edges[1:])]

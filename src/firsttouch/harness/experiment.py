@@ -1,0 +1,389 @@
+"""Applications as experiments: their strategies and sizes, which points are skipped, and the record of a point."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from firsttouch import _core
+from firsttouch.allocators.properties import common_allocator, may_migrate, moves_when_touched
+from firsttouch.analysis.findings import Finding
+from firsttouch.errors import Unsupported
+from firsttouch.events import log as events
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
+from firsttouch.experiments.common import MAP_ANEW, switch
+from firsttouch.harness import findings, report
+from firsttouch.harness.app import App, Params, solve
+from firsttouch.harness.derive import derive
+from firsttouch.harness.measure import PHASES, Run, device_counter, run
+from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.session import Session
+from firsttouch.units import format_size, parse_size
+from firsttouch.workspace.strategies import STRATEGIES, Strategy, host_array_unavailable, strategies_of, unavailable
+from firsttouch.workspace.workspace import Declaration, Workspace
+
+REPEATS = 3
+HOST_ARRAYS = (common_allocator("host"), common_allocator("page-locked"))
+SETTINGS = {
+    "pages": Factor(
+        "pages", ("policy", "base", "huge"), choices=("policy", "base", "huge"), doc="page size of host memory"
+    ),
+    "host": Factor("host", HOST_ARRAYS, choices=HOST_ARRAYS, doc="allocator of the host arrays of duplicated buffers"),
+    "initialise": Factor("initialise", ("parallel", "single"), choices=("parallel", "single"), doc="CPU threads"),
+    "budget": Factor("budget", (), "size", doc="bytes of device memory that the application may use"),
+    "oversubscribe": Factor("oversubscribe", (), "ratio", doc="peak over the device memory that is left free"),
+    "repeat": Factor("repeat", (REPEATS,), "count", least=1, doc="runs in one process"),
+}
+"""Factors that a plan has only when they are set."""
+
+
+def applications(known: Mapping[str, type[App]], asked: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
+    """Each application as an experiment, by its name. asked: the factors set by --set and other options."""
+    return {name: Application(app, asked) for name, app in known.items()}
+
+
+_SOLUTIONS: dict[tuple[type[App], int], Params] = {}
+
+
+def _solve_cached(app: type[App], size: int) -> Params:
+    """solve(), once per application and size."""
+    if (app, size) not in _SOLUTIONS:
+        _SOLUTIONS[app, size] = solve(app, size)
+    return _SOLUTIONS[app, size]
+
+
+class Applications(Experiment):
+    """Derives and reports the records of any applications. known: those whose code is available."""
+
+    name = "app"
+    order = 1000
+    question = report.QUESTION
+    metric = Metric("ms", "lower")
+    counted = report.COUNTED
+    source = report.SOURCE
+    figures = report.FIGURES
+
+    def __init__(self, known: Mapping[str, type[App]] | None = None) -> None:
+        self.known = known or {}
+
+    def derive(self, records: Sequence[Record]) -> list[Record]:
+        return derive(records)
+
+    def sections(self, records: Sequence[Record], device: DeviceInfo | None) -> list[ReportSection]:
+        about = {name: app.pattern for name, app in self.known.items()}
+        return report.sections(records, about, {name: app.source for name, app in self.known.items()})
+
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        return findings.of_application(records)
+
+
+class Application(Applications):
+    """One application. Its points are strategies at one or more sizes."""
+
+    fresh_process = True
+
+    def __init__(self, app: type[App], asked: Mapping[str, Sequence[Scalar]] | None = None) -> None:
+        super().__init__({app.name: app})
+        self.app, self.asked = app, asked or {}
+
+    def supports(self, device: DeviceInfo) -> str | None:
+        return (
+            None
+            if device.capabilities.runs_kernels
+            else f"{device.name} does not run kernels; choose a device that does"
+        )
+
+    # ---------------------------------------------------------------------------------------------- planning
+
+    def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        app = self.app
+        strategies = [s for s in strategies_of(device) if app.bounded or not STRATEGIES[s].bounded]
+        known = {"tiny": "tiny", "default": "default"} | _memory_sizes(device, _budget_asked(self.asked))
+        factors = [
+            Factor("app", (app.name,), choices=(app.name,)),
+            Factor("strategy", strategies, choices=tuple(STRATEGIES)),
+            Factor("size", ("default",), "extent", known=known),
+        ]
+        factors += [f for name, f in self._optional().items() if name in self.asked]
+        factors += switch(device, "xnack")
+        if device.capabilities.memory_events:
+            factors.append(Factor("events", ("off", "on"), choices=("off", "on"), doc="record unified-memory events"))
+        return factors
+
+    def _optional(self) -> dict[str, Factor]:
+        own = [Factor(name, (value,), "count") for name, value in self.app.sizes["default"].items()]
+        own += [Factor(name, words, choices=words) for name, words in self.app.options.items()]
+        return {**SETTINGS, **{f.name: f for f in own}}
+
+    def optional(self) -> list[Factor]:
+        return list(self._optional().values())
+
+    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+        if factors.get("events") == "on" and not may_migrate(STRATEGIES[factors.text("strategy")].allocator):
+            return "unified-memory events exist only for strategies whose pages move"
+        return ""
+
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        app, strategy = self.app, STRATEGIES[factors.text("strategy")]
+        try:
+            params = self.params(factors)
+        except ValueError as error:
+            return str(error)
+        if reason := app.problem(params) or unavailable(strategy, device):
+            return reason
+        if strategy.bounded and not app.bounded:
+            return f"{app.name}: its buffer sizes have no upper bound at compile time"
+        if reason := app.refuses(strategy, device):
+            return reason
+        if (
+            strategy.duplicated
+            and "host" in factors
+            and (reason := host_array_unavailable(device, factors.text("host")))
+        ):
+            return reason
+        if (
+            bytes_left_by_ballast(app, params, strategy, factors) is not None
+            and "memory_free_bytes" not in device.facts
+        ):
+            return f"{device.name} does not state its free memory, which oversubscription needs"
+        return _too_large(app, params, strategy, factors, device)
+
+    def params(self, factors: Factors) -> dict[str, int]:
+        """The application's parameters at this point. Raises ValueError if none fit the size."""
+        size = factors["size"]
+        found = dict(_solve_cached(self.app, size) if isinstance(size, int) else self.app.sizes[str(size)])
+        return found | {name: int(v) for name in found if isinstance(v := factors.get(name), int)}
+
+    def environment(self, factors: Factors) -> dict[str, str]:
+        recording = {events.VARIABLE: "1"} if factors.get("events") == "on" else {}
+        return super().environment(factors) | MAP_ANEW | recording
+
+    # ---------------------------------------------------------------------------------------------- measurement
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        factors = point.factors
+        strategy, params = STRATEGIES[factors.text("strategy")], self.params(factors)
+        options = {name: factors.text(name) for name in self.app.options if name in factors}
+        started = time.perf_counter()
+        device = session.device
+        kernels = self.app(params, session.seed, options).kernels
+        for entry in kernels.entries:
+            kernels.compiled(device, entry)
+        context = time.perf_counter() - started
+        if factors.get("events") == "on" and session.events is None:
+            raise Unsupported(session.events_reason or "no unified-memory events were recorded in this process")
+
+        def run_once(params: Params, *, seed: int, check: bool) -> tuple[App, Run]:
+            app = self.app(params, seed, options)
+            workspace = Workspace(
+                strategy,
+                session.info,
+                device,
+                host_allocator=str(factors.get("host", HOST_ARRAYS[0])),
+                pages=str(factors.get("pages", "policy")),
+            )
+            rows = _window_rows(self.app, params, strategy, factors)
+            return app, run(
+                app,
+                workspace,
+                threads=1 if factors.get("initialise") == "single" else 0,
+                check=check,
+                windows={a: rows * a.row_bytes for a in app.tiled_arrays()} if rows else None,
+                device_used=device_counter(session.info, device),
+                log=session.events,
+            )
+
+        # Warm-up: every kernel runs once, and the driver allocates its own memory. Another seed, so that leftover data
+        # can't pass the check.
+        run_once(self.app.sizes["tiny"], seed=session.seed + 1, check=False)
+        runs = []
+        with _Ballast(device, bytes_left_by_ballast(self.app, params, strategy, factors)):
+            for repeat in range(_repeats(factors)):
+                app, ended = run_once(params, seed=session.seed, check=repeat == 0)
+                runs.append(ended)
+        return self._measurement(app, params, context, runs)
+
+    def _measurement(self, app: App, params: Params, context: float, runs: list[Run]) -> Measurement:
+        last, error = runs[-1], runs[0].error
+        counters: dict[str, Scalar] = {"phase_context_ms": context * 1e3}
+        for phase in PHASES[1:]:
+            counters[f"phase_{phase}_ms"] = median(one.phases[phase] for one in runs) * 1e3
+        counters |= {f"iteration_{i}_ms": s * 1e3 for i, s in enumerate(last.iterations)}
+        if last.iterations:
+            counters["iterations_ms"] = median(one.iterations_total for one in runs) * 1e3
+        counters |= {name: max(one.memory.get(name, 0) for one in runs) for name in last.memory}
+        counters["footprint_bytes"] = app.footprint(params)
+        counters["copied_h2d_bytes"], counters["copied_d2h_bytes"] = last.transferred["gpu"], last.transferred["cpu"]
+        counters |= {f"param_{name}": value for name, value in params.items()}
+        counters |= {**app.used, **last.events}
+        return Measurement(
+            samples=[one.seconds * 1e3 for one in runs],
+            verified=not error,
+            verified_why=error,
+            stopped_by="repetitions",
+            counters=counters,
+            buffers=[BufferFact(name=n, allocator=a, bytes=b) for n, a, b in last.buffers],
+        )
+
+
+# ------------------------------------------------------------------------------------------------------- memory
+
+
+def _repeats(factors: Factors) -> int:
+    wanted = factors.get("repeat")
+    return wanted if isinstance(wanted, int) else REPEATS
+
+
+def _round_down(size: float) -> int:
+    """Round a size down to a sixteenth of its power of two, so that it does not depend on small changes in use."""
+    step = 1 << max(0, int(size).bit_length() - 5)
+    return int(size) // step * step
+
+
+def _budget_asked(asked: Mapping[str, Sequence[Scalar]]) -> int | None:
+    try:
+        return min((parse_size(str(text)) for text in asked.get("budget", ())), default=None)
+    except ValueError:  # the plan reports it with a better message
+        return None
+
+
+def _memory_sizes(device: DeviceInfo, budget: int | None) -> dict[str, Scalar]:
+    """The sizes named in-memory and oversubscribed on a device, in bytes."""
+    limits = _core.guard_limits()
+    host, managed = limits["host"] or 0, limits["FIRSTTOUCH_MAX_MANAGED"]
+    on_device = device.facts.get("memory_free_bytes") or device.facts.get("memory_bytes")
+    free = on_device if isinstance(on_device, int) else host
+    least = min(free, host // 2, *(limit for limit in (managed, budget) if limit is not None))
+    return {"in-memory": _round_down(0.8 * least), "oversubscribed": _round_down(1.5 * (budget or free))}
+
+
+def _gpu_bytes(declarations: Iterable[Declaration]) -> int:
+    return sum(d.nbytes for d in declarations if d.sides != "cpu")
+
+
+def _budget(factors: Factors) -> int | None:
+    """Bytes of device memory that the application may use."""
+    budget = factors.get("budget")
+    return budget if isinstance(budget, int) else None
+
+
+def _window_rows(app: type[App], params: Params, strategy: Strategy, factors: Factors) -> int:
+    """Rows of the tiled buffers that fit on the device at once under the budget; 0 if all fit.
+
+    Raises:
+        ValueError: not even one row fits, or no buffers are tiled.
+    """
+    budget, declarations = _budget(factors), app.declarations(params)
+    if budget is None or not strategy.duplicated or _gpu_bytes(declarations) <= budget:
+        return 0
+    tiled = [d for d in declarations if d.name in app.tiled]
+    wanted = f"{app.name} needs {format_size(_gpu_bytes(declarations))} of device memory, more than the budget"
+    if not tiled:
+        raise ValueError(f"{wanted}, and has no tiled buffers that could be streamed")
+    rest = _gpu_bytes(d for d in declarations if d.name not in app.tiled)
+    rows = max(0, budget - rest) // sum(d.nbytes // d.shape[0] for d in tiled)
+    if rows < 1:
+        raise ValueError(f"{wanted}, which is too small for one row of its tiled buffers")
+    return rows // 256 * 256 or rows
+
+
+def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Factors, device: DeviceInfo) -> str | None:
+    """Why the application does not fit into memory or the budget under the strategy, or None."""
+    declarations = app.declarations(params)
+    both = sum(d.nbytes for d in declarations if d.sides == "both")
+    on_gpu, on_cpu = _gpu_bytes(declarations), sum(d.nbytes for d in declarations if d.sides == "cpu")
+    entry = device.allocator(strategy.allocator)
+    assert entry is not None
+    try:
+        rows = _window_rows(app, params, strategy, factors)
+    except ValueError as error:
+        return str(error)
+    allowed, budget = _core.oversubscription_allowed(), _budget(factors)
+    hint = "; use --allow-oversubscription to run it anyway" if entry.managed else ""
+    if not strategy.duplicated and budget is not None:
+        used = on_gpu if entry.device_memory else on_gpu - both
+        if used > budget and not (entry.managed and allowed):
+            return f"{app.name} needs {format_size(used)} of device memory, more than the budget{hint}"
+    on_host = on_cpu + (both if strategy.duplicated or entry.host_memory else 0)
+    on_device = on_gpu if strategy.duplicated or entry.device_memory else on_gpu - both
+    if rows:
+        on_device = min(on_device, budget or on_device)
+    if device.capabilities.shares_host_memory:
+        on_host, on_device = on_cpu + both * (2 if strategy.duplicated else 1) + on_gpu - both, 0
+    host_limit, total = _core.guard_limits()["host"] or 0, device.facts.get("memory_bytes")
+    if on_host > host_limit:
+        return f"{app.name} needs {format_size(on_host)} of host memory; the limit is {format_size(host_limit)}"
+    if entry.managed and allowed:
+        return None
+    if isinstance(total, int) and on_device > total:
+        return f"{app.name} needs {format_size(on_device)} of {device.name}, which has {format_size(total)}{hint}"
+    left = bytes_left_by_ballast(app, params, strategy, factors)
+    if left is not None and on_device > left:
+        needs = f"{app.name} needs {format_size(on_device)} of device memory"
+        return f"{needs}, more than the {format_size(left)} left free{hint}"
+    return None
+
+
+def bytes_left_by_ballast(app: type[App], params: Params, strategy: Strategy, factors: Factors) -> int | None:
+    """Bytes of device memory that a ballast allocation leaves free, or None if there is no ballast.
+
+    A ballast imitates a smaller device, for --oversubscribe and for managed memory under a budget.
+    """
+    ratio, budget, peak = factors.get("oversubscribe"), _budget(factors), _gpu_bytes(app.declarations(params))
+    if isinstance(ratio, (int, float)):
+        return int(peak / ratio)
+    return budget if budget is not None and peak > budget and moves_when_touched(strategy.allocator) else None
+
+
+class _Ballast:
+    """Holds device memory, so that only `left` bytes are free while the application runs."""
+
+    def __init__(self, device: _core.Device, left: int | None) -> None:
+        self._device, self._left = device, left
+        self._held: _core.Buffer | None = None
+
+    def __enter__(self) -> _Ballast:
+        if self._left is not None:
+            free = self._device.memory()[1]
+            if free > self._left:
+                self._held = self._device.allocate(common_allocator("device"), free - self._left)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._held is not None:
+            self._held.free()
+
+
+@dataclass(frozen=True)
+class ApplicationListing:
+    """The entry of one application in --list. streams: whether it can be streamed under a budget."""
+
+    name: str
+    what: str
+    source: str
+    pattern: str
+    default: Params
+    footprint_bytes: int
+    streams: bool
+    options: Mapping[str, Sequence[str]]
+    factors: Mapping[str, Mapping[str, str]]
+    """Further factors for --set, besides strategy and size."""
+
+
+def list_application(app: type[App]) -> ApplicationListing:
+    default = app.sizes["default"]
+    what = " ".join((app.__doc__ or "").split())
+    footprint = app.footprint(default)
+    return ApplicationListing(
+        app.name,
+        what,
+        app.source,
+        app.pattern,
+        default,
+        footprint,
+        bool(app.tiled),
+        app.options,
+        describe_factors(Application(app).optional()),
+    )

@@ -1,0 +1,157 @@
+"""Findings of applications: the fastest strategy, the times relative to explicit, and the memory saved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import geometric_mean
+
+from firsttouch.analysis.findings import Claim, Finding, Quantity, are_apart, compare, finding, quantity
+from firsttouch.analysis.statistics import measured, median_of, varying
+from firsttouch.harness.derive import BASELINE, EVENTS, application, is_events_run, positive, setting, strategy
+from firsttouch.records.schema import Record
+from firsttouch.text import condition, count
+
+NOTABLE_SAVING = 0.95
+"""A peak memory below this fraction of explicit's is reported."""
+
+WRONG = Claim("app.wrong", "incorrect results are excluded: {value} of {strategy}")
+NONE = Claim("app.none", "no run produced a correct result")
+ONCE = Claim("app.once", "each point was run once, so small differences may be chance")
+ONLY = Claim("app.only", "only {strategy} was measured: a run takes {value}")
+_FASTEST = "app.fastest"
+_IS_FASTEST = "the fastest strategy is {strategy}, at {value}"
+_AGAINST = ", {ratio} times {other_strategy}'s {other_value}"
+_RIVALS = ", but not clearly faster than {rivals}"
+_RELATIVE = "time of a run relative to {other_strategy}:"
+RELATIVE = Claim("app.relative", "{strategy} {ratio}", _RELATIVE)
+MEMORY = Claim(
+    "app.memory",
+    "at its peak {strategy} holds {saved} less memory than {baseline} ({value} instead of {baseline_bytes})",
+)
+_WINS = ("app.wins", "fastest over {where}:")
+WINS = Claim(_WINS[0], "{strategy} in {value}", _WINS[1])
+NO_WINNER = Claim(_WINS[0], "no strategy clearly in {value}", _WINS[1])
+MEAN = Claim(
+    "app.mean", "{strategy} {value}", "time of a run relative to {baseline}, geometric mean over applications:"
+)
+NOT_COMPARED = Claim(
+    "app.not_compared", "not compared, since they have no correct run under {baseline}: {applications}"
+)
+
+
+def of_application(records: Sequence[Record]) -> list[Finding]:
+    """Findings of one application, from derived records."""
+    found, good = _usable(records)
+    if not good:
+        return found
+    settings = _settings(good)
+    chosen = max(reversed(settings), key=len)
+    names = [n for n in varying([s[0] for s in settings]) if n not in ("strategy", EVENTS)]
+    found += [*_speed(chosen, condition(chosen[0], names)), *_memory(chosen)]
+    if len(settings) > 1:
+        found += _wins(settings, count(len(settings), "setting"))
+    return [*found, *_caveats(good)]
+
+
+def of_all(records: Sequence[Record]) -> list[Finding]:
+    """Findings over several applications: how often each strategy is fastest, and its mean relative time."""
+    found, good = _usable(records)
+    if not good:
+        return found
+    settings = _settings(good)
+    names = {application(r) for r in good}
+    more = f" under {count(len(settings), 'setting')}" if len(settings) > len(names) else ""
+    found += _wins(settings, f"{count(len(names), 'application')}{more}")
+    relative: dict[str, list[Record]] = {}
+    for record in good:
+        if strategy(record) != BASELINE and positive(record, "relative_time") is not None:
+            relative.setdefault(strategy(record), []).append(record)
+    means = [_mean(name, rows) for name, rows in relative.items() if len(rows) > 1]
+    found += sorted(means, key=lambda f: f.value.value if isinstance(f.value, Quantity) else 0)
+    compared = {application(r) for r in good if positive(r, "relative_time")}
+    if alone := [r for r in good if application(r) not in compared]:
+        left_out = tuple(sorted({application(r) for r in alone}))
+        found.append(finding(NOT_COMPARED, alone, "not compared", baseline=BASELINE, applications=left_out))
+    return [*found, *_caveats(good)]
+
+
+def _usable(records: Sequence[Record]) -> tuple[list[Finding], list[Record]]:
+    """Findings about incorrect results, and the records that others are based on: correct, timed, without events."""
+    good = [r for r in measured(records) if not is_events_run(r) and positive(r, "median")]
+    found = []
+    if wrong := [r for r in records if r.verified is False]:
+        names = tuple(dict.fromkeys(map(strategy, wrong)))
+        found.append(finding(WRONG, wrong, count(len(wrong), "point"), strategy=names))
+    if not good and records:
+        found.append(finding(NONE, records, "none"))
+    return found, good
+
+
+def _caveats(good: Sequence[Record]) -> list[Finding]:
+    once = all(r.summary is not None and r.summary.n == 1 for r in good)
+    return [finding(ONCE, good, "once")] if once and len(good) > 1 else []
+
+
+def _settings(records: Sequence[Record]) -> list[list[Record]]:
+    """Records by the conditions under which strategies may be compared."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in records:
+        groups.setdefault(setting(record), []).append(record)
+    return list(groups.values())
+
+
+def _fastest(rows: Sequence[Record]) -> list[Record]:
+    """The record with the lowest median, and those whose confidence intervals overlap with its interval."""
+    best = min(rows, key=median_of)
+    rivals = [r for r in rows if r is not best and _is_indistinguishable(r, best)]
+    return [best, *rivals]
+
+
+def _is_indistinguishable(a: Record, b: Record) -> bool:
+    x, y = quantity(a), quantity(b)
+    return x.value == y.value if x.low is None or y.low is None else not are_apart(x, y)
+
+
+def _speed(rows: Sequence[Record], where: str) -> list[Finding]:
+    """The fastest strategy of one setting, and the time of every other relative to explicit, or to the fastest."""
+    first, *rivals = _fastest(rows)
+    if len(rows) == 1:
+        return [finding(ONLY, first)]
+    base = next((r for r in rows if strategy(r) == BASELINE), first)
+    text = (f"with {where}, " if where else "") + _IS_FASTEST
+    text += (_AGAINST if base is not first else "") + (_RIVALS if rivals else "")
+    comparison = compare(first, base) if base is not first else None
+    fastest = finding(Claim(_FASTEST, text), first, comparison=comparison, rivals=tuple(map(strategy, rivals)))
+    others = sorted((r for r in rows if r not in (first, base)), key=median_of)
+    return [fastest, *(finding(RELATIVE, r, comparison=compare(r, base)) for r in others)]
+
+
+def _memory(rows: Sequence[Record]) -> list[Finding]:
+    """The strategy with the lowest peak memory, if it is notably below explicit's."""
+    known = [(ratio, r) for r in rows if (ratio := positive(r, "relative_memory")) is not None]
+    if not known:
+        return []
+    ratio, record = min(known, key=lambda pair: pair[0])
+    if ratio >= NOTABLE_SAVING or not (peak := positive(record, "peak_bytes")):
+        return []
+    details = {"saved": Quantity(100 * (1 - ratio), "%"), "baseline_bytes": Quantity(peak / ratio, "B")}
+    return [finding(MEMORY, record, Quantity(peak, "B"), details=details, baseline=BASELINE)]
+
+
+def _wins(settings: Iterable[Sequence[Record]], where: str) -> list[Finding]:
+    """The number of settings in which each strategy is clearly the fastest."""
+    leaders = [_fastest(rows) for rows in settings]
+    winners = [first[0] for first in leaders if len(first) == 1]
+    found = []
+    for name, n in Counter(map(strategy, winners)).most_common():
+        rows = [r for r in winners if strategy(r) == name]
+        found.append(finding(WINS, rows, str(n), strategy=name, where=where))
+    if undecided := [r for first in leaders if len(first) > 1 for r in first]:
+        found.append(finding(NO_WINNER, undecided, str(len(leaders) - len(winners)), where=where))
+    return found
+
+
+def _mean(name: str, rows: Sequence[Record]) -> Finding:
+    ratios = [ratio for r in rows if (ratio := positive(r, "relative_time")) is not None]
+    return finding(MEAN, rows, Quantity(geometric_mean(ratios)), strategy=name, baseline=BASELINE)

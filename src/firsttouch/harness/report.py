@@ -1,0 +1,197 @@
+"""The report of `firsttouch app`: its summary rows, sections and figures.
+
+Result files from others are treated as untrusted: any factor or counter may be absent or of another type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from firsttouch.analysis.findings import Finding
+from firsttouch.analysis.statistics import series, value, varying
+from firsttouch.experiments.base import ReportSection
+from firsttouch.figures import Figure, Heat, Line, Stack, Table
+from firsttouch.harness import findings
+from firsttouch.harness.derive import application, derive, is_events_run, non_negative, positive, strategy
+from firsttouch.records.schema import DeviceInfo, Record, Scalar, Status
+from firsttouch.workspace.strategies import STRATEGIES
+
+QUESTION = "What does each memory strategy cost an application, in time and in memory?"
+_SAMPLE = "One sample is one run, from the first allocation to the last free, without the phase context."
+COUNTED = (
+    f"{_SAMPLE} Phases: context: the device is opened and the kernels are compiled; allocate: all buffers are "
+    "allocated; initialise: the input data are generated on the agent that they start on; compute: the kernels run, "
+    "with the copies, prefetches and page migrations that they need; readback: the results are transferred to the CPU, "
+    "which reads one byte of each page; free. Each phase ends when all queued work has ended. Its time is the median "
+    "over repetitions. Results are checked outside all phases. Iterations are timed by the device's clock, starting "
+    "with the first launch. Peak memory is the maximum in use, minus the use before the first allocation. Copied bytes "
+    "are those that the strategy copies or is expected to move. Relative values are ratios to explicit under the same "
+    "conditions. Events come from a separate run, since recording them takes time."
+)
+COUNTED_IN_SHORT = f"{_SAMPLE} The section of all applications defines phases, peaks and relative values."
+SOURCE = "Each application names its own; the strategies are those of docs/applications.md"
+
+_TITLES = {
+    "median": "total",
+    "relative_time": "relative time",
+    "phase_compute_ms": "compute",
+    "relative_compute": "relative compute",
+    "iterations_ms": "iterations",
+    "peak_host_bytes": "peak host",
+    "peak_device_bytes": "peak device",
+    "relative_memory": "relative memory",
+    "copied_h2d_bytes": "copied to the device",
+    "copied_d2h_bytes": "copied to the host",
+    "um_gpu_fault_groups": "GPU fault groups",
+}
+STACK = Stack(x="strategy", series="phase_{}_ms", y_title="time, ms", title="Time of each phase")
+WITHOUT_CONTEXT = replace(STACK, without=("context",), title="Time of a run by phase")
+ITERATIONS = Line(
+    x="series", y="value", series="iteration_{}_ms", colour="strategy", order=tuple(STRATEGIES),
+    log_y=True, x_title="iteration", y_title="ms per iteration", title="Time of each iteration",
+)  # fmt: skip
+TABLE = Table(
+    columns=("strategy", *_TITLES, "library", "verified"), titles=_TITLES,
+    title="Times, peak memory, and bytes copied or expected to move; relative is to explicit",
+)  # fmt: skip
+FIGURES = (STACK, ITERATIONS, TABLE)
+
+_HEAT = Heat(x="strategy", y="app", centre=1, x_title="strategy", y_title="application")
+OVERVIEW = tuple(
+    replace(_HEAT, z=name, z_title=what[0].lower() + what[1:], title=what)
+    for name, what in {
+        "relative_time": "Time of a run relative to explicit",
+        "relative_compute": "Time of the phase compute relative to explicit",
+        "relative_memory": "Peak memory relative to explicit",
+    }.items()
+)
+
+
+# ---------------------------------------------------------------------------------------------- summary
+
+
+@dataclass(frozen=True)
+class Row:
+    """The summary of one point. Times in ms, memory in bytes; None where not measured.
+
+    conditions: the factors besides the strategy that vary among the points of its application. reason: why it was
+    not measured, or what is wrong with its result. relative_*: ratios to explicit.
+    """
+
+    device: str
+    application: str
+    strategy: str
+    conditions: dict[str, Scalar]
+    status: Status
+    verified: bool | None
+    reason: str
+    total_ms: float | None
+    compute_ms: float | None
+    peak_host_bytes: float | None
+    peak_device_bytes: float | None
+    relative_time: float | None
+    relative_compute: float | None
+    relative_memory: float | None
+
+
+def summary(records: Sequence[Record]) -> list[Row]:
+    """A row for each point, by device and application. Events runs have a row only if they failed."""
+    rows = []
+    for device in dict.fromkeys(r.device for r in records):
+        derived = [r for r in derive([r for r in records if r.device == device]) if not is_events_run(r) or _failed(r)]
+        for app in sorted({application(r) for r in derived}):
+            group = [r for r in derived if application(r) == app]
+            conditions = [name for name in varying(group) if name != "strategy"]
+            rows += [_row(r, {name: r.factors[name] for name in conditions if name in r.factors}) for r in group]
+    return rows
+
+
+def _failed(record: Record) -> bool:
+    return record.verified is False or record.status not in ("ok", "skipped")
+
+
+def _row(record: Record, conditions: dict[str, Scalar]) -> Row:
+    return Row(
+        device=record.device,
+        application=application(record),
+        strategy=strategy(record),
+        conditions=conditions,
+        status=record.status,
+        verified=record.verified,
+        reason=record.reason or record.verified_why,
+        total_ms=positive(record, "median"),
+        compute_ms=positive(record, "phase_compute_ms"),
+        peak_host_bytes=non_negative(record, "peak_host_bytes"),
+        peak_device_bytes=non_negative(record, "peak_device_bytes"),
+        relative_time=positive(record, "relative_time"),
+        relative_compute=positive(record, "relative_compute"),
+        relative_memory=positive(record, "relative_memory"),
+    )
+
+
+# ---------------------------------------------------------------------------------------------- sections
+
+
+def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mapping[str, str]) -> list[ReportSection]:
+    """One section per application in alphabetical order, after an overview of all where there are several.
+
+    about, sources: by application, its access pattern in a few words, and who defined it.
+    """
+    records = sorted(records, key=_rank)
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(application(record), []).append(record)
+    counted = COUNTED if len(groups) < 2 else COUNTED_IN_SHORT
+    by_application = [
+        _section(app, groups[app], about.get(app, ""), sources.get(app, ""), counted) for app in sorted(groups)
+    ]
+    if len(groups) < 2:
+        return by_application
+    plain = sorted((r for r in records if not is_events_run(r)), key=lambda r: (_rank(r), application(r)))
+    found = partial(_of_all_records, findings.of_all, records)
+    return [
+        ReportSection(QUESTION, plain, OVERVIEW, counted=COUNTED, source=SOURCE, overview=True, findings=found),
+        *by_application,
+    ]
+
+
+def _of_all_records(
+    find: Callable[[Sequence[Record]], list[Finding]],
+    records: Sequence[Record],
+    _good: Sequence[Record],
+    _device: DeviceInfo | None,
+) -> list[Finding]:
+    """Findings from all records, since those that the page passes exclude incorrect results."""
+    return find(records)
+
+
+_RANKS = {name: rank for rank, name in enumerate(STRATEGIES)}
+
+
+def _rank(record: Record) -> int:
+    """Order of strategies: that of the strategy table, with unknown ones last."""
+    return _RANKS.get(strategy(record), len(_RANKS))
+
+
+def _section(app: str, records: list[Record], about: str, source: str, counted: str) -> ReportSection:
+    question = f"What does each memory strategy cost {app}{f' ({about})' if about else ''}?"
+    found = partial(_of_all_records, findings.of_application, records)
+    return ReportSection(
+        question, records, _figures(records), title=app, counted=counted, source=source or SOURCE, findings=found
+    )
+
+
+def _figures(records: Sequence[Record]) -> list[Figure]:
+    """The figures that apply to these records."""
+    ran = [r for r in records if r.status == "ok" and r.summary is not None]
+    context = max((positive(r, "phase_context_ms") or 0.0 for r in ran), default=0.0)
+    longest = max((positive(r, "median") or 0.0 for r in ran), default=0.0)
+    found: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
+    if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
+        found.append(ITERATIONS)
+    conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]
+    said = {"strategy": True, "verified": any(r.verified is not True for r in ran)}
+    kept = [n for n in TABLE.columns if said.get(n, any(value(r, n) is not None for r in ran))]
+    return [*found, replace(TABLE, columns=(kept[0], *conditions, *kept[1:]))]

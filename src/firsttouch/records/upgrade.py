@@ -1,0 +1,144 @@
+"""Decodes a record of any schema that was ever written into one of today's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, TypeAlias, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from firsttouch.records import schema1
+from firsttouch.records.capabilities import capabilities_of_old
+from firsttouch.records.schema import MAJOR, MINOR, SCHEMA, Better, Machine, Record, Request, Stored
+
+Document = TypeVar("Document", Record, Machine, Request)
+Fields: TypeAlias = dict[str, Any]
+Version: TypeAlias = tuple[int, int]
+"""Major and minor."""
+
+READABLE = f"'{schema1.SCHEMA}' and 'firsttouch/{MAJOR}.N'"
+_ID = re.compile(r"firsttouch/([2-9]|[1-9]\d{1,5})\.(0|[1-9]\d{0,5})")
+
+
+class _AnySchema(msgspec.Struct):
+    schema: Any = None
+
+
+def decode(data: bytes, kind: type[Document]) -> tuple[Document, Version]:
+    """One record in today's form, and the version of the schema in which it was written.
+
+    Raises:
+        ValueError: the data are not a record of this kind, in any schema that this version reads. The text says why.
+    """
+    try:
+        schema = msgspec.json.decode(data, type=_AnySchema).schema
+        version = _version(schema)
+        if version is not None and version[0] in _READERS:
+            return _READERS[version[0]](data, kind, version[1]), version
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    hint = "; a newer firsttouch wrote it" if version is not None and version[0] > MAJOR else ""
+    raise ValueError(f"schema {schema!r} is none of those that this version reads, {READABLE}{hint}")
+
+
+def is_newer(version: Version) -> bool:
+    """Whether a newer firsttouch than this one writes it."""
+    return version > (MAJOR, MINOR)
+
+
+def _version(schema: object) -> Version | None:
+    """Major and minor of an id such as firsttouch/2.0; that of firsttouch/1 was without a minor."""
+    if schema == schema1.SCHEMA:
+        return 1, 0
+    match = _ID.fullmatch(schema) if isinstance(schema, str) else None
+    return (int(match[1]), int(match[2])) if match else None
+
+
+# ---------------------------------------------------------------------------------------------------- firsttouch/2.N
+
+
+@cache
+def _nested(kind: type[Stored]) -> Mapping[str, type[Stored] | None]:
+    """The fields of a record; for those that hold records or lists of them, of which kind."""
+    hints = get_type_hints(kind)
+    return {name: next(_kinds(hints[name]), None) for name in kind.__struct_fields__}
+
+
+def _kinds(hint: Any) -> Iterator[type[Stored]]:
+    if isinstance(hint, type) and issubclass(hint, Stored):
+        yield hint
+    for argument in get_args(hint):
+        yield from _kinds(argument)
+
+
+def _from_2(data: bytes, kind: type[Document], minor: int) -> Document:
+    """A record of this major version; fields that a newer minor one added are kept."""
+    if minor <= MINOR:
+        return msgspec.json.decode(data, type=kind)
+    fields = msgspec.json.decode(data, type=Fields)
+    document = msgspec.convert(_known(fields, kind), kind)
+    _keep_unknown(document, fields)
+    return document
+
+
+def _known(value: Any, kind: type[Stored]) -> Any:
+    if isinstance(value, list):
+        return [_known(one, kind) for one in value]
+    if not isinstance(value, dict):
+        return value
+    nested = _nested(kind)
+    return {n: v if (inner := nested[n]) is None else _known(v, inner) for n, v in value.items() if n in nested}
+
+
+def _keep_unknown(value: Any, fields: Any) -> None:
+    if isinstance(value, list):
+        for one, its in zip(value, fields, strict=True):
+            _keep_unknown(one, its)
+    elif isinstance(value, Stored):
+        if unknown := {n: v for n, v in fields.items() if n not in value.__struct_fields__}:
+            value.keep_unknown(unknown)
+        for name, inner in _nested(type(value)).items():
+            if inner is not None and name in fields:
+                _keep_unknown(getattr(value, name), fields[name])
+
+
+# ---------------------------------------------------------------------------------------------------- firsttouch/1
+
+
+_BETTER_1: Mapping[str, Better] = {
+    "ns": "lower", "ms": "lower", "faults/MiB": "lower", "GB/s": "higher", "M/s": "higher"
+}  # fmt: skip
+"""Which values are better, by the units of that time's experiments; 'neither' for other units."""
+
+
+def _record_1(fields: Fields) -> Fields:
+    return fields | {"better": _BETTER_1.get(fields["unit"], "neither"), "metric_version": 1}
+
+
+def _machine_1(fields: Fields) -> Fields:
+    for device in fields["devices"]:
+        device["capabilities"] = msgspec.to_builtins(capabilities_of_old(device["kind"], device["facts"]))
+    return fields
+
+
+def _same(fields: Fields) -> Fields:
+    return fields
+
+
+_READERS_1: Mapping[type[Stored], tuple[type[msgspec.Struct], Callable[[Fields], Fields]]] = {
+    Record: (schema1.Record, _record_1),
+    Machine: (schema1.Machine, _machine_1),
+    Request: (schema1.Request, _same),
+}
+
+
+def _from_1(data: bytes, kind: type[Document], _: int) -> Document:
+    old, convert = _READERS_1[kind]
+    fields = msgspec.to_builtins(msgspec.json.decode(data, type=old))
+    return msgspec.convert(convert(fields) | {"schema": SCHEMA}, kind)
+
+
+_READERS: Mapping[int, Callable[[bytes, type[Any], int], Any]] = {1: _from_1, 2: _from_2}
+"""One for every major version that was ever written."""

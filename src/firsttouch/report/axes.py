@@ -1,0 +1,98 @@
+"""Ticks, labels and scales of quantitative axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from firsttouch.report.drawing import Spec
+from firsttouch.report.naming import without_unit
+from firsttouch.text import SECONDS, is_size
+
+NAMES: Spec = {"labelLimit": 200, "titlePadding": 26}
+"""Of an axis of names: its title keeps clear of names that the reader's font makes wider than ours."""
+MOST_TICKS = 15
+"""Of whole numbers, each with a tick of its own."""
+
+
+def log_ticks(values: Sequence[float], base: int) -> tuple[list[float], list[float]]:
+    """Domain and tick values of a logarithmic axis: whole powers; for base 10, 2 and 5 too where they are few."""
+    low, high = min(values), max(values)
+    first, last = math.floor(math.log(low, base) + 1e-9), math.ceil(math.log(high, base) - 1e-9)
+    if base == 2:
+        step = max(1, math.ceil((last - first) / 8))
+        ticks = [2.0**e for e in range(first, last + 1) if e % step == 0]
+        return ([low, high] if high > low else [low / 2, high * 2]), ticks
+    last = max(last, first + 1)
+    multiples = (1, 2, 5) if last - first <= 3 else (1,)
+    step = max(1, math.ceil((last - first) / 8))
+    ticks = [m * 10.0**e for e in range(first, last + 1, step) for m in multiples]
+    inside = [t for t in ticks if low / 2.5 <= t <= high * 2.5]
+    if len(inside) < 2:
+        return [10.0**first, 10.0**last], ticks
+    return [min(low, inside[0]), max(high, inside[-1])], inside
+
+
+def byte_ticks(most: float) -> list[float]:
+    """Ticks from 0 to `most` bytes or a little beyond, a power of two apart."""
+    step = 2.0 ** math.ceil(math.log2(max(most, 6.0) / 6))
+    return [i * step for i in range(math.ceil(most / step) + 1)]
+
+
+def size_label(digits: str = "") -> str:
+    """A Vega expression for the binary unit that suits each value of an axis."""
+    units = ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B"))
+    parts = [
+        f"abs(datum.value) >= {2**shift} ? format(datum.value / {2**shift}, '{digits}~r') + ' {unit}'"
+        for shift, unit in units
+    ]
+    return " : ".join(parts) + f" : format(datum.value, '{digits}~r')"
+
+
+def time_label(scale: float) -> str:
+    """A Vega expression for the unit that suits each time of an axis. scale: seconds of one unit of the data."""
+    parts = [
+        f"abs(datum.value) >= {10.0**power / scale} ? format(datum.value * {scale / 10.0**power}, '.3~r') + ' {unit}'"
+        for unit, power in (("s", 0), ("ms", -3), ("us", -6))
+    ]
+    return " : ".join(parts) + f" : format(datum.value * {scale / 1e-9}, '.3~r') + ' ns'"
+
+
+def quantitative(name: str, title: str, unit: str, values: Sequence[float], log: bool, *, is_x: bool = False) -> Spec:
+    """Title, scale and axis of one quantitative channel, as keyword arguments of altair's X and Y."""
+    import altair as alt
+
+    scale: Spec = {"zero": not is_x, "nice": not is_x}
+    axis: Spec = {"grid": not is_x}
+    head, is_bytes = unit.partition(" ")[0], is_size(name) or unit == "B"
+    if is_bytes:
+        axis |= {"labelExpr": size_label()}
+    elif as_time(head, values):
+        axis |= {"labelExpr": time_label(SECONDS[head])}
+        title = without_unit(title, head)
+    elif name in ("median", "value"):
+        axis |= {"format": ",~r"}
+    elif is_x and not log and all(v.is_integer() for v in values):
+        few = max(values) - min(values) < MOST_TICKS
+        whole = {"values": [*range(int(min(values)), int(max(values)) + 1)], "format": ",d"}
+        axis |= whole if few else {"tickMinStep": 1}
+    positive = [v for v in values if v > 0]
+    if log and min(values) <= 0:
+        # Linear up to the least value above zero. Such a scale has no round ticks of its own.
+        scale = {"type": "symlog", "nice": False, "constant": min(positive, default=1.0)}
+        few = is_x and len(set(values)) <= 10
+        axis["values"] = sorted(
+            {0.0, *(values if few or not positive else log_ticks(positive, 2 if is_bytes else 10)[1])}
+        )
+    elif log:
+        powers = all(math.log2(v).is_integer() for v in values)
+        domain, ticks = log_ticks(values, 2 if is_bytes or (powers and name not in ("median", "value")) else 10)
+        scale, axis["values"] = {"type": "log", "domain": domain, "nice": False}, ticks
+    elif is_bytes and min(values) >= 0:
+        axis["values"] = byte_ticks(max(values))
+    return {"title": title, "scale": alt.Scale(**scale), "axis": alt.Axis(**axis)}
+
+
+def as_time(unit: str, values: Sequence[float]) -> bool:
+    """Whether values of this unit read better as times, each in the unit that suits it."""
+    return unit in SECONDS and (max(values, default=0) >= 1e4 or 0 < max(values, default=0) < 0.1)

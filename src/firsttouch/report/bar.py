@@ -1,0 +1,83 @@
+"""Draws a Bar: horizontal bars with whiskers. Every panel has its own axes, since panels hold different things."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from firsttouch.analysis.statistics import distinct
+from firsttouch.figures import Bar
+from firsttouch.records.schema import Record
+from firsttouch.report import points
+from firsttouch.report.axes import NAMES, quantitative
+from firsttouch.report.chart import colour, finish, flag_marks, numbers, panel, row, side_by_side
+from firsttouch.report.drawing import Context, Drawing, Spec
+from firsttouch.report.naming import amount_title, called, heading, quantity_title, unit
+from firsttouch.report.palette import INK
+from firsttouch.report.roles import Roles, assign, channels
+from firsttouch.text import both, label
+
+
+def draw(figure: Bar, records: Sequence[Record], context: Context) -> Drawing | None:
+    shown = points.complete(points.select(figure, records), figure.y, figure.x)
+    if not shown:
+        return None
+    axes, apart = (figure.x, figure.y), (figure.x,)
+    roles = assign(shown, axes=axes, apart=apart, colour=figure.colour, facet=figure.facet)
+    notes = ["Whiskers are the 95 % interval of the median."] if figure.y == "median" else []
+    notes += points.constants(figure, shown)
+    shown, more = points.first_panels(roles, shown)
+    notes += [*more, *points.throttled(shown)]
+    names = [figure.x_title or heading(figure, figure.x), *(called(figure, n) for n in roles.names)]
+    title = f"{quantity_title(figure, figure.y, figure.y_title)} by {both(names)}"
+    if figure.title:
+        title = figure.title + channels(figure, roles)
+    return Drawing(title, _chart(figure, roles, shown, context), notes=notes, wrong=points.wrong(shown))
+
+
+def _chart(figure: Bar, roles: Roles, records: Sequence[Record], context: Context) -> Spec:
+    hue = colour(figure, roles, records, context.palette)
+    rows = [row(r, figure, roles, figure.x, figure.y) for r in records]
+    panels: dict[str, list[tuple[Record, Spec]]] = {}
+    for record, one in zip(records, rows, strict=True):
+        panels.setdefault(str(one["panel"]), []).append((record, one))
+    charts = []
+    for title, pairs in panels.items():
+        bars = _bars(figure, roles, [record for record, _ in pairs], [one for _, one in pairs], hue)
+        charts.append(panel(bars, title, roles, 270 if roles.panel else 560))
+    return finish(side_by_side(charts, roles), rows)
+
+
+def _bars(figure: Bar, roles: Roles, records: Sequence[Record], rows: list[Spec], hue: Any) -> Any:
+    """The layers of one panel."""
+    import altair as alt
+
+    base = alt.Chart(alt.NamedData("rows"))
+    ys = numbers(rows, "y", "low", "high")
+    log = figure.log_y and min(ys) > 0
+    y_title = amount_title(figure, figure.y, figure.y_title, records[0])
+    amount = quantitative(figure.y, y_title, unit(figure, figure.y, records[0]), ys, log)
+    start = 0.0
+    if log:
+        domain = [10.0 ** (math.floor(math.log10(min(ys))) - (math.log10(min(ys)) % 1 < 0.1)), max(ys) * 1.6]
+        start = domain[0]
+        amount["scale"] = alt.Scale(type="log", domain=domain, nice=False)
+    elif min(ys) >= 0:
+        amount["scale"] = alt.Scale(domain=[0, max(ys) * 1.25 or 1])
+    for one in rows:
+        one["start"] = start
+    names = [label(figure.x, v) for v in distinct(records, figure.x)]
+    x_title = figure.x_title or heading(figure, figure.x)
+    place: Spec = {"y": alt.Y("x:N", title=x_title, sort=names, axis=alt.Axis(**NAMES))}
+    if roles.colour:
+        inner = [label(roles.colour, v) for v in distinct(records, roles.colour)]
+        place["yOffset"] = alt.YOffset("colour:N", sort=inner)
+    x = alt.X("y:Q", **amount)
+    layers = [base.mark_bar(opacity=0.85).encode(x=x, x2="start:Q", color=hue, **place)]
+    if figure.y == "median":
+        layers.append(base.mark_rule(color=INK).encode(x=alt.X("low:Q"), x2="high:Q", **place))
+    layers.append(base.mark_text(align="left", dx=5, fontSize=10, fill=INK).encode(x="high:Q", text="text:N", **place))
+    layers += flag_marks(base, x, place["y"], **{k: v for k, v in place.items() if k != "y"})
+    height = alt.Step(15 if roles.colour else 22, **({"for": "offset"} if roles.colour else {}))
+    return alt.layer(*layers).properties(height=height)

@@ -1,0 +1,104 @@
+"""What all charts share: rows of data, marks of flawed points, panels, and the look of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from firsttouch.analysis.statistics import distinct, value
+from firsttouch.figures import Figure
+from firsttouch.records.schema import Record
+from firsttouch.report.drawing import Spec
+from firsttouch.report.naming import heading, unit
+from firsttouch.report.palette import COLOURS, GRID, INK, SHAPES, THROTTLED, WRONG, Palette
+from firsttouch.report.points import finite, flag
+from firsttouch.report.roles import Roles, condition
+from firsttouch.text import label, quantity
+
+
+def row(record: Record, figure: Figure, roles: Roles, x: str, y: str) -> Spec:
+    """The data of one mark; low and high are the interval of a median."""
+    amount = value(record, y)
+    low, high = amount, amount
+    if y == "median" and record.summary is not None:
+        low, high = record.summary.ci_low, record.summary.ci_high
+    return {
+        "kind": "point",
+        "x": label(x, value(record, x)),
+        "y": amount,
+        "low": low,
+        "high": high,
+        "flag": flag(record),
+        "text": quantity(amount, unit(figure, y, record)) if isinstance(amount, int | float) else "",
+        **condition(record, figure, roles),
+    }
+
+
+def numbers(rows: Iterable[Spec], *keys: str) -> list[float]:
+    """What the points among the rows have under these keys."""
+    return [float(row[k]) for row in rows if row["kind"] == "point" for k in keys if finite(row[k])]
+
+
+def colour(figure: Figure, roles: Roles, records: Sequence[Record], palette: Palette, *, shape: bool = False) -> Any:
+    """The colour or shape channel; constant where nothing varies, else with the value's own style of the report."""
+    import altair as alt
+
+    if not roles.colour:
+        return alt.value(SHAPES[0] if shape else COLOURS[0])
+    values = [label(roles.colour, v) for v in distinct(records, roles.colour)]
+    colours, shapes = palette.styles(roles.colour, values)
+    scale = alt.Scale(domain=values, range=shapes if shape else colours)
+    return (alt.Shape if shape else alt.Color)("colour:N", title=heading(figure, roles.colour), scale=scale)
+
+
+def flag_marks(base: Any, x: Any, y: Any, *, throttled: Mapping[str, Any] | None = None, **place: Any) -> list[Any]:
+    """A layer for points that failed verification, and one for those taken while throttled."""
+    looks = {
+        "wrong": {"shape": "M-1,-1L1,1M1,-1L-1,1", "stroke": WRONG, "strokeWidth": 3, "size": 130},
+        "throttled": {"shape": "triangle-up", "stroke": THROTTLED, "strokeWidth": 1.3, "size": 70, **(throttled or {})},
+    }
+    return [
+        base.transform_filter(f"datum.flag == '{kind}'")
+        .mark_point(filled=False, opacity=1, **look)
+        .encode(x=x, y=y, **place)
+        for kind, look in looks.items()
+    ]
+
+
+def panel(chart: Any, title: str, roles: Roles, width: int, **more: Any) -> Any:
+    """The chart of the rows of one panel, with its title where there are several. more: of the title."""
+    import altair as alt
+
+    inside = alt.FieldEqualPredicate(field="panel", equal=title)
+    header = {"title": alt.TitleParams(title, anchor="start", fontSize=11, **more)} if roles.panel else {}
+    return chart.transform_filter(inside).properties(width=width, **header)
+
+
+def side_by_side(charts: Sequence[Any], roles: Roles, columns: int = 2) -> Any:
+    """Panels with axes of their own and common colours."""
+    import altair as alt
+
+    return alt.concat(*charts, columns=columns).resolve_scale(color="shared") if roles.panel else charts[0]
+
+
+def finish(chart: Any, rows: list[Spec]) -> Spec:
+    """The specification with its data, which go in past altair's own handling of each value."""
+    font = "Helvetica, Arial, 'Liberation Sans', sans-serif"
+    axis: Spec = {"labelColor": INK, "titleColor": INK, "gridColor": GRID, "domainColor": "#9aa5b1"}
+    axis |= {"tickColor": "#9aa5b1", "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
+    axis |= {"labelFlush": False}
+    legend: Spec = {"orient": "bottom", "direction": "horizontal", "columns": 4, "labelFontSize": 11, "labelLimit": 200}
+    stacked = {"bottom": {"direction": "vertical", "anchor": "start"}}
+    legend |= {"titleFontSize": 11, "symbolSize": 80, "symbolOpacity": 1, "layout": stacked}
+    legend |= {"columnPadding": 26}  # the reader's font may be wider than the one that this is laid out with
+    spec: Spec = chart.to_dict(validate=False) | {"datasets": {"rows": rows}, "data": {"name": "rows"}}
+    spec["config"] = {
+        "aria": False,
+        "font": font,
+        "background": "white",
+        "axis": axis,
+        "legend": legend,
+        "view": {"stroke": None},
+        "padding": 6,
+    }
+    return spec

@@ -1,0 +1,26 @@
+"""Which module draws which kind of figure. A new kind is a class in firsttouch/figures.py, a module, and a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from firsttouch import figures
+from firsttouch.records.schema import Record
+from firsttouch.report import bar, heat, line, stack, table
+from firsttouch.report.drawing import Context, Draw, Drawing
+from firsttouch.text import caption
+
+KINDS: Mapping[type[figures.Figure], Draw] = {
+    figures.Line: line.draw,
+    figures.Bar: bar.draw,
+    figures.Stack: stack.draw,
+    figures.Heat: heat.draw,
+    figures.Table: table.draw,
+}
+
+
+def draw(figure: figures.Figure, records: Sequence[Record], context: Context) -> Drawing | None:
+    """The figure over ok records; None where no record has what it shows."""
+    drawing = KINDS[type(figure)](figure, records, context)
+    return drawing and replace(drawing, title=caption(drawing.title))

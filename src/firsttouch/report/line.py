@@ -1,0 +1,141 @@
+"""Draws a Line: y over x with bands, dots, and the names of plateaus."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from firsttouch.analysis.plateaus import find_plateaus, name_plateaus
+from firsttouch.analysis.statistics import distinct, group_by, value
+from firsttouch.analysis.tlb import name_levels
+from firsttouch.figures import Line
+from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.report import points
+from firsttouch.report.axes import quantitative
+from firsttouch.report.chart import colour, finish, flag_marks, numbers, row
+from firsttouch.report.drawing import Context, Drawing, Spec
+from firsttouch.report.naming import amount_title, heading, quantity_title, unit
+from firsttouch.report.palette import DASHES, INK
+from firsttouch.report.points import finite
+from firsttouch.report.roles import Roles, assign, channels, condition
+from firsttouch.text import label, quantity
+
+MOST_DOTS = 40
+"""Of one line over a series."""
+
+
+def draw(figure: Line, records: Sequence[Record], context: Context) -> Drawing | None:
+    shown = points.complete(points.select(figure, records), figure.y, figure.x)
+    if not shown:
+        return None
+    roles = assign(shown, axes=(figure.x, figure.y), colour=figure.colour, dash=figure.dash, facet=figure.facet)
+    notes = ["Bands are the 95 % interval of the median."] if figure.y == "median" else []
+    notes += points.constants(figure, shown)
+    shown, more = points.first_panels(roles, shown)
+    notes += [*more, *points.throttled(shown)]
+    if roles.colour == figure.colour:
+        context.palette.styles(roles.colour, figure.order)
+    rows = [row(r, figure, roles, figure.x, figure.y) | _place(r, figure) for r in shown]
+    if figure.levels:
+        rows += _levels(figure, roles, shown, context.device)
+    what = f"{quantity_title(figure, figure.y, figure.y_title)} over {figure.x_title or heading(figure, figure.x)}"
+    title = (figure.title or what) + channels(figure, roles)
+    return Drawing(title, _chart(figure, roles, shown, rows, context), notes=notes, wrong=points.wrong(shown))
+
+
+def _place(record: Record, figure: Line) -> Spec:
+    """A number stays one: words are the exception on the x axis of a line."""
+    x = value(record, figure.x)
+    return {"x": x} if finite(x) else {}
+
+
+def _levels(figure: Line, roles: Roles, records: Sequence[Record], device: DeviceInfo | None) -> list[Spec]:
+    """The names of the plateaus of one curve of each panel: the GPU's where it has one, the one with most points."""
+    rows: list[Spec] = []
+    for panel in group_by(records, *roles.panel).values():
+        agent = "gpu" if any(r.factors.get("agent") == "gpu" for r in panel) else "cpu"
+        curves = group_by(panel, *filter(None, (roles.colour, roles.dash))).values()
+        main = max(curves, key=lambda c: (c[0].factors.get("agent", agent) == agent, len(c)))
+        pairs = [(x, y) for r in main if finite(x := value(r, figure.x)) and finite(y := value(r, figure.y))]
+        xs, ys = [int(x) for x, _ in pairs], [float(y) for _, y in pairs]  # type: ignore[arg-type]
+        if figure.levels == "tlb":
+            named = name_levels(xs, ys)
+        else:
+            named = name_plateaus(find_plateaus(xs, ys), device.facts if device else {})
+        for name, p in named:
+            text = [name, quantity(p.value, main[0].unit.partition(" ")[0])]
+            where = {"x": math.sqrt(p.low * p.high), "y": p.value}
+            rows.append({"kind": "level", "text": text, **where, **condition(main[0], figure, roles)})
+    return rows
+
+
+def _chart(figure: Line, roles: Roles, records: Sequence[Record], rows: list[Spec], context: Context) -> Spec:
+    import altair as alt
+
+    base = alt.Chart()
+    xs = numbers(rows, "x")
+    x_title = figure.x_title or heading(figure, figure.x)
+    if len(xs) == len(records):
+        x = alt.X("x:Q", **quantitative(figure.x, x_title, "", xs, figure.log_x, is_x=True))
+    else:
+        rows = [r | {"x": label(figure.x, r["x"])} for r in rows if r["kind"] == "point"]
+        x = alt.X("x:N", title=x_title, sort=[label(figure.x, v) for v in distinct(records, figure.x)])
+    ys = numbers(rows, "y")
+    if figure.log_y and min(ys) > 0:
+        for r in rows:  # an interval that reaches zero has no place on a logarithmic axis
+            r["low"] = max(r.get("low", 0.0), min(ys) / 10)
+    title = amount_title(figure, figure.y, figure.y_title, records[0])
+    ys = numbers(rows, "y", "low", "high")
+    y = alt.Y("y:Q", **quantitative(figure.y, title, unit(figure, figure.y, records[0]), ys, figure.log_y))
+    hue, shape = (colour(figure, roles, records, context.palette, shape=one) for one in (False, True))
+    drawn = base.transform_filter("datum.kind == 'point'")
+    layers = [drawn.mark_line(strokeWidth=1.6).encode(x=x, y=y, color=hue, strokeDash=_dash(figure, roles, records))]
+    if figure.y == "median":
+        band = drawn.mark_area(opacity=0.18, clip=True)
+        layers.insert(0, band.encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=hue, detail="dash:N"))
+    dots = drawn.transform_filter("datum.dot") if _thin_dots(figure, rows) else drawn
+    layers.append(dots.mark_point(filled=True, size=26, opacity=1).encode(x=x, y=y, color=hue, shape=shape))
+    layers += flag_marks(base, x, y)
+    named = base.transform_filter("datum.kind == 'level'")
+    if figure.levels:
+        for halo in ({"stroke": "white", "strokeWidth": 4, "strokeJoin": "round"}, {}):
+            text = named.mark_text(dy=-27, fontSize=11, fontWeight="bold", lineBreak="\n", fill=INK, **halo)
+            layers.append(text.encode(x=x, y=y, text="text:N"))
+    return finish(_facets(alt.layer(*layers), rows, roles), rows)
+
+
+def _dash(figure: Line, roles: Roles, records: Sequence[Record]) -> Any:
+    import altair as alt
+
+    if not roles.dash:
+        return alt.value([1, 0])
+    dashes = [label(roles.dash, v) for v in distinct(records, roles.dash)]
+    looks = alt.Scale(domain=dashes, range=[DASHES[i % len(DASHES)] for i in range(len(dashes))])
+    strokes = alt.Legend(symbolType="stroke", symbolSize=500, symbolStrokeWidth=1.6)
+    return alt.StrokeDash("dash:N", title=heading(figure, roles.dash), scale=looks, legend=strokes)
+
+
+def _thin_dots(figure: Line, rows: list[Spec]) -> bool:
+    """Mark the points of a long series that get a dot, so that dots side by side do not hide the dashes of a line."""
+    xs = sorted({r["x"] for r in rows}, key=str) if figure.series else []
+    if len(xs) <= MOST_DOTS or not all(map(finite, xs)):
+        return False
+    xs.sort()
+    chosen = {*xs[:: -(-len(xs) // MOST_DOTS)]}
+    for r in rows:
+        r["dot"] = r["x"] in chosen
+    return True
+
+
+def _facets(layered: Any, rows: list[Spec], roles: Roles) -> Any:
+    """One chart, or one for each panel with common axes."""
+    import altair as alt
+
+    width, height = (345, 230) if roles.panel else (720, 340)
+    chart = layered.properties(width=width, height=height)
+    if not roles.panel:
+        return chart.properties(data=alt.NamedData("rows"))
+    order = list(dict.fromkeys(r["panel"] for r in rows))
+    header = alt.Header(title=None, labelFontWeight="bold", labelLimit=330, labelAnchor="start")
+    return chart.facet(facet=alt.Facet("panel:N", sort=order, header=header), columns=2, data=alt.NamedData("rows"))

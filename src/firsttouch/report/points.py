@@ -1,0 +1,74 @@
+"""Which records a figure shows, what marks them, and what its caption says of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from firsttouch.analysis.statistics import expand, group_by, value, varying
+from firsttouch.figures import Figure
+from firsttouch.records.schema import Record, Scalar
+from firsttouch.report.roles import Roles
+from firsttouch.text import count, label
+
+MOST_PANELS = 12
+FLAGS = {"wrong": "failed verification", "throttled": "throttled"}
+
+
+def finite(v: Scalar) -> bool:
+    return isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)
+
+
+def flag(record: Record) -> str:
+    """A key of FLAGS, or '' for a record without a flaw."""
+    return "wrong" if record.verified is False else "throttled" if record.throttled else ""
+
+
+def select(figure: Figure, records: Sequence[Record]) -> list[Record]:
+    """The records that the figure asks for, those of a series one for each of its counters."""
+    expanded = expand(records, figure.series) if figure.series else records
+    return matching(figure, expanded)
+
+
+def matching(figure: Figure, records: Sequence[Record]) -> list[Record]:
+    return [r for r in records if all(value(r, name) == wanted for name, wanted in figure.where.items())]
+
+
+def complete(records: Sequence[Record], amount: str, *others: str) -> list[Record]:
+    """The records that have a number for `amount` and anything for the others: what one mark needs."""
+    return [r for r in records if finite(value(r, amount)) and all(value(r, n) is not None for n in others)]
+
+
+def constants(figure: Figure, records: Sequence[Record]) -> list[str]:
+    """The sentence on the factors that are the same for all records, if there are any."""
+    names = [n for n in records[0].factors if n not in (*varying(records), *figure.where, "series")]
+    held = {n: v for n in names if (v := records[0].factors[n]) is not None}
+    return ["Held constant: " + ", ".join(f"{n} {label(n, v)}" for n, v in held.items()) + "."] if held else []
+
+
+def first_panels(roles: Roles, records: list[Record]) -> tuple[list[Record], list[str]]:
+    """The records of the first MOST_PANELS panels, and the sentence on the others."""
+    panels = list(group_by(records, *roles.panel)) if roles.panel else []
+    if len(panels) <= MOST_PANELS:
+        return records, []
+    kept = {repr(p) for p in panels[:MOST_PANELS]}
+    shown = [r for r in records if repr(tuple(value(r, n) for n in roles.panel)) in kept]
+    return shown, [f"The first {MOST_PANELS} of {len(panels)} panels are drawn; the table has every point."]
+
+
+def throttled(records: Sequence[Record]) -> list[str]:
+    """The sentence on points taken while throttled, if there are any."""
+    hot = counted([r for r in records if flag(r) == "throttled"])
+    return [f"Hollow brown triangles: {count(hot, 'point')} taken while throttled."] if hot else []
+
+
+def wrong(records: Sequence[Record]) -> int:
+    """How many measured points failed verification."""
+    return counted([r for r in records if flag(r) == "wrong"])
+
+
+def counted(records: Sequence[Record]) -> int:
+    """How many measured points these are: those of one series are one."""
+    of_series = [r for r in records if "series" in r.factors]
+    whole = {(r.device, repr({n: v for n, v in r.factors.items() if n != "series"})) for r in of_series}
+    return len(records) - len(of_series) + len(whole)

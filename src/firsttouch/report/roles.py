@@ -1,0 +1,76 @@
+"""Which factor each visual channel of a figure stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firsttouch.analysis.statistics import distinct, group_by, value, varying
+from firsttouch.figures import Figure
+from firsttouch.records.schema import Record
+from firsttouch.report.drawing import Spec
+from firsttouch.report.naming import called
+from firsttouch.report.palette import COLOURS, DASHES
+from firsttouch.text import both, label
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The names that colour, dash and panels stand for; '' where nothing varies."""
+
+    colour: str = ""
+    dash: str = ""
+    panel: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(n for n in (self.colour, self.dash, *self.panel) if n))
+
+
+def assign(
+    records: Sequence[Record],
+    *,
+    axes: Sequence[str],
+    apart: Sequence[str] = (),
+    colour: str | None = None,
+    dash: str | None = None,
+    facet: str = "",
+) -> Roles:
+    """Give every varying factor a channel, so that no line, no bar and no cell mixes different conditions.
+
+    axes: names that need no channel, since x or y is theirs. apart: those of them whose values are drawn apart from
+    each other, as bars and cells are. colour, dash: what the figure wants there, None for a kind without that channel.
+    """
+
+    def varies(name: str | None) -> str:
+        return name if name and len(distinct(records, name)) > 1 else ""
+
+    panel = [n for n in [varies(facet)] if n]
+    has_colour, has_dash = colour is not None, dash is not None
+    colour = "" if colour in apart else varies(colour)
+    dash = varies(dash)
+    for name in varying(records):
+        taken = [n for n in (colour, dash, *panel, *apart) if n]
+        determined = len(group_by(records, *taken)) == len(group_by(records, *taken, name))
+        if name in (*taken, *axes) or determined:
+            continue
+        values = len(distinct(records, name))
+        if has_colour and not colour and values <= len(COLOURS):
+            colour = name
+        elif has_dash and not dash and values <= len(DASHES):
+            dash = name
+        else:
+            panel.append(name)
+    return Roles(colour, dash, tuple(panel))
+
+
+def condition(record: Record, figure: Figure, roles: Roles) -> Spec:
+    """The values of colour, dash and panel of one mark."""
+    panel = ", ".join(f"{called(figure, n)} {label(n, value(record, n))}" for n in roles.panel)
+    one = {key: label(n, value(record, n)) if n else "" for key, n in (("colour", roles.colour), ("dash", roles.dash))}
+    return {**one, "panel": panel}
+
+
+def channels(figure: Figure, roles: Roles, word: str = "by") -> str:
+    """The end of a caption that names the channels: ', by allocator and agent'."""
+    return f", {word} {both([called(figure, n) for n in roles.names])}" if roles.names else ""

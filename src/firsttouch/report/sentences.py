@@ -1,0 +1,99 @@
+"""The one place that turns findings into sentences, or into plain data with their sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+from firsttouch.analysis.findings import Condition, Finding, Quantity
+from firsttouch.text import SECONDS, both, caption, label
+from firsttouch.units import format_number, format_seconds, format_size, significant_digits
+
+WIDE = 0.1
+"""Where half of a value's interval is more than this part of it, the sentence says the interval too."""
+COUNTED = ("pages", "passes", "fault groups")
+"""Units of exact counts, of which every digit is known."""
+RELATIVE = ("", "%")
+"""Units of ratios; without an interval a ratio has two digits."""
+_AGENTS = {"cpu": "CPU", "gpu": "GPU"}
+
+
+def sentences(findings: Iterable[Finding]) -> list[str]:
+    """A sentence per finding, in their order; adjacent ones of one claim and head make one list."""
+    said = []
+    for (_, head), group in groupby(findings, key=lambda f: (f.claim.id, _head(f))):
+        texts = [_text(f) for f in group]
+        said += [f"{caption(head)} {'; '.join(texts)}."] if head else [f"{caption(text)}." for text in texts]
+    return said
+
+
+def plain(experiment: str, findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Findings as plain data for --json, each with its own sentence."""
+    return [
+        {
+            "experiment": experiment,
+            "claim": f.claim.id,
+            "text": sentences([f])[0],
+            "value": f.value if isinstance(f.value, str) else asdict(f.value),
+            "conditions": dict(f.conditions),
+            "details": {name: asdict(q) for name, q in f.details.items()},
+            "comparison": asdict(f.comparison) if f.comparison else None,
+            "points": f.points,
+        }
+        for f in findings
+    ]
+
+
+def quantity_text(q: Quantity, *, interval: bool = False) -> str:
+    """A value with its unit, with no more digits than its interval supports, and with the interval where it is wide."""
+    if q.unit in COUNTED:
+        return f"{q.value:,.0f} {q.unit}"
+    text = _amount(q.value, q, q.unit)
+    if not interval or q.low is None or q.high is None or q.high - q.low <= 2 * WIDE * abs(q.value):
+        return text
+    low, high = _amount(q.low, q, q.unit), _amount(q.high, q, q.unit)
+    unit = high.partition(" ")[2]
+    return f"{text} ({low.removesuffix(f' {unit}')} to {high})"
+
+
+def _amount(value: float, q: Quantity, unit: str) -> str:
+    digits = significant_digits(q.value, q.low, q.high)
+    if unit in RELATIVE and (q.low is None or q.high is None):
+        digits = 2
+    head, _, rest = unit.partition(" ")
+    if head == "B":
+        return format_size(value, 3)
+    if scale := SECONDS.get(head):
+        sign = "-" if value < 0 else ""
+        return f"{sign}{format_seconds(abs(value) * scale, digits)} {rest}".strip()
+    if unit == "%":
+        return f"{format_number(value, digits)} %"
+    return f"{format_number(value, digits)} {unit}".strip()
+
+
+def _head(finding: Finding) -> str:
+    return finding.claim.head.format_map(_fields(finding)) if finding.claim.head else ""
+
+
+def _text(finding: Finding) -> str:
+    return finding.claim.text.format_map(_fields(finding))
+
+
+def _fields(finding: Finding) -> dict[str, str]:
+    """Every name that a claim may use, in words."""
+    fields = {name: _condition(name, v) for name, v in finding.conditions.items()}
+    fields |= {name: quantity_text(q) for name, q in finding.details.items()}
+    value = finding.value
+    fields["value"] = value if isinstance(value, str) else quantity_text(value, interval=True)
+    if other := finding.comparison:
+        fields |= {f"other_{name}": _condition(name, v) for name, v in other.conditions.items()}
+        fields |= {"other_value": quantity_text(other.value), "ratio": quantity_text(other.ratio)}
+    return fields
+
+
+def _condition(name: str, v: Condition) -> str:
+    if isinstance(v, tuple):
+        return both([_condition(name, one) for one in v])
+    return _AGENTS.get(v, v) if isinstance(v, str) else label(name, v)

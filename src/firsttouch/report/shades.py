@@ -1,0 +1,90 @@
+"""Colour scales of amounts, and the ink that can be read on them."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# ColorBrewer's Blues, and its blue and orange ends around white: distinguishable with any common colour vision.
+SEQUENTIAL = ("#f3f7fc", "#c6dbef", "#7ab6dc", "#3182bd", "#0b4f94")
+DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#fdb863", "#b35806")
+DARK, LIGHT = "#000000", "#ffffff"  # on any colour one of them has a contrast of 4.5
+
+LEAST_SPAN = 0.25
+"""Colours never spread over less than this part of the largest value: noise must not look like a pattern."""
+LEAST_FACTOR, MOST_FACTOR = 1.25, 8.0
+"""The same of ratios, and where their colours end."""
+LOGARITHMIC_FROM = 100.0
+HUGE = 1e150
+"""No value of an untrusted file may overflow the arithmetic of a scale."""
+
+
+@dataclass(frozen=True)
+class Shades:
+    """A colour scale: `stops` are the values of `colours`; logarithmic between them where `log`."""
+
+    stops: list[float]
+    colours: Sequence[str]
+    log: bool = False
+    cut: bool = False
+    """Some values lie beyond the last colour."""
+
+    def ink(self, value: float) -> str:
+        """The text colour that reads better on the colour of `value`."""
+        return _ink(self.colour(value))
+
+    def colour(self, value: float) -> list[float]:
+        """Red, green and blue of a value, each from 0 to 1."""
+        scale = math.log if self.log else float
+        within = min(max(value, self.stops[0]), self.stops[-1])
+        place = min(bisect_right(self.stops, within), len(self.stops) - 1)
+        low, high = scale(self.stops[place - 1]), scale(self.stops[place])
+        part = (scale(within) - low) / (high - low)
+        ends = zip(_rgb(self.colours[place - 1]), _rgb(self.colours[place]), strict=True)
+        return [a + part * (b - a) for a, b in ends]
+
+
+def ink_on(colour: str) -> str:
+    """The text colour that reads better on a colour such as '#0072B2'."""
+    return _ink(_rgb(colour))
+
+
+def _ink(rgb: Sequence[float]) -> str:
+    fill = _luminance(rgb)
+    return DARK if _contrast(fill, _luminance(_rgb(DARK))) >= _contrast(fill, 1.0) else LIGHT
+
+
+def _rgb(colour: str) -> list[float]:
+    return [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+
+
+def _luminance(rgb: Sequence[float]) -> float:
+    """Relative luminance as WCAG defines it."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _contrast(a: float, b: float) -> float:
+    return (max(a, b) + 0.05) / (min(a, b) + 0.05)
+
+
+def shades(values: Sequence[float], centre: float | None) -> Shades:
+    """The colours of these values. Ratios, which are positive about a positive centre, diverge by their factor."""
+    steps = [i / (len(SEQUENTIAL) - 1) for i in range(len(SEQUENTIAL))]
+    low, high = (min(max(v, -HUGE), HUGE) for v in (min(values, default=0.0), max(values, default=0.0)))
+    if centre is not None and centre > 0 and low > 0:
+        factor = max(high / centre, centre / low)
+        end = min(max(factor, LEAST_FACTOR), MOST_FACTOR)
+        stops = [centre * end ** (2 * s - 1) for s in steps]
+        return Shades(stops, DIVERGING, log=True, cut=factor > end)
+    if centre is not None:
+        end = max(high - centre, centre - low) or 1.0
+        return Shades([centre + end * (2 * s - 1) for s in steps], DIVERGING)
+    if low > 1 / HUGE and high / low >= LOGARITHMIC_FROM:
+        return Shades([low * (high / low) ** s for s in steps], SEQUENTIAL, log=True)
+    if low == high == 0:
+        high = 1.0
+    span = max(high - low, LEAST_SPAN * max(abs(low), abs(high)))
+    return Shades([high - span * (1 - s) for s in steps], SEQUENTIAL)

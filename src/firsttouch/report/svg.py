@@ -1,0 +1,73 @@
+"""From a specification to SVG, reduced to shapes and text, or to PNG."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from firsttouch.errors import UsageError
+
+_TAGS = {"svg", "g", "path", "text", "tspan", "rect", "line", "circle", "defs", "clipPath", "linearGradient", "stop"}
+_CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff]")
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+def _clean(part: Any) -> Any:
+    """The specification without the characters that XML forbids: they abort the process inside vl-convert."""
+    if isinstance(part, str):
+        return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", part)
+    if isinstance(part, Mapping):
+        return {key: _clean(inner) for key, inner in part.items()}
+    return [_clean(inner) for inner in part] if isinstance(part, list | tuple) else part
+
+
+@contextmanager
+def _converting() -> Iterator[None]:
+    """Raises UsageError where the converter fails, as it does with few descriptors or threads."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the converter derives from BaseException alone
+        raise UsageError(f"a figure could not be drawn: {' '.join(str(error).split())}") from None
+
+
+def to_svg(spec: Mapping[str, Any]) -> str:
+    """The figure as an SVG document of shapes and text only."""
+    import vl_convert
+
+    with _converting():
+        text: str = vl_convert.vegalite_to_svg(_clean(spec), allowed_base_urls=[])
+    return sanitise(text)
+
+
+def to_png(spec: Mapping[str, Any], scale: float = 2.0) -> bytes:
+    """The figure as a PNG image."""
+    import vl_convert
+
+    with _converting():
+        image: bytes = vl_convert.vegalite_to_png(_clean(spec), scale=scale, allowed_base_urls=[])
+    return image
+
+
+def sanitise(svg: str, prefix: str = "") -> str:
+    """The SVG reduced to allowed elements, without handlers, styles and links; its ids begin with `prefix`."""
+    ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
+    root = ElementTree.fromstring(svg)
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if not isinstance(child.tag, str) or child.tag.removeprefix(_SVG) not in _TAGS:
+                parent.remove(child)
+        for name, text in list(parent.attrib.items()):
+            plain = name.rpartition("}")[2].lower()
+            outside = "url(" in text and not text.strip().startswith("url(#")
+            if plain.startswith("on") or plain in ("href", "style", "class", "base") or outside:
+                del parent.attrib[name]
+            elif plain == "id":
+                parent.set(name, prefix + text)
+            elif "url(#" in text:
+                parent.set(name, text.replace("url(#", f"url(#{prefix}"))
+    return ElementTree.tostring(root, encoding="unicode")

@@ -1,0 +1,47 @@
+"""Draws a Table: one row per point, without repeating equal rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from firsttouch.analysis.statistics import value
+from firsttouch.figures import Table
+from firsttouch.records.schema import Record
+from firsttouch.report.drawing import Context, Drawing
+from firsttouch.report.naming import heading, unit
+from firsttouch.report.points import FLAGS, finite, flag, select, wrong
+from firsttouch.text import RATIO, SECONDS, compact, label, quantity
+
+
+def draw(figure: Table, records: Sequence[Record], _context: Context) -> Drawing | None:
+    records = select(figure, records)
+    if not records:
+        return None
+    marked = [(*(_cell(figure, n, r) for n in figure.columns), FLAGS.get(flag(r), "")) for r in records]
+    rows = list(dict.fromkeys(marked))
+    heads = [heading(figure, n) for n in figure.columns]
+    title = figure.title or ", ".join(heads)
+    classes = ["wrong" if row[-1] == FLAGS["wrong"] else "" for row in rows]
+    if any(row[-1] for row in rows):
+        heads.append("mark")
+    return Drawing(
+        title,
+        columns=heads,
+        rows=[list(row[: len(heads)]) for row in rows],
+        row_classes=classes,
+        wrong=wrong(records),
+    )
+
+
+def _cell(figure: Table, name: str, record: Record) -> str:
+    """The text of one cell. A ratio, which is called relative, has two decimals."""
+    if name == "verified":
+        return "not checked" if record.verified is None else label(name, record.verified)
+    v = value(record, name)
+    if not finite(v) or isinstance(v, str | None):
+        return label(name, v)
+    if name.startswith("relative"):
+        return compact(v, RATIO)
+    one = unit(figure, name, record)
+    with_unit = name in ("median", "value") or (one in SECONDS and name in figure.titles)
+    return quantity(v, one) if with_unit else label(name, v)

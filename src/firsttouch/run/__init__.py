@@ -1,1 +1,0 @@
-"""From a request to records: plan, worker processes, runner, store."""

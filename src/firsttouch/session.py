@@ -1,0 +1,87 @@
+"""What an experiment has at hand inside a worker: the device, its peers, the host, the time it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from firsttouch import _core
+from firsttouch.errors import Unsupported
+from firsttouch.events import log as events
+from firsttouch.events.log import EventLog
+from firsttouch.machine.backends import HOST
+from firsttouch.machine.devices import open_device
+from firsttouch.records.schema import SELF, DeviceInfo
+
+
+@dataclass
+class Session:
+    """One worker's view. The device opens at its first use, so that `context` can time that itself.
+
+    seconds is the time that sampling of one point may take; tolerance the relative half width of the median's
+    95 % interval at which sampling stops earlier; peers describes the other devices that the point names.
+    """
+
+    info: DeviceInfo
+    seed: int
+    seconds: float
+    tolerance: float
+    preset: str
+    peers: Mapping[str, DeviceInfo] = field(default_factory=dict)
+    events: EventLog | None = field(default=None, init=False)
+    """Unified-memory events, where they were asked for and the open device offers them. Windows are cut from it."""
+    events_reason: str = field(default="", init=False)
+    """Why there are none although asked: one sentence, else ''."""
+    _others: dict[str, _core.Device] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def device(self) -> _core.Device:
+        return self.open_device()
+
+    def open_device(self) -> _core.Device:
+        """The device, newly opened, and its events from now on."""
+        self.events, self.events_reason = events.start(self.info)
+        return open_device(self.info.name)
+
+    def open(self, name: str) -> _core.Device:
+        """A device by name, `self` for the session's own; opened at its first use and kept.
+
+        Raises:
+            _core.Unavailable: it does not open; the text says why.
+        """
+        if name in (SELF, self.info.name):
+            return self.device
+        if name == HOST:
+            return self.host
+        if name not in self._others:
+            self._others[name] = self.open_other(name)
+        return self._others[name]
+
+    def open_other(self, name: str) -> _core.Device:
+        """Another device than the session's own, newly opened."""
+        return open_device(name)
+
+    def peer(self, name: str) -> _core.Device:
+        """The device that a value of the factor `peer` names. Raises Unsupported for a NUMA node, which is none."""
+        if name not in self.peers and name != SELF:
+            raise Unsupported(f"{name} is no device that can be opened")
+        return self.open(name)
+
+    def peer_info(self, name: str) -> DeviceInfo:
+        """What discovery saw of that device."""
+        return self.info if name == SELF else self.peers[name]
+
+    @cached_property
+    def host(self) -> _core.Device:
+        """The CPU as a device; the same object as `device` on the device `cpu`."""
+        return self.device if self.info.name == HOST else open_device(HOST)
+
+    def stop(self, *, min_samples: int = 3, max_samples: int = 1000, share: float = 1.0) -> _core.Stop:
+        """The stopping rule of this point; `share` of its time where a point samples more than one thing."""
+        return _core.Stop(
+            tolerance=self.tolerance,
+            seconds=self.seconds * share,
+            min_samples=min_samples,
+            max_samples=max_samples,
+        )

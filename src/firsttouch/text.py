@@ -1,0 +1,120 @@
+"""How values read, in the report and on the terminal: one place for factors, quantities and facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from firsttouch.analysis.statistics import distinct, value, varying
+from firsttouch.records.schema import Record, Scalar
+from firsttouch.units import format_seconds, format_size
+
+RATIO = "ratio"
+"""The unit of a value relative to another, for `compact`."""
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def is_size(name: str) -> bool:
+    """Whether numbers of this factor, counter or fact are bytes, by the project's naming."""
+    plain = ("size", "chunk", "bytes", "stride", "budget", "padding")
+    return name in plain or name.endswith(("_size", "_bytes", "_stride"))
+
+
+def label(name: str, value: Scalar) -> str:
+    """A factor's, counter's or fact's value: sizes in binary units, numbers with six digits, None as a dash."""
+    if value is None:
+        return "–"  # noqa: RUF001
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if is_size(name):
+        return format_size(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
+def number(value: float) -> str:
+    """Four significant digits, without an exponent where the number is readable without."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+def quantity(value: float, unit: str) -> str:
+    """A value with its unit; bytes and times in the unit that suits them: 1500 'ns per load' is '1.5 us per load'."""
+    head, _, rest = unit.partition(" ")
+    if scale := SECONDS.get(head):
+        sign, scaled = ("-" if value < 0 else ""), abs(value) * scale
+        return f"{sign}{format_seconds(scaled)} {rest}".strip()
+    return format_size(value) if unit == "B" else f"{number(value)} {unit}".strip()
+
+
+def compact(value: float, unit: str) -> str:
+    """A value in few characters: 'B' as signed bytes, RATIO with two decimals, times in the unit that suits them.
+
+    Anything else has three digits, and k, M, G or T where it is long.
+    """
+    sign, size = ("\N{MINUS SIGN}" if value < 0 else ""), abs(value)
+    if value == 0:
+        return "0"
+    if unit == "B":
+        return f"{sign or '+'}{_bytes(size)}"
+    if unit == RATIO:
+        return sign + (f"{size:.2f}" if 0.095 <= size < 9.995 else f"{size:.2g}" if size < 1 else _plain(size))
+    return sign + (format_seconds(size * SECONDS[unit]) if unit in SECONDS else _plain(size))
+
+
+def _bytes(size: float) -> str:
+    number, _, unit = format_size(size).partition(" ")
+    return f"{_three(float(number))} {unit}"
+
+
+def _plain(size: float) -> str:
+    for suffix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if 1e15 > size >= scale * (10 if suffix == "k" else 1):
+            return f"{_three(size / scale)}{suffix}"
+    return _three(size)
+
+
+def _three(size: float) -> str:
+    return f"{size:.0f}" if 1000 <= size < 1e4 else f"{size:.3g}"
+
+
+def count(n: int, noun: str) -> str:
+    """'1 point', '2 points'."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def both(names: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
+
+
+def caption(text: str) -> str:
+    """A title with a capital letter, unless its first word has capitals of its own, as dTLB has."""
+    first = text.split(" ", 1)[0]
+    return text if first != first.lower() else f"{text[:1].upper()}{text[1:]}"
+
+
+_SPELLINGS = {"gpu0": "GPU 0", "pcie": "PCIe", "nvlinks": "NVLinks", "thp": "THP", "cpu": "CPU", "gpu": "GPU"}
+_SPELLINGS |= {"l1": "L1", "l2": "L2", "l3": "L3", "numa": "NUMA", "cuda": "CUDA", "nvidia": "NVIDIA", "uuid": "UUID"}
+
+
+def spelled(name: str) -> str:
+    """The name of a fact or of a group of facts in words: 'l1_bytes' is 'L1'."""
+    return " ".join(_SPELLINGS.get(word, word) for word in name.removesuffix("_bytes").split("_"))
+
+
+def condition(record: Record, names: Sequence[str]) -> str:
+    """One point in words: 'allocator malloc, size 4 KiB'."""
+    return ", ".join(f"{name} {label(name, value(record, name))}" for name in names)
+
+
+def what_they_share(group: Sequence[Record], everyone: Sequence[Record], most: int = 6) -> str:
+    """What sets a group of points apart: the factors of which it takes only some of the values taken by everyone."""
+    told = []
+    for name in varying(everyone):
+        mine, all_of_them = distinct(group, name), distinct(everyone, name)
+        if len(mine) < len(all_of_them):
+            some = ", ".join(label(name, v) for v in mine[:most])
+            numeric = len(mine) > 2 and all(isinstance(v, int | float) for v in mine)
+            span = f"{label(name, mine[0])} to {label(name, mine[-1])}"
+            told.append(f"{name} {span if numeric else some}{'' if numeric or len(mine) <= most else ', …'}")
+    return "; ".join(told)

@@ -1,0 +1,149 @@
+"""The kinds of work: what `firsttouch run` and `firsttouch app` measure. Adding one is a class and a row.
+
+This module joins what the engine keeps apart: it knows experiments, applications and their harness, and hands them to
+planner, runner and workers as objects of engine/work.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from firsttouch import apps, experiments
+from firsttouch.engine.work import Listing, PlanningFacts, Work
+from firsttouch.errors import UsageError
+from firsttouch.modules import require
+from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
+from firsttouch.units import format_size
+
+if TYPE_CHECKING:
+    from firsttouch.experiments.base import Experiment
+
+_MOST_LISTED = 8
+
+
+class Experiments(Work):
+    """`firsttouch run`."""
+
+    name = "run"
+
+    def check_modules(self, paths: Sequence[str]) -> None:
+        from firsttouch.experiments.base import Experiment
+
+        require(paths, map(type, experiments.all_experiments().values()), Experiment, self.planning.noun)
+
+    def names(self) -> Mapping[str, object]:
+        return experiments.all_experiments()
+
+    def experiments(self, asked: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
+        return experiments.all_experiments()
+
+    def find(self, experiment: str, factors: Factors) -> Experiment:
+        known = experiments.all_experiments()
+        if experiment not in known:
+            raise UsageError(f"there is no experiment {experiment} in this version of firsttouch")
+        return known[experiment]
+
+    def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
+        from firsttouch.engine.plan import choose_devices, choose_preset, list_experiment
+        from firsttouch.engine.runner import find_devices
+
+        known = experiments.all_experiments()
+        chosen = choose_devices(devices, find_devices(devices))
+        entries = [list_experiment(known[name], chosen, choose_preset(preset)) for name in names]
+        lines = []
+        for entry in entries:
+            lines.append(f"{entry['name']}: {entry['question']}")
+            for device, factors in entry["devices"].items():
+                words = "; ".join(f"{name} {_some(values)}" for name, values in factors.items())
+                lines.append(f"  {device}: {words or 'no factors'}")
+            lines += _accepted(entry["factors"])
+            lines += [f"  not on {device}: {reason}" for device, reason in entry["not_on"].items()]
+        return Listing("experiments", entries, lines)
+
+
+def _accepted(factors: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """A line for each factor: what --set takes, and what it is."""
+    return [f"  --set {name}: {f['accepts']}" + (f" ({f['doc']})" if f["doc"] else "") for name, f in factors.items()]
+
+
+def _some(values: Sequence[str]) -> str:
+    """All values, or the ends of a long row."""
+    if len(values) <= _MOST_LISTED:
+        return ", ".join(values)
+    return f"{values[0]}, {values[1]}, ..., {values[-1]} ({len(values)} values)"
+
+
+class Applications(Work):
+    """`firsttouch app`."""
+
+    name = "app"
+    planning = PlanningFacts(
+        noun="application",
+        skips_are_results=False,
+        hints={"strategy": "without --strategy, all that the device offers are tried"},
+    )
+    timeout = 600.0
+    """For one point with all its repetitions."""
+    names_required = True
+
+    def check_modules(self, paths: Sequence[str]) -> None:
+        from firsttouch.harness.app import App
+
+        require(paths, apps.all_apps().values(), App, self.planning.noun)
+
+    def names(self) -> Mapping[str, object]:
+        return apps.all_apps()
+
+    def experiments(self, asked: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
+        from firsttouch.harness.experiment import applications
+
+        return applications(apps.all_apps(), asked)
+
+    def find(self, experiment: str, factors: Factors) -> Experiment:
+        from firsttouch.harness.experiment import Application
+
+        known, name = apps.all_apps(), str(factors.get("app"))
+        if name not in known:
+            raise UsageError(f"there is no application {name} in this version of firsttouch")
+        return Application(known[name])
+
+    def default_devices(self, devices: Sequence[DeviceInfo]) -> list[str]:
+        """Those on which any application can run; all where there is none, so that the plan says why."""
+        known = self.experiments({}).values()
+        able = [device.name for device in devices if any(one.supports(device) is None for one in known)]
+        return able or super().default_devices(devices)
+
+    def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
+        from firsttouch.harness.experiment import SETTINGS, list_application
+
+        known = apps.all_apps()
+        entries = [list_application(known[name]) for name in names]
+        lines = []
+        for entry in entries:
+            parameters = ", ".join(f"{name} {value}" for name, value in entry.default.items())
+            size = format_size(entry.footprint_bytes)
+            lines.append(f"{entry.name}: {entry.what}")
+            lines.append(f"  {entry.pattern}; default {parameters} ({size}). {entry.source}")
+            lines += _accepted({name: about for name, about in entry.factors.items() if name in entry.options})
+        if entries:
+            lines.append("every application")
+            lines += _accepted({name: about for name, about in entries[0].factors.items() if name in SETTINGS})
+        return Listing("applications", entries, lines)
+
+    def summary(self, records: Sequence[Record]) -> dict[str, Any]:
+        from firsttouch.harness.report import summary
+
+        return {"applications": summary(records)}
+
+
+RUN, APP = Experiments(), Applications()
+KINDS: Mapping[str, Work] = {work.name: work for work in (RUN, APP)}
+
+
+def reported() -> dict[str, Experiment]:
+    """What a report may meet, by the name in its records."""
+    from firsttouch.harness import experiment
+
+    found = experiments.all_experiments()
+    return found | {experiment.Applications.name: experiment.Applications(apps.all_apps())}

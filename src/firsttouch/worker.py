@@ -1,0 +1,35 @@
+"""The worker process: every task that it carries out, by type. Adding one is a row.
+
+``python -m firsttouch.worker PARENT_PID``; firsttouch/workers/protocol.py has the protocol.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from firsttouch.allocators.trials import Try, carry_out_trial
+from firsttouch.engine.discover import Discover, describe_kind
+from firsttouch.engine.job import Job, JobHandler
+from firsttouch.records.schema import Factors
+from firsttouch.workers.protocol import Handler, Task, serve
+
+if TYPE_CHECKING:
+    from firsttouch.experiments.base import Experiment
+
+
+def _experiment(job: Job) -> Experiment:
+    from firsttouch.work import KINDS
+
+    return KINDS[job.kind].find(job.experiment, Factors(job.factors))
+
+
+TASKS: Mapping[type[Task], Handler] = {
+    Job: JobHandler(_experiment),
+    Discover: describe_kind,
+    Try: carry_out_trial,
+}
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), TASKS)

@@ -1,0 +1,425 @@
+"""The two agents of an application: launches on the CPU and on the GPU, with what each reads and writes.
+
+A pointer argument is an Array. By default a `const` pointer reads the whole array, and any other pointer reads and
+writes it. `reads`, `updates` (read and written) and `writes` (overwritten without being read) replace this default for
+the arrays that they name: each lists whole arrays or slices of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from firsttouch import _core
+from firsttouch.workspace.reserved import BUILT_IN
+from firsttouch.workspace.workspace import Array, ArraySlice, ByteRange, Workspace
+
+Value: TypeAlias = "Array | int | float"
+MAX_MARKS = 200
+"""Most event marks of one loop; longer loops are timed in groups of iterations."""
+MAX_REPLAYS = 100
+"""Most timed replays of one sequence; longer sequences are timed in groups of launches."""
+SMALL_LAUNCH = 4096
+"""Items up to which one CPU thread is faster than waking all of them."""
+
+_CODES = {"int": "i", "uint": "I", "long": "l", "ulong": "L", "uchar": "B", "float": "f", "double": "d"}
+_FUNCTION = re.compile(r"^(?:GROUP_)?(KERNEL|HELPER)\b[^(;]*?(\w+)\(", re.MULTILINE)
+_KERNEL = re.compile(r"^(GROUP_)?KERNEL (\w+)\(([^)]*)\)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One kernel's parameters: a type code for each, and whether it is const. groups: launched as thread groups."""
+
+    name: str
+    codes: str
+    constant: tuple[bool, ...]
+    groups: bool
+
+
+_NO_ENTRY = Entry("", "", (), False)
+
+
+def entries(text: str) -> dict[str, Entry]:
+    """The kernels of a kernel file, by name. Raises ValueError for a parameter of an unsupported type, and for a name
+    that OpenCL C reserves.
+    """
+    for what, name in _FUNCTION.findall(text):
+        if name in BUILT_IN:
+            raise ValueError(f"{what.lower()} {name}: '{name}' is a built-in function of OpenCL C; use another name")
+    found = {}
+    for groups, name, parameters in _KERNEL.findall(text):
+        codes, constant = "", []
+        for parameter in filter(None, (" ".join(p.split()) for p in parameters.split(","))):
+            words = parameter.replace("*", " * ").split()
+            kind = "p" if "*" in words else _CODES.get(" ".join(w for w in words[:-1] if w != "const"), "")
+            if not kind:
+                raise ValueError(f"kernel {name}: '{parameter}' is neither a pointer nor one of {', '.join(_CODES)}")
+            codes += kind
+            constant.append("const" in words)
+        found[name] = Entry(name, codes, tuple(constant), bool(groups))
+    return found
+
+
+def _with_line_directive(text: str, file: str, line: int) -> str:
+    name = file.replace("\\", "\\\\").replace('"', '\\"')
+    return f'#line {line} "{name}"\n{text}'
+
+
+class KernelFile:
+    """One file of kernels: its source, its entry points, and each compiled for a device on first use.
+
+    origin: the file and line where the text begins, for the compiler's messages.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        defines: Mapping[str, object] | None = None,
+        origin: tuple[str, int] | None = None,
+    ) -> None:
+        self.name, self.text = name, text if origin is None else _with_line_directive(text, *origin)
+        self.defines = [(key, str(value)) for key, value in (defines or {}).items()]
+        self.entries = entries(text)
+        self._compiled: dict[str, _core.Kernel] = {}
+
+    def compiled(self, device: _core.Device, entry: str) -> _core.Kernel:
+        if entry not in self._compiled:
+            codes = self.entries[entry].codes
+            self._compiled[entry] = device.kernel(self.name, self.text, entry, codes, self.defines)
+        return self._compiled[entry]
+
+
+class _Agent:
+    """The common part of both agents: finds kernels by name and declares the accesses of a launch."""
+
+    agent: Any
+
+    def __init__(self, workspace: Workspace, files: Sequence[KernelFile]) -> None:
+        self.workspace = workspace
+        self._files = {entry: file for file in files for entry in file.entries}
+
+    def _entry(self, name: str, arguments: Sequence[Value]) -> tuple[KernelFile, Entry]:
+        if name not in self._files:
+            raise ValueError(f"there is no kernel {name}; the kernels are {', '.join(self._files)}")
+        file = self._files[name]
+        entry = file.entries[name]
+        if len(arguments) != len(entry.codes):
+            raise ValueError(f"kernel {name} takes {len(entry.codes)} arguments, not {len(arguments)}")
+        for code, argument in zip(entry.codes, arguments, strict=True):
+            if (code == "p") != isinstance(argument, Array):
+                raise ValueError(f"kernel {name}: expected a {'buffer' if code == 'p' else 'number'}, not {argument!r}")
+        return file, entry
+
+    def _declare(
+        self,
+        entry: Entry,
+        arguments: Sequence[Value],
+        reads: Sequence[ByteRange],
+        updates: Sequence[ByteRange],
+        writes: Sequence[ByteRange],
+    ) -> None:
+        touch = self.workspace.touch
+        for byte_range in reads:
+            touch(self.agent, byte_range, reads=True, writes=False)
+        named = {id(byte_range.array) for byte_range in (*reads, *updates, *writes)}
+        for argument, constant in zip(arguments, entry.constant, strict=True):
+            if isinstance(argument, Array) and id(argument) not in named:
+                touch(self.agent, argument, reads=True, writes=not constant)
+        for byte_range in updates:
+            touch(self.agent, byte_range, reads=True, writes=True)
+        for byte_range in writes:
+            touch(self.agent, byte_range, reads=False, writes=True)
+
+    def launch(
+        self,
+        kernel: str,
+        *arguments: Value,
+        over: int,
+        reads: Sequence[ByteRange] = (),
+        updates: Sequence[ByteRange] = (),
+        writes: Sequence[ByteRange] = (),
+    ) -> None:
+        raise NotImplementedError
+
+    def uniform(self, byte_range: ByteRange, low: float, high: float) -> None:
+        """Fill with random numbers in [low, high), each derived from the array's key and its index."""
+        array, first, count = _items(byte_range)
+        kernel = {"f4": "uniform_f32", "f8": "uniform_f64"}.get(array.dtype.str[1:])
+        if kernel is None:
+            raise ValueError(f"{array.name}: uniform() fills f32 or f64, not {array.dtype}")
+        self.launch(kernel, array, first, count, array.key, low, high, over=count, writes=[byte_range])
+
+    def integers(self, byte_range: ByteRange, low: int, high: int) -> None:
+        """Fill with random 32-bit integers in [low, high)."""
+        array, first, count = _items(byte_range)
+        if array.dtype.str[1:] not in ("i4", "u4"):
+            raise ValueError(f"{array.name}: integers() fills i32 or u32, not {array.dtype}")
+        self.launch("uniform_i32", array, first, count, array.key, low, high - low, over=count, writes=[byte_range])
+
+    def fill(self, byte_range: ByteRange, value: float) -> None:
+        """Set every element to the same value."""
+        array, first, count = _items(byte_range)
+        word = np.array(value, array.dtype)
+        size = array.dtype.itemsize
+        if size not in (1, 4, 8):
+            raise ValueError(f"{array.name}: fill() takes elements of 1, 4 or 8 bytes, not {size}")
+        bits = int(word.view(f"u{size}"))
+        self.launch(f"fill_{8 * size}", array, first, count, bits, over=count, writes=[byte_range])
+
+
+def _items(byte_range: ByteRange) -> tuple[Array, int, int]:
+    """A byte range in elements: array, first, count."""
+    size = byte_range.array.dtype.itemsize
+    return byte_range.array, byte_range.start // size, (byte_range.end - byte_range.start) // size
+
+
+class Cpu(_Agent):
+    """The CPU: native kernels on `threads` pinned threads (0: all of them), and numpy views for small work."""
+
+    agent = "cpu"
+
+    def __init__(self, workspace: Workspace, files: Sequence[KernelFile]) -> None:
+        super().__init__(workspace, files)
+        self.threads = 0
+
+    def launch(
+        self,
+        kernel: str,
+        *arguments: Value,
+        over: int,
+        reads: Sequence[ByteRange] = (),
+        updates: Sequence[ByteRange] = (),
+        writes: Sequence[ByteRange] = (),
+        concurrent_with_gpu: bool = False,
+    ) -> None:
+        """Run a kernel over about `over` items and return when it has ended.
+
+        concurrent_with_gpu: run while GPU kernels use the same bytes, without waiting for them. The application then
+        orders the accesses of both agents itself.
+        """
+        file, entry = self._entry(kernel, arguments)
+        if not concurrent_with_gpu:
+            self._declare(entry, arguments, reads, updates, writes)
+        address: Callable[[Array], int] = (
+            self.workspace.concurrent_address if concurrent_with_gpu else lambda array: array.store.address
+        )
+        values: list[object] = [address(a) if isinstance(a, Array) else a for a in arguments]
+        threads = 1 if over <= SMALL_LAUNCH else self.threads
+        _core.launch_on_host(f"{file.name}/{kernel}", entry.codes, threads, values)
+
+    def load(self, array: Array) -> None:
+        """Make the contents of its file available in an array declared with file=True, reading it with all threads if
+        the array is not a mapping of the file.
+        """
+        self.workspace.load(array, self.threads)
+
+    def reads(self, byte_range: ByteRange) -> np.ndarray[Any, Any]:
+        """A read-only use: the array as numpy, valid until the GPU writes to it."""
+        return self.workspace.view(byte_range)
+
+    def updates(self, byte_range: ByteRange) -> np.ndarray[Any, Any]:
+        """The array as numpy, to be read and written at once."""
+        return self.workspace.view(byte_range, writes=True)
+
+    def writes(self, byte_range: ByteRange) -> np.ndarray[Any, Any]:
+        """The array as numpy, to be overwritten entirely and at once."""
+        return self.workspace.view(byte_range, reads=False, writes=True)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Rows [first, first + count) of each tiled array. offset: row of the first one in the memory passed to kernels."""
+
+    first: int
+    count: int
+    offset: int
+
+    def of(self, array: Array) -> ArraySlice:
+        return array[self.first : self.first + self.count]
+
+
+class LaunchSequence:
+    """A recorded list of launches that native code replays. Made by Gpu.sequence()."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self.steps = _core.LaunchList(gpu.workspace.device)
+        self.arrays: dict[Array, object] = {}
+
+    def add(self, kernel: str, *arguments: Value, over: int = 0, groups: int = 0, threads: int = 0) -> None:
+        """Append a launch, with the arguments of Gpu.launch."""
+        compiled, blocks, each, values = self._gpu.prepare_launch(kernel, arguments, over, groups, threads)
+        self.steps.add(compiled, blocks, each, values)
+        self.arrays |= {a: a.store for a in arguments if isinstance(a, Array)}
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+class Gpu(_Agent):
+    """The GPU: launches queued in order on one stream."""
+
+    agent = "gpu"
+
+    def __init__(self, workspace: Workspace, files: Sequence[KernelFile]) -> None:
+        super().__init__(workspace, files)
+        self.windows: dict[Array, int] = {}
+        """Bytes of device memory for each tiled array that is streamed."""
+        self._marks: list[_core.Event] = []
+        self._first_mark_pending = False
+        self._per_mark = 1
+
+    def prepare_launch(
+        self, kernel: str, arguments: Sequence[Value], over: int, groups: int, threads: int
+    ) -> tuple[_core.Kernel, int, int, list[object]]:
+        """The compiled kernel, the number of blocks, the threads of each and the arguments of one launch."""
+        file, entry = self._entry(kernel, arguments)
+        device = self.workspace.device
+        compiled = file.compiled(device, kernel)
+        if entry.groups and not (groups and threads):
+            raise ValueError(f"kernel {kernel} uses thread groups: pass groups and threads")
+        if not (groups or over):
+            raise ValueError(f"kernel {kernel}: pass over, the number of items")
+        blocks, each = (groups, threads) if groups else device.grid(over)
+        if threads and not groups:
+            blocks, each = max(1, math.ceil(over / threads)), threads
+        return compiled, blocks, each, [a.store.device if isinstance(a, Array) else a for a in arguments]
+
+    def launch(
+        self,
+        kernel: str,
+        *arguments: Value,
+        over: int = 0,
+        groups: int = 0,
+        threads: int = 0,
+        reads: Sequence[ByteRange] = (),
+        updates: Sequence[ByteRange] = (),
+        writes: Sequence[ByteRange] = (),
+    ) -> None:
+        """Queue a kernel: either over about `over` items, or as `groups` blocks of `threads` threads.
+
+        With `over`, each thread takes one item, and several (grid-stride) if there are very many. `threads` then sets
+        the block size.
+        """
+        compiled, blocks, each, values = self.prepare_launch(kernel, arguments, over, groups, threads)
+        self._declare(self._files[kernel].entries[kernel], arguments, reads, updates, writes)
+        self._start_marks()
+        self.workspace.device.launch(compiled, blocks, each, values)
+
+    def library(self, kind: str, wanted: str = "auto") -> tuple[Any, str]:
+        """Open the vendor's library of a kind (blas, sparse or fft), and return it with its name for the record.
+
+        Returns None and "own kernels", with the reason, if there is none, or if `wanted` is "own". Call it in
+        App.prepare.
+        """
+        if wanted == "own":
+            return None, "own kernels"
+        try:
+            library = getattr(_core, f"open_{kind}")(self.workspace.device)
+        except _core.Unavailable as reason:
+            return None, f"own kernels ({reason})"
+        return library, library.title
+
+    def call(
+        self,
+        function: Callable[..., object],
+        *arguments: object,
+        reads: Sequence[ByteRange] = (),
+        updates: Sequence[ByteRange] = (),
+        writes: Sequence[ByteRange] = (),
+    ) -> None:
+        """Queue a library call with the device memory of each array. The lists must name everything it accesses."""
+        self._declare(_NO_ENTRY, (), reads, updates, writes)
+        self._start_marks()
+        function(*[a.store.device if isinstance(a, Array) else a for a in arguments])
+
+    def sequence(self) -> LaunchSequence:
+        """An empty list of launches, to be filled in App.prepare and replayed in App.compute."""
+        return LaunchSequence(self)
+
+    def replay(
+        self,
+        sequence: LaunchSequence,
+        *,
+        first: int = 0,
+        count: int | None = None,
+        reads: Sequence[ByteRange] = (),
+        updates: Sequence[ByteRange] = (),
+        writes: Sequence[ByteRange] = (),
+    ) -> None:
+        """Queue `count` launches of a sequence, starting with `first`. The lists name what they all access together."""
+        for array, store in sequence.arrays.items():
+            if array.store is not store:
+                raise ValueError(f"{array.name} was swapped after the sequence was recorded")
+        self._declare(_NO_ENTRY, (), reads, updates, writes)
+        self._start_marks()
+        sequence.steps.replay(first, len(sequence) if count is None else count)
+
+    def replay_all(
+        self,
+        sequence: LaunchSequence,
+        *,
+        each: int = 1,
+        reads: Sequence[ByteRange] = (),
+        updates: Sequence[ByteRange] = (),
+        writes: Sequence[ByteRange] = (),
+    ) -> None:
+        """Replay a whole sequence, in at most MAX_REPLAYS timed iterations. Each is a multiple of `each` launches."""
+        count = each * max(1, math.ceil(len(sequence) / each / MAX_REPLAYS))
+        for step in self.iterations(math.ceil(len(sequence) / count)):
+            some = min(count, len(sequence) - step * count)
+            self.replay(sequence, first=step * count, count=some, reads=reads, updates=updates, writes=writes)
+
+    def swap(self, one: Array, other: Array) -> None:
+        """Exchange the memory of two buffers of the same kind, without copying."""
+        self.workspace.swap(one, other)
+
+    def iterations(self, count: int) -> Iterator[int]:
+        """Count from 0 to count - 1, and record an event after each iteration (or group of them, at most MAX_MARKS).
+
+        The first event is recorded before the first launch, after the copies that it needs.
+        """
+        self._per_mark = max(1, math.ceil(count / MAX_MARKS))
+        self._marks, self._first_mark_pending = [], True
+        for index in range(count):
+            yield index
+            if (index + 1) % self._per_mark == 0 or index + 1 == count:
+                self._start_marks()
+                self._marks.append(self.workspace.device.record())
+
+    def _start_marks(self) -> None:
+        if self._first_mark_pending:
+            self._marks.append(self.workspace.device.record())
+            self._first_mark_pending = False
+
+    def iteration_seconds(self) -> list[float]:
+        """Seconds of each iteration by the device's clock; the mean of a group where they are timed in groups."""
+        marks = self._marks
+        return [a.seconds_until(b) / self._per_mark for a, b in itertools.pairwise(marks)]
+
+    def total_iteration_seconds(self) -> float:
+        """Seconds of all iterations by the device's clock."""
+        return self._marks[0].seconds_until(self._marks[-1]) if self._marks else 0.0
+
+    def tile_rows(self, *arrays: Array) -> int:
+        """Rows of each tile that `tiles` yields; the last one may have fewer."""
+        return min((self.windows[a] // a.row_bytes for a in arrays if a in self.windows), default=len(arrays[0]))
+
+    def tiles(self, *arrays: Array) -> Iterator[Tile]:
+        """Yield the rows of `arrays`, which have equally many: as one tile if they fit on the device, else as
+        tiles that fit the budget. Kernels find row `first` of a tiled array at `offset`.
+        """
+        rows, each = len(arrays[0]), self.tile_rows(*arrays)
+        streamed = [a for a in arrays if a in self.windows]
+        for first in range(0, rows, each):
+            for array in streamed:
+                self.workspace.move_window(array, first * array.row_bytes)
+            yield Tile(first, min(each, rows - first), 0 if streamed else first)

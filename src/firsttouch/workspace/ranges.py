@@ -1,0 +1,61 @@
+"""Sets of byte ranges."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+
+class Ranges:
+    """A sorted set of disjoint half-open ranges; adjacent ranges are merged."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(zip(self._starts, self._ends, strict=True))
+
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
+    def clear(self) -> None:
+        self._starts.clear()
+        self._ends.clear()
+
+    def add(self, start: int, end: int) -> None:
+        if start >= end:
+            return
+        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
+        if first < last:
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        self._starts[first:last] = [start]
+        self._ends[first:last] = [end]
+
+    def remove(self, start: int, end: int) -> None:
+        first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
+        if first >= last or start >= end:
+            return
+        starts = [s for s in (self._starts[first],) if s < start]
+        ends = [e for e in (self._ends[last - 1],) if e > end]
+        self._starts[first:last] = [*starts, *(end for _ in ends)]
+        self._ends[first:last] = [*(start for _ in starts), *ends]
+
+    def overlaps(self, start: int, end: int) -> bool:
+        first = bisect_right(self._ends, start)
+        return start < end and first < len(self._starts) and self._starts[first] < end
+
+    def missing(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of [start, end) that are not in the set, in order."""
+        found = []
+        for index in range(bisect_right(self._ends, start), len(self._starts)):
+            if self._starts[index] >= end or start >= end:
+                break
+            if start < self._starts[index]:
+                found.append((start, self._starts[index]))
+            start = self._ends[index]
+        if start < end:
+            found.append((start, end))
+        return found

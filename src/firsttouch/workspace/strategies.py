@@ -1,0 +1,113 @@
+"""The table of memory strategies, and which of them a device supports.
+
+What a strategy does during a run (copies, mappings, waits, advice, prefetches) is in workspace/workspace.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How an application uses memory.
+
+    allocator: of the buffers that both agents use, or of the device's copies if `duplicated`. duplicated: each such
+    buffer is a host array and a device array. advise, prefetch: pass the hints that the declared roles imply to the
+    driver. prefault: the CPU touches every page after allocation. access: how the CPU must access the allocator's
+    memory ("direct" or "mapped"); "" for either.
+    """
+
+    name: str
+    allocator: str
+    meaning: str
+    duplicated: bool = False
+    advise: bool = False
+    prefetch: bool = False
+    prefault: bool = False
+    access: str = ""
+    bounded: bool = False
+    """Whether buffer sizes must have an upper bound that is known at compile time."""
+
+
+_ALL = (
+    Strategy(
+        "explicit",
+        "device",
+        "a host array and a device array of every buffer that both sides touch; a range is copied when the side that "
+        "touches it holds no valid copy",
+        duplicated=True,
+    ),
+    Strategy("managed", "managed", "one managed buffer; each side waits for the other when they alternate"),
+    Strategy(
+        "managed+advise",
+        "managed",
+        "as managed; before initialisation the GPU is the preferred location and the CPU is set as accessing, after it "
+        "inputs and constants are read-mostly",
+        advise=True,
+    ),
+    Strategy(
+        "managed+prefetch",
+        "managed",
+        "as managed; buffers are prefetched to the GPU in a separate stream before the first launch, and results are "
+        "prefetched back before the CPU reads them",
+        prefetch=True,
+    ),
+    Strategy("managed+both", "managed", "advice and prefetches", advise=True, prefetch=True),
+    Strategy("managed-static", "managed-static", "a __managed__ array of fixed size", bounded=True),
+    Strategy("system", "malloc", "plain malloc, used by both sides"),
+    Strategy("system+prefault", "malloc", "as system; the CPU touches every page when it is allocated", prefault=True),
+    Strategy("pinned", "pinned", "page-locked host memory, used in place by both sides"),
+    Strategy("registered", "registered", "malloc, then page-locked, used in place by both sides"),
+    Strategy("unified", "device", "one device allocation that the CPU uses in place, as on an APU", access="direct"),
+    Strategy("buffer", "device", "one OpenCL 1.2 buffer, mapped while the CPU uses it", access="mapped"),
+    Strategy("svm-coarse", "svm-coarse", "coarse-grained shared virtual memory, mapped while the CPU uses it"),
+    Strategy("svm-fine", "svm-fine", "fine-grained shared virtual memory; each side waits for the other"),
+    Strategy("svm-atomic", "svm-atomic", "fine-grained shared virtual memory with atomics from both sides"),
+)
+STRATEGIES: Mapping[str, Strategy] = {strategy.name: strategy for strategy in _ALL}
+
+
+def strategies_of(device: DeviceInfo) -> list[str]:
+    """The strategies that a device's API can express: it has their allocator and their kind of CPU access."""
+    return [s.name for s in _ALL if (entry := device.allocator(s.allocator)) and _allows_access(s, entry)]
+
+
+def _allows_access(strategy: Strategy, entry: AllocatorInfo) -> bool:
+    return strategy.access in ("", entry.cpu) or (strategy.access == "direct" and entry.cpu == "none")
+
+
+def unavailable(strategy: Strategy, device: DeviceInfo) -> str | None:
+    """Why a strategy can't be used on a device, in one sentence, or None."""
+    if not device.capabilities.runs_kernels:
+        return f"{device.name} does not run kernels"
+    entry = device.allocator(strategy.allocator)
+    if entry is None:
+        return f"{device.name} has no allocator {strategy.allocator}"
+    if not entry.available:
+        return entry.reason
+    if entry.gpu == "none":
+        return entry.gpu_reason
+    if strategy.duplicated:
+        return None
+    if entry.cpu == "none":
+        return f"the CPU of {device.name} cannot use {strategy.allocator} memory in place"
+    if strategy.access not in ("", entry.cpu):
+        return f"the CPU reaches {strategy.allocator} memory of {device.name} {_ACCESS_TEXT[entry.cpu]}"
+    return None
+
+
+def host_array_unavailable(device: DeviceInfo, allocator: str) -> str | None:
+    """Why `allocator` can't hold the host arrays of duplicated buffers, or None. The CPU must access those directly."""
+    entry = device.allocator(allocator)
+    if entry is None or not entry.available:
+        return entry.reason if entry else f"{device.name} has no allocator {allocator}"
+    if entry.cpu != "direct":
+        return f"the CPU reaches {allocator} memory of {device.name} {_ACCESS_TEXT.get(entry.cpu, 'not at all')}"
+    return None
+
+
+_ACCESS_TEXT = {"direct": "directly, without mapping", "mapped": "between map and unmap only"}

@@ -1,0 +1,356 @@
+"""methods --verify on the devices that are here, and what the death of a trial's process means."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firsttouch import _core
+from firsttouch.allocators import methods, trials
+from firsttouch.allocators.methods import QUESTIONS, Cell, applies, disagrees, judge, stated_cells, verified_cells
+from firsttouch.allocators.semantics import SEMANTICS
+from firsttouch.allocators.trials import Try
+from firsttouch.engine.discover import discover_devices
+from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo
+from firsttouch.workers.process import Answer, Worker
+from firsttouch.workers.protocol import Reply
+
+Found = dict[tuple[str, str], Cell]
+BY_NAME = {question.name: question for question in QUESTIONS}
+
+
+def _verified(kind: str) -> Found:
+    devices = [device for device in discover_devices([kind]) if device.available]
+    if not devices:
+        pytest.skip(f"no {kind} device here")
+    seen: list[Cell] = []
+    cells = verified_cells(devices[:1], seen.append)
+    assert cells == seen
+    return {(cell.allocator, cell.property): cell for cell in cells}
+
+
+@pytest.fixture(scope="module")
+def cpu() -> Found:
+    return _verified("cpu")
+
+
+@pytest.fixture(scope="module")
+def opencl() -> Found:
+    return _verified("opencl")
+
+
+@pytest.mark.parametrize("allocator", ["malloc", "mmap"])
+def test_plain_host_memory(cpu: Found, allocator: str) -> None:
+    expected = {"available": "yes", "cpu": "direct", "allocation": "on-demand"}
+    assert {p: cpu[allocator, p].value for p in expected} == expected
+    assert {cpu[allocator, p].origin for p in expected} == {"measured"}
+
+
+def test_the_page_size_is_what_mmap_asks_for(cpu: Found) -> None:
+    cell = cpu["mmap", "page"]
+    assert (cell.value, cell.stated, cell.origin) == ("4 KiB", "4 KiB", "measured")
+
+
+def test_the_cpu_has_no_gpu(cpu: Found) -> None:
+    assert "gpu" not in {property for _, property in cpu}
+
+
+@pytest.mark.parametrize("allocator", ["device", "pinned", "registered", "svm-coarse", "svm-fine"])
+def test_opencl_memory(opencl: Found, allocator: str) -> None:
+    if opencl[allocator, "available"].stated == "no":
+        pytest.skip(opencl[allocator, "available"].detail)
+    assert opencl[allocator, "available"].origin == "measured"
+    assert opencl[allocator, "gpu"].value == "direct"
+    assert opencl[allocator, "gpu"].origin == "measured"
+    assert opencl[allocator, "cpu"].value == ("direct" if allocator == "svm-fine" else "mapped")
+
+
+def test_what_the_driver_denies_is_tried(opencl: Found) -> None:
+    cell = opencl["malloc", "gpu"]
+    if cell.stated != "none":
+        pytest.skip("this driver states that kernels reach malloc")
+    assert cell.origin == "measured"
+    assert cell.value in ("direct", "none")
+    assert disagrees(cell) == (cell.value == "direct")
+
+
+def test_both_agents_share_what_the_driver_says_they_share(opencl: Found) -> None:
+    if opencl["svm-atomic", "available"].stated == "no":
+        pytest.skip(opencl["svm-atomic", "available"].detail)
+    expected = {"coherent": "both", "concurrent": "yes", "atomics": "yes", "migrates": "no"}
+    cells = {p: opencl["svm-atomic", p] for p in expected}
+    assert {p: cell.value for p, cell in cells.items()} == expected, cells
+    assert {cell.origin for cell in cells.values()} == {"measured"}
+    assert not any(map(disagrees, cells.values()))
+    assert re.search(r"\d+ questions were answered in \S+ (ns|us|ms) each", cells["coherent"].detail)
+
+
+def test_memory_that_must_be_mapped_is_not_tried_by_both_at_once(opencl: Found) -> None:
+    for name in ("coherent", "concurrent", "atomics"):
+        cell = opencl["device", name]
+        assert (cell.value, cell.origin) == ("no", "stated")
+        assert "not tried" in cell.detail
+    assert opencl["device", "migrates"].origin == "unknown"
+
+
+def test_the_cpu_caches_its_memory(cpu: Found, opencl: Found) -> None:
+    for cells, allocator, agent in [(cpu, "malloc", "cpu"), (cpu, "mmap", "cpu"), (opencl, "device", "gpu")]:
+        cell = cells[allocator, f"cached {agent}"]
+        assert (cell.value, cell.stated, cell.origin) == ("yes", "yes", "measured"), cell.detail
+        assert cell.detail.count(" ns ") == 2, "both times are told"
+
+
+def test_what_one_agent_does_not_reach_has_no_answer(opencl: Found) -> None:
+    if opencl["malloc", "gpu"].stated != "none":
+        pytest.skip("this driver states that kernels reach malloc")
+    for name in ("cached gpu", "coherent", "concurrent", "atomics", "migrates"):
+        cell = opencl["malloc", name]
+        assert (cell.value, cell.origin) == (None, "unknown")
+        assert not applies(cell)
+    assert applies(opencl["malloc", "cached cpu"])
+
+
+A_GPU = DeviceCapabilities(runs_kernels=True, gpu_hierarchy=True, time_class="gpu")
+DEVICE = DeviceInfo(
+    name="cpu",
+    kind="cpu",
+    title="here",
+    allocators=[
+        AllocatorInfo(name="malloc", available=True, cpu="direct", on_demand=True),
+        AllocatorInfo(name="device", available=False, reason="the driver said no", cpu="none"),
+    ],
+)
+
+
+ILL = """
+import os, time
+from firsttouch.allocators import trials
+trials.TRIALS["crash"] = (lambda bench: os.kill(os.getpid(), 11), "")
+trials.TRIALS["hang"] = (lambda bench: time.sleep(60), "")
+"""
+
+
+@pytest.fixture
+def ill(tmp_path: Path) -> dict[str, str]:
+    """The environment of a worker that knows two trials more, which end badly."""
+    (tmp_path / "sitecustomize.py").write_text(ILL)
+    return {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
+def _ask(question: str, *, device: DeviceInfo = DEVICE, timeout: float = 20.0, **environment: str) -> Answer:
+    worker = Worker(environment)
+    try:
+        return worker.ask(Try(device=device, allocator="malloc", question=question), timeout=timeout)
+    finally:
+        worker.kill()
+
+
+def _stated(question: str) -> Cell:
+    (cell,) = [c for c in stated_cells(DEVICE) if (c.allocator, c.property) == ("malloc", question)]
+    return cell
+
+
+@pytest.mark.parametrize(("question", "value"), [("cpu", "none"), ("available", "no"), ("allocation", "on-demand")])
+def test_a_trial_that_crashes_is_a_no(ill: dict[str, str], question: str, value: str) -> None:
+    cell = judge(_stated(question), BY_NAME[question], _ask("crash", **ill))
+    assert cell.value == value
+    assert "SIGSEGV" in cell.detail
+    if question == "allocation":
+        assert (cell.origin, cell.detail[:16]) == ("stated", "not established:")
+    else:
+        assert cell.origin == "measured"
+        assert disagrees(cell)
+
+
+def test_a_trial_that_hangs_is_a_no(ill: dict[str, str]) -> None:
+    answer = _ask("hang", timeout=0.5, **ill)
+    assert answer.how == "timeout"
+    assert judge(_stated("cpu"), BY_NAME["cpu"], answer).value == "none"
+
+
+def test_a_device_that_does_not_open_leaves_the_question_open() -> None:
+    gone = DeviceInfo(name="cpus", kind="cpu", title="", allocators=DEVICE.allocators)
+    answer = _ask("cpu", device=gone)
+    assert answer.reply is not None
+    assert answer.reply.value == ""
+    assert "'cpus' is not a device" in answer.reply.reason
+
+
+def test_death_before_the_device_opened_leaves_the_question_open() -> None:
+    cell = judge(_stated("cpu"), BY_NAME["cpu"], Answer("crashed", "opening", reason="worker ended by SIGSEGV"))
+    assert (cell.value, cell.origin) == ("direct", "stated")
+    assert cell.detail == "not established: worker ended by SIGSEGV"
+
+
+def test_a_refused_limit_leaves_the_question_open() -> None:
+    reply = _ask("cpu", FIRSTTOUCH_MAX_HOST="1MiB").reply
+    assert reply is not None
+    assert reply.value == ""
+    assert "FIRSTTOUCH_MAX_HOST" in reply.reason
+
+
+def test_less_is_touched_where_the_guard_permits_less() -> None:
+    reply = _ask("page", FIRSTTOUCH_MAX_HOST="20MiB").reply
+    assert reply is not None
+    assert reply.value.endswith("iB")
+
+
+def test_nothing_is_tried_of_what_is_unavailable_or_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    class AllWrong:
+        """A worker whose trials find wrong data."""
+
+        def ask(self, task: Try, timeout: float) -> Answer:
+            asked.append((task.allocator, task.question))
+            return Answer("done", "opened", Reply(state="done", value="no", reason="all wrong"))
+
+        def kill(self) -> None: ...
+
+    monkeypatch.setattr(methods, "Worker", AllWrong)
+    cells = {(c.allocator, c.property): c for c in verified_cells([DEVICE], lambda _: None)}
+    assert asked == [("malloc", "available")]
+    assert (cells["malloc", "cpu"].value, cells["malloc", "cpu"].origin) == ("direct", "stated")
+    assert cells["device", "available"].detail == "the driver said no"
+    assert (cells["device", "cpu"].value, cells["device", "cpu"].origin) == (None, "unknown")
+
+
+def test_every_question_that_is_tried_has_a_trial() -> None:
+    assert {q.name for q in QUESTIONS if q.tried} <= set(trials.TRIALS)
+
+
+def test_every_allocator_has_a_meaning() -> None:
+    for device in discover_devices(["cpu", "opencl"]):
+        assert {a.name for a in device.allocators} <= set(SEMANTICS)
+
+
+def test_on_demand_needs_a_touch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that takes the pages itself is up-front."""
+    info = DEVICE.allocators[0]
+    bench = trials.Bench(DEVICE, info, trials.open_device("cpu"))
+    assert trials.allocation(bench)[0] == "on-demand"
+    plain = bench.allocate
+
+    def eager(size: int = 1 << 22) -> object:
+        buffer = plain(size)
+        buffer.fill(1, "cpu")
+        return buffer
+
+    monkeypatch.setattr(bench, "allocate", eager)
+    assert trials.allocation(bench)[0] == "up-front"
+
+
+SVM = AllocatorInfo(name="managed", available=True, cpu="direct", gpu="direct", managed=True)
+MiB = 1 << 20
+
+
+def _found(monkeypatch: pytest.MonkeyPatch, question: str, native: str, **found: Any) -> trials.Found:
+    """The answer of a trial where the native part finds this."""
+    monkeypatch.setattr(_core, native, lambda *_: found)
+    bench = trials.Bench(DEVICE, SVM, trials.open_device("cpu"))
+    monkeypatch.setattr(bench, "allocate", lambda size=MiB: trials.open_device("cpu").allocate("malloc", size))
+    return trials.TRIALS[question][0](bench)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cpu", "answered", "value"),
+    [(9, 9, 50, "both"), (9, 0, 0, "gpu sees cpu"), (0, 9, 0, "cpu sees gpu"), (0, 0, 0, "no"), (9, 9, 49, "")],
+)
+def test_each_direction_is_judged_by_itself(
+    monkeypatch: pytest.MonkeyPatch, gpu: int, cpu: int, answered: int, value: str
+) -> None:
+    rounds = 50 if gpu and cpu else 0
+    seen = {"gpu_saw": gpu, "cpu_saw": cpu, "rounds": rounds, "answered": answered, "round_trip_ns": 1500.0}
+    found, how = _found(monkeypatch, "coherent", "try_coherence", **seen)
+    assert found == value
+    assert f"the GPU saw {gpu} and the CPU {cpu} changes" in how
+
+
+@pytest.mark.parametrize(("total", "mixed", "value"), [(300, 80, "yes"), (299, 80, "no"), (300, 3, "")])
+def test_one_lost_addition_is_a_no(monkeypatch: pytest.MonkeyPatch, total: int, mixed: int, value: str) -> None:
+    counts = {"by_cpu": 100, "by_gpu": 200, "sum": total, "mixed": mixed}
+    found, how = _found(monkeypatch, "atomics", "try_shared_adds", **counts)
+    assert found == value
+    assert ("1 additions were lost" in how) == (value == "no")
+
+
+@pytest.mark.parametrize(("errors", "passes", "value"), [(0, 5, "yes"), (1, 5, "no"), (0, 0, "")])
+def test_halves_must_be_right_and_meet(monkeypatch: pytest.MonkeyPatch, errors: int, passes: int, value: str) -> None:
+    seen = {"errors": errors, "cpu_passes": passes, "gpu_passes": 7, "seconds": 0.04}
+    assert _found(monkeypatch, "concurrent", "try_halves", **seen)[0] == value
+
+
+@pytest.mark.parametrize(
+    ("one", "region", "everything", "nodes", "value", "words"),
+    [
+        (16, 16, 2048, (0, 0), "yes, 64 KiB", "took 64 KiB out of the CPU's page tables"),
+        (512, 512, 2048, (0, 0), "yes, 2 MiB", "brought 100% back"),
+        (0, 0, 2048, (0, 0), "yes", "touching every page took 100%"),
+        (0, 0, 0, (0, 0), "no", "all 8 MiB stayed"),
+        (0, 0, 0, (0, 1), "yes", "NUMA node 0 to 1"),
+        (0, 0, 0, (None, 1), "no", "all 8 MiB stayed"),
+    ],
+)
+def test_what_left_the_page_tables_migrated(
+    monkeypatch: pytest.MonkeyPatch,
+    one: int,
+    region: int,
+    everything: int,
+    nodes: tuple[int | None, int],
+    value: str,
+    words: str,
+) -> None:
+    moves = {
+        "page_bytes": 4096,
+        "pages": 2048,
+        "present": 2048,
+        "touched": 1280,
+        "left_by_one": one,
+        "region": region,
+        "region_first": 1280,
+        "left_by_all": everything,
+        "back": 2048,
+        "node_before": nodes[0],
+        "node_by_all": nodes[1],
+        "errors": 0,
+    }
+    found, how = _found(monkeypatch, "migrates", "try_moves", **moves)
+    assert found == value
+    assert words in how
+
+
+@pytest.mark.parametrize(("value", "stated", "other"), [("yes, 64 KiB", "yes", False), ("no", "yes", True)])
+def test_the_granularity_is_no_disagreement(value: str, stated: str, other: bool) -> None:
+    cell = Cell(device="d", allocator="a", property="migrates", value=value, origin="measured", stated=stated)
+    assert disagrees(cell) == other
+
+
+@pytest.mark.parametrize(
+    ("name", "concurrent", "atomics", "stated"),
+    [
+        ("managed", False, False, {"coherent": "no", "concurrent": "no", "atomics": "no", "migrates": "yes"}),
+        ("managed", True, True, {"coherent": "both", "concurrent": "yes", "atomics": "yes", "migrates": "yes"}),
+        ("pinned", True, False, {"coherent": "both", "concurrent": "yes", "atomics": "no", "migrates": "no"}),
+        ("svm-fine", False, False, {"coherent": "no", "concurrent": "yes", "atomics": "no", "migrates": None}),
+        ("malloc", None, None, {"coherent": None, "concurrent": None, "atomics": None, "migrates": None}),
+    ],
+)
+def test_what_is_stated_of_both_at_once_and_what_a_crash_answers(
+    name: str, concurrent: bool | None, atomics: bool | None, stated: dict[str, str | None]
+) -> None:
+    info = AllocatorInfo(
+        name=name, available=True, cpu="direct", gpu="direct", concurrent=concurrent, shared_atomics=atomics
+    )
+    device = DeviceInfo(name="gpu:0", kind="some", title="a GPU", capabilities=A_GPU, allocators=[info])
+    cells = {cell.property: cell for cell in stated_cells(device)}
+    assert {p: cells[p].value for p in stated} == stated
+    assert all(BY_NAME[p].tried_of(info) for p in stated), "whatever is stated, it is tried"
+    for p in ("coherent", "concurrent", "atomics"):
+        crashed = judge(cells[p], BY_NAME[p], Answer("crashed", "opened", reason="worker ended by SIGSEGV"))
+        assert (crashed.value, crashed.origin) == ("no", "measured")
+        assert disagrees(crashed) == (stated[p] in ("yes", "both"))
+    assert judge(cells["migrates"], BY_NAME["migrates"], Answer("crashed", "opened")).origin != "measured"

@@ -1,0 +1,128 @@
+"""What `methods --verify --out DIR` established is taken by `--trust-verified DIR` where a driver says nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from firsttouch.allocators.methods import Cell
+from firsttouch.allocators.verified import METHODS, read_trust, write_methods
+from firsttouch.engine.discover import discover_devices
+from firsttouch.errors import UsageError
+from firsttouch.machine.switches import optimistic_device
+from firsttouch.records.capabilities import capabilities_of_old
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo
+from firsttouch.records.trust import by_driver_alone, sources
+
+TOLD = Path(__file__).with_name("told.py")
+
+
+def a_device(**facts: Any) -> DeviceInfo:
+    info = AllocatorInfo(name="device", available=True, gpu="direct", on_demand=None, concurrent=False)
+    known = {"uuid": "GPU-1", "runtime": "6.2.0", **facts}
+    can = capabilities_of_old("hip", known)
+    return DeviceInfo(name="hip:0", kind="hip", title="a GPU", facts=known, capabilities=can, allocators=[info])
+
+
+def cell(property: str, value: str, origin: str = "measured") -> Cell:
+    return Cell(device="hip:0", allocator="device", property=property, value=value, origin=origin)  # type: ignore[arg-type]
+
+
+CELLS = [cell("allocation", "up-front"), cell("coherent", "both"), cell("atomics", "yes"), cell("migrates", "no")]
+
+
+@pytest.fixture
+def methods(tmp_path: Path) -> Path:
+    write_methods(tmp_path / "verified", [a_device()], CELLS)
+    return tmp_path / "verified"
+
+
+def test_only_what_a_driver_leaves_unsaid_is_filled_in(methods: Path) -> None:
+    (device,) = read_trust(methods).applied_to([a_device()])
+    (info,) = device.allocators
+    assert info.on_demand is False
+    assert info.shared_atomics is True
+    assert info.concurrent is False, "the driver's own statement stays, whatever was measured"
+    assert info.verified == {"on_demand": str(methods), "shared_atomics": str(methods)}
+    assert sources(device) == [str(methods)]
+    assert by_driver_alone(device) == a_device()
+
+
+def test_what_was_not_measured_is_not_trusted(tmp_path: Path) -> None:
+    write_methods(tmp_path, [a_device()], [cell("allocation", "up-front", "stated")])
+    assert read_trust(tmp_path).applied_to([a_device()]) == [a_device()]
+
+
+def test_what_was_verified_does_not_hold_in_another_environment(methods: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HSA_XNACK", raising=False)
+    (device,) = read_trust(methods).applied_to([a_device()])
+    assert optimistic_device(device, {"xnack": "unset"}).allocators[0].verified  # type: ignore[arg-type]
+    assert not optimistic_device(device, {"xnack": "1"}).allocators[0].verified  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("changed", [{"uuid": "GPU-2"}, {"runtime": "6.3.0"}, {"xnack": "on"}])
+def test_another_device_or_driver_is_refused(methods: Path, changed: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=r"made on another machine or driver \(hip:0 (uuid|runtime|xnack): .*, here "):
+        read_trust(methods).applied_to([a_device(**changed)])
+
+
+@pytest.mark.parametrize("changed", [{"host": "elsewhere"}, {"system": {"kernel.release": "2.4.0"}}])
+def test_another_machine_or_kernel_is_refused(methods: Path, changed: dict[str, Any]) -> None:
+    found = json.loads((methods / METHODS).read_text())
+    (methods / METHODS).write_text(json.dumps(found | changed))
+    with pytest.raises(UsageError, match="was made on another machine or driver"):
+        read_trust(methods)
+
+
+@pytest.mark.parametrize("data", ["", "[]", "{}", '{"schema": 1}', "[" * 100_000])
+def test_a_broken_file_is_refused_with_its_name(methods: Path, data: str) -> None:
+    (methods / METHODS).write_text(data)
+    with pytest.raises(UsageError, match=METHODS):
+        read_trust(methods)
+
+
+def test_a_directory_without_it_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"methods --verify --out DIR"):
+        read_trust(tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------------- on PoCL
+
+
+def call(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "firsttouch.cli.main", *words]
+    return subprocess.run(command, cwd=cwd, text=True, capture_output=True, timeout=100)
+
+
+def test_out_needs_verify(tmp_path: Path) -> None:
+    done = call(tmp_path, "methods", "--device", "cpu", "--out", "verified")
+    assert done.returncode == 2
+    assert "add --verify" in done.stderr
+
+
+@pytest.mark.exhaustive
+def test_a_point_is_possible_on_the_word_of_methods_json(tmp_path: Path) -> None:
+    pocl = next((d for d in discover_devices(["opencl"]) if d.available), None)
+    if pocl is None:
+        pytest.skip("no OpenCL device here")
+    done = call(tmp_path, "methods", "--device", pocl.name, "--verify", "--out", "verified")
+    assert done.returncode == 0, done.stderr
+    run = ("run", "told", "--device", pocl.name, "--module", str(TOLD), "--out")
+    assert call(tmp_path, *run, "driver").returncode == 0
+    assert call(tmp_path, *run, "trusting", "--trust-verified", "verified").returncode == 0
+    found = {
+        name: {r.factors["allocator"]: (r.status, r.stated_by) for r in load_results(tmp_path / name).records}
+        for name in ("driver", "trusting")
+    }
+    assert found["driver"] == {"device": ("skipped", ""), "malloc": ("ok", "")}
+    assert found["trusting"] == {"device": ("ok", "verified verified"), "malloc": ("ok", "")}
+    machine = msgspec.json.decode((tmp_path / "trusting" / "machine.json").read_bytes())
+    held = next(a for a in machine["devices"][0]["allocators"] if a["name"] == "device")
+    assert held["verified"] == {"on_demand": "verified"}

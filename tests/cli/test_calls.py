@@ -1,0 +1,180 @@
+"""Wrong calls are one sentence and exit status 2; what can't be printed ends nothing; signals leave a hint."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.matrix import matrix
+
+from firsttouch.cli.output import printable
+
+COMMAND = (sys.executable, "-m", "firsttouch.cli.main")
+SMALL = ("run", "latency", "--device", "cpu", "--set", "size=4KiB", "--set", "order=random", "--out", "o")
+APP = ("app", "nn", "--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
+
+
+def call(cwd: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words], cwd=cwd, env=os.environ | more, capture_output=True, text=True, timeout=100
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("rum",), "unknown command 'rum' (did you mean 'run'?); accepted: machine, methods, run, app, report"),
+        (("report", "x", "--format", "pdf"), "unknown format 'pdf'; accepted: html, png, svg, csv"),
+        (("report",), "missing argument 'DIR'"),
+        (("report", "x", "-o", ""), "a path is empty"),
+        (("run", "--timeout", "x"), "--timeout 'x' is not a number of seconds, more than 0"),
+        (("run", "--timeout", "1e9"), "--timeout '1e9' is not a number of seconds, more than 0 and at most 1e+06"),
+        (("run", "--timeout", "-1"), "--timeout '-1' is not a number of seconds, more than 0"),
+        (("app", "hotspot", "--timeout", "inf"), "--timeout 'inf' is not a number of seconds, more than 0"),
+        (("run", "--seed", "1.5"), "--seed '1.5' is not a whole number from 0 to 2^63 - 1"),
+        (("run", "--seed", "9" * 400), "is not a whole number from 0 to 2^63 - 1"),
+        (("run", "--out", ""), "a path is empty"),
+        (("run", "--out", "a\nb", "--resume", "--colour"), "no such option: --colour"),
+        (("machine", "more"), "unexpected extra argument"),
+        (("methods", "--device"), "option '--device' requires an argument"),
+        (("run", "latency", "--out", "n" * 300), "File name too long; give a directory that can be written"),
+        (("run", "latency", "--out", "loop/x"), "Too many levels of symbolic links"),
+        (("report", "loop"), "loop"),
+        (("run", "late\x1b[31mncy"), r"unknown experiment 'late\u001b[31mncy'"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else "",
+)
+def test_a_wrong_call_is_one_sentence(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    done = call(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith("firsttouch: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]
+
+
+def test_a_deleted_directory(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    words = " ".join([*COMMAND, "run", "latency", "--device", "cpu", "--module", "x.py"])
+    done = subprocess.run(f"cd {gone} && rmdir {gone} && {words}", shell=True, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "firsttouch: the current directory is gone; change to one that exists\n"
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_directory_without_permission(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    done = call(tmp_path, *SMALL)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "Permission denied" in done.stderr
+
+
+@pytest.mark.parametrize("encoding", matrix(["ascii", "latin-1"]))
+def test_marks_that_an_output_can_not_hold_are_others(encoding: str, tmp_path: Path) -> None:
+    done = call(tmp_path, *APP, PYTHONIOENCODING=encoding)
+    assert done.returncode == 0, done.stderr
+    assert any(line.split()[:1] == ["svm-fine"] and line.split()[-1] == "+" for line in done.stdout.splitlines())
+    stated = call(tmp_path, "methods", "--device", "cpu", PYTHONIOENCODING=encoding)
+    assert stated.returncode == 0, stated.stderr
+
+
+@pytest.mark.parametrize("closed", matrix([">&-", "2>&-", "<&-", "<&- >&- 2>&-", "2>/dev/full", "| true"], 2))
+def test_a_run_whose_output_is_gone_goes_on(closed: str, tmp_path: Path) -> None:
+    words = " ".join([*COMMAND, *SMALL])
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {words} {closed}"], cwd=tmp_path, capture_output=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"Exception" not in done.stderr
+    records = [json.loads(line) for line in (tmp_path / "o" / "results.jsonl").read_text().splitlines()]
+    assert {r["status"] for r in records} == {"ok"}
+    assert (tmp_path / "o" / "report.html").exists()
+
+
+def test_a_full_stdout_is_said_when_all_is_measured(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, *SMALL], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr.endswith("firsttouch: stdout can't be written: No space left on device\n")
+    assert (tmp_path / "o" / "report.html").exists()
+
+
+def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
+    first = call(tmp_path, *SMALL[:-1], "a")
+    assert first.returncode == 0, first.stderr
+    room = (tmp_path / "a" / "machine.json").stat().st_size + 2**12
+    sizes = [f"size={','.join(str(64 * n) for n in range(1, 61))}", "order=random", "allocator=malloc"]
+    words = [*COMMAND, "run", "latency", "--device", "cpu", *(w for s in sizes for w in ("--set", s)), "--out", "o"]
+    out = tmp_path / "o"
+    out.mkdir()
+    (out / "report.html").write_text("old")
+    full = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, timeout=100,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+    )  # fmt: skip
+    assert (full.returncode, full.stdout) == (1, ""), full.stderr
+    *kept, cut = (out / "results.jsonl").read_text().split("\n")
+    assert full.stderr.endswith(f"; {len(kept)} points kept. Continue with: firsttouch run --resume --out o\n")
+    assert "File too large" in full.stderr
+    assert (out / "report.html").read_text() == "old"
+    resumed = call(tmp_path, "run", "--resume", "--out", "o")
+    assert resumed.returncode == 0, resumed.stderr
+    assert not cut or "the last line was cut short and is dropped" in resumed.stderr
+    lines = (out / "results.jsonl").read_text().splitlines()
+    assert lines[: len(kept)] == kept
+    assert [json.loads(line)["factors"]["size"] for line in lines] == [64 * n for n in range(1, 61)]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_keeps_what_is_there_and_says_how_to_go_on(
+    number: signal.Signals, status: int, tmp_path: Path
+) -> None:
+    words = [*COMMAND, "run", "latency", "--device", "cpu", "--preset", "full", "--out", "my results"]
+    run = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    results = tmp_path / "my results" / "results.jsonl"
+    while run.poll() is None and not (results.exists() and results.stat().st_size):
+        time.sleep(0.01)
+    run.send_signal(number)
+    out, told = run.communicate(timeout=20)
+    assert (run.returncode, out) == (status, "")
+    assert "kept. Continue with: firsttouch run --resume --out 'my results'\n" in told
+    assert "Traceback" not in told
+    assert all(json.loads(line)["status"] == "ok" for line in results.read_text().splitlines())
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_what_keeps_nothing_with_a_word(number: signal.Signals, status: int, tmp_path: Path) -> None:
+    words = [*COMMAND, "methods", "--verify", "--device", "cpu"]
+    verify = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert verify.stderr is not None
+    assert verify.stderr.readline().startswith("cpu malloc: ")
+    verify.send_signal(number)
+    out, told = verify.communicate(timeout=20)
+    assert (verify.returncode, out) == (status, "")
+    assert told.splitlines()[-1] == "firsttouch: interrupted"
+    assert "Traceback" not in told
+
+
+def test_help_says_what_an_exit_status_means(tmp_path: Path) -> None:
+    for command in ("run", "app"):
+        text = " ".join(call(tmp_path, command, "--help").stdout.split())
+        assert "1 some points failed, or the disk was full; 2 the call was wrong" in text
+        assert "130 and 143 ended by Ctrl-C or SIGTERM" in text
+
+
+def test_control_characters_are_made_visible() -> None:
+    assert (
+        printable("a\tb\nc\x1b[31m\x9b1m\u202ed\x00\ud800") == r"a	b" "\n" r"c\u001b[31m\u009b1m\u202ed\u0000\ud800"
+    )
+    text = json.dumps("\x7f\x9b ok", ensure_ascii=False)
+    assert json.loads(printable(text)) == "\x7f\x9b ok"

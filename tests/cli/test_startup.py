@@ -1,0 +1,27 @@
+"""What a short call waits for before it answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("numpy", "rich", "msgspec", "altair", "jinja2", "vl_convert", "firsttouch._core")
+
+
+def loaded(code: str) -> set[str]:
+    """Which of HEAVY are loaded after `code`."""
+    show = f"import sys; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", f"{code}; {show}"], text=True, capture_output=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_the_command_line_loads_nothing_heavy_before_it_knows_what_to_do():
+    assert loaded("import firsttouch.cli.main") == set()
+
+
+@pytest.mark.parametrize("room", ["firsttouch.worker", "firsttouch.engine.runner", "firsttouch.work"])
+def test_planning_and_workers_load_neither_numpy_nor_what_draws(room):
+    code = f"import {room}; from firsttouch.experiments import all_experiments; all_experiments()"
+    assert loaded(code) <= {"msgspec", "firsttouch._core"}

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+FAULTS = Path(__file__).with_name("faults.py")
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Of a call that knows the experiments of faults.py; set in this process too."""
+    monkeypatch.setenv("FIRSTTOUCH_MODULES", str(FAULTS))
+    return dict(os.environ)
+
+
+@pytest.fixture
+def call(environment: dict[str, str], tmp_path: Path) -> Call:
+    """`firsttouch run` in a directory of its own."""
+
+    def run(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "firsttouch.cli.main", "run", *map(str, arguments)]
+        environ = environment | more
+        return subprocess.run(command, cwd=tmp_path, env=environ, text=True, capture_output=True, timeout=110)
+
+    return run

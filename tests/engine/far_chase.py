@@ -1,0 +1,44 @@
+"""An experiment from outside the package: loads by one device from the memory of another."""
+
+from firsttouch.api import (
+    Experiment,
+    Factor,
+    KiB,
+    Line,
+    Measurement,
+    Metric,
+    main_allocator,
+    peer,
+    probes,
+    unreachable_peer,
+)
+
+
+class FarChase(Experiment):
+    name = "far-chase"
+    question = "How long does a load from another device's memory take?"
+    metric = Metric("ns", "lower")
+    counted = "One dependent load."
+    source = "a test"
+    figures = (Line(x="size", colour="peer"),)
+
+    def supports(self, device):
+        return None if device.capabilities.runs_kernels else f"{device.name} runs no kernels"
+
+    def factors(self, device, preset):
+        return [peer(device), Factor("size", [64 * KiB, 128 * KiB], "size")]
+
+    def skip(self, factors, device):
+        return unreachable_peer(device, factors.text("peer"))
+
+    def measure(self, point, session):
+        device, other = session.device, session.peer(point.text("peer"))
+        device.reach(other)
+        with other.allocate(main_allocator(session.peer_info(other.name)), point.size("size")) as far:
+            outcome = probes.chase(
+                device, far, agent="gpu", first_touch="gpu", stride=64, hops=1000, seed=1, stop=session.stop()
+            )
+            return Measurement.of(outcome, counters={"owner": far.device})
+
+    def findings(self, records, device):
+        return []

@@ -1,0 +1,211 @@
+"""Experiments that misbehave on purpose, given by --module."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import signal
+import stat
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from firsttouch.analysis.findings import Claim, Finding, finding
+from firsttouch.errors import Unsupported
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point
+from firsttouch.figures import Table
+from firsttouch.records.schema import DeviceInfo, Metric, Record
+from firsttouch.session import Session
+
+GOOD = [1.0, 2.0, 3.0]
+
+
+class _Plain:
+    metric = Metric("ns", "lower")
+    counted = "nothing"
+    source = "none"
+    figures = (Table(columns=("n", "median")),)
+
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        return [finding(Claim(f"{records[0].experiment}.ended", "it ended"), records, "yes")]
+
+
+def _fine(session: Session) -> Measurement:
+    return Measurement(GOOD, True, stopped_by="samples", counters={"pages": 7})
+
+
+def _segv(session: Session) -> Measurement:
+    print("last words before the fault", file=sys.stderr, flush=True)
+    ctypes.string_at(0)
+    raise AssertionError
+
+
+def _kill(session: Session) -> Measurement:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def _sleep(session: Session) -> Measurement:
+    ctypes.CDLL(None).sleep(10**6)
+    raise AssertionError
+
+
+def _beyond_guard(session: Session) -> Measurement:
+    session.device.allocate("malloc", 2**50)
+    raise AssertionError
+
+
+def _exhaust(session: Session) -> Measurement:
+    taken = []
+    for _ in range(48):  # 3 GiB, in case nobody watches
+        taken.append(bytearray(2**26))
+        taken[-1][::4096] = b"\1" * 2**14
+    time.sleep(60)
+    raise AssertionError(len(taken))
+
+
+def _flip(session: Session) -> Measurement:
+    data = bytearray(range(1, 251)) * 400
+    data[77_777] ^= 1
+    wrong = sum(a != b for a, b in zip(data, bytearray(range(1, 251)) * 400, strict=True))
+    return Measurement(GOOD, wrong == 0, f"{wrong} of {len(data)} bytes differ")
+
+
+def _raise(session: Session) -> Measurement:
+    raise RuntimeError("the driver\nsaid no")
+
+
+def _exit(session: Session) -> Measurement:
+    os._exit(7)
+
+
+def _chatter(session: Session) -> Measurement:
+    for descriptor in (1, 2):
+        os.write(descriptor, b'{"event": "done"}\nvendor library: hello\n' * 20_000)
+    print("and python's own", flush=True)
+    return Measurement(GOOD, True)
+
+
+def _junk(session: Session) -> Measurement:
+    for descriptor in range(3, 64):
+        with suppress(OSError):
+            if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                os.write(descriptor, b"\xff\x00{]\n")
+    time.sleep(60)
+    raise AssertionError
+
+
+def _unsupported(session: Session) -> Measurement:
+    raise Unsupported("this driver has no such call")
+
+
+def _no_memory(session: Session) -> Measurement:
+    raise MemoryError("no memory")
+
+
+def _spin(session: Session) -> Measurement:
+    text = "KERNEL spin(GLOBAL ulong* p, ulong n) { while (((volatile GLOBAL ulong*)p)[0] != n) {} }"
+    with session.device.allocate("device", 4096) as memory:
+        memory.write(0, bytes(8))
+        session.device.prepare("spin", text, "spin")(memory, 1)
+    raise AssertionError
+
+
+FAULTS: dict[str, Callable[[Session], Measurement]] = {
+    "fine": _fine,
+    "segv": _segv,
+    "kill": _kill,
+    "sleep": _sleep,
+    "beyond-guard": _beyond_guard,
+    "exhaust": _exhaust,
+    "flip": _flip,
+    "raise": _raise,
+    "exit": _exit,
+    "sys-exit": lambda _: sys.exit(5),
+    "chatter": _chatter,
+    "junk": _junk,
+    "unsupported": _unsupported,
+    "no-memory": _no_memory,
+    "nan": lambda _: Measurement([1.0, math.nan], True),
+    "empty": lambda _: Measurement([], True),
+    "no-why": lambda _: Measurement(GOOD, None),
+    "why": lambda _: Measurement(GOOD, None, "nothing to check"),
+    "odd-counter": lambda _: Measurement(GOOD, True, counters={"x": object()}),  # type: ignore[dict-item]
+    "spin": _spin,
+}
+
+
+class Fault(_Plain, Experiment):
+    name = "fault"
+    order = 900
+    question = "What becomes of a point that goes wrong?"
+
+    def factors(self, device, preset):
+        return [Factor("what", ["fine"], choices=list(FAULTS)), Factor("again", [0], kind="count")]
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        return FAULTS[str(point["what"])](session)
+
+
+class Steady(_Plain, Experiment):
+    """Many short points that tell a log, outside the results, when they begin."""
+
+    name = "steady"
+    order = 901
+    question = "Is every point measured once?"
+
+    def factors(self, device, preset):
+        return [Factor("n", list(range(60)), kind="count")]
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        if log := os.environ.get("STEADY_LOG"):
+            with Path(log).open("a") as file:
+                file.write(f"{point['n']}\n")
+        time.sleep(0.004)
+        return Measurement([float(os.getpid())], True)
+
+
+class Fresh(_Plain, Experiment):
+    name = "fresh"
+    order = 902
+    question = "Is the process new?"
+    fresh_process = True
+
+    def factors(self, device, preset):
+        return [Factor("n", [0, 1, 2], kind="count")]
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        return Measurement([float(os.getpid())], True)
+
+
+class Shaped(_Plain, Experiment):
+    """Factors of every kind, points that are dropped or skipped, and an environment."""
+
+    name = "shaped"
+    order = 903
+    question = "What is planned?"
+
+    def supports(self, device):
+        return None if device.kind == "cpu" else "it needs the CPU"
+
+    def factors(self, device, preset):
+        return [
+            Factor("allocator", ["malloc"], choices=[a.name for a in device.allocators]),
+            Factor("size", [4096, 2**20], kind="size"),
+            Factor("mode", ["0", "1"]),
+        ]
+
+    def skip(self, factors, device):
+        return "too odd" if factors["size"] == 12345 else None
+
+    def why_meaningless(self, factors, device):
+        return "no such size" if factors["size"] == 54321 else ""
+
+    def environment(self, factors):
+        return {"SHAPED_MODE": str(factors["mode"])}
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        return Measurement([1.0], os.environ["SHAPED_MODE"] == point["mode"], "the environment is another")

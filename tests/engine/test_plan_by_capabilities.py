@@ -1,0 +1,81 @@
+"""Plans follow from what a device can do: an OpenCL GPU is planned as a GPU, whatever its vendor."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from firsttouch.engine.plan import BUDGETS, Planned, make_plan
+from firsttouch.experiments import all_experiments
+from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Request
+
+MiB = 2**20
+ABOUT_VENDORS = ("codegen", "context")
+ON_DEVICE = {"device_memory": True, "concurrent": False, "shared_atomics": False, "disjoint": False}
+GPU = DeviceInfo(
+    name="opencl:0",
+    kind="opencl",
+    title="a discrete GPU behind OpenCL",
+    facts={"memory_bytes": 2**34, "cache_bytes": 4 * MiB, "line_bytes": 64, "multiprocessors": 60},
+    capabilities=DeviceCapabilities(
+        runs_kernels=True, gpu_hierarchy=True, time_class="gpu", machine_code="opencl", coherent_during_kernel=False
+    ),
+    allocators=[
+        AllocatorInfo(
+            name="malloc", available=True, cpu="direct", gpu_reason="no system SVM", host_memory=True, on_demand=True
+        ),
+        AllocatorInfo(name="device", available=True, cpu="mapped", gpu="direct", **ON_DEVICE),  # type: ignore[arg-type]
+        AllocatorInfo(name="pinned", available=True, cpu="mapped", gpu="direct", host_memory=True, **ON_DEVICE),  # type: ignore[arg-type]
+        AllocatorInfo(name="svm-coarse", available=True, cpu="mapped", gpu="direct", **ON_DEVICE),  # type: ignore[arg-type]
+    ],
+)
+PROCESSOR = replace(
+    GPU,
+    capabilities=DeviceCapabilities(
+        runs_kernels=True,
+        on_host_processor=True,
+        shares_host_memory=True,
+        time_class="host-kernels",
+        machine_code="opencl",
+    ),
+)
+
+
+def planned(device: DeviceInfo, preset: str = "quick", *names: str) -> list[Planned]:
+    known = all_experiments()
+    chosen = list(names) or [name for name in known if name not in ABOUT_VENDORS]
+    request = Request(schema=SCHEMA, experiments=chosen, devices=[device.name], preset=preset, seed=1)
+    return make_plan(request, [device], known, {})
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("preset", ["quick", "standard"])
+def test_the_kind_decides_nothing(preset: str) -> None:
+    def told(device: DeviceInfo) -> list[tuple[object, ...]]:
+        return [(p.point.experiment, p.point.factors, p.reason, p.seconds) for p in planned(device, preset)]
+
+    assert told(replace(GPU, kind="cuda")) == told(GPU)
+    assert told(replace(GPU, kind="of tomorrow")) == told(GPU)
+
+
+def largest(device: DeviceInfo, experiment: str) -> int:
+    return max(p.point.size("size") for p in planned(device, "quick", experiment) if not p.reason)
+
+
+@pytest.mark.parametrize("experiment", ["latency", "bandwidth", "transfer"])
+def test_a_gpu_gets_buffers_of_a_gpu(experiment: str) -> None:
+    assert largest(GPU, experiment) > largest(PROCESSOR, experiment)
+
+
+def test_a_gpu_has_the_time_of_a_gpu() -> None:
+    given = {name: sum(p.seconds for p in planned(d)) for name, d in (("gpu", GPU), ("host-kernels", PROCESSOR))}
+    assert given["gpu"] > given["host-kernels"]
+    assert given["gpu"] <= BUDGETS["quick"].seconds["gpu"] * 1.01
+
+
+def test_two_devices_of_one_kind_and_class_share_its_time() -> None:
+    other = replace(GPU, name="opencl:1")
+    request = Request(schema=SCHEMA, experiments=["latency"], devices=[], preset="quick", seed=1)
+    both = make_plan(request, [GPU, other], all_experiments(), {})
+    alone = planned(GPU, "quick", "latency")
+    assert sum(p.seconds for p in both) == pytest.approx(sum(p.seconds for p in alone))

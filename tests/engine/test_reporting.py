@@ -1,0 +1,80 @@
+"""A report that can't be drawn costs one sentence; the run has ended well all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+GiB = 2**30
+
+
+def limit(which, most):
+    return lambda: resource.setrlimit(which, (most, most))
+
+
+def close_stdin():
+    os.close(0)
+
+
+def report_of(out, prepare, **environment):
+    """Runs the smallest experiment."""
+    command = [sys.executable, "-m", "firsttouch.cli.main", "run", "latency", "--device", "cpu", "--set", "size=4KiB"]
+    return subprocess.run(
+        [*command, "--set", "allocator=malloc", "--out", str(out)],
+        capture_output=True, text=True, check=False, timeout=100, preexec_fn=prepare, env=os.environ | environment,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("most", [4 * GiB, 16 * GiB])
+def test_too_little_address_space_for_the_renderer(tmp_path, most):
+    out = tmp_path / "out"
+    done = report_of(out, limit(resource.RLIMIT_AS, most))
+    assert done.returncode == 0, done.stderr
+    assert (out / "results.jsonl").read_text().count("\n") == 1
+    if not (out / "report.html").exists():  # what the renderer needs depends on its version
+        (line,) = [line for line in done.stderr.splitlines() if "not drawn" in line]
+        assert line.startswith("warning: the report was not drawn: ")
+        assert line.endswith(f"; firsttouch report {out} draws it")
+
+
+def test_a_renderer_that_aborts_leaves_the_old_report_and_the_exit_status(tmp_path):
+    """A module that ends its process while the report is drawn, as the JavaScript engine may."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("old")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nif 'firsttouch.report' in sys.orig_argv: os.kill(os.getpid(), 6)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = report_of(out, None, PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr
+    expected = f"warning: the report was not drawn: its process ended by SIGABRT; firsttouch report {out} draws it"
+    assert expected in done.stderr.splitlines()
+    assert (out / "report.html").read_text() == "old"
+    assert sorted(p.name for p in out.iterdir()) == ["machine.json", "report.html", "results.jsonl", "run.json"]
+
+
+@pytest.mark.parametrize("prepare", [close_stdin, limit(resource.RLIMIT_NOFILE, 64)], ids=["stdin", "descriptors"])
+def test_closed_stdin_and_few_descriptors(tmp_path, prepare):
+    out = tmp_path / "out"
+    done = report_of(out, prepare)
+    assert done.returncode == 0, done.stderr
+    assert (out / "report.html").read_text().endswith("</html>")
+
+
+def test_json_says_that_there_is_no_report(tmp_path):
+    """A directory where the page should be: the child's own sentence is passed on."""
+    out = tmp_path / "out"
+    (out / "report.html").mkdir(parents=True)
+    command = [sys.executable, "-m", "firsttouch.cli.main", "run", "latency", "--device", "cpu", "--set", "size=4KiB"]
+    done = subprocess.run(
+        [*command, "--out", str(out), "--json"], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["report"] is None
+    assert f"the report was not drawn: {out}/report.html is a directory" in done.stderr

@@ -1,0 +1,157 @@
+"""Every way a point can end is recorded, and the run goes on."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from firsttouch.engine.discover import discover_devices
+from firsttouch.engine.job import Job
+from firsttouch.engine.plan import Planned
+from firsttouch.engine.runner import PointExecutor
+from firsttouch.experiments.base import Point
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import SCHEMA, DeviceInfo, Factors, Metric, Record, Request
+
+ENDS = {
+    "segv": ("crashed", "SIGSEGV.*last words before the fault"),
+    "kill": ("crashed", "SIGKILL"),
+    "exit": ("crashed", "exit status 7"),
+    "sleep": ("timeout", "did not finish within 2 s"),
+    "beyond-guard": ("skipped", ".+"),
+    "raise": ("failed", "RuntimeError: the driver said no"),
+    "junk": ("failed", "the worker's reply is not valid: "),
+    "sys-exit": ("failed", "SystemExit: 5"),
+    "no-memory": ("failed", "MemoryError: no memory"),
+    "unsupported": ("skipped", "this driver has no such call"),
+    "nan": ("failed", "not finite"),
+    "empty": ("failed", "no samples"),
+    "no-why": ("failed", "bug of the experiment"),
+    "odd-counter": ("failed", "can't be stored"),
+    "flip": ("ok", ""),
+    "chatter": ("ok", ""),
+    "why": ("ok", ""),
+}
+
+
+def _by_what(directory: Path) -> dict[str, Record]:
+    return {str(r.factors["what"]): r for r in load_results(directory).records}
+
+
+def test_every_end_is_recorded_and_the_run_goes_on(call, tmp_path):
+    whats = ",".join([*ENDS, "fine"])
+    done = call("fault", "--device", "cpu", "--set", f"what={whats}", "--timeout", "2", "--out", "out", "--json")
+    assert done.returncode == 3, done.stderr
+    outcome = json.loads(done.stdout)
+    records = _by_what(tmp_path / "out")
+    assert list(records) == [*ENDS, "fine"]
+    for what, (status, reason) in ENDS.items():
+        assert records[what].status == status, (what, records[what])
+        assert re.search(reason, records[what].reason), (what, records[what].reason)
+        assert "\n" not in records[what].reason
+    assert records["fine"].status == "ok"
+    assert records["fine"].counters == {"pages": 7}
+    assert records["fine"].summary.median == 2.0
+    assert records["flip"].verified is False
+    assert records["flip"].verified_why == "1 of 100000 bytes differ"
+    assert records["why"].verified is None
+    assert records["sleep"].seconds >= 2
+    assert outcome["counts"] == {"ok": 4, "skipped": 2, "failed": 8, "timeout": 1, "crashed": 3}
+    assert outcome["unverified"] == 1
+    assert Path(outcome["directory"]) == Path("out")
+
+
+def test_memory_beyond_the_limit_is_taken_back(call, tmp_path):
+    done = call("fault", "--device", "cpu", "--set", "what=exhaust,fine", "--out", "out", FIRSTTOUCH_MAX_HOST="64MiB")
+    assert done.returncode == 1, done.stderr
+    records = _by_what(tmp_path / "out")
+    assert records["exhaust"].status == "failed"
+    assert "of host memory; the limit is 1.062 GiB" in records["exhaust"].reason
+    assert records["fine"].status == "ok"
+
+
+@pytest.mark.exhaustive
+def test_an_endless_kernel_is_ended(call, tmp_path):
+    done = call("fault", "--device", "opencl:0", "--set", "what=spin,fine", "--timeout", "3", "--out", "out")
+    assert done.returncode == 1, done.stderr
+    records = _by_what(tmp_path / "out")
+    assert (records["spin"].status, records["spin"].reason) == ("timeout", "did not finish within 3 s")
+    assert 3 <= records["spin"].seconds < 20
+    assert records["fine"].status == "ok"
+
+
+@pytest.mark.parametrize(("what", "status"), [("fine", 0), ("unsupported", 0), ("raise", 1), ("flip", 3)])
+def test_exit_status(call, what, status):
+    done = call("fault", "--device", "cpu", "--set", f"what={what}", "--out", "out")
+    assert done.returncode == status, done.stderr
+
+
+def test_one_worker_per_group_and_a_new_one_where_asked(call, tmp_path):
+    call("steady", "fresh", "--device", "cpu", "--set", "n=1,2,3", "--out", "out")
+    records = load_results(tmp_path / "out").records
+    pids = {name: [r.samples[0] for r in records if r.experiment == name] for name in ("steady", "fresh")}
+    assert len(set(pids["steady"])) == 1
+    assert len(set(pids["fresh"]) | set(pids["steady"])) == 4
+
+
+def test_a_group_has_its_environment(call, tmp_path):
+    done = call("shaped", "--device", "cpu", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    records = load_results(tmp_path / "out").records
+    assert [r.verified for r in records] == [True] * 4
+    assert [r.factors["mode"] for r in records] == ["0", "0", "1", "1"]
+
+
+def test_a_device_that_does_not_open_is_given_up(environment):
+    info = DeviceInfo(name="cuda:99", kind="cuda", title="none")
+    executor = PointExecutor(Request(schema=SCHEMA, experiments=[], devices=[], preset="quick", seed=1))
+    with executor:
+        records = []
+        for n in range(4):
+            factors = {"n": n}
+            job = Job(experiment="steady", device=info, factors=factors, metric=Metric("ns", "lower"),
+                      preset="quick", seed=1, seconds=0.01, tolerance=0.03)  # fmt: skip
+            records.append(executor.measure(Planned(Point("steady", info.name, factors), job.metric), job))
+    assert {r.status for r in records} <= {"failed", "skipped"}
+    assert [r.reason.startswith("not tried") for r in records] == [False, False, True, True]
+
+
+@pytest.mark.exhaustive
+def test_a_point_that_crashed_is_tried_again_once_by_resume_and_always_by_retry(call, tmp_path):
+    asked = ("fault", "--device", "cpu", "--set", "what=segv,raise,fine")
+
+    def tries(*words: str) -> int:
+        done = call(*words, "--out", "out")
+        assert done.returncode == 1, done.stderr
+        lines = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
+        return sum(json.loads(line)["factors"]["what"] == "segv" for line in lines)
+
+    assert tries(*asked) == 1
+    assert tries("--resume") == 2
+    assert tries(*asked, "--resume") == 2
+    assert tries("--resume", "--retry") == 3
+    assert {str(r.factors["what"]): r.status for r in load_results(tmp_path / "out").records} == {
+        "segv": "crashed", "raise": "failed", "fine": "ok"}  # fmt: skip
+    alone = call(*asked, "--out", "out", "--retry")
+    assert (alone.returncode, alone.stderr.count("\n")) == (2, 1)
+    assert "--retry goes with --resume" in alone.stderr
+
+
+def test_a_process_that_is_refused_fails_its_point(environment, monkeypatch):
+    def refused(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("subprocess.Popen", refused)
+    (device,) = discover_devices(["cpu"])
+    said = "Resource temporarily unavailable"
+    assert device.reason == f"no process could be started to look for it: {said}"
+    factors = {"n": 0}
+    job = Job(experiment="steady", device=device, factors=factors, metric=Metric("ns", "lower"), preset="quick", seed=1,
+              seconds=0.01, tolerance=0.03)  # fmt: skip
+    with PointExecutor(Request(schema=SCHEMA, experiments=[], devices=[], preset="quick", seed=1)) as executor:
+        record = executor.measure(Planned(Point("steady", "cpu", Factors(factors)), Metric("ns", "lower")), job)
+    assert (record.status, record.reason) == ("failed", f"no process could be started for it: {said}")

@@ -1,0 +1,79 @@
+"""Experiments whose points have unified-memory events, given by --module: no GPU, but a stand-in
+for CUPTI on the device `cpu`."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from firsttouch.analysis.findings import Claim, finding
+from firsttouch.events import log as events
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point
+from firsttouch.figures import Table
+from firsttouch.records.schema import Metric
+from firsttouch.session import Session
+
+events.not_offered = lambda device: ""
+
+
+class _Recorded:
+    metric = Metric("ns", "lower")
+    counted = "nothing"
+    source = "none"
+    figures = (Table(columns=("n", "median")),)
+
+    def findings(self, records, device):
+        return [finding(Claim(f"{records[0].experiment}.ended", "it ended"), records, "yes")]
+
+    def factors(self, device, preset):
+        return [Factor("n", [0, 1, 2], kind="count")]
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        time.sleep(0.005)
+        return Measurement([1.0], True, counters={"um_cpu_faults": -1})
+
+
+class Moved(_Recorded, Experiment):
+    """Leaves it to the run to record."""
+
+    name = "moved"
+    order = 904
+    question = "What did the driver move?"
+
+
+class Windowed(_Recorded, Experiment):
+    """Cuts windows of its own, in points that have events and points that have none."""
+
+    name = "windowed"
+    order = 905
+    question = "What did the driver move in each half?"
+
+    def environment(self, factors):
+        return {events.VARIABLE: str(int(factors["n"] > 0))}
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        device = session.device.name
+        if session.events is None:
+            return Measurement([1.0], not point["n"], session.events_reason, counters={"asked": events.asked()})
+        with session.events.window() as first:
+            time.sleep(0.002)
+        with session.events.window() as second:
+            time.sleep(0.002)
+        apart = first.start < first.end <= second.start < second.end
+        counters = {"first": len(first.events), "second": len(second.events), "device": device}
+        return Measurement([1.0], apart and os.environ[events.VARIABLE] == "1", counters=counters)
+
+
+class Own(_Recorded, Experiment):
+    """Opens the device itself, in a process of its own per point."""
+
+    name = "own"
+    order = 906
+    question = "What did the driver move in a fresh process?"
+    fresh_process = True
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        if point["n"]:
+            session.device.facts()
+            time.sleep(0.005)
+        return Measurement([1.0], True)

@@ -1,0 +1,36 @@
+"""Records of curves that were not measured here, and the findings that they give."""
+
+from __future__ import annotations
+
+from firsttouch.analysis.findings import Finding
+from firsttouch.experiments import all_experiments
+from firsttouch.records.schema import SCHEMA, DeviceInfo, Record, Scalar, Summary
+from firsttouch.report.sentences import sentences
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+CPU = DeviceInfo(name="cpu", kind="cpu", title="", facts={"l1_bytes": 48 * KIB, "l2_bytes": MIB, "l3_bytes": 32 * MIB})
+
+
+def a_record(
+    experiment: str, median: float, factors: dict[str, Scalar], spread: float = 0.01, **counters: float
+) -> Record:
+    low, high = median * (1 - spread), median * (1 + spread)
+    return Record(
+        schema=SCHEMA,
+        experiment=experiment,
+        device="cpu",
+        factors=factors,
+        unit=all_experiments()[experiment].metric.unit,
+        status="ok",
+        samples=[median] * 9,
+        summary=Summary(n=9, median=median, p5=low, p95=high, min=low, max=high, ci_low=low, ci_high=high),
+        counters=dict(counters),
+    )
+
+
+def found(experiment: str, records: list[Record]) -> list[Finding]:
+    return list(all_experiments()[experiment].findings(records, CPU))
+
+
+def said(experiment: str, records: list[Record]) -> str:
+    return " ".join(sentences(found(experiment, records)))

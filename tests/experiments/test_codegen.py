@@ -1,0 +1,9 @@
+"""codegen on this machine."""
+
+from __future__ import annotations
+
+from small import SmallRun
+
+
+class TestSmallRun(SmallRun):
+    name = "codegen"

@@ -1,0 +1,84 @@
+"""concurrency: which memory is shared in which way, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+from chosen import factors_of, left_out_of
+from curves import MIB, a_record, said
+from imagined import DISCRETE
+from small import SmallRun
+
+from firsttouch.experiments.concurrency import Concurrency
+from firsttouch.records.schema import Scalar
+from firsttouch.report.sentences import sentences
+
+
+class TestSmallRun(SmallRun):
+    name = "concurrency"
+
+
+@pytest.mark.parametrize(
+    ("allocator", "strategy", "reason"),
+    [
+        ("malloc", "concurrent", "no page faults"),
+        ("device", "concurrent", "the CPU cannot reach device memory"),
+        ("device", "lockstep", "the CPU cannot reach device memory"),
+        ("device", "copying", None),
+        ("pinned", "concurrent", None),
+        ("pinned", "lockstep", None),
+        ("managed", "concurrent", "does not allow the CPU to use managed memory while a kernel does"),
+        ("managed", "lockstep", None),
+    ],
+)
+def test_a_strategy_is_measured_where_the_memory_allows_it(allocator, strategy, reason):
+    experiment = Concurrency()
+    found = experiment.skip(factors_of(experiment, allocator=allocator, strategy=strategy), DISCRETE)
+    assert (found is None) == (reason is None)
+    assert reason is None or reason in found
+
+
+def test_copying_is_measured_where_the_cpu_cannot_reach_the_memory():
+    experiment = Concurrency()
+    copied = {
+        entry.name
+        for entry in DISCRETE.allocators
+        if not left_out_of(
+            experiment, factors_of(experiment, allocator=entry.name, strategy="copying"), DISCRETE, "full"
+        )
+    }
+    assert copied == {"device"}
+
+
+def test_findings_name_the_fastest_way_and_its_speedup():
+    rows = [
+        a_record(
+            "concurrency",
+            together,
+            {"allocator": allocator, "strategy": strategy},
+            overlap=6 / together,
+            cpu_alone_ms=2.0,
+            gpu_alone_ms=4.0,
+        )
+        for allocator, strategy, together in [
+            ("managed", "lockstep", 12.0),
+            ("pinned", "concurrent", 4.0),
+            ("pinned", "lockstep", 6.0),
+        ]
+    ]
+    words = " ".join(sentences(Concurrency().findings(rows, DISCRETE)))
+    assert "fastest on pinned memory, concurrent: 4 ms; both agents alone, one after the other, take 6 ms" in words
+    assert "Speedup of working at once over taking turns: 1.5 on pinned." in words
+    assert "on pinned memory, concurrent: 1.5, at the limit for agents that do not slow each other down." in words
+
+
+def overlap(together: float, spread: float = 0.01) -> str:
+    """Agents of 2 and 4 ms, so that at most 1.5 is possible."""
+    factors: dict[str, Scalar] = {"allocator": "pinned", "strategy": "concurrent", "size": 64 * MIB}
+    alone = {"overlap": 6 / together, "cpu_alone_ms": 2.0, "gpu_alone_ms": 4.0}
+    return said("concurrency", [a_record("concurrency", together, factors, spread, **alone)])
+
+
+def test_an_overlap_is_compared_with_its_limit_where_the_interval_allows() -> None:
+    assert "concurrent: 1.2; two agents that do not slow each other down would reach 1.5." in overlap(5.0)
+    assert "concurrent: 1.52, at the limit" in overlap(3.95, spread=0.03)
+    assert overlap(3.0).endswith("Overlap is greatest on pinned memory, concurrent: 2.")

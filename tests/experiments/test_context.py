@@ -1,0 +1,9 @@
+"""context on this machine."""
+
+from __future__ import annotations
+
+from small import SmallRun
+
+
+class TestSmallRun(SmallRun):
+    name = "context"

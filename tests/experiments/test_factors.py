@@ -1,0 +1,71 @@
+"""What --set takes for a factor is said for every one."""
+
+from __future__ import annotations
+
+import pytest
+from imagined import GPU, OPENCL_GPU, amd, opencl
+
+from firsttouch.engine.plan import make_plan
+from firsttouch.errors import UsageError
+from firsttouch.experiments import all_experiments
+from firsttouch.experiments.base import Experiment, Factor, describe_factors
+from firsttouch.records.schema import SCHEMA, Request
+
+
+@pytest.mark.parametrize("experiment", all_experiments().values(), ids=lambda one: one.name)
+def test_every_factor_says_what_it_is_and_what_it_takes(experiment: Experiment) -> None:
+    for device in (opencl(GPU), opencl(OPENCL_GPU), amd()):
+        factors = [*experiment.factors(device, "full"), *experiment.optional()]
+        for name, about in describe_factors(factors).items():
+            assert about["doc"], name
+            assert about["accepts"], name
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [
+        (Factor("a", ("x",), choices=("x", "y")), "x, y"),
+        (Factor("a", (1,), "count"), "a whole number"),
+        (Factor("a", (1,), "count", least=1), "a whole number of at least 1"),
+        (Factor("a", (64,), "count", most=256, multiple=64), "a whole number from 0 to 256, a multiple of 64"),
+        (Factor("a", (64,), "size", least=4096), "a size of at least 4 KiB"),
+        (Factor("a", (1.5,), "ratio"), "a number above 0"),
+        (Factor("a", ("tiny",), "extent", known={"tiny": "tiny"}), "tiny, or a size"),
+    ],
+)
+def test_what_is_accepted_in_words(factor: Factor, words: str) -> None:
+    assert factor.accepted() == words
+
+
+def test_values_that_differ_between_devices_are_listed_together() -> None:
+    same = [Factor("agent", ("cpu",), choices=("cpu",)), Factor("agent", ("gpu",), choices=("gpu", "cpu"))]
+    assert describe_factors(same)["agent"]["accepts"] == "cpu, gpu"
+
+
+@pytest.mark.parametrize(
+    ("experiment", "factor", "value", "said"),
+    [
+        ("accounting", "size", "1", "at least"),
+        ("allocation", "size", "0", "zero bytes"),
+        ("atomics", "elements", "0", "from 1 to 2147483648"),
+        ("atomics", "gpu_threads", "65", "a multiple of 64"),
+        ("atomics", "cpu_threads", "999999999999", "more than can be measured"),
+        ("caching", "padding", "12", "a multiple of 8"),
+        ("caching", "threads", "999999999999", "from 1 to 1048576"),
+        ("concurrency", "iterations", "0", "at least 1"),
+        ("concurrency", "size", "4096", "a multiple of 128 KiB"),
+        ("locking", "inside", "257", "from 1 to 256"),
+        ("locking", "sections", "0", "from 1 to"),
+        ("migration", "iterations", "0", "from 1 to"),
+        ("pagefault", "pages", "0", "from 1 to"),
+        ("tlb", "stride", "12", "a multiple of 8"),
+        ("transfer", "streams", "0", "from 1 to"),
+    ],
+)
+def test_a_value_that_cannot_be_measured_is_refused_before(experiment: str, factor: str, value: str, said: str) -> None:
+    request = Request(
+        schema=SCHEMA, experiments=[experiment], devices=[], preset="quick", seed=1, set={factor: [value]}
+    )
+    with pytest.raises(UsageError, match=factor) as refused:
+        make_plan(request, [amd()], all_experiments(), {})
+    assert said in str(refused.value)

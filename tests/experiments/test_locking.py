@@ -1,0 +1,90 @@
+"""locking: which contests there are, what is said of them, and how a livelock ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from chosen import factors_of, left_out_of
+from curves import a_record
+from imagined import DISCRETE
+from small import SmallRun
+
+from firsttouch.experiments.locking import Locking
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import Factors
+from firsttouch.report.sentences import sentences
+
+
+class TestSmallRun(SmallRun):
+    name = "locking"
+    empty_figures = {"cpu": {1}}  # the CPU's share, where a GPU competes
+    states_buffers = True
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"allocator": "pinned"}, None),
+        ({"allocator": "managed"}, "do not see each other's stores to managed memory"),
+        ({"allocator": "managed", "rivals": "gpu"}, None),
+        ({"allocator": "device"}, "the CPU cannot reach device memory"),
+        ({"allocator": "device", "rivals": "gpu"}, None),
+        ({"allocator": "malloc", "rivals": "gpu"}, "no page faults"),
+        ({"allocator": "pinned", "gpu_groups": 133}, "gpu_groups=133: from 1 to 132 can run at once here"),
+        ({"allocator": "pinned", "gpu_groups": 133, "rivals": "cpu"}, None),
+        ({"allocator": "pinned", "cpu_threads": 0}, "cpu_threads=0"),
+        ({"allocator": "pinned", "cpu_threads": 10**6}, "cpu_threads=1000000"),
+    ],
+)
+def test_a_contest_that_is_not_possible_says_why(changed, reason):
+    experiment = Locking()
+    found = experiment.skip(factors_of(experiment, **{"rivals": "both", **changed}), DISCRETE)
+    assert (found is None) == (reason is None)
+    assert reason is None or reason in found
+
+
+def test_full_varies_one_number_at_a_time():
+    experiment = Locking()
+    usual = factors_of(experiment, allocator="pinned", rivals="both", outside=0)
+    assert not left_out_of(experiment, usual, DISCRETE, "full")
+    assert not left_out_of(experiment, usual | {"outside": 1000}, DISCRETE, "full")
+    assert not left_out_of(experiment, usual | {"inside": 1}, DISCRETE, "full")
+    assert left_out_of(experiment, usual | {"inside": 1, "outside": 1000}, DISCRETE, "full")
+    assert left_out_of(experiment, usual | {"inside": 1, "gpu_groups": 1}, DISCRETE, "full")
+    assert left_out_of(experiment, usual | {"rivals": "cpu", "gpu_groups": 1}, DISCRETE, "full")
+    assert not left_out_of(experiment, usual | {"rivals": "gpu", "gpu_groups": 1}, DISCRETE, "full")
+
+
+def test_the_findings_say_what_a_critical_section_takes():
+    usual: Factors = {"outside": 0, "inside": 16}
+    locks = [
+        a_record("locking", 20_000, {"allocator": "managed", "rivals": "both"} | usual, cpu_share=0.5),
+        a_record("locking", 5000, {"allocator": "pinned", "rivals": "both"} | usual, cpu_share=0.75),
+        a_record("locking", 25, {"allocator": "pinned", "rivals": "cpu"} | usual),
+        a_record("locking", 1000, {"allocator": "device", "rivals": "gpu"} | usual),
+    ]
+    words = " ".join(sentences(Locking().findings(locks, DISCRETE)))
+    assert "takes 5 us on pinned memory when CPU and GPU compete; 75 % of the sections are the CPU's." in words
+    assert "With one agent alone it takes 25 ns for the CPU." in words
+    assert "slowest on managed memory: 20 us, 4 times as long as on pinned memory." in words
+
+
+@pytest.mark.parametrize(("device", "rivals"), [("cpu", "cpu"), ("opencl:0", "cpu"), ("opencl:0", "gpu")])
+def test_a_livelock_is_a_failed_point_that_says_so(device, rivals, tmp_path):
+    out = tmp_path / "out"
+    allocator = "malloc" if device == "cpu" else "svm-atomic"
+    command = [sys.executable, "-m", "firsttouch.cli.main", "run", "stuck", "--device", device, "--out", str(out)]
+    command += ["--set", f"rivals={rivals}", "--set", f"allocator={allocator}", "--set", "outside=0"]
+    environment = os.environ | {"FIRSTTOUCH_MODULES": str(Path(__file__).with_name("stuck.py"))}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110, env=environment)
+    if "is not available" in done.stderr and not os.environ.get("CI"):
+        pytest.skip(done.stderr)
+    assert done.returncode == 1, done.stderr
+    (record,) = load_results(out).records
+    assert record.status == "failed"
+    assert record.reason.startswith("RuntimeError: livelock: no critical section was entered for 0.2")
+    assert record.seconds < 20

@@ -1,0 +1,103 @@
+"""What an application declares wrongly is said in a sentence when its module is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.harness.running import opencl
+
+from firsttouch import modules
+from firsttouch.apps import all_apps
+from firsttouch.errors import UsageError
+from firsttouch.harness.app import App, buffer, f32
+from firsttouch.harness.measure import GENERATE, shared_kernels
+from firsttouch.workspace.agents import Cpu, Gpu
+from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.workspace.workspace import Array, Declaration, Workspace
+
+SIZES = {"tiny": {"n": 4}, "default": {"n": 8}}
+RIGHT = {"name": "sample", "source": "ours", "pattern": "none", "sizes": SIZES}
+
+
+def application(**declared: Any) -> type[App]:
+    return type("Sample", (App,), {**RIGHT, **declared})
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({"sizes": {"tiny": {"n": 4}}}, "sizes must hold tiny and default"),
+        ({"sizes": {**SIZES, "large": {"n": 9}}}, "sizes must hold tiny and default"),
+        ({"sizes": {**SIZES, "bytes": {"m": 9}}}, "there is no parameter m"),
+        ({"grows": "rows"}, "there is no parameter rows"),
+        ({"tiled": ("x",)}, "there is no buffer x"),
+        ({"a": buffer(f32, "m + 1", role="input")}, "cannot evaluate the shape of buffer a: name 'm' is not defined"),
+        (
+            {"a": buffer(f32, "n", role="input"), "b": buffer(f32, 9, role="input"), "tiled": ("a", "b")},
+            r"tiled buffers must have the same number of rows, not \{'a': 4, 'b': 9\}",
+        ),
+    ],
+)
+def test_an_application(declared: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=f"^application sample: {words}"):
+        application(**declared)
+    assert application().footprint({"n": 4}) == 0
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({"role": "inputs"}, "'inputs' is not a buffer role; the roles are input, output"),
+        ({"role": "input", "starts_on": "host"}, "a buffer of sides=both cannot start or end on host"),
+        ({"role": "scratch", "starts_on": "cpu", "ends_on": "gpu"}, "a buffer of sides=cpu cannot start or end on gpu"),
+        ({"role": "output", "file": True}, "a buffer with file=True must be an input, not output"),
+    ],
+)
+def test_a_buffer(declared: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        buffer(f32, "n", **declared)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "from firsttouch.apps.hotspot import Hotspot\nclass Mine(Hotspot):\n    name = 'lud'",
+            "there is an application lud already",
+        ),
+        ("from firsttouch.harness.app import App\nclass Mine(App):\n    name = 'mine'", "mine: source is missing"),
+    ],
+)
+def test_a_module(text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "module.py").write_text(text)
+    monkeypatch.setenv(modules.VARIABLE, str(tmp_path / "module.py"))
+    with pytest.raises(UsageError, match=words):
+        all_apps()
+
+
+def test_a_launch() -> None:
+    workspace = Workspace(STRATEGIES["explicit"], *opencl())
+    file = shared_kernels(GENERATE)
+    cpu, gpu = Cpu(workspace, [file]), Gpu(workspace, [file])
+    array = Array(Declaration("x", np.dtype(np.int16), (8,), "inout", "both"), 1)
+    workspace.allocate([array])
+    for agent in (cpu, gpu):
+        for value, kind in ((-1, "uint"), (2.5, "uint"), (2**33, "uint")):
+            with pytest.raises(ValueError, match=f"^{value} is no value of type {kind}"):
+                agent.launch("fill_32", array, 0, 4, value, over=4, writes=[array])
+        with pytest.raises(ValueError, match="kernel fill_32 takes 4 arguments, not 1"):
+            agent.launch("fill_32", array, over=4)
+        with pytest.raises(ValueError, match="kernel fill_32: expected a number, not buffer x"):
+            agent.launch("fill_32", array, array, 4, 0, over=4)
+        with pytest.raises(ValueError, match=r"x: uniform\(\) fills f32 or f64, not int16"):
+            agent.uniform(array, 0, 1)
+        with pytest.raises(ValueError, match=r"x: integers\(\) fills i32 or u32, not int16"):
+            agent.integers(array, 0, 1)
+        with pytest.raises(ValueError, match=r"x: fill\(\) takes elements of 1, 4 or 8 bytes, not 2"):
+            agent.fill(array, 0)
+    with pytest.raises(ValueError, match="kernel fill_32: pass over, the number of items"):
+        gpu.launch("fill_32", array, 0, 4, 0, writes=[array])
+    workspace.free()

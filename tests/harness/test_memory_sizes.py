@@ -1,0 +1,172 @@
+"""Which sizes fit: what the words mean, what a budget and a ballast leave, what is refused, on an imaginary GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from firsttouch import _core
+from firsttouch.apps import all_apps
+from firsttouch.engine.plan import Planned, make_plan
+from firsttouch.errors import UsageError
+from firsttouch.harness.experiment import applications, bytes_left_by_ballast
+from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Request, Scalar
+from firsttouch.work import APP
+from firsttouch.workspace.strategies import STRATEGIES
+
+MiB, GiB = 2**20, 2**30
+HINT = "; use --allow-oversubscription to run it anyway"
+_HOST = {"cpu": "direct", "gpu": "direct", "host_memory": True}
+ALLOCATORS = [
+    AllocatorInfo(name="device", available=True, gpu="direct", device_memory=True),
+    AllocatorInfo(name="malloc", available=True, **_HOST),  # type: ignore[arg-type]
+    AllocatorInfo(name="pinned", available=True, **_HOST),  # type: ignore[arg-type]
+    AllocatorInfo(name="managed", available=True, device_memory=True, managed=True, **_HOST),  # type: ignore[arg-type]
+]
+
+
+def a_gpu(**facts: Scalar) -> DeviceInfo:
+    known: dict[str, Scalar] = {"memory_bytes": 8 * GiB, "memory_free_bytes": 8 * GiB, **facts}
+    can = DeviceCapabilities(
+        runs_kernels=True,
+        shares_host_memory=known.pop("shares_host_memory", None) is True,
+        memory_events=True,
+        tells_free_memory=True,
+        time_class="gpu",
+    )
+    return DeviceInfo(
+        name="cuda:0", kind="cuda", title="imaginary", facts=known, capabilities=can, allocators=ALLOCATORS
+    )
+
+
+@pytest.fixture(autouse=True)
+def limits(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
+    """A host with 64 GiB that may be used, and no limit that a user sets."""
+    known: dict[str, int | None] = {"host": 64 * GiB, "FIRSTTOUCH_MAX_MANAGED": None}
+    monkeypatch.setattr(_core, "guard_limits", lambda: known)
+    monkeypatch.delenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", raising=False)
+    return known
+
+
+def plan(name: str, device: DeviceInfo | None = None, **sets: str) -> dict[str, Planned]:
+    """The points of one application by strategy; each set is one value or several, parted by commas."""
+    given: dict[str, list[Scalar]] = {k: [*v.split(",")] for k, v in ({"events": "off"} | sets).items()}
+    request = Request(
+        schema=SCHEMA, experiments=[name], devices=["cuda:0"], preset="quick", seed=1, kind="app", set=given
+    )
+    points = make_plan(request, [device or a_gpu()], applications(all_apps(), given), {}, APP.planning)
+    return {str(p.point.factors["strategy"]): p for p in points}
+
+
+def reasons(name: str, device: DeviceInfo | None = None, **sets: str) -> dict[str, str]:
+    return {strategy: point.reason for strategy, point in plan(name, device, **sets).items()}
+
+
+@pytest.mark.parametrize(
+    ("least", "facts", "host", "managed", "sets"),
+    [
+        (8 * GiB, {}, 64 * GiB, None, {}),
+        (5 * GiB, {"memory_free_bytes": 5 * GiB}, 64 * GiB, None, {}),
+        (8 * GiB, {"memory_free_bytes": None}, 64 * GiB, None, {}),
+        (3 * GiB, {}, 6 * GiB, None, {}),
+        (2 * GiB, {}, 64 * GiB, 2 * GiB, {}),
+        (1 * GiB, {}, 64 * GiB, 2 * GiB, {"budget": "1GiB"}),
+        (2 * GiB, {}, 64 * GiB, 2 * GiB, {"budget": "4GiB"}),
+    ],
+)
+def test_in_memory_is_four_fifths_of_the_least(
+    least: int,
+    facts: dict[str, Scalar],
+    host: int,
+    managed: int | None,
+    sets: dict[str, str],
+    limits: dict[str, int | None],
+) -> None:
+    limits |= {"host": host, "FIRSTTOUCH_MAX_MANAGED": managed}
+    points = plan("black_scholes", a_gpu(**facts), size="in-memory", strategy="managed,explicit", **sets)
+    for point in points.values():
+        size = point.point.factors["size"]
+        assert isinstance(size, int)
+        assert 0.8 * least * 15 / 16 <= size <= 0.8 * least  # rounded, so that the same is asked next time
+        assert point.reason == ""
+
+
+@pytest.mark.parametrize(
+    ("of", "facts", "sets"),
+    [
+        (8 * GiB, {}, {}),
+        (6 * GiB, {"memory_free_bytes": 6 * GiB}, {}),
+        (2 * GiB, {}, {"budget": "2GiB"}),
+    ],
+)
+def test_oversubscribed_is_half_as_much_again(
+    of: int, facts: dict[str, Scalar], sets: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
+    (point,) = plan("black_scholes", a_gpu(**facts), size="oversubscribed", strategy="managed", **sets).values()
+    size = point.point.factors["size"]
+    assert isinstance(size, int)
+    assert 1.5 * of * 15 / 16 <= size <= 1.5 * of
+    assert point.reason == ""
+
+
+def test_managed_memory_beyond_the_device_needs_to_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"size": "12GiB", "strategy": "explicit,managed,managed+prefetch,pinned"}
+    found = reasons("black_scholes", **asked)
+    needs = "black_scholes needs 12 GiB of cuda:0, which has 8 GiB"
+    assert found == {"explicit": needs, "managed": needs + HINT, "managed+prefetch": needs + HINT, "pinned": ""}
+    with pytest.raises(UsageError, match=r"nothing to measure: .*--allow-oversubscription"):
+        plan("black_scholes", size="12GiB", strategy="managed")
+    monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
+    assert reasons("black_scholes", **asked) == {"explicit": needs, "managed": "", "managed+prefetch": "", "pinned": ""}
+
+
+def test_a_budget_streams_explicit_and_refuses_managed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"size": "2GiB", "budget": "1GiB", "strategy": "explicit,managed,pinned,system"}
+    needs = "black_scholes needs 2 GiB of device memory, more than the budget"
+    assert reasons("black_scholes", **asked) == {"explicit": "", "managed": needs + HINT, "pinned": "", "system": ""}
+    monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
+    assert reasons("black_scholes", **asked)["managed"] == ""
+
+
+def test_a_budget_that_holds_everything_changes_nothing() -> None:
+    found = reasons("black_scholes", size="2GiB", budget="4GiB", strategy="explicit,managed,pinned")
+    assert set(found.values()) == {""}
+
+
+def test_streaming_takes_an_application_beyond_the_device() -> None:
+    assert reasons("black_scholes", size="12GiB", budget="1GiB", strategy="explicit,pinned")["explicit"] == ""
+
+
+def test_a_ballast_is_refused_before_the_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"size": "2GiB", "oversubscribe": "4", "strategy": "explicit,managed,pinned,system"}
+    needs = "black_scholes needs 2 GiB of device memory, more than the 512 MiB left free"
+    assert reasons("black_scholes", **asked) == {"explicit": needs, "managed": needs + HINT, "pinned": "", "system": ""}
+    assert set(reasons("black_scholes", **asked | {"oversubscribe": "0.5"}).values()) == {""}
+    monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
+    assert reasons("black_scholes", **asked)["managed"] == ""
+
+
+def test_the_host_bounds_every_strategy(limits: dict[str, int | None]) -> None:
+    limits["host"] = GiB
+    assert reasons("black_scholes", size="512MiB", strategy="explicit") == {"explicit": ""}
+    with pytest.raises(UsageError, match="black_scholes needs 2 GiB of host memory; the limit is 1 GiB"):
+        plan("black_scholes", size="2GiB", strategy="explicit,managed,pinned")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "factors", "left"),
+    [
+        ("managed", {"budget": 1000}, 1000),
+        ("managed+both", {"budget": 1000}, 1000),
+        ("pinned", {"budget": 1000}, None),
+        ("explicit", {"budget": 1000}, None),
+        ("managed", {"budget": 8 * GiB}, None),
+        ("pinned", {"oversubscribe": 2.0}, 12 * 512**2 // 2),
+        ("explicit", {}, None),
+    ],
+)
+def test_a_ballast_is_there_for_who_must_live_in_what_it_leaves(
+    strategy: str, factors: dict[str, Scalar], left: int | None
+) -> None:
+    hotspot = all_apps()["hotspot"]
+    assert bytes_left_by_ballast(hotspot, hotspot.sizes["default"], STRATEGIES[strategy], factors) == left

@@ -1,0 +1,52 @@
+"""The peers of devices, and the parties of points with several."""
+
+from __future__ import annotations
+
+import socket
+
+from firsttouch.machine.parties import parties
+from firsttouch.machine.peers import numa_peers, with_other_backends
+from firsttouch.records.schema import DeviceCapabilities, DeviceInfo, Peer
+
+KERNELS = DeviceCapabilities(runs_kernels=True)
+NODE = "sys/devices/system/node/node{}/{}"
+
+
+def a_gpu(name: str, **more) -> DeviceInfo:
+    return DeviceInfo(name=name, kind=name.partition(":")[0], title=name, capabilities=KERNELS, **more)
+
+
+def test_devices_of_different_drivers_share_data_through_the_host_alone():
+    cpu = DeviceInfo(name="cpu", kind="cpu", title="processor")
+    broken = a_gpu("hip:0", available=False, reason="no driver")
+    near = Peer(name="cuda:1", access="direct")
+    given = [cpu, a_gpu("cuda:0", peers=[near]), a_gpu("opencl:0"), broken]
+    devices = {d.name: d for d in with_other_backends(with_other_backends(given))}
+    assert devices["cpu"].peers == devices["hip:0"].peers == []
+    assert devices["cuda:0"].peers[0] == near
+    (far,) = devices["cuda:0"].peers[1:]
+    assert (far.name, far.access, far.same_driver) == ("opencl:0", "none", False)
+    assert "through the host" in far.reason
+    assert [p.name for p in devices["opencl:0"].peers] == ["cuda:0"]
+
+
+def test_the_peers_of_the_cpu_are_its_numa_nodes_where_there_are_several(make_tree):
+    memory = {NODE.format(n, "meminfo"): f"Node {n} MemTotal: 1024 kB" for n in (0, 2)}
+    assert [(p.name, p.access) for p in numa_peers(make_tree(memory))] == [("node0", "direct"), ("node2", "direct")]
+
+
+def test_one_numa_node_is_no_peer(make_tree):
+    assert numa_peers(make_tree({NODE.format(0, "meminfo"): "Node 0 MemTotal: 1024 kB"})) == []
+
+
+def test_a_party_names_the_node_of_its_slot_and_the_processors_in_use(make_tree):
+    tree = make_tree(
+        {"sys/bus/pci/devices/0000:c1:00.0/numa_node": "1", "sys/bus/pci/devices/0000:c2:00.0/numa_node": "-1"}
+    )
+    near, far, other = parties(
+        [a_gpu("cuda:0", facts={"pci_bus": "0000:C1:00.0"}), a_gpu("cuda:1", facts={"pci_bus": "0000:c2:00.0"}),
+         a_gpu("opencl:0")], tree
+    )  # fmt: skip
+    assert (near.device, near.rank, near.host, near.numa_node) == ("cuda:0", 0, socket.gethostname(), 1)
+    assert (far.numa_node, other.numa_node) == (None, None)
+    assert near.processors == other.processors != ""

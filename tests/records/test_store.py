@@ -1,0 +1,138 @@
+"""results.jsonl: append-only, strict, one writer."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+from stored import MACHINE_HERE, REQUEST, a_record, fill
+
+from firsttouch.errors import UsageError
+from firsttouch.records.reading import RESULTS, load_results
+from firsttouch.records.schema import SCHEMA, Request
+from firsttouch.records.store import Store
+
+
+def test_a_record_is_on_the_disk_before_append_returns(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_size))
+    with Store(tmp_path / "out", resume=False) as store:
+        store.append(a_record(1))
+        assert synced[-1] == (tmp_path / "out" / RESULTS).stat().st_size > 0
+
+
+@pytest.mark.parametrize("cut", [1, 2, 50, -2])
+def test_a_last_line_cut_short_is_dropped_with_a_warning(held, cut):
+    path = held / RESULTS
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2]) + lines[2][:cut])
+    results = load_results(held)
+    assert [r.factors["n"] for r in results.records] == [0, 1]
+    assert results.warnings == [f"{path}:3: the last line was cut short and is dropped"]
+    with Store(held, resume=True) as store:
+        assert len(store.held) == 2
+        store.append(a_record(9))
+    assert [r.factors["n"] for r in load_results(held).records] == [0, 1, 9]
+
+
+def test_a_whole_last_line_without_its_end_is_kept(held):
+    path = held / RESULTS
+    path.write_bytes(path.read_bytes()[:-1])
+    with Store(held, resume=True) as store:
+        assert len(store.held) == 3
+        store.append(a_record(9))
+    assert [r.factors["n"] for r in load_results(held).records] == [0, 1, 2, 9]
+
+
+def test_results_are_refused_without_resume(held):
+    before = (held / RESULTS).read_bytes()
+    with pytest.raises(UsageError, match=r"already holds results.*--resume"):
+        Store(held, resume=False)
+    assert (held / RESULTS).read_bytes() == before
+
+
+def test_two_writers_of_one_directory(tmp_path):
+    with Store(tmp_path, resume=False) as first:
+        with pytest.raises(UsageError, match="being written by another run"):
+            Store(tmp_path, resume=True)
+        first.append(a_record(1))
+    with Store(tmp_path, resume=True) as second:
+        assert len(second.held) == 1
+
+
+@pytest.mark.parametrize("path", ["/proc/none", "/dev/null/below", "/dev/null"])
+def test_a_directory_that_cannot_be_written(path):
+    with pytest.raises(UsageError, match=f"can't write {path}: .*give a directory that can be written"):
+        Store(Path(path), resume=False)
+
+
+def test_documents_are_replaced_as_a_whole(held, monkeypatch):
+    def stop(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with Store(held, resume=True) as store:
+        monkeypatch.setattr(os, "fsync", stop)
+        with pytest.raises(UsageError, match="No space left"):
+            store.describe(MACHINE_HERE, Request(schema=SCHEMA, experiments=[], devices=[], preset="full", seed=9))
+        monkeypatch.undo()
+    assert load_results(held).request == REQUEST
+
+
+def test_the_last_record_of_a_point_counts(held):
+    with Store(held, resume=True) as store:
+        store.append(a_record(1, samples=[2.0]))
+        assert len(store.records) == 3
+    lines = (held / RESULTS).read_text().splitlines()
+    assert len(lines) == 4
+    records = load_results(held).records
+    assert [(r.factors["n"], r.samples) for r in records] == [(0, [1.0]), (1, [2.0]), (2, [1.0])]
+
+
+def test_what_crashed_or_timed_out_is_tried_once_more(tmp_path):
+    ends = ("ok", "skipped", "failed", "timeout", "crashed")
+    fill(tmp_path, *(a_record(n, status=status) for n, status in enumerate(ends)))
+
+    def numbers(keys: set[str]) -> list[int]:
+        return sorted(json.loads(key)[2]["n"] for key in keys)
+
+    with Store(tmp_path, resume=True) as store:
+        assert numbers(store.to_retry()) == [3, 4]
+        assert numbers(store.to_retry(again=True)) == [2, 3, 4]
+        store.append(a_record(3, status="timeout"))
+        store.append(a_record(4, status="ok"))
+    with Store(tmp_path, resume=True) as store:
+        assert numbers(store.to_retry()) == []
+        assert numbers(store.to_retry(again=True)) == [2, 3]
+
+
+def test_readers_see_whole_records_while_another_process_writes(tmp_path):
+    fill(tmp_path, a_record(0))
+    seen: list[int] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            seen.append(len(load_results(tmp_path).records))
+
+    reader = threading.Thread(target=read)
+    with Store(tmp_path, resume=True) as store:
+        reader.start()
+        for n in range(1, 30):
+            store.append(a_record(n))
+        done.set()
+    reader.join()
+    assert seen == sorted(seen)
+    assert len(load_results(tmp_path).records) == 30
+
+
+def test_names_of_files_that_are_no_valid_unicode_can_be_stored(tmp_path):
+    request = msgspec.structs.replace(REQUEST, modules=["caf\udce9.py", "café.py"])
+    with Store(tmp_path, resume=False) as store:
+        store.describe(MACHINE_HERE, request)
+    found = load_results(tmp_path).request
+    assert found is not None
+    assert found.modules == ["caf\\udce9.py", "café.py"]

@@ -1,0 +1,37 @@
+"""What a figure shows: the drawing of some records, and all text of its SVG."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import sample
+
+from firsttouch.report.draw import draw
+from firsttouch.report.drawing import Context
+from firsttouch.report.palette import Palette
+from firsttouch.report.svg import to_svg
+
+
+def point(factors, median=1.0, counters=None, **more):
+    return sample.point("allocation", "cpu", median, factors=factors, counters=counters or {}, **more)
+
+
+def drawing_of(figure, records, device=None):
+    """The drawing, or None where the figure has nothing to show."""
+    return draw(figure, records, Context(device, Palette()))
+
+
+def texts_of(drawing):
+    """All text of the SVG; the lines of one label are joined."""
+    found = ElementTree.fromstring(to_svg(drawing.spec)).iter("{http://www.w3.org/2000/svg}text")
+    return [" ".join(text.itertext()) for text in found]
+
+
+def drawn(figure, records):
+    drawing = drawing_of(figure, records)
+    assert drawing
+    return drawing, texts_of(drawing)
+
+
+def rows_of(drawing, kind="point"):
+    return [row for row in drawing.spec["datasets"]["rows"] if row["kind"] == kind]

@@ -1,0 +1,36 @@
+"""Bars: what they say, and that none holds two conditions."""
+
+from __future__ import annotations
+
+from drawn import drawn, point
+
+from firsttouch.figures import Bar
+
+
+def test_each_counter_of_a_series_is_a_bar_with_its_time():
+    records = [point({"allocator": "malloc"}, counters={"cost_read_us": 1500.0, "cost_write_us": 2.0})]
+    _, texts = drawn(Bar(x="series", y="value", series="cost_{}_us"), records)
+    assert {"read", "write", "1.5 ms", "2 us"} <= set(texts)
+
+
+def test_a_bar_has_a_whisker_where_it_is_a_median():
+    records = [point({"allocator": a}, median) for a, median in (("malloc", 40.0), ("pinned", 60.0))]
+    drawing, texts = drawn(Bar(x="allocator", y_title="time, ns"), records)
+    assert [(r["x"], r["low"], r["y"], r["high"]) for r in drawing.spec["datasets"]["rows"]] == [
+        ("malloc", 40.0 * 0.988, 40.0, 40.0 * 1.012),
+        ("pinned", 60.0 * 0.988, 60.0, 60.0 * 1.012),
+    ]
+    assert drawing.title == "Time by allocator"
+    assert drawing.notes == ["Whiskers are the 95 % interval of the median."]
+    assert {"malloc", "pinned", "40 ns", "60 ns"} <= set(texts)
+
+
+def test_other_conditions_get_colours_then_panels():
+    records = [
+        point({"allocator": a, "agent": g, "order": o}, 10.0 * n)
+        for n, (a, g, o) in enumerate(((a, g, o) for a in "ab" for g in ("cpu", "gpu") for o in ("up", "down")), 1)
+    ]
+    drawing, texts = drawn(Bar(x="allocator", colour="agent"), records)
+    assert {"order up", "order down", "cpu", "gpu"} <= set(texts)
+    assert [texts.count(f"{10 * n} ns") for n in range(1, 9)] == [1] * 8
+    assert drawing.title == "Median by allocator, agent and order"

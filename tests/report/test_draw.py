@@ -1,0 +1,20 @@
+"""Every kind of figure has a drawing module."""
+
+from __future__ import annotations
+
+import sample
+from drawn import drawing_of
+
+from firsttouch import figures
+from firsttouch.report.draw import KINDS
+
+
+def test_every_kind_is_drawn():
+    assert set(KINDS) == set(figures.Figure.__subclasses__())
+
+
+def test_only_the_records_that_a_figure_asks_for_are_shown():
+    factors = [{"size": size, "order": order} for size in (8, 16) for order in "ab"]
+    records = [sample.point("latency", "cpu", 10.0 * n, factors=f) for n, f in enumerate(factors)]
+    drawing = drawing_of(figures.Line(x="size", where={"order": "a"}), records)
+    assert [(r["x"], r["y"]) for r in drawing.spec["datasets"]["rows"]] == [(8, 0.0), (16, 20.0)]

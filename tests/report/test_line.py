@@ -1,0 +1,55 @@
+"""Lines: their points, dots and axes."""
+
+from __future__ import annotations
+
+import sample
+from drawn import drawing_of, drawn, point
+
+from firsttouch.figures import Line
+from firsttouch.harness.report import ITERATIONS
+from firsttouch.report.svg import to_svg
+
+
+def iterations(advice, **more):
+    counters = {f"iteration_{i}_ms": 10.0 * i + len(advice) for i in range(1, 13)}
+    return point({"advice": advice}, counters={**counters, "passes": 12}, **more)
+
+
+TIMES = Line(x="series", y="value", series="iteration_{}_ms", colour="advice", x_title="iteration")
+
+
+def test_each_matching_counter_is_a_point():
+    drawing, texts = drawn(TIMES, [iterations("none"), iterations("read-mostly")])
+    assert {"iteration", "iteration ms", "none", "read-mostly", "2", "12"} <= set(texts)
+    rows = drawing.spec["datasets"]["rows"]
+    assert [(r["x"], r["y"]) for r in rows if r["colour"] == "none"] == [(i, 10.0 * i + 4) for i in range(1, 13)]
+    assert not any("interval" in note for note in drawing.notes)
+    assert 'fill-opacity="0.18"' not in to_svg(drawing.spec)
+    assert "mark_area" not in str(drawing.spec)
+
+
+def test_a_record_without_such_counters_contributes_nothing():
+    drawing, _ = drawn(TIMES, [iterations("none"), point({"advice": "other"}, counters={"iteration__ms": 3, "x": 1})])
+    assert len(drawing.spec["datasets"]["rows"]) == 12
+    assert drawing_of(TIMES, [point({"advice": "other"})]) is None
+
+
+def test_a_wrong_point_counts_once_however_long_its_series():
+    drawing, _ = drawn(TIMES, [iterations("none", verified=False), iterations("other")])
+    assert drawing.wrong == 1
+
+
+def test_a_logarithmic_axis_with_a_zero_names_its_points():
+    records = [point({"outside": n}, 50.0 + n) for n in (0, 100, 10_000)]
+    _, texts = drawn(Line(x="outside", log_x=True, log_y=True), records)
+    assert [text for text in texts if text in ("0", "100", "10,000")] == ["0", "100", "10,000"]
+    assert "1,000" not in texts
+
+
+def test_long_series_have_few_dots():
+    drawing, texts = drawn(ITERATIONS, [sample.app("a", s, iterations=200) for s in sample.STRATEGIES])
+    rows = drawing.spec["datasets"]["rows"]
+    assert len(rows) == 2000
+    assert sum(r["dot"] for r in rows) == 400
+    assert rows[0]["dot"]
+    assert {"iteration", "ms per iteration", "strategy", *sample.STRATEGIES} <= set(texts)

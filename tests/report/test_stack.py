@@ -1,0 +1,55 @@
+"""Stacks: segments, totals, and bars that never hold two conditions."""
+
+from __future__ import annotations
+
+import sample
+from drawn import drawing_of, drawn
+
+from firsttouch.figures import Stack
+from firsttouch.harness.report import STACK, WITHOUT_CONTEXT
+from firsttouch.report import stack
+from firsttouch.report.svg import to_png, to_svg
+
+
+def test_a_stack_has_segments_in_the_order_of_the_counters_and_a_total():
+    drawing, texts = drawn(STACK, [sample.app("a", "explicit")])
+    assert to_png(drawing.spec).startswith(b"\x89PNG")
+    rows = [r for r in drawing.spec["datasets"]["rows"] if r["kind"] == "segment"]
+    assert [r["segment"] for r in rows] == [*sample.PHASES]
+    assert [r["start"] for r in rows][:3] == [0, 240, 240.9]
+    assert [r["segment"] for r in rows if r["thin"]] == ["free"]
+    assert {"explicit", "303 ms", "240 ms", *sample.PHASES, "phase"} <= set(texts)
+    assert drawing.title == "Time of each phase"
+
+
+def test_a_stack_without_a_segment():
+    drawing, texts = drawn(WITHOUT_CONTEXT, [sample.app("a", "explicit")])
+    assert "62.9 ms" in texts
+    assert "context" not in texts
+    assert "Left out: context." in drawing.notes
+
+
+def test_conditions_never_share_a_bar():
+    records = [sample.app("a", s, factors={"budget": b}) for s in ("explicit", "managed") for b in (50, 80)]
+    drawing, texts = drawn(STACK, [*records, records[0]])
+    assert {"budget 50 B", "budget 80 B"} <= set(texts)
+    assert drawing.title.endswith("for each budget")
+    assert any(n.startswith("1 more point with the same conditions") for n in drawing.notes)
+    assert sum(r["kind"] == "point" for r in drawing.spec["datasets"]["rows"]) == 4
+
+
+def test_wrong_bars_are_crossed_out():
+    drawing, _ = drawn(STACK, [sample.app("a", "explicit"), sample.app("a", "managed", verified=False)])
+    assert drawing.wrong == 1
+    assert to_svg(drawing.spec).count('stroke="#B00020"') == 1
+
+
+def test_many_segments_end_as_one():
+    record = sample.point("app", "cpu", 1.0, factors={"strategy": "a"}, counters={f"p_{i}_ms": 1.0 for i in range(90)})
+    parts = stack.segments(record, Stack(x="strategy", series="p_{}_ms"))
+    assert len(parts) == stack.MOST_SEGMENTS + 1
+    assert parts[stack.REST] == 90 - stack.MOST_SEGMENTS
+
+
+def test_nothing_to_stack_is_no_figure():
+    assert drawing_of(STACK, [sample.point("app", "cpu", 1.0, factors={"strategy": "a"})]) is None

@@ -1,0 +1,130 @@
+"""Nothing decides by the name of a backend or an allocator: capabilities and allocators/properties.py are asked."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firsttouch.allocators.semantics import SEMANTICS
+from firsttouch.machine.backends import BACKENDS, HOST
+
+PACKAGE = Path(__file__).parents[1] / "src" / "firsttouch"
+ROOMS = ("apps", "harness", "workspace", "report", "analysis", "engine", "experiments")
+"""And the modules that plan and run: session.py, work.py, worker.py."""
+AMBIGUOUS = {HOST, "device"}
+"""Names that are also other words: the agent `cpu`, and `device` of all kinds. They count only beside what is plainly a
+kind or an allocator."""
+NAMES = ({*BACKENDS} | {*SEMANTICS}) - AMBIGUOUS
+ALLOWED = {
+    "experiments/codegen.py": "compares vendors' compilers",
+    "experiments/context.py": "about vendors' tools",
+    "workspace/strategies.py": "its table says which allocator each strategy uses; nothing there compares them",
+    "report/page.py": "the name of a fact of machine.json (nvidia: driver, cuda)",
+}
+"""Modules in which names are data, with the reason."""
+
+
+def modules() -> list[Path]:
+    found = [path for room in ROOMS for path in sorted((PACKAGE / room).glob("*.py"))]
+    return found + [path for name in ("session", "work", "worker") if (path := PACKAGE / f"{name}.py").is_file()]
+
+
+def literals(node: ast.AST) -> Iterator[ast.Constant]:
+    for one in ast.walk(node):
+        if isinstance(one, ast.Constant) and isinstance(one.value, str):
+            yield one
+
+
+def is_kind_or_allocator(node: ast.AST) -> bool:
+    """Whether an expression is plainly a device's kind or name, or an allocator's."""
+    if isinstance(node, ast.Attribute):
+        owner = ast.unparse(node.value).rpartition(".")[2]
+        of_device = owner in ("device", "info", "about", "d") and node.attr in ("kind", "name")
+        return of_device or node.attr in ("allocator", "main_allocator")
+    if isinstance(node, ast.Subscript):
+        return any(one.value in ("allocator", "device") for one in literals(node.slice))
+    if isinstance(node, ast.Call):
+        reads_factor = isinstance(node.func, ast.Attribute) and any(one.value == "allocator" for one in literals(node))
+        return reads_factor or (ast.unparse(node.func) == "str" and any(map(is_kind_or_allocator, node.args)))
+    return isinstance(node, ast.Name) and node.id in ("allocator", "kind")
+
+
+def deciding(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Comparisons and look-ups by an ambiguous name, and prefixes of names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            words = [one.value for side in sides for one in literals(side) if not isinstance(side, ast.Subscript)]
+            if any(map(is_kind_or_allocator, sides)) and set(words) & AMBIGUOUS:
+                yield node.lineno, ast.unparse(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "startswith":
+            prefixes = [one.value for one in literals(node)]
+            if any(name.startswith(prefix) for prefix in prefixes for name in SEMANTICS if len(prefix) > 3):
+                yield node.lineno, ast.unparse(node)
+        elif isinstance(node, ast.Subscript | ast.Call):
+            keys = [node.slice] if isinstance(node, ast.Subscript) else node.args[:1]
+            get = isinstance(node, ast.Subscript) or ast.unparse(node.func).endswith(".get")
+            if get and any(isinstance(key, ast.Attribute) and key.attr == "kind" and is_kind_or_allocator(key)
+                           for key in keys):  # fmt: skip
+                yield node.lineno, ast.unparse(node)
+
+
+def named(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every mention of a name that is a backend's or an allocator's and nothing else."""
+    for one in literals(tree):
+        if one.value in NAMES:
+            yield one.lineno, repr(one.value)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_name_of_a_backend_or_an_allocator_decides(path: Path) -> None:
+    tree, where = ast.parse(path.read_text(encoding="utf-8")), str(path.relative_to(PACKAGE))
+    found = sorted(deciding(tree)) + ([] if where in ALLOWED else sorted(named(tree)))
+    if where in ("experiments/codegen.py", "experiments/context.py"):
+        return
+    assert not found, "\n".join(f"{where}:{line}: {text}" for line, text in found)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'device.kind == "cpu"',
+        'session.info.kind != "cpu"',
+        'info.name == "cpu"',
+        'factors["allocator"] == "device"',
+        'factors.text("allocator") in ("device", x)',
+        'allocator == "device"',
+        'strategy.allocator.startswith("managed")',
+        "HOPS.get(session.info.kind, 1)",
+        "SECONDS[device.kind]",
+    ],
+)
+def test_it_finds_decisions_by_name(source: str) -> None:
+    assert list(deciding(ast.parse(source)))
+
+
+@pytest.mark.parametrize("source", ['x in ("managed", "y")', 'COPIED = {"vmm": 1}', 'kind == "hip"'])
+def test_it_finds_names(source: str) -> None:
+    assert list(named(ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'agent == "cpu"',
+        'role(allocator) == "device"',
+        'figure.kind == "line"',
+        'sides["device"]',
+        'f"on {device.name}"',
+    ],
+)
+def test_it_leaves_other_words_alone(source: str) -> None:
+    tree = ast.parse(source)
+    assert not [*deciding(tree), *named(tree)]
+
+
+def test_what_is_allowed_is_there() -> None:
+    assert all((PACKAGE / name).is_file() for name in ALLOWED)

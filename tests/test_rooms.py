@@ -1,0 +1,22 @@
+"""The picture of the rooms and the architecture page follow the import contract."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_picture_shows_the_contract() -> None:
+    spec = importlib.util.spec_from_file_location("rooms", ROOT / "docs/figures/rooms.py")
+    assert spec is not None
+    assert spec.loader is not None
+    rooms = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(rooms)
+    assert rooms.picture() == rooms.PICTURE.read_text(), "run python docs/figures/rooms.py"
+    page = (ROOT / "docs/architecture.md").read_text()
+    missing = [
+        name for layer in rooms.layers() for name in layer if f"{name}/" not in page and f"{name}.py" not in page
+    ]
+    assert missing == []

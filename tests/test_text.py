@@ -1,0 +1,48 @@
+"""How values read."""
+
+from __future__ import annotations
+
+import pytest
+
+from firsttouch.text import RATIO, both, caption, compact, spelled
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (256 * MIB, "B", "+256 MiB"),
+        (-1000 * MIB, "B", "−1000 MiB"),  # noqa: RUF001
+        (1.5 * 2**30, "B", "+1.5 GiB"),
+        (0, "B", "0"),
+        (0.97, RATIO, "0.97"),
+        (1, RATIO, "1.00"),
+        (0.0123, RATIO, "0.012"),
+        (12.34, RATIO, "12.3"),
+        (0, "", "0"),
+        (3.14159, "", "3.14"),
+        (1234, "", "1234"),
+        (12345, "", "12.3k"),
+        (-2.5e9, "", "−2.5G"),  # noqa: RUF001
+        (1e300, "", "1e+300"),
+        (1500, "ns", "1.5 us"),
+    ],
+)
+def test_values_in_few_characters(value, unit, text):
+    assert compact(value, unit) == text
+
+
+def test_titles_begin_with_a_capital_letter_unless_spelled_otherwise():
+    assert caption("time per load") == "Time per load"
+    assert caption("dTLB load misses") == "dTLB load misses"
+    assert caption("CPU faults") == "CPU faults"
+
+
+def test_facts_are_spelled_as_the_field_does():
+    names = ("l1_bytes", "gpu0_pcie_width", "huge_pages")
+    assert [spelled(n) for n in names] == ["L1", "GPU 0 PCIe width", "huge pages"]
+
+
+def test_names_in_a_row():
+    assert [both(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]

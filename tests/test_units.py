@@ -1,0 +1,38 @@
+"""Sizes as people write them, and what is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from firsttouch.units import parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4096", 4096),
+        (" 4KiB ", 4096),
+        ("4 kib", 4096),
+        ("1.5GiB", 3 * 2**29),
+        ("64MB", 64_000_000),
+        ("2^30", 2**30),
+        ("9007199254740993", 2**53 + 1),
+        ("0.1MB", 100_000),
+    ],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "KiB", "-1", "0x10", "1e9", "4K\u212aB", "4\u212aiB", "\u0664KiB", "1XiB", "inf", "1.2.3", "9" * 400]
+)
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a size such as"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(("text", "said"), [("0", "zero bytes"), ("0.3KiB", "whole number"), ("2^63", "any memory")])
+def test_sizes_that_no_memory_has(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_size(text)

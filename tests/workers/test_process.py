@@ -1,0 +1,39 @@
+"""A worker process: what it is asked it answers, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from firsttouch.engine.discover import Discover
+from firsttouch.workers.process import Worker
+
+
+def test_a_worker_answers_one_task_after_another() -> None:
+    worker = Worker()
+    try:
+        for _ in range(2):
+            answer = worker.ask(Discover(kind="cpu"), timeout=60)
+            assert (answer.how, answer.reason) == ("done", "")
+            assert answer.reply is not None
+            assert [device.name for device in answer.reply.devices] == ["cpu"]
+        assert worker.alive()
+    finally:
+        worker.kill()
+
+
+def test_a_dead_worker_leaves_no_process() -> None:
+    worker = Worker()
+    pid = worker.pid
+    worker.kill()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_worker_beyond_its_memory_is_killed() -> None:
+    worker = Worker()
+    answer = worker.ask(Discover(kind="cpu"), timeout=60, memory=1)
+    assert answer.how == "failed"
+    assert "of host memory; the limit is 1 B" in answer.reason
+    assert not worker.alive()

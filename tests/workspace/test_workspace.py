@@ -1,0 +1,211 @@
+"""Random launches on both agents: no strategy reads a stale byte, and `explicit` copies none that is not needed.
+
+Each launch adds the values of what it reads into what it writes, so that a stale byte anywhere changes the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.harness.running import opencl, strategies
+
+from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
+from firsttouch.workspace.strategies import STRATEGIES, unavailable
+from firsttouch.workspace.workspace import Array, Declaration, Role, Workspace
+
+TEXT = """
+KERNEL accumulate(GLOBAL const uint* from, ulong first, GLOBAL uint* to, ulong where, ulong n, uint add) {
+    FOR_EACH(i, n) to[where + i] = to[where + i] * 3u + from[first + i] + add;
+}
+KERNEL overwrite(GLOBAL const uint* from, ulong first, GLOBAL uint* to, ulong where, ulong n, uint add) {
+    FOR_EACH(i, n) to[where + i] = from[first + i] + add;
+}
+"""
+WORDS, BUFFERS = 64, 3
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a random program: who, which buffers and words, whether what is written counts too."""
+
+    agent: str
+    source: int
+    target: int
+    first: int
+    where: int
+    count: int
+    updates: bool
+    swap: bool
+
+
+launches = st.builds(
+    Launch,
+    agent=st.sampled_from(["cpu", "gpu"]),
+    source=st.integers(0, BUFFERS - 1),
+    target=st.integers(0, BUFFERS - 1),
+    first=st.integers(0, WORDS - 16),
+    where=st.integers(0, WORDS - 16),
+    count=st.integers(1, 16),
+    updates=st.booleans(),
+    swap=st.booleans(),
+).filter(lambda one: one.source != one.target)
+programs = st.lists(launches, min_size=1, max_size=30)
+
+
+def expected(program: list[Launch]) -> list[np.ndarray]:
+    memory = [np.arange(WORDS, dtype=np.uint32) + 1000 * i for i in range(BUFFERS)]
+    for step, one in enumerate(program):
+        source = memory[one.source][one.first : one.first + one.count]
+        target = memory[one.target][one.where : one.where + one.count]
+        target[:] = (target * np.uint32(3) if one.updates else 0) + source + np.uint32(step)
+        if one.swap:
+            memory[0], memory[1] = memory[1], memory[0]
+    return memory
+
+
+def arrays(role: Role = "inout") -> list[Array]:
+    shape = (WORDS,)
+    declared = [Declaration(f"b{i}", np.dtype(np.uint32), shape, role, "both", "cpu", "cpu") for i in range(BUFFERS)]
+    return [Array(one, i) for i, one in enumerate(declared)]
+
+
+def on_cpu(cpu: Cpu, one: Launch, source: Array, target: Array, step: int) -> None:
+    """The kernels above in numpy, through views: what a user's own module would do."""
+    seen = cpu.reads(source[one.first : one.first + one.count]).copy()
+    place = target[one.where : one.where + one.count]
+    view = cpu.updates(place) if one.updates else cpu.writes(place)
+    view[:] = (view * np.uint32(3) if one.updates else 0) + seen + np.uint32(step)
+
+
+def run(program: list[Launch], workspace: Workspace, buffers: list[Array]) -> None:
+    files = [KernelFile("accumulate", TEXT)]
+    cpu, gpu = Cpu(workspace, files), Gpu(workspace, files)
+    workspace.allocate(buffers)
+    for i, array in enumerate(buffers):
+        cpu.writes(array)[:] = np.arange(WORDS, dtype=np.uint32) + 1000 * i
+    workspace.after_initialise()
+    workspace.before_compute()
+    for step, one in enumerate(program):
+        source, target = buffers[one.source], buffers[one.target]
+        if one.agent == "cpu":
+            on_cpu(cpu, one, source, target, step)
+        else:
+            place = target[one.where : one.where + one.count]
+            gpu.launch(
+                *("accumulate" if one.updates else "overwrite", source, one.first, target, one.where, one.count, step),
+                over=one.count,
+                reads=[source[one.first : one.first + one.count]],
+                **{"updates" if one.updates else "writes": [place]},
+            )
+        if one.swap:
+            gpu.swap(buffers[0], buffers[1])
+
+
+@pytest.mark.parametrize("strategy", strategies())
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(program=programs)
+def test_no_strategy_reads_a_stale_byte(strategy: str, program: list[Launch]) -> None:
+    info, device = opencl()
+    if reason := unavailable(STRATEGIES[strategy], info):
+        pytest.skip(reason)
+    workspace, buffers = Workspace(STRATEGIES[strategy], info, device), arrays()
+    run(program, workspace, buffers)
+    workspace.read_back(buffers)
+    for array, right in zip(buffers, expected(program), strict=True):
+        np.testing.assert_array_equal(workspace.contents(array), right)
+    workspace.free()
+
+
+def needed(program: list[Launch]) -> dict[str, int]:
+    """Bytes that must cross by a byte-wise model of two memories."""
+    holders = [[{"cpu"} for _ in range(WORDS)] for _ in range(BUFFERS)]
+    transferred = {"cpu": 0, "gpu": 0}
+
+    def read(buffer: int, words: range, agent: str) -> None:
+        for word in words:
+            if agent not in holders[buffer][word]:
+                transferred[agent] += 4
+                holders[buffer][word].add(agent)
+
+    for one in program:
+        there = range(one.where, one.where + one.count)
+        read(one.source, range(one.first, one.first + one.count), one.agent)
+        if one.updates:
+            read(one.target, there, one.agent)
+        for word in there:
+            holders[one.target][word] = {one.agent}
+        if one.swap:
+            holders[0], holders[1] = holders[1], holders[0]
+    for buffer in range(BUFFERS):
+        read(buffer, range(WORDS), "cpu")
+    return transferred
+
+
+class Copies:
+    """A device that counts what is copied, and passes everything on."""
+
+    def __init__(self, device: object) -> None:
+        self._device, self.bytes = device, 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._device, name)
+
+    def copy(self, target: object, to: int, source: object, start: int, count: int) -> None:
+        self.bytes += count
+        self._device.copy(target, to, source, start, count)  # type: ignore[attr-defined]
+
+
+@settings(max_examples=100, deadline=None)
+@given(program=programs)
+def test_explicit_copies_no_byte_that_is_not_needed(program: list[Launch]) -> None:
+    info, device = opencl()
+    counting = Copies(device)
+    workspace, buffers = Workspace(STRATEGIES["explicit"], info, counting), arrays()  # type: ignore[arg-type]
+    run(program, workspace, buffers)
+    workspace.read_back(buffers)
+    assert workspace.transferred == needed(program)
+    assert counting.bytes == sum(needed(program).values())
+    workspace.free()
+
+
+@pytest.fixture
+def explicit() -> Iterator[tuple[Workspace, Gpu, Cpu]]:
+    info, device = opencl()
+    workspace = Workspace(STRATEGIES["explicit"], info, device)
+    files = [KernelFile("accumulate", TEXT)]
+    yield workspace, Gpu(workspace, files), Cpu(workspace, files)
+    workspace.free()
+
+
+def test_memory_that_was_never_written_is_not_read(explicit: tuple[Workspace, Gpu, Cpu]) -> None:
+    workspace, gpu, _ = explicit
+    buffers = arrays()
+    workspace.allocate(buffers)
+    with pytest.raises(ValueError, match="b0 are read before they are written"):
+        gpu.launch("overwrite", buffers[0], 0, buffers[1], 0, 4, 0, over=4, writes=[buffers[1]])
+
+
+def test_only_like_buffers_are_exchanged(explicit: tuple[Workspace, Gpu, Cpu]) -> None:
+    _, gpu, _ = explicit
+    with pytest.raises(ValueError, match="cannot be swapped"):
+        gpu.swap(arrays("inout")[0], arrays("input")[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("overwrite", 1), "takes 6 arguments, not 1"),
+        (("nothing",), "there is no kernel nothing; the kernels are accumulate, overwrite"),
+        (("overwrite", 1, 2, 3, 4, 5, 6), "expected a buffer, not 1"),
+    ],
+)
+def test_a_wrong_launch_says_what_is_wrong(
+    explicit: tuple[Workspace, Gpu, Cpu], arguments: tuple[str | int, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        explicit[1].launch(*arguments, over=1)  # type: ignore[arg-type]
