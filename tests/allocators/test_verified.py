@@ -16,10 +16,10 @@ from firsttouch.allocators.verified import METHODS, read_trust, write_methods
 from firsttouch.engine.discover import discover_devices
 from firsttouch.errors import UsageError
 from firsttouch.machine.switches import optimistic_device
-from firsttouch.records.capabilities import capabilities_of_old
+from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
-from firsttouch.records.trust import by_driver_alone, sources
+from firsttouch.records.trust import without_verified_facts, sources
 
 TOLD = Path(__file__).with_name("told.py")
 
@@ -27,7 +27,7 @@ TOLD = Path(__file__).with_name("told.py")
 def a_device(**facts: Any) -> DeviceInfo:
     info = AllocatorInfo(name="device", available=True, gpu="direct", on_demand=None, concurrent=False)
     known = {"uuid": "GPU-1", "runtime": "6.2.0", **facts}
-    can = capabilities_of_old("hip", known)
+    can = capabilities_of_schema1("hip", known)
     return DeviceInfo(name="hip:0", kind="hip", title="a GPU", facts=known, capabilities=can, allocators=[info])
 
 
@@ -52,7 +52,7 @@ def test_only_what_a_driver_leaves_unsaid_is_filled_in(methods: Path) -> None:
     assert info.concurrent is False, "the driver's own statement stays, whatever was measured"
     assert info.verified == {"on_demand": str(methods), "shared_atomics": str(methods)}
     assert sources(device) == [str(methods)]
-    assert by_driver_alone(device) == a_device()
+    assert without_verified_facts(device) == a_device()
 
 
 def test_what_was_not_measured_is_not_trusted(tmp_path: Path) -> None:

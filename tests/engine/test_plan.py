@@ -14,13 +14,13 @@ from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Experiment, Factor
 from firsttouch.experiments.common import peer, unreachable_peer
 from firsttouch.experiments.presets import QUICK, leave_out
-from firsttouch.records.capabilities import capabilities_of_old
+from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Metric, Peer, Request
 
 
 def a_device(name: str, allocators: tuple[str, ...] = ("malloc", "mmap"), **more: object) -> DeviceInfo:
     infos, kind = [AllocatorInfo(name=a, available=True) for a in allocators], name.partition(":")[0]
-    known: dict[str, object] = {"capabilities": capabilities_of_old(kind, {"shares_host_memory": True}), **more}
+    known: dict[str, object] = {"capabilities": capabilities_of_schema1(kind, {"shares_host_memory": True}), **more}
     return DeviceInfo(name=name, kind=kind, title=name, allocators=infos, **known)  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ from firsttouch.figures import Table
 from firsttouch.records.schema import Metric
 from firsttouch.session import Session
 
-events.not_offered = lambda device: ""
+events.why_not_offered = lambda device: ""
 
 
 class _Recorded:
@@ -54,7 +54,7 @@ class Windowed(_Recorded, Experiment):
     def measure(self, point: Point, session: Session) -> Measurement:
         device = session.device.name
         if session.events is None:
-            return Measurement([1.0], not point["n"], session.events_reason, counters={"asked": events.asked()})
+            return Measurement([1.0], not point["n"], session.events_reason, counters={"asked": events.are_requested()})
         with session.events.window() as first:
             time.sleep(0.002)
         with session.events.window() as second:

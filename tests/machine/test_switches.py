@@ -8,7 +8,7 @@ from firsttouch.engine.plan import make_plan
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.common import switch
 from firsttouch.machine.switches import SWITCHES, environment, optimistic_device
-from firsttouch.records.capabilities import capabilities_of_old
+from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Request
 
 HIP = DeviceInfo(
@@ -16,7 +16,7 @@ HIP = DeviceInfo(
     kind="hip",
     title="a GPU",
     facts={"l2_bytes": 2**20},
-    capabilities=capabilities_of_old("hip", {}),
+    capabilities=capabilities_of_schema1("hip", {}),
     allocators=[
         AllocatorInfo(
             name="malloc",
@@ -35,7 +35,7 @@ HIP = DeviceInfo(
     ],
 )
 CUDA = DeviceInfo(
-    name="cuda:0", kind="cuda", title="another", capabilities=capabilities_of_old("cuda", {}), allocators=HIP.allocators
+    name="cuda:0", kind="cuda", title="another", capabilities=capabilities_of_schema1("cuda", {}), allocators=HIP.allocators
 )
 
 

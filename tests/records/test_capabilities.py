@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from firsttouch.machine.devices import describe_devices
-from firsttouch.records.capabilities import capabilities_of_old
+from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.reading import load_results
 
 CUDA = {"integrated": False, "concurrentManagedAccess": True, "hostNativeAtomicSupported": False}
@@ -15,11 +15,11 @@ CUDA = {"integrated": False, "concurrentManagedAccess": True, "hostNativeAtomicS
 @pytest.mark.parametrize("kind", ["cpu", "opencl"])
 def test_reconstructed_as_stated_today(kind):
     for device in describe_devices(kind):
-        assert capabilities_of_old(kind, device.facts) == device.capabilities
+        assert capabilities_of_schema1(kind, device.facts) == device.capabilities
 
 
 def test_a_discrete_gpu():
-    can = capabilities_of_old("cuda", CUDA)
+    can = capabilities_of_schema1("cuda", CUDA)
     assert can.gpu_hierarchy
     assert can.page_migration
     assert can.memory_events
@@ -29,14 +29,14 @@ def test_a_discrete_gpu():
 
 
 def test_nothing_moves_in_the_one_memory_of_an_apu():
-    can = capabilities_of_old("hip", {**CUDA, "integrated": True, "xnack": "on"})
+    can = capabilities_of_schema1("hip", {**CUDA, "integrated": True, "xnack": "on"})
     assert can.shares_host_memory
     assert not can.page_migration
     assert not can.memory_events
 
 
 def test_an_opencl_gpu_is_a_gpu():
-    can = capabilities_of_old("opencl", {"shares_host_memory": False})
+    can = capabilities_of_schema1("opencl", {"shares_host_memory": False})
     assert can.gpu_hierarchy
     assert not can.on_host_processor
     assert can.time_class == "gpu"
@@ -47,4 +47,4 @@ def test_an_old_machine_is_read_with_capabilities(tmp_path: Path):
     machine = {"schema": "firsttouch/1", "host": "h", "created": "", "firsttouch": "0", "devices": [device]}
     (tmp_path / "machine.json").write_bytes(msgspec.json.encode(machine))
     (tmp_path / "results.jsonl").touch()
-    assert load_results(tmp_path).machine.devices[0].capabilities == capabilities_of_old("cuda", CUDA)
+    assert load_results(tmp_path).machine.devices[0].capabilities == capabilities_of_schema1("cuda", CUDA)

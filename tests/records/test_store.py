@@ -34,7 +34,7 @@ def test_a_last_line_cut_short_is_dropped_with_a_warning(held, cut):
     assert [r.factors["n"] for r in results.records] == [0, 1]
     assert results.warnings == [f"{path}:3: the last line was cut short and is dropped"]
     with Store(held, resume=True) as store:
-        assert len(store.held) == 2
+        assert len(store.keys) == 2
         store.append(a_record(9))
     assert [r.factors["n"] for r in load_results(held).records] == [0, 1, 9]
 
@@ -43,7 +43,7 @@ def test_a_whole_last_line_without_its_end_is_kept(held):
     path = held / RESULTS
     path.write_bytes(path.read_bytes()[:-1])
     with Store(held, resume=True) as store:
-        assert len(store.held) == 3
+        assert len(store.keys) == 3
         store.append(a_record(9))
     assert [r.factors["n"] for r in load_results(held).records] == [0, 1, 2, 9]
 
@@ -61,7 +61,7 @@ def test_two_writers_of_one_directory(tmp_path):
             Store(tmp_path, resume=True)
         first.append(a_record(1))
     with Store(tmp_path, resume=True) as second:
-        assert len(second.held) == 1
+        assert len(second.keys) == 1
 
 
 @pytest.mark.parametrize("path", ["/proc/none", "/dev/null/below", "/dev/null"])
@@ -101,12 +101,12 @@ def test_what_crashed_or_timed_out_is_tried_once_more(tmp_path):
 
     with Store(tmp_path, resume=True) as store:
         assert numbers(store.to_retry()) == [3, 4]
-        assert numbers(store.to_retry(again=True)) == [2, 3, 4]
+        assert numbers(store.to_retry(all_failures=True)) == [2, 3, 4]
         store.append(a_record(3, status="timeout"))
         store.append(a_record(4, status="ok"))
     with Store(tmp_path, resume=True) as store:
         assert numbers(store.to_retry()) == []
-        assert numbers(store.to_retry(again=True)) == [2, 3]
+        assert numbers(store.to_retry(all_failures=True)) == [2, 3]
 
 
 def test_readers_see_whole_records_while_another_process_writes(tmp_path):

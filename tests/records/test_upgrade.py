@@ -190,7 +190,7 @@ def test_what_a_newer_minor_version_adds_is_kept(tmp_path):
 
     found = resume(tmp_path)
     assert [warning.split(": ", 1)[1] for warning in found.warnings] == [
-        "a newer firsttouch wrote it (firsttouch/2.7); what this version does not know is kept and not shown"
+        "a newer firsttouch wrote it (firsttouch/2.7); fields unknown to this version are kept and not shown"
     ]
     assert json.loads((tmp_path / RESULTS).read_text()) == json.loads(line)
     kept = json.loads((tmp_path / MACHINE).read_text())

@@ -11,7 +11,7 @@ from firsttouch.figures import Bar, Heat, Line, Table
 from firsttouch.harness import report as apps
 from firsttouch.harness.derive import derive
 from firsttouch.harness.findings import of_application
-from firsttouch.records.capabilities import capabilities_of_old
+from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import SCHEMA, Clocks, DeviceInfo, Library, Machine, Metric, Record, Request, Summary
 
@@ -336,7 +336,7 @@ def machine(host="node017"):
         kind="cpu",
         title="Intel Xeon Platinum 8480C",
         facts={"l1_bytes": 48 * KIB, "l2_bytes": 2 * MIB, "l3_bytes": 105 * MIB, "line_bytes": 64},
-        capabilities=capabilities_of_old("cpu", {}),
+        capabilities=capabilities_of_schema1("cpu", {}),
     )
     gpu = DeviceInfo(
         name="cuda:0",
@@ -350,7 +350,7 @@ def machine(host="node017"):
             "pageable_memory_access": True,
             "link": "PCIe 5.0 x16",
         },
-        capabilities=capabilities_of_old("cuda", {"concurrentManagedAccess": True}),
+        capabilities=capabilities_of_schema1("cuda", {"concurrentManagedAccess": True}),
     )
     absent = DeviceInfo(name="hip:0", kind="hip", title="", available=False, reason="libamdhip64.so was not found")
     return Machine(

@@ -20,7 +20,7 @@ from tests.matrix import matrix
 
 from firsttouch.allocators.semantics import SEMANTICS
 from firsttouch.engine.discover import discover_devices
-from firsttouch.records.capabilities import capabilities_of_old
+from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 ALLOCATORS = [
@@ -91,7 +91,7 @@ def test_a_gpu_states_what_it_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not can.shares_host_memory
     assert not can.page_migration, "without XNACK managed memory is page-locked host memory"
     assert (can.time_class, can.machine_code) == ("gpu", "hsaco")
-    assert capabilities_of_old("hip", discovered().facts) == can
+    assert capabilities_of_schema1("hip", discovered().facts) == can
     monkeypatch.setenv("HSA_XNACK", "1")
     assert discovered().capabilities.page_migration
 
@@ -103,7 +103,7 @@ def test_an_apu_shares_the_memory_of_the_host(monkeypatch: pytest.MonkeyPatch) -
     assert apu.capabilities.shares_host_memory
     assert not apu.capabilities.page_migration
     assert apu.capabilities.gpu_hierarchy
-    assert capabilities_of_old("hip", apu.facts) == apu.capabilities
+    assert capabilities_of_schema1("hip", apu.facts) == apu.capabilities
 
 
 def test_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:

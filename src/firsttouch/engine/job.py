@@ -30,7 +30,7 @@ from firsttouch.records.schema import (
     Status,
     Summary,
 )
-from firsttouch.records.trust import by_driver_alone, fill_in_from, sources
+from firsttouch.records.trust import without_verified_facts, fill_in_from, sources
 from firsttouch.workers.protocol import Pipe, Reply, Task, describe, one_line
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class JobHandler:
             record.clocks_after = self._clocks(session, experiment)
             record.throttled = _throttled(record.clocks_before, record.clocks_after)
             _fill(record, measurement)
-            if events.asked():
+            if events.are_requested():
                 span = _add_events(record, session, started, ended)
         return Reply(state="done", record=_checked(record), span=span)
 
@@ -181,7 +181,7 @@ def _check_possible(experiment: Experiment, job: Job, session: Session) -> None:
 
 def _stated_by(experiment: Experiment, job: Job, device: DeviceInfo) -> str:
     """On whose word the point is possible, '' where the driver's suffices."""
-    driver = by_driver_alone(device)
+    driver = without_verified_facts(device)
     if driver is device or not experiment.skip(Factors(job.factors), driver):
         return ""
     return f"verified {', '.join(sources(device))}"
@@ -250,7 +250,7 @@ def _add_events(record: Record, session: Session, started: float, ended: float) 
     from firsttouch import _core
 
     never_opened = f"{record.experiment} did not open its device in its own process"
-    reason, window = session.events_reason or events.not_offered(session.info) or never_opened, None
+    reason, window = session.events_reason or events.why_not_offered(session.info) or never_opened, None
     try:
         if session.events is not None:
             window = session.events.cut(started, ended)

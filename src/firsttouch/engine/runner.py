@@ -130,7 +130,7 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> Outcome:
     plan = make_plan(request, devices, experiments, limits, work.planning, watcher.warn)
     with Store(options.out or default_directory(), resume=options.resume) as store:
         store.describe(same_machine(store, devices), request)
-        again = store.to_retry(again=options.retry)
+        again = store.to_retry(all_failures=options.retry)
         measure(plan, request, {d.name: d for d in devices}, store, watcher, again)
         outcome = summarise(store, work, time.monotonic() - started)
     if problem := write_report(store.directory):
@@ -265,7 +265,7 @@ def same_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
     from firsttouch.machine.facts import collect_machine
 
     stored = store.machine()
-    if stored is None or not store.held:
+    if stored is None or not store.keys:
         return collect_machine(devices)
     before = {d.name: d for d in stored.devices}
     differs = [("host", stored.host, socket.gethostname())]
@@ -296,7 +296,7 @@ def measure(
 
     again: the keys of points that are measured though the store holds them.
     """
-    todo = [planned for planned in plan if planned.key not in store.held or planned.key in again]
+    todo = [planned for planned in plan if planned.key not in store.keys or planned.key in again]
     for warning in store.warnings:
         watcher.warn(warning)
     watcher.begin(store.directory, todo, len(plan) - len(todo))

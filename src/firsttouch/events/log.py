@@ -1,6 +1,6 @@
-"""Unified-memory events beside the times: what the driver moved, mapped and faulted, and when.
+"""Unified-memory events: which pages the driver moved or mapped, which faults it handled, and when.
 
-docs/events.md says what each event means, what it counts and what is not reported at all.
+docs/events.md says what each event means, what is counted, and what is not reported at all.
 """
 
 from __future__ import annotations
@@ -18,28 +18,31 @@ import msgspec
 from firsttouch.records.schema import DeviceInfo, Struct
 
 VARIABLE = "FIRSTTOUCH_EVENTS"
-"""The environment variable of a worker that asks for events: '1' for yes. An experiment's environment() may set it."""
+"""The environment variable that requests events in a worker if it is '1'. An experiment's environment() may set it."""
 
 STATE = "um_events"
-"""The counter of a record that says whether events were recorded: RECORDED, or NONE and the sentence why not."""
+"""The counter of a record that says whether events were recorded: RECORDED, or NONE followed by the reason."""
 RECORDED, NONE = "recorded", "none: "
 MOST_SENT = 20_000
-"""Events of one point that go into the trace; its totals count all."""
+"""The most events of one point that go into the trace. The point's totals count all of them."""
 
 Kind: TypeAlias = Literal["h2d", "d2h", "d2d", "cpu_fault", "gpu_fault", "thrashing", "throttling", "remote_map"]
 MOVES: tuple[Kind, ...] = ("h2d", "d2h", "d2d")
 """Kinds that move bytes: host to device, device to host, device to device."""
 CAUSES = ("prefetch", "fault", "speculative", "eviction", "access_counter")
-"""Why bytes moved: a prefetch call, a fault, the driver's own guess beside a fault, to make room, to be nearer."""
+"""Why bytes moved: a prefetch call; a fault; the driver's prefetching around a fault; freeing memory; moving pages that
+one side often accesses remotely.
+"""
 
 
 class MemoryEvent(msgspec.Struct, frozen=True, array_like=True):
-    """One record of the driver. start and end are seconds of time.monotonic(); end is start where it has no duration.
+    """One record of the driver. start and end are seconds of time.monotonic(); they are equal if it has no duration.
 
-    bytes: of the region, 0 for faults. count: page faults that a gpu_fault stands for, else 1. source, target: names of
-    devices such as 'cpu' or 'cuda:0', several joined by '+', '' where the kind has none. cause: of a migration one of
-    CAUSES; of a fault 'read', 'write', 'atomic' or 'prefetch'; of a remote map 'coherence', 'thrashing', 'policy',
-    'out_of_memory' or 'eviction'; '' where the driver does not say. symbol: of a cpu_fault, the faulting instruction.
+    bytes: size of the region, 0 for faults. count: the number of page faults of a gpu_fault, otherwise 1. source,
+    target: names of devices such as 'cpu' or 'cuda:0', several joined by '+', '' if the kind has none. cause: of a
+    migration, one of CAUSES; of a fault, 'read', 'write', 'atomic' or 'prefetch'; of a remote map, 'coherence',
+    'thrashing', 'policy', 'out_of_memory' or 'eviction'; '' if the driver does not state it. symbol: of a cpu_fault,
+    the instruction that faulted.
     """
 
     kind: Kind
@@ -62,58 +65,61 @@ _RECORDS: dict[Kind, str] = {
     "throttling": "um_throttling",
     "remote_map": "um_remote_maps",
 }
-"""The counter of each kind's records."""
+"""The counter that holds the number of records, by kind."""
 KINDS = tuple(_RECORDS)
 
 
-def _counted(event: MemoryEvent) -> dict[str, int]:
-    """What one event adds to which counter."""
-    kind, found = event.kind, {_RECORDS[event.kind]: 1}
+def _increments(event: MemoryEvent) -> dict[str, int]:
+    """What one event adds to each counter."""
+    kind, added = event.kind, {_RECORDS[event.kind]: 1}
     if kind in MOVES:
-        found |= {f"um_{kind}_bytes": event.bytes, f"um_{kind}_{event.cause or 'unknown'}_bytes": event.bytes}
+        added |= {f"um_{kind}_bytes": event.bytes, f"um_{kind}_{event.cause or 'unknown'}_bytes": event.bytes}
     elif kind == "gpu_fault":
-        found["um_gpu_faults"] = event.count
+        added["um_gpu_faults"] = event.count
     elif kind == "remote_map":
-        found["um_remote_map_bytes"] = event.bytes
-    return found
+        added["um_remote_map_bytes"] = event.bytes
+    return added
 
 
 def totals(events: Iterable[MemoryEvent], kinds: Iterable[Kind] = KINDS) -> dict[str, int]:
-    """Sums over `events` as counters of a record, whole numbers; nothing of a kind that is not among `kinds`.
+    """Sums over the events of `kinds`, as counters of a record. All are whole numbers.
 
-    For h2d and d2h alike: um_h2d_migrations, um_h2d_bytes, um_h2d_CAUSE_bytes for each of CAUSES. um_gpu_fault_groups
-    are records, um_gpu_faults the faults in them. um_cpu_faults, um_thrashing, um_throttling, um_remote_maps are
-    records; um_remote_map_bytes. Of d2d, and of an unknown cause, only what is not zero.
+    For h2d and d2h: um_h2d_migrations, um_h2d_bytes, and um_h2d_CAUSE_bytes for each of CAUSES. um_gpu_fault_groups
+    counts records, um_gpu_faults the faults in them. um_cpu_faults, um_thrashing, um_throttling and um_remote_maps
+    count records; um_remote_map_bytes is a sum of bytes. Counters of d2d and of unknown causes are left out if zero.
     """
     kinds = tuple(kinds)
-    shapes = (MemoryEvent(kind, 0, 0, cause=cause) for kind in kinds if kind != "d2d" for cause in CAUSES)
-    sums: dict[str, int] = defaultdict(int, {name: 0 for shape in shapes for name in _counted(shape)})
+    examples = (MemoryEvent(kind, 0, 0, cause=cause) for kind in kinds if kind != "d2d" for cause in CAUSES)
+    sums: dict[str, int] = defaultdict(int, {name: 0 for example in examples for name in _increments(example)})
     for event in events:
         if event.kind in kinds:
-            for name, value in _counted(event).items():
+            for name, value in _increments(event).items():
                 sums[name] += value
     return {**sums}
 
 
 @dataclass
 class Window:
-    """A span of time.monotonic() with the events that began in it, in order of time; filled in when it ends."""
+    """A span of time.monotonic() with the events that began in it, sorted by time. Its events are added at its end."""
 
     start: float
     kinds: tuple[Kind, ...] = KINDS
-    """What the driver records here. Of other kinds nothing is known."""
+    """The kinds that the driver records. Nothing is known about other kinds."""
     end: float = 0.0
     events: list[MemoryEvent] = field(default_factory=list)
     dropped: int = 0
-    """Records that were lost in the meantime, because there was no room for them."""
+    """The number of records lost in the window because there was no room for them."""
 
     def totals(self) -> dict[str, int]:
-        """The counters of `totals`, with um_dropped where records were lost."""
+        """The counters of `totals`, and um_dropped if records were lost."""
         return totals(self.events, self.kinds) | ({"um_dropped": self.dropped} if self.dropped else {})
 
 
 class Span(Struct):
-    """What a worker hands over of one point: when it was measured, and its events, left_out of them not among these."""
+    """What a worker sends of one point: when it was measured, and its events.
+
+    left_out: the number of events of the point that are not sent.
+    """
 
     start: float
     end: float
@@ -125,24 +131,26 @@ class Source(Protocol):
     """Where events come from."""
 
     def take(self) -> list[MemoryEvent]:
-        """Everything that was recorded since the last call. Work on the device must have ended before."""
+        """Returns the events recorded since the last call. Work on the device must have ended before the call."""
 
     def dropped(self) -> int:
-        """Records lost since the last call."""
+        """Returns the number of records lost since the last call."""
 
 
 class EventLog:
-    """The events of this process while recording, kept until they are forgotten. Windows may lie within windows."""
+    """The events of this process since recording began or `forget` was called. Windows may be nested."""
 
     def __init__(self, source: Source, kinds: Iterable[Kind] = KINDS) -> None:
         self.kinds = tuple(kinds)
         self._source = source
-        self._held: list[MemoryEvent] = []
+        self._events: list[MemoryEvent] = []
         self._dropped = 0
 
     @contextmanager
     def window(self) -> Iterator[Window]:
-        """The events of the block, which must wait for what it started on the device. Flushing is outside its span."""
+        """Collects the events of the `with` block, which must wait for the work that it starts on the device. The
+        window does not include the time of flushing.
+        """
         self._flush()
         dropped, window = self._dropped, Window(time.monotonic(), self.kinds)
         try:
@@ -153,30 +161,30 @@ class EventLog:
             window.dropped -= dropped
 
     def cut(self, start: float, end: float) -> Window:
-        """The events between two moments since the last `forget`."""
+        """The events between two times, both after the last `forget`."""
         window = Window(start, self.kinds, end)
         self._fill(window)
         return window
 
     def forget(self) -> None:
-        """Drop what is held, so that it does not grow without end. A worker does so before each point."""
+        """Discards all events, so that they do not accumulate. A worker calls this before each point."""
         self._flush()
-        self._held.clear()
+        self._events.clear()
         self._dropped = 0
 
     def _fill(self, window: Window) -> None:
         self._flush()
         window.dropped = self._dropped
-        within = (e for e in self._held if window.start <= e.start <= window.end)
+        within = (e for e in self._events if window.start <= e.start <= window.end)
         window.events = sorted(within, key=lambda e: e.start)
 
     def _flush(self) -> None:
-        self._held += self._source.take()
+        self._events += self._source.take()
         self._dropped += self._source.dropped()
 
 
-class _Driver:
-    """The driver's own records, through the core."""
+class _DriverSource:
+    """The events that the driver records, read through the core."""
 
     def take(self) -> list[MemoryEvent]:
         from firsttouch import _core
@@ -189,28 +197,28 @@ class _Driver:
         return _core.events_dropped()
 
 
-def asked() -> bool:
-    """Whether this process is to record events."""
+def are_requested() -> bool:
+    """True if this process is to record events."""
     return os.environ.get(VARIABLE) == "1"
 
 
-def not_offered(device: DeviceInfo) -> str:
-    """Why no driver tells of this device's events; '' where one does."""
+def why_not_offered(device: DeviceInfo) -> str:
+    """Returns why events of this device cannot be recorded, or '' if they can."""
     offered = device.capabilities.memory_events
     return "" if offered else f"no unified-memory events are offered for {device.name}"
 
 
 def start(device: DeviceInfo) -> tuple[EventLog | None, str]:
-    """Begin to record, before the device is opened: the log, or None and the sentence why not.
+    """Starts recording, before the device is opened. Returns the log, or None and the reason.
 
-    In the order of the vendor's own sample: the driver is initialised, then events, then comes the first context.
+    The order is that of the vendor's sample: initialise the driver, then enable events, then create the first context.
     """
     from firsttouch import _core
     from firsttouch.machine.devices import show_libraries
 
-    if not asked():
+    if not are_requested():
         return None, ""
-    if reason := not_offered(device):
+    if reason := why_not_offered(device):
         return None, reason
     show_libraries()
     try:
@@ -218,4 +226,4 @@ def start(device: DeviceInfo) -> tuple[EventLog | None, str]:
         kinds = msgspec.convert(_core.events_start(), list[Kind])
     except (_core.Unavailable, _core.VendorError) as error:
         return None, " ".join(str(error).split())
-    return EventLog(_Driver(), kinds), ""
+    return EventLog(_DriverSource(), kinds), ""

@@ -1,4 +1,4 @@
-"""Unified-memory events by the steps of a probe's repetitions."""
+"""Assigns unified-memory events to the steps of a probe's repetitions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from firsttouch.units import KiB, MiB
 
 Step = tuple[str, float, float]
 """Name, start and end of one step of a repetition, in seconds of time.monotonic()."""
-GRAINS = (2 * MiB, 64 * KiB, 4 * KiB)
+GRANULARITIES = (2 * MiB, 64 * KiB, 4 * KiB)
 
 
 def by_step(events: Iterable[MemoryEvent], repetition: Sequence[Step]) -> dict[str, list[MemoryEvent]]:
-    """Events by the step of one repetition in which they began.
+    """Groups events by the step of one repetition in which they began.
 
-    A step lasts until the next one begins, since little but clock readings lies between; the last one until its own
-    end. Events before the first and after the last step belong to none.
+    A step lasts until the next one begins, because hardly anything but clock readings lies between them. The last step
+    lasts until its own end. Events before the first step and after the last one are left out.
     """
     found: dict[str, list[MemoryEvent]] = {name: [] for name, _, _ in repetition}
     starts = [start for _, start, _ in repetition]
@@ -32,16 +32,16 @@ def by_step(events: Iterable[MemoryEvent], repetition: Sequence[Step]) -> dict[s
 
 
 def event_counters(window: Window, repetitions: Sequence[Sequence[Step]], touched: int) -> dict[str, Scalar]:
-    """What the events of all repetitions amount to, as whole numbers; medians over repetitions. Only of the kinds that
-    the window knows of.
+    """Counters of the events of all repetitions: medians over the repetitions, as whole numbers. Kinds that the window
+    does not record have no counters.
 
     Per iteration N: iteration_N_h2d_bytes, iteration_N_d2h_bytes, iteration_N_gpu_fault_groups. For initialise, advise,
-    prefetch, compute (all iterations) and cpu_read: the sums of run.events.totals, zero or not for bytes and faults,
-    others where not zero. compute_most_gpu_fault_groups: the most of any repetition.
+    prefetch, compute (all iterations) and cpu_read: the sums of `totals`; those of bytes and faults are kept if zero,
+    others are not. compute_most_gpu_fault_groups: the largest number in any repetition.
 
-    Of all moves to the device in the iterations: bytes_per_touch, bytes per place touched; smallest_record and
-    largest_record in bytes; record_multiple, the largest of 2 MiB, 64 KiB and 4 KiB of which every record is a whole
-    multiple, 1 where none is; same_every_time, whether their sum was the same in every repetition.
+    For all moves to the device in the iterations: bytes_per_touch, the bytes moved per location touched;
+    smallest_record and largest_record in bytes; record_multiple, the largest of 2 MiB, 64 KiB and 4 KiB of which every
+    record is a multiple, or 1 if there is none; same_every_time, true if their sum was the same in every repetition.
     """
     columns: dict[str, list[int]] = defaultdict(list)
     sizes: list[int] = []
@@ -71,11 +71,11 @@ def event_counters(window: Window, repetitions: Sequence[Sequence[Step]], touche
             "bytes_per_touch": sum(sizes) / len(repetitions) / touched,
             "smallest_record": min(sizes),
             "largest_record": max(sizes),
-            "record_multiple": next((grain for grain in GRAINS if all(size % grain == 0 for size in sizes)), 1),
+            "record_multiple": next((step for step in GRANULARITIES if all(size % step == 0 for size in sizes)), 1),
             "same_every_time": len(set(columns["compute_h2d_bytes"])) == 1,
         }
     return counters
 
 
 _ALWAYS = ("h2d_bytes", "d2h_bytes", "gpu_fault_groups", "cpu_faults")
-"""Counters that are kept where they are zero."""
+"""Endings of the counters that are kept if they are zero."""

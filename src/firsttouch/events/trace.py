@@ -1,8 +1,8 @@
 """DIR/events.json: unified-memory events of a run in Chrome's trace-event format, for Perfetto and chrome://tracing.
 
-The file is a JSON array with one object per line, closed after every point. Whoever is killed while writing leaves an
-array without its end and perhaps a last line cut short; those viewers load it, `read_trace` does, and the next run
-goes on behind the last whole line.
+The file is a JSON array with one object per line, and is a complete array after every point. A process that is killed
+while writing leaves an array without its end, perhaps with an incomplete last line. The viewers and `read_trace` accept
+such a file, and the next run continues after the last complete line.
 
 Format: "Trace Event Format" of the Chromium project, "JSON Array Format". Times are microseconds of CLOCK_MONOTONIC.
 """
@@ -28,7 +28,7 @@ from firsttouch.records.timeline import TransferTimeline
 TRACE = "events.json"
 MOVE_NAMES = {"h2d": "host to device", "d2h": "device to host", "d2d": "device to device"}
 MOST_STEPS = 1000
-"""Steps of one point's sum of bytes, each way."""
+"""The most steps of the sum of bytes in each direction, for one point."""
 _POINTS, _FAULTS, _TROUBLE, _MOVES = 1, 2, 4, 10
 _TRACKS = {
     _POINTS: "measured points",
@@ -37,14 +37,14 @@ _TRACKS = {
     _TROUBLE: "thrashing, throttling, remote maps",
 }
 _LANES = 8
-"""Tracks of one direction: migrations that overlap lie side by side."""
+"""Tracks of one direction. Migrations that overlap in time are put on different tracks."""
 _LONGEST_LINE = 1 << 20
 ABOUT = ("experiment", "status", "median", "unit", "events left out")
-"""What a point's slice says besides its factors."""
+"""The arguments of a point's slice besides its factors."""
 
 
 class TraceEvent(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """One line. ph: X a slice, i an instant, C a counter, M the name of a process or track. ts and dur are us."""
+    """One line. ph: X is a slice, i an instant, C a counter, M the name of a process or track. ts and dur are in us."""
 
     name: str
     ph: Literal["X", "i", "C", "M"]
@@ -64,7 +64,7 @@ def _us(seconds: float) -> float:
 
 
 def _pid(device: str) -> int:
-    """A number for the device that stays the same from run to run."""
+    """A number for the device that is the same in every run."""
     return zlib.crc32(device.encode()) % 9999 + 1
 
 
@@ -73,30 +73,30 @@ def point_name(record: Record) -> str:
 
 
 class Trace:
-    """The one writer of a directory's trace; the file is there from the first point that has events.
+    """The only writer of a directory's trace. The file is created with the first point that has events.
 
     Raises:
-        UsageError: it can't be written, or a file of that name is no trace of this program's.
+        UsageError: the file cannot be written, or an existing file was not written by this program.
     """
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / TRACE
         try:
-            self._end = _whole(self._path) if self._path.exists() else 0
+            self._end = _end_of_events(self._path) if self._path.exists() else 0
         except OSError as error:
             raise UsageError(f"can't read {self._path}: {error.strerror}") from None
         self._named: set[str] = set()
 
     def add(self, record: Record, span: Span) -> None:
-        """Append one point with its events, in a file that is whole again when this returns."""
-        lines = [*self._names_of(record.device), *point_events(record, span)]
+        """Appends one point with its events. The file is a complete array again when this returns."""
+        lines = [*self._track_names(record.device), *point_events(record, span)]
         try:
             self._append(lines)
         except OSError as error:
             raise UsageError(f"can't write {self._path}: {error.strerror}") from None
 
-    def _names_of(self, device: str) -> Iterator[TraceEvent]:
-        """What the tracks of a device are called, once per run."""
+    def _track_names(self, device: str) -> Iterator[TraceEvent]:
+        """The names of a device's tracks, written once per run."""
         if device in self._named:
             return
         self._named.add(device)
@@ -110,7 +110,7 @@ class Trace:
         yield TraceEvent("run", "i", pid, _POINTS, _us(time.monotonic()), s="p", args={"written": now})
 
     def _append(self, events: Iterable[TraceEvent]) -> None:
-        """Over the end of the array, with a new end."""
+        """Overwrites the end of the array with `events` and a new end."""
         text = (b",\n" if self._end else b"[\n") + b",\n".join(map(msgspec.json.encode, events))
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -128,8 +128,8 @@ def _write(descriptor: int, data: bytes, offset: int) -> None:
         view, offset = view[written:], offset + written
 
 
-def _whole(path: Path) -> int:
-    """Where the last whole line of the file ends; 0 where it holds none. Raises UsageError where it is not ours."""
+def _end_of_events(path: Path) -> int:
+    """The offset at which the last complete event ends, 0 if there is none. Raises UsageError for a foreign file."""
     with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         end = size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _LONGEST_LINE))
@@ -140,7 +140,7 @@ def _whole(path: Path) -> int:
             return end - line.endswith(b",")
         if start == 0 and line in (b"", b"["):
             return 0
-        if number and line not in (b"", b"]"):  # the last one may be cut short
+        if number and line not in (b"", b"]"):  # only the last line may be incomplete
             break
         end = start - 1
     raise UsageError(f"{path} is not a trace that `firsttouch run --events` wrote; move it away")
@@ -154,25 +154,25 @@ def _decode(line: bytes) -> TraceEvent | None:
 
 
 def read_trace(directory: Path) -> Iterator[TraceEvent]:
-    """The events of a directory, one by one; nothing where it has no trace. A last line cut short is left out.
+    """Yields the events of a directory's trace, if it has one. An incomplete last line is left out.
 
     Raises:
-        UsageError: a line that no version of this program wrote, with its number.
+        UsageError: a line is not an event of this program. The message has its number.
     """
     path = directory / TRACE
     try:
         with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
-            number, broken = 0, 0
+            number, invalid = 0, 0
             for number, line in enumerate(file, 1):
-                if broken:
-                    raise UsageError(f"{path}:{broken}: not an event as `firsttouch run --events` writes it")
+                if invalid:
+                    raise UsageError(f"{path}:{invalid}: not an event as `firsttouch run --events` writes it")
                 if (number, line.strip()) == (1, b"[") or line.strip() in (b"]", b""):
                     continue
                 event = _decode(line.rstrip(b"\n"))
                 if event is not None:
                     yield event
                 else:
-                    broken = number
+                    invalid = number
     except FileNotFoundError:
         return
     except OSError as error:
@@ -180,8 +180,8 @@ def read_trace(directory: Path) -> Iterator[TraceEvent]:
 
 
 def read_timelines(directory: Path) -> dict[tuple[str, str], TransferTimeline]:
-    """By experiment and device, the timeline of the point that moved most. Raises UsageError as `read_trace`."""
-    best: dict[tuple[str, str], TransferTimeline] = {}
+    """The timeline of the point that moved most bytes, by experiment and device. Raises UsageError as `read_trace`."""
+    largest: dict[tuple[str, str], TransferTimeline] = {}
     devices: dict[int, str] = {}
     timeline, began, key = TransferTimeline({}), 0.0, ("", "")
     for event in read_trace(directory):
@@ -196,30 +196,30 @@ def read_timelines(directory: Path) -> dict[tuple[str, str], TransferTimeline]:
             if isinstance(total, int | float):
                 steps = timeline.steps.setdefault(event.name.removeprefix("bytes "), [])
                 steps.append(((event.ts - began) / 1e6, float(total)))
-            if key not in best or timeline.moved > best[key].moved:
-                best[key] = timeline
-    return best
+            if key not in largest or timeline.moved > largest[key].moved:
+                largest[key] = timeline
+    return largest
 
 
-# ---------------------------------------------------------------------------------------------- what is drawn
+# ---------------------------------------------------------------------------------------------- lines of a point
 
 
 def point_events(record: Record, span: Span) -> Iterator[TraceEvent]:
-    """One measured point: its slice, then its events and the sums of what they moved."""
+    """One measured point: its slice, then its events and the sums of the bytes that they moved."""
     pid = _pid(record.device)
     median = record.summary.median if record.summary else None
-    said = (record.experiment, record.status, median, record.unit, span.left_out)
-    about: dict[str, Scalar] = {**record.factors, **dict(zip(ABOUT, said, strict=True))}
-    yield TraceEvent(point_name(record), "X", pid, _POINTS, _us(span.start), _us(span.end - span.start), args=about)
+    values = (record.experiment, record.status, median, record.unit, span.left_out)
+    args: dict[str, Scalar] = {**record.factors, **dict(zip(ABOUT, values, strict=True))}
+    yield TraceEvent(point_name(record), "X", pid, _POINTS, _us(span.start), _us(span.end - span.start), args=args)
     lanes = _Lanes()
     for event in span.events:
-        yield _drawn(event, pid, lanes)
+        yield _trace_event(event, pid, lanes)
     for kind in MOVES:
-        yield from _sums(kind, [e for e in span.events if e.kind == kind], pid, span)
+        yield from _byte_sums(kind, [e for e in span.events if e.kind == kind], pid, span)
 
 
-def _drawn(event: MemoryEvent, pid: int, lanes: _Lanes) -> TraceEvent:
-    """One event, on its track: a slice where it has a duration, else an instant."""
+def _trace_event(event: MemoryEvent, pid: int, lanes: _Lanes) -> TraceEvent:
+    """One event on its track: a slice for a migration, otherwise an instant."""
     args: dict[str, Scalar] = {"address": hex(event.address)}
     for name in ("bytes", "cause", "source", "target", "symbol"):
         if value := getattr(event, name):
@@ -243,20 +243,20 @@ def _lane(kind: str, number: int) -> int:
 
 
 class _Lanes:
-    """Gives each migration a track on which nothing else happens meanwhile: viewers nest slices that overlap."""
+    """Puts each migration on a track that is free at that time, because viewers nest slices that overlap."""
 
     def __init__(self) -> None:
-        self._busy = {kind: [0.0] * _LANES for kind in MOVES}
+        self._busy_until = {kind: [0.0] * _LANES for kind in MOVES}
 
     def place(self, event: MemoryEvent) -> int:
-        busy = self._busy[event.kind]
-        number = next((n for n, until in enumerate(busy) if until <= event.start), _LANES - 1)
-        busy[number] = max(busy[number], event.end)
+        busy_until = self._busy_until[event.kind]
+        number = next((n for n, until in enumerate(busy_until) if until <= event.start), _LANES - 1)
+        busy_until[number] = max(busy_until[number], event.end)
         return _lane(event.kind, number)
 
 
-def _sums(kind: str, moves: Sequence[MemoryEvent], pid: int, span: Span) -> Iterator[TraceEvent]:
-    """Bytes moved one way since the point began, at its begin and after migrations."""
+def _byte_sums(kind: str, moves: Sequence[MemoryEvent], pid: int, span: Span) -> Iterator[TraceEvent]:
+    """The bytes moved in one direction since the point began, at its beginning and after migrations."""
     if not moves:
         return
 
@@ -264,10 +264,10 @@ def _sums(kind: str, moves: Sequence[MemoryEvent], pid: int, span: Span) -> Iter
         return TraceEvent(f"bytes {MOVE_NAMES[kind]}", "C", pid, ts=_us(when), args={"bytes": total})
 
     yield at(span.start, 0)
-    total, told, step = 0, span.start, (span.end - span.start) / MOST_STEPS
+    total, written, step = 0, span.start, (span.end - span.start) / MOST_STEPS
     for event in sorted(moves, key=lambda e: e.end):
         total += event.bytes
-        if event.end - told >= step:
-            told = event.end
-            yield at(told, total)
-    yield at(max(span.end, told), total)
+        if event.end - written >= step:
+            written = event.end
+            yield at(written, total)
+    yield at(max(span.end, written), total)

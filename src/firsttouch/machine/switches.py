@@ -15,7 +15,7 @@ import msgspec
 
 from firsttouch.machine.backends import BACKENDS
 from firsttouch.records.schema import DeviceInfo, Factors
-from firsttouch.records.trust import by_driver_alone
+from firsttouch.records.trust import without_verified_facts
 
 UNSET = "unset"
 
@@ -66,7 +66,7 @@ def optimistic_device(device: DeviceInfo, factors: Factors) -> DeviceInfo:
     same = all(factors.get(name) in (None, switch.now) for name, switch in SWITCHES.items() if switch.restates)
     if same:
         return device
-    device = by_driver_alone(device)  # what was verified was so in this environment
+    device = without_verified_facts(device)  # what was verified was so in this environment
     can = device.capabilities
     allocators = [
         msgspec.structs.replace(

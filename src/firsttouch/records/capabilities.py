@@ -1,6 +1,6 @@
-"""The capabilities of devices in a machine.json that was written before it held them.
+"""The capabilities of devices in a machine.json of schema firsttouch/1, which does not hold them.
 
-The only place where they follow from a kind of device: what its backend stated then, reconstructed from its facts.
+They are reconstructed from the kind and the facts of a device. Nowhere else do capabilities follow from the kind.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from firsttouch.records.schema import DeviceCapabilities, Scalar
 _MACHINE_CODE = {"cuda": "cubin", "hip": "hsaco"}
 
 
-def capabilities_of_old(kind: str, facts: Mapping[str, Scalar]) -> DeviceCapabilities:
-    """What a device of this kind could do by the facts of firsttouch/1. An unknown kind can nothing that is known.
+def capabilities_of_schema1(kind: str, facts: Mapping[str, Scalar]) -> DeviceCapabilities:
+    """The capabilities of a device of firsttouch/1, given its kind and facts. An unknown kind has none.
 
-    Those records hold no type of OpenCL device: one that shares the host's memory is taken for the host's processor,
-    as it was when they were written.
+    Those records hold no type of OpenCL device. A device that shares the host's memory is assumed to be the host's
+    processor, as it was when they were written.
     """
     if kind == "opencl":
         shares, atomics = facts.get("shares_host_memory") is True, facts.get("svm_atomics") is True
@@ -31,13 +31,13 @@ def capabilities_of_old(kind: str, facts: Mapping[str, Scalar]) -> DeviceCapabil
             machine_code="opencl",
         )
     if kind in _MACHINE_CODE:
-        integrated, together = facts.get("integrated") is True, facts.get("concurrentManagedAccess") is True
+        integrated, concurrent = facts.get("integrated") is True, facts.get("concurrentManagedAccess") is True
         return DeviceCapabilities(
             runs_kernels=True,
             shares_host_memory=integrated,
             gpu_hierarchy=True,
-            page_migration=together and not integrated and (kind == "cuda" or facts.get("xnack") == "on"),
-            memory_guidance=together,
+            page_migration=concurrent and not integrated and (kind == "cuda" or facts.get("xnack") == "on"),
+            memory_guidance=concurrent,
             memory_events=kind == "cuda",
             coherent_during_kernel=True,
             host_native_atomics=facts.get("hostNativeAtomicSupported") is True,
@@ -48,10 +48,10 @@ def capabilities_of_old(kind: str, facts: Mapping[str, Scalar]) -> DeviceCapabil
             time_class="gpu",
             machine_code=_MACHINE_CODE[kind],
         )
-    of_host = kind == "cpu"
+    is_host = kind == "cpu"
     return DeviceCapabilities(
-        on_host_processor=of_host,
-        shares_host_memory=of_host,
-        coherent_during_kernel=of_host,
-        host_native_atomics=of_host,
+        on_host_processor=is_host,
+        shares_host_memory=is_host,
+        coherent_during_kernel=is_host,
+        host_native_atomics=is_host,
     )

@@ -1,6 +1,7 @@
-"""Reads a results directory: results.jsonl, machine.json, run.json, of any schema that was ever written.
+"""Reads a results directory: results.jsonl, machine.json and run.json, of any version of the schema.
 
-Files from others are treated as untrusted: strictly decoded, and refused in one sentence with file and line.
+Files from others are treated as untrusted. They are decoded strictly; an invalid file is refused in one sentence that
+names the file and the line.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from firsttouch.records.upgrade import Document, Version, decode, is_newer
 
 RESULTS, MACHINE, RUN = "results.jsonl", "machine.json", "run.json"
 UPGRADED = ".upgraded"
-"""Folder of a directory whose files stand for those beside it: an upgrade that was decided but stopped on its way."""
+"""Subfolder with the files of an upgrade that was committed but not completed. They replace those of the directory."""
 
 
 def point_key(experiment: str, device: str, factors: Mapping[str, Scalar]) -> str:
-    """What makes a point one and the same: canonical JSON of experiment, device and factors."""
+    """The identity of a point: canonical JSON of experiment, device and factors."""
     return msgspec.json.encode([experiment, device, factors], order="sorted").decode()
 
 
@@ -34,14 +35,15 @@ def key_of(record: Record) -> str:
 
 
 def latest(lines: Iterable[Record]) -> dict[str, Record]:
-    """The last record of every point, by its key, in the order in which the points first stood there."""
+    """The last record of every point by its key, in the order of the points' first records."""
     return {key_of(record): record for record in lines}
 
 
 @dataclass
 class Results:
-    """What a directory holds: the last record of every point. warnings are sentences for the reader, such as a dropped
-    last line.
+    """The contents of a results directory, with the last record of every point.
+
+    warnings: sentences for the user, such as that an incomplete last line was dropped.
     """
 
     machine: Machine
@@ -49,31 +51,31 @@ class Results:
     records: list[Record]
     warnings: list[str] = field(default_factory=list)
     timelines: Mapping[tuple[str, str], TransferTimeline] = field(default_factory=dict)
-    """What points moved over time, by experiment and device, where the reader wants it of the trace."""
+    """The bytes that points moved over time, by experiment and device; empty unless the trace was read."""
 
 
 @dataclass
 class Lines:
-    """What results.jsonl holds, a point that was tried again several times."""
+    """The contents of results.jsonl. A point that was measured again has several records."""
 
     records: list[Record]
     complete: int
-    """Bytes up to which the file is whole records; beyond is a last line cut short."""
-    ended: bool
-    """Whether the last whole record has its line break."""
+    """The number of bytes that are complete records. An incomplete last line follows them."""
+    has_final_newline: bool
+    """True if the last complete record ends with a newline."""
     warnings: list[str]
     current: bool
-    """Whether all lines are of today's major version."""
+    """True if all lines are of the current major version."""
 
 
 def is_upgraded(directory: Path) -> bool:
-    """Whether the files of an upgrade are still to be moved. A link is none of ours."""
+    """True if the files of a committed upgrade have not been moved yet. A symbolic link is ignored."""
     folder = directory / UPGRADED
     return folder.is_dir() and not folder.is_symlink()
 
 
 def read_file(directory: Path, name: str) -> bytes | None:
-    """The content of one file of the directory, None where there is none. Raises UsageError or OSError."""
+    """The content of one file of the directory, or None if there is none. Raises UsageError or OSError."""
     folders = [directory / UPGRADED, directory] if is_upgraded(directory) else [directory]
     for path in (folder / name for folder in folders):
         try:
@@ -84,56 +86,56 @@ def read_file(directory: Path, name: str) -> bytes | None:
 
 
 def read_lines(directory: Path, data: bytes) -> Lines:
-    """The records in the content of results.jsonl. Raises UsageError with the number of the broken line."""
+    """Decodes the content of results.jsonl. Raises UsageError with the number of an invalid line."""
     path = directory / RESULTS
-    *whole, tail = data.split(b"\n")
-    decoded = [_decode(line, Record, f"{path}:{number}") for number, line in enumerate(whole, 1)]
+    *lines, tail = data.split(b"\n")
+    decoded = [_decode(line, Record, f"{path}:{number}") for number, line in enumerate(lines, 1)]
     complete, warnings = len(data), []
-    if tail and _is_cut(tail, alone=not whole):
+    if tail and _is_truncated(tail, only_line=not lines):
         complete -= len(tail)
-        warnings.append(f"{path}:{len(whole) + 1}: the last line was cut short and is dropped")
+        warnings.append(f"{path}:{len(lines) + 1}: the last line was cut short and is dropped")
     elif tail:
-        decoded.append(_decode(tail, Record, f"{path}:{len(whole) + 1}"))
+        decoded.append(_decode(tail, Record, f"{path}:{len(lines) + 1}"))
     versions = {version for _, version in decoded}
     return Lines(
         records=[record for record, _ in decoded],
         complete=complete,
-        ended=complete < len(data) or not tail,
-        warnings=warnings + _newer(path, versions),
+        has_final_newline=complete < len(data) or not tail,
+        warnings=warnings + _newer_version_warning(path, versions),
         current=all(major == MAJOR for major, _ in versions),
     )
 
 
-def _is_cut(tail: bytes, *, alone: bool) -> bool:
-    """Whether the last line is the beginning of a record. Alone in its file, it must look like one of ours."""
+def _is_truncated(tail: bytes, *, only_line: bool) -> bool:
+    """True if the last line is the beginning of a record. An only line must also begin as our records do."""
     try:
         msgspec.json.decode(tail)
     except RecursionError:
         return False
     except ValueError:
         begins = b'{"schema":"firsttouch/'
-        return not alone or tail.startswith(begins) or begins.startswith(tail)
+        return not only_line or tail.startswith(begins) or begins.startswith(tail)
     return False
 
 
-def _newer(path: Path, versions: Iterable[Version]) -> list[str]:
-    found = max((version for version in versions if is_newer(version)), default=None)
-    if found is None:
+def _newer_version_warning(path: Path, versions: Iterable[Version]) -> list[str]:
+    newest = max((version for version in versions if is_newer(version)), default=None)
+    if newest is None:
         return []
-    name = f"firsttouch/{found[0]}.{found[1]}"
-    return [f"{path}: a newer firsttouch wrote it ({name}); what this version does not know is kept and not shown"]
+    name = f"firsttouch/{newest[0]}.{newest[1]}"
+    return [f"{path}: a newer firsttouch wrote it ({name}); fields unknown to this version are kept and not shown"]
 
 
-def _decode(data: bytes, kind: type[Document], where: str) -> tuple[Document, Version]:
-    """Raises UsageError that begins with `where`."""
+def _decode(data: bytes, kind: type[Document], location: str) -> tuple[Document, Version]:
+    """Decodes one document. Raises UsageError with a message that begins with `location`."""
     try:
         return decode(data, kind)
     except ValueError as error:
-        raise UsageError(f"{where}: {error}") from None
+        raise UsageError(f"{location}: {error}") from None
 
 
 def read_document(directory: Path, name: str, kind: type[Document]) -> tuple[Document, Version] | None:
-    """machine.json or run.json with the version of its schema, or None. Raises UsageError or OSError."""
+    """machine.json or run.json with the version of its schema, or None if absent. Raises UsageError or OSError."""
     data = read_file(directory, name)
     return None if data is None else _decode(data, kind, str(directory / name))
 
@@ -143,7 +145,7 @@ def reading(directory: Path) -> as_usage:
 
 
 def read_request(directory: Path) -> Request | None:
-    """What was asked of the run in `directory`, or None where there is no run.json. Raises UsageError."""
+    """The request of the run in `directory`, or None if there is no run.json. Raises UsageError."""
     with reading(directory):
         found = read_document(directory, RUN, Request)
         return found[0] if found else None
@@ -157,23 +159,24 @@ def has_results(directory: Path) -> bool:
 
 
 def load_results(directory: Path) -> Results:
-    """Everything that `directory` holds.
+    """Reads everything that `directory` holds.
 
     Raises:
-        UsageError: no results there, a broken line (with its number), an unknown field, a foreign schema.
+        UsageError: there are no results, a line is invalid (the message has its number), a field is unknown, or the
+            schema cannot be read.
     """
     directory = Path(directory)
     with reading(directory):
         data, machine = read_file(directory, RESULTS), read_document(directory, MACHINE, Machine)
         if data is None or machine is None:
             missing = RESULTS if data is None else MACHINE
-            raise UsageError(f"{directory} holds no {missing}; give a directory that `firsttouch run` wrote")
+            raise UsageError(f"{directory} holds no {missing}; name a directory that `firsttouch run` wrote")
         lines, request = read_lines(directory, data), read_document(directory, RUN, Request)
     points = list(latest(lines.records).values())
     return Results(machine[0], request[0] if request else None, points, lines.warnings)
 
 
-_SPREAD = ("factors", "summary", "counters", "clocks_before", "clocks_after")
+_FLATTENED = ("factors", "summary", "counters", "clocks_before", "clocks_after")
 
 
 def flat_rows(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -186,8 +189,8 @@ def flat_rows(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
 def _flat(record: dict[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name, value in record.items():
-        if name in _SPREAD:
-            row |= {f"{name}.{key}": part for key, part in (value or {}).items()}
+        if name in _FLATTENED:
+            row |= {f"{name}.{key}": item for key, item in (value or {}).items()}
         else:
             row[name] = value
     return row

@@ -1,7 +1,7 @@
 """The records that are stored and exchanged, schema firsttouch/2.N. docs/records.md describes each field.
 
-Result files from others are treated as untrusted: nothing in them is executed, and what does not fit is refused. A
-minor version N only adds fields. What a newer N added is kept and written back; what is unknown otherwise is refused.
+Result files from others are treated as untrusted: nothing in them is executed, and invalid data are refused. A minor
+version N only adds fields. Fields that a newer N added are kept and written back; other unknown fields are refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 MAJOR, MINOR = 2, 0
 SCHEMA = f"firsttouch/{MAJOR}.{MINOR}"
 LARGEST = 1e100
-"""No number in a record is larger, so that no sum or product of a few of them overflows."""
+"""The largest magnitude of a number in a record, so that no sum or product of a few of them overflows."""
 LARGEST_INTEGER = 2**64 - 1
 LONGEST_TIMEOUT = 1e6
 """Seconds, 11 days."""
@@ -28,33 +28,33 @@ Status: TypeAlias = Literal["ok", "skipped", "failed", "timeout", "crashed"]
 Kind: TypeAlias = Literal["run", "app"]
 Access: TypeAlias = Literal["direct", "mapped", "none"]
 PEER, SELF = "peer", "self"
-"""The factor that names another device, and its value for the device that acts."""
+"""The factor that names another device, and the value of it that means the acting device itself."""
 PeerAccess: TypeAlias = Literal["direct", "copies", "none"]
 TimeClass: TypeAlias = Literal["host", "host-kernels", "gpu"]
 
 
 class Factors(dict[str, Scalar]):
-    """The factors of a point by name. The methods give a value as the type that it must have.
+    """The factors of a point by name. Each method returns a value of one type.
 
-    They raise KeyError where there is no such factor, and TypeError where its value is of another type.
+    They raise KeyError if there is no such factor, and TypeError if its value is of another type.
     """
 
     def text(self, name: str) -> str:
-        """A value of kind "choice"."""
+        """The value of a factor of kind "choice"."""
         value = self[name]
         if not isinstance(value, str):
             raise TypeError(f"{name} is {value!r}, not a word")
         return value
 
     def count(self, name: str) -> int:
-        """A whole number."""
+        """The value of a factor that is a whole number."""
         value = self[name]
         if not isinstance(value, int):
             raise TypeError(f"{name} is {value!r}, not a whole number")
         return value
 
     def size(self, name: str) -> int:
-        """Bytes."""
+        """The value of a factor that is a size, in bytes."""
         return self.count(name)
 
     def number(self, name: str) -> float:
@@ -68,34 +68,34 @@ class Factors(dict[str, Scalar]):
 
 
 Better: TypeAlias = Literal["lower", "higher", "neither"]
-"""Which of two values is the better one."""
+"""Whether a lower or a higher value is better, or neither."""
 
 
 class Struct(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Base of all that is exchanged with workers: keyword fields, unknown ones refused."""
+    """Base class of everything that is exchanged with workers. Fields are keyword-only; unknown fields are refused."""
 
 
 class Stored(Struct, dict=True):
-    """Base of all that is stored in files, which may hold fields of a newer minor version of the schema."""
+    """Base class of everything that is stored in files. A file may hold fields of a newer minor version."""
 
     @property
     def unknown(self) -> dict[str, Any]:
-        """The fields of a newer minor version that stood beside the known ones."""
-        found: dict[str, Any] = self.__dict__.get("_unknown", {})
-        return found
+        """The fields of a newer minor version that were read with the known ones."""
+        fields: dict[str, Any] = self.__dict__.get("_unknown", {})
+        return fields
 
     def keep_unknown(self, fields: dict[str, Any]) -> None:
-        """Have `fields` written back with the known ones."""
+        """Keeps `fields`, to be written back with the known ones."""
         self.__dict__["_unknown"] = fields
 
 
 def plain(value: Any) -> Any:
-    """A record, or a list of them, as what a file is to hold: dicts, with the unknown fields, of valid Unicode."""
+    """Converts a record, or a list of them, to dicts for a file: unknown fields included, all text valid Unicode."""
     if isinstance(value, Stored):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__} | value.unknown
     if isinstance(value, str) and not value.isascii():
         return value.encode(errors="backslashreplace").decode()  # names of files need not be valid Unicode
-    return [plain(one) for one in value] if isinstance(value, list) else value
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def encode(document: Stored) -> bytes:
@@ -104,15 +104,17 @@ def encode(document: Stored) -> bytes:
 
 
 def check_integers(values: Iterable[Scalar]) -> None:
-    """Raises ValueError where an integer does not fit into 64 bits."""
+    """Raises ValueError if an integer does not fit into 64 bits."""
     for value in values:
         if isinstance(value, int) and not -(2**63) <= value <= LARGEST_INTEGER:
             raise ValueError("an integer is below -2^63 or above 2^64 - 1")
 
 
 class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the samples of an experiment mean. version: of their definition, raised whenever the same machine would give
-    other values under the new one, so that values of two versions are never compared.
+    """What the samples of an experiment mean.
+
+    version: the version of the definition. It is raised whenever a new definition changes the values measured on the
+    same machine, so that values of two versions are never compared.
     """
 
     unit: str
@@ -121,16 +123,18 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.unit, str) and isinstance(self.version, int) and self.better in get_args(Better)):
-            raise ValueError(f"{self!r:.80} is no metric: unit is a text, better one of {', '.join(get_args(Better))}")
+            raise ValueError(
+                f"{self!r:.80} is not a metric: unit must be text, better one of {', '.join(get_args(Better))}"
+            )
 
 
 def comparable(a: Record, b: Record) -> bool:
-    """Whether the values of two records mean the same: one experiment, one unit, one version of the definition."""
+    """True if the two records have the same experiment, unit and metric version, so that their values compare."""
     return (a.experiment, a.unit, a.metric_version) == (b.experiment, b.unit, b.metric_version)
 
 
 class Summary(Stored):
-    """Of one point's samples, in the record's unit. ci_low and ci_high bound the median at 95 %."""
+    """Summary of one point's samples, in the record's unit. ci_low and ci_high bound the median at 95 %."""
 
     n: Integer
     median: Number
@@ -143,7 +147,9 @@ class Summary(Stored):
 
 
 class Clocks(Stored):
-    """A device's clocks at one moment. Absent where the vendor offers none; throttle lists active reasons."""
+    """A device's clocks at one moment. A field is None if the vendor does not report it. throttle lists the active
+    throttle reasons.
+    """
 
     core_mhz: Number | None = None
     memory_mhz: Number | None = None
@@ -153,7 +159,7 @@ class Clocks(Stored):
 
 
 class BufferFact(Stored):
-    """Where one buffer of a point really was. numa_node and page_bytes only for host-resident pages."""
+    """Where one buffer of a point was found to be. numa_node and page_bytes are only known of pages on the host."""
 
     name: str
     allocator: str
@@ -163,7 +169,7 @@ class BufferFact(Stored):
 
 
 class Party(Stored):
-    """Who took part in a point: a device, or the rank of a process with it. processors as in "0-3,8"."""
+    """A device that took part in a point, with the rank of its process. processors has the form "0-3,8"."""
 
     device: str
     rank: Integer = 0
@@ -175,8 +181,8 @@ class Party(Stored):
 class Record(Stored):
     """One measured, skipped or failed point: one line of results.jsonl.
 
-    parties: everyone who took part; empty where that was `device` alone. stated_by: on whose word the point was
-    possible, where that was not the driver's.
+    parties: all devices that took part; empty if that was `device` alone. stated_by: the source of the facts that made
+    the point possible, if that was not the driver.
     """
 
     schema: str
@@ -209,26 +215,26 @@ class Record(Stored):
         check_integers((*self.factors.values(), *self.counters.values()))
 
     def text(self, factor: str) -> str:
-        """The factor's value, which is a word; TypeError where it is not."""
+        """The value of a factor that is a word. Raises TypeError if it is not."""
         return Factors(self.factors).text(factor)
 
     def count(self, factor: str) -> int:
-        """The factor's value, which is a whole number or bytes; TypeError where it is not."""
+        """The value of a factor that is a whole number or a size in bytes. Raises TypeError if it is not."""
         return Factors(self.factors).count(factor)
 
     def counter(self, name: str) -> float:
-        """The counter's value, which is a number; KeyError where there is none, TypeError where it is not a number."""
+        """The value of a counter. Raises KeyError if there is none, and TypeError if it is not a number."""
         return Factors(self.counters).number(name)
 
 
 class AllocatorInfo(Stored):
     """One allocator on one device, as its driver states it. gpu is 'none' on the device `cpu`.
 
-    available says that the call exists and worked here; reason says why not. gpu_reason says why the device's
-    kernels can't reach it. host_memory and device_memory say which limit it is charged to. concurrent: the CPU may use
-    it while a kernel does, each seeing the other's stores; shared_atomics: atomics of both are atomic together;
-    disjoint: the CPU may use one part while a kernel uses another. verified: which of these facts the driver leaves
-    unsaid and were taken from a methods.json, by the directory that holds it.
+    available: the call exists and worked here; reason says why not. gpu_reason: why the device's kernels cannot access
+    it. host_memory, device_memory: the limits that it is charged to. concurrent: the CPU may use it while a kernel
+    does, and each sees the other's stores. shared_atomics: atomics of both are atomic together. disjoint: the CPU may
+    use one part while a kernel uses another. verified: those of these facts that the driver does not state and that
+    were taken from a methods.json, each with the directory that holds the file.
     """
 
     name: str
@@ -249,18 +255,19 @@ class AllocatorInfo(Stored):
 
 class DeviceCapabilities(Stored):
     """What a device can do, as its driver states it (native/device/device.hpp, Capabilities). Decisions about what is
-    measured, and how, ask these fields and never the kind of device.
+    measured, and how, depend on these fields and never on the kind of device.
 
-    runs_kernels: it has an agent beside the CPU; only the host has none. on_host_processor: what runs on it runs on the
-    host's processor, through the host's caches. shares_host_memory: its memory is the host's. gpu_hierarchy: it has a
-    GPU's caches and TLBs, a first level per multiprocessor that comes before translation. page_migration: managed
-    pages move between the memories when an agent touches them. memory_guidance: it has calls that prefetch managed
-    memory and advise on it. memory_events: its driver can record what unified memory does. coherent_during_kernel: it
-    has memory in which the CPU and a running kernel see each other's stores. host_native_atomics: atomics of kernel and
-    CPU on one word of host memory are atomic together. uncached_loads: its language has loads past the first-level
-    cache. device_scope_atomics: its language has atomics of a scope narrower than the system. device_clock: kernels can
-    read a clock. tells_free_memory: its driver tells how much of its own memory is free. time_class: which of a
-    preset's budgets its points share. machine_code: what a kernel is compiled to, '' where none is compiled.
+    runs_kernels: it is an agent other than the CPU; false only for the host. on_host_processor: its kernels run on the
+    host's processor and use the host's caches. shares_host_memory: its memory is the host's. gpu_hierarchy: it has a
+    GPU's caches and TLBs, with a first-level cache per multiprocessor that is accessed before translation.
+    page_migration: managed pages move between the memories when an agent touches them. memory_guidance: it has calls
+    that prefetch managed memory and advise on it. memory_events: its driver can record unified-memory events.
+    coherent_during_kernel: it has memory in which the CPU and a running kernel see each other's stores.
+    host_native_atomics: atomics of kernel and CPU on one word of host memory are atomic together. uncached_loads: its
+    language has loads that bypass the first-level cache. device_scope_atomics: its language has atomics of a scope
+    narrower than the system. device_clock: kernels can read a clock. tells_free_memory: its driver reports how much of
+    the device's memory is free. time_class: the budget of a preset that its points share. machine_code: the format that
+    a kernel is compiled to, '' if none is compiled.
     """
 
     runs_kernels: bool = False
@@ -281,11 +288,11 @@ class DeviceCapabilities(Stored):
 
 
 class Peer(Stored):
-    """Another device of the machine, as seen from the one that states it.
+    """Another device of the machine, as seen from the device that lists it.
 
-    access: what its kernels and copies can do with memory of the other one. "direct": use it in place; "copies": use
-    it, but the driver copies a buffer to the device that works on it; "none": nothing, data go through the host. reason
-    says why not "direct". same_driver: whether one driver runs both.
+    access: how kernels and copies of the listing device can use the peer's memory. "direct": in place. "copies": the
+    driver copies a buffer to the device that uses it. "none": not at all; data go through the host. reason: why access
+    is not "direct". same_driver: True if one driver runs both.
     """
 
     name: str
@@ -295,9 +302,11 @@ class Peer(Stored):
 
 
 class DeviceInfo(Stored):
-    """A device as discovery saw it in a separate process. facts are the vendor's own answers by plain names; notes
-    are sentences that a reader of its results must know; peers are the machine's other devices that run kernels and, of
-    the CPU, its NUMA nodes where there are several (node0, node1, ...).
+    """A device as discovery found it in a separate process.
+
+    facts: the values that the vendor reports, under plain names. notes: sentences that a reader of its results must
+    know. peers: the machine's other devices that run kernels; for the CPU, its NUMA nodes if there are several (node0,
+    node1, ...).
     """
 
     name: str
@@ -322,7 +331,7 @@ class DeviceInfo(Stored):
 
 
 class Library(Stored):
-    """A vendor library that was looked for: path where found, else the reason."""
+    """A vendor library that was looked for: its path if it was found, otherwise the reason."""
 
     name: str
     path: str = ""
@@ -331,7 +340,7 @@ class Library(Stored):
 
 
 class Machine(Stored):
-    """What machine.json holds. facts groups plain values by topic: 'cpu', 'memory', 'limits', 'kernel', ..."""
+    """The content of machine.json. facts: values grouped by topic: 'cpu', 'memory', 'limits', 'kernel', ..."""
 
     schema: str
     host: str
@@ -348,10 +357,10 @@ class Machine(Stored):
 
 
 class Request(Stored):
-    """What was asked of `firsttouch run` or `firsttouch app`; run.json. --resume continues from it.
+    """The request of a `firsttouch run` or `firsttouch app`: the content of run.json. --resume continues from it.
 
-    experiments are applications where kind is "app". modules (the user's own files) and allow_oversubscription are
-    information for the reader: what runs or lifts a limit comes from the call alone, never from a results directory.
+    experiments: the applications if kind is "app". modules (the user's own files) and allow_oversubscription are for
+    information only: code to run and limits to lift come from the call alone, never from a results directory.
     """
 
     schema: str

@@ -1,4 +1,4 @@
-"""The schema firsttouch/1, as its last version wrote it. It is read and no longer written, so nothing here changes."""
+"""The schema firsttouch/1 as its last version wrote it. It is read but no longer written, so nothing here changes."""
 
 from __future__ import annotations
 

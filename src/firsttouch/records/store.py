@@ -1,12 +1,12 @@
-"""The one writer of a results directory: results.jsonl (append-only), machine.json, run.json.
+"""The only writer of a results directory: results.jsonl (append-only), machine.json and run.json.
 
-A record is on the disk before the next point starts. One writer at a time holds a lock on results.jsonl, which the
-kernel drops with its process.
+A record is on disk before the next point starts. The writer holds a lock on results.jsonl, which the kernel releases
+when its process ends.
 
-A directory of an older major version of the schema is upgraded as a whole before it is written: the new files are
-written into a folder of their own, synced, and the folder is renamed to UPGRADED. From then on readers take its files
-for those beside it, and whoever writes next moves them there. Killed at any time, the directory reads as all old or all
-new.
+A directory of an older major version of the schema is upgraded as a whole before anything else is written. The new
+files are written into a subfolder and synced, and the subfolder is renamed to UPGRADED, which commits the upgrade. From
+then on, readers use the files in it, and the next writer moves them over the old ones. If the process is killed at any
+time, the directory reads as all old or all new.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from firsttouch.records.reading import (
 from firsttouch.records.schema import MAJOR, Machine, Record, Request, Stored, encode
 
 _UPGRADING = ".upgrading"
-"""Folder of an upgrade that may still be given up."""
+"""Subfolder of an upgrade that is not committed yet."""
 
 
 class Store:
-    """The one writer of a results directory.
+    """The only writer of a results directory.
 
     Raises:
-        UsageError: the directory can't be written, holds results though `resume` is False, is being written by
-            another run, or (resume) holds a broken file. Nothing in it has been changed then.
+        UsageError: the directory cannot be written, holds results although `resume` is False, is being written by
+            another run, or (with `resume`) holds an invalid file. Nothing in it has been changed in these cases.
     """
 
     def __init__(self, directory: Path, *, resume: bool) -> None:
@@ -56,7 +56,7 @@ class Store:
         self._latest: dict[str, Record] = {}
         self._tries: Counter[str] = Counter()
         self._lines: list[Record] = []
-        """Of an older schema: all that results.jsonl holds, to be written anew."""
+        """All records of results.jsonl if they are of an older schema and must be rewritten."""
         with self._writing():
             directory.mkdir(parents=True, exist_ok=True)
             try:
@@ -72,7 +72,7 @@ class Store:
         return as_usage("write", self.directory, "a directory that can be written")
 
     @property
-    def held(self) -> KeysView[str]:
+    def keys(self) -> KeysView[str]:
         """The keys of all points that have a record."""
         return self._latest.keys()
 
@@ -81,17 +81,21 @@ class Store:
         """The last record of every point."""
         return list(self._latest.values())
 
-    def to_retry(self, *, again: bool = False) -> set[str]:
-        """The keys of points to measure once more: those that crashed or timed out and were tried once; with `again`,
-        all that crashed, timed out or failed, however often they were tried.
+    def to_retry(self, *, all_failures: bool = False) -> set[str]:
+        """The keys of points to measure again: those that crashed or timed out and were tried once. With
+        `all_failures`, all that crashed, timed out or failed, however often they were tried.
         """
-        ends = ("crashed", "timeout", "failed") if again else ("crashed", "timeout")
-        return {key for key, r in self._latest.items() if r.status in ends and (again or self._tries[key] == 1)}
+        statuses = ("crashed", "timeout", "failed") if all_failures else ("crashed", "timeout")
+        return {
+            key
+            for key, record in self._latest.items()
+            if record.status in statuses and (all_failures or self._tries[key] == 1)
+        }
 
     # ---------------------------------------------------------------------------------------------------- opening
 
     def _open_locked(self) -> None:
-        """Open and lock results.jsonl; once more where an upgrade has replaced it in between."""
+        """Opens and locks results.jsonl. Tries again if an upgrade replaced the file in the meantime."""
         path = self.directory / RESULTS
         while True:
             self._file = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
@@ -99,7 +103,7 @@ class Store:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UsageError(
-                    f"{self.directory} is being written by another run; wait for it or give another --out"
+                    f"{self.directory} is being written by another run; wait for it or choose another --out"
                 ) from None
             if os.path.samestat(os.fstat(self._file), path.stat()):
                 return
@@ -107,7 +111,7 @@ class Store:
 
     def _read(self, resume: bool) -> None:
         if os.fstat(self._file).st_size and not resume:
-            raise UsageError(f"{self.directory} already holds results; add --resume to continue them or give "
+            raise UsageError(f"{self.directory} already holds results; add --resume to continue them or choose "
                              "another --out")  # fmt: skip
         if is_upgraded(self.directory):
             self._move_upgraded()
@@ -122,25 +126,27 @@ class Store:
             return
         if lines.complete < os.fstat(self._file).st_size:
             os.ftruncate(self._file, lines.complete)
-        elif not lines.ended:
+        elif not lines.has_final_newline:
             os.write(self._file, b"\n")
         os.fsync(self._file)
 
     def machine(self) -> Machine | None:
-        """The stored machine. Raises UsageError where results have none, since they can't be told from another's."""
+        """The stored machine, or None in an empty directory. Raises UsageError if there are results but no machine,
+        because they might be from another machine.
+        """
         with as_usage("read", self.directory, "a results directory"):
             found = read_document(self.directory, MACHINE, Machine)
-        if found is None and self.held:
-            raise UsageError(f"{self.directory} holds results but no {MACHINE}; give another --out")
+        if found is None and self.keys:
+            raise UsageError(f"{self.directory} holds results but no {MACHINE}; choose another --out")
         return found[0] if found else None
 
     # ---------------------------------------------------------------------------------------------------- writing
 
     def describe(self, machine: Machine, request: Request) -> None:
-        """Write machine.json and run.json; done before the first point. Upgrades a directory of an older schema."""
+        """Writes machine.json and run.json before the first point. Upgrades a directory of an older schema."""
         with self._writing():
             stored = read_document(self.directory, RUN, Request)
-            if stored is not None and stored[0].unknown:  # of a newer minor version: they stay
+            if stored is not None and stored[0].unknown:  # keep the fields of a newer minor version
                 request = msgspec.structs.replace(request, schema=stored[0].schema)
                 request.keep_unknown(stored[0].unknown)
             documents = {MACHINE: _pretty(machine), RUN: _pretty(request)}
@@ -151,9 +157,11 @@ class Store:
                 write_atomically(self.directory / name, data)
 
     def append(self, record: Record) -> None:
-        """On the disk when this returns. A full disk raises UsageError and leaves the earlier lines whole."""
+        """Appends a record, which is on disk when this returns. Raises UsageError if the disk is full, and leaves the
+        earlier lines intact.
+        """
         if not self._is_current:
-            raise RuntimeError("describe() comes first: it upgrades the directory")
+            raise RuntimeError("call describe() first: it upgrades the directory")
         line = memoryview(encode(record) + b"\n")
         with self._writing():
             while line:
@@ -164,7 +172,7 @@ class Store:
         self._tries[key] += 1
 
     def _upgrade(self, documents: Mapping[str, bytes]) -> None:
-        """Every file in today's schema, or none."""
+        """Rewrites every file in the current schema, or none."""
         building = self.directory / _UPGRADING
         if building.exists():
             shutil.rmtree(building)
@@ -183,7 +191,7 @@ class Store:
         self._is_current, self._lines = True, []
 
     def _move_upgraded(self) -> None:
-        """Put the files of a decided upgrade in the places of the old ones. The lock goes along with results.jsonl."""
+        """Moves the files of a committed upgrade over the old ones. Locks the new results.jsonl before it is moved."""
         folder = self.directory / UPGRADED
         for name in (MACHINE, RUN):
             with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What unified memory moved while one point was measured, over time."""
+"""The bytes that unified memory moved over time while one point was measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from firsttouch.records.schema import Scalar
 
 @dataclass
 class TransferTimeline:
-    """What one point moved over time: by direction, seconds since it began and bytes so far."""
+    """The bytes that one point moved. steps: by direction, pairs of seconds since the point began and bytes so far."""
 
     factors: dict[str, Scalar]
     steps: dict[str, list[tuple[float, float]]] = field(default_factory=dict)

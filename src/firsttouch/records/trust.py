@@ -1,7 +1,7 @@
-"""Facts of allocators that no driver states, taken on the word of `firsttouch methods --verify`.
+"""Facts of allocators that the driver does not state, taken from the results of `firsttouch methods --verify`.
 
-AllocatorInfo.verified names such facts, with the directory whose methods.json says so. A driver's own statement always
-wins: only what it leaves unsaid is filled in.
+AllocatorInfo.verified names such facts, each with the directory that holds the methods.json. What the driver states
+takes precedence: only facts that it does not state are filled in.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from msgspec.structs import replace
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 FACTS = ("on_demand", "concurrent", "shared_atomics", "disjoint")
-"""The facts of AllocatorInfo that a driver may leave unsaid."""
+"""The facts of AllocatorInfo that a driver may not state."""
 
 
 def fill_in(info: AllocatorInfo, facts: Mapping[str, bool], source: str) -> AllocatorInfo:
-    """`info` with those of `facts` that it leaves unsaid."""
-    unsaid = {name: value for name, value in facts.items() if name in FACTS and getattr(info, name) is None}
-    if not unsaid:
+    """Returns `info` with those of `facts` that the driver does not state."""
+    missing = {name: value for name, value in facts.items() if name in FACTS and getattr(info, name) is None}
+    if not missing:
         return info
-    return replace(info, **unsaid, verified={**info.verified, **dict.fromkeys(unsaid, source)})
+    return replace(info, **missing, verified={**info.verified, **dict.fromkeys(missing, source)})
 
 
 def fill_in_from(stated: Iterable[AllocatorInfo], trusted: DeviceInfo) -> list[AllocatorInfo]:
-    """What a driver states anew, with the facts that `trusted` took on another word."""
+    """Returns the allocators that a driver states now, with the verified facts of `trusted`."""
     filled = []
     for info in stated:
         known = trusted.allocator(info.name)
@@ -35,8 +35,8 @@ def fill_in_from(stated: Iterable[AllocatorInfo], trusted: DeviceInfo) -> list[A
     return filled
 
 
-def by_driver_alone(device: DeviceInfo) -> DeviceInfo:
-    """The device without what was taken on another word than its driver's; the same object where nothing was."""
+def without_verified_facts(device: DeviceInfo) -> DeviceInfo:
+    """Returns the device with only what its driver states; the same object if it has no verified facts."""
     if not any(info.verified for info in device.allocators):
         return device
     allocators = [replace(info, **dict.fromkeys(info.verified), verified={}) for info in device.allocators]
@@ -44,5 +44,5 @@ def by_driver_alone(device: DeviceInfo) -> DeviceInfo:
 
 
 def sources(device: DeviceInfo) -> list[str]:
-    """The directories on whose word facts of the device were taken."""
+    """The directories from which verified facts of the device were taken."""
     return list(dict.fromkeys(source for info in device.allocators for source in info.verified.values()))

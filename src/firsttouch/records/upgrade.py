@@ -1,4 +1,4 @@
-"""Decodes a record of any schema that was ever written into one of today's."""
+"""Decodes a record of any version of the schema and converts it to the current one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, TypeAlias, TypeVar, get_args, get_type_hints
 import msgspec
 
 from firsttouch.records import schema1
-from firsttouch.records.capabilities import capabilities_of_old
+from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.schema import MAJOR, MINOR, SCHEMA, Better, Machine, Record, Request, Stored
 
 Document = TypeVar("Document", Record, Machine, Request)
 Fields: TypeAlias = dict[str, Any]
 Version: TypeAlias = tuple[int, int]
-"""Major and minor."""
+"""Major and minor version of the schema."""
 
 READABLE = f"'{schema1.SCHEMA}' and 'firsttouch/{MAJOR}.N'"
 _ID = re.compile(r"firsttouch/([2-9]|[1-9]\d{1,5})\.(0|[1-9]\d{0,5})")
@@ -27,10 +27,10 @@ class _AnySchema(msgspec.Struct):
 
 
 def decode(data: bytes, kind: type[Document]) -> tuple[Document, Version]:
-    """One record in today's form, and the version of the schema in which it was written.
+    """Returns a record in the current schema, and the version of the schema in which it was written.
 
     Raises:
-        ValueError: the data are not a record of this kind, in any schema that this version reads. The text says why.
+        ValueError: the data are not a record of this kind in any schema that this version reads. The message says why.
     """
     try:
         schema = msgspec.json.decode(data, type=_AnySchema).schema
@@ -44,12 +44,12 @@ def decode(data: bytes, kind: type[Document]) -> tuple[Document, Version]:
 
 
 def is_newer(version: Version) -> bool:
-    """Whether a newer firsttouch than this one writes it."""
+    """True if the version is newer than the one that this program writes."""
     return version > (MAJOR, MINOR)
 
 
 def _version(schema: object) -> Version | None:
-    """Major and minor of an id such as firsttouch/2.0; that of firsttouch/1 was without a minor."""
+    """Major and minor version of an id such as firsttouch/2.0. The id firsttouch/1 has no minor version."""
     if schema == schema1.SCHEMA:
         return 1, 0
     match = _ID.fullmatch(schema) if isinstance(schema, str) else None
@@ -61,41 +61,41 @@ def _version(schema: object) -> Version | None:
 
 @cache
 def _nested(kind: type[Stored]) -> Mapping[str, type[Stored] | None]:
-    """The fields of a record; for those that hold records or lists of them, of which kind."""
+    """The fields of a record by name, each with the class of the records that it holds, singly or in a list."""
     hints = get_type_hints(kind)
-    return {name: next(_kinds(hints[name]), None) for name in kind.__struct_fields__}
+    return {name: next(_stored_types(hints[name]), None) for name in kind.__struct_fields__}
 
 
-def _kinds(hint: Any) -> Iterator[type[Stored]]:
+def _stored_types(hint: Any) -> Iterator[type[Stored]]:
     if isinstance(hint, type) and issubclass(hint, Stored):
         yield hint
     for argument in get_args(hint):
-        yield from _kinds(argument)
+        yield from _stored_types(argument)
 
 
 def _from_2(data: bytes, kind: type[Document], minor: int) -> Document:
-    """A record of this major version; fields that a newer minor one added are kept."""
+    """Decodes a record of the current major version. Fields of a newer minor version are kept."""
     if minor <= MINOR:
         return msgspec.json.decode(data, type=kind)
     fields = msgspec.json.decode(data, type=Fields)
-    document = msgspec.convert(_known(fields, kind), kind)
+    document = msgspec.convert(_known_fields(fields, kind), kind)
     _keep_unknown(document, fields)
     return document
 
 
-def _known(value: Any, kind: type[Stored]) -> Any:
+def _known_fields(value: Any, kind: type[Stored]) -> Any:
     if isinstance(value, list):
-        return [_known(one, kind) for one in value]
+        return [_known_fields(item, kind) for item in value]
     if not isinstance(value, dict):
         return value
     nested = _nested(kind)
-    return {n: v if (inner := nested[n]) is None else _known(v, inner) for n, v in value.items() if n in nested}
+    return {n: v if (inner := nested[n]) is None else _known_fields(v, inner) for n, v in value.items() if n in nested}
 
 
 def _keep_unknown(value: Any, fields: Any) -> None:
     if isinstance(value, list):
-        for one, its in zip(value, fields, strict=True):
-            _keep_unknown(one, its)
+        for item, item_fields in zip(value, fields, strict=True):
+            _keep_unknown(item, item_fields)
     elif isinstance(value, Stored):
         if unknown := {n: v for n, v in fields.items() if n not in value.__struct_fields__}:
             value.keep_unknown(unknown)
@@ -110,7 +110,7 @@ def _keep_unknown(value: Any, fields: Any) -> None:
 _BETTER_1: Mapping[str, Better] = {
     "ns": "lower", "ms": "lower", "faults/MiB": "lower", "GB/s": "higher", "M/s": "higher"
 }  # fmt: skip
-"""Which values are better, by the units of that time's experiments; 'neither' for other units."""
+"""The direction of a metric by its unit, for the units of experiments of firsttouch/1. Other units get 'neither'."""
 
 
 def _record_1(fields: Fields) -> Fields:
@@ -119,18 +119,18 @@ def _record_1(fields: Fields) -> Fields:
 
 def _machine_1(fields: Fields) -> Fields:
     for device in fields["devices"]:
-        device["capabilities"] = msgspec.to_builtins(capabilities_of_old(device["kind"], device["facts"]))
+        device["capabilities"] = msgspec.to_builtins(capabilities_of_schema1(device["kind"], device["facts"]))
     return fields
 
 
-def _same(fields: Fields) -> Fields:
+def _unchanged(fields: Fields) -> Fields:
     return fields
 
 
 _READERS_1: Mapping[type[Stored], tuple[type[msgspec.Struct], Callable[[Fields], Fields]]] = {
     Record: (schema1.Record, _record_1),
     Machine: (schema1.Machine, _machine_1),
-    Request: (schema1.Request, _same),
+    Request: (schema1.Request, _unchanged),
 }
 
 
@@ -141,4 +141,4 @@ def _from_1(data: bytes, kind: type[Document], _: int) -> Document:
 
 
 _READERS: Mapping[int, Callable[[bytes, type[Any], int], Any]] = {1: _from_1, 2: _from_2}
-"""One for every major version that was ever written."""
+"""The decoder of each major version."""
