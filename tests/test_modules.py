@@ -111,7 +111,7 @@ WRONG = [
     ("run", STRIDE, "share = 0.2", "share = 'x'", "the experiment stride: share is 'x', not a number above 0"),
     ("run", STRIDE, "figures = (", "figures = (5, ", "the experiment stride: figures is (5, "),
     ("run", STRIDE, "counted = ", "counted = 5 #", "mine.py:28: the experiment stride: counted is 5, not a text"),
-    ("run", STRIDE, '"ns", "lower"', '"ns", "less"', "Metric(unit='ns', better='less', version=1) is no metric"),
+    ("run", STRIDE, '"ns", "lower"', '"ns", "less"', "Metric(unit='ns', better='less', version=1) is not a metric"),
     (
         "run",
         STRIDE,
@@ -201,7 +201,7 @@ def test_what_a_module_prints_goes_to_stderr_and_is_harmless(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("agent, device = ", "return 5\n        agent, device = ", "measure() gave 5, not a Measurement"),
+        ("agent, device = ", "return 5\n        agent, device = ", "measure() returned 5, not a Measurement"),
         (
             "return Measurement.of(",
             "return Measurement([1.0], 'yes')\n            return Measurement.of(",

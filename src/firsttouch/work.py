@@ -35,7 +35,7 @@ class Experiments(Work):
     def names(self) -> Mapping[str, object]:
         return experiments.all_experiments()
 
-    def experiments(self, asked: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
+    def experiments(self, sets: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
         return experiments.all_experiments()
 
     def find(self, experiment: str, factors: Factors) -> Experiment:
@@ -95,10 +95,10 @@ class Applications(Work):
     def names(self) -> Mapping[str, object]:
         return apps.all_apps()
 
-    def experiments(self, asked: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
+    def experiments(self, sets: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
         from firsttouch.harness.experiment import applications
 
-        return applications(apps.all_apps(), asked)
+        return applications(apps.all_apps(), sets)
 
     def find(self, experiment: str, factors: Factors) -> Experiment:
         from firsttouch.harness.experiment import Application

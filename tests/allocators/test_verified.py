@@ -19,7 +19,7 @@ from firsttouch.machine.switches import optimistic_device
 from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
-from firsttouch.records.trust import without_verified_facts, sources
+from firsttouch.records.trust import sources, without_verified_facts
 
 TOLD = Path(__file__).with_name("told.py")
 

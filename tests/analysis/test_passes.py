@@ -15,8 +15,8 @@ def test_passes_settle_at_the_median_of_the_last_quarter() -> None:
     ("times", "reference", "expected"),
     [
         ([30, 1, 1, 1], 1, ("moves at once", 1)),
-        ([30, 10, 1, 1], 1, ("moves by and by", 2)),
-        ([40, 30, 20, 10], 10, ("moves by and by", 3)),
+        ([30, 10, 1, 1], 1, ("moves gradually", 2)),
+        ([40, 30, 20, 10], 10, ("moves gradually", 3)),
         ([5, 5, 5, 5], 1, ("stays", 0)),
         ([1.2, 1, 1, 1], 1, ("is there", 0)),
         ([5, 5, 5, 5], None, ("is there", 0)),

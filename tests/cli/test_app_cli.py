@@ -195,7 +195,7 @@ def test_what_a_results_directory_names_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "o" / "run.json").write_text(json.dumps(request | {"allow_oversubscription": True}))
     done = app("--resume", "--out", "o", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "was measured with --allow-oversubscription; this call does without it" in done.stderr
+    assert "was measured with --allow-oversubscription; this call does not give it" in done.stderr
     assert json.loads((tmp_path / "o" / "run.json").read_text())["allow_oversubscription"] is False
 
 

@@ -68,7 +68,7 @@ def test_skipped_points_say_why_and_dropped_ones_are_none(experiments):
 def test_what_the_call_names_and_the_plan_can_not_give_is_said():
     told: list[str] = []
     sets = {"pattern": ["own", "one"], "padding": ["8"], "threads": ["1"]}
-    plan = make_plan(a_request("caching", **sets), DEVICES, all_experiments(), LIMITS, tell=told.append)
+    plan = make_plan(a_request("caching", **sets), DEVICES, all_experiments(), LIMITS, warn=told.append)
     assert {p.point["pattern"] for p in plan} == {"own"}
     why = "a single entry has no neighbour, so pattern=one goes with padding=0 only"
     assert told == [f"left out of caching on cpu: pattern=one padding=8 threads=1 ({why})"]
@@ -80,7 +80,7 @@ def test_what_the_call_names_and_the_plan_can_not_give_is_said():
 def test_a_value_that_one_device_does_not_have_is_said(experiments):
     told: list[str] = []
     request = a_request("shaped", devices=(), allocator=["malloc", "device"], size=["4KiB"])
-    make_plan(request, DEVICES, {**experiments, "shaped": _AnyDevice()}, LIMITS, tell=told.append)
+    make_plan(request, DEVICES, {**experiments, "shaped": _AnyDevice()}, LIMITS, warn=told.append)
     assert told == ["left out of shaped on cpu: allocator=device (cpu has no such allocator)"]
 
 
@@ -115,7 +115,7 @@ class Barren(Experiment):
 def test_what_one_reason_skips_is_recorded_once(preset, sets, said):
     told: list[str] = []
     request = a_request("barren", preset=preset, **sets)
-    plan = make_plan(request, DEVICES, {"barren": Barren()}, LIMITS, tell=told.append)
+    plan = make_plan(request, DEVICES, {"barren": Barren()}, LIMITS, warn=told.append)
     assert [(p.point["n"], p.reason) for p in plan if p.reason] == [(0, "there is no mmap here")]
     assert sum(not p.reason for p in plan) == 150
     assert told == said

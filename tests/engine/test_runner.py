@@ -30,7 +30,7 @@ ENDS = {
     "unsupported": ("skipped", "this driver has no such call"),
     "nan": ("failed", "not finite"),
     "empty": ("failed", "no samples"),
-    "no-why": ("failed", "bug of the experiment"),
+    "no-why": ("failed", "bug in the experiment"),
     "odd-counter": ("failed", "can't be stored"),
     "flip": ("ok", ""),
     "chatter": ("ok", ""),
@@ -138,7 +138,7 @@ def test_a_point_that_crashed_is_tried_again_once_by_resume_and_always_by_retry(
         "segv": "crashed", "raise": "failed", "fine": "ok"}  # fmt: skip
     alone = call(*asked, "--out", "out", "--retry")
     assert (alone.returncode, alone.stderr.count("\n")) == (2, 1)
-    assert "--retry goes with --resume" in alone.stderr
+    assert "--retry needs --resume" in alone.stderr
 
 
 def test_a_process_that_is_refused_fails_its_point(environment, monkeypatch):

@@ -35,7 +35,11 @@ HIP = DeviceInfo(
     ],
 )
 CUDA = DeviceInfo(
-    name="cuda:0", kind="cuda", title="another", capabilities=capabilities_of_schema1("cuda", {}), allocators=HIP.allocators
+    name="cuda:0",
+    kind="cuda",
+    title="another",
+    capabilities=capabilities_of_schema1("cuda", {}),
+    allocators=HIP.allocators,
 )
 
 

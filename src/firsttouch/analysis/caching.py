@@ -1,15 +1,16 @@
-"""Whether an agent keeps lines of some memory in a cache: one judgement for all that ask."""
+"""The criterion for whether an agent caches some memory."""
 
 from __future__ import annotations
 
 CACHED = 0.5
-"""Where lines are cached, reading one again takes less than this part of reading one for the first time."""
+"""If lines are cached, a repeated load takes less than this fraction of the time of a first load."""
 
 
 def is_cached(again: float, first: float) -> bool:
-    """Judge loads that repeat over a few lines against loads of lines never touched before, of the same memory.
+    """True if loads that repeat over a few lines are much faster than loads of untouched lines of the same memory.
 
     Args:
-        again, first: the time of one load of each, in the same unit, both dependent on the load before.
+        again, first: the time of one repeated load and of one first load, in the same unit. Each load depends on the
+            one before it.
     """
     return again < CACHED * first

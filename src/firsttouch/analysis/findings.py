@@ -1,7 +1,7 @@
-"""What records say, as data: a claim with its value, interval and conditions, and the points that it rests on.
+"""Findings as data: a claim with its value, interval and conditions, and the points that support it.
 
-Findings are derived whenever results are read and never stored. They hold no text for a reader but the pattern of their
-claim; report/sentences.py fills that in, for the report, the terminal and --json alike.
+Findings are derived whenever results are read, and are never stored. The only text in them is the template of the
+claim; report/sentences.py fills it in for the report, the terminal and --json.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from firsttouch.records.reading import point_key
 from firsttouch.records.schema import Record, Scalar
 
 Condition: TypeAlias = Scalar | tuple[Scalar, ...]
-"""A factor's value, or the several that a finding holds for."""
+"""A factor's value, or several values for which a finding holds."""
 
 
-MUCH = 1.25
-"""Rates whose ratio is less than this are much the same."""
+CLEAR_RATIO = 1.25
+"""The least ratio of two values that is reported as a difference."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A value in a unit of the records ("ns", "GB/s", "B", "pages"), with the bounds of its interval where it has one.
+    """A value in a unit of the records ("ns", "GB/s", "B", "pages"), with the bounds of its interval if it has one.
 
-    Of a measured median they bound it at 95 %; of what lies between two measured points they are those points.
+    For a measured median they are the bounds of its 95 % interval. For a value that lies between two measured points
+    they are those points.
     """
 
     value: float
@@ -39,10 +40,10 @@ class Quantity:
 class Claim:
     """A kind of finding.
 
-    id: stable, "experiment.what"; scripts may rely on it. text: a sentence without its full stop, in which {value},
-    {ratio}, {other_value}, any condition ({allocator}), any condition of the other ({other_allocator}) and any detail
-    are filled in. head: said once before adjacent findings of this claim with the same head, whose texts follow it as
-    a list.
+    id: a stable id, "experiment.what", which scripts may rely on. text: a sentence without its full stop, with
+    placeholders for {value}, {ratio}, {other_value}, any condition ({allocator}), any condition of the comparison
+    ({other_allocator}) and any detail. head: text that is printed once before adjacent findings of this claim with the
+    same head, whose texts follow it as a list.
     """
 
     id: str
@@ -54,8 +55,8 @@ class Claim:
 class Comparison:
     """What a finding's value is compared with.
 
-    ratio: the finding's value over this one. is_clear: the two intervals are apart, so that one may be called faster
-    or slower.
+    ratio: the finding's value divided by this one. is_clear: the two intervals do not overlap, so that one value may be
+    called faster or slower.
     """
 
     value: Quantity
@@ -67,10 +68,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Finding:
-    """One claim about some points of one device. value is text where what was found is no number.
+    """One claim about some points of one device.
 
-    conditions: the device, the factors that all the points share, and what else the claim is about. points: keys of the
-    records. details: further quantities that the claim names.
+    value: text if the result is not a number. conditions: the device, the factors that all the points share, and what
+    else the claim names. points: keys of the records. details: further quantities that the claim names.
     """
 
     claim: Claim
@@ -82,12 +83,12 @@ class Finding:
 
 
 def keys(records: Iterable[Record]) -> tuple[str, ...]:
-    """The keys of points, as --resume knows them."""
+    """The keys of points, as --resume uses them."""
     return tuple(point_key(r.experiment, r.device, r.factors) for r in records)
 
 
 def shared(records: Sequence[Record]) -> dict[str, Condition]:
-    """The device, or the devices, and the factors in which all of the records agree."""
+    """The device or devices of the records, and the factors that have the same value in all of them."""
     first, *rest = records
     devices = tuple(dict.fromkeys(r.device for r in records))
     same = {name: v for name, v in first.factors.items() if all(r.factors.get(name) == v for r in rest)}
@@ -95,14 +96,14 @@ def shared(records: Sequence[Record]) -> dict[str, Condition]:
 
 
 def quantity(record: Record) -> Quantity:
-    """The median of a record that has a summary; a single sample has no interval."""
+    """The median of a record, which must have a summary. A single sample has no interval."""
     assert record.summary is not None
     s = record.summary
     return Quantity(s.median, record.unit, *((s.ci_low, s.ci_high) if s.n > 1 else ()))
 
 
 def counter(record: Record, name: str, unit: str) -> Quantity | None:
-    """A counter that is a number, which has no interval; None where it is absent or something else."""
+    """A counter as a quantity without an interval; None if it is absent or not a number."""
     v = record.counters.get(name)
     return None if isinstance(v, bool | str | None) else Quantity(float(v), unit)
 
@@ -116,9 +117,8 @@ def finding(
     comparison: Comparison | None = None,
     **conditions: Condition,
 ) -> Finding:
-    """A finding on one record or several, its conditions those that they share and the ones given.
-
-    Without a value it is the median of the first record.
+    """Returns a finding about one or several records. Its conditions are those that the records share and the given
+    ones. Its value is the median of the first record if none is given.
     """
     rows = [records] if isinstance(records, Record) else list(records)
     return Finding(
@@ -131,8 +131,8 @@ def finding(
     )
 
 
-def over(a: Quantity, b: Quantity) -> Quantity:
-    """a / b with the bounds that both intervals allow, and none where an interval is missing or reaches zero."""
+def ratio_of(a: Quantity, b: Quantity) -> Quantity:
+    """a / b, with the bounds that follow from both intervals; none if an interval is missing or reaches zero."""
     ratio = a.value / b.value if b.value else float("inf")
     bounds = (a.low, a.high, b.low, b.high)
     if any(bound is None or bound <= 0 for bound in bounds):
@@ -142,20 +142,22 @@ def over(a: Quantity, b: Quantity) -> Quantity:
 
 
 def compare(mine: Record | Quantity, other: Record) -> Comparison:
-    """One record's median, or another value, against the median of `other`."""
-    value, its = mine if isinstance(mine, Quantity) else quantity(mine), quantity(other)
-    return Comparison(its, over(value, its), are_apart(value, its), shared([other]), keys([other]))
+    """Compares one record's median, or another value, with the median of `other`."""
+    value, reference = mine if isinstance(mine, Quantity) else quantity(mine), quantity(other)
+    return Comparison(
+        reference, ratio_of(value, reference), are_apart(value, reference), shared([other]), keys([other])
+    )
 
 
 def are_apart(a: Quantity, b: Quantity) -> bool:
-    """Whether both have intervals and these do not meet."""
+    """True if both have intervals and the intervals do not overlap."""
     if a.low is None or a.high is None or b.low is None or b.high is None:
         return False
     return a.high < b.low or b.high < a.low
 
 
 def number(record: Record, factor: str) -> float:
-    """A factor that is a number, or -1 where it is not."""
+    """The value of a factor, or -1 if it is not a number."""
     v = record.factors.get(factor)
     return -1.0 if isinstance(v, bool | str | None) else float(v)
 
@@ -170,9 +172,9 @@ def at_largest(records: Iterable[Record], factor: str = "size") -> list[Record]:
 def at_shared(
     records: Iterable[Record], by: Sequence[str], factor: str = "size", pick: Callable[..., float] = max
 ) -> list[Record]:
-    """The records at the one value of a factor at which the most values of `by` can be compared.
+    """The records at the value of a factor for which the most values of `by` can be compared.
 
-    Of several such values it is the largest (pick=max) or the smallest (pick=min).
+    If there are several such values, pick chooses one: the largest (max) or the smallest (min).
     """
     groups = {size: rows for (size,), rows in group_by(records, factor).items() if not isinstance(size, str | None)}
     if not groups:
@@ -189,23 +191,23 @@ def extremes(records: Iterable[Record]) -> tuple[Record, Record]:
 
 
 def lowest(records: Iterable[Record], by: str) -> list[Record]:
-    """Of each value of a factor the record with the least median, in ascending order."""
+    """The record with the least median for each value of a factor, in ascending order."""
     return sorted((min(rows, key=median_of) for rows in group_by(records, by).values()), key=median_of)
 
 
 def highest(records: Iterable[Record], by: str) -> list[Record]:
-    """Of each value of a factor the record with the greatest median, in descending order."""
+    """The record with the greatest median for each value of a factor, in descending order."""
     return sorted((max(rows, key=median_of) for rows in group_by(records, by).values()), key=median_of, reverse=True)
 
 
 def fastest_over_slowest(claim: Claim, records: Iterable[Record], by: str) -> list[Finding]:
-    """The best value of a factor against the worst, where more is better, at the size that most of them share.
+    """Compares the values of a factor with the highest and the lowest rate, at the size that most of them share.
 
-    Nothing where they are much the same: intervals that meet, or a ratio of less than MUCH.
+    Returns nothing if the difference is not clear: if the intervals overlap, or the ratio is below CLEAR_RATIO.
     """
     ranked = highest(at_shared(records, (by,)), by)
     if len(ranked) < 2:
         return []
     comparison = compare(ranked[0], ranked[-1])
-    says = comparison.is_clear and comparison.ratio.value > MUCH
-    return [finding(claim, ranked[0], comparison=comparison)] if says else []
+    differs = comparison.is_clear and comparison.ratio.value > CLEAR_RATIO
+    return [finding(claim, ranked[0], comparison=comparison)] if differs else []

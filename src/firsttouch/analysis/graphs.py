@@ -1,4 +1,4 @@
-"""Whether levels of a breadth-first search are right, from the graph's edges alone."""
+"""Checks the levels of a breadth-first search against the edges of the graph."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ Ints = np.ndarray[Any, np.dtype[Any]]
 
 
 def neighbours(starts: Ints, degrees: Ints, edges: Ints) -> tuple[Ints, Ints]:
-    """All edges of some nodes: which of the nodes each belongs to, and where it leads. starts: of each node's edges."""
+    """All edges of some nodes: the index of the node that each belongs to, and the node that it leads to.
+
+    starts: the index of each node's first edge.
+    """
     of = np.repeat(np.arange(len(starts)), degrees)
-    ahead = np.cumsum(degrees) - degrees
-    return of, edges[np.arange(len(of)) + (starts - ahead)[of]]
+    before = np.cumsum(degrees) - degrees
+    return of, edges[np.arange(len(of)) + (starts - before)[of]]
 
 
 def wrong_levels(at: Ints, starts: Ints, degrees: Ints, edges: Ints, level: Ints, root: int) -> str:
-    """Why the levels of nodes `at` (-1: unreached) are no distances from root, or ''. Levels of a graph whose edges are
-    stored at both ends are right where the root alone has level 0, no edge spans two levels or leads to where none was
-    reached, and every other reached node has a neighbour one level up.
+    """Returns why the levels of the nodes `at` (-1: unreached) are not their distances from root, or '' if they are.
+
+    The edges must be stored at both ends. The levels are right if only the root has level 0, no edge spans two levels
+    or connects a reached to an unreached node, and every other reached node has a neighbour one level up.
     """
     of, ends = neighbours(starts, degrees, edges)
     here, there = level[at], level[ends]
@@ -33,16 +37,16 @@ def wrong_levels(at: Ints, starts: Ints, degrees: Ints, edges: Ints, level: Ints
 
 
 def levels_of_tree(parent: Ints, root: int) -> Ints:
-    """The level of each vertex in a tree of parents, -1 where no path leads to the root, which is its own parent."""
+    """The level of each vertex in a tree of parents; -1 if no path leads to the root. The root's parent is the root."""
     level = np.full(len(parent), -1, np.int8)
     if parent[root] == root:
         level[root] = 0
-    left = np.flatnonzero(parent >= 0)
+    remaining = np.flatnonzero(parent >= 0)
     for depth in range(1, 127):
-        above = level[parent[left]] == depth - 1
-        fresh = left[above]
-        level[fresh[level[fresh] < 0]] = depth
-        left = left[~above]
-        if not len(fresh):
+        is_child = level[parent[remaining]] == depth - 1
+        children = remaining[is_child]
+        level[children[level[children] < 0]] = depth
+        remaining = remaining[~is_child]
+        if not len(children):
             break
     return level

@@ -1,4 +1,4 @@
-"""The levels of the memory hierarchy that one latency curve shows, as findings."""
+"""The levels of the memory hierarchy in one latency curve, as findings."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ENDS = Claim(_ID, "{level}: {value} up to {reach}", _HEAD)
 STATED = Claim(_ID, "{level} ({stated_bytes} stated): {value} up to {reach}", _HEAD)
 LAST = Claim(_ID, "{level}: {value}", _HEAD)
 RISING = Claim(_ID, "memory: {value} at {size}, with no plateau", _HEAD)
-SLIGHT = sqrt(2)
-"""Loads that take less than this times a level's are still mostly of that level."""
+LEVEL_FACTOR = sqrt(2)
+"""Loads that take less than this many times as long as those of a level mostly still hit that level."""
 
 
 def levels(curve: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-    """Each level of a curve over `size`, smallest first; beyond the last cache is memory, with or without a plateau."""
+    """Each level of a curve over `size`, smallest first. Memory follows the last cache, with or without a plateau."""
     rows = sorted(curve, key=lambda r: number(r, "size"))
     facts = device.facts if device else {}
     named = name_plateaus(find_plateaus([int(number(r, "size")) for r in rows], list(map(median_of, rows))), facts)
@@ -36,12 +36,12 @@ def levels(curve: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
 
 
 def _finding(name: str, plateau: Plateau, following: float, rows: Sequence[Record], stated: dict[str, int]) -> Finding:
-    """One level with where it ends: the last size whose loads take little more, and less than the middle of it and the
-    next level.
+    """One level and its end: the last size whose loads take less than LEVEL_FACTOR times as long as those of the level,
+    and less than the geometric mean of this level and the next.
     """
     on_it = [r for r in rows if plateau.low <= number(r, "size") <= plateau.high]
     after = [r for r in rows if number(r, "size") > plateau.high]
-    most = min(sqrt(plateau.value * max(following, plateau.value)), SLIGHT * plateau.value)
+    most = min(sqrt(plateau.value * max(following, plateau.value)), LEVEL_FACTOR * plateau.value)
     end = next((i for i, r in enumerate(after) if median_of(r) >= most), len(after))
     value = _value(on_it, plateau)
     if end == len(after):
@@ -54,6 +54,6 @@ def _finding(name: str, plateau: Plateau, following: float, rows: Sequence[Recor
 
 
 def _value(rows: Sequence[Record], plateau: Plateau) -> Quantity:
-    """The level's median, within the range of its points but for outliers."""
+    """The level's median, with the range of its points except outliers."""
     near = [m for m in map(median_of, rows) if abs(m / plateau.value - 1) < SAME]
     return Quantity(plateau.value, rows[0].unit, min(near, default=None), max(near, default=None))

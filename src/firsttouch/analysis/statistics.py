@@ -1,4 +1,4 @@
-"""What can be said from records alone: groups, distinct values, counters by pattern."""
+"""Groups, distinct values and counters of records."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from firsttouch.records.schema import Record, Scalar
 
 
 def measured(records: Iterable[Record]) -> list[Record]:
-    """The points that may be reasoned from: ok, with a summary, and not proved wrong by their verification."""
+    """The points that findings may use: those that are ok, have a summary, and did not fail verification."""
     return [r for r in records if r.status == "ok" and r.summary is not None and r.verified is not False]
 
 
 def value(record: Record, name: str) -> Scalar:
-    """A factor, a counter, 'median', or the 'device' that acted; None where the record has none."""
+    """The value of a factor or a counter, of 'median' or of 'device'; None if the record does not have it."""
     if name == "median":
         return record.summary.median if record.summary else None
     if name == "device" and name not in record.factors:
@@ -25,7 +25,7 @@ def value(record: Record, name: str) -> Scalar:
 
 
 def median_of(record: Record) -> float:
-    """The median of a record that has a summary, in its unit."""
+    """The median of a record, which must have a summary, in the record's unit."""
     assert record.summary is not None
     return record.summary.median
 
@@ -38,7 +38,7 @@ def distinct(records: Iterable[Record], name: str) -> list[Scalar]:
 
 
 def varying(records: Sequence[Record]) -> list[str]:
-    """What takes more than one value: `device`, then factors in the order in which the records name them."""
+    """The names with more than one value: `device`, then factors in the order of the records."""
     names = dict.fromkeys(("device", *(name for r in records for name in r.factors)))
     return [
         name
@@ -48,7 +48,7 @@ def varying(records: Sequence[Record]) -> list[str]:
 
 
 def group_by(records: Iterable[Record], *names: str) -> dict[tuple[Scalar, ...], list[Record]]:
-    """Records by their values of `names`, groups in order of first appearance."""
+    """Groups records by their values of `names`. Groups are in the order of first appearance."""
     groups: dict[tuple[Scalar, ...], list[Record]] = {}
     for record in records:
         groups.setdefault(tuple(value(record, name) for name in names), []).append(record)
@@ -56,9 +56,9 @@ def group_by(records: Iterable[Record], *names: str) -> dict[tuple[Scalar, ...],
 
 
 def series(record: Record, pattern: str) -> dict[Scalar, Scalar]:
-    """The counters that match a pattern with one {}, by what {} stands for: a number where it reads as one, else text.
+    """The counters that match a pattern with one {}, by the text in place of {}, which becomes a number if it is one.
 
-    'iteration_{}_ms' over iteration_1_ms and iteration_2_ms gives {1: ..., 2: ...}.
+    For the counters iteration_1_ms and iteration_2_ms, 'iteration_{}_ms' returns {1: ..., 2: ...}.
     """
     start, _, end = pattern.partition("{}")
     least = len(start) + len(end)
@@ -73,7 +73,7 @@ def _number_or_text(text: str) -> Scalar:
 
 
 def expand(records: Iterable[Record], pattern: str) -> list[Record]:
-    """A record for each of a record's matching counters, with the factor 'series' and the counter 'value'."""
+    """Returns one record for each matching counter of each record, with the factor 'series' and the counter 'value'."""
     expanded = []
     for record in records:
         others = {name: v for name, v in record.factors.items() if name != "value"}

@@ -1,7 +1,8 @@
-"""How far translation caches reach, found in the cost of loads over the number of pages that they go to.
+"""Finds the reach of translation caches in the cost of loads over the number of pages that are accessed.
 
-A curve is taken at one page stride: a line on each of n pages, and what a load of them costs beyond the same number of
-lines side by side. It is flat while one level of the TLB holds all n translations, and rises where it no longer does.
+A curve is measured at one page stride: a load from one line on each of n pages, less the cost of a load from the same
+number of adjacent lines. The curve is flat while one level of the TLB holds all n translations, and rises when it no
+longer does.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from typing import Literal, NamedTuple
 from firsttouch.analysis.plateaus import Plateau, find_plateaus
 
 RISE = 1.15
-"""A point this much above a level has left it: the level's own noise stays below."""
+"""A point this many times above a level is beyond it. The noise of a level is smaller."""
 SAME_COUNT = 1.6
-"""Counts of pages within this are one count, where they were measured in octaves or halves of octaves."""
+"""Counts of pages within this ratio are taken as equal, because they were measured in octaves or half octaves."""
 
 
 class Knee(NamedTuple):
     """Where one level of the TLB ends.
 
-    pages: the most pages measured that it still held; following: the next count measured; before, after: the cost of a
-    load on the level, and beyond it: the median of three counts from twice the pages on, so that one bad point does not
-    hide a knee.
+    pages: the largest measured number of pages that it still held. following: the next measured number. before: the
+    cost of a load on the level. after: the cost beyond it, the median of the first three counts from twice the pages
+    on, so that one bad point does not hide a knee.
     """
 
     pages: int
@@ -34,8 +35,8 @@ class Knee(NamedTuple):
 
 
 def rising_plateaus(pages: Sequence[int], costs: Sequence[float]) -> list[Plateau]:
-    """The flat parts of a curve, without those below an earlier one: more pages cost no less translation, so there the
-    lines side by side were slower than usual.
+    """The flat parts of a curve, without those below an earlier one. Translation does not get cheaper with more pages,
+    so the adjacent lines must have been slower than usual there.
     """
     found: list[Plateau] = []
     for plateau in find_plateaus(pages, costs):
@@ -45,7 +46,7 @@ def rising_plateaus(pages: Sequence[int], costs: Sequence[float]) -> list[Platea
 
 
 def find_knees(pages: Sequence[int], costs: Sequence[float]) -> list[Knee]:
-    """The ends of the flat parts of one curve, by ascending pages. Points in any order; costs <= 0 are ignored."""
+    """The ends of a curve's flat parts, by ascending pages. The order of points is free. Costs <= 0 are ignored."""
     points = sorted((n, cost) for n, cost in zip(pages, costs, strict=True) if cost > 0)
     levels = rising_plateaus([n for n, _ in points], [cost for _, cost in points])
     knees = []
@@ -58,13 +59,13 @@ def find_knees(pages: Sequence[int], costs: Sequence[float]) -> list[Knee]:
 
 
 def knee_name(place: int) -> str:
-    """What a knee is called: beyond the second, it may be page tables that leave the caches instead of a TLB's end."""
+    """The name of a knee. From the third on, the cause may be page tables that no longer fit the caches, not a TLB."""
     return ("L1 TLB", "L2 TLB", "third level")[place] if place < 3 else f"level {place + 1}"
 
 
 def name_levels(pages: Sequence[int], costs: Sequence[float]) -> list[tuple[str, Plateau]]:
-    """The flat parts of a curve with their names: 'L1 TLB, 64 pages', 'L2 TLB, 2048 pages', ... while each ends in a
-    knee; one that has no end is 'beyond the L2 TLB', or 'no knee' where there is none.
+    """The flat parts of a curve with their names. Parts that end in a knee are 'L1 TLB, 64 pages', 'L2 TLB, 2048
+    pages', and so on. Other parts are 'beyond the L2 TLB', or 'no knee' if the curve has none.
     """
     ends = [knee.pages for knee in find_knees(pages, costs)]
     last = f"beyond the {knee_name(len(ends) - 1)}" if ends else "no knee"
@@ -73,19 +74,19 @@ def name_levels(pages: Sequence[int], costs: Sequence[float]) -> list[tuple[str,
 
 
 class EffectivePage(NamedTuple):
-    """What one entry of a TLB covers: bytes, and whether that is the size, its upper or its lower bound."""
+    """The bytes that one entry of a TLB covers. bound: whether that is the size, its upper or its lower bound."""
 
     bytes: int
     bound: Literal["about", "at most", "at least"]
 
 
 def effective_page(knees: Mapping[int, int]) -> EffectivePage | None:
-    """The size that one entry covers, from the pages at the same level's knee by the stride between them.
+    """The bytes that one TLB entry covers, or None if fewer than two strides have the knee.
 
-    Below the size, several strides share an entry: halving the stride doubles the count, and count times stride stays.
-    From the size on every page takes an entry of its own, and the count no longer shrinks. So it is the count times the
-    stride while it shrinks, over the count where it no longer does, as a power of two. None where fewer than two
-    strides have the knee.
+    knees: the number of pages at the knee of one level, by the stride between pages. Strides below the size of an entry
+    share entries: halving the stride doubles the count, and the product of count and stride is constant. From the size
+    of an entry on, every page needs a separate entry, and the count no longer shrinks. The size is that product,
+    divided by the count that no longer shrinks, rounded to a power of two.
     """
     strides = sorted(knees)
     if len(strides) < 2:

@@ -107,7 +107,7 @@ def command(
         trust=trust_in(trust_verified),
         modules=[str(file.absolute()) for file in module or []],
         allow_oversubscription=allow_oversubscription,
-        every=every,
+        all_names=every,
     )
     if list_only:
         show_list(APP, options, as_json)

@@ -1,4 +1,6 @@
-"""Which devices this machine has, asked in separate processes: vendor libraries crash, hang and leave contexts."""
+"""Discovers the devices of this machine in separate processes, because vendor libraries may crash, hang or leave
+contexts behind.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ TIMEOUT = 60.0
 
 
 class Discover(Task, tag="discover"):
-    """Name the devices of one kind."""
+    """Describe the devices of one kind."""
 
     kind: str
 
 
 def describe_kind(task: Discover, pipe: Pipe) -> Reply:
-    """The handler of Discover, in a worker."""
+    """Handles Discover in a worker."""
     from firsttouch.machine.devices import describe_devices
 
     try:
@@ -30,10 +32,10 @@ def describe_kind(task: Discover, pipe: Pipe) -> Reply:
 
 
 def discover_devices(kinds: Iterable[str] = BACKENDS, timeout: float = TIMEOUT) -> list[DeviceInfo]:
-    """The devices of `kinds`. A kind whose library crashed, hung or is missing is one unavailable device."""
+    """Returns the devices of `kinds`. A kind whose library is missing, crashed or hung is one unavailable device."""
     workers = {kind: _start() for kind in kinds}
     try:
-        return with_other_backends([one for kind, worker in workers.items() for one in _ask(kind, worker, timeout)])
+        return with_other_backends([info for kind, worker in workers.items() for info in _ask(kind, worker, timeout)])
     finally:
         for worker in workers.values():
             if isinstance(worker, Worker):
@@ -41,7 +43,7 @@ def discover_devices(kinds: Iterable[str] = BACKENDS, timeout: float = TIMEOUT) 
 
 
 def _start() -> Worker | str:
-    """A worker, or why there is none."""
+    """Starts a worker. Returns it, or the reason if it could not be started."""
     try:
         return Worker()
     except OSError as error:
@@ -56,7 +58,7 @@ def _ask(kind: str, worker: Worker | str, timeout: float) -> list[DeviceInfo]:
 
 
 def _answer(worker: Worker, kind: str, timeout: float) -> tuple[list[DeviceInfo] | None, str]:
-    """The devices, or None and why there are none."""
+    """Returns the devices, or None and the reason."""
     answer = worker.ask(Discover(kind=kind), timeout=timeout)
     if answer.reply is None:
         return None, answer.reason

@@ -1,4 +1,4 @@
-"""The task of measuring one point: what a worker is told, and how it fills in the record."""
+"""The task of measuring one point: what the runner sends to a worker, and how the worker fills in the record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from firsttouch.records.schema import (
     Status,
     Summary,
 )
-from firsttouch.records.trust import without_verified_facts, fill_in_from, sources
+from firsttouch.records.trust import fill_in_from, sources, without_verified_facts
 from firsttouch.workers.protocol import Pipe, Reply, Task, describe, one_line
 
 if TYPE_CHECKING:
@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 
 
 class Job(Task, tag="job"):
-    """Measure one point. seconds is the time that its sampling may take; kind, the kind of work that knows the
-    experiment (firsttouch/work.py); peers, the other devices that take part.
+    """Measure one point.
+
+    seconds: the time that its sampling may take. kind: the kind of work that the experiment belongs to
+    (firsttouch/work.py). peers: the other devices that take part.
     """
 
     experiment: str
@@ -61,7 +63,7 @@ def now() -> str:
 
 
 def blank_record(job: Job, status: Status, reason: str = "") -> Record:
-    """The record of a point that gave no samples, or the beginning of one that did."""
+    """Returns a record without samples."""
     return Record(
         schema=SCHEMA,
         experiment=job.experiment,
@@ -79,7 +81,7 @@ def blank_record(job: Job, status: Status, reason: str = "") -> Record:
 
 
 def _open_session(job: Job, pipe: Pipe) -> Session:
-    """A session that tells the runner when a device opens, since a driver may hang or crash there."""
+    """Returns a session that reports to the runner when a device is opened, because a driver may hang or crash then."""
     from firsttouch.session import Session
 
     class ReportingSession(Session):
@@ -103,7 +105,7 @@ def _open_session(job: Job, pipe: Pipe) -> Session:
 class JobHandler:
     """Measures the points of one group, on one open device.
 
-    find: gives the experiment of a job. Raises UsageError where there is none.
+    find: returns the experiment of a job. Raises UsageError if there is none.
     """
 
     def __init__(self, find: Callable[[Job], Experiment]) -> None:
@@ -111,13 +113,13 @@ class JobHandler:
         self._session: Session | None = None
 
     def __call__(self, job: Job, pipe: Pipe) -> Reply:
-        """The protocol of one point, whatever the experiment."""
+        """Measures one point of any experiment."""
         from firsttouch.experiments.base import Point
 
         record, span = blank_record(job, "ok"), None
         if job.peers:
             record.parties = parties([job.device, *job.peers])
-        with _outcome_in(record):
+        with _failures_recorded(record):
             experiment = self._find(job)
             session = self._session_for(job, pipe)
             point = Point(job.experiment, job.device.name, Factors(job.factors))
@@ -136,7 +138,7 @@ class JobHandler:
             _fill(record, measurement)
             if events.are_requested():
                 span = _add_events(record, session, started, ended)
-        return Reply(state="done", record=_checked(record), span=span)
+        return Reply(state="done", record=_storable(record), span=span)
 
     def _session_for(self, job: Job, pipe: Pipe) -> Session:
         if self._session is None or self._session.info.name != job.device.name:
@@ -148,26 +150,26 @@ class JobHandler:
 
     @staticmethod
     def _clocks(session: Session, experiment: Experiment) -> Clocks | None:
-        """The clocks now, where the device is not the experiment's to open."""
-        if _is_left_closed(experiment) and "device" not in vars(session):
+        """The current clocks, or None if only the experiment may open the device and has not done so."""
+        if _opens_device_itself(experiment) and "device" not in vars(session):
             return None
         clocks = session.device.clocks()
         return None if clocks is None else msgspec.convert(clocks, Clocks)
 
 
-def _is_left_closed(experiment: Experiment) -> bool:
-    """Whether the device is not opened before the experiment does so, which may time just that."""
+def _opens_device_itself(experiment: Experiment) -> bool:
+    """True if the device must not be opened before the experiment does so, which may time the opening."""
     return experiment.fresh_process or not experiment.opens_device
 
 
 def _check_possible(experiment: Experiment, job: Job, session: Session) -> None:
-    """Check again whether the point can be measured, by what the driver states in this process: in another environment
-    it may state something else than at discovery.
+    """Checks again whether the point can be measured, with what the driver states in this process. With other
+    environment variables, that may differ from what it stated at discovery.
 
     Raises:
-        Unsupported: it can't.
+        Unsupported: the point cannot be measured.
     """
-    if _is_left_closed(experiment):
+    if _opens_device_itself(experiment):
         return
     stated = msgspec.convert(session.device.allocators(), list[AllocatorInfo])
     session.info = msgspec.structs.replace(
@@ -180,16 +182,16 @@ def _check_possible(experiment: Experiment, job: Job, session: Session) -> None:
 
 
 def _stated_by(experiment: Experiment, job: Job, device: DeviceInfo) -> str:
-    """On whose word the point is possible, '' where the driver's suffices."""
-    driver = without_verified_facts(device)
-    if driver is device or not experiment.skip(Factors(job.factors), driver):
+    """The source of the verified facts that make the point possible, or '' if what the driver states suffices."""
+    stated = without_verified_facts(device)
+    if stated is device or not experiment.skip(Factors(job.factors), stated):
         return ""
     return f"verified {', '.join(sources(device))}"
 
 
 @contextmanager
-def _outcome_in(record: Record) -> Iterator[None]:
-    """What the block raises becomes the record's status and reason."""
+def _failures_recorded(record: Record) -> Iterator[None]:
+    """Turns an exception of the block into the record's status and reason."""
     from firsttouch import _core
 
     try:
@@ -198,7 +200,7 @@ def _outcome_in(record: Record) -> Iterator[None]:
         record.status, record.reason = "skipped", one_line(str(error)) or describe(error)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # even sys.exit() of an experiment is only this point's failure
+    except BaseException as error:  # even if an experiment calls sys.exit(), only this point fails
         record.status, record.reason = "failed", describe(error)
 
 
@@ -208,12 +210,12 @@ def _throttled(*clocks: Clocks | None) -> bool | None:
 
 
 def _fill(record: Record, measurement: Measurement) -> None:
-    """Take over what was measured. Raises ValueError or TypeError where it is no measurement."""
+    """Copies a measurement into the record. Raises ValueError or TypeError if the measurement is invalid."""
     from firsttouch import _core
-    from firsttouch.experiments.base import Measurement as Wanted
+    from firsttouch.experiments import base
 
-    if not isinstance(measurement, Wanted):
-        raise TypeError(f"measure() gave {measurement!r:.60}, not a Measurement")
+    if not isinstance(measurement, base.Measurement):
+        raise TypeError(f"measure() returned {measurement!r:.60}, not a Measurement")
     if measurement.verified is not None and type(measurement.verified).__name__ not in ("bool", "bool_"):  # or numpy's
         raise TypeError(f"verified is {measurement.verified!r:.60}, not True, False or None")
     samples = [float(sample) for sample in measurement.samples]
@@ -222,7 +224,7 @@ def _fill(record: Record, measurement: Measurement) -> None:
     if not all(map(math.isfinite, samples)):
         raise ValueError("a sample is not finite")
     if measurement.verified is None and not measurement.verified_why:
-        raise ValueError("verified is None and verified_why does not say why: a bug of the experiment")
+        raise ValueError("verified is None and verified_why does not say why: a bug in the experiment")
     record.samples = samples
     record.summary = msgspec.convert(
         dict(zip(Summary.__struct_fields__, _core.summarise(samples), strict=True)), Summary
@@ -235,7 +237,7 @@ def _fill(record: Record, measurement: Measurement) -> None:
 
 
 def _forget_events(session: Session) -> None:
-    """Those before this point. A library that fails here records no more; measuring continues."""
+    """Discards the events before this point. If the library fails, recording ends and measuring continues."""
     from firsttouch import _core
 
     try:
@@ -246,7 +248,7 @@ def _forget_events(session: Session) -> None:
 
 
 def _add_events(record: Record, session: Session, started: float, ended: float) -> Span | None:
-    """Put the totals of the point's events beside the experiment's own counters, which have the last word."""
+    """Adds the totals of the point's events to the counters. Counters that the experiment set are kept."""
     from firsttouch import _core
 
     never_opened = f"{record.experiment} did not open its device in its own process"
@@ -259,17 +261,17 @@ def _add_events(record: Record, session: Session, started: float, ended: float) 
     if window is None:
         record.counters.setdefault(events.STATE, events.NONE + reason)
         return None
-    found: dict[str, Scalar] = {events.STATE: events.RECORDED, **window.totals()}
-    record.counters |= {name: value for name, value in found.items() if name not in record.counters}
+    counters: dict[str, Scalar] = {events.STATE: events.RECORDED, **window.totals()}
+    record.counters = counters | record.counters
     sent = window.events[: events.MOST_SENT]
     return Span(start=started, end=ended, events=sent, left_out=len(window.events) - len(sent))
 
 
-def _checked(record: Record) -> Record:
-    """A record that the runner can decode; counters of a strange type are the experiment's bug."""
+def _storable(record: Record) -> Record:
+    """Returns a record that the runner can decode. Counters of an invalid type make the point fail."""
     try:
         return msgspec.json.decode(msgspec.json.encode(record), type=Record)
     except (TypeError, ValueError) as error:
         reason = f"the measurement can't be stored: {describe(error)}"
-        lost: dict[str, Any] = {"samples": [], "summary": None, "counters": {}, "buffers": [], "verified": None}
-        return msgspec.structs.replace(record, status="failed", reason=reason, stopped_by="", verified_why="", **lost)
+        empty: dict[str, Any] = {"samples": [], "summary": None, "counters": {}, "buffers": [], "verified": None}
+        return msgspec.structs.replace(record, status="failed", reason=reason, stopped_by="", verified_why="", **empty)

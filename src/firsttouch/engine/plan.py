@@ -1,4 +1,4 @@
-"""From a request to points: what will be measured, in which order, for how long, and what is skipped and why."""
+"""Turns a request into points: what is measured, in which order and for how long, and what is skipped and why."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ from firsttouch.units import format_size, parse_size
 
 @dataclass(frozen=True)
 class Budget:
-    """One preset: sampling ends at this relative width of the interval, or after these seconds by time class, which
-    the devices of one kind and class share.
+    """The limits of one preset.
+
+    tolerance: the relative width of the interval at which sampling ends. seconds: the time of sampling by time class,
+    shared by the devices of one kind and class.
     """
 
     tolerance: float
@@ -46,17 +48,18 @@ BUDGETS: dict[Preset, Budget] = {
     "full": Budget(0.005, {"host": 1000.0, "host-kernels": 1000.0, "gpu": 4800.0}),
 }
 _MOST_NAMED = 4
-"""Points or experiments that one sentence names."""
+"""The most points or experiments that one sentence names."""
 _MOST_COMBINATIONS = 10_000_000
-"""Of the values of an experiment's factors on a device."""
+"""The most combinations of the values of an experiment's factors on a device."""
 _MOST_SKIPPED = 100
-"""Points of an experiment on a device that are recorded as skipped for one reason; of more, the first one is."""
+"""The most points of an experiment on a device that are recorded as skipped for one reason. If there are more, only the
+first is recorded."""
 SHORTEST = 2e-3
-"""Seconds that every point may sample at least."""
+"""The least sampling time of a point, in seconds."""
 
 
 class Group(NamedTuple):
-    """What the points that one worker serves have in common."""
+    """What the points that share a worker have in common."""
 
     device: str
     peer: str
@@ -65,7 +68,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Planned:
-    """One point with how to measure it; reason says why it is skipped instead, '' where it is not."""
+    """One point and how to measure it. reason: why it is skipped instead, or '' if it is measured."""
 
     point: Point
     metric: Metric
@@ -74,18 +77,18 @@ class Planned:
     fresh: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     name: str = ""
-    """By which the call knows the experiment, where that is not the experiment's own name."""
+    """The name of the experiment in the call, if that differs from the experiment's name in records."""
 
     @property
     def title(self) -> str:
-        """What is measured, and its device."""
+        """The experiment or application and its device."""
         return f"{self.name or self.point.experiment} on {self.point.device}"
 
     @property
     def peer(self) -> str:
-        """The other device that takes part, '' where there is none."""
-        named = str(self.point.factors.get(PEER, ""))
-        return "" if named == SELF else named
+        """The other device that takes part, or '' if there is none."""
+        peer = str(self.point.factors.get(PEER, ""))
+        return "" if peer == SELF else peer
 
     @property
     def group(self) -> Group:
@@ -97,7 +100,7 @@ class Planned:
 
 
 def unknown(what: str, given: str, accepted: Iterable[str]) -> UsageError:
-    """The sentence for a word that is not one of those accepted."""
+    """Returns the error for a word that is not among those accepted."""
     words = list(accepted)
     near = difflib.get_close_matches(given, words, n=1)
     hint = f" (did you mean '{near[0]}'?)" if near else ""
@@ -105,7 +108,9 @@ def unknown(what: str, given: str, accepted: Iterable[str]) -> UsageError:
 
 
 def choose(what: str, given: Sequence[str], known: Mapping[str, object]) -> list[str]:
-    """The known names that are given, in their own order; all where none is. Raises UsageError for an unknown one."""
+    """Returns the given names in the order of `known`; all of them if none is given. Raises UsageError for an unknown
+    name.
+    """
     for name in given:
         if name not in known:
             raise unknown(what, name, known)
@@ -120,11 +125,13 @@ def choose_preset(given: str) -> Preset:
 
 
 def choose_devices(given: Sequence[str], devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
-    """The given devices, or all that are available. Raises UsageError for one that is unknown or unavailable."""
+    """Returns the given devices, or all that are available if none is given. Raises UsageError for a device that is
+    unknown or unavailable.
+    """
     available = {d.name: d for d in devices if d.available}
     reasons = {d.name: d.reason for d in devices if not d.available}
     for name in given:
-        reason = reasons.get(name) or reasons.get(kind_of(name))  # a library that failed stands for its kind
+        reason = reasons.get(name) or reasons.get(kind_of(name))  # a library that failed is listed by its kind
         if reason and name not in available:
             accepted = f"; accepted: {', '.join(available)}" if available else ""
             raise UsageError(f"device '{name}' is not available: {reason}{accepted}")
@@ -132,7 +139,7 @@ def choose_devices(given: Sequence[str], devices: Sequence[DeviceInfo]) -> list[
 
 
 def parse_sets(texts: Iterable[str]) -> dict[str, list[Scalar]]:
-    """``["size=4KiB,1MiB"]`` to ``{"size": ["4KiB", "1MiB"]}``; a factor given twice takes the values of both."""
+    """Turns ``["size=4KiB,1MiB"]`` into ``{"size": ["4KiB", "1MiB"]}``. A factor given twice gets all values."""
     found: dict[str, list[Scalar]] = {}
     for text in texts:
         name, _, values = text.partition("=")
@@ -144,12 +151,12 @@ def parse_sets(texts: Iterable[str]) -> dict[str, list[Scalar]]:
 
 
 def _parse_count(text: str) -> int:
-    """A whole number; 2^20 is one too."""
+    """Parses a whole number, which may be written as 2^20."""
     if text.startswith("2^"):
         return parse_size(text)
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f"'{text:.40}' is not a whole number, zero or more")
-    if len(text) > 40 or int(text) >= 2**63:  # the largest that a record can hold
+    if len(text) > 40 or int(text) >= 2**63:  # more than a record can hold
         raise ValueError(f"'{text:.40}' is not a whole number below 2^63")
     return int(text)
 
@@ -174,16 +181,16 @@ def _parse_extent(factor: Factor, text: str) -> Scalar:
 
 
 def accepted_values(factor: Factor) -> dict[str, Scalar]:
-    """What a factor of kind "choice" takes, by the word that means it."""
+    """The values that a factor of kind "choice" accepts, by the word for each."""
     return {str(value): value for value in (*factor.choices, *factor.values)}
 
 
 def parse_value(factor: Factor, text: str) -> Scalar:
-    """The value that `text` means for `factor`. Raises ValueError with what is accepted."""
+    """Parses a value of `factor`. Raises ValueError with a message that says what is accepted."""
     if factor.kind == "size":
-        return _within(factor, parse_size(text), text)
+        return _check_range(factor, parse_size(text), text)
     if factor.kind == "count":
-        return _within(factor, _parse_count(text), text)
+        return _check_range(factor, _parse_count(text), text)
     if factor.kind == "ratio":
         return _parse_ratio(text)
     if factor.kind == "extent":
@@ -194,20 +201,20 @@ def parse_value(factor: Factor, text: str) -> Scalar:
     return words[text]
 
 
-def _within(factor: Factor, number: int, text: str) -> int:
-    """`number`, where it lies in the factor's range. Raises ValueError where it does not."""
+def _check_range(factor: Factor, number: int, text: str) -> int:
+    """Returns `number`. Raises ValueError if it is outside the factor's range."""
     if number < factor.least:
         raise ValueError(f"'{text}' is less than can be measured; accepted: {factor.accepted()}")
     if factor.most is not None and number > factor.most:
         raise ValueError(f"'{text}' is more than can be measured; accepted: {factor.accepted()}")
     if number % factor.multiple:
-        raise ValueError(f"'{text}' is no multiple of {factor.multiple}; accepted: {factor.accepted()}")
+        raise ValueError(f"'{text}' is not a multiple of {factor.multiple}; accepted: {factor.accepted()}")
     return number
 
 
 @dataclass
 class _Pair:
-    """One experiment on one device. name: by which the call knows it."""
+    """One experiment on one device. name: the name of the experiment in the call."""
 
     name: str
     experiment: Experiment
@@ -216,19 +223,19 @@ class _Pair:
     preset: Preset
     reason: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Of every worker; an experiment's own has the last word."""
+    """The environment variables of every worker. Those of the experiment take precedence."""
     chosen: set[str] = field(default_factory=set)
-    """The factors that --set gave."""
+    """The factors whose values were given with --set."""
     refused: dict[str, list[str]] = field(default_factory=dict)
-    """What the call names and the plan does not give: by the reason, in words."""
+    """What the call names and the plan leaves out, in words, by the reason."""
 
     def keep_chosen_devices(self, selected: Collection[str], sets: Mapping[str, Sequence[Scalar]]) -> None:
-        """Of factors that name devices and that --set does not give, keep the devices that the call chose."""
-        known = {peer.name for peer in self.device.peers if peer.name not in selected}
+        """Restricts factors that name devices to the devices that the call chose, unless --set gives their values."""
+        not_chosen = {peer.name for peer in self.device.peers if peer.name not in selected}
         for index, factor in enumerate(self.factors):
             if not factor.names_devices or factor.name in sets:
                 continue
-            values = [value for value in factor.values if value not in known]
+            values = [value for value in factor.values if value not in not_chosen]
             self.factors[index] = replace(factor, values=values)
             if not values:
                 choices = ", ".join(factor.choices)
@@ -237,18 +244,18 @@ class _Pair:
                 )
 
     def restrict(self, sets: Mapping[str, Sequence[Scalar]]) -> None:
-        """Replace values by those of --set that mean something here; where none does, the pair is skipped."""
+        """Replaces the values of factors by those of --set that are valid here. If none is, the pair is skipped."""
         for index, factor in enumerate(self.factors):
             if factor.name not in sets:
                 continue
             self.chosen.add(factor.name)
-            values = [value for text in sets[factor.name] for value in _understood(factor, str(text))]
-            foreign = [f"{factor.name}={text}" for text in sets[factor.name] if not _understood(factor, str(text))]
+            values = [value for text in sets[factor.name] for value in _valid_values(factor, str(text))]
+            invalid = [f"{factor.name}={text}" for text in sets[factor.name] if not _valid_values(factor, str(text))]
             if not values:
                 words = ", ".join(map(str, sets[factor.name]))
                 self.reason = f"{self.name} on {self.device.name} has no {factor.name} {words}"
-            elif foreign:
-                self.refused[f"{self.device.name} has no such {factor.name}"] = foreign
+            elif invalid:
+                self.refused[f"{self.device.name} has no such {factor.name}"] = invalid
             self.factors[index] = replace(factor, values=list(dict.fromkeys(values)))
 
     def plan(self) -> list[Planned]:
@@ -270,7 +277,7 @@ class _Pair:
                 continue
             reason = why_skipped(experiment, factors, optimistic_device(self.device, factors))
             environment = {**self.environment, **environment_of(experiment, factors)}
-            one = Planned(
+            point = Planned(
                 Point(*where, factors),
                 experiment.metric,
                 reason,
@@ -278,28 +285,28 @@ class _Pair:
                 environment=environment,
                 name=self.name,
             )
-            planned.setdefault(one.key, one)
-        given = {self._choice(one.point.factors) for one in planned.values()}
+            planned.setdefault(point.key, point)
+        covered = {self._choice(p.point.factors) for p in planned.values()}
         for choice, why in meaningless.items():
-            if self.chosen and choice not in given:
+            if self.chosen and choice not in covered:
                 self.refused.setdefault(why, []).append(self._in_words(choice))
         if not planned:
-            without = [f.name for f in self.factors if not f.values]
-            reasons = dict.fromkeys(meaningless.values()) or [f"there is no value of {', '.join(without)} here"]
+            empty = [f.name for f in self.factors if not f.values]
+            reasons = dict.fromkeys(meaningless.values()) or [f"there is no value of {', '.join(empty)} here"]
             self.reason = "; ".join(reasons)
-        return self._without_repeated_skips(self._thinned(list(planned.values())))
+        return self._without_repeated_skips(self._apply_preset(list(planned.values())))
 
     def _choice(self, factors: Factors) -> tuple[Scalar, ...]:
-        """The values of the factors that --set gave."""
+        """The values of those factors that were given with --set."""
         return tuple(value for name, value in factors.items() if name in self.chosen)
 
     def _in_words(self, choice: tuple[Scalar, ...]) -> str:
         names = [f.name for f in self.factors if f.name in self.chosen]
         return " ".join(f"{name}={value}" for name, value in zip(names, choice, strict=True))
 
-    def _thinned(self, planned: list[Planned]) -> list[Planned]:
-        """Without the points that the preset leaves out, except where that would leave nothing of what --set names.
-        Then its points that can be measured come back or, where there is none, one for each reason.
+    def _apply_preset(self, planned: list[Planned]) -> list[Planned]:
+        """Removes the points that the preset leaves out. If that would remove all points of values given with --set,
+        those of them that can be measured are kept; if there are none, one point for each reason is kept.
         """
         excluded = {p.key: why for p in planned if (why := self._why_excluded(p.point.factors))}
         kept = [p for p in planned if p.key not in excluded]
@@ -308,35 +315,35 @@ class _Pair:
             self.reason = f"preset {self.preset} leaves out all of its points: {reasons}"
         if not self.chosen:
             return kept
-        given = {self._choice(p.point.factors) for p in kept}
-        lost = [p for p in planned if self._choice(p.point.factors) not in given]
-        able = {self._choice(p.point.factors) for p in lost if not p.reason}
-        keys, said = {p.key for p in kept}, set()
-        for one in lost:
-            choice = self._choice(one.point.factors)
-            if not one.reason or (choice not in able and (choice, one.reason) not in said):
-                keys.add(one.key)
-                said.add((choice, one.reason))
+        covered = {self._choice(p.point.factors) for p in kept}
+        missing = [p for p in planned if self._choice(p.point.factors) not in covered]
+        measurable = {self._choice(p.point.factors) for p in missing if not p.reason}
+        keys, skipped = {p.key for p in kept}, set()
+        for p in missing:
+            choice = self._choice(p.point.factors)
+            if not p.reason or (choice not in measurable and (choice, p.reason) not in skipped):
+                keys.add(p.key)
+                skipped.add((choice, p.reason))
         return [p for p in planned if p.key in keys]
 
     def _without_repeated_skips(self, planned: list[Planned]) -> list[Planned]:
-        """Of very many points that one reason skips, the first."""
-        counts, found = Counter(p.reason for p in planned if p.reason), dict[str, Planned]()
+        """Keeps only the first of the points that are skipped for one reason, if there are more than _MOST_SKIPPED."""
+        counts, kept = Counter(p.reason for p in planned if p.reason), dict[str, Planned]()
         for reason, count in counts.items():
             if count > _MOST_SKIPPED:
                 self.refused.setdefault(reason, []).append(f"{count - 1} of {count} points that can't be measured")
-        for one in planned:
-            found.setdefault(one.reason if counts[one.reason] > _MOST_SKIPPED else one.key, one)
-        return list(found.values())
+        for p in planned:
+            kept.setdefault(p.reason if counts[p.reason] > _MOST_SKIPPED else p.key, p)
+        return list(kept.values())
 
     def _why_excluded(self, factors: Factors) -> str:
-        """Why the preset does not measure the point, '' where it does."""
+        """Why the preset leaves out the point, or '' if it does not."""
         device = optimistic_device(self.device, factors)
         return left_out(Candidate(self.experiment, factors, device, self.preset))
 
 
-def _understood(factor: Factor, text: str) -> list[Scalar]:
-    """The one value that `text` means for `factor`, or none."""
+def _valid_values(factor: Factor, text: str) -> list[Scalar]:
+    """A list with the value of `text`, or an empty list if `factor` does not accept it."""
     try:
         return [parse_value(factor, text)]
     except ValueError:
@@ -344,7 +351,7 @@ def _understood(factor: Factor, text: str) -> list[Scalar]:
 
 
 def _check_sets(sets: Mapping[str, Sequence[Scalar]], pairs: Sequence[_Pair], limits: Mapping[str, int]) -> None:
-    """Every factor and every value of --set must mean something to at least one pair."""
+    """Raises UsageError for a factor or a value of --set that no pair accepts."""
     by_name: dict[str, list[Factor]] = {}
     for pair in pairs:
         for factor in pair.factors:
@@ -359,8 +366,8 @@ def _check_sets(sets: Mapping[str, Sequence[Scalar]], pairs: Sequence[_Pair], li
 
 
 def _check_value(name: str, text: str, factors: Sequence[Factor], limits: Mapping[str, int]) -> None:
-    understood = [f for f in factors if _understood(f, text)]
-    if not understood:
+    accepting = [f for f in factors if _valid_values(f, text)]
+    if not accepting:
         if factors[0].kind == "choice":
             raise unknown(name, text, dict.fromkeys(word for f in factors for word in accepted_values(f)))
         widest = max(factors, key=lambda factor: math.inf if factor.most is None else factor.most)
@@ -369,13 +376,13 @@ def _check_value(name: str, text: str, factors: Sequence[Factor], limits: Mappin
         except ValueError as error:
             raise UsageError(f"{name}: {error}") from None
     largest = max(limits.values(), default=0)
-    if all(f.kind == "size" for f in understood) and limits and parse_size(text) > largest:
+    if all(f.kind == "size" for f in accepting) and limits and parse_size(text) > largest:
         known = ", ".join(f"{where} {format_size(limit)}" for where, limit in limits.items())
         raise UsageError(f"{name}: '{text}' exceeds every memory limit here ({known})")
 
 
 def _with_seconds(points: list[Planned], pair: _Pair, total: float, shares: float) -> list[Planned]:
-    """The pair's part of the preset's time, evenly over its runnable points."""
+    """Splits the pair's part of the preset's time evenly over its points that are not skipped."""
     runnable = sum(not p.reason for p in points)
     seconds = max(SHORTEST, total * pair.experiment.share / shares / max(1, runnable))
     return [p if p.reason else replace(p, seconds=seconds) for p in points]
@@ -387,7 +394,7 @@ def make_plan(
     experiments: Mapping[str, Experiment],
     limits: Mapping[str, int],
     facts: PlanningFacts = DEFAULT_FACTS,
-    tell: Callable[[str], None] = lambda sentence: None,
+    warn: Callable[[str], None] = lambda sentence: None,
 ) -> list[Planned]:
     """The points of `request` in the order in which they are measured: device, environment, experiment, factors.
 
@@ -395,24 +402,24 @@ def make_plan(
     is split over all experiments, chosen or not, so that a run's length does not grow with the number chosen.
 
     Args:
-        devices: all that discovery saw; request.devices chooses among them.
-        experiments: by the name that request.experiments may give.
-        limits: bytes by name of the limits that a size must not all exceed ("host" and the devices' own).
-        facts: of the kind of work.
-        tell: is told what the call names and the plan can't give, a sentence for each reason.
+        devices: all devices that discovery found; request.devices chooses among them.
+        experiments: all experiments by name; request.experiments chooses among them.
+        limits: memory limits in bytes by name ("host" and the devices). A size must not exceed all of them.
+        facts: the facts of the kind of work.
+        warn: is called with a sentence for each reason for which something that the call names is left out.
 
     Raises:
-        UsageError: an unknown experiment, device, preset, factor or value; nothing left to measure.
+        UsageError: an experiment, device, preset, factor or value is unknown, or there is nothing to measure.
     """
     budget = BUDGETS[choose_preset(request.preset)]
     chosen = choose(facts.noun, request.experiments, experiments)
     selected, preset = choose_devices(request.devices, devices), choose_preset(request.preset)
     pairs = [_pair(name, experiments[name], device, preset) for device in selected for name in chosen]
     if all(pair.reason for pair in pairs):
-        raise UsageError(_nobody_can(chosen, pairs, devices))
+        raise UsageError(_nothing_supported(chosen, pairs, devices))
     _keep_chosen_devices(pairs, selected, request.set)
-    if able := [pair for pair in pairs if not pair.reason]:
-        _check_sets(request.set, able, {k: v for k, v in limits.items() if v > 0})
+    if supported := [pair for pair in pairs if not pair.reason]:
+        _check_sets(request.set, supported, {k: v for k, v in limits.items() if v > 0})
     shares = sum(e.share for e in experiments.values())
     sharing = Counter((d.kind, d.capabilities.time_class) for d in selected)
     plan: list[Planned] = []
@@ -425,47 +432,47 @@ def make_plan(
         total = budget.seconds[time_class] / sharing[kind, time_class]
         plan += _with_seconds(pair.plan(), pair, total, shares)
     if all(pair.reason for pair in pairs) or (not facts.skips_are_results and all(p.reason for p in plan)):
-        told = [p.reason for p in plan] or [f"{p.name} on {p.device.name}: {p.reason}" for p in pairs if p.reason]
-        reasons = dict.fromkeys(told) or [f"no device or no {facts.noun} is available"]
+        stated = [p.reason for p in plan] or [f"{p.name} on {p.device.name}: {p.reason}" for p in pairs if p.reason]
+        reasons = dict.fromkeys(stated) or [f"no device or no {facts.noun} is available"]
         hints = [hint for name, hint in facts.hints.items() if name in request.set]
         raise UsageError(f"nothing to measure: {'; '.join([*reasons, *hints])}")
     for sentence in _refusals(pairs):
-        tell(sentence)
+        warn(sentence)
     return _grouped(plan)
 
 
-def _nobody_can(names: Sequence[str], pairs: Sequence[_Pair], devices: Sequence[DeviceInfo]) -> str:
-    """The sentence for a call of which no chosen device can do anything. It names the devices that are not there, too:
-    one of them may be what the caller counted on.
+def _nothing_supported(names: Sequence[str], pairs: Sequence[_Pair], devices: Sequence[DeviceInfo]) -> str:
+    """The message for a call of which no chosen device can measure anything. It also names the devices that are not
+    available, because the user may have expected one of them.
     """
     reasons = list(dict.fromkeys(pair.reason for pair in pairs))
     absent = [f"{d.name} is not available: {d.reason:.200}" for d in devices if not d.available]
-    who = ", ".join(dict.fromkeys(pair.device.name for pair in pairs)) or "no device"
-    return f"nothing to measure: {_some(names)} can't run on {who}: {'; '.join([*reasons, *absent])}"
+    chosen = ", ".join(dict.fromkeys(pair.device.name for pair in pairs)) or "no device"
+    return f"nothing to measure: {_first_few(names)} can't run on {chosen}: {'; '.join([*reasons, *absent])}"
 
 
 def _refusals(pairs: Iterable[_Pair]) -> list[str]:
-    """What the call names and the plan does not give, one sentence for each reason."""
-    found: dict[str, tuple[list[str], list[str]]] = {}
+    """What the call names and the plan leaves out, one sentence for each reason."""
+    by_reason: dict[str, tuple[list[str], list[str]]] = {}
     for pair in pairs:
         for reason, points in pair.refused.items():
-            where, what = found.setdefault(reason, ([], []))
+            where, what = by_reason.setdefault(reason, ([], []))
             where.append(f"{pair.name} on {pair.device.name}")
             what += points
     return [
-        f"left out of {_some(where)}: {_some(list(dict.fromkeys(what)))} ({reason})"
-        for reason, (where, what) in found.items()
+        f"left out of {_first_few(where)}: {_first_few(list(dict.fromkeys(what)))} ({reason})"
+        for reason, (where, what) in by_reason.items()
     ]
 
 
-def _some(words: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
+def _first_few(words: Sequence[str]) -> str:
+    """The first few words, and how many more there are."""
     more = len(words) - _MOST_NAMED
     return ", ".join(words[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def list_experiment(experiment: Experiment, devices: Sequence[DeviceInfo], preset: Preset) -> dict[str, Any]:
-    """What a reader of --list wants to know of one experiment; values as --set takes them."""
+    """The entry of --list for one experiment. Values are written as --set accepts them."""
     pairs = [_pair(experiment.name, experiment, device, preset) for device in devices]
     _keep_chosen_devices(pairs, devices, {})
     return {
@@ -499,9 +506,9 @@ def _keep_chosen_devices(
 
 
 def _grouped(plan: list[Planned]) -> list[Planned]:
-    """Points that can share a worker side by side, otherwise in the given order."""
+    """Puts the points that share a worker next to each other. The order is kept otherwise."""
     groups: dict[Group, list[Planned]] = {}
     order = {device: i for i, device in enumerate(dict.fromkeys(p.point.device for p in plan))}
-    for one in plan:
-        groups.setdefault(one.group, []).append(one)
+    for p in plan:
+        groups.setdefault(p.group, []).append(p)
     return [p for key in sorted(groups, key=lambda key: order[key.device]) for p in groups[key]]

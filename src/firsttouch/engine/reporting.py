@@ -1,7 +1,7 @@
-"""Has the report of a finished run drawn by a process of its own, whose failure costs the run nothing.
+"""Draws the report of a finished run in a separate process, so that a failure does not affect the run.
 
-The renderer is a JavaScript engine in a library: it reserves tens of gigabytes of address space and aborts the process
-where it may not (`ulimit -v`, few descriptors, no threads left).
+The renderer is a JavaScript engine in a library. It reserves tens of gigabytes of address space, and aborts the process
+if it cannot (`ulimit -v`, few descriptors, no threads left).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TIMEOUT = 300.0
 
 
 def write_report(directory: Path) -> str:
-    """Write report.html into `directory`. Returns '', or one sentence on why it was not drawn."""
+    """Writes report.html into `directory`. Returns '', or one sentence that says why it was not drawn."""
     if reason := _draw(directory):
         call = shlex.join(["firsttouch", "report", str(directory)])
         return f"the report was not drawn: {one_line(reason)}; {call} draws it"
@@ -49,9 +49,9 @@ def _draw(directory: Path) -> str:
 
 
 def _written(directory: Path) -> tuple[int, int] | None:
-    """What tells one report.html from the next; None where there is none."""
+    """Identifies the present report.html by inode and time; None if there is none."""
     try:
-        found = (directory / "report.html").stat()
+        status = (directory / "report.html").stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns

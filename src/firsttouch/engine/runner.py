@@ -1,4 +1,4 @@
-"""Measures a plan: points one by one in workers, every end of a point recorded before the next begins."""
+"""Measures a plan: points one by one in workers. Each point is recorded before the next one begins."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ from firsttouch.records.store import Store
 from firsttouch.workers.process import Answer, Worker
 
 TIMEOUT = 30.0
-"""Seconds that a point may take, or twenty times its sampling where that is more."""
+"""Seconds that a point may take, or twenty times its sampling time if that is longer."""
 ALLOW = "FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION"
-"""The variable that lets the guard promise more managed memory than a device has free: '1' for yes."""
+"""The environment variable that, if '1', lets the guard grant more managed memory than a device has free."""
 SLACK = 2**30
-"""Bytes of host memory that a worker may take beyond the guard's limit: the interpreter and the vendor's libraries."""
+"""Bytes of host memory that a worker may use beyond the guard's limit, for the interpreter and vendor libraries."""
 TOTAL_FACT = "memory_bytes"
-"""The fact of a device that states its memory."""
+"""The fact of a device that states its total memory."""
 GIVE_UP_AFTER = 2
-"""Fresh workers of one group in a row that did not come to measuring, after which the group is not tried again."""
+"""The number of new workers of one group that fail in a row before measuring, after which the group is not tried again.
+"""
 
 
 @dataclass
 class RunOptions:
-    """What the call asked for; None and empty mean not said."""
+    """The options of the call. None and empty mean that an option was not given."""
 
     experiments: list[str] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
@@ -57,22 +58,25 @@ class RunOptions:
     modules: list[str] = field(default_factory=list)
     allow_oversubscription: bool = False
     retry: bool = False
-    """Try all points again that crashed, timed out or failed, however often that was done before."""
-    every: bool = False
-    """All that the kind of work knows (--all)."""
+    """Try all points again that crashed, timed out or failed, however often they were tried (--retry)."""
+    all_names: bool = False
+    """Everything that the kind of work has (--all)."""
     trust: Callable[[Sequence[DeviceInfo]], list[DeviceInfo]] | None = None
-    """Fills in what drivers leave unsaid, on another word (--trust-verified). Raises UsageError where it is of another
+    """Adds verified facts that drivers do not state (--trust-verified). Raises UsageError if they are from another
     machine.
     """
 
-    def says_what(self) -> bool:
-        return bool(self.experiments or self.every or self.devices or self.set or self.preset)
+    def selects_points(self) -> bool:
+        """True if the call itself chooses what is measured."""
+        return bool(self.experiments or self.all_names or self.devices or self.set or self.preset)
 
 
 @dataclass
 class Outcome:
-    """How a run ended. counts is by status over everything the directory holds; summary is what the kind of work says
-    of all that.
+    """The outcome of a run.
+
+    counts: the number of points in the directory by status. summary: what the kind of work adds to the output of
+    --json.
     """
 
     directory: Path
@@ -100,7 +104,7 @@ class Outcome:
 
 
 class Watcher(Protocol):
-    """Who shows progress."""
+    """Shows the progress of a run."""
 
     def warn(self, text: str) -> None: ...
     def begin(self, directory: Path, todo: Sequence[Planned], held: int) -> None: ...
@@ -109,11 +113,11 @@ class Watcher(Protocol):
 
 
 def run(work: Work, options: RunOptions, watcher: Watcher) -> Outcome:
-    """Carry out `options` of a kind of work, from words to a report.
+    """Carries out a call of a kind of work, from its options to the report.
 
     Raises:
-        UsageError: the call was wrong; no point was measured and no earlier result is lost.
-        KeyboardInterrupt: interrupted; every point that ended is recorded.
+        UsageError: the call was wrong. No point was measured, and no earlier result is lost.
+        KeyboardInterrupt: the run was interrupted. Every point that ended is recorded.
     """
     started = time.monotonic()
     request = resolve(work, options, watcher)
@@ -129,9 +133,9 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> Outcome:
     limits = memory_limits(devices, request.devices)
     plan = make_plan(request, devices, experiments, limits, work.planning, watcher.warn)
     with Store(options.out or default_directory(), resume=options.resume) as store:
-        store.describe(same_machine(store, devices), request)
-        again = store.to_retry(all_failures=options.retry)
-        measure(plan, request, {d.name: d for d in devices}, store, watcher, again)
+        store.describe(checked_machine(store, devices), request)
+        retried = store.to_retry(all_failures=options.retry)
+        measure(plan, request, {d.name: d for d in devices}, store, watcher, retried)
         outcome = summarise(store, work, time.monotonic() - started)
     if problem := write_report(store.directory):
         watcher.warn(problem)
@@ -141,30 +145,30 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> Outcome:
 
 
 def resolve(work: Work, options: RunOptions, watcher: Watcher) -> Request:
-    """The request that `options` means, going on from run.json where it resumes. What runs code or lifts a limit is
-    never taken from run.json: the directory may be a stranger's.
+    """Returns the request of a call. A call with --resume continues the request in run.json. Code to run and limits to
+    lift are never taken from run.json, because the directory may be from someone else.
 
     Raises:
-        UsageError: an unknown experiment or preset; results that were taken with another preset or seed.
+        UsageError: an experiment or preset is unknown, or the results were taken with another preset or seed.
     """
     if options.retry and not options.resume:
-        raise UsageError("--retry goes with --resume and --out DIR, the directory whose points are to be tried again")
+        raise UsageError("--retry needs --resume and --out DIR, the directory whose points are to be tried again")
     stored = _stored_request(work, options)
     base = stored or Request(schema=SCHEMA, experiments=[], devices=[], preset="quick", seed=1)
     add_modules(options.modules)
     work.check_modules(options.modules)
     if base.allow_oversubscription and not options.allow_oversubscription:
-        watcher.warn(f"{options.out} was measured with --allow-oversubscription; this call does without it")
-    what = options if options.says_what() else base
-    names = _required_names(work, options, base) if work.names_required else what.experiments
+        watcher.warn(f"{options.out} was measured with --allow-oversubscription; this call does not give it")
+    selection = options if options.selects_points() else base
+    names = _required_names(work, options, base) if work.names_required else selection.experiments
     return Request(
         schema=SCHEMA,
         experiments=choose(work.planning.noun, names, work.names()),
-        devices=what.devices,
+        devices=selection.devices,
         preset=choose_preset(base.preset if options.preset is None else options.preset),
         seed=base.seed if options.seed is None else options.seed,
         timeout=(base.timeout or work.timeout) if options.timeout is None else options.timeout,
-        set=what.set,
+        set=selection.set,
         events=options.events or base.events,
         kind=work.name,
         modules=options.modules,
@@ -173,61 +177,61 @@ def resolve(work: Work, options: RunOptions, watcher: Watcher) -> Request:
 
 
 def _required_names(work: Work, options: RunOptions, base: Request) -> list[str]:
-    """Those that the call names, or those of the run to continue; none means all. Raises UsageError where neither a
-    name nor --all is given.
+    """Returns the names in the call, or those of the run to continue; an empty list means all. Raises UsageError if
+    neither a name nor --all is given.
     """
-    if options.every and options.experiments:
+    if options.all_names and options.experiments:
         raise UsageError(f"--all was given, and {', '.join(options.experiments)} too; give one or the other")
     names = options.experiments or base.experiments
-    if not (names or options.every):
+    if not (names or options.all_names):
         nothing = f"{options.out} holds no run to continue; " if options.resume else ""
         raise UsageError(
             f"{nothing}name {work.planning.noun}s, or give --all; firsttouch {work.name} --list lists them"
         )
-    return [] if options.every else names
+    return [] if options.all_names else names
 
 
 def _stored_request(work: Work, options: RunOptions) -> Request | None:
-    """The request of the run to continue, where the call resumes one."""
+    """Returns the request of the run to continue, or None if the call does not resume one."""
     held = options.out is not None and has_results(options.out)
     if not options.resume:
         if held:
             raise UsageError(
-                f"{options.out} already holds results; add --resume to continue that run, or give another --out"
+                f"{options.out} already holds results; add --resume to continue that run, or choose another --out"
             )
         return None
     if options.out is None:
         raise UsageError("--resume needs --out DIR, the directory of the run to continue")
     stored = read_request(options.out)
     if held and stored is None:
-        raise UsageError(f"{options.out} holds results but no run.json; give another --out")
+        raise UsageError(f"{options.out} holds results but no run.json; choose another --out")
     if stored is not None:
         _check_stored(work, options, stored)
-    for name, wanted in (("preset", options.preset), ("seed", options.seed)):
+    for name, given in (("preset", options.preset), ("seed", options.seed)):
         before = getattr(stored, name, None)
-        if held and wanted not in (None, before):
+        if held and given not in (None, before):
             raise UsageError(
-                f"{options.out} was measured with --{name} {before}, not {wanted}; "
+                f"{options.out} was measured with --{name} {before}, not {given}; "
                 f"accepted: --{name} {before}, or another --out"
             )
     return stored
 
 
 def _check_stored(work: Work, options: RunOptions, stored: Request) -> None:
-    """Raises UsageError where a stored run is of another kind, or needs modules that this call does not name."""
+    """Raises UsageError if a stored run is of another kind, or needs modules that this call does not name."""
     if stored.kind != work.name:
-        raise UsageError(f"{options.out} holds results of `firsttouch {stored.kind}`; resume it with that")
+        raise UsageError(f"{options.out} holds results of `firsttouch {stored.kind}`; resume the run with that command")
     given = {Path(path).name for path in options.modules}
     if missing := [path for path in stored.modules if Path(path).name not in given]:
         words = " ".join(f"--module {shlex.quote(path)}" for path in missing)
         raise UsageError(
-            f"{options.out} was measured with modules that this call does not name, and no code is run because a "
-            f"results directory names it; to continue, add {words}"
+            f"{options.out} was measured with modules that this call does not name, and code that only a results "
+            f"directory names is never run; to continue, add {words}"
         )
 
 
 def list_work(work: Work, options: RunOptions) -> Listing:
-    """What --list shows of what the call names; of all that the kind of work knows where it names nothing."""
+    """Returns the output of --list for the names in the call, or for everything if there are none."""
     add_modules(options.modules)
     work.check_modules(options.modules)
     names = choose(work.planning.noun, options.experiments, work.names())
@@ -235,23 +239,24 @@ def list_work(work: Work, options: RunOptions) -> Listing:
 
 
 def _named_peers(request: Request) -> list[str]:
-    """Devices that --set names as peers."""
+    """The devices that --set names as peers."""
     return [str(name) for name in request.set.get(PEER, []) if kind_of(str(name)) in BACKENDS]
 
 
 def find_devices(names: Sequence[str]) -> list[DeviceInfo]:
-    """The devices of the kinds that `names` need; of all kinds where none or an unknown one is named."""
-    set_limits()  # a worker would only say that its guard refuses all memory
+    """Returns the devices of the kinds in `names`; of all kinds if there is no name or an unknown one."""
+    set_limits()  # otherwise an invalid limit is only reported as a refusal of all memory by a worker's guard
     kinds = list(dict.fromkeys(map(kind_of, names)))
     devices = discover_devices(kinds) if kinds and set(kinds) <= set(BACKENDS) else discover_devices()
     rest = [kind for kind in BACKENDS if kind not in {d.kind for d in devices}]
     known = {d.name for d in devices}
-    complete = known.issuperset(names) and any(d.available for d in devices)  # else a sentence names those there are
+    # Otherwise the call fails, and the message lists all devices.
+    complete = known.issuperset(names) and any(d.available for d in devices)
     return with_other_backends(devices if complete else devices + discover_devices(rest))
 
 
 def memory_limits(devices: Iterable[DeviceInfo], selected: Sequence[str]) -> dict[str, int]:
-    """Bytes that the host and each selected device can give at most."""
+    """The most bytes that can be allocated on the host and on each selected device."""
     totals = {d.name: d.facts.get(TOTAL_FACT) for d in devices if d.name in selected and d.capabilities.runs_kernels}
     return {"host": host_limit()} | {name: total for name, total in totals.items() if isinstance(total, int)}
 
@@ -260,22 +265,22 @@ def default_directory() -> Path:
     return Path("firsttouch-results") / f"{socket.gethostname()}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def same_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
-    """What machine.json is to hold. Raises UsageError where the results were taken on another machine."""
+def checked_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
+    """Returns the content of machine.json. Raises UsageError if the results were taken on another machine."""
     from firsttouch.machine.facts import collect_machine
 
     stored = store.machine()
     if stored is None or not store.keys:
         return collect_machine(devices)
     before = {d.name: d for d in stored.devices}
-    differs = [("host", stored.host, socket.gethostname())]
+    identities = [("host", stored.host, socket.gethostname())]
     for device in devices:
         if (old := before.get(device.name)) is not None:
-            differs.append((device.name, _identity(old), _identity(device)))
-    for what, then, here in differs:
-        if then != here:
-            raise UsageError(f"{store.directory} was measured on another machine ({what}: {then}, here {here}); "
-                             "resume it there or give another --out")  # fmt: skip
+            identities.append((device.name, _identity(old), _identity(device)))
+    for what, there, here in identities:
+        if there != here:
+            raise UsageError(f"{store.directory} was measured on another machine ({what}: {there}, here {here}); "
+                             "resume it there or choose another --out")  # fmt: skip
     stored.devices += [d for d in devices if d.name not in before]
     return stored
 
@@ -290,17 +295,17 @@ def measure(
     devices: Mapping[str, DeviceInfo],
     store: Store,
     watcher: Watcher,
-    again: Collection[str] = (),
+    retried: Collection[str] = (),
 ) -> None:
-    """Every point of `plan` that the store does not hold, one by one, recorded before the next begins.
+    """Measures the points of `plan` that have no record yet. Each is recorded before the next one begins.
 
-    again: the keys of points that are measured though the store holds them.
+    retried: the keys of points that are measured although they have a record.
     """
-    todo = [planned for planned in plan if planned.key not in store.keys or planned.key in again]
+    todo = [planned for planned in plan if planned.key not in store.keys or planned.key in retried]
     for warning in store.warnings:
         watcher.warn(warning)
     watcher.begin(store.directory, todo, len(plan) - len(todo))
-    without: set[str] = set()
+    reported: set[str] = set()
     with PointExecutor(request, Trace(store.directory)) as executor:
         for planned in todo:
             watcher.point(planned)
@@ -308,8 +313,8 @@ def measure(
             record = blank_record(job, "skipped", planned.reason) if planned.reason else executor.measure(planned, job)
             store.append(record)
             watcher.recorded(planned, record)
-            if request.events and (reason := why_no_events(record)) not in ("", *without):
-                without.add(reason)
+            if request.events and (reason := why_no_events(record)) not in ("", *reported):
+                reported.add(reason)
                 watcher.warn(f"measured without events: {reason}")
 
 
@@ -329,7 +334,7 @@ def make_job(planned: Planned, request: Request, devices: Mapping[str, DeviceInf
 
 
 class PointExecutor:
-    """The worker at work, and its successors. One worker serves the points of one group."""
+    """Measures points in workers, one at a time. One worker serves the points of one group."""
 
     def __init__(self, request: Request, trace: Trace | None = None) -> None:
         self._trace = trace
@@ -337,10 +342,10 @@ class PointExecutor:
         self._memory = host_limit() + SLACK
         self._worker: Worker | None = None
         self._group: Group | None = None
-        self._misses: dict[Group, list[Record]] = {}
+        self._failed_starts: dict[Group, list[Record]] = {}
 
     def measure(self, planned: Planned, job: Job) -> Record:
-        """The protocol of one point, whatever becomes of its worker."""
+        """Measures one point and returns its record, even if the worker crashes or hangs."""
         group = planned.group
         record = blank_record(job, "failed")
         if self._given_up(group, record):
@@ -353,34 +358,37 @@ class PointExecutor:
         answer = worker.ask(job, timeout=self._timeout or max(TIMEOUT, 20 * planned.seconds), memory=self._memory)
         record = conclude(record, answer)
         if self._trace is not None and answer.reply is not None and answer.reply.span is not None:
-            self._trace.add(record, answer.reply.span)  # before the record: whoever ends us now measures it again
+            # Before the record: if the process is killed in between, the point is measured again.
+            self._trace.add(record, answer.reply.span)
         self._note_start(group, answer, record)
-        if planned.fresh or answer.how != "done" or record.status == "failed":  # a failure may have spoilt the device
-            self.dismiss()
+        # A failure may have left the device in an unusable state.
+        if planned.fresh or answer.how != "done" or record.status == "failed":
+            self.end_worker()
         return record
 
     def _given_up(self, group: Group, record: Record) -> bool:
-        misses = self._misses.get(group, [])
-        if len(misses) < GIVE_UP_AFTER:
+        """True, with status and reason filled in, if the group is not tried again."""
+        failed = self._failed_starts.get(group, [])
+        if len(failed) < GIVE_UP_AFTER:
             return False
-        record.status = "skipped" if misses[-1].status == "skipped" else "failed"
-        record.reason = f"not tried: its device did not open {len(misses)} times in a row: {misses[-1].reason}"
+        record.status = "skipped" if failed[-1].status == "skipped" else "failed"
+        record.reason = f"not tried: its device did not open {len(failed)} times in a row: {failed[-1].reason}"
         return True
 
     def _worker_for(self, group: Group, planned: Planned) -> Worker:
         if planned.fresh or group != self._group or not (self._worker and self._worker.alive()):
-            self.dismiss()
+            self.end_worker()
         if self._worker is None:
             self._worker, self._group = Worker(planned.environment), group
         return self._worker
 
     def _note_start(self, group: Group, answer: Answer, record: Record) -> None:
         if answer.after in ("", "opening") and record.status != "ok":
-            self._misses.setdefault(group, []).append(record)
+            self._failed_starts.setdefault(group, []).append(record)
         else:
-            self._misses.pop(group, None)
+            self._failed_starts.pop(group, None)
 
-    def dismiss(self) -> None:
+    def end_worker(self) -> None:
         if self._worker is not None:
             self._worker.stop()
         self._worker = None
@@ -391,11 +399,11 @@ class PointExecutor:
     def __exit__(self, kind: object, *_: object) -> None:
         if self._worker is not None and kind is not None:  # interrupted in the middle of a point
             self._worker.kill()
-        self.dismiss()
+        self.end_worker()
 
 
 def conclude(record: Record, answer: Answer) -> Record:
-    """The record that the worker gave, or `record` with what became of the worker."""
+    """Returns the record that the worker sent, or `record` with the status and reason of the worker's failure."""
     if answer.how == "done" and answer.reply is not None and answer.reply.record is not None:
         return answer.reply.record
     record.status = "failed" if answer.how == "done" else answer.how
@@ -405,7 +413,7 @@ def conclude(record: Record, answer: Answer) -> Record:
 
 
 def why_no_events(record: Record) -> str:
-    """Why events that were asked for are missing in `record`; '' where they are not."""
+    """Why the events that were requested are missing in `record`, or '' if they are not."""
     state = str(record.counters.get(events.STATE, ""))
     return state.removeprefix(events.NONE) if state.startswith(events.NONE) else ""
 

@@ -1,7 +1,7 @@
-"""What a kind of work is: all that planner, runner and command line know of `run`, `app` and whatever follows.
+"""The contract of a kind of work: all that planner, runner and command line know about `run` and `app`.
 
-A kind of work gives experiments by name, facts for the planner and the runner, and a summary. The kinds are the rows
-of firsttouch/work.py; nothing in this folder names one.
+A kind of work provides experiments by name, facts for the planner and the runner, and a summary. The kinds are listed
+in firsttouch/work.py; nothing in this folder names one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanningFacts:
-    """What the planner must know of a kind of work.
+    """What the planner must know about a kind of work.
 
-    noun: what is named in a call. skips_are_results: whether a plan of which nothing can be measured is still worth
-    recording. hints: by factor, what to say where its values left nothing to measure.
+    noun: what the names in a call refer to. skips_are_results: whether a plan whose points are all skipped is still
+    recorded. hints: by factor, the advice to print if its values left nothing to measure.
     """
 
     noun: str = "experiment"
@@ -34,7 +34,7 @@ DEFAULT_FACTS = PlanningFacts()
 
 @dataclass(frozen=True)
 class Listing:
-    """What --list shows: the value for --json, under one key, and the lines for a reader."""
+    """The output of --list: entries under one key for --json, and lines of text otherwise."""
 
     key: str
     entries: Sequence[Any]
@@ -45,36 +45,36 @@ class Work:
     """One kind of work."""
 
     name: ClassVar[Kind]
-    """Of its command, and `kind` in run.json."""
+    """The name of its command, and `kind` in run.json."""
     planning: ClassVar[PlanningFacts] = DEFAULT_FACTS
     timeout: ClassVar[float | None] = None
-    """Seconds that one point may take without --timeout; None leaves it to the runner."""
+    """Seconds that one point may take without --timeout; if None, the runner decides."""
     names_required: ClassVar[bool] = False
-    """Whether a call that names nothing is wrong unless it says --all, rather than meaning everything."""
+    """If True, a call must name something or say --all. If False, a call without names means everything."""
 
     def check_modules(self, paths: Sequence[str]) -> None:
-        """Raises UsageError for a loaded file of --module in which there is nothing of this kind."""
+        """Raises UsageError if a file loaded by --module defines nothing of this kind."""
 
     def names(self) -> Mapping[str, object]:
-        """What may be named in a call. Raises UsageError for a module that can't be used."""
+        """The names that a call may use. Raises UsageError for a module that cannot be used."""
         raise NotImplementedError
 
-    def experiments(self, asked: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
-        """The experiment of each name. asked: the factors that --set and options name, with their words."""
+    def experiments(self, sets: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
+        """The experiment of each name. sets: the factors given with --set and other options, with their values."""
         raise NotImplementedError
 
     def find(self, experiment: str, factors: Factors) -> Experiment:
-        """The experiment of one point. Raises UsageError where this version has none of that name."""
+        """The experiment of one point. Raises UsageError if this version has none of that name."""
         raise NotImplementedError
 
     def default_devices(self, devices: Sequence[DeviceInfo]) -> list[str]:
-        """Which of the available devices are meant where the call names none."""
+        """The names of the available devices that are used if the call names none."""
         return [device.name for device in devices]
 
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
-        """What --list shows of `names`."""
+        """The output of --list for `names`."""
         raise NotImplementedError
 
     def summary(self, records: Sequence[Record]) -> dict[str, Any]:
-        """What --json says of a finished run besides its counts, by key."""
+        """Further entries of the output of --json for a finished run, by key."""
         return {}

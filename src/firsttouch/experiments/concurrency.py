@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import common_allocator, needs_mapping
-from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, compare, finding, over, quantity
+from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, compare, finding, quantity, ratio_of
 from firsttouch.analysis.statistics import median_of
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import KiB, MiB, allocator_factor, buffer_fact, unreachable
@@ -144,7 +144,7 @@ AT_LIMIT = Claim("concurrency.overlap", f"{_OVERLAP}, at the limit for agents th
 
 
 def _speedup(record: Record, in_turns: Record) -> Finding:
-    comparison, speedup = compare(record, in_turns), over(quantity(in_turns), quantity(record))
+    comparison, speedup = compare(record, in_turns), ratio_of(quantity(in_turns), quantity(record))
     claim = SPEEDUP if comparison.is_clear else NO_SPEEDUP
     return finding(claim, record, comparison=comparison, details={"speedup": speedup})
 

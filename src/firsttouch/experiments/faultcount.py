@@ -12,7 +12,7 @@ from statistics import median
 
 from firsttouch import _core
 from firsttouch.analysis.findings import (
-    MUCH,
+    CLEAR_RATIO,
     Claim,
     Comparison,
     Finding,
@@ -158,7 +158,7 @@ class FaultCount(Experiment):
             return []
         fewest, most = extremes(rows)
         comparison = compare(most, fewest)
-        if not comparison.is_clear or comparison.ratio.value < MUCH:
+        if not comparison.is_clear or comparison.ratio.value < CLEAR_RATIO:
             medians = [median_of(r) for r in rows]
             return [finding(ALIKE, rows, Quantity(median(medians), most.unit, min(medians), max(medians)))]
         return [_extreme(FEWEST, fewest), _extreme(MOST, most, comparison)]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_plain_host
-from firsttouch.analysis.findings import MUCH, Claim, Finding, at_largest, at_shared, compare, extremes, finding
+from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, at_largest, at_shared, compare, extremes, finding
 from firsttouch.analysis.levels import levels
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
@@ -172,5 +172,5 @@ def _slowest(curves: Mapping[tuple[Scalar, ...], list[Record]], main: Sequence[R
     if not mine or slowest in mine:
         return []
     comparison = compare(slowest, mine[0])
-    says = comparison.is_clear and comparison.ratio.value > MUCH
+    says = comparison.is_clear and comparison.ratio.value > CLEAR_RATIO
     return [finding(SLOWEST, slowest, comparison=comparison)] if says else []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from firsttouch.allocators.properties import role
-from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, counter, finding, over, quantity
+from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, counter, finding, quantity, ratio_of
 from firsttouch.analysis.passes import behaviour, settled_at
 from firsttouch.analysis.statistics import median_of
 from firsttouch.records.schema import Record
@@ -26,7 +26,7 @@ SHARED = Claim(
 )
 PASSES = {
     "moves at once": Claim(_PASSES[0], "{allocator} moves in the first pass ({first}, then {value} each)", _PASSES[1]),
-    "moves by and by": Claim(
+    "moves gradually": Claim(
         _PASSES[0], "{allocator} gets faster over {passes} (from {first} to {value} a pass)", _PASSES[1]
     ),
     "stays": Claim(
@@ -93,7 +93,7 @@ def _passes(rows: Sequence[Record]) -> list[Finding]:
         kind, early = behaviour(times, reference.value if reference else None)
         details = {"first": Quantity(times[0], "ms"), "passes": Quantity(early, "passes")}
         if reference is not None:
-            details["ratio"] = over(value, reference)
+            details["ratio"] = ratio_of(value, reference)
         found.append(finding(PASSES[kind], record, value, details=details))
     return found
 
@@ -106,7 +106,7 @@ def _speedups(records: Sequence[Record]) -> list[Finding]:
     for record in rows:
         against = base.get(record.text("operation"))
         if against is not None and (comparison := compare(record, against)).is_clear:
-            details = {"speedup": over(quantity(against), quantity(record))}
+            details = {"speedup": ratio_of(quantity(against), quantity(record))}
             case = str(record.counters["case"])
             found.append(finding(SPEEDUP, record, comparison=comparison, details=details, case=case))
     found.sort(key=lambda one: one.details["speedup"].value, reverse=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import asked_pages, is_common, role
-from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, number, over, quantity
+from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, number, quantity, ratio_of
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import BASE_PAGE, MAP_ANEW, GiB, MiB, allocator_names, switch, unreachable
@@ -140,6 +140,6 @@ def _cost(record: Record, toucher: str, page: int | None) -> Finding:
     cost = quantity(record)
     if (cost.value if cost.low is None else cost.low) <= 0:
         return finding(NO_COST, record, toucher=toucher, page_bytes=page)
-    rate = over(Quantity(1e9, "", 1e9, 1e9), cost)
+    rate = ratio_of(Quantity(1e9, "", 1e9, 1e9), cost)
     details = {"rate": replace(rate, unit="pages/s")}
     return finding(COST, record, details=details, toucher=toucher, page_bytes=page)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_device_side, main_allocator, role
 from firsttouch.analysis.findings import (
-    MUCH,
+    CLEAR_RATIO,
     Claim,
     Finding,
     at_largest,
@@ -212,7 +212,7 @@ def _fastest(rows: Sequence[Record]) -> Finding:
     """The fastest copy of the largest size; and of any size where that is clearly faster, as copies in a cache are."""
     best, peak = extremes(at_largest(rows))[1], extremes(rows)[1]
     comparison = compare(best, peak)
-    if comparison.is_clear and comparison.ratio.value * MUCH < 1:
+    if comparison.is_clear and comparison.ratio.value * CLEAR_RATIO < 1:
         return finding(PEAK, best, comparison=comparison)
     return finding(FASTEST, best)
 
