@@ -9,7 +9,6 @@ import typer
 
 from firsttouch.cli.options import path
 from firsttouch.cli.output import say, say_json, tell
-from firsttouch.engine.reporting import NotDrawn, draw
 
 FORMATS = ("html", "png", "svg", "csv")
 
@@ -46,6 +45,8 @@ def command(
 
     Example: firsttouch report results/h200-quick --format svg -o figures
     """
+    from firsttouch.engine.reporting import NotDrawn, draw
+
     try:
         paths = draw(directories, form, output)
     except NotDrawn as error:
