@@ -67,7 +67,7 @@ def test_a_deleted_directory(tmp_path: Path) -> None:
     words = " ".join([*COMMAND, "run", "latency", "--device", "cpu", "--module", "x.py"])
     done = subprocess.run(f"cd {gone} && rmdir {gone} && {words}", shell=True, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "firsttouch: the current directory is gone; change to one that exists\n"
+    assert done.stderr == "firsttouch: the current directory was deleted; change to one that exists\n"
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")

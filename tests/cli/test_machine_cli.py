@@ -51,7 +51,7 @@ def test_text_shows_devices_and_reasons(app: typer.Typer) -> None:
         assert f"\n{heading}\n" in result.stdout
     assert r"pthread [bold]script[/bold] :smile:\u001b[31m" in result.stdout
     assert "allocators: svm-fine\n" in "".join(line.rstrip() + "\n" for line in result.stdout.splitlines())
-    assert "peers: opencl:1 (by copies), opencl:2 (out of reach)\n" in "".join(
+    assert "peers: opencl:1 (by copies), opencl:2 (no access)\n" in "".join(
         line.rstrip() + "\n" for line in result.stdout.splitlines()
     )
     assert "cuda not available: libcuda.so.1 was not found" in " ".join(result.stdout.split())

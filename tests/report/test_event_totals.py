@@ -50,7 +50,7 @@ def test_totals_of_points_that_had_events():
 def test_why_points_have_none():
     none = {"um_events": f"none: {sample.EVIL}"}
     page = render({"out": results(point(MIB, none), point(2 * MIB, none))}, sample.EXPERIMENTS)
-    assert f"Measured without the events asked for 2 points: {sample.EVIL}" in text_of(page)
+    assert f"Measured without the requested events 2 points: {sample.EVIL}" in text_of(page)
     assert "<script" not in page
     assert "Unified-memory events" not in page
 

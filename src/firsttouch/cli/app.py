@@ -1,4 +1,4 @@
-"""firsttouch app: run applications under memory strategies."""
+"""firsttouch app: runs applications under memory strategies."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def command(
         "iterations": iterations,
         "repeat": repeat,
     }
-    given = [*(("strategy", one) for one in strategy or []), *single.items()]
+    given = [*(("strategy", name) for name in strategy or []), *single.items()]
     if blank := [name for name, value in given if value is not None and not value.strip()]:
         raise UsageError(f"--{blank[0]} is empty; give it a value or leave it out")
     named = [f"{name}={value}" for name, value in given if value is not None]

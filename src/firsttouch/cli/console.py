@@ -1,4 +1,4 @@
-"""Tables and progress bars. Imported where one is printed: rich takes as long to load as everything else here."""
+"""The console for tables and progress bars. It is imported only where one is printed, because rich loads slowly."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from firsttouch.cli.output import printable
 
 
 class Console(rich.console.Console):
-    """rich's console, for untrusted text: no control characters, no markup, no emoji codes, no colours guessed from
-    words.
-    """
+    """rich's console for untrusted text: without control characters, markup, emoji codes and highlighting."""
 
     def __init__(self, *, stderr: bool = False, **more: Any) -> None:
-        more.setdefault("file", sys.stderr if stderr else sys.stdout)  # stays, whatever modules do to the streams
+        more.setdefault("file", sys.stderr if stderr else sys.stdout)  # fixed here, because modules may replace them
         super().__init__(markup=False, emoji=False, highlight=False, **more)
 
     def render_str(self, text: str, **more: Any) -> Text:

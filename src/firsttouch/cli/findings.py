@@ -1,4 +1,4 @@
-"""What a run found, on the terminal: the first findings of each experiment on each device."""
+"""Prints the findings of a run: the first ones of each experiment on each device."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firsttouch.cli.output import say
+from firsttouch.cli.output import print_stdout
 
 if TYPE_CHECKING:
     from firsttouch.report.answers import Answered
 
 MOST = 4
-"""Sentences for each experiment on each device; the report has all of them."""
+"""The most sentences for each experiment on each device. The report has all of them."""
 WIDTH = 100
 
 
 def read(directory: Path) -> list[Answered]:
-    """Everything that a results directory holds, answered in the order of the report."""
+    """The sections of a results directory with their findings, in the order of the report."""
     from firsttouch.records.reading import load_results
     from firsttouch.report.answers import answered
     from firsttouch.work import reported
@@ -31,18 +31,20 @@ def plain(answers: Iterable[Answered]) -> list[dict[str, Any]]:
     """All findings as plain data, each with its sentence."""
     from firsttouch.report.sentences import plain as as_data
 
-    return [entry for one in answers for entry in as_data(one.experiment, one.answer.findings)]
+    return [entry for part in answers for entry in as_data(part.experiment, part.answer.findings)]
 
 
 def show(answers: Iterable[Answered]) -> None:
-    """Print the most important findings. What was skipped on a device has none, and is in the report."""
-    for one in answers:
-        if all(r.status == "skipped" for r in one.section.records):
+    """Prints the most important findings. Sections whose points were all skipped are only in the report."""
+    for part in answers:
+        if all(r.status == "skipped" for r in part.section.records):
             continue
-        said = one.answer.sentences
-        say(f"{one.title} on {', '.join(one.devices)}")
-        for sentence in said[:MOST]:
-            say(textwrap.fill(sentence, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False))
-        if (more := len(said) - MOST) > 0:
-            say(f"  ({more} more in the report)")
-        say("")
+        sentences = part.answer.sentences
+        print_stdout(f"{part.title} on {', '.join(part.devices)}")
+        for sentence in sentences[:MOST]:
+            print_stdout(
+                textwrap.fill(sentence, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+            )
+        if (more := len(sentences) - MOST) > 0:
+            print_stdout(f"  ({more} more in the report)")
+        print_stdout("")

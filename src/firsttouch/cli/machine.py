@@ -1,4 +1,4 @@
-"""`firsttouch machine`: what this machine is."""
+"""firsttouch machine: prints the facts about this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from firsttouch.cli.output import say_json
+from firsttouch.cli.output import print_json
 from firsttouch.units import format_size
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _SECTIONS: Sequence[tuple[str, str]] = (
     ("AMD GPUs (kernel)", "amd_kfd"),
     ("Links", "links"),
 )
-"""Heading and topic, in the order of printing; GPUs, devices and libraries follow."""
+"""Heading and topic, in the order of printing. GPUs, devices and libraries follow."""
 
 
 def command(
@@ -50,7 +50,7 @@ def command(
 
     machine = collect_machine(discover_devices())
     if json:
-        say_json(machine, indent=2)
+        print_json(machine, indent=2)
     else:
         _show(machine)
 
@@ -72,16 +72,16 @@ def _show(machine: Machine) -> None:
 
 
 def _rows(heading: str, facts: dict[str, Scalar]) -> list[tuple[str, str]]:
-    """A topic's facts in words. Cache facts are the topic 'cpu''s, shown apart; of the driver's many unified-memory
-    parameters only those that decide what migrates (--json has all).
+    """A topic's facts in words. The cache facts of the topic 'cpu' have a separate section. Of the driver's
+    unified-memory parameters, only those that affect migration are shown; --json has all of them.
     """
     shown: dict[str, Callable[[str], bool]] = {
         "CPU": lambda key: not key.startswith(_CACHE_KEYS),
         "Caches": lambda key: key.startswith(_CACHE_KEYS),
         "NVIDIA unified memory": lambda key: key.startswith(_UVM_KEYS),
     }
-    wanted: Callable[[str], bool] = shown.get(heading, lambda key: True)
-    return [_row(key, value, plain=heading == "Environment") for key, value in facts.items() if wanted(key)]
+    is_shown: Callable[[str], bool] = shown.get(heading, lambda key: True)
+    return [_row(key, value, plain=heading == "Environment") for key, value in facts.items() if is_shown(key)]
 
 
 def _row(key: str, value: Scalar, plain: bool) -> tuple[str, str]:
@@ -96,14 +96,14 @@ def _row(key: str, value: Scalar, plain: bool) -> tuple[str, str]:
     return label, f"{value:.10g} {_UNITS.get(unit, '')}".rstrip()
 
 
-_REACH = {"direct": "(direct)", "copies": "(by copies)", "none": "(out of reach)"}
+_ACCESS = {"direct": "(direct)", "copies": "(by copies)", "none": "(no access)"}
 
 
 def _device_row(device: DeviceInfo) -> tuple[str, str]:
     usable = [allocator.name for allocator in device.allocators if allocator.available]
     state = f"allocators: {', '.join(usable)}" if device.available else f"not available: {device.reason}"
     xnack = f"XNACK: {device.facts['xnack']}" if "xnack" in device.facts else ""
-    peers = ", ".join(f"{peer.name} {_REACH[peer.access]}" for peer in device.peers if peer.same_driver)
+    peers = ", ".join(f"{peer.name} {_ACCESS[peer.access]}" for peer in device.peers if peer.same_driver)
     lines = [device.title if device.title != device.name else "", xnack, state, f"peers: {peers}" if peers else ""]
     return device.name, "\n".join(filter(None, lines))
 

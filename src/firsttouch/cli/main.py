@@ -1,4 +1,4 @@
-"""Entry point: collects the commands, and turns every wrong call into one sentence and exit status 2."""
+"""Entry point: registers the commands, and turns every wrong call into one sentence and exit status 2."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typer.core import TyperGroup
 from firsttouch import __version__
 from firsttouch.cli import app as app_command
 from firsttouch.cli import machine, methods, report, run
-from firsttouch.cli.output import guard_streams, lost_output, say, tell
+from firsttouch.cli.output import guard_streams, lost_output, print_stderr, print_stdout
 from firsttouch.errors import Terminated, UsageError
 
 WRONG_CALL = 2
 _CallError: Any = typer.BadParameter.__mro__[2]
-"""The base of the parser's errors, whichever parser typer brings."""
+"""The base class of the parser's errors. It is found through typer, because typer may bundle its parser."""
 
 
 class _Interrupted(BaseException):
-    """An interrupt on its way past the parser, which would turn any into exit status 130 without a word."""
+    """Replaces KeyboardInterrupt inside the parser, which would turn it into exit status 130 without a message."""
 
 
 class _Commands(TyperGroup):
@@ -57,9 +57,9 @@ app.command("app")(app_command.command)
 app.command("report")(report.command)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        say(f"firsttouch {__version__}")
+def _version(requested: bool) -> None:
+    if requested:
+        print_stdout(f"firsttouch {__version__}")
         raise typer.Exit
 
 
@@ -69,7 +69,7 @@ def _root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     if context.invoked_subcommand is None:
-        say(context.get_help())
+        print_stdout(context.get_help())
         raise typer.Exit(WRONG_CALL)
 
 
@@ -80,7 +80,7 @@ def main() -> None:
             signal.signal(number, _terminate)
     status = _status()
     if reason := lost_output():
-        tell(f"firsttouch: stdout can't be written: {reason}")
+        print_stderr(f"firsttouch: stdout can't be written: {reason}")
         status = status or 1
     sys.exit(status)
 
@@ -90,40 +90,40 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _status() -> int:
-    """The exit status of the call. What ends it is told in one sentence, unless it is a bug of this program."""
+    """Runs the call and returns its exit status. Errors are printed as one sentence, except bugs of this program."""
     try:
         return app(prog_name="firsttouch", standalone_mode=False) or 0
     except UsageError as error:
-        tell(f"firsttouch: {error}")
+        print_stderr(f"firsttouch: {error}")
     except _CallError as error:
-        tell(f"firsttouch: {_sentence(error)}")
+        print_stderr(f"firsttouch: {_sentence(error)}")
     except (_Interrupted, KeyboardInterrupt, typer.Abort) as error:
         ended = error if isinstance(error, Terminated) else error.__cause__ or error.__context__
-        tell("firsttouch: interrupted")
+        print_stderr("firsttouch: interrupted")
         return ended.status if isinstance(ended, Terminated) else 130
     except OSError as error:
         if error.strerror is None:
             raise
-        tell(f"firsttouch: {_about_file(error)}")
+        print_stderr(f"firsttouch: {_os_error_message(error)}")
     except (Exception, SystemExit) as error:
         from firsttouch.modules import place
 
         if not (where := place(error)):
             raise
-        tell(f"firsttouch: {type(error).__name__}: {' '.join(str(error).split())} ({where})")
+        print_stderr(f"firsttouch: {type(error).__name__}: {' '.join(str(error).split())} ({where})")
     return WRONG_CALL
 
 
-def _about_file(error: OSError) -> str:
+def _os_error_message(error: OSError) -> str:
     try:
         os.getcwd()
     except OSError:
-        return "the current directory is gone; change to one that exists"
+        return "the current directory was deleted; change to one that exists"
     return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}"
 
 
 def _sentence(error: Any) -> str:
-    """What the parser of options says, as one sentence of ours."""
+    """The message of an error of the parser, in the form of this program's messages."""
     text = error.format_message().rstrip(".")
     command = error.ctx.command_path if getattr(error, "ctx", None) is not None else "firsttouch"
     return " ".join(f"{text[:1].lower()}{text[1:]}; see {command} --help".split())

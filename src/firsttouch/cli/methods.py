@@ -1,4 +1,4 @@
-"""`firsttouch methods`: what each allocator is on this machine."""
+"""firsttouch methods: prints the properties of each allocator on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firsttouch.cli.options import path
-from firsttouch.cli.output import printable, say_json, tell
+from firsttouch.cli.output import print_json, print_stderr, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,8 +24,9 @@ _COLUMNS = (
     ("available", "allocation", "cpu", "gpu", "page", "cached cpu", "cached gpu"),
     ("coherent", "concurrent", "atomics", "migrates"),
 )
-"""Of the table, or of one table each where they are too wide for one: what each agent does by itself, and what both do
-at once. What an allocator is and where it moves do not depend on the device, and follow once."""
+"""The columns of the table: properties that concern each agent by itself, and properties that concern both at once. If
+one table would be too wide, each group has a table. What an allocator is and whether it moves does not depend on the
+device, and is printed once at the end."""
 
 
 def command(
@@ -67,36 +68,36 @@ def command(
         with _progress() as watch:
             cells = verified_cells(chosen, watch)
     else:
-        cells = [cell for one in chosen for cell in stated_cells(one)]
+        cells = [cell for info in chosen for cell in stated_cells(info)]
     if out is not None:
         from firsttouch.allocators.verified import write_methods
 
-        tell(f"wrote {write_methods(out, chosen, cells)}")
+        print_stderr(f"wrote {write_methods(out, chosen, cells)}")
     if as_json:
-        say_json(cells, indent=1)
+        print_json(cells, indent=1)
     else:
-        absent = [] if device else [one for one in found if not one.available]
+        absent = [] if device else [info for info in found if not info.available]
         _show(chosen, absent, cells, verify)
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Cell], None]]:
-    """A line that changes on a terminal, a line per measured cell elsewhere; on stderr."""
+    """Shows progress on stderr: a status line on a terminal, otherwise one line per measured cell."""
 
-    def teller(tell: Callable[[str], None]) -> Callable[[Cell], None]:
+    def watcher(show: Callable[[str], None]) -> Callable[[Cell], None]:
         def watch(cell: Cell) -> None:
             if cell.origin == "measured":
-                tell(f"{cell.device} {cell.allocator}: {cell.property} {cell.value}")
+                show(f"{cell.device} {cell.allocator}: {cell.property} {cell.value}")
 
         return watch
 
     if not sys.stderr.isatty():
-        yield teller(tell)
+        yield watcher(print_stderr)
         return
     from firsttouch.cli.console import Console
 
     with Console(stderr=True).status("starting") as status:
-        yield teller(lambda text: status.update(printable(text)))
+        yield watcher(lambda text: status.update(printable(text)))
 
 
 def _show(chosen: Sequence[DeviceInfo], absent: Sequence[DeviceInfo], cells: Sequence[Cell], verified: bool) -> None:
@@ -111,7 +112,7 @@ def _show(chosen: Sequence[DeviceInfo], absent: Sequence[DeviceInfo], cells: Seq
     if verified:
         console.print(
             "✓ measured here; ✗ measured, and not as stated; no mark: stated by driver or vendor; ? unknown; "
-            "- does not apply. --json tells how each was found."
+            "- does not apply. --json says how each was found."
         )
     else:
         console.print("As driver and vendor state it (? where they do not); --verify finds the answers by experiment.")
@@ -123,9 +124,9 @@ def _device(console: Console, device: DeviceInfo, cells: Sequence[Cell]) -> None
     headings = {q.name: q.heading for q in QUESTIONS}
     groups = [[name for name in group if any(c.property == name and c.value for c in cells)] for group in _COLUMNS]
     columns = [name for group in groups for name in group]
-    whole = _table(columns, headings, cells)
+    full = _table(columns, headings, cells)
     console.print(f"{device.name}: {device.title}", style="bold")
-    for table in [whole] if _width(console, whole) <= console.width else [_table(g, headings, cells) for g in groups]:
+    for table in [full] if _width(console, full) <= console.width else [_table(g, headings, cells) for g in groups]:
         console.print(table)
     for allocators, sentence in _sentences([cell for cell in cells if cell.property in columns], headings):
         console.print(f"- {', '.join(allocators)}: {sentence}")
@@ -148,7 +149,7 @@ def _table(columns: Sequence[str], headings: Mapping[str, str], cells: Sequence[
 
 
 def _width(console: Console, table: Table) -> int:
-    """Columns of the terminal that the table needs."""
+    """The number of terminal columns that the table needs."""
     return table.__rich_measure__(console, console.options.update(max_width=10_000)).maximum
 
 
@@ -163,28 +164,28 @@ def _text(cell: Cell) -> str:
 
 
 def _sentences(cells: Sequence[Cell], headings: Mapping[str, str]) -> list[tuple[list[str], str]]:
-    """What a reader needs to know beyond the table, said once for all allocators and properties that share it."""
+    """Sentences that explain cells of the table, each with the allocators that it applies to."""
     shared: dict[tuple[str, str], dict[str, list[str]]] = {}
     for cell in cells:
         if words := _words(cell):
             shared.setdefault(words, {}).setdefault(cell.allocator, []).append(headings[cell.property])
-    told: dict[str, list[str]] = {}
+    sentences: dict[str, list[str]] = {}
     for (value, detail), found in shared.items():
         for allocator, properties in found.items():
             text = f"{', '.join(properties)} {value}" + (f": {detail}" if detail else "")
-            told.setdefault(text, []).append(allocator)
-    return [(allocators, text) for text, allocators in told.items()]
+            sentences.setdefault(text, []).append(allocator)
+    return [(allocators, text) for text, allocators in sentences.items()]
 
 
 def _words(cell: Cell) -> tuple[str, str] | None:
-    """The value and the detail that explain a cell, None where it explains itself."""
+    """The value and the detail that explain a cell, or None if it needs no explanation."""
     from firsttouch.allocators.methods import applies, disagrees
 
     if disagrees(cell):
         return f"is stated {cell.stated} and was measured {cell.value}", cell.detail
     surprising = cell.value in ("no", "none", "gpu sees cpu", "cpu sees gpu") or cell.property == "migrates"
-    told = cell.detail.startswith("not established") or (surprising and cell.detail and applies(cell))
-    return (cell.value or "unknown", cell.detail) if told else None
+    is_explained = cell.detail.startswith("not established") or (surprising and cell.detail and applies(cell))
+    return (cell.value or "unknown", cell.detail) if is_explained else None
 
 
 def _glossary(console: Console, cells: Sequence[Cell]) -> None:

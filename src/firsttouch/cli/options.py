@@ -1,4 +1,4 @@
-"""The options that several commands have, and how values of options are read: what is not one is refused in a sentence
+"""Options that several commands share, and parsers for their values. An invalid value raises UsageError with a message
 that says what is accepted.
 """
 
@@ -13,7 +13,7 @@ from firsttouch.errors import UsageError
 
 
 def seconds(text: str) -> float:
-    """Of --timeout."""
+    """Parses the value of --timeout."""
     from firsttouch.records.schema import LONGEST_TIMEOUT
 
     try:
@@ -26,7 +26,7 @@ def seconds(text: str) -> float:
 
 
 def seed(text: str) -> int:
-    """Of --seed."""
+    """Parses the value of --seed."""
     value = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
     if not 0 <= value < 2**63:
         raise UsageError(f"--seed '{text}' is not a whole number from 0 to 2^63 - 1")
@@ -34,7 +34,7 @@ def seed(text: str) -> int:
 
 
 def path(text: str) -> Path:
-    """Of --out, --output, --module and --trust-verified."""
+    """Parses the value of --out, --output, --module or --trust-verified."""
     if not text.strip():
         raise UsageError(
             "a path is empty; give one to --out, --output, --module or --trust-verified, or leave the option out"

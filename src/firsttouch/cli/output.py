@@ -1,7 +1,7 @@
-"""What is written to stdout and stderr: no control characters from outside, and no failure that ends a run.
+"""Writes to stdout and stderr without control characters from outside, and so that no failure ends a run.
 
-Text of devices, files and modules may hold anything. `printable` makes it harmless, and everything is printed through
-`say`, `tell` and the `Console` of console.py, which use it.
+Text from devices, files and modules may contain anything. `printable` escapes it. Everything is printed through
+`print_stdout`, `print_stderr` and the `Console` of console.py, which use it.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import NoReturn, TextIO
 
-_HARMFUL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but tab and newline, marks that change the direction of writing, and lone surrogates."""
-_INSTEAD = {"✓": "+", "✗": "x", "°": " deg ", "µ": "u", "…": "..."}
-"""What stands for a character that an output can't hold; '?' for all others."""
+_UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters except tab and newline, marks that change the writing direction, and lone surrogates."""
+_REPLACEMENTS = {"✓": "+", "✗": "x", "°": " deg ", "µ": "u", "…": "..."}
+"""Replacements for characters that the encoding of an output lacks. All others become '?'."""
 _ERRORS = "firsttouch"
 
 
 def printable(text: str) -> str:
-    """`text` with its control characters as \\uXXXX, which JSON reads as the same characters."""
-    return _HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """Returns `text` with its control characters as \\uXXXX, which JSON decodes to the same characters."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def say(text: str) -> None:
-    """Print on stdout."""
+def print_stdout(text: str) -> None:
+    """Prints to stdout."""
     print(printable(text))
 
 
-def tell(text: str) -> None:
-    """Print on stderr, at once."""
+def print_stderr(text: str) -> None:
+    """Prints to stderr and flushes it."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
-def say_json(value: object, *, indent: int | None = None) -> None:
-    """Print a value as JSON on stdout."""
+def print_json(value: object, *, indent: int | None = None) -> None:
+    """Prints a value as JSON to stdout."""
     import msgspec
 
     data = msgspec.json.encode(value)
-    say((data if indent is None else msgspec.json.format(data, indent=indent)).decode())
+    print_stdout((data if indent is None else msgspec.json.format(data, indent=indent)).decode())
 
 
 class _Output(io.TextIOWrapper):
-    """A text stream whose failure ends nothing: what can no longer be written goes to /dev/null."""
+    """A text stream that continues on /dev/null if writing fails."""
 
     failure: OSError | None = None
 
@@ -64,21 +64,21 @@ class _Output(io.TextIOWrapper):
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        """The descriptor is replaced, since what is buffered is written again when the stream is closed."""
+        """Replaces the descriptor by /dev/null, because closing the stream writes the buffered text again."""
         self.failure = self.failure or error
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self.fileno())
+        os.close(null)
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
-    lost = error.object[error.start : error.end]
-    return "".join(_INSTEAD.get(character, "?") for character in lost), error.end
+    missing = error.object[error.start : error.end]
+    return "".join(_REPLACEMENTS.get(character, "?") for character in missing), error.end
 
 
-class _Harmless(io.TextIOBase):
-    """A text stream that passes on what is printable."""
+class _PrintableStream(io.TextIOBase):
+    """A text stream that escapes control characters before it writes to another stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -93,30 +93,30 @@ class _Harmless(io.TextIOBase):
 
 @contextmanager
 def code_of_modules() -> Iterator[None]:
-    """While code of modules may run in this process: what it prints goes to stderr and is made harmless, and os._exit,
-    which would end the run without a word, is an error like sys.exit.
+    """Use while code of modules may run in this process. Its output goes to stderr with control characters escaped, and
+    os._exit, which would end the run without a message, raises SystemExit as sys.exit does.
     """
-    process, leave = os.getpid(), os._exit
+    process, original_exit = os.getpid(), os._exit
 
-    def refuse(status: int) -> NoReturn:
+    def raise_exit(status: int) -> NoReturn:
         if os.getpid() != process:  # a process that the module has forked
-            leave(status)
+            original_exit(status)
         raise SystemExit(f"os._exit({status})")
 
-    harmless = _Harmless(sys.stderr)
-    os._exit = refuse
+    stream = _PrintableStream(sys.stderr)
+    os._exit = raise_exit
     try:
-        with redirect_stdout(harmless), redirect_stderr(harmless):
+        with redirect_stdout(stream), redirect_stderr(stream):
             yield
     finally:
-        os._exit = leave
+        os._exit = original_exit
 
 
 def guard_streams() -> None:
-    """Make stdin, stdout and stderr such that nothing written there can end the program.
+    """Replaces stdout and stderr by streams on which a failure does not end the program.
 
-    A descriptor that is closed is opened on /dev/null first: else the next file opened would get its number, and what a
-    library prints would land in it.
+    Closed standard descriptors are first opened on /dev/null. Otherwise the next file that is opened would get such a
+    number, and output of libraries would be written into it.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -134,7 +134,7 @@ def _guarded(stream: TextIO | None, descriptor: int) -> _Output:
 
 
 def lost_output() -> str:
-    """Why stdout could not be written, '' where it was, or where its reader had enough."""
+    """Why stdout could not be written; '' if it could, or if its reader closed the pipe."""
     try:
         sys.stdout.flush()
     except ValueError:  # closed

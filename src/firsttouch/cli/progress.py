@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: a bar on a terminal, plain lines elsewhere."""
+"""Shows the progress of a run on stderr: a bar on a terminal, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from firsttouch.cli.output import printable, tell
+from firsttouch.cli.output import print_stderr, printable
 from firsttouch.text import count
 from firsttouch.units import format_seconds
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _BAD = ("failed", "timeout", "crashed")
 _PER_EXPERIMENT = 3
-"""Failures of one experiment or application on one device that are told at once; the rest is only counted."""
+"""The most failures of one experiment or application on one device that are printed. Further ones are only counted."""
 QUIET = 10.0
-"""Seconds after which a run that had nothing to say tells how far it is."""
+"""Seconds without output after which the state of the run is printed."""
 
 
 class _Screen(Protocol):
@@ -37,45 +37,45 @@ class _Screen(Protocol):
 
 
 class _Lines:
-    """Where nobody watches: lines that a log can keep, and one every now and then while there are none."""
+    """Plain lines for a log, with the state of the run after QUIET seconds without output."""
 
     def __init__(self) -> None:
-        self._over = threading.Event()
-        self._total, self._done, self._now = 0, 0, ""
-        self._began = self._said = time.monotonic()
+        self._ended = threading.Event()
+        self._total, self._done, self._current = 0, 0, ""
+        self._began = self._last_line = time.monotonic()
 
     def line(self, text: str) -> None:
-        self._said = time.monotonic()
-        tell(text)
+        self._last_line = time.monotonic()
+        print_stderr(text)
 
     def begin(self, total: int) -> None:
         self._total, self._began = total, time.monotonic()
-        with suppress(RuntimeError):  # no further thread is allowed: the lines do without a pulse
-            threading.Thread(target=self._pulse, daemon=True).start()
+        with suppress(RuntimeError):  # if no further thread is allowed, the state is not printed
+            threading.Thread(target=self._print_states, daemon=True).start()
 
-    def _pulse(self) -> None:
-        while not self._over.wait(max(0.0, self._said + QUIET - time.monotonic())):
-            if time.monotonic() - self._said >= QUIET:
+    def _print_states(self) -> None:
+        while not self._ended.wait(max(0.0, self._last_line + QUIET - time.monotonic())):
+            if time.monotonic() - self._last_line >= QUIET:
                 self.line(self._state())
 
     def _state(self) -> str:
-        took = time.monotonic() - self._began
-        to_come = took / self._done * (self._total - self._done) if self._done else 0.0
-        left = f", about {format_seconds(to_come)} left" if to_come else ""
-        return f"{self._done} of {self._total} points in {format_seconds(took)}{left}; now {self._now}"
+        elapsed = time.monotonic() - self._began
+        remaining = elapsed / self._done * (self._total - self._done) if self._done else 0.0
+        left = f", about {format_seconds(remaining)} left" if remaining else ""
+        return f"{self._done} of {self._total} points in {format_seconds(elapsed)}{left}; now {self._current}"
 
     def point(self, text: str) -> None:
-        self._now = text
+        self._current = text
 
     def advance(self) -> None:
         self._done += 1
 
     def end(self) -> None:
-        self._over.set()
+        self._ended.set()
 
 
 class _Bar:
-    """A terminal: what is measured now, how much is done, how long it took and may take."""
+    """A progress bar on a terminal, with the current point, the elapsed time and the remaining time."""
 
     def __init__(self) -> None:
         from firsttouch.cli.console import Console
@@ -126,7 +126,7 @@ class _Bar:
 
 
 class RunProgress:
-    """Watches a run: one line per experiment and device when it is finished, failures at once."""
+    """Watches a run. Prints failures at once, and one line per experiment and device when it is finished."""
 
     def __init__(self) -> None:
         self.directory: Path | None = None
@@ -145,7 +145,7 @@ class RunProgress:
         already = f", {held} already measured" if held else ""
         self._screen.line(f"{count(len(todo), 'point')} to measure{already}, into {directory}")
         self._screen.begin(len(todo))
-        self._tell_of_report()
+        self._announce_report()
 
     def point(self, planned: Planned) -> None:
         self._since.setdefault(planned.title, time.monotonic())
@@ -158,18 +158,18 @@ class RunProgress:
         counts["wrong data"] += record.verified is False
         self.kept += 1
         self._left[title] -= 1
-        self._tell(title, planned, record, counts)
+        self._print_failure(title, planned, record, counts)
         self._screen.advance()
         if not self._left[title]:
             words = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
             self._screen.line(f"{title}: {words}, {format_seconds(time.monotonic() - self._since[title])}")
-        self._tell_of_report()
+        self._announce_report()
 
-    def _tell_of_report(self) -> None:
+    def _announce_report(self) -> None:
         if not self._left.total():
             self._screen.point("writing the report")
 
-    def _tell(self, title: str, planned: Planned, record: Record, counts: Counter[str]) -> None:
+    def _print_failure(self, title: str, planned: Planned, record: Record, counts: Counter[str]) -> None:
         wrong = record.verified is False
         if (record.status in _BAD or wrong) and sum(counts[s] for s in (*_BAD, "wrong data")) <= _PER_EXPERIMENT:
             what = f"wrong data {record.verified_why}" if wrong else f"{record.status}: {record.reason}"

@@ -1,18 +1,14 @@
-"""firsttouch report."""
+"""firsttouch report: writes the report, figures or a table."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 import typer
 
 from firsttouch.cli.options import path
-from firsttouch.cli.output import code_of_modules, say, say_json
-
-if TYPE_CHECKING:
-    from firsttouch.report.export import Format
-
+from firsttouch.cli.output import print_json, print_stderr, print_stdout
 
 FORMATS = ("html", "png", "svg", "csv")
 
@@ -49,18 +45,16 @@ def command(
 
     Example: firsttouch report results/h200-quick --format svg -o figures
     """
-    with code_of_modules():
-        if form == "html":
-            from firsttouch.report.page import write_report
+    from firsttouch.engine.reporting import NotDrawn, draw
 
-            paths = [write_report(directories, output)]
-        else:
-            from firsttouch.report.export import export
-
-            paths = export(directories, cast("Format", form), output)
+    try:
+        paths = draw(directories, form, output)
+    except NotDrawn as error:
+        print_stderr(f"firsttouch: the report was not drawn: {error}")
+        raise typer.Exit(1) from None
     if as_json:
-        names = [str(one) for one in paths]
-        say_json({"report": names[0]} if form == "html" else {"files": names})
+        names = list(map(str, paths))
+        print_json({"report": names[0]} if form == "html" else {"files": names})
         return
-    for one in paths:
-        say(str(one))
+    for written in paths:
+        print_stdout(str(written))

@@ -1,4 +1,4 @@
-"""firsttouch run: measure."""
+"""firsttouch run: runs experiments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from firsttouch.cli import findings
 from firsttouch.cli.options import AsJson, Out, Resume, Retry, Seed, TrustVerified, path, seconds
-from firsttouch.cli.output import code_of_modules, say, say_json, tell
+from firsttouch.cli.output import code_of_modules, print_json, print_stderr, print_stdout
 from firsttouch.errors import Terminated, UsageError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def command(
 
 
 def trust_in(directory: Path | None) -> Callable[[Sequence[DeviceInfo]], list[DeviceInfo]] | None:
-    """What --trust-verified means. Raises UsageError where the directory holds nothing of this machine."""
+    """The function that applies --trust-verified, or None. Raises UsageError if the directory holds no methods.json."""
     if directory is None:
         return None
     from firsttouch.allocators.verified import read_trust
@@ -107,7 +107,7 @@ def trust_in(directory: Path | None) -> Callable[[Sequence[DeviceInfo]], list[De
 
 
 def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[Outcome], None] | None = None) -> int:
-    """Carry out a call and return the exit status. show: prints the outcome in place of the findings."""
+    """Carries out a call and returns the exit status. show: prints the outcome instead of the findings."""
     from firsttouch.cli.progress import RunProgress
     from firsttouch.engine.runner import run
 
@@ -119,28 +119,28 @@ def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[Outc
             finally:
                 progress.end()
     except KeyboardInterrupt as error:
-        tell(f"interrupted{_kept(progress, work) or ' before the first point'}")
+        print_stderr(f"interrupted{_kept(progress, work) or ' before the first point'}")
         return error.status if isinstance(error, Terminated) else 130
     except UsageError as error:
         if not (kept := _kept(progress, work)):
             raise
-        tell(f"firsttouch: {error}{kept}")
+        print_stderr(f"firsttouch: {error}{kept}")
         return 1
     with code_of_modules():
         answers = findings.read(outcome.directory)
     if as_json:
-        say_json(outcome.as_dict() | {"findings": findings.plain(answers)})
+        print_json(outcome.as_dict() | {"findings": findings.plain(answers)})
     else:
         if show is not None:
             show(outcome)
         else:
             findings.show(answers)
-        say(str(outcome.report or outcome.directory))
+        print_stdout(str(outcome.report or outcome.directory))
     return outcome.exit_status
 
 
 def _kept(progress: RunProgress, work: Work) -> str:
-    """What is kept of a run that ended early, and how to continue it; '' before its first point."""
+    """How many points a run that ended early has kept, and how to continue it; '' before its first point."""
     if progress.directory is None:
         return ""
     from firsttouch.text import count
@@ -150,13 +150,13 @@ def _kept(progress: RunProgress, work: Work) -> str:
 
 
 def show_list(work: Work, options: RunOptions, as_json: bool) -> None:
-    """What --list prints."""
+    """Prints the output of --list."""
     from firsttouch.engine.runner import list_work
 
     with code_of_modules():
         listing = list_work(work, options)
     if as_json:
-        say_json({listing.key: listing.entries})
+        print_json({listing.key: listing.entries})
         return
     for line in listing.lines:
-        say(line)
+        print_stdout(line)

@@ -1,4 +1,4 @@
-"""What a run of applications gave, on the terminal: each point on a line, or of many each application."""
+"""Prints the results of a run of applications: one line per point, or one line per application if there are many."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from firsttouch.harness.report import Row
 
 _FEW = 30
-"""Points that have a line each; of more, each application has one, with a column per strategy."""
+"""The most points that have a line each. If there are more, each application has a line, with one column per strategy.
+"""
 _MOST_REASONS = 12
 _MOST_NAMED = 5
 _PLAIN_WIDTH = 160
-"""Columns where neither a terminal nor COLUMNS says how many there are."""
+"""The width of the output in columns if neither a terminal nor COLUMNS determines it."""
 
 _Group: TypeAlias = tuple[str, list["Row"]]
 
 
 def show(rows: Sequence[Row]) -> None:
-    """Print the rows on stdout."""
+    """Prints the rows to stdout."""
     console = Console(soft_wrap=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _PLAIN_WIDTH
@@ -41,7 +42,7 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def _groups(rows: Iterable[Row]) -> list[_Group]:
-    """Rows that differ by strategy only, each group with what they share in words."""
+    """Groups the rows that differ only by strategy. Each group has its common conditions in words."""
     devices = {row.device for row in rows}
     groups: dict[str, list[Row]] = {}
     for row in rows:
@@ -75,13 +76,13 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[float], str]]] = (
     ("rel.\ncompute", "relative_compute", _ratio),
     ("rel.\nmemory", "relative_memory", _ratio),
 )
-"""Heading, quantity and how it reads."""
+"""Heading, attribute of the row, and format."""
 _MARKS = {"verified": "✓", "wrong": "✗", "not verified": "?"}
 
 
 def _by_point(groups: Sequence[_Group]) -> Table:
     rows = [row for _, group in groups for row in group]
-    columns = [one for one in _COLUMNS if one[0] == "total" or any(getattr(row, one[1]) is not None for row in rows)]
+    columns = [c for c in _COLUMNS if c[0] == "total" or any(getattr(row, c[1]) is not None for row in rows)]
     table = _table("")
     for heading, *_ in columns:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -107,17 +108,17 @@ def _table(heading: str) -> Table:
 
 
 def _by_application(console: Console, groups: Sequence[_Group]) -> None:
-    """A table of times relative to explicit; several, side by side in columns, where the terminal is too narrow."""
+    """Prints a table of times relative to explicit. On a narrow terminal, the columns are split into tables."""
     strategies = list(dict.fromkeys(row.strategy for _, group in groups for row in group))
     while strategies:
         part = strategies
-        while len(part) > 1 and _needed(console, _times(groups, part)) > console.width:
+        while len(part) > 1 and _table_width(console, _times(groups, part)) > console.width:
             part = part[:-1]
         console.print(_times(groups, part))
         strategies = strategies[len(part) :]
 
 
-def _needed(console: Console, table: Table) -> int:
+def _table_width(console: Console, table: Table) -> int:
     return table.__rich_measure__(console, console.options.update(max_width=10_000)).maximum
 
 
@@ -132,7 +133,7 @@ def _times(groups: Sequence[_Group], strategies: Sequence[str]) -> Table:
 
 
 def _time(row: Row) -> str:
-    """Relative to explicit; in ms of explicit itself and where there is none."""
+    """The time relative to explicit. An absolute time for explicit itself, and if there is no explicit."""
     from firsttouch.harness.derive import BASELINE
 
     if row.status != "ok" or row.verified is False:
@@ -146,20 +147,20 @@ def _time(row: Row) -> str:
 
 
 def _sentences(rows: Sequence[Row]) -> list[str]:
-    """How many points ended how, and why some did not end well: those that went wrong before those skipped."""
+    """The number of points by outcome, and the reasons of those that are not verified, skipped points last."""
     ends = dict(sorted(Counter(_end(row) for row in rows).items(), key=lambda end: end[0] != "verified"))
-    told = [f"{count(len(rows), 'point')}: {', '.join(f'{n} {end}' for end, n in ends.items())}."]
+    sentences = [f"{count(len(rows), 'point')}: {', '.join(f'{n} {end}' for end, n in ends.items())}."]
     if any(row.relative_time is not None for row in rows):
-        told[0] += " Relative to explicit: 0.5 is half of its time or memory."
+        sentences[0] += " Relative to explicit: 0.5 is half of its time or memory."
     bad: dict[tuple[str, str], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.status == "skipped"):
         if _end(row) != "verified":
             bad.setdefault((_end(row), row.reason), []).append(row)
     reasons = [f"- {_who(group)}: {end}{f': {reason}' if reason else ''}" for (end, reason), group in bad.items()]
-    told += reasons[:_MOST_REASONS]
-    if more := len(reasons) - _MOST_REASONS:
-        told += [f"- and {more} more, told in the report"] if more > 0 else []
-    return told
+    sentences += reasons[:_MOST_REASONS]
+    if (more := len(reasons) - _MOST_REASONS) > 0:
+        sentences.append(f"- and {more} more, listed in the report")
+    return sentences
 
 
 def _end(row: Row) -> str:
@@ -171,8 +172,8 @@ def _end(row: Row) -> str:
 def _who(rows: Sequence[Row]) -> str:
     strategies = dict.fromkeys(row.strategy for row in rows)
     applications = dict.fromkeys(row.application for row in rows)
-    return f"{_some(list(strategies), 'strategies')} of {_some(list(applications), 'applications')}"
+    return f"{_names_or_count(list(strategies), 'strategies')} of {_names_or_count(list(applications), 'applications')}"
 
 
-def _some(names: Sequence[str], noun: str) -> str:
+def _names_or_count(names: Sequence[str], noun: str) -> str:
     return ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} {noun}"

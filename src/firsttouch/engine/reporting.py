@@ -1,4 +1,4 @@
-"""Draws the report of a finished run in a separate process, so that a failure does not affect the run.
+"""Draws reports in a separate process, so that a failure of the renderer does not affect the caller.
 
 The renderer is a JavaScript engine in a library. It reserves tens of gigabytes of address space, and aborts the process
 if it cannot (`ulimit -v`, few descriptors, no threads left).
@@ -6,52 +6,66 @@ if it cannot (`ulimit -v`, few descriptors, no threads left).
 
 from __future__ import annotations
 
+import json
 import resource
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from firsttouch.errors import UsageError
 from firsttouch.units import format_size
 from firsttouch.workers.process import signal_name
 from firsttouch.workers.protocol import one_line
 
 TIMEOUT = 300.0
 """Seconds; a report of 10,000 points takes about ten."""
+WRONG_CALL = 2
+
+
+class NotDrawn(Exception):
+    """The process that draws the report failed. The message says how."""
+
+
+def draw(directories: Sequence[Path], form: str = "html", output: Path | None = None) -> list[Path]:
+    """Writes the report of `directories`, their figures or their table of points. Returns the paths of the files.
+
+    Raises:
+        UsageError: a directory holds no results, or `output` cannot be written.
+        NotDrawn: the process that draws the report failed.
+    """
+    call = json.dumps([form, output and str(output), [str(directory) for directory in directories]])
+    command = [sys.executable, "-m", "firsttouch.report", call]
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    try:
+        done = subprocess.run(command, **streams, timeout=TIMEOUT, check=False)  # type: ignore[call-overload]
+    except subprocess.TimeoutExpired:
+        raise NotDrawn(f"did not finish within {TIMEOUT:g} s") from None
+    except OSError as error:
+        raise NotDrawn(f"its process could not be started: {error.strerror}") from error
+    if done.returncode == 0:
+        if not done.stdout:  # a module may have ended the process with os._exit
+            raise NotDrawn("its process ended before it was written")
+        return [Path(name) for name in json.loads(done.stdout)]
+    lines = done.stderr.decode(errors="replace").split("\n")
+    last = one_line(next((line.strip() for line in reversed(lines) if line.strip()), ""))
+    if done.returncode == WRONG_CALL and last:
+        raise UsageError(last)
+    how = signal_name(-done.returncode) if done.returncode < 0 else f"exit status {done.returncode}"
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if done.returncode < 0 and limit != resource.RLIM_INFINITY:
+        raise NotDrawn(f"its process ended by {how}, with at most {format_size(limit)} of address space (ulimit -v)")
+    raise NotDrawn(
+        last if done.returncode > 0 and last else f"its process ended by {how}{f' ({last})' if last else ''}"
+    )
 
 
 def write_report(directory: Path) -> str:
     """Writes report.html into `directory`. Returns '', or one sentence that says why it was not drawn."""
-    if reason := _draw(directory):
+    try:
+        draw([directory])
+    except (UsageError, NotDrawn) as error:
         call = shlex.join(["firsttouch", "report", str(directory)])
-        return f"the report was not drawn: {one_line(reason)}; {call} draws it"
+        return f"the report was not drawn: {error}; {call} draws it"
     return ""
-
-
-def _draw(directory: Path) -> str:
-    command, before = [sys.executable, "-m", "firsttouch.report", str(directory)], _written(directory)
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    try:
-        done = subprocess.run(command, **streams, timeout=TIMEOUT, check=False)  # type: ignore[call-overload]
-    except subprocess.TimeoutExpired:
-        return f"did not finish within {TIMEOUT:g} s"
-    except OSError as error:
-        return f"its process could not be started: {error.strerror}"
-    if done.returncode == 0:  # a module may have ended the process with os._exit
-        return "" if _written(directory) != before else "its process ended before it was written"
-    lines = done.stderr.decode(errors="replace").split("\n")
-    words = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    how = signal_name(-done.returncode) if done.returncode < 0 else f"exit status {done.returncode}"
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if done.returncode < 0 and limit != resource.RLIM_INFINITY:
-        return f"its process ended by {how}, with no more than {format_size(limit)} of address space (ulimit -v)"
-    return words if done.returncode > 0 and words else f"its process ended by {how}{f' ({words})' if words else ''}"
-
-
-def _written(directory: Path) -> tuple[int, int] | None:
-    """Identifies the present report.html by inode and time; None if there is none."""
-    try:
-        status = (directory / "report.html").stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns

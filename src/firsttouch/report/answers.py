@@ -1,7 +1,7 @@
-"""What each section of results answers: its findings, or one sentence on why there are none.
+"""The findings of each section of the report, or one sentence that says why there are none.
 
-Results files from others are treated as untrusted: an experiment that cannot make anything of its records says so and
-ends nothing.
+Results files from others are treated as untrusted: if an experiment fails on its records, its section says so, and the
+report is still written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from firsttouch.report.sentences import sentences
 
 @dataclass(frozen=True)
 class Answer:
-    """The findings of one section. problem: why there are none, a sentence."""
+    """The findings of one section. problem: a sentence that says why there are none."""
 
     findings: Sequence[Finding] = ()
     problem: str = ""
@@ -32,12 +32,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Answered:
-    """One section of results with its answer. experiment: its name in the records; title: as the report has it."""
+    """One section of results with its answer. experiment: its name in the records. title: its title in the report."""
 
     experiment: str
     title: str
     devices: Sequence[str]
-    """One, but for an experiment that is shown across devices."""
+    """One device, except for an experiment that is shown across devices."""
     answer: Answer
     section: ReportSection = field(repr=False)
 
@@ -45,31 +45,31 @@ class Answered:
 def answered(
     records: Sequence[Record], devices: Sequence[DeviceInfo], experiments: Mapping[str, Experiment]
 ) -> Iterator[Answered]:
-    """Every section of a results directory in the order of the report: experiments, then devices."""
+    """Every section of a results directory in the order of the report: by experiment, then by device."""
     known = {d.name: d for d in devices}
     names = [*experiments, *(r.experiment for r in records)]
-    together = {name for name, one in experiments.items() if one.across_devices}
+    across_devices = {name for name, experiment in experiments.items() if experiment.across_devices}
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        device = "" if record.experiment in together else record.device
+        device = "" if record.experiment in across_devices else record.device
         groups.setdefault((record.experiment, device), []).append(record)
     order = sorted(groups, key=lambda key: (names.index(key[0]), [*known, key[1]].index(key[1])))
     for experiment, same in groupby(order, key=lambda key: key[0]):
-        made = [
-            _of_devices(experiment, groups[experiment, device], experiments.get(experiment), known)
+        parts = [
+            _sections_on(experiment, groups[experiment, device], experiments.get(experiment), known)
             for _, device in same
         ]
-        yield from sorted(chain(*made), key=lambda one: (not one.section.overview, one.title.casefold()))
+        yield from sorted(chain(*parts), key=lambda part: (not part.section.overview, part.title.casefold()))
 
 
-def _of_devices(
+def _sections_on(
     name: str, records: Sequence[Record], experiment: Experiment | None, known: Mapping[str, DeviceInfo]
 ) -> list[Answered]:
-    """The sections of one experiment on one device, or across devices; just one where it can't make anything of the
+    """The sections of one experiment on one device or across devices; a single one if the experiment fails on the
     records.
     """
-    named = list(dict.fromkeys(r.device for r in records))
-    devices = sorted(named, key=[*known, *named].index)
+    names = list(dict.fromkeys(r.device for r in records))
+    devices = sorted(names, key=[*known, *names].index)
     info = known.get(devices[0]) if not (experiment and experiment.across_devices) else None
     sections, problem = _sections(name, records, experiment, info)
     return [
@@ -87,7 +87,7 @@ def _of_devices(
 def _sections(
     name: str, records: Sequence[Record], experiment: Experiment | None, info: DeviceInfo | None
 ) -> tuple[list[ReportSection], str]:
-    """What the sections show, and what went wrong in making them."""
+    """The sections, and a sentence that says what failed, or ''."""
     if experiment is None:
         return [ReportSection(f"Results of '{name}', an experiment unknown to this version", records, ())], ""
     whole = ReportSection(
@@ -95,10 +95,10 @@ def _sections(
     )
     try:
         derived = experiment.derive(records)
-        if not (isinstance(derived, list) and all(isinstance(one, Record) for one in derived)):
+        if not (isinstance(derived, list) and all(isinstance(record, Record) for record in derived)):
             raise TypeError("derive() must return a list of records")
         sections = list(experiment.sections(derived, info))
-        if not all(isinstance(one, ReportSection) for one in sections):
+        if not all(isinstance(section, ReportSection) for section in sections):
             raise TypeError("sections() must return ReportSections")
         return sections or [whole], ""
     except (Exception, SystemExit) as error:
@@ -117,12 +117,12 @@ def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceI
     try:
         find = section.findings or experiment.findings
         found = find(good, info)
-        said = sentences(found)  # a claim may name what a finding lacks
+        texts = sentences(found)  # fails if a claim names something that a finding lacks
     except (Exception, SystemExit) as error:
         return Answer(problem=f"Nothing could be derived from these points ({_cause(error)}); they are in the table.")
-    return Answer(found) if said else Answer(problem="These points support no finding; they are in the table.")
+    return Answer(found) if texts else Answer(problem="These points support no finding; they are in the table.")
 
 
 def _cause(error: BaseException) -> str:
-    """What went wrong, in a module with its message and place."""
+    """The type of an error; for an error in a module, also its message and location."""
     return told(error) if place(error) else type(error).__name__

@@ -10,13 +10,13 @@ from firsttouch.report.naming import without_unit
 from firsttouch.text import SECONDS, is_size
 
 NAMES: Spec = {"labelLimit": 200, "titlePadding": 26}
-"""Of an axis of names: its title keeps clear of names that the reader's font makes wider than ours."""
+"""Properties of an axis of names. The padding leaves room for names that are wider in the reader's font."""
 MOST_TICKS = 15
-"""Of whole numbers, each with a tick of its own."""
+"""The most whole numbers on an axis of which each has a tick."""
 
 
 def log_ticks(values: Sequence[float], base: int) -> tuple[list[float], list[float]]:
-    """Domain and tick values of a logarithmic axis: whole powers; for base 10, 2 and 5 too where they are few."""
+    """Domain and ticks of a logarithmic axis. Ticks are whole powers; over few decades also their 2- and 5-fold."""
     low, high = min(values), max(values)
     first, last = math.floor(math.log(low, base) + 1e-9), math.ceil(math.log(high, base) - 1e-9)
     if base == 2:
@@ -34,13 +34,13 @@ def log_ticks(values: Sequence[float], base: int) -> tuple[list[float], list[flo
 
 
 def byte_ticks(most: float) -> list[float]:
-    """Ticks from 0 to `most` bytes or a little beyond, a power of two apart."""
+    """Ticks from 0 to at least `most` bytes, in steps of a power of two."""
     step = 2.0 ** math.ceil(math.log2(max(most, 6.0) / 6))
     return [i * step for i in range(math.ceil(most / step) + 1)]
 
 
 def size_label(digits: str = "") -> str:
-    """A Vega expression for the binary unit that suits each value of an axis."""
+    """A Vega expression that labels each value of an axis in a suitable binary unit."""
     units = ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B"))
     parts = [
         f"abs(datum.value) >= {2**shift} ? format(datum.value / {2**shift}, '{digits}~r') + ' {unit}'"
@@ -50,7 +50,7 @@ def size_label(digits: str = "") -> str:
 
 
 def time_label(scale: float) -> str:
-    """A Vega expression for the unit that suits each time of an axis. scale: seconds of one unit of the data."""
+    """A Vega expression that labels each time of an axis in a suitable unit. scale: the data's unit in seconds."""
     parts = [
         f"abs(datum.value) >= {10.0**power / scale} ? format(datum.value * {scale / 10.0**power}, '.3~r') + ' {unit}'"
         for unit, power in (("s", 0), ("ms", -3), ("us", -6))
@@ -78,7 +78,7 @@ def quantitative(name: str, title: str, unit: str, values: Sequence[float], log:
         axis |= whole if few else {"tickMinStep": 1}
     positive = [v for v in values if v > 0]
     if log and min(values) <= 0:
-        # Linear up to the least value above zero. Such a scale has no round ticks of its own.
+        # The scale is linear up to the least value above zero. Vega chooses no round ticks for such a scale.
         scale = {"type": "symlog", "nice": False, "constant": min(positive, default=1.0)}
         few = is_x and len(set(values)) <= 10
         axis["values"] = sorted(
@@ -94,5 +94,5 @@ def quantitative(name: str, title: str, unit: str, values: Sequence[float], log:
 
 
 def as_time(unit: str, values: Sequence[float]) -> bool:
-    """Whether values of this unit read better as times, each in the unit that suits it."""
+    """True if values of this unit are easier to read as times, each in a suitable unit."""
     return unit in SECONDS and (max(values, default=0) >= 1e4 or 0 < max(values, default=0) < 0.1)

@@ -1,4 +1,4 @@
-"""Draws a Bar: horizontal bars with whiskers. Every panel has its own axes, since panels hold different things."""
+"""Draws a Bar: horizontal bars with whiskers. Axes are not shared between panels, whose values may differ widely."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firsttouch.report.drawing import Context, Drawing, Spec
 from firsttouch.report.naming import amount_title, called, heading, quantity_title, unit
 from firsttouch.report.palette import INK
 from firsttouch.report.roles import Roles, assign, channels
-from firsttouch.text import both, label
+from firsttouch.text import join_words, label
 
 
 def draw(figure: Bar, records: Sequence[Record], context: Context) -> Drawing | None:
@@ -30,7 +30,7 @@ def draw(figure: Bar, records: Sequence[Record], context: Context) -> Drawing | 
     shown, more = points.first_panels(roles, shown)
     notes += [*more, *points.throttled(shown)]
     names = [figure.x_title or heading(figure, figure.x), *(called(figure, n) for n in roles.names)]
-    title = f"{quantity_title(figure, figure.y, figure.y_title)} by {both(names)}"
+    title = f"{quantity_title(figure, figure.y, figure.y_title)} by {join_words(names)}"
     if figure.title:
         title = figure.title + channels(figure, roles)
     return Drawing(title, _chart(figure, roles, shown, context), notes=notes, wrong=points.wrong(shown))
@@ -40,11 +40,11 @@ def _chart(figure: Bar, roles: Roles, records: Sequence[Record], context: Contex
     hue = colour(figure, roles, records, context.palette)
     rows = [row(r, figure, roles, figure.x, figure.y) for r in records]
     panels: dict[str, list[tuple[Record, Spec]]] = {}
-    for record, one in zip(records, rows, strict=True):
-        panels.setdefault(str(one["panel"]), []).append((record, one))
+    for record, data in zip(records, rows, strict=True):
+        panels.setdefault(str(data["panel"]), []).append((record, data))
     charts = []
     for title, pairs in panels.items():
-        bars = _bars(figure, roles, [record for record, _ in pairs], [one for _, one in pairs], hue)
+        bars = _bars(figure, roles, [record for record, _ in pairs], [data for _, data in pairs], hue)
         charts.append(panel(bars, title, roles, 270 if roles.panel else 560))
     return finish(side_by_side(charts, roles), rows)
 
@@ -65,8 +65,8 @@ def _bars(figure: Bar, roles: Roles, records: Sequence[Record], rows: list[Spec]
         amount["scale"] = alt.Scale(type="log", domain=domain, nice=False)
     elif min(ys) >= 0:
         amount["scale"] = alt.Scale(domain=[0, max(ys) * 1.25 or 1])
-    for one in rows:
-        one["start"] = start
+    for data in rows:
+        data["start"] = start
     names = [label(figure.x, v) for v in distinct(records, figure.x)]
     x_title = figure.x_title or heading(figure, figure.x)
     place: Spec = {"y": alt.Y("x:N", title=x_title, sort=names, axis=alt.Axis(**NAMES))}

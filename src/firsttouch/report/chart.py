@@ -1,4 +1,4 @@
-"""What all charts share: rows of data, marks of flawed points, panels, and the look of the whole."""
+"""What all charts share: rows of data, marks for flawed points, panels, and the configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from firsttouch.text import label, quantity
 
 
 def row(record: Record, figure: Figure, roles: Roles, x: str, y: str) -> Spec:
-    """The data of one mark; low and high are the interval of a median."""
+    """The data of one mark. low and high are the interval of a median."""
     amount = value(record, y)
     low, high = amount, amount
     if y == "median" and record.summary is not None:
@@ -35,12 +35,14 @@ def row(record: Record, figure: Figure, roles: Roles, x: str, y: str) -> Spec:
 
 
 def numbers(rows: Iterable[Spec], *keys: str) -> list[float]:
-    """What the points among the rows have under these keys."""
+    """The finite values of these keys in the rows of points."""
     return [float(row[k]) for row in rows if row["kind"] == "point" for k in keys if finite(row[k])]
 
 
 def colour(figure: Figure, roles: Roles, records: Sequence[Record], palette: Palette, *, shape: bool = False) -> Any:
-    """The colour or shape channel; constant where nothing varies, else with the value's own style of the report."""
+    """The colour or shape channel. Constant if no factor uses it; otherwise each value has the same style everywhere in
+    the report.
+    """
     import altair as alt
 
     if not roles.colour:
@@ -52,7 +54,7 @@ def colour(figure: Figure, roles: Roles, records: Sequence[Record], palette: Pal
 
 
 def flag_marks(base: Any, x: Any, y: Any, *, throttled: Mapping[str, Any] | None = None, **place: Any) -> list[Any]:
-    """A layer for points that failed verification, and one for those taken while throttled."""
+    """One layer for points that failed verification, and one for points measured while throttled."""
     looks = {
         "wrong": {"shape": "M-1,-1L1,1M1,-1L-1,1", "stroke": WRONG, "strokeWidth": 3, "size": 130},
         "throttled": {"shape": "triangle-up", "stroke": THROTTLED, "strokeWidth": 1.3, "size": 70, **(throttled or {})},
@@ -66,7 +68,7 @@ def flag_marks(base: Any, x: Any, y: Any, *, throttled: Mapping[str, Any] | None
 
 
 def panel(chart: Any, title: str, roles: Roles, width: int, **more: Any) -> Any:
-    """The chart of the rows of one panel, with its title where there are several. more: of the title."""
+    """The chart of the rows of one panel, with a title if there are several panels. more: parameters of the title."""
     import altair as alt
 
     inside = alt.FieldEqualPredicate(field="panel", equal=title)
@@ -75,14 +77,14 @@ def panel(chart: Any, title: str, roles: Roles, width: int, **more: Any) -> Any:
 
 
 def side_by_side(charts: Sequence[Any], roles: Roles, columns: int = 2) -> Any:
-    """Panels with axes of their own and common colours."""
+    """Panels with independent axes and shared colours."""
     import altair as alt
 
     return alt.concat(*charts, columns=columns).resolve_scale(color="shared") if roles.panel else charts[0]
 
 
 def finish(chart: Any, rows: list[Spec]) -> Spec:
-    """The specification with its data, which go in past altair's own handling of each value."""
+    """The specification with its data, which are added here because altair would process every value."""
     font = "Helvetica, Arial, 'Liberation Sans', sans-serif"
     axis: Spec = {"labelColor": INK, "titleColor": INK, "gridColor": GRID, "domainColor": "#9aa5b1"}
     axis |= {"tickColor": "#9aa5b1", "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
@@ -90,7 +92,7 @@ def finish(chart: Any, rows: list[Spec]) -> Spec:
     legend: Spec = {"orient": "bottom", "direction": "horizontal", "columns": 4, "labelFontSize": 11, "labelLimit": 200}
     stacked = {"bottom": {"direction": "vertical", "anchor": "start"}}
     legend |= {"titleFontSize": 11, "symbolSize": 80, "symbolOpacity": 1, "layout": stacked}
-    legend |= {"columnPadding": 26}  # the reader's font may be wider than the one that this is laid out with
+    legend |= {"columnPadding": 26}  # the reader's font may be wider than the font used for the layout
     spec: Spec = chart.to_dict(validate=False) | {"datasets": {"rows": rows}, "data": {"name": "rows"}}
     spec["config"] = {
         "aria": False,

@@ -1,4 +1,4 @@
-"""Which module draws which kind of figure. A new kind is a class in firsttouch/figures.py, a module, and a row here."""
+"""The table of drawing modules. A new kind of figure is a class in firsttouch/figures.py, a module, and a row here."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ KINDS: Mapping[type[figures.Figure], Draw] = {
 
 
 def draw(figure: figures.Figure, records: Sequence[Record], context: Context) -> Drawing | None:
-    """The figure over ok records; None where no record has what it shows."""
+    """Draws a figure of ok records. Returns None if no record has what it shows."""
     drawing = KINDS[type(figure)](figure, records, context)
     return drawing and replace(drawing, title=caption(drawing.title))

@@ -1,6 +1,6 @@
-"""What a drawing module makes of a figure: a Vega-Lite specification, or the cells of a table.
+"""The output of a drawing module: a Vega-Lite specification, or the cells of a table.
 
-Strings of a results file enter a specification only as data values, scale domains and titles, never as expressions.
+Strings from a results file enter a specification only as data values, scale domains and titles, never as expressions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Spec: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure ready to be rendered: `columns` and `rows` for a table, else `spec`; notes caption it."""
+    """A figure ready to be rendered: `columns` and `rows` of a table, or `spec`. notes: the caption's sentences."""
 
     title: str
     spec: Spec | None = None
@@ -27,14 +27,14 @@ class Drawing:
     row_classes: list[str] = field(default_factory=list)
     """The CSS class of each row of a table."""
     wrong: int = 0
-    """How many of the points shown failed verification."""
+    """The number of points shown that failed verification."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a drawing module may know besides the figure and the records.
+    """What a drawing module may use besides the figure and the records.
 
-    device: whose records they are, None where that is unknown or they are of several.
+    device: the device of the records; None if it is unknown or if there are several.
     """
 
     device: DeviceInfo | None
@@ -42,4 +42,4 @@ class Context:
 
 
 Draw: TypeAlias = Callable[[Any, Sequence[Record], Context], Drawing | None]
-"""Draws a figure of one kind over ok records; None where no record has what it shows."""
+"""Draws a figure of one kind, given ok records. Returns None if no record has what it shows."""

@@ -1,4 +1,4 @@
-"""Unified-memory events in the report: one row of totals per point that has them, and why others have none."""
+"""Unified-memory events in the report: one row of totals per point with events, and why other points have none."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _COUNTS = {
 
 @dataclass
 class EventTable:
-    """Totals of the points of one section; columns that are zero everywhere are left out."""
+    """Totals of the points of one section. Columns that are zero in all rows are left out."""
 
     columns: list[str]
     rows: list[list[str]]
     quiet: int
-    """Points that were recorded and had no event at all."""
+    """The number of points that recorded events and had none."""
     which: str
-    """What all rows have in common and other points of the section have not, such as 'strategy managed'."""
+    """What distinguishes the points of the table from other points of the section, such as 'strategy managed'."""
 
 
 def event_table(records: Sequence[Record]) -> EventTable | None:
-    """The totals of every point with events; None where no point was recorded."""
+    """The totals of every point with events. Returns None if no point recorded events."""
     recorded = [r for r in records if r.counters.get(STATE) == RECORDED]
     if not recorded:
         return None
@@ -57,7 +57,7 @@ def event_table(records: Sequence[Record]) -> EventTable | None:
 
 
 def why_none(record: Record) -> str | None:
-    """Why a point for which events were asked has none."""
+    """Why a point for which events were requested has none; None for other points."""
     state = record.counters.get(STATE)
     return state.removeprefix(NONE) if isinstance(state, str) and state.startswith(NONE) else None
 

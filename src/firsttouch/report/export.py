@@ -1,4 +1,4 @@
-"""Figures as files and points as one tidy table, for papers and for other tools."""
+"""Exports figures as files, and points as one table, for papers and other tools."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ TAIL = (
 
 
 def export(directories: Sequence[Path], form: Format, output: Path | None = None) -> list[Path]:
-    """Write one file per figure, or one table of all points, into `output` (default DIR/figures); their paths.
+    """Writes one file per figure, or one table of all points, into `output` (default DIR/figures). Returns their paths.
 
     Raises:
-        UsageError: a directory holds no results, or `output` can't be written.
+        UsageError: a directory holds no results, or `output` cannot be written.
     """
     from firsttouch.work import reported
 
     if output is None and len(directories) > 1:
-        raise UsageError("several directories are exported together; say where to with -o DIR")
+        raise UsageError("several directories are exported together; name the output folder with -o DIR")
     folder = output or directories[0] / "figures"
     results = load(directories)
     try:
@@ -53,7 +53,7 @@ def export(directories: Sequence[Path], form: Format, output: Path | None = None
 def export_results(
     results: Mapping[str, Results], experiments: Mapping[str, Experiment], form: Format, folder: Path
 ) -> list[Path]:
-    """As `export`, of results already loaded into a folder that exists."""
+    """As `export`, for results that are already loaded and a folder that exists."""
     if form == "csv":
         return [_points(results, folder / "points.csv")]
     palette, paths = Palette(), []
@@ -71,17 +71,17 @@ def export_results(
 
 
 def _slug(parts: Sequence[str]) -> str:
-    """A file name that holds nothing but letters, digits and dashes, whatever the results file says."""
+    """A file name of letters, digits and dashes only. The parts may come from an untrusted file."""
     return "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", p).strip("-")[:60] for p in parts)))
 
 
 def _points(results: Mapping[str, Results], path: Path) -> Path:
     """One row per point: factors and summary as columns, counters as counter_NAME.
 
-    A factor whose name is a column already is factor_NAME. Text that a spreadsheet would take for a formula gets a
+    A factor whose name is already a column is factor_NAME. Text that a spreadsheet would read as a formula gets a
     leading apostrophe.
     """
-    records = [r for one in results.values() for r in one.records]
+    records = [r for loaded in results.values() for r in loaded.records]
     summary = [f.name for f in msgspec.structs.fields(Summary)]
     taken = {*HEAD, *summary, *TAIL, "parties"}
     factors = {n: f"factor_{n}" if n in taken else n for r in records for n in r.factors}
@@ -90,9 +90,9 @@ def _points(results: Mapping[str, Results], path: Path) -> Path:
     writer = csv.writer(text, lineterminator="\n")
     heads = [*HEAD, *factors.values(), *summary, *TAIL, "parties", *(f"counter_{n}" for n in counters)]
     writer.writerow([_cell(h) for h in heads])
-    for name, one in results.items():
-        for r in one.records:
-            cells = _cells(r, one.machine.host, name, list(factors), summary, counters)
+    for name, loaded in results.items():
+        for r in loaded.records:
+            cells = _cells(r, loaded.machine.host, name, list(factors), summary, counters)
             writer.writerow([_cell(c) for c in cells])
     write_atomically(path, text.getvalue().encode())
     return path

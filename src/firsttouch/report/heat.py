@@ -1,4 +1,4 @@
-"""Draws a Heat: a cell per x and y with its value in it; all panels have the same cells and the same colours."""
+"""Draws a Heat: one cell with its value for each x and y. All panels have the same cells and the same colours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from firsttouch.text import RATIO, SECONDS, compact, count, label
 CHARACTER, LINE, FONT_SIZE = 5.7, 11, 10
 """Pixels of one character and of one line of text in a cell."""
 PAGE = 830
-"""Pixels of a figure that the report shows unscaled."""
+"""The width in pixels of a figure that the report shows unscaled."""
 
 
 def draw(figure: Heat, records: Sequence[Record], _context: Context) -> Drawing | None:
@@ -45,7 +45,7 @@ def draw(figure: Heat, records: Sequence[Record], _context: Context) -> Drawing 
 
 
 def _notes(figure: Heat, roles: Roles, records: Sequence[Record], cells: int) -> list[str]:
-    """What a cell means, what its colour means, and why some are blank."""
+    """Sentences on what a cell shows, what its colour means, and why some cells are blank."""
     scale = _shades(figure, records)
     what = {"median": "the median", "value": f"one counter ({figure.series.replace('{}', '…')})"}
     notes = [] if figure.title else [f"Each cell shows {what.get(figure.z, f'the counter {figure.z}')} of one point."]
@@ -80,9 +80,9 @@ def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
         for record in records
     ]
     down = [*reversed(y.values())] if all(map(finite, y)) else [*y.values()]
-    room = layout([one["text"] for one in rows], [*x.values()], down)
-    for one in rows:
-        one["text"] = one["text"].split(" ") if room.lines else one["text"]
+    room = layout([data["text"] for data in rows], [*x.values()], down)
+    for data in rows:
+        data["text"] = data["text"].split(" ") if room.lines else data["text"]
     across = _band("x", figure.x_title or heading(figure, figure.x), [*x.values()], room)
     upright = _band("y", figure.y_title or heading(figure, figure.y), down, room)
     layers = _cells(alt.Chart(alt.NamedData("rows")), across, upright, _legend(figure, records, scale), room)
@@ -90,13 +90,13 @@ def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
     cells = alt.layer(*layers).properties(width=width, height=room.height * len(y))
     if not roles.panel:
         return finish(cells, rows)
-    titles = dict.fromkeys(str(one["panel"]) for one in rows)
+    titles = dict.fromkeys(str(data["panel"]) for data in rows)
     panels = [panel(cells, title, roles, width, limit=width + 60) for title in titles]
     return finish(side_by_side(panels, roles, room.columns), rows)
 
 
 def _cells(base: Any, x: Any, y: Any, hue: Any, room: Layout) -> list[Any]:
-    """The layers of a heat map. A cell that failed verification has neither colour nor text: nobody may read it."""
+    """The layers of a heat map. A cell that failed verification has neither colour nor text, so that nobody uses it."""
     right = base.transform_filter("datum.flag != 'wrong'")
     look = {"fontSize": FONT_SIZE, "lineHeight": LINE, "dy": -LINE / 2 if room.lines else 0}
     corner = {"xOffset": 5 - room.width / 2, "yOffset": 5 - room.height / 2, "fill": "white", "size": 26}
@@ -120,7 +120,7 @@ def _cell(record: Record, figure: Heat, unit: str, scale: Shades) -> Spec:
 
 
 def _shades(figure: Heat, records: Sequence[Record]) -> Shades:
-    """Colours of the values that are not proved wrong."""
+    """The colour scale of the values that did not fail verification."""
     return shades(_amounts(figure, [r for r in records if flag(r) != "wrong"]), figure.centre)
 
 
@@ -129,7 +129,9 @@ def _amounts(figure: Heat, records: Iterable[Record]) -> list[float]:
 
 
 def _z_unit(figure: Heat, records: Sequence[Record]) -> str:
-    """How cells read: as declared; else as ratios about 1, or as times where they would be long numbers."""
+    """The unit of the text in cells: as declared; otherwise RATIO if the centre is 1, or a time if numbers would be
+    long.
+    """
     head = unit(figure, figure.z, records[0]).partition(" ")[0]
     plain = RATIO if figure.centre == 1 else ""
     return figure.z_unit or plain or (head if as_time(head, _amounts(figure, records)) else "")
@@ -138,11 +140,11 @@ def _z_unit(figure: Heat, records: Sequence[Record]) -> str:
 def _z_title(figure: Heat, records: Sequence[Record]) -> str:
     median = f"median, {records[0].unit}".rstrip(", ")
     title = figure.z_title or (median if figure.z == "median" else heading(figure, figure.z))
-    return without_unit(title, one) if (one := _z_unit(figure, records)) in SECONDS else title
+    return without_unit(title, z_unit) if (z_unit := _z_unit(figure, records)) in SECONDS else title
 
 
 def _names(name: str, records: Sequence[Record]) -> dict[Scalar, str]:
-    """The labels of an ordinal axis; values that would read alike are written out."""
+    """The labels of an ordinal axis. Values with equal labels are written with all digits."""
     values = distinct(records, name)
     labels = [label(name, v) for v in values]
     return {v: repr(v) if labels.count(text) > 1 else text for v, text in zip(values, labels, strict=True)}
@@ -172,7 +174,7 @@ def _band(channel: str, title: str, names: list[str], room: Layout) -> Any:
 
 
 def _legend(figure: Heat, records: Sequence[Record], scale: Shades) -> Any:
-    """The colour channel of a heat map, with a bar that shows its scale."""
+    """The colour channel of a heat map, with a colour bar."""
     import altair as alt
 
     unit, ends = _z_unit(figure, records), [scale.stops[0], scale.stops[-1]]
@@ -192,7 +194,11 @@ def _legend(figure: Heat, records: Sequence[Record], scale: Shades) -> Any:
 
 @dataclass(frozen=True)
 class Layout:
-    """Pixels of one cell, in how many lines its text is, how x labels stand, and how many panels go side by side."""
+    """The layout of a heat map.
+
+    width, height: of one cell, in pixels. lines: text is broken into two lines. tilted: x labels are tilted. columns:
+    the number of panels in a row.
+    """
 
     width: int
     height: int
@@ -202,7 +208,9 @@ class Layout:
 
 
 def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str]) -> Layout:
-    """Room for every text: cells grow with it, break it at its space where the page ends, and tilt long x labels."""
+    """Chooses a layout with room for every text. Cells grow with their text; if the page is too narrow, the text is
+    broken at its space. Long x labels are tilted.
+    """
     outside = min(200, round(6.2 * max(map(len, y)))) + 65
     lines = False
     width = _cell_width(texts, len(x))

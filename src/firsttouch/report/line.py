@@ -22,7 +22,7 @@ from firsttouch.report.roles import Roles, assign, channels, condition
 from firsttouch.text import label, quantity
 
 MOST_DOTS = 40
-"""Of one line over a series."""
+"""The most dots of one line over a series."""
 
 
 def draw(figure: Line, records: Sequence[Record], context: Context) -> Drawing | None:
@@ -36,7 +36,7 @@ def draw(figure: Line, records: Sequence[Record], context: Context) -> Drawing |
     notes += [*more, *points.throttled(shown)]
     if roles.colour == figure.colour:
         context.palette.styles(roles.colour, figure.order)
-    rows = [row(r, figure, roles, figure.x, figure.y) | _place(r, figure) for r in shown]
+    rows = [row(r, figure, roles, figure.x, figure.y) | _numeric_x(r, figure) for r in shown]
     if figure.levels:
         rows += _levels(figure, roles, shown, context.device)
     what = f"{quantity_title(figure, figure.y, figure.y_title)} over {figure.x_title or heading(figure, figure.x)}"
@@ -44,14 +44,16 @@ def draw(figure: Line, records: Sequence[Record], context: Context) -> Drawing |
     return Drawing(title, _chart(figure, roles, shown, rows, context), notes=notes, wrong=points.wrong(shown))
 
 
-def _place(record: Record, figure: Line) -> Spec:
-    """A number stays one: words are the exception on the x axis of a line."""
+def _numeric_x(record: Record, figure: Line) -> Spec:
+    """The x of a mark if it is a number, which replaces the label that `row` sets."""
     x = value(record, figure.x)
     return {"x": x} if finite(x) else {}
 
 
 def _levels(figure: Line, roles: Roles, records: Sequence[Record], device: DeviceInfo | None) -> list[Spec]:
-    """The names of the plateaus of one curve of each panel: the GPU's where it has one, the one with most points."""
+    """Labels for the plateaus of one curve in each panel: of the GPU's curves if there are any, the one with the most
+    points.
+    """
     rows: list[Spec] = []
     for panel in group_by(records, *roles.panel).values():
         agent = "gpu" if any(r.factors.get("agent") == "gpu" for r in panel) else "cpu"
@@ -83,12 +85,12 @@ def _chart(figure: Line, roles: Roles, records: Sequence[Record], rows: list[Spe
         x = alt.X("x:N", title=x_title, sort=[label(figure.x, v) for v in distinct(records, figure.x)])
     ys = numbers(rows, "y")
     if figure.log_y and min(ys) > 0:
-        for r in rows:  # an interval that reaches zero has no place on a logarithmic axis
+        for r in rows:  # a logarithmic axis cannot show an interval that reaches zero
             r["low"] = max(r.get("low", 0.0), min(ys) / 10)
     title = amount_title(figure, figure.y, figure.y_title, records[0])
     ys = numbers(rows, "y", "low", "high")
     y = alt.Y("y:Q", **quantitative(figure.y, title, unit(figure, figure.y, records[0]), ys, figure.log_y))
-    hue, shape = (colour(figure, roles, records, context.palette, shape=one) for one in (False, True))
+    hue, shape = (colour(figure, roles, records, context.palette, shape=is_shape) for is_shape in (False, True))
     drawn = base.transform_filter("datum.kind == 'point'")
     layers = [drawn.mark_line(strokeWidth=1.6).encode(x=x, y=y, color=hue, strokeDash=_dash(figure, roles, records))]
     if figure.y == "median":
@@ -117,7 +119,7 @@ def _dash(figure: Line, roles: Roles, records: Sequence[Record]) -> Any:
 
 
 def _thin_dots(figure: Line, rows: list[Spec]) -> bool:
-    """Mark the points of a long series that get a dot, so that dots side by side do not hide the dashes of a line."""
+    """Marks the points of a long series that get a dot, so that adjacent dots do not hide the dashes of a line."""
     xs = sorted({r["x"] for r in rows}, key=str) if figure.series else []
     if len(xs) <= MOST_DOTS or not all(map(finite, xs)):
         return False
@@ -129,7 +131,7 @@ def _thin_dots(figure: Line, rows: list[Spec]) -> bool:
 
 
 def _facets(layered: Any, rows: list[Spec], roles: Roles) -> Any:
-    """One chart, or one for each panel with common axes."""
+    """One chart, or one chart per panel with shared axes."""
     import altair as alt
 
     width, height = (345, 230) if roles.panel else (720, 340)

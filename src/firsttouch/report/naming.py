@@ -1,4 +1,4 @@
-"""What names are called on axes, in legends and in captions, and in what unit their values are."""
+"""The words for factors and counters on axes, in legends and in captions, and the units of their values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from firsttouch.text import SECONDS, is_size
 
 
 def unit(figure: Figure, name: str, record: Record) -> str:
-    """The unit of what a name stands for: a counter's is the end of its name, 'latency_us' or 'moved_bytes'."""
+    """The unit of a name's values. That of a counter is the end of its name, as in 'latency_us' or 'moved_bytes'."""
     if name == "median":
         return record.unit
     counter = figure.series if name == "value" else name
@@ -17,12 +17,12 @@ def unit(figure: Figure, name: str, record: Record) -> str:
 
 
 def called(figure: Figure, name: str) -> str:
-    """What a name is called in words about it: its own name, as --set takes it."""
+    """The word for a name in a sentence: the name itself, as --set accepts it, except for a series."""
     return heading(figure, name) if name == "series" else name
 
 
 def heading(figure: Figure, name: str) -> str:
-    """What a name is called on an axis, in a legend or over a column."""
+    """The title of an axis, a legend or a column."""
     if name in figure.titles:
         return figure.titles[name]
     if figure.series and name == "series":
@@ -33,16 +33,16 @@ def heading(figure: Figure, name: str) -> str:
 
 
 def amount_title(figure: Figure, name: str, title: str, record: Record) -> str:
-    """The title of the axis of amounts: as given; else the unit of a median, or what the name is called."""
+    """The title of the axis of amounts: the given title, or the unit of a median, or the heading of the name."""
     return title or (record.unit if name == "median" else heading(figure, name))
 
 
 def quantity_title(figure: Figure, name: str, title: str) -> str:
-    """What is shown, in a caption: the title of its axis, less a unit after a comma."""
+    """The words for a quantity in a caption: the title of its axis without a unit after a comma."""
     words, comma, last = (title or heading(figure, name)).rpartition(", ")
     return words if comma and " " not in last else title or heading(figure, name)
 
 
 def without_unit(title: str, unit: str) -> str:
-    """'ns per load' is 'time per load', and 'time per free, ns' is 'time per free'."""
+    """Turns 'ns per load' into 'time per load', and 'time per free, ns' into 'time per free'."""
     return " ".join("time" if word == unit else word for word in title.removesuffix(f", {unit}").split(" "))

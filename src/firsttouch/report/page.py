@@ -1,6 +1,6 @@
 """The report: the machine, then for each experiment and device its findings, figures, method and points.
 
-This module turns results into plain sections; page.html.j2 lays them out with every string escaped.
+This module turns results into sections. page.html.j2 lays them out and escapes every string.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 FAILED = ("failed", "timeout", "crashed")
 NOISY = 0.10
-"""A 95 % interval whose half width is more than this part of the median is worth a warning."""
+"""A point is noisy if half the width of its 95 % interval is more than this fraction of the median."""
 MOST_LISTED = 25
 FEWEST = 6
-"""Samples without which the interval of a median is their range, and with one no interval at all."""
+"""The least number of samples for an interval of the median. With fewer, it is their range; one sample has none."""
 _AMOUNT = re.compile(r"[-\N{MINUS SIGN}+]?[0-9][0-9.,e+-]*( [^ ,;:]+)?|\N{EN DASH}|")
 
 HEADLINES: Mapping[str, Sequence[str]] = {
@@ -51,12 +51,12 @@ HEADLINES: Mapping[str, Sequence[str]] = {
     "nvidia": ["driver", "cuda"],
     "links": ["gpu0_pcie_generation", "gpu0_pcie_width", "gpu0_nvlinks_active"],
 }
-"""What a reader wants to know of a machine before everything else, by topic."""
+"""The most important facts about a machine, by topic."""
 
 
 @dataclass
 class Block:
-    """Points that share a sentence, such as everything skipped for one reason."""
+    """Points with the same message, such as all points skipped for one reason."""
 
     text: str
     count: int
@@ -65,7 +65,7 @@ class Block:
 
 @dataclass
 class Section:
-    """One experiment on one device or across several, or a part of it, as the template shows it."""
+    """One section of the page: an experiment on one device or across several, or a part of it."""
 
     anchor: str
     experiment: str
@@ -82,7 +82,7 @@ class Section:
     device_info: DeviceInfo | None
     figures: Sequence[Figure]
     overview: bool = False
-    """Its records are listed and counted by other sections."""
+    """True if its records are listed and counted by other sections."""
     facts: list[str] = field(default_factory=list)
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
@@ -112,43 +112,44 @@ class Chapter:
 
     @property
     def occurring(self) -> list[str]:
-        """What some points are, besides ok: the columns that the summary needs."""
+        """The kinds of outcome besides ok that occur, which are the columns of the summary."""
         return [kind for kind in _tally([]) if kind != "ok" and any(s.tally[kind] for s in self.sections)]
 
     @property
     def absent(self) -> list[str]:
-        """What no point is."""
+        """The kinds of outcome that do not occur."""
         return [kind for kind in _tally([]) if kind != "ok" and kind not in self.occurring]
 
 
 def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> list[Chapter]:
-    """Everything the report says, without figures drawn. Keys of `results` tell directories apart."""
-    made = []
-    for i, (name, one) in enumerate(results.items(), 1):
-        devices = {d.name: d for d in one.machine.devices}
+    """Everything in the report except the drawn figures. The keys of `results` name the directories."""
+    found = []
+    for i, (name, loaded) in enumerate(results.items(), 1):
+        devices = {d.name: d for d in loaded.machine.devices}
         sections = [
             _section(part, experiments.get(part.experiment), devices)
-            for part in answered(one.records, one.machine.devices, experiments)
+            for part in answered(loaded.records, loaded.machine.devices, experiments)
         ]
-        for (experiment, device), timeline in one.timelines.items():
-            if mine := [s for s in sections if s.experiment == experiment and device in s.devices]:
-                _holder(mine, timeline).timeline = timeline
+        for (experiment, device), timeline in loaded.timelines.items():
+            if candidates := [s for s in sections if s.experiment == experiment and device in s.devices]:
+                _section_of(timeline, candidates).timeline = timeline
         for j, section in enumerate(sections, 1):
             section.anchor = f"d{i}-{j}"
-        title = one.machine.host or name
-        warnings = [*one.machine.warnings, *one.warnings, *_spoiled(one.records)]
-        made.append(Chapter(f"d{i}", title if len(results) == 1 else f"{title} ({name})", one, warnings, sections))
-    return made
+        title = loaded.machine.host or name
+        warnings = [*loaded.machine.warnings, *loaded.warnings, *_point_warnings(loaded.records)]
+        chapter_title = title if len(results) == 1 else f"{title} ({name})"
+        found.append(Chapter(f"d{i}", chapter_title, loaded, warnings, sections))
+    return found
 
 
-def _holder(sections: Sequence[Section], timeline: TransferTimeline) -> Section:
-    """The section with the point that is most like the one whose timeline it is."""
+def _section_of(timeline: TransferTimeline, sections: Sequence[Section]) -> Section:
+    """The section with a point whose factors match those of the timeline best."""
 
-    def likeness(section: Section) -> tuple[bool, int]:
-        alike = (sum(r.factors.get(n) == v for n, v in timeline.factors.items()) for r in section.records)
-        return not section.overview, max(alike, default=0)
+    def matches(section: Section) -> tuple[bool, int]:
+        equal = (sum(r.factors.get(n) == v for n, v in timeline.factors.items()) for r in section.records)
+        return not section.overview, max(equal, default=0)
 
-    return max(sections, key=likeness)
+    return max(sections, key=matches)
 
 
 def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, DeviceInfo]) -> Section:
@@ -210,8 +211,8 @@ def _half_width(record: Record) -> float:
     return (s.ci_high - s.ci_low) / 2 / abs(s.median) if s and s.median else 0.0
 
 
-def _spoiled(records: Sequence[Record]) -> list[str]:
-    """Warnings that follow from the points themselves."""
+def _point_warnings(records: Sequence[Record]) -> list[str]:
+    """Warnings that follow from the points: throttling and noise."""
     good = measured(records)
     throttled, noisy = [r for r in records if r.throttled], [r for r in good if _half_width(r) > NOISY]
     causes = sorted({t for r in throttled for c in (r.clocks_before, r.clocks_after) if c for t in c.throttle})
@@ -229,7 +230,7 @@ def _spoiled(records: Sequence[Record]) -> list[str]:
 
 
 def _facts(good: Sequence[Record]) -> list[str]:
-    """How the points were sampled: spread, sample counts, and what ended the sampling."""
+    """How the points were sampled: spread, numbers of samples, and what ended the sampling."""
     if not good:
         return []
     widths, counts = sorted(map(_half_width, good)), [r.summary.n for r in good if r.summary]
@@ -252,27 +253,27 @@ def _facts(good: Sequence[Record]) -> list[str]:
 
 
 def _blocks(records: Sequence[Record], everyone: Sequence[Record], text: Callable[[Record], str | None]) -> list[Block]:
-    """Points grouped by what `text` says of them, the largest group first; None leaves a point out."""
+    """Points grouped by their `text`, the largest group first. Points whose text is None are left out."""
     groups: dict[str, list[Record]] = {}
     for record in records:
-        if (said := text(record)) is not None:
-            groups.setdefault(said or "no reason recorded", []).append(record)
-    blocks = [Block(said, len(group), what_they_share(group, everyone)) for said, group in groups.items()]
+        if (message := text(record)) is not None:
+            groups.setdefault(message or "no reason recorded", []).append(record)
+    blocks = [Block(message, len(group), what_they_share(group, everyone)) for message, group in groups.items()]
     return sorted(blocks, key=lambda b: -b.count)
 
 
 def _each(records: Sequence[Record], text: Callable[[Record], str | None]) -> list[Block]:
-    """One block per point, up to MOST_LISTED; then one for the rest."""
+    """One block per point, up to MOST_LISTED, then one for the rest."""
     names = varying(records)
-    found = [(said, r) for r in records if (said := text(r)) is not None]
-    blocks = [Block(said, 1, condition(r, names)) for said, r in found[:MOST_LISTED]]
+    found = [(message, r) for r in records if (message := text(r)) is not None]
+    blocks = [Block(message, 1, condition(r, names)) for message, r in found[:MOST_LISTED]]
     if rest := found[MOST_LISTED:]:
         blocks.append(Block("more points like these, all in the table", len(rest), ""))
     return blocks
 
 
 def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """Every measured point: its varying factors, its summary and its marks; each row with a CSS class."""
+    """The headings, and one row with its CSS class for every measured point: varying factors, summary and marks."""
     shown = [r for r in records if r.summary is not None]
     names = varying(shown)
     rows = []
@@ -295,12 +296,12 @@ def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[s
 
 
 def numeric(rows: Sequence[Sequence[str]]) -> list[bool]:
-    """Which columns of a table hold nothing but amounts, such as '1.5 ms', '12' or a dash."""
+    """For each column of a table, whether it holds only amounts, such as '1.5 ms', '12' or a dash."""
     return [any(column) and all(map(_AMOUNT.fullmatch, column)) for column in zip(*rows, strict=True)]
 
 
 def drawings(section: Section, palette: Palette) -> list[Drawing]:
-    """The figures of one section that have something to show. Skipped and failed points are not in them."""
+    """The figures of one section that are not empty. They do not show skipped and failed points."""
     ok = [r for r in section.records if r.status == "ok" and r.summary is not None]
     context = Context(section.device_info, palette)
     drawn = (draw(figure, ok, context) for figure in section.figures)
@@ -313,8 +314,8 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     import jinja2
 
     palette, number = Palette(), 0
-    made = chapters(results, experiments)
-    for chapter in made:
+    parts = chapters(results, experiments)
+    for chapter in parts:
         for section in chapter.sections:
             for drawing in drawings(section, palette):
                 number += 1
@@ -323,16 +324,17 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     env = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     env.globals.update(label=label, count=count, spelled=spelled, numeric=numeric, headlines=HEADLINES)
     source = files("firsttouch.report").joinpath("page.html.j2").read_text(encoding="utf-8")
-    return env.from_string(source).render(chapters=made, wrong=sum(s.tally["wrong"] for c in made for s in c.sections))
+    wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
+    return env.from_string(source).render(chapters=parts, wrong=wrong)
 
 
 def load(directories: Sequence[Path]) -> dict[str, Results]:
-    """Results by directory, in the order given. Raises UsageError where one holds none."""
+    """Results by directory, in the order given. Raises UsageError if one holds no results."""
     return {str(d): _load(d) for d in directories}
 
 
 def _load(directory: Path) -> Results:
-    """Results with what their trace says, which may be broken without harm to them."""
+    """The results of a directory with the timelines of its trace. An invalid trace only adds a warning."""
     from firsttouch.events.trace import read_timelines
     from firsttouch.records.reading import load_results
 
@@ -345,15 +347,15 @@ def _load(directory: Path) -> Results:
 
 
 def write_report(directories: Sequence[Path], output: Path | None = None) -> Path:
-    """Write the report over one or several results directories; default DIR/report.html. Returns its path.
+    """Writes the report of one or several results directories, by default to DIR/report.html. Returns its path.
 
     Raises:
-        UsageError: a directory holds no results, or the file can't be written.
+        UsageError: a directory holds no results, or the file cannot be written.
     """
     from firsttouch.work import reported
 
     if output is None and len(directories) > 1:
-        raise UsageError("several directories make one report; say where it goes with -o FILE")
+        raise UsageError("several directories make one report; name the output file with -o FILE")
     path = output or directories[0] / "report.html"
     if path.is_dir():
         raise UsageError(f"{path} is a directory; give -o a file name such as {path / 'report.html'}")

@@ -1,4 +1,4 @@
-"""Which records a figure shows, what marks them, and what its caption says of them."""
+"""Selects the records that a figure shows, flags flawed ones, and writes the sentences of the caption."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def finite(v: Scalar) -> bool:
 
 
 def flag(record: Record) -> str:
-    """A key of FLAGS, or '' for a record without a flaw."""
+    """A key of FLAGS, or '' if the record has no flaw."""
     return "wrong" if record.verified is False else "throttled" if record.throttled else ""
 
 
 def select(figure: Figure, records: Sequence[Record]) -> list[Record]:
-    """The records that the figure asks for, those of a series one for each of its counters."""
+    """The records that the figure shows. For a series, there is one record for each of its counters."""
     expanded = expand(records, figure.series) if figure.series else records
     return matching(figure, expanded)
 
@@ -35,19 +35,19 @@ def matching(figure: Figure, records: Sequence[Record]) -> list[Record]:
 
 
 def complete(records: Sequence[Record], amount: str, *others: str) -> list[Record]:
-    """The records that have a number for `amount` and anything for the others: what one mark needs."""
+    """The records that can be drawn: `amount` is a finite number, and the others are not None."""
     return [r for r in records if finite(value(r, amount)) and all(value(r, n) is not None for n in others)]
 
 
 def constants(figure: Figure, records: Sequence[Record]) -> list[str]:
-    """The sentence on the factors that are the same for all records, if there are any."""
+    """A list with a sentence on the factors that are the same for all records, or an empty list."""
     names = [n for n in records[0].factors if n not in (*varying(records), *figure.where, "series")]
     held = {n: v for n in names if (v := records[0].factors[n]) is not None}
     return ["Held constant: " + ", ".join(f"{n} {label(n, v)}" for n, v in held.items()) + "."] if held else []
 
 
 def first_panels(roles: Roles, records: list[Record]) -> tuple[list[Record], list[str]]:
-    """The records of the first MOST_PANELS panels, and the sentence on the others."""
+    """The records of the first MOST_PANELS panels, and a list with a sentence on the others, if there are any."""
     panels = list(group_by(records, *roles.panel)) if roles.panel else []
     if len(panels) <= MOST_PANELS:
         return records, []
@@ -57,18 +57,18 @@ def first_panels(roles: Roles, records: list[Record]) -> tuple[list[Record], lis
 
 
 def throttled(records: Sequence[Record]) -> list[str]:
-    """The sentence on points taken while throttled, if there are any."""
+    """A list with a sentence on points measured while throttled, or an empty list."""
     hot = counted([r for r in records if flag(r) == "throttled"])
     return [f"Hollow brown triangles: {count(hot, 'point')} taken while throttled."] if hot else []
 
 
 def wrong(records: Sequence[Record]) -> int:
-    """How many measured points failed verification."""
+    """The number of measured points that failed verification."""
     return counted([r for r in records if flag(r) == "wrong"])
 
 
 def counted(records: Sequence[Record]) -> int:
-    """How many measured points these are: those of one series are one."""
+    """The number of measured points. All records of one series are one point."""
     of_series = [r for r in records if "series" in r.factors]
-    whole = {(r.device, repr({n: v for n, v in r.factors.items() if n != "series"})) for r in of_series}
-    return len(records) - len(of_series) + len(whole)
+    points = {(r.device, repr({n: v for n, v in r.factors.items() if n != "series"})) for r in of_series}
+    return len(records) - len(of_series) + len(points)

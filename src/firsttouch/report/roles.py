@@ -1,4 +1,4 @@
-"""Which factor each visual channel of a figure stands for."""
+"""Assigns factors to the visual channels of a figure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from firsttouch.records.schema import Record
 from firsttouch.report.drawing import Spec
 from firsttouch.report.naming import called
 from firsttouch.report.palette import COLOURS, DASHES
-from firsttouch.text import both, label
+from firsttouch.text import join_words, label
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The names that colour, dash and panels stand for; '' where nothing varies."""
+    """The factors that colour, dash and panels represent; '' for a channel that is not used."""
 
     colour: str = ""
     dash: str = ""
@@ -36,10 +36,11 @@ def assign(
     dash: str | None = None,
     facet: str = "",
 ) -> Roles:
-    """Give every varying factor a channel, so that no line, no bar and no cell mixes different conditions.
+    """Assigns every varying factor to a channel, so that no line, bar or cell mixes different conditions.
 
-    axes: names that need no channel, since x or y is theirs. apart: those of them whose values are drawn apart from
-    each other, as bars and cells are. colour, dash: what the figure wants there, None for a kind without that channel.
+    axes: names that need no channel because they are on the x or y axis. apart: those of them whose values are drawn
+    separately, as bars and cells are. colour, dash: the factor that the figure prefers for the channel; None if the
+    kind of figure does not have the channel.
     """
 
     def varies(name: str | None) -> str:
@@ -67,10 +68,10 @@ def assign(
 def condition(record: Record, figure: Figure, roles: Roles) -> Spec:
     """The values of colour, dash and panel of one mark."""
     panel = ", ".join(f"{called(figure, n)} {label(n, value(record, n))}" for n in roles.panel)
-    one = {key: label(n, value(record, n)) if n else "" for key, n in (("colour", roles.colour), ("dash", roles.dash))}
-    return {**one, "panel": panel}
+    line = {key: label(n, value(record, n)) if n else "" for key, n in (("colour", roles.colour), ("dash", roles.dash))}
+    return {**line, "panel": panel}
 
 
 def channels(figure: Figure, roles: Roles, word: str = "by") -> str:
     """The end of a caption that names the channels: ', by allocator and agent'."""
-    return f", {word} {both([called(figure, n) for n in roles.names])}" if roles.names else ""
+    return f", {word} {join_words([called(figure, n) for n in roles.names])}" if roles.names else ""

@@ -1,4 +1,4 @@
-"""The one place that turns findings into sentences, or into plain data with their sentences."""
+"""Turns findings into sentences, or into plain data with their sentences. Nothing else does."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from itertools import groupby
 from typing import Any
 
 from firsttouch.analysis.findings import Condition, Finding, Quantity
-from firsttouch.text import SECONDS, both, caption, label
+from firsttouch.text import SECONDS, caption, join_words, label
 from firsttouch.units import format_number, format_seconds, format_size, significant_digits
 
 WIDE = 0.1
-"""Where half of a value's interval is more than this part of it, the sentence says the interval too."""
+"""If half the width of a value's interval is more than this fraction of the value, the sentence gives the interval."""
 COUNTED = ("pages", "passes", "fault groups")
-"""Units of exact counts, of which every digit is known."""
+"""Units of exact counts, which are written with all digits."""
 RELATIVE = ("", "%")
-"""Units of ratios; without an interval a ratio has two digits."""
+"""Units of ratios. A ratio without an interval is written with two digits."""
 _AGENTS = {"cpu": "CPU", "gpu": "GPU"}
 
 
 def sentences(findings: Iterable[Finding]) -> list[str]:
-    """A sentence per finding, in their order; adjacent ones of one claim and head make one list."""
-    said = []
+    """One sentence per finding, in their order. Adjacent findings with the same claim and head form one list."""
+    found = []
     for (_, head), group in groupby(findings, key=lambda f: (f.claim.id, _head(f))):
         texts = [_text(f) for f in group]
-        said += [f"{caption(head)} {'; '.join(texts)}."] if head else [f"{caption(text)}." for text in texts]
-    return said
+        found += [f"{caption(head)} {'; '.join(texts)}."] if head else [f"{caption(text)}." for text in texts]
+    return found
 
 
 def plain(experiment: str, findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Findings as plain data for --json, each with its own sentence."""
+    """Findings as plain data for --json, each with its sentence."""
     return [
         {
             "experiment": experiment,
@@ -47,7 +47,10 @@ def plain(experiment: str, findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def quantity_text(q: Quantity, *, interval: bool = False) -> str:
-    """A value with its unit, with no more digits than its interval supports, and with the interval where it is wide."""
+    """A value with its unit and no more digits than its interval supports.
+
+    interval: adds the interval if it is wide.
+    """
     if q.unit in COUNTED:
         return f"{q.value:,.0f} {q.unit}"
     text = _amount(q.value, q, q.unit)
@@ -82,7 +85,7 @@ def _text(finding: Finding) -> str:
 
 
 def _fields(finding: Finding) -> dict[str, str]:
-    """Every name that a claim may use, in words."""
+    """The text for every placeholder that a claim may use."""
     fields = {name: _condition(name, v) for name, v in finding.conditions.items()}
     fields |= {name: quantity_text(q) for name, q in finding.details.items()}
     value = finding.value
@@ -95,5 +98,5 @@ def _fields(finding: Finding) -> dict[str, str]:
 
 def _condition(name: str, v: Condition) -> str:
     if isinstance(v, tuple):
-        return both([_condition(name, one) for one in v])
+        return join_words([_condition(name, item) for item in v])
     return _AGENTS.get(v, v) if isinstance(v, str) else label(name, v)

@@ -1,4 +1,4 @@
-"""Colour scales of amounts, and the ink that can be read on them."""
+"""Colour scales of amounts, and the colour of text on them."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from dataclasses import dataclass
 # ColorBrewer's Blues, and its blue and orange ends around white: distinguishable with any common colour vision.
 SEQUENTIAL = ("#f3f7fc", "#c6dbef", "#7ab6dc", "#3182bd", "#0b4f94")
 DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#fdb863", "#b35806")
-DARK, LIGHT = "#000000", "#ffffff"  # on any colour one of them has a contrast of 4.5
+DARK, LIGHT = "#000000", "#ffffff"  # on any colour, one of them has a contrast of at least 4.5
 
 LEAST_SPAN = 0.25
-"""Colours never spread over less than this part of the largest value: noise must not look like a pattern."""
+"""The range of colours covers at least this fraction of the largest value, so that noise does not look like a pattern.
+"""
 LEAST_FACTOR, MOST_FACTOR = 1.25, 8.0
-"""The same of ratios, and where their colours end."""
+"""For ratios: the factor that the range of colours covers at least and at most."""
 LOGARITHMIC_FROM = 100.0
+"""The ratio of the largest to the smallest value from which a scale is logarithmic."""
 HUGE = 1e150
-"""No value of an untrusted file may overflow the arithmetic of a scale."""
+"""Larger values are clipped, so that values of an untrusted file do not overflow the arithmetic of a scale."""
 
 
 @dataclass(frozen=True)
 class Shades:
-    """A colour scale: `stops` are the values of `colours`; logarithmic between them where `log`."""
+    """A colour scale. stops: the values of `colours`. log: whether the scale is logarithmic between them."""
 
     stops: list[float]
     colours: Sequence[str]
     log: bool = False
     cut: bool = False
-    """Some values lie beyond the last colour."""
+    """True if some values lie beyond the last colour."""
 
     def ink(self, value: float) -> str:
-        """The text colour that reads better on the colour of `value`."""
+        """The text colour with the higher contrast on the colour of `value`."""
         return _ink(self.colour(value))
 
     def colour(self, value: float) -> list[float]:
@@ -47,7 +49,7 @@ class Shades:
 
 
 def ink_on(colour: str) -> str:
-    """The text colour that reads better on a colour such as '#0072B2'."""
+    """The text colour with the higher contrast on a colour such as '#0072B2'."""
     return _ink(_rgb(colour))
 
 
@@ -71,7 +73,7 @@ def _contrast(a: float, b: float) -> float:
 
 
 def shades(values: Sequence[float], centre: float | None) -> Shades:
-    """The colours of these values. Ratios, which are positive about a positive centre, diverge by their factor."""
+    """The colour scale of these values. If values and centre are positive, it is logarithmic around the centre."""
     steps = [i / (len(SEQUENTIAL) - 1) for i in range(len(SEQUENTIAL))]
     low, high = (min(max(v, -HUGE), HUGE) for v in (min(values, default=0.0), max(values, default=0.0)))
     if centre is not None and centre > 0 and low > 0:

@@ -1,4 +1,4 @@
-"""Draws a Stack: bars of segments with the text within them and the sum at their end."""
+"""Draws a Stack: bars of labelled segments, with the sum at the end of each bar."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from firsttouch.report.shades import DARK, HUGE, LIGHT, ink_on
 from firsttouch.text import SECONDS, count, label, quantity
 
 MOST_SEGMENTS = 12
-"""Of one bar; what follows is one segment together."""
+"""The most segments of one bar. All further ones are combined into one."""
 REST = "others"
 CHARACTER, THIN = 4.6, 1.2
-"""Pixels of one character within a segment, and below which a segment is drawn as a hairline."""
+"""The width of one character in a segment, and the width below which a segment is drawn as a hairline, in pixels."""
 
 
 def draw(figure: Stack, records: Sequence[Record], context: Context) -> Drawing | None:
@@ -42,7 +42,7 @@ def draw(figure: Stack, records: Sequence[Record], context: Context) -> Drawing 
 
 
 def segments(record: Record, figure: Stack) -> dict[str, float]:
-    """The values of one bar by what they are called, in the order of the counters. What is no amount is left out."""
+    """The values of one bar by label, in the order of the counters. Values that are not amounts are left out."""
     found: dict[str, float] = {}
     for which, v in series(record, figure.series).items():
         name = label("series", which)
@@ -65,13 +65,13 @@ def with_sums(records: Sequence[Record], figure: Stack) -> list[Record]:
 
 
 def _notes(figure: Stack, hidden: int) -> list[str]:
-    """What the caption says of the bars."""
-    said = ["The figure at the end of a bar is the sum of its segments; hairlines are segments too thin to draw."]
+    """The sentences of the caption on the bars."""
+    notes = ["The figure at the end of a bar is the sum of its segments; hairlines are segments too thin to draw."]
     if figure.without:
-        said.append(f"Left out: {', '.join(figure.without)}.")
+        notes.append(f"Left out: {', '.join(figure.without)}.")
     if hidden:
-        said.append(f"{count(hidden, 'more point')} with the same conditions, only in the table.")
-    return said
+        notes.append(f"{count(hidden, 'more point')} with the same conditions, only in the table.")
+    return notes
 
 
 def _title(figure: Stack, roles: Roles, records: Sequence[Record]) -> str:
@@ -86,22 +86,22 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Cont
     import altair as alt
 
     parts = [segments(record, figure) for record in records]
-    names = list(dict.fromkeys(name for one in parts for name in one))
+    names = list(dict.fromkeys(name for bar_parts in parts for name in bar_parts))
     fills = dict(zip(names, context.palette.styles(heading(figure, "series"), names)[0], strict=True))
     scale = alt.Scale(domain=names, range=[fills[n] for n in names])
     hue = alt.Color("segment:N", title=heading(figure, "series"), scale=scale, legend=alt.Legend(columns=6))
     width, one_unit = 270 if roles.panel else 560, unit(figure, "value", records[0])
     panels: dict[str, list[tuple[Spec, dict[str, float]]]] = {}
-    for record, one in zip(records, parts, strict=True):
+    for record, bar_parts in zip(records, parts, strict=True):
         bar = row(record, figure, roles, figure.x, "value")
-        panels.setdefault(str(bar["panel"]), []).append((bar, one))
+        panels.setdefault(str(bar["panel"]), []).append((bar, bar_parts))
     rows: list[Spec] = []
     charts = []
     for title, pairs in panels.items():
         bars = [bar for bar, _ in pairs]
         most = max(bar["y"] for bar in bars) * 1.25 or 1.0
-        for bar, one in pairs:
-            inside = _segment_rows(one, fills, width / most, one_unit)
+        for bar, bar_parts in pairs:
+            inside = _segment_rows(bar_parts, fills, width / most, one_unit)
             rows += [bar, *({**segment, "x": bar["x"], "panel": title} for segment in inside)]
         stacked = _stacked(figure, records, bars, hue, alt.Scale(domain=[0, most]))
         charts.append(panel(stacked, title, roles, width, limit=width + 60))
@@ -130,7 +130,7 @@ def _segment_rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: f
 
 
 def _stacked(figure: Stack, records: Sequence[Record], bars: list[Spec], hue: Any, scale: Any) -> Any:
-    """The layers of one panel: segments, hairlines where they are too thin to see, what they hold, and totals."""
+    """The layers of one panel: segments, hairlines for segments that are too thin to see, their labels, and totals."""
     import altair as alt
 
     one_unit = unit(figure, "value", records[0])
@@ -161,7 +161,7 @@ def _stacked(figure: Stack, records: Sequence[Record], bars: list[Spec], hue: An
 
 
 def _time_axis(amount: Spec, unit: str) -> Spec:
-    """Title and axis of `amount` with each tick in the unit that suits it, as the text in bars is; few ticks."""
+    """Title and axis of `amount` with few ticks, each labelled in a suitable unit, as the text in the bars is."""
     import altair as alt
 
     if unit not in SECONDS:

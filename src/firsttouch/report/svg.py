@@ -1,4 +1,4 @@
-"""From a specification to SVG, reduced to shapes and text, or to PNG."""
+"""Renders a specification as SVG, reduced to shapes and text, or as PNG."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 
 def _clean(part: Any) -> Any:
-    """The specification without the characters that XML forbids: they abort the process inside vl-convert."""
+    """The specification without the characters that XML forbids, because they abort the process inside vl-convert."""
     if isinstance(part, str):
         return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", part)
     if isinstance(part, Mapping):
@@ -26,7 +26,7 @@ def _clean(part: Any) -> Any:
 
 @contextmanager
 def _converting() -> Iterator[None]:
-    """Raises UsageError where the converter fails, as it does with few descriptors or threads."""
+    """Raises UsageError if the converter fails, for example for lack of file descriptors or threads."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -54,7 +54,7 @@ def to_png(spec: Mapping[str, Any], scale: float = 2.0) -> bytes:
 
 
 def sanitise(svg: str, prefix: str = "") -> str:
-    """The SVG reduced to allowed elements, without handlers, styles and links; its ids begin with `prefix`."""
+    """The SVG reduced to allowed elements, without handlers, styles and links. Its ids begin with `prefix`."""
     ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
     root = ElementTree.fromstring(svg)
     for parent in list(root.iter()):

@@ -1,4 +1,4 @@
-"""Draws a Table: one row per point, without repeating equal rows."""
+"""Draws a Table: one row per point, equal rows only once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def draw(figure: Table, records: Sequence[Record], _context: Context) -> Drawing
 
 
 def _cell(figure: Table, name: str, record: Record) -> str:
-    """The text of one cell. A ratio, which is called relative, has two decimals."""
+    """The text of one cell. A ratio, whose name begins with 'relative', has two decimals."""
     if name == "verified":
         return "not checked" if record.verified is None else label(name, record.verified)
     v = value(record, name)
@@ -42,6 +42,6 @@ def _cell(figure: Table, name: str, record: Record) -> str:
         return label(name, v)
     if name.startswith("relative"):
         return compact(v, RATIO)
-    one = unit(figure, name, record)
-    with_unit = name in ("median", "value") or (one in SECONDS and name in figure.titles)
-    return quantity(v, one) if with_unit else label(name, v)
+    unit_name = unit(figure, name, record)
+    with_unit = name in ("median", "value") or (unit_name in SECONDS and name in figure.titles)
+    return quantity(v, unit_name) if with_unit else label(name, v)

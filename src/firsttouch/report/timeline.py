@@ -1,4 +1,4 @@
-"""Draws a TransferTimeline: bytes over time of one point, one line per direction."""
+"""Draws a TransferTimeline: the bytes that one point moved over time, one line per direction."""
 
 from __future__ import annotations
 
