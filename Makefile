@@ -43,7 +43,7 @@ $(VENV)/.tools:
 	$(PIP) install -q 'scikit-build-core>=0.10' 'nanobind>=2.2' cmake ninja
 	@touch $@
 
-# The tools above build the wheel: CMake's cache would not survive a new build environment each time.
+# Build with the tools above, not in an isolated environment, which would invalidate CMake's cache each time.
 $(VENV)/.installed: $(VENV)/.tools $(SOURCES)
 	rm -rf $(WHEELS)
 	$(PIP) wheel -q --no-deps --no-build-isolation -w $(WHEELS) .

@@ -1,10 +1,10 @@
-"""Our figures beside hand-written loops, taken in turn in one run: ours, reference, ours, reference, ...
+"""Compares our figures with those of hand-written loops, which run alternately: ours, reference, ours, reference, ...
 
     python benchmarks/compare.py cpu [ROUNDS]
     python benchmarks/compare.py cuda [ROUNDS]
 
-Best of each side over the rounds; a ratio above one means that ours is faster. Needs a C++ compiler with OpenMP, or
-nvcc.
+Prints the best of each side over the rounds. A ratio above one means that ours is faster. Needs a C++ compiler with
+OpenMP, or nvcc.
 """
 
 from __future__ import annotations

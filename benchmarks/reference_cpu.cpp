@@ -1,4 +1,4 @@
-// Hand-written reference loops for the CPU: a triad and a pointer chase with nothing around them.
+// Minimal hand-written reference loops for the CPU: a triad and a pointer chase.
 // Prints "quantity value unit" lines. Build: c++ -O3 -march=native -fopenmp reference_cpu.cpp
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-// Hand-written reference loops in CUDA C++: a triad, pinned copies and a pointer chase with nothing around them.
+// Minimal hand-written reference loops in CUDA C++: a triad, pinned copies and a pointer chase.
 // Prints "quantity value unit" lines. Build: nvcc -O3 -arch=sm_90 reference_cuda.cu
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Hand-written reference loops in CUDA C++ for what two agents share: atomic updates of random elements, and passes of a
-// kernel over managed memory that the CPU initialised. Prints "quantity value unit" lines.
+// Hand-written reference loops in CUDA C++ for sharing between agents: atomic updates of random elements, and passes of
+// a kernel over managed memory that the CPU initialised. Prints "quantity value unit" lines.
 // Build: nvcc -O3 -arch=sm_90 reference_sharing.cu
 #include <algorithm>
 #include <cstdint>
