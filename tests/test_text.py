@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firsttouch.text import RATIO, caption, compact, join_words, spelled
+from firsttouch.text import RATIO, caption, compact, join_names, spelled
 
 MIB = 2**20
 
@@ -45,7 +45,7 @@ def test_facts_are_spelled_as_the_field_does():
 
 
 def test_names_in_a_row():
-    assert [join_words(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+    assert [join_names(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
         "",
         "a",
         "a and b",

@@ -34,7 +34,7 @@ def test_distances_are_right() -> None:
         ((0, 1, 2, 3, 0, 0), "3 of 6 nodes level 0"),
     ],
 )
-def test_what_is_wrong_is_said(levels: tuple[int, ...], words: str) -> None:
+def test_wrong_levels_are_reported(levels: tuple[int, ...], words: str) -> None:
     assert words in judge(*levels)
 
 

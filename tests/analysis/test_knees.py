@@ -1,4 +1,4 @@
-"""Knees and page sizes on curves made from TLBs of known size."""
+"""Knees and page sizes of curves that are generated for TLBs of known size."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_half_octaves_find_the_knee_between() -> None:
 
 
 def test_a_rise_without_an_end_still_ends_the_level_before() -> None:
-    """The page tables' own lines leave the caches one after another: beyond the last TLB nothing need be flat."""
+    """Beyond the last TLB a curve need not be flat, since lines of the page tables leave the caches gradually."""
     costs = [1.0] * 4 + [2.6] * 5 + [9, 15, 30, 60, 120]
     assert [knee.pages for knee in find_knees(OCTAVES, costs)] == [64, 2048]
     assert find_knees(OCTAVES, costs)[1].after == 15
@@ -113,13 +113,13 @@ def test_two_strides_are_enough(page: int) -> None:
     assert effective_page(knees) == EffectivePage(page, "about")
 
 
-def test_one_stride_says_nothing_of_the_page() -> None:
+def test_one_stride_does_not_determine_the_page() -> None:
     assert effective_page({4 * KiB: 64}) is None
     assert effective_page({}) is None
     assert effective_page({64 * KiB: 100, 256 * KiB: 100}) == EffectivePage(64 * KiB, "at most")
 
 
-def test_a_dip_is_no_level() -> None:
+def test_a_dip_is_not_a_level() -> None:
     pages = [2**k for k in range(2, 17)]
     costs = [1.9 if n <= 96 else 4.5 if n <= 1024 else 16.0 if n <= 8192 else 1.9 for n in pages]
     assert [level.value for _, level in name_levels(pages, costs)] == pytest.approx([1.9, 4.5, 16.0])

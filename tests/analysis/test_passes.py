@@ -23,5 +23,5 @@ def test_passes_settle_at_the_median_of_the_last_quarter() -> None:
         ([1], 1, ("is there", 0)),
     ],
 )
-def test_what_times_tell(times: list[float], reference: float | None, expected: tuple[str, int]) -> None:
+def test_behaviour_of_passes(times: list[float], reference: float | None, expected: tuple[str, int]) -> None:
     assert behaviour(times, reference) == expected

@@ -21,7 +21,7 @@ def octaves(low, high, per_octave):
 
 
 def curve(sizes, levels, beyond, noise=0.0, seed=1):
-    """Steps at (capacity, ns), then beyond(size); the half octave after a capacity is on its way up."""
+    """Steps at (capacity, ns), then beyond(size). The curve rises in the half octave after each capacity."""
     rng = random.Random(seed)
 
     def at(size):
@@ -67,7 +67,7 @@ def test_cpu_has_three_caches_and_memory(per_octave, noise, seed):
     assert [p.value for _, p in named] == pytest.approx([1.1, 3.5, 12, 110], rel=0.1)
 
 
-def test_one_outlier_does_not_cut_a_plateau():
+def test_one_outlier_does_not_split_a_plateau():
     sizes = octaves(4 * KIB, GIB, 4)
     values = xeon(sizes)
     values[sizes.index(256 * KIB)] *= 5
@@ -93,8 +93,8 @@ def test_names_without_facts():
     assert [n for n, _ in name_plateaus(plateaus, {})] == ["level 1", "level 2", "level 3", "level 4"]
 
 
-def test_a_long_curve_is_cut_as_a_short_one():
-    """5,000 noisy points, of which no two are equal: more values than a level is chosen from."""
+def test_a_long_curve_is_divided_like_a_short_one():
+    """5,000 different values, which are more than MOST_LEVELS."""
     sizes = range(KIB, 5001 * KIB, KIB)
     values = curve(sizes, [(1500 * KIB, 1.1), (3000 * KIB, 3.5)], lambda s: 110, noise=0.05)
     found = find_plateaus(sizes, values)

@@ -31,7 +31,7 @@ def test_clearly_different_only_when_intervals_separate():
     assert not compared(summary(1), msgspec.structs.replace(summary(100), n=1)).is_clear, "one sample has no interval"
 
 
-def test_a_point_that_failed_verification_is_not_reasoned_from():
+def test_a_point_that_failed_verification_is_not_used_by_findings():
     records = [record(), record(verified=False), record(status="skipped", verified=None), record(verified=None)]
     assert measured(records) == [records[0], records[3]]
 

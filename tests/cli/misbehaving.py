@@ -1,4 +1,4 @@
-"""An application that goes wrong as it is told, and keeps a log of the points that began."""
+"""An application that fails in a chosen way, and logs the points that began."""
 
 import os
 import time
@@ -8,7 +8,7 @@ from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, u32
 
 
 class Misbehaving(App):
-    """Adds 1 to every value, unless it is to do worse."""
+    """Adds 1 to every value, and fails as the option `what` says."""
 
     name = "misbehaving"
     source = "our tests"
@@ -34,7 +34,7 @@ KERNEL take(GLOBAL uint* data, GLOBAL const uint* other, ulong n) { FOR_EACH(i, 
         if self.which and (log := os.environ.get("MISBEHAVING_LOG")):
             with Path(log).open("a") as file:
                 file.write(f"{self.which}\n")
-            time.sleep(float(os.environ.get("MISBEHAVING_PAUSE", "0.1")))  # so that a signal meets the point in flight
+            time.sleep(float(os.environ.get("MISBEHAVING_PAUSE", "0.1")))  # so that a signal arrives during the point
         cpu.fill(self.data, 7)
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:

@@ -64,7 +64,7 @@ def test_a_budget_streams_tiles(tmp_path: Path) -> None:
     assert sum(b["bytes"] for b in record["buffers"] if b["allocator"] == "device") <= 2 * 2**20
 
 
-def test_the_list_says_what_each_computes(tmp_path: Path) -> None:
+def test_the_list_describes_each_application(tmp_path: Path) -> None:
     done = app("--list", "--json", cwd=tmp_path)
     listed = {one["name"]: one for one in json.loads(done.stdout)["applications"]}
     assert "heat" in listed["hotspot"]["what"]
@@ -140,7 +140,7 @@ def test_the_cpu_alone_runs_no_application(tmp_path: Path) -> None:
         (EXAMPLE.read_text().replace('name = "smooth"', 'name = "hotspot"'), "there is an application hotspot already"),
     ],
 )
-def test_a_module_that_is_none_is_a_wrong_call(text: str, said: str, tmp_path: Path) -> None:
+def test_an_invalid_module_is_a_wrong_call(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(text)
     done = app("smooth", "--module", "mine.py", "--out", "o", *DEVICE, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
@@ -180,7 +180,7 @@ def test_results_of_run_and_app_are_kept_apart(tmp_path: Path) -> None:
     assert "holds results of `firsttouch app`" in done.stderr
 
 
-def test_what_a_results_directory_names_is_not_run(tmp_path: Path) -> None:
+def test_modules_named_by_a_results_directory_are_not_run(tmp_path: Path) -> None:
     small = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--out", "o", *DEVICE)
     assert app("hotspot", *small, cwd=tmp_path).returncode == 0
     stranger = tmp_path / "stranger.py"
@@ -199,7 +199,7 @@ def test_what_a_results_directory_names_is_not_run(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "o" / "run.json").read_text())["allow_oversubscription"] is False
 
 
-def test_a_package_brings_applications_by_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_points_provide_applications(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     about = tmp_path / "site" / "mine-1.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")

@@ -1,4 +1,4 @@
-"""A user's application that crashes, hangs or is wrong costs its own point; a killed run goes on where it was."""
+"""An application that crashes, hangs or is wrong only loses its point. A killed run can be continued."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def call(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *ASKED, *words, "--out", str(out)], capture_output=True, text=True, timeout=100)
 
 
-def test_every_fault_is_recorded_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_every_fault_is_recorded_and_the_run_continues(tmp_path: Path) -> None:
     done = call(tmp_path / "out", "--set", f"what={','.join(ENDS)}", "--timeout", "4", "--json")
     assert done.returncode == 3, done.stderr
     records = {str(r.factors["what"]): r for r in load_results(tmp_path / "out").records}

@@ -1,4 +1,4 @@
-"""Wrong calls are one sentence and exit status 2; what can't be printed ends nothing; signals leave a hint."""
+"""Wrong calls, output that cannot be written, and signals: messages and exit statuses."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_directory_without_permission(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", matrix(["ascii", "latin-1"]))
-def test_marks_that_an_output_can_not_hold_are_others(encoding: str, tmp_path: Path) -> None:
+def test_characters_that_the_encoding_lacks_are_replaced(encoding: str, tmp_path: Path) -> None:
     done = call(tmp_path, *APP, PYTHONIOENCODING=encoding)
     assert done.returncode == 0, done.stderr
     assert any(line.split()[:1] == ["svm-fine"] and line.split()[-1] == "+" for line in done.stdout.splitlines())
@@ -88,7 +88,7 @@ def test_marks_that_an_output_can_not_hold_are_others(encoding: str, tmp_path: P
 
 
 @pytest.mark.parametrize("closed", matrix([">&-", "2>&-", "<&-", "<&- >&- 2>&-", "2>/dev/full", "| true"], 2))
-def test_a_run_whose_output_is_gone_goes_on(closed: str, tmp_path: Path) -> None:
+def test_a_run_continues_without_its_output(closed: str, tmp_path: Path) -> None:
     words = " ".join([*COMMAND, *SMALL])
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {words} {closed}"], cwd=tmp_path, capture_output=True, timeout=100
@@ -101,7 +101,7 @@ def test_a_run_whose_output_is_gone_goes_on(closed: str, tmp_path: Path) -> None
     assert (tmp_path / "o" / "report.html").exists()
 
 
-def test_a_full_stdout_is_said_when_all_is_measured(tmp_path: Path) -> None:
+def test_a_full_stdout_is_reported_at_the_end(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([*COMMAND, *SMALL], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
@@ -136,9 +136,7 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_keeps_what_is_there_and_says_how_to_go_on(
-    number: signal.Signals, status: int, tmp_path: Path
-) -> None:
+def test_a_signal_keeps_results_and_prints_how_to_continue(number: signal.Signals, status: int, tmp_path: Path) -> None:
     words = [*COMMAND, "run", "latency", "--device", "cpu", "--preset", "full", "--out", "my results"]
     run = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     results = tmp_path / "my results" / "results.jsonl"
@@ -153,7 +151,7 @@ def test_a_signal_keeps_what_is_there_and_says_how_to_go_on(
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_what_keeps_nothing_with_a_word(number: signal.Signals, status: int, tmp_path: Path) -> None:
+def test_a_signal_ends_other_commands_with_a_message(number: signal.Signals, status: int, tmp_path: Path) -> None:
     words = [*COMMAND, "methods", "--verify", "--device", "cpu"]
     verify = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert verify.stderr is not None

@@ -18,7 +18,7 @@ def call(*words: str, columns: int = 80) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *words], text=True, capture_output=True, timeout=100, env=environment)
 
 
-def test_what_is_stated():
+def test_stated_properties():
     run = call("--device", "cpu")
     assert run.returncode == 0, run.stderr
     for text in ("cpu: ", "malloc", "on-demand", "direct", "--verify"):

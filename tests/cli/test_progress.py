@@ -1,4 +1,4 @@
-"""Progress of a run whose stderr is no terminal."""
+"""Progress of a run whose stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from firsttouch.experiments.base import Point
 from firsttouch.records.schema import SCHEMA, Factors, Metric, Record, Summary
 
 
-def test_a_log_says_every_now_and_then_how_far_a_silent_run_is(
+def test_a_log_gets_the_state_of_a_run_without_output(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "QUIET", 0.01)

@@ -51,7 +51,7 @@ def test_events_where_there_are_none_is_one_sentence(tmp_path):
     assert not (tmp_path / "out" / "events.json").exists()
 
 
-def test_json_is_all_of_stdout(tmp_path):
+def test_json_is_the_only_output_on_stdout(tmp_path):
     run = call(tmp_path, "fault", "--device", "cpu", "--set", "what=chatter", "--json")
     outcome = json.loads(run.stdout)
     assert outcome["counts"] == {"ok": 1}
@@ -150,7 +150,7 @@ def test_results_are_never_lost(tmp_path, change, words, text):
     assert before == {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
 
 
-def test_resume_goes_on_with_what_was_asked_and_adds_what_is_asked_now(tmp_path):
+def test_resume_continues_the_request_and_adds_new_points(tmp_path):
     call(tmp_path, "steady", "--device", "cpu", "--set", "n=1,2", "--seed", "9", "--out", "out")
     path = tmp_path / "out" / "results.jsonl"
     first, second = path.read_text().splitlines(keepends=True)
@@ -188,7 +188,7 @@ def test_two_runs_into_one_directory(tmp_path):
     first.stderr.close()
 
 
-def test_ctrl_c_keeps_what_is_there_and_says_how_to_go_on(tmp_path):
+def test_ctrl_c_keeps_results_and_prints_how_to_continue(tmp_path):
     words = ["fault", "--device", "cpu", "--set", "what=fine,sleep,raise", "--out", "out"]
     run = subprocess.Popen([*COMMAND, *words], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
     results = tmp_path / "out" / "results.jsonl"
@@ -263,7 +263,7 @@ class Mistaken(Experiment):
 """
 
 
-def test_findings_that_fail_name_the_line_of_their_module_and_end_nothing(tmp_path):
+def test_failing_findings_name_the_line_of_their_module(tmp_path):
     module = tmp_path / "mistaken.py"
     module.write_text(MISTAKEN)
     run = call(tmp_path, "mistaken", "--device", "cpu", "--module", module, "--out", "out", FIRSTTOUCH_MODULES="")

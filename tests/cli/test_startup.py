@@ -1,4 +1,4 @@
-"""What a short call waits for before it answers."""
+"""Heavy libraries are not loaded by short calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEAVY = ("numpy", "rich", "msgspec", "altair", "jinja2", "vl_convert", "firsttou
 
 
 def loaded(code: str) -> set[str]:
-    """Which of HEAVY are loaded after `code`."""
+    """The members of HEAVY that are loaded after `code`."""
     show = f"import sys; print(*[name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", f"{code}; {show}"], text=True, capture_output=True, check=True)
     return set(done.stdout.split())

@@ -1,4 +1,4 @@
-"""The terminal's summary of a run of applications, from the records that are kept in results/h200-apps."""
+"""The summary of a run of applications on the terminal, from the records in results/h200-apps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _no_width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(rows: Sequence[Row], capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    """What is printed, as words by line."""
+    """The printed lines, as lists of words."""
     show(rows)
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
@@ -55,7 +55,7 @@ def test_few_points_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None
     )
 
 
-def test_of_many_points_each_application_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_points_have_a_line_per_application(capsys: pytest.CaptureFixture[str]) -> None:
     lines = shown(ROWS, capsys)
     assert ["lud", "2.53", "s", "1.04", "1.07", "0.76", "0.78"] in lines
     assert ["pointer_tree", "-", "1.26", "s", "1.31", "s", "602", "ms", "1.19", "s"] in lines
@@ -85,4 +85,4 @@ def test_wrong_results_are_listed_before_what_was_skipped(capsys: pytest.Capture
     ]
     assert ["a0", "wrong"] in shown(many, capsys)
     failed = [replace(skipped, status="failed", reason=f"reason {i}") for i in range(20)]
-    assert shown(failed, capsys)[-1] == ["-", "and", "8", "more,", "told", "in", "the", "report"]
+    assert shown(failed, capsys)[-1] == ["-", "and", "8", "more,", "listed", "in", "the", "report"]

@@ -15,14 +15,14 @@ Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Of a call that knows the experiments of faults.py; set in this process too."""
+    """The environment of a call with the experiments of faults.py. It is also set in this process."""
     monkeypatch.setenv("FIRSTTOUCH_MODULES", str(FAULTS))
     return dict(os.environ)
 
 
 @pytest.fixture
 def call(environment: dict[str, str], tmp_path: Path) -> Call:
-    """`firsttouch run` in a directory of its own."""
+    """Calls `firsttouch run` in a temporary directory."""
 
     def run(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "firsttouch.cli.main", "run", *map(str, arguments)]

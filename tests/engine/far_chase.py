@@ -1,4 +1,4 @@
-"""An experiment from outside the package: loads by one device from the memory of another."""
+"""An experiment outside the package: one device loads from the memory of another."""
 
 from firsttouch.api import (
     Experiment,

@@ -1,4 +1,4 @@
-"""Experiments that misbehave on purpose, given by --module."""
+"""Experiments that misbehave on purpose, loaded by --module."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Fault(_Plain, Experiment):
 
 
 class Steady(_Plain, Experiment):
-    """Many short points that tell a log, outside the results, when they begin."""
+    """Many short points, each of which writes to a log outside the results when it begins."""
 
     name = "steady"
     order = 901
@@ -182,7 +182,7 @@ class Fresh(_Plain, Experiment):
 
 
 class Shaped(_Plain, Experiment):
-    """Factors of every kind, points that are dropped or skipped, and an environment."""
+    """Factors of every kind, points that are meaningless or skipped, and an environment."""
 
     name = "shaped"
     order = 903

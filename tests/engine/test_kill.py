@@ -30,13 +30,13 @@ def _held(directory: Path) -> list[int]:
 
 @dataclass
 class Lane:
-    """One directory after another, killed and resumed until this lane has had its kills."""
+    """Runs into one directory after another, killed and resumed until the wanted number of kills is reached."""
 
     base: Path
     environment: dict[str, str]
     seed: int
     wanted: int = 0
-    """How often its runs are killed."""
+    """The number of times that its runs are killed."""
     kills: int = 0
     lost: int = 0
     finished: int = 0
@@ -57,7 +57,7 @@ class Lane:
         return self
 
     def one_run(self) -> bool:
-        """Start or resume, kill at a random instant; True where it came to its end."""
+        """Starts or resumes a run and kills it at a random time. True if the run ended before."""
         held = set(_held(self.directory))
         before = len(self.log.read_text().split())
         kill = self.kills < self.wanted

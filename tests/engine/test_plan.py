@@ -1,4 +1,4 @@
-"""From a request to points."""
+"""The points that follow from a request."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_points_are_the_cross_product_in_a_stable_order(experiments):
     assert [p.fresh for p in plan] == [p.point.experiment == "fresh" for p in plan]
 
 
-def test_points_of_one_group_are_side_by_side(experiments):
+def test_points_of_one_group_are_adjacent(experiments):
     plan = make_plan(a_request(devices=()), DEVICES, experiments, LIMITS)
     groups = [(p.point.device, str(p.environment)) for p in plan]
     changes = sum(a != b for a, b in itertools.pairwise(groups))
@@ -59,13 +59,13 @@ def test_points_of_one_group_are_side_by_side(experiments):
     assert [*dict.fromkeys(p.point.device for p in plan)] == ["cpu", "opencl:0", "opencl:1"]
 
 
-def test_skipped_points_say_why_and_dropped_ones_are_none(experiments):
+def test_skipped_points_have_reasons_and_meaningless_ones_are_removed(experiments):
     sets = {"size": ["12345", "54321", "4KiB"], "mode": ["0"]}
     plan = make_plan(a_request("shaped", **sets), DEVICES, experiments, LIMITS)
     assert [(p.point["size"], p.reason) for p in plan] == [(12345, "too odd"), (4096, "")]
 
 
-def test_what_the_call_names_and_the_plan_can_not_give_is_said():
+def test_values_that_the_plan_leaves_out_are_reported():
     told: list[str] = []
     sets = {"pattern": ["own", "one"], "padding": ["8"], "threads": ["1"]}
     plan = make_plan(a_request("caching", **sets), DEVICES, all_experiments(), LIMITS, warn=told.append)
@@ -77,14 +77,14 @@ def test_what_the_call_names_and_the_plan_can_not_give_is_said():
         make_plan(a_request("caching", **sets), DEVICES, all_experiments(), LIMITS)
 
 
-def test_a_value_that_one_device_does_not_have_is_said(experiments):
+def test_a_value_that_one_device_does_not_have_is_reported(experiments):
     told: list[str] = []
     request = a_request("shaped", devices=(), allocator=["malloc", "device"], size=["4KiB"])
     make_plan(request, DEVICES, {**experiments, "shaped": _AnyDevice()}, LIMITS, warn=told.append)
     assert told == ["left out of shaped on cpu: allocator=device (cpu has no such allocator)"]
 
 
-def test_a_combination_that_the_call_names_is_measured_whatever_the_preset():
+def test_combinations_given_with_set_are_measured_with_any_preset():
     sets = {"allocator": ["malloc", "mmap"], "size": ["4KiB", "12KiB"], "order": ["random"]}
     plan = make_plan(a_request("latency", **sets), DEVICES, all_experiments(), LIMITS)
     named = {(p.point["allocator"], p.point["size"]) for p in plan}
@@ -92,7 +92,7 @@ def test_a_combination_that_the_call_names_is_measured_whatever_the_preset():
 
 
 class Barren(Experiment):
-    """With one of its allocators nothing can be measured."""
+    """Cannot measure anything with one of its allocators."""
 
     name = "barren"
     metric = Metric("ns", "lower")
@@ -112,7 +112,7 @@ class Barren(Experiment):
         ("quick", {"allocator": ["mmap", "malloc"]}, []),
     ],
 )
-def test_what_one_reason_skips_is_recorded_once(preset, sets, said):
+def test_many_points_skipped_for_one_reason_are_recorded_once(preset, sets, said):
     told: list[str] = []
     request = a_request("barren", preset=preset, **sets)
     plan = make_plan(request, DEVICES, {"barren": Barren()}, LIMITS, warn=told.append)
@@ -129,12 +129,12 @@ def test_what_one_reason_skips_is_recorded_once(preset, sets, said):
         ("bandwidth", {"threads": ["999999999999"]}, "threads: '999999999999' is more than can be measured"),
     ],
 )
-def test_a_value_that_only_measuring_would_refuse_is_refused_before(name, sets, said):
+def test_values_that_cannot_be_measured_are_refused_when_planning(name, sets, said):
     with pytest.raises(UsageError, match=said):
         make_plan(a_request(name, **sets), DEVICES, all_experiments(), LIMITS)
 
 
-def test_where_no_device_can_do_it_those_that_are_missing_are_named(experiments):
+def test_unavailable_devices_are_named_if_no_device_supports_the_experiment(experiments):
     with pytest.raises(UsageError) as raised:
         make_plan(a_request("shaped", devices=("opencl:0",), colour=["red"]), DEVICES, experiments, LIMITS)
     assert str(raised.value) == (
@@ -194,7 +194,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("names", "more", "sets", "words"), WRONG, ids=lambda x: str(x)[:40])
-def test_a_wrong_word_is_named_with_those_accepted(experiments, names, more, sets, words):
+def test_messages_name_the_wrong_word_and_the_accepted_ones(experiments, names, more, sets, words):
     with pytest.raises(UsageError) as raised:
         make_plan(a_request(*names, **more, **sets), DEVICES, experiments, LIMITS)
     text = str(raised.value)
@@ -204,7 +204,7 @@ def test_a_wrong_word_is_named_with_those_accepted(experiments, names, more, set
 
 
 @pytest.mark.parametrize("text", ["size", "size=", "=4KiB", "size=4KiB,,8KiB", ""])
-def test_a_set_that_is_no_assignment(text):
+def test_a_set_option_that_is_not_an_assignment(text):
     with pytest.raises(UsageError, match="is not factor=value"):
         parse_sets([text])
 
@@ -216,7 +216,7 @@ def test_a_set_that_is_no_assignment(text):
     counts=st.lists(st.integers(0, 50).map(str), max_size=5),
 )
 def test_time_and_keys(names, devices, preset, counts):
-    """No point is there twice; the seconds stay within the preset's, whatever is chosen."""
+    """No point appears twice, and the seconds stay within those of the preset for any choice."""
     known = _experiments()
     sets = {"n": counts} if counts and (not names or {"steady", "fresh"} & set(names)) else {}
     request = a_request(*names, devices=devices, preset=preset, **sets)
@@ -255,7 +255,7 @@ def test_sizes_and_counts_come_back(number):
     assert parse_value(Factor("n", [], kind="count"), str(number)) == number
 
 
-def test_thinning_never_leaves_a_value_of_set_without_points():
+def test_presets_never_remove_all_points_of_a_value_of_set():
     real = all_experiments()
     whole = {str(p.point.factors["size"]) for p in make_plan(a_request("latency"), DEVICES, real, LIMITS)}
     odd = 3 * 2**20 + 256
@@ -266,7 +266,7 @@ def test_thinning_never_leaves_a_value_of_set_without_points():
 
 
 class Unhurried(Experiment):
-    """An experiment for which quick has no time at all."""
+    """An experiment whose points the preset quick leaves out."""
 
     name = "unhurried"
     metric = Metric("ns", "lower")
@@ -276,7 +276,7 @@ class Unhurried(Experiment):
         return [Factor("n", [1, 2], "count")]
 
 
-def test_a_preset_that_leaves_out_everything_is_said_and_set_is_measured_all_the_same():
+def test_a_preset_that_leaves_out_everything_is_reported_and_set_takes_precedence():
     with pytest.raises(UsageError, match=r"preset quick leaves out all of its points: a point takes an hour"):
         make_plan(a_request("unhurried"), DEVICES, {"unhurried": Unhurried()}, LIMITS)
     assert len(make_plan(a_request("unhurried", n=["1"]), DEVICES, {"unhurried": Unhurried()}, LIMITS)) == 1
@@ -328,7 +328,7 @@ def test_set_names_any_peer_even_one_of_another_driver():
     assert peers_of(("hip:0",), peer=["hip:1", "opencl:0"]) == {"hip:0": ["hip:1", "opencl:0 another driver"]}
 
 
-def test_a_device_without_peers_is_named_whatever_set_says():
+def test_a_device_without_peers_is_named():
     class Apart(Pairwise):
         def factors(self, device, preset):
             return [peer(device), Factor("n", [1, 2], "count")]
@@ -337,12 +337,12 @@ def test_a_device_without_peers_is_named_whatever_set_says():
         make_plan(a_request("pairwise", devices=("opencl:0",), n=["1"]), TRIPLE, {"pairwise": Apart()}, LIMITS)
 
 
-def test_an_unknown_peer_is_a_sentence():
+def test_an_unknown_peer_is_reported():
     with pytest.raises(UsageError, match=r"unknown peer 'hip:7'.*accepted: self, hip:1, hip:2, opencl:0"):
         peers_of(("hip:0",), peer=["hip:7"])
 
 
-def test_points_with_one_peer_are_side_by_side_so_that_one_worker_serves_them():
+def test_points_with_one_peer_are_adjacent():
     plan = make_plan(a_request("pairwise", devices=("hip:0",), peer=["hip:1", "self"]), TRIPLE,
                      {"pairwise": Pairwise()}, LIMITS)  # fmt: skip
     assert [p.peer for p in plan] == ["hip:1", "hip:1", "", ""]

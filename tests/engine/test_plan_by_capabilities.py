@@ -1,4 +1,4 @@
-"""Plans follow from what a device can do: an OpenCL GPU is planned as a GPU, whatever its vendor."""
+"""Plans depend on the capabilities of a device: an OpenCL GPU is planned as a GPU of any vendor."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def planned(device: DeviceInfo, preset: str = "quick", *names: str) -> list[Plan
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("preset", ["quick", "standard"])
-def test_the_kind_decides_nothing(preset: str) -> None:
+def test_plans_do_not_depend_on_the_kind(preset: str) -> None:
     def told(device: DeviceInfo) -> list[tuple[object, ...]]:
         return [(p.point.experiment, p.point.factors, p.reason, p.seconds) for p in planned(device, preset)]
 

@@ -23,7 +23,7 @@ def close_stdin():
 
 
 def report_of(out, prepare, **environment):
-    """Runs the smallest experiment."""
+    """Runs a minimal experiment."""
     command = [sys.executable, "-m", "firsttouch.cli.main", "run", "latency", "--device", "cpu", "--set", "size=4KiB"]
     return subprocess.run(
         [*command, "--set", "allocator=malloc", "--out", str(out)],

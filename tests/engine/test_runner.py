@@ -1,4 +1,4 @@
-"""Every way a point can end is recorded, and the run goes on."""
+"""Every outcome of a point is recorded, and the run continues."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _by_what(directory: Path) -> dict[str, Record]:
     return {str(r.factors["what"]): r for r in load_results(directory).records}
 
 
-def test_every_end_is_recorded_and_the_run_goes_on(call, tmp_path):
+def test_every_outcome_is_recorded_and_the_run_continues(call, tmp_path):
     whats = ",".join([*ENDS, "fine"])
     done = call("fault", "--device", "cpu", "--set", f"what={whats}", "--timeout", "2", "--out", "out", "--json")
     assert done.returncode == 3, done.stderr
@@ -65,7 +65,7 @@ def test_every_end_is_recorded_and_the_run_goes_on(call, tmp_path):
     assert Path(outcome["directory"]) == Path("out")
 
 
-def test_memory_beyond_the_limit_is_taken_back(call, tmp_path):
+def test_a_worker_beyond_the_memory_limit_is_killed(call, tmp_path):
     done = call("fault", "--device", "cpu", "--set", "what=exhaust,fine", "--out", "out", FIRSTTOUCH_MAX_HOST="64MiB")
     assert done.returncode == 1, done.stderr
     records = _by_what(tmp_path / "out")
@@ -106,7 +106,7 @@ def test_a_group_has_its_environment(call, tmp_path):
     assert [r.factors["mode"] for r in records] == ["0", "0", "1", "1"]
 
 
-def test_a_device_that_does_not_open_is_given_up(environment):
+def test_a_device_that_does_not_open_is_not_tried_again(environment):
     info = DeviceInfo(name="cuda:99", kind="cuda", title="none")
     executor = PointExecutor(Request(schema=SCHEMA, experiments=[], devices=[], preset="quick", seed=1))
     with executor:
@@ -141,7 +141,7 @@ def test_a_point_that_crashed_is_tried_again_once_by_resume_and_always_by_retry(
     assert "--retry needs --resume" in alone.stderr
 
 
-def test_a_process_that_is_refused_fails_its_point(environment, monkeypatch):
+def test_a_process_that_cannot_be_started_fails_its_point(environment, monkeypatch):
     def refused(*_: object, **__: object) -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 

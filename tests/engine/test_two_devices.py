@@ -90,7 +90,7 @@ def test_one_chosen_device_has_itself_for_a_peer_until_set_names_another(tmp_pat
     assert {(r.device, r.factors["peer"]) for r in records(tmp_path / "named")} == {TWO}
 
 
-def test_an_unknown_peer_is_one_sentence(tmp_path: Path) -> None:
+def test_an_unknown_peer_is_reported(tmp_path: Path) -> None:
     wrong = run(tmp_path / "out", *on("opencl:0"), "--set", "peer=opencl:7", status=2)
     assert wrong.stderr == (
         "firsttouch: unknown peer 'opencl:7' (did you mean 'opencl:1'?); accepted: self, opencl:1\n"

@@ -14,7 +14,7 @@ TOP = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def standin(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Builds the stand-in for CUPTI, with defines; the path of the library."""
+    """Builds the stand-in for CUPTI with the given defines. Returns the path of the library."""
     folder = tmp_path_factory.mktemp("standin")
 
     @cache

@@ -1,5 +1,6 @@
-"""Experiments whose points have unified-memory events, given by --module: no GPU, but a stand-in
-for CUPTI on the device `cpu`."""
+"""Experiments with unified-memory events, loaded by --module. They need no GPU: a stand-in for CUPTI records events on
+the device `cpu`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class _Recorded:
 
 
 class Moved(_Recorded, Experiment):
-    """Leaves it to the run to record."""
+    """Leaves recording to the run."""
 
     name = "moved"
     order = 904
@@ -42,7 +43,7 @@ class Moved(_Recorded, Experiment):
 
 
 class Windowed(_Recorded, Experiment):
-    """Cuts windows of its own, in points that have events and points that have none."""
+    """Uses its own windows, in points with and without events."""
 
     name = "windowed"
     order = 905
@@ -65,7 +66,7 @@ class Windowed(_Recorded, Experiment):
 
 
 class Own(_Recorded, Experiment):
-    """Opens the device itself, in a process of its own per point."""
+    """Opens the device itself, in a new process per point."""
 
     name = "own"
     order = 906

@@ -26,7 +26,7 @@ KIB, MIB = 2**10, 2**20
 
 
 class Listed:
-    """A source that has what a test puts there."""
+    """A source of the events that a test puts into it."""
 
     def __init__(self) -> None:
         self.events: list[MemoryEvent] = []
@@ -145,7 +145,7 @@ def test_sums_end_at_what_was_moved(tmp_path):
     assert sums == sorted(sums)
 
 
-def test_a_trace_cut_at_any_byte_loads_and_grows_again(tmp_path):
+def test_a_trace_truncated_at_any_byte_loads_and_can_be_continued(tmp_path):
     whole = tmp_path / "whole"
     whole.mkdir()
     trace = Trace(whole)
@@ -167,7 +167,7 @@ def test_a_trace_cut_at_any_byte_loads_and_grows_again(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{}", '[\n{"a": 1},\n', "[1,2]", '[\n{"name":"x","ph":"Q","pid":1},\n{"na'])
-def test_a_file_of_others_is_left_alone(tmp_path, text):
+def test_a_foreign_file_is_not_changed(tmp_path, text):
     (tmp_path / TRACE).write_text(text)
     with pytest.raises(UsageError, match="not a trace"):
         Trace(tmp_path)
@@ -188,7 +188,7 @@ LINE = '{"name":"x","ph":"X","pid":1,'
 @pytest.mark.parametrize(
     "rest", ['"args":{"bytes":1' + "0" * 400 + "}}", '"ts":1e300}', '"args":{"a":' + "[" * 100_000]
 )
-def test_a_line_that_cannot_be_is_refused(tmp_path, rest):
+def test_an_invalid_line_is_refused(tmp_path, rest):
     (tmp_path / TRACE).write_text("[\n" + LINE + rest + ",\n" + LINE + '"ts":1}\n]\n')
     with pytest.raises(UsageError, match=rf"{TRACE}:2: not an event"):
         list(read_trace(tmp_path))
@@ -202,7 +202,7 @@ def test_a_pipe_in_place_of_the_trace_is_refused(tmp_path):
             use(tmp_path)
 
 
-def test_no_trace_reads_as_nothing(tmp_path):
+def test_a_missing_trace_has_no_events(tmp_path):
     assert list(read_trace(tmp_path)) == []
 
 
@@ -211,7 +211,7 @@ def test_no_trace_reads_as_nothing(tmp_path):
 
 @pytest.fixture
 def library(standin, monkeypatch):
-    """Calls from now on know the experiments of recorded.py and the stand-in."""
+    """Makes calls use the stand-in and the experiments of recorded.py."""
     monkeypatch.setenv("FIRSTTOUCH_MODULES", str(RECORDED))
     monkeypatch.setenv("FIRSTTOUCH_LIB_CUPTI", str(standin()))
 
@@ -232,7 +232,7 @@ def test_totals_and_the_trace_of_a_run(library, tmp_path):
         assert one.counters["um_h2d_bytes"] == 2 * MIB + 64 * KIB
         assert one.counters["um_h2d_prefetch_bytes"] == 64 * KIB
         assert one.counters["um_gpu_faults"] == 7
-        assert one.counters["um_cpu_faults"] == -1  # the experiment's own has the last word
+        assert one.counters["um_cpu_faults"] == -1  # the counter of the experiment takes precedence
     events = list(read_trace(tmp_path / "out"))
     slices = [e for e in events if e.ph == "X" and "experiment" in e.args]
     assert [e.name for e in slices] == ["moved n=0", "moved n=1", "moved n=2"]
@@ -292,7 +292,7 @@ def test_resume_appends_to_the_trace(library, tmp_path):
     ),
     ids=lambda value: " ".join(value.values()) if isinstance(value, dict) else "",
 )
-def test_where_there_are_no_events_measuring_goes_on(library, standin, tmp_path, settings, sentence):
+def test_measuring_continues_without_events(library, standin, tmp_path, settings, sentence):
     settings = {k: str(standin("STANDIN_CUPTI_IS_OLD")) if v == "old" else v for k, v in settings.items()}
     done = run(tmp_path, "moved", "--events", "--json", **settings)
     assert done.returncode == 0, done.stderr
@@ -327,7 +327,7 @@ def test_many_events_are_all_counted_and_some_sent(library, tmp_path):
     assert (sent, point.args["events left out"]) == (20_000, 7_000)
 
 
-def test_not_asked_records_nothing(library, tmp_path):
+def test_nothing_is_recorded_unless_requested(library, tmp_path):
     done = run(tmp_path, "moved", "--set", "n=1")
     assert done.returncode == 0, done.stderr
     (one,) = load_results(tmp_path / "out").records
@@ -336,7 +336,7 @@ def test_not_asked_records_nothing(library, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_a_killed_run_leaves_a_trace_that_goes_on(library, tmp_path):
+def test_the_trace_of_a_killed_run_can_be_continued(library, tmp_path):
     words = ["moved", "--events", "--set", "n=" + ",".join(map(str, range(200)))]
     command = [sys.executable, "-m", "firsttouch.cli.main", "run", *words, "--device", "cpu", "--out", "out"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -347,7 +347,7 @@ def test_a_killed_run_leaves_a_trace_that_goes_on(library, tmp_path):
     process.wait()
     held = [r.factors["n"] for r in load_results(tmp_path / "out").records]
     traced = points(tmp_path / "out")
-    assert traced[: len(held)] == held  # at most the point in flight is there twice later, none is missing
+    assert traced[: len(held)] == held  # none is missing; only the point in flight may appear twice later
     done = run(tmp_path, *words, "--resume")
     assert done.returncode == 0, done.stderr
     json.loads((tmp_path / "out" / TRACE).read_text())

@@ -1,4 +1,4 @@
-"""Capabilities of devices whose machine.json was written before it held them."""
+"""Capabilities of devices in a machine.json of schema firsttouch/1, which does not hold them."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ CUDA = {"integrated": False, "concurrentManagedAccess": True, "hostNativeAtomicS
 
 
 @pytest.mark.parametrize("kind", ["cpu", "opencl"])
-def test_reconstructed_as_stated_today(kind):
+def test_reconstructed_capabilities_are_those_stated_today(kind):
     for device in describe_devices(kind):
         assert capabilities_of_schema1(kind, device.facts) == device.capabilities
 
@@ -28,7 +28,7 @@ def test_a_discrete_gpu():
     assert not can.host_native_atomics
 
 
-def test_nothing_moves_in_the_one_memory_of_an_apu():
+def test_an_apu_has_no_page_migration():
     can = capabilities_of_schema1("hip", {**CUDA, "integrated": True, "xnack": "on"})
     assert can.shares_host_memory
     assert not can.page_migration

@@ -1,4 +1,4 @@
-"""What is read from a results directory, which may be untrusted."""
+"""Reading a results directory, which may be untrusted."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_key_is_canonical():
     )
 
 
-def test_load_gives_flat_rows_of_equal_columns(held):
+def test_load_returns_flat_rows_with_equal_columns(held):
     with Store(held, resume=True) as store:
         summary = Summary(n=1, median=2.0, p5=1, p95=3, min=1, max=3, ci_low=1, ci_high=3)
         store.append(a_record(7, summary=summary, counters={"faults": 3}, factors={"n": 7, "size": 4096}))
@@ -105,7 +105,7 @@ def test_load_gives_flat_rows_of_equal_columns(held):
     assert not any(isinstance(value, dict) for row in rows for value in row.values())
 
 
-def test_load_has_columns_for_who_took_part_and_what_a_value_means(tmp_path):
+def test_load_has_columns_for_parties_and_metric(tmp_path):
     party = Party(device="cuda:1", rank=3, host="node7", numa_node=1, processors="0-3,8")
     rows = firsttouch.load(fill(tmp_path, a_record(1, better="lower", parties=[party], stated_by="methods --verify")))
     assert rows[0]["parties"] == [
@@ -115,7 +115,7 @@ def test_load_has_columns_for_who_took_part_and_what_a_value_means(tmp_path):
     assert rows[0]["stated_by"] == "methods --verify"
 
 
-def test_records_are_comparable_where_their_values_mean_the_same():
+def test_records_with_equal_metrics_are_comparable():
     assert comparable(a_record(1), a_record(2, device="cuda:0"))
     assert not comparable(a_record(1), a_record(1, metric_version=2))
     assert not comparable(a_record(1), a_record(1, unit="ms"))
@@ -123,7 +123,7 @@ def test_records_are_comparable_where_their_values_mean_the_same():
 
 
 @pytest.mark.parametrize("content", [b"precious notes", b"\0\0\0", b'{"title":"mine', b"[1, 2", b'{"a":1}'])
-def test_a_file_that_never_was_ours_is_refused_and_kept(held, content):
+def test_a_foreign_file_is_refused_and_kept(held, content):
     path = held / RESULTS
     path.write_bytes(content)
     for refused in (lambda: load_results(held), lambda: Store(held, resume=True)):
@@ -137,7 +137,7 @@ TIMEOUTS = ["-1", "0", "1e300", "1e7", "NaN", "Infinity", '"1"']
 
 
 @pytest.mark.parametrize(("name", "value"), [*(("seed", v) for v in SEEDS), *(("timeout", v) for v in TIMEOUTS)])
-def test_a_seed_or_timeout_that_cannot_be_is_refused(held, name, value):
+def test_an_invalid_seed_or_timeout_is_refused(held, name, value):
     before = "1" if name == "seed" else "null"
     text = (held / RUN).read_text()
     assert f'"{name}": {before}' in text
@@ -171,7 +171,7 @@ STRANGE = {
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("name", [RESULTS, MACHINE, RUN])
 @pytest.mark.parametrize("kind", STRANGE)
-def test_what_is_no_file_is_refused_without_waiting(held, name, kind):
+def test_special_files_are_refused_without_waiting(held, name, kind):
     (held / name).unlink()
     STRANGE[kind](held / name)
     with pytest.raises(UsageError, match=f"{name} is {kind}, not a regular file"):
@@ -194,7 +194,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_place_that_cannot_be_is_one_sentence(tmp_path, place):
+def test_an_impossible_path_gives_one_message(tmp_path, place):
     where, reason = PLACES[place]
     directory = where(tmp_path)
     for use in (
@@ -209,7 +209,7 @@ def test_a_place_that_cannot_be_is_one_sentence(tmp_path, place):
     assert not has_results(directory)
 
 
-def test_a_directory_without_permission_is_one_sentence(held, monkeypatch):
+def test_a_directory_without_permission_gives_one_message(held, monkeypatch):
     def refuse(*_: object, **__: object) -> int:
         raise PermissionError(13, "Permission denied")
 
@@ -219,7 +219,7 @@ def test_a_directory_without_permission_is_one_sentence(held, monkeypatch):
             use(held)
 
 
-def test_a_working_directory_that_is_gone_is_one_sentence(tmp_path, monkeypatch):
+def test_a_deleted_working_directory_gives_one_message(tmp_path, monkeypatch):
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -248,7 +248,7 @@ CUTS = st.tuples(st.floats(0, 1), st.integers(0, 40), st.sampled_from(JUNK))
 
 
 @given(source=st.sampled_from(sorted((DATA / "firsttouch-1").iterdir())), name=NAMES, cuts=st.lists(CUTS, min_size=1))
-def test_whatever_is_damaged_is_read_or_refused_in_one_sentence(source, name, cuts):
+def test_damaged_files_are_read_or_refused_with_one_message(source, name, cuts):
     with TemporaryDirectory() as folder:
         directory = Path(shutil.copytree(source, Path(folder) / "damaged"))
         data = bytearray((directory / name).read_bytes())

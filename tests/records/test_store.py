@@ -1,4 +1,4 @@
-"""results.jsonl: append-only, strict, one writer."""
+"""results.jsonl is append-only, is decoded strictly, and has one writer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_last_line_cut_short_is_dropped_with_a_warning(held, cut):
     assert [r.factors["n"] for r in load_results(held).records] == [0, 1, 9]
 
 
-def test_a_whole_last_line_without_its_end_is_kept(held):
+def test_a_complete_last_line_without_newline_is_kept(held):
     path = held / RESULTS
     path.write_bytes(path.read_bytes()[:-1])
     with Store(held, resume=True) as store:
@@ -129,7 +129,7 @@ def test_readers_see_whole_records_while_another_process_writes(tmp_path):
     assert len(load_results(tmp_path).records) == 30
 
 
-def test_names_of_files_that_are_no_valid_unicode_can_be_stored(tmp_path):
+def test_file_names_that_are_not_valid_unicode_can_be_stored(tmp_path):
     request = msgspec.structs.replace(REQUEST, modules=["caf\udce9.py", "café.py"])
     with Store(tmp_path, resume=False) as store:
         store.describe(MACHINE_HERE, request)

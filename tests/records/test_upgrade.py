@@ -1,4 +1,4 @@
-"""Every schema that was ever written is read, and a directory is upgraded as a whole or not at all."""
+"""Every version of the schema can be read, and a directory is upgraded as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def schemas(directory: Path) -> set[str]:
-    """The schemas in the files that a reader takes."""
+    """The schemas of the files that a reader uses."""
     moved = {path.name: path for path in (directory / ".upgraded").glob("*")}
     machine, request, results = (moved.get(name, directory / name).read_text() for name in (MACHINE, RUN, RESULTS))
     return {json.loads(text)["schema"] for text in (machine, request, *results.splitlines())}
 
 
 def resume(directory: Path) -> Results:
-    """Continue the run, with nothing left to measure."""
+    """Continues the run, with nothing left to measure."""
     before = load_results(directory)
     assert before.request is not None
     with Store(directory, resume=True) as store:
@@ -53,7 +53,7 @@ def resume(directory: Path) -> Results:
 # ------------------------------------------------------------------------------------------------------- firsttouch/1
 
 
-def test_an_old_directory_loads_with_all_that_it_says(old):
+def test_an_old_directory_loads_completely(old):
     found = load_results(old)
     lines = [json.loads(line) for line in (old / RESULTS).read_text().splitlines()]
     assert len(found.records) == len(lines) > 0
@@ -83,7 +83,7 @@ def test_an_old_directory_is_upgraded_as_a_whole_when_it_is_resumed(old):
     assert len(load_results(old).records) == len(before.records) + 1
 
 
-def test_an_old_directory_that_is_refused_stays_what_it_was(old):
+def test_an_old_directory_that_is_refused_is_not_changed(old):
     before = {path.name: path.read_bytes() for path in old.iterdir()}
     with pytest.raises(UsageError), Store(old, resume=False):
         pass
@@ -101,11 +101,11 @@ def test_a_cut_last_line_is_dropped_by_the_upgrade(old):
 
 
 CHANGES = ("open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.truncate", "shutil.rmtree")
-"""What an upgrade does to a disk, as Python's audit events."""
+"""The changes that an upgrade makes on disk, as Python's audit events."""
 
 
 def _resume_killed_at(directory: Path, number: int) -> bool:
-    """Whether a process that resumes dies at its change of this number; else it ended before."""
+    """Resumes in a process that is killed at its change of this number. False if it ended before."""
     child = os.fork()
     if child == 0:
         left = number
@@ -203,7 +203,7 @@ def test_what_a_newer_minor_version_adds_is_kept(tmp_path):
     assert len(load_results(tmp_path).records) == 2
 
 
-def test_a_newer_minor_version_is_strict_all_the_same():
+def test_a_newer_minor_version_is_still_strict():
     record = json.loads(encode(a_record(1)))
     for wrong in ({"unit": 3}, {"samples": [1e200]}, {"buffers": [{"name": "a"}]}, {"buffers": 3}, {"summary": [1]}):
         with pytest.raises(ValueError, match=r"Expected|missing"):
@@ -211,7 +211,7 @@ def test_a_newer_minor_version_is_strict_all_the_same():
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, "firsttouch/1"])
-def test_a_field_that_is_unknown_otherwise_is_refused(schema):
+def test_other_unknown_fields_are_refused(schema):
     record = msgspec.to_builtins(schema1.Record(
         schema="firsttouch/1", experiment="e", device="cpu", factors={}, unit="ns", status="ok"
     ))  # fmt: skip
@@ -247,7 +247,7 @@ old_records = st.builds(
 
 
 @given(old_records)
-def test_an_upgraded_record_says_what_the_old_one_said(record):
+def test_an_upgraded_record_has_the_values_of_the_old_one(record):
     upgraded, version = decode(msgspec.json.encode(record), Record)
     assert version == (1, 0)
     now = json.loads(encode(upgraded))
@@ -263,7 +263,7 @@ unknown_names = texts.filter(lambda name: name not in Record.__struct_fields__)
     st.dictionaries(unknown_names, json_values, max_size=3),
     st.dictionaries(texts.map(lambda name: f"x-{name}"), json_values, max_size=2),
 )
-def test_unknown_fields_of_a_newer_minor_version_come_back_as_they_were(record, fields, inner):
+def test_unknown_fields_of_a_newer_minor_version_are_written_back_unchanged(record, fields, inner):
     upgraded, _ = decode(msgspec.json.encode(record), Record)
     document = json.loads(encode(upgraded)) | {"schema": "firsttouch/2.9"} | fields
     document["buffers"] = [buffer | inner for buffer in document["buffers"]]

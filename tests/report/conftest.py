@@ -40,7 +40,7 @@ def known(monkeypatch, tmp_path_factory):
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes results as `firsttouch run` would; returns the directory."""
+    """Writes results as `firsttouch run` does, and returns the directory."""
 
     def write(results, name="out") -> Path:
         directory = tmp_path / name

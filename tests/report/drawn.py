@@ -1,4 +1,4 @@
-"""What a figure shows: the drawing of some records, and all text of its SVG."""
+"""Helpers for tests of figures: the drawing of some records, and all text of its SVG."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def point(factors, median=1.0, counters=None, **more):
 
 
 def drawing_of(figure, records, device=None):
-    """The drawing, or None where the figure has nothing to show."""
+    """The drawing, or None if the figure has nothing to show."""
     return draw(figure, records, Context(device, Palette()))
 
 
 def texts_of(drawing):
-    """All text of the SVG; the lines of one label are joined."""
+    """All text of the SVG. The lines of one label are joined."""
     found = ElementTree.fromstring(to_svg(drawing.spec)).iter("{http://www.w3.org/2000/svg}text")
     return [" ".join(text.itertext()) for text in found]
 

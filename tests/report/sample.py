@@ -1,4 +1,4 @@
-"""A results set as two machines might give it: lines, bars, tables, and everything that can go wrong with a point."""
+"""Sample results of two machines, with lines, bars and tables, and with every way in which a point can fail."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Migration(Experiment):
 
 
 class Apps(Experiment):
-    """As the experiment `app` hands its records to the report of applications."""
+    """Passes its records to the report of applications as the experiment `app` does."""
 
     name, order = "app", 70
     question = apps.QUESTION
@@ -300,7 +300,7 @@ PHASES = {"context": 240.0, "allocate": 0.9, "initialise": 21.0, "compute": 35.0
 
 
 def app(name, strategy, time=None, *, iterations=5, factors=None, counters=None, **more):
-    """One record of an application whose run takes `time` times that of explicit."""
+    """One record of an application whose run takes `time` times as long as explicit."""
     time = STRATEGIES.get(strategy, 1.0) if time is None else time
     factors = {"app": name, "strategy": strategy, "size": "default", "events": "off"} | (factors or {})
     if more.get("status", "ok") != "ok":
@@ -314,12 +314,12 @@ def app(name, strategy, time=None, *, iterations=5, factors=None, counters=None,
 
 
 def app_results():
-    """Three applications: one under every strategy with a wrong, a throttled and a skipped point; and twins."""
-    twin = {"um_events": "recorded", "um_gpu_fault_groups": 417, "um_h2d_bytes": 64 * MIB, "phase_compute_ms": 1e6}
+    """Three applications: one under every strategy, with wrong, throttled and skipped points, and an events run."""
+    events = {"um_events": "recorded", "um_gpu_fault_groups": 417, "um_h2d_bytes": 64 * MIB, "phase_compute_ms": 1e6}
     reason = "the CPU of cuda:0 cannot use device memory in place"
     records = [app("hotspot", s) for s in STRATEGIES]
     records += [
-        app("hotspot", "managed", factors={"events": "on"}, counters=twin),
+        app("hotspot", "managed", factors={"events": "on"}, counters=events),
         app("hotspot", "unified", status="skipped", reason=reason),
         app("bfs", "explicit", iterations=0),
         app("bfs", "managed", 9.0, verified=False, verified_why="node 7 has cost 3, not 2", iterations=0),
@@ -391,7 +391,7 @@ def results(host="node017", seed=1):
 
 
 def hostile():
-    """Every free string is an attack; and factors are not those that the experiments expect."""
+    """Every free string is an attack, and the factors are not those that the experiments expect."""
     evil = EVIL + EVIL_ATTRIBUTE
     one = results()
     one.machine.host = evil

@@ -1,4 +1,4 @@
-"""An experiment over several devices has one section, in which nothing of two devices is mixed."""
+"""An experiment across devices has one section, which does not mix the points of two devices."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_one_section_shows_all_devices():
     assert section(page, "bandwidth", "cpu")
 
 
-def test_sections_stand_where_the_experiment_does():
+def test_sections_are_in_the_order_of_experiments():
     records = [*sample.bandwidth("cpu", sample.random.Random(1)), *links()]
     found = chapters({"out": results(records)}, {"links": Links(), **sample.EXPERIMENTS})[0].sections
     assert [(s.name, s.device) for s in found] == [("links", "cuda:0, cuda:1"), ("bandwidth", "cpu")]

@@ -1,4 +1,4 @@
-"""The sections of applications: what is derived, drawn and answered, from good records and from strangers'."""
+"""The sections of applications: derived values, figures and findings, from valid and from untrusted records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_summary_has_a_row_per_point_with_what_was_derived():
     assert [row.conditions for row in rows if row.application == "srad"] == [{"size": n} for n in (MIB, MIB, GIB, GIB)]
 
 
-def test_a_row_says_what_is_not_there_and_what_is_none():
+def test_zero_is_kept_and_invalid_counters_are_none():
     bare = sample.app("a", "pinned", counters={"peak_device_bytes": 0, "peak_host_bytes": "many"})
     (row,) = report.summary([bare])
     assert (row.peak_device_bytes, row.peak_host_bytes, row.relative_time) == (0, None, None)
@@ -102,7 +102,7 @@ def test_values_relative_to_explicit():
         sample.app("a", "explicit", factors={"budget": 50}),
     ],
 )
-def test_nothing_is_compared_with_what_is_wrong_or_other(explicit):
+def test_nothing_is_compared_with_wrong_or_different_points(explicit):
     managed = sample.app("a", "managed", counters={"relative_time": 99.0})
     assert not any(n.startswith("relative") for n in derive([explicit, managed])[1].counters)
 
@@ -140,7 +140,7 @@ def test_a_skip_is_reported_once():
     assert len(derive(skips)) == 1
 
 
-def test_records_given_are_left_as_they_were():
+def test_input_records_are_not_modified():
     records = [sample.app("a", "explicit"), sample.app("a", "managed"), events_run("managed")]
     derive(records)
     assert "relative_time" not in records[1].counters
@@ -167,7 +167,7 @@ def test_one_application_needs_no_overview():
     assert [s.name for s in sections_of([sample.app("bfs", "explicit")])] == ["app: bfs"]
 
 
-def test_an_application_stands_together_over_devices():
+def test_sections_of_one_application_are_adjacent_across_devices():
     records = [sample.app(a, "explicit") for a in ("srad", "bfs")] + [sample.app("bfs", "explicit")]
     records[2].device = "cpu"
     found = [(s.name, s.device) for s in sections_of(records)]
@@ -201,7 +201,7 @@ def test_the_overview_is_not_counted(page):
     assert alert.count("<a href") == 1
 
 
-def test_links_lead_somewhere(page):
+def test_links_have_targets(page):
     found = Elements(page).found
     ids = [a["id"] for _, a in found if a.get("id")]
     assert len(ids) == len(set(ids))
@@ -235,7 +235,7 @@ def test_the_table_says_which_points_are_not_verified():
     assert [row[-1] for row in drawing.rows] == ["yes", "not checked"]
 
 
-def test_strategies_stand_in_one_order_with_one_colour_each():
+def test_strategies_have_a_fixed_order_and_colours():
     names = ["svm-atomic", "mine", "managed", "explicit"]
     (part,) = report.sections([sample.app("a", s) for s in names], {}, {})
     assert [r.factors["strategy"] for r in part.records] == ["explicit", "managed", "svm-atomic", "mine"]
@@ -272,7 +272,7 @@ def test_columns_of_amounts_are_aligned_right(page):
     assert "<td>managed+both</td>" in page
 
 
-def test_events_say_whose_they_are(page):
+def test_events_name_their_points(page):
     assert "Points: strategy managed. Totals of" in section(page, "app: hotspot", "cuda:0")
 
 
@@ -305,7 +305,7 @@ def test_exported_files_carry_the_application(write, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["derive", "sections"])
-def test_what_an_experiment_can_not_divide_is_one_section(method):
+def test_an_experiment_that_fails_to_divide_its_records_has_one_section(method):
     class Broken(sample.Apps):
         pass
 
@@ -319,7 +319,7 @@ def test_what_an_experiment_can_not_divide_is_one_section(method):
     assert len(one.rows) == 18
 
 
-def test_no_sections_at_all_lose_no_record():
+def test_no_record_is_lost_without_sections():
     class Empty(sample.Apps):
         def sections(self, records, device):
             return []
@@ -328,7 +328,7 @@ def test_no_sections_at_all_lose_no_record():
     assert one.tally["ok"] == 1
 
 
-def test_an_answer_of_a_part_gets_good_records_only():
+def test_findings_of_a_section_get_valid_records_only():
     class Own(sample.Apps):
         def sections(self, records, device):
             def count(good, device):

@@ -1,4 +1,4 @@
-"""Bars: what they say, and that none holds two conditions."""
+"""Bars: what they show, and that no bar mixes conditions."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-
 
 
 def browse(path, tmp_path, *options):
-    """Loads a file; its final DOM, console messages, and the URLs that a page (not the browser itself) asked for."""
+    """Loads a file. Returns the final DOM, console messages, and the URLs that the page (not the browser) requested."""
     log = tmp_path / "net.json"
     command = [
         CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--user-data-dir={tmp_path}/p",
@@ -27,7 +27,7 @@ def browse(path, tmp_path, *options):
     return done.stdout, re.findall(r".*CONSOLE.*", done.stderr), asked
 
 
-def test_the_check_itself_notices(tmp_path):
+def test_the_check_detects_violations(tmp_path):
     path = tmp_path / "bad.html"
     path.write_text("<img src=http://example.invalid/x.png><script>console.error('seen')</script>")
     _, console, asked = browse(path, tmp_path)
@@ -36,7 +36,7 @@ def test_the_check_itself_notices(tmp_path):
 
 
 @pytest.mark.parametrize("fixture", ["page", "hostile_page"])
-def test_silent_and_self_contained(fixture, request, tmp_path):
+def test_the_page_is_self_contained_and_logs_nothing(fixture, request, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(request.getfixturevalue(fixture))
     dom, console, asked = browse(path, tmp_path)

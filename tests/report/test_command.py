@@ -38,7 +38,7 @@ def test_the_report_is_written_into_the_results_directory(write):
     assert (directory / "report.html").read_text().startswith("<!doctype html>")
 
 
-def test_json_is_all_there_is_on_stdout(write, tmp_path):
+def test_json_is_the_only_output_on_stdout(write, tmp_path):
     result = run(write(sample.results()), "-o", tmp_path / "r.html", "--json")
     assert json.loads(result.stdout) == {"report": str(tmp_path / "r.html")}
 
@@ -75,7 +75,7 @@ def test_csv_names_metric_and_parties(write, tmp_path):
     assert row["parties"] == "cuda:0 (rank 0); cuda:1 (rank 1 on node7)"
 
 
-def test_hostile_results_stay_inside_the_folder_and_out_of_formulas(write, tmp_path):
+def test_hostile_results_create_no_files_elsewhere_and_no_formulas(write, tmp_path):
     directory, out = write(sample.hostile()), tmp_path / "x"
     for form in ("svg", "csv"):
         run(directory, "--format", form, "-o", out)
@@ -104,7 +104,7 @@ def test_a_full_disk_leaves_the_old_page(write):
     assert sorted(p.name for p in directory.iterdir()) == ["machine.json", "report.html", "results.jsonl"]
 
 
-def test_few_descriptors_are_one_sentence(write):
+def test_few_descriptors_give_one_message(write):
     directory = write(sample.results())
     command = [sys.executable, "-m", "firsttouch.cli.main", "report", str(directory)]
 

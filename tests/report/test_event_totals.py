@@ -1,4 +1,4 @@
-"""What the report says of unified-memory events, and what an untrusted trace can't do to it."""
+"""Unified-memory events in the report, including those of an untrusted trace."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_totals_of_points_that_had_events():
     assert "take times from a run without events" in text
 
 
-def test_why_points_have_none():
+def test_points_without_events_have_a_reason():
     none = {"um_events": f"none: {sample.EVIL}"}
     page = render({"out": results(point(MIB, none), point(2 * MIB, none))}, sample.EXPERIMENTS)
     assert f"Measured without the requested events 2 points: {sample.EVIL}" in text_of(page)
@@ -55,11 +55,11 @@ def test_why_points_have_none():
     assert "Unified-memory events" not in page
 
 
-def test_nothing_is_said_where_nothing_was_asked(page):
+def test_nothing_is_shown_if_no_events_were_requested(page):
     assert "Unified-memory" not in page
 
 
-def test_strange_counters_are_shown_as_they_are():
+def test_invalid_counters_are_shown_unchanged():
     strange = MOVED | {"um_h2d_bytes": sample.EVIL, "um_gpu_faults": True, "um_cpu_faults": None, "um_dropped": 1e300}
     page = render({"out": results(point(MIB, strange), point(2 * MIB, MOVED))}, sample.EXPERIMENTS)
     assert sample.EVIL in Elements(page).text

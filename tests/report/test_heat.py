@@ -1,4 +1,4 @@
-"""Heat maps: what their cells say, and what never happens to them."""
+"""Heat maps: the content of cells, their order and their colours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def grid(**more):
     ]
 
 
-def test_a_cell_says_its_value():
+def test_a_cell_shows_its_value():
     drawing, texts = drawn(RATIOS, grid())
     assert {"0.26", "0.35", "0.51", "0.60", "2.51", "2.60", "CPU threads", "gpu", "relative to alone"} <= set(texts)
     assert drawing.title == "Relative to alone by CPU threads and gpu"
@@ -31,7 +31,7 @@ def test_a_cell_says_its_value():
     assert "Held constant: allocator managed." in drawing.notes
 
 
-def test_numbers_are_in_order_whatever_the_order_of_the_records():
+def test_numbers_are_sorted():
     _, texts = drawn(RATIOS, grid()[::-1])
     assert texts.index("1") < texts.index("2") < texts.index("10")
     assert texts.index("1,024") < texts.index("64")  # upwards, as on any axis
@@ -104,7 +104,7 @@ def test_sixteen_columns_stay_within_the_page():
     assert {"+1 MiB", "−18 MiB"} <= set(texts)  # noqa: RUF001
 
 
-def test_values_that_read_alike_keep_cells_of_their_own():
+def test_values_with_equal_labels_have_separate_cells():
     records = [point({"size": s, "n": 1}, 50.0 + i) for i, s in enumerate((MIB, MIB + 1))]
     _, texts = drawn(Heat(x="size", y="n"), records)
     assert {"1048576", "1048577", "50", "51"} <= set(texts)

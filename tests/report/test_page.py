@@ -1,4 +1,4 @@
-"""What a reader of the report sees, and what an untrusted results file can't do to it."""
+"""The content of the report, including that of untrusted results files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_hostile_text_is_shown_as_text(hostile_page):
     assert "&lt;script&gt;" in svg_text
 
 
-def test_ids_are_unique_and_links_lead_somewhere(page):
+def test_ids_are_unique_and_links_have_targets(page):
     elements = Elements(page).found
     ids = [a["id"] for _, a in elements if a.get("id")]
     assert len(ids) == len(set(ids))
@@ -82,7 +82,7 @@ def test_levels_are_named_on_the_curve(page):
     assert {"256 KiB", "16 MiB", "1 GiB"} <= set(labels)
 
 
-def test_wrong_data_can_not_be_overlooked(page):
+def test_wrong_data_are_clearly_marked(page):
     text = " ".join(Elements(page).text.split())
     assert text.index("1 point failed verification: the data were wrong.") < text.index("The machine")
     one = section(page, "allocation", "cuda:0")
@@ -101,7 +101,7 @@ def test_wrong_points_do_not_reach_the_answer():
     assert "Nothing was measured" in render_records(at(99999, False))
 
 
-def test_failures_skips_and_unverified_say_why(page):
+def test_failed_skipped_and_unverified_points_have_reasons(page):
     one = section(page, "allocation", "cuda:0")
     assert "2 points failed timeout: no answer within 10 s" in one
     assert "87 points: untouched memory holds nothing" in one
@@ -138,7 +138,7 @@ def test_contents_name_an_experiment_once_and_lead_to_each_device(page):
     assert [a["href"] for t, a in Elements(contents).found if t == "a"][2:] == [f"#d1-{i}" for i in range(1, 9)]
 
 
-def test_what_spoils_a_measurement_is_said_first(page):
+def test_caveats_come_first(page):
     text = " ".join(Elements(page).text.split())
     warned = text[: text.index("Summary experiment")]
     for words in ("NUMA balancing is on", "cut short", "10 points taken while the device was throttled (sw_power_cap)"):
@@ -148,7 +148,7 @@ def test_what_spoils_a_measurement_is_said_first(page):
 
 
 def test_conditions_never_share_a_line():
-    """Factors without a place in the figure get one of their own."""
+    """Factors that the figure does not name get a channel."""
     records = [
         sample.point(
             "allocation", "cpu", 10.0 * (1 + n) * s,
@@ -165,7 +165,7 @@ def test_conditions_never_share_a_line():
     assert "Held constant: operation free." in page
 
 
-def test_an_unknown_experiment_and_a_failing_verdict_still_make_a_report(hostile_page):
+def test_unknown_experiments_and_failing_findings_do_not_prevent_a_report(hostile_page):
     assert "an experiment unknown to this version" in hostile_page
     assert "Nothing could be derived from these points (KeyError)" in hostile_page
 
@@ -175,7 +175,7 @@ def test_empty_results_make_a_report():
 
 
 @pytest.mark.parametrize("value", [0.0, -5.0])
-def test_values_without_a_logarithm_are_drawn_all_the_same(value):
+def test_values_without_a_logarithm_are_drawn(value):
     points = [
         sample.point("allocation", "cpu", v, factors={"size": s, "allocator": "malloc"})
         for s, v in [(0, value), (8, 3.0), (16, 1e6)]

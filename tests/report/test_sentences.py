@@ -31,7 +31,7 @@ def test_digits_follow_the_interval(quantity: Quantity, text: str) -> None:
     assert quantity_text(quantity) == text
 
 
-def test_a_wide_interval_is_said() -> None:
+def test_a_wide_interval_is_printed() -> None:
     assert quantity_text(Quantity(1000, "ns", 830, 1250), interval=True) == "1 us (830 ns to 1.3 us)"
     assert quantity_text(Quantity(100, "ns", 80, 130), interval=True) == "100 ns (80 to 130 ns)"
 

@@ -1,4 +1,4 @@
-"""Colour scales: text stays readable, noise makes no pattern, and any number has a colour."""
+"""Colour scales: text is readable, noise does not look like a pattern, and every number has a colour."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rgb(colour):
 
 @pytest.mark.parametrize(("centre", "low"), [(None, 0.0), (None, 1e-4), (1, 0.01), (0, -40.0)])
 def test_text_is_readable_on_every_colour(centre, low):
-    """WCAG 2.1, 1.4.3 asks for 4.5."""
+    """WCAG 2.1, 1.4.3 requires 4.5."""
     scale = shades([low, 50.0], centre)
     for i in range(101):
         value = low + (50 - low) * (i / 100) ** 3

@@ -1,4 +1,4 @@
-"""Stacks: segments, totals, and bars that never hold two conditions."""
+"""Stacks: segments, totals, and that no bar mixes conditions."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_wrong_bars_are_crossed_out():
     assert to_svg(drawing.spec).count('stroke="#B00020"') == 1
 
 
-def test_many_segments_end_as_one():
+def test_many_segments_are_combined():
     record = sample.point("app", "cpu", 1.0, factors={"strategy": "a"}, counters={f"p_{i}_ms": 1.0 for i in range(90)})
     parts = stack.segments(record, Stack(x="strategy", series="p_{}_ms"))
     assert len(parts) == stack.MOST_SEGMENTS + 1
     assert parts[stack.REST] == 90 - stack.MOST_SEGMENTS
 
 
-def test_nothing_to_stack_is_no_figure():
+def test_no_figure_without_segments():
     assert drawing_of(STACK, [sample.point("app", "cpu", 1.0, factors={"strategy": "a"})]) is None

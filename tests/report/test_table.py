@@ -31,5 +31,5 @@ def test_wrong_and_throttled_rows_are_marked():
     assert table.wrong == 1
 
 
-def test_no_record_no_table():
+def test_no_records_give_no_table():
     assert drawing_of(Table(columns=("n",), where={"n": 2}), [point({"n": 1})]) is None

@@ -29,7 +29,7 @@ def test_long_timelines_are_thinned_and_keep_their_end():
     assert (rows[0]["y"], rows[-1]["y"]) == (0.0, 49_999.0)
 
 
-def test_what_is_no_number_is_left_out():
+def test_values_that_are_not_numbers_are_left_out():
     steps = [(0.0, 0.0), (math.nan, 1.0), (1.0, math.inf), (2.0, 5.0)]
     drawing = draw_timeline(TransferTimeline({}, {"up": steps}))
     assert [r["y"] for r in rows_of(drawing)] == [0.0, 5.0]

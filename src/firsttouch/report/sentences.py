@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from firsttouch.analysis.findings import Condition, Finding, Quantity
-from firsttouch.text import SECONDS, caption, join_words, label
+from firsttouch.text import SECONDS, caption, join_names, label
 from firsttouch.units import format_number, format_seconds, format_size, significant_digits
 
 WIDE = 0.1
@@ -98,5 +98,5 @@ def _fields(finding: Finding) -> dict[str, str]:
 
 def _condition(name: str, v: Condition) -> str:
     if isinstance(v, tuple):
-        return join_words([_condition(name, item) for item in v])
+        return join_names([_condition(name, item) for item in v])
     return _AGENTS.get(v, v) if isinstance(v, str) else label(name, v)
