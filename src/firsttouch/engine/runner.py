@@ -21,7 +21,7 @@ from firsttouch.errors import UsageError
 from firsttouch.events import log as events
 from firsttouch.events.trace import Trace
 from firsttouch.machine.backends import BACKENDS, kind_of
-from firsttouch.machine.limits import host_limit, set_limits
+from firsttouch.machine.limits import environment_limits, host_limit
 from firsttouch.machine.peers import with_other_backends
 from firsttouch.modules import add_modules
 from firsttouch.records.reading import has_results, read_request
@@ -241,7 +241,7 @@ def _named_peers(request: Request) -> list[str]:
 
 def find_devices(names: Sequence[str]) -> list[DeviceInfo]:
     """The devices of the kinds that `names` need; of all kinds where none or an unknown one is named."""
-    set_limits()  # a worker would only say that its guard refuses all memory
+    environment_limits()  # a worker would only say that its guard refuses all memory
     kinds = list(dict.fromkeys(map(kind_of, names)))
     devices = discover_devices(kinds) if kinds and set(kinds) <= set(BACKENDS) else discover_devices()
     rest = [kind for kind in BACKENDS if kind not in {d.kind for d in devices}]
