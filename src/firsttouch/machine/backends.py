@@ -62,8 +62,8 @@ HIP_UNTESTED = (
     "and its kernels were compiled, not run (docs/hip.md)."
 )
 WITHOUT_XNACK = (
-    "XNACK was not on when the device was examined. Without it (HSA_XNACK=1 requests it), managed memory is page-locked "
-    "host memory according to HIP's documentation, and neither advice nor prefetches move pages."
+    "XNACK was not on when the device was examined. Without it (HSA_XNACK=1 requests it), managed memory is "
+    "page-locked host memory according to HIP's documentation, and neither advice nor prefetches move pages."
 )
 
 
@@ -99,5 +99,5 @@ BACKENDS: Mapping[str, Backend] = {
 
 
 def kind_of(device: str) -> str:
-    """The kind of a device, from its name. A kind whose library failed to load is listed as a device without a number."""
+    """The kind of a device, from its name. A kind whose library failed is listed as a device without a number."""
     return device.partition(":")[0]
