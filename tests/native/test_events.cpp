@@ -117,10 +117,10 @@ TEST(Events, RefusalsAreOneSentenceAndReleaseCupti) {
         {"cuptiSubscribe=15", "may not fit the driver"},
         {"cuptiActivityRegisterCallbacks=999", "CUPTI refused cuptiActivityRegisterCallbacks: STANDIN_ERROR (999)"},
     };
-    for (const auto& [fails, words] : refused) {
-        const ScopedVariable variable("STANDIN_CUPTI_FAILS", fails);
+    for (const auto& [failure, reason] : refused) {
+        const ScopedVariable variable("STANDIN_CUPTI_FAILS", failure);
         const std::string message = message_of<Unavailable>([] { EventSource source(standin()); });
-        EXPECT_TRUE(contains(message, words)) << fails;
+        EXPECT_TRUE(contains(message, reason)) << failure;
         EXPECT_EQ(message.find('\n'), std::string::npos);
     }
     EXPECT_EQ(EventSource(standin()).take().size(), 9u);

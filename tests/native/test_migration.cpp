@@ -151,8 +151,8 @@ TEST_F(Migration, APrefetchPerIterationPrecedesEachPass) {
     MigrationRequest request = request_of(MiB);
     request.prefetch = Prefetch::iteration;
     const MigrationOutcome outcome = measure(request);
-    const RecordingDevice::PrefetchedRange whole{MiB, 0, MiB, Agent::gpu};
-    EXPECT_EQ(device.prefetches, std::vector(6, whole)) << "three of the warm-up, three that are measured";
+    const RecordingDevice::PrefetchedRange all{MiB, 0, MiB, Agent::gpu};
+    EXPECT_EQ(device.prefetches, std::vector(6, all)) << "three of the warm-up, three that are measured";
     EXPECT_FALSE(outcome.counters.contains("prefetch_ms")) << "its time is part of the passes";
 }
 

@@ -165,19 +165,20 @@ class Contenders {
     // Runs both agents until each has entered `sections` critical sections, or for a second. Returns the sections of
     // each.
     std::array<std::uint64_t, 2> compete(std::uint64_t threads_each, std::uint64_t sections, bool same_board) {
-        std::vector<std::uint64_t> own[2], privates[2];
+        std::vector<std::uint64_t> agent_memory[2], private_words[2];
         std::vector<std::thread> threads;
         for (std::uint32_t agent = 0; agent < 2; ++agent) {
-            own[agent].resize((2 + threads_each) * line);
-            privates[agent].resize(threads_each * 4096);
+            agent_memory[agent].resize((2 + threads_each) * line);
+            private_words[agent].resize(threads_each * 4096);
             for (std::uint64_t member = 0; member < threads_each; ++member)
                 threads.emplace_back([&, agent, member] {
-                    std::uint64_t *board = boards_[same_board ? 0 : agent].data(), *mine = own[agent].data(),
-                                  *shared = region.data(), *outer = privates[agent].data();
-                    std::uint64_t all = threads_each, words = inside, outside = 1, most = UINT64_MAX,
+                    std::uint64_t *board = boards_[same_board ? 0 : agent].data(), *own = agent_memory[agent].data(),
+                                  *shared = region.data(), *privates = private_words[agent].data();
+                    std::uint64_t competitors = threads_each, inside_words = inside, outside = 1, most = UINT64_MAX,
                                   limit = UINT64_MAX;
-                    std::uint32_t who = agent;
-                    void* arguments[] = {&board, &mine, &shared, &outer, &all, &who, &words, &outside, &most, &limit};
+                    std::uint32_t agent_number = agent;
+                    void* arguments[] = {&board,        &own,          &shared,  &privates, &competitors,
+                                         &agent_number, &inside_words, &outside, &most,     &limit};
                     host_place = {member, threads_each};
                     find_host_kernel("locking_compete")(arguments);
                 });
@@ -191,7 +192,7 @@ class Contenders {
         std::array<std::uint64_t, 2> done{};
         for (std::size_t agent = 0; agent < 2; ++agent)
             for (std::uint64_t member = 0; member < threads_each; ++member)
-                done[agent] += own[agent][(2 + member) * line];
+                done[agent] += agent_memory[agent][(2 + member) * line];
         return done;
     }
     std::vector<std::uint64_t> region = std::vector<std::uint64_t>(inside * line);
