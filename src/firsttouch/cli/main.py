@@ -106,9 +106,9 @@ def _status() -> int:
             raise
         print_stderr(f"firsttouch: {_os_error_message(error)}")
     except (Exception, SystemExit) as error:
-        from firsttouch.modules import place
+        from firsttouch.modules import error_location
 
-        if not (where := place(error)):
+        if not (where := error_location(error)):
             raise
         print_stderr(f"firsttouch: {type(error).__name__}: {' '.join(str(error).split())} ({where})")
     return WRONG_CALL

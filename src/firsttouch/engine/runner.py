@@ -21,7 +21,7 @@ from firsttouch.errors import UsageError
 from firsttouch.events import log as events
 from firsttouch.events.trace import Trace
 from firsttouch.machine.backends import BACKENDS, kind_of
-from firsttouch.machine.limits import host_limit, set_limits
+from firsttouch.machine.limits import environment_limits, host_limit
 from firsttouch.machine.peers import with_other_backends
 from firsttouch.modules import add_modules
 from firsttouch.records.reading import has_results, read_request
@@ -245,7 +245,7 @@ def _named_peers(request: Request) -> list[str]:
 
 def find_devices(names: Sequence[str]) -> list[DeviceInfo]:
     """Returns the devices of the kinds in `names`; of all kinds if there is no name or an unknown one."""
-    set_limits()  # otherwise an invalid limit is only reported as a refusal of all memory by a worker's guard
+    environment_limits()  # otherwise an invalid limit is only reported as a refusal of all memory by a worker's guard
     kinds = list(dict.fromkeys(map(kind_of, names)))
     devices = discover_devices(kinds) if kinds and set(kinds) <= set(BACKENDS) else discover_devices()
     rest = [kind for kind in BACKENDS if kind not in {d.kind for d in devices}]
@@ -362,7 +362,7 @@ class PointExecutor:
             self._trace.add(record, answer.reply.span)
         self._note_start(group, answer, record)
         # A failure may have left the device in an unusable state.
-        if planned.fresh or answer.how != "done" or record.status == "failed":
+        if planned.fresh or answer.outcome != "done" or record.status == "failed":
             self.end_worker()
         return record
 
@@ -383,7 +383,7 @@ class PointExecutor:
         return self._worker
 
     def _note_start(self, group: Group, answer: Answer, record: Record) -> None:
-        if answer.after in ("", "opening") and record.status != "ok":
+        if answer.last_state in ("", "opening") and record.status != "ok":
             self._failed_starts.setdefault(group, []).append(record)
         else:
             self._failed_starts.pop(group, None)
@@ -404,9 +404,9 @@ class PointExecutor:
 
 def conclude(record: Record, answer: Answer) -> Record:
     """Returns the record that the worker sent, or `record` with the status and reason of the worker's failure."""
-    if answer.how == "done" and answer.reply is not None and answer.reply.record is not None:
+    if answer.outcome == "done" and answer.reply is not None and answer.reply.record is not None:
         return answer.reply.record
-    record.status = "failed" if answer.how == "done" else answer.how
+    record.status = "failed" if answer.outcome == "done" else answer.outcome
     record.reason = answer.reason
     record.seconds = answer.seconds
     return record
