@@ -72,7 +72,7 @@ class CpuSide : public Side {
         for (const auto& thread : threads_) {
             const std::uint64_t done = thread.done.load(std::memory_order_relaxed);
             reading.updates += done;
-            reading.steps = std::min(reading.steps, done / Incrementer::step);
+            reading.steps = std::min(reading.steps, done / IncrementProgress::step);
         }
         return reading;
     }
@@ -80,7 +80,7 @@ class CpuSide : public Side {
   private:
     const Buffer& buffer_;
     const AtomicsRequest& request_;
-    std::vector<Incrementer> threads_;
+    std::vector<IncrementProgress> threads_;
     std::atomic<bool> stop_{false};
     std::unique_ptr<HostView> view_;
     std::future<void> done_;  // last, so that it is destroyed before what the threads use

@@ -42,7 +42,7 @@ struct Cycle {
                     stride(), order.bits, order.group, order.group_bits, order.inner_bits, order.key, &errors);
         return errors;
     }
-    std::uint64_t address(std::uint64_t step) const { return base + order.place(step) * request.stride; }
+    std::uint64_t address(std::uint64_t step) const { return base + order.node_at(step) * request.stride; }
     std::uint64_t stride() const { return request.stride; }
     std::size_t bytes() const { return span(buffer, request); }
     static std::size_t span(const Buffer& whole, const ChaseRequest& wanted) {

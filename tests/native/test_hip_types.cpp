@@ -170,7 +170,7 @@ TEST(VendorTypes, Hipblas) {
 #if defined(FIRSTTOUCH_HIPBLAS)
     using math::BlasTable;
 #define SAME(member, function) static_assert(SameCall<decltype(BlasTable::member), decltype(&function)>::value)
-    SAME(words, hipblasStatusToString);
+    SAME(error_text, hipblasStatusToString);
     SAME(create, hipblasCreate);
     SAME(destroy, hipblasDestroy);
     SAME(set_stream, hipblasSetStream);
@@ -190,7 +190,7 @@ TEST(VendorTypes, Hipsparse) {
 #if defined(FIRSTTOUCH_HIPSPARSE)
     using math::SparseTable;
 #define SAME(member, function) static_assert(SameCall<decltype(SparseTable::member), decltype(&function)>::value)
-    SAME(words, hipsparseGetErrorString);
+    SAME(error_text, hipsparseGetErrorString);
     SAME(create, hipsparseCreate);
     SAME(destroy, hipsparseDestroy);
     SAME(version, hipsparseGetVersion);
@@ -230,11 +230,11 @@ TEST(VendorTypes, Hipfft) {
     SAME(c2c, hipfftExecC2C);
 #undef SAME
     static_assert(HIPFFT_R2C == math::type_r2c && HIPFFT_C2R == math::type_c2r && HIPFFT_C2C == math::type_c2c);
-    static_assert(HIPFFT_FORWARD == math::go_forward && HIPFFT_BACKWARD == math::go_backward);
+    static_assert(HIPFFT_FORWARD == math::fft_forward && HIPFFT_BACKWARD == math::fft_backward);
     static_assert(HIPFFT_SUCCESS == 0);
-    EXPECT_STREQ(math::fft_words(HIPFFT_ALLOC_FAILED), "allocation failed");
-    EXPECT_STREQ(math::fft_words(HIPFFT_NO_WORKSPACE), "no workspace");
-    EXPECT_STREQ(math::fft_words(HIPFFT_NOT_SUPPORTED), "not supported");
+    EXPECT_STREQ(math::fft_error_text(HIPFFT_ALLOC_FAILED), "allocation failed");
+    EXPECT_STREQ(math::fft_error_text(HIPFFT_NO_WORKSPACE), "no workspace");
+    EXPECT_STREQ(math::fft_error_text(HIPFFT_NOT_SUPPORTED), "not supported");
 #else
     GTEST_SKIP() << "no header of Hipfft here";
 #endif

@@ -365,7 +365,7 @@ TEST(VendorTypes, Cublas) {
 #if defined(CUBLAS_VERSION)
     using math::BlasTable;
 #define SAME(member, function) static_assert(SameCall<decltype(BlasTable::member), decltype(&function)>::value)
-    SAME(words, cublasGetStatusString);
+    SAME(error_text, cublasGetStatusString);
     SAME(create, cublasCreate);
     SAME(destroy, cublasDestroy);
     SAME(version, cublasGetVersion);
@@ -388,7 +388,7 @@ TEST(VendorTypes, Cusparse) {
 #if defined(CUSPARSE_VERSION)
     using math::SparseTable;
 #define SAME(member, function) static_assert(SameCall<decltype(SparseTable::member), decltype(&function)>::value)
-    SAME(words, cusparseGetErrorString);
+    SAME(error_text, cusparseGetErrorString);
     SAME(create, cusparseCreate);
     SAME(destroy, cusparseDestroy);
     SAME(version, cusparseGetVersion);
@@ -428,11 +428,11 @@ TEST(VendorTypes, Cufft) {
     SAME(c2c, cufftExecC2C);
 #undef SAME
     static_assert(CUFFT_R2C == math::type_r2c && CUFFT_C2R == math::type_c2r && CUFFT_C2C == math::type_c2c);
-    static_assert(CUFFT_FORWARD == math::go_forward && CUFFT_INVERSE == math::go_backward);
+    static_assert(CUFFT_FORWARD == math::fft_forward && CUFFT_INVERSE == math::fft_backward);
     static_assert(CUFFT_SUCCESS == 0);
-    EXPECT_STREQ(math::fft_words(CUFFT_ALLOC_FAILED), "allocation failed");
-    EXPECT_STREQ(math::fft_words(CUFFT_NO_WORKSPACE), "no workspace");
-    EXPECT_STREQ(math::fft_words(CUFFT_NOT_SUPPORTED), "not supported");
+    EXPECT_STREQ(math::fft_error_text(CUFFT_ALLOC_FAILED), "allocation failed");
+    EXPECT_STREQ(math::fft_error_text(CUFFT_NO_WORKSPACE), "no workspace");
+    EXPECT_STREQ(math::fft_error_text(CUFFT_NOT_SUPPORTED), "not supported");
 #else
     GTEST_SKIP() << "no header of Cufft here";
 #endif

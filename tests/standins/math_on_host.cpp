@@ -12,7 +12,7 @@ using namespace firsttouch::math;
 
 // Declared by the tables' types: a definition of another form does not compile.
 #define DEFINED(Table, member, function) extern "C" std::remove_pointer_t<decltype(Table::member)> function
-DEFINED(BlasTable, words, hipblasStatusToString);
+DEFINED(BlasTable, error_text, hipblasStatusToString);
 DEFINED(BlasTable, create, hipblasCreate);
 DEFINED(BlasTable, destroy, hipblasDestroy);
 DEFINED(BlasTable, set_stream, hipblasSetStream);
