@@ -223,7 +223,7 @@ def test_other_devices_have_none(name: str, kind: str) -> None:
     assert Gpu.library(gpu(other), kind, "own") == (None, "own kernels")
     library, words = Gpu.library(gpu(other), kind)
     assert library is None
-    assert words.startswith("own kernels (devices of kind ")
+    assert words.startswith("own kernels (there is no ")
 
 
 def test_a_missing_library_says_where_it_was_looked_for(device: _core.Device) -> None:
