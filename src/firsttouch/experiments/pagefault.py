@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import asked_pages, is_common, role
+from firsttouch.allocators.properties import is_common, requested_pages, role
 from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, number, over, quantity
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
@@ -30,7 +30,7 @@ def _touched_bytes(candidate: Candidate) -> int:
 def _is_default(allocator: str, alone: bool) -> bool:
     """True if it is measured by default: base pages on the device `cpu`, elsewhere memory that both may share."""
     if alone:
-        return asked_pages(allocator) == "base"
+        return requested_pages(allocator) == "base"
     return is_common(allocator) and role(allocator) in ("host", "shared")
 
 
