@@ -1,7 +1,7 @@
-"""Every experiment by name. A module here that defines an Experiment is found without being registered.
+"""All experiments by name. Modules in this folder that define an Experiment are found without being registered.
 
-Experiments of others come from entry points of the group "firsttouch.experiments", each naming a module, and from files
-that --module names (firsttouch/modules.py).
+Experiments outside the package come from entry points of the group "firsttouch.experiments", each of which names a
+module, and from files given with --module (firsttouch/modules.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 from firsttouch.experiments.base import Experiment
 from firsttouch.experiments.contract import flaw
-from firsttouch.modules import classes, create
+from firsttouch.modules import create, find_classes
 
 GROUP = "firsttouch.experiments"
 _NEEDED = ("question", "metric", "counted", "source", "figures", "factors", "measure", "findings")
@@ -19,10 +19,12 @@ _OTHERS = ("base", "common", "contract", "migration_findings", "presets")
 
 
 def all_experiments() -> dict[str, Experiment]:
-    """Experiments by name, in the order in which a reader meets them. Raises UsageError for a module or a class that
-    can't be used.
+    """Returns the experiments by name, in the order of lists and reports. Raises UsageError for a module or a class
+    that can't be used.
     """
     here = sys.modules[__name__]
-    found = classes(Experiment, here, group=GROUP, noun="experiment", leave_out=_OTHERS, needed=_NEEDED, flaw=flaw)
+    found = find_classes(
+        Experiment, here, group=GROUP, noun="experiment", excluded=_OTHERS, required=_NEEDED, validate=flaw
+    )
     made = {name: create(one, f"experiment {name}") for name, one in found.items()}
     return dict(sorted(made.items(), key=lambda item: item[1].order))
