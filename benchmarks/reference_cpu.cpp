@@ -34,8 +34,7 @@ static double triad(std::size_t n) {
 
 static double chase(std::size_t bytes) {
     const std::size_t nodes = bytes / 64;
-    auto* memory = static_cast<char*>(
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    auto* memory = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     madvise(memory, bytes, MADV_NOHUGEPAGE);
     std::vector<std::uint32_t> order(nodes);
     std::iota(order.begin(), order.end(), 0u);
@@ -61,7 +60,8 @@ static double chase(std::size_t bytes) {
 }
 
 int main(int argc, char** argv) {
-    if (argc > 1 && std::strtoull(argv[1], nullptr, 10) > 0) std::printf("triad %.3f GB/s\n", triad(std::strtoull(argv[1], nullptr, 10) / 8));
+    if (argc > 1 && std::strtoull(argv[1], nullptr, 10) > 0)
+        std::printf("triad %.3f GB/s\n", triad(std::strtoull(argv[1], nullptr, 10) / 8));
     for (int i = 2; i < argc; ++i) {
         const std::size_t bytes = std::strtoull(argv[i], nullptr, 10);
         std::printf("chase_%zu %.3f ns\n", bytes, chase(bytes));
