@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 GROUP = "firsttouch.apps"
 _NEEDED = ("source", "pattern", "sizes", "initialise", "compute", "check")
-_OTHERS = ("fft",)
+_NOT_APPS = ("fft",)
 """Modules of this folder that are not applications."""
 
 
@@ -25,4 +25,6 @@ def all_apps() -> dict[str, type[App]]:
     from firsttouch.harness.app import App
 
     here = sys.modules[__name__]
-    return dict(sorted(classes(App, here, group=GROUP, noun="application", leave_out=_OTHERS, needed=_NEEDED).items()))
+    return dict(
+        sorted(classes(App, here, group=GROUP, noun="application", leave_out=_NOT_APPS, needed=_NEEDED).items())
+    )
