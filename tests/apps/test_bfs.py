@@ -81,9 +81,9 @@ def test_targets_are_random(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_graph_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, *others = (graph(20_000, monkeypatch, threads) for threads in (1, 2, 5))
+    first, *others = (graph(20_000, monkeypatch, threads) for threads in (1, 2, 5))
     for other in others:
-        assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+        assert all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
 
 
 def levels(edges: np.ndarray, ends: np.ndarray, degrees: np.ndarray) -> list[int]:

@@ -49,10 +49,10 @@ class Kept(Hotspot):
 def test_result_does_not_depend_on_the_pyramid(n: int) -> None:
     found = []
     for pyramid in (1, 3, 8):
-        one = Kept({"n": n, "iterations": 7, "pyramid": pyramid})
-        assert run_tiny(Kept, instance=one).error == ""
-        found.append(one.result)
-    assert max(np.abs(one - found[0]).max() for one in found[1:]) <= 1e-4
+        chip = Kept({"n": n, "iterations": 7, "pyramid": pyramid})
+        assert run_tiny(Kept, instance=chip).error == ""
+        found.append(chip.result)
+    assert max(np.abs(result - found[0]).max() for result in found[1:]) <= 1e-4
 
 
 class Idle(Kept):
@@ -64,16 +64,16 @@ class Idle(Kept):
 
 
 def test_chip_without_power_keeps_the_ambient_temperature() -> None:
-    one = Idle(Idle.sizes["tiny"])
-    run_tiny(Idle, instance=one)
-    assert (one.result == hotspot.AMBIENT).all()
+    chip = Idle(Idle.sizes["tiny"])
+    run_tiny(Idle, instance=chip)
+    assert (chip.result == hotspot.AMBIENT).all()
 
 
 def test_many_steps_on_a_fine_grid_are_stable() -> None:
     """The original's time step overflows here."""
-    one = Kept({"n": 1600, "iterations": 40, "pyramid": 8})
-    one.check = lambda view: str(view(one.temp).max())  # type: ignore[method-assign]
-    assert 323 < float(run_tiny(Kept, instance=one).error) < 345
+    chip = Kept({"n": 1600, "iterations": 40, "pyramid": 8})
+    chip.check = lambda view: str(view(chip.temp).max())  # type: ignore[method-assign]
+    assert 323 < float(run_tiny(Kept, instance=chip).error) < 345
 
 
 def test_sizes() -> None:

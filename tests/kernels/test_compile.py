@@ -317,7 +317,7 @@ def test_walk_consists_of_32_dependent_loads() -> None:
     body = ptx_of(sm_90("walk")[1], "chase_walk")
     chained = r"(?:\n\s*ld\.(?:global\.)?[ub]64\s+%rd\d+, \[%rd\d+\];)"
     runs = [run.count("\n") for run in re.findall(f"{chained}+", body)]
-    assert sorted(runs)[-2:] == [32, 32], "one warm, one timed"
+    assert sorted(runs)[-2:] == [32, 32], "one warm-up run, one timed run"
     for target in ("gfx90a", "gfx942"):
         loads = re.findall(
             r"(?:flat|global)_load_dwordx2 (v\[\d+:\d+\]), ", gcn_of(amdgpu("walk", target), "chase_walk")

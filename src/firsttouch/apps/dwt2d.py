@@ -143,6 +143,6 @@ def join(low: Any2, high: Any2, axis: int = 0) -> Any2:
     else:
         even -= (odd_neighbours() + 2) >> 2
         odd += even_neighbours() >> 1
-    whole = np.empty((len(even) + len(odd), *even.shape[1:]), even.dtype)
-    whole[::2], whole[1::2] = even, odd
-    return np.moveaxis(whole, 0, axis)
+    joined = np.empty((len(even) + len(odd), *even.shape[1:]), even.dtype)
+    joined[::2], joined[1::2] = even, odd
+    return np.moveaxis(joined, 0, axis)
