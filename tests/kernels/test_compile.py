@@ -284,7 +284,7 @@ def test_experiment_classifies_amdgpu_code(target: str, doubles: str, shown: str
     done = {}
     for operation in codegen.OPERATIONS:
         try:
-            read_from, listing = codegen.of_hip(f"codegen_{operation}", code.read_bytes())
+            read_from, listing = codegen.hip_listing(f"codegen_{operation}", code.read_bytes())
         except Unsupported as reason:
             skip_missing_compiler(f"{reason} (Debian: llvm-19)")
         assert read_from == "AMD GPU code"
@@ -303,7 +303,7 @@ def test_experiment_classifies_amdgpu_code(target: str, doubles: str, shown: str
 
 def test_invalid_amdgpu_code_is_reported() -> None:
     with pytest.raises(Unsupported, match="llvm-objdump"):
-        codegen.of_hip("codegen_load_vector", b"nothing")
+        codegen.hip_listing("codegen_load_vector", b"nothing")
 
 
 def test_uncached_loads_bypass_the_caches() -> None:
