@@ -52,7 +52,7 @@ def test_invalid_application(declared: dict[str, Any], message: str) -> None:
     [
         ({"role": "inputs"}, "'inputs' is not a buffer role; the roles are input, output"),
         ({"role": "input", "starts_on": "host"}, "a buffer with sides=both cannot start or end on host"),
-        ({"role": "scratch", "starts_on": "cpu", "ends_on": "gpu"}, "a buffer with sides=cpu cannot start or end on gpu"),
+        ({"role": "scratch", "starts_on": "cpu", "ends_on": "gpu"}, "with sides=cpu cannot start or end on gpu"),
         ({"role": "output", "file": True}, "a buffer with file=True must be an input, not output"),
     ],
 )
