@@ -44,7 +44,7 @@ def test_fills_chases_and_copies_land_in_the_devices_own_memory(said: dict[str, 
 
 
 def test_memory_out_of_reach_is_refused_with_a_sentence(said: dict[str, Any]) -> None:
-    reason = "cannot reach device memory of opencl:1: access is not open; reach opens it"
+    reason = "cannot reach device memory of opencl:1: access is not enabled; call reach first"
     assert said["copy refused"] == f"a copy by opencl:0 {reason}"
     assert said["launch refused"] == f"a kernel of opencl:0 {reason}"
     assert said["untouched"] == 0

@@ -95,7 +95,8 @@ TEST(Events, ContendersComeFromWhereTheVersionHasThem) {
 }
 
 TEST(Events, ClocksAreJoinedByTwoReadings) {
-    const ClockMap clock{{1'000'000'000'000, 50.0}, {1'000'000'002'000, 50.000'004}};  // theirs runs at half the rate
+    const ClockMap clock{{1'000'000'000'000, 50.0},
+                         {1'000'000'002'000, 50.000'004}};  // CUPTI's clock runs at half the rate
     EXPECT_DOUBLE_EQ(clock(1'000'000'000'000), 50.0);
     EXPECT_DOUBLE_EQ(clock(1'000'000'001'000), 50.000'002);
     EXPECT_DOUBLE_EQ(clock(1'000'000'003'000), 50.000'005);
@@ -106,14 +107,14 @@ TEST(Events, ClocksAreJoinedByTwoReadings) {
 
 TEST(Events, RefusalsAreOneSentenceAndLeaveNothingBehind) {
     const std::pair<const char*, const char*> refused[] = {
-        {"cuptiSubscribe=39", "another tool holds CUPTI"},
-        {"cuptiActivityConfigureUnifiedMemoryCounter=28", "no unified-memory events on this platform"},
+        {"cuptiSubscribe=39", "another tool uses CUPTI"},
+        {"cuptiActivityConfigureUnifiedMemoryCounter=28", "does not support unified-memory events on this platform"},
         {"cuptiActivityConfigureUnifiedMemoryCounter=29", "CUDA_VISIBLE_DEVICES"},
-        {"cuptiActivityConfigureUnifiedMemoryCounter=30", "do not reach each other's memory"},
+        {"cuptiActivityConfigureUnifiedMemoryCounter=30", "without peer access to each other"},
         {"cuptiActivityConfigureUnifiedMemoryCounter=31", "MPS"},
         {"cuptiActivityEnable=35", "permission"},
-        {"cuptiSubscribe=15", "may not fit the driver"},
-        {"cuptiActivityRegisterCallbacks=999", "CUPTI refused cuptiActivityRegisterCallbacks: STANDIN_ERROR (999)"},
+        {"cuptiSubscribe=15", "may not match the driver"},
+        {"cuptiActivityRegisterCallbacks=999", "cuptiActivityRegisterCallbacks failed: STANDIN_ERROR (999)"},
     };
     for (const auto& [fails, words] : refused) {
         const Variable variable("STANDIN_CUPTI_FAILS", fails);
@@ -126,7 +127,7 @@ TEST(Events, RefusalsAreOneSentenceAndLeaveNothingBehind) {
 
 TEST(Events, OneRecorderPerProcess) {
     EventSource first(standin());
-    EXPECT_TRUE(holds(words_of<Unavailable>([] { EventSource second(standin()); }), "another tool holds CUPTI"));
+    EXPECT_TRUE(holds(words_of<Unavailable>([] { EventSource second(standin()); }), "another tool uses CUPTI"));
     EXPECT_EQ(first.take().size(), 9u);
 }
 

@@ -35,14 +35,14 @@ TEST(Guard, RefusesBeyondTheManagedLimitOfTheEnvironment) {
 TEST(Guard, ManagedMemoryExceedsTheDeviceOnlyWhereThatIsAllowed) {
     const DeviceMemory small{4 * GiB, GiB};
     const Charge more{.device = 2 * GiB, .managed = 2 * GiB};
-    EXPECT_TRUE(holds(refusal(more, small), "has free now"));
+    EXPECT_TRUE(holds(refusal(more, small), "free memory of test:0 now"));
     const Variable allowed("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1");
     EXPECT_EQ(refusal(more, small), "");
-    EXPECT_TRUE(holds(refusal({.device = 2 * GiB}, small), "has free now"));  // plain memory never does
+    EXPECT_TRUE(holds(refusal({.device = 2 * GiB}, small), "free memory of test:0 now"));  // plain memory never does
     const Variable managed("FIRSTTOUCH_MAX_MANAGED", "1GiB");
     EXPECT_TRUE(holds(refusal(more, small), "FIRSTTOUCH_MAX_MANAGED"));  // nor beyond what the user set
     const Variable not_so("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "0");
-    EXPECT_TRUE(holds(refusal(more, small), "has free now"));
+    EXPECT_TRUE(holds(refusal(more, small), "free memory of test:0 now"));
 }
 
 TEST(Guard, SumsOverEverythingAlive) {
@@ -90,7 +90,7 @@ TEST(Guard, MovedReservationsAreGivenBackOnce) {
 TEST(Guard, LeavesAReserveOnADevice) {
     const DeviceMemory memory{2 * GiB, GiB};
     EXPECT_EQ(refusal({.device = 512 * MiB}, memory), "");
-    EXPECT_TRUE(holds(refusal({.device = 512 * MiB + 1}, memory), "free now less a reserve"));
+    EXPECT_TRUE(holds(refusal({.device = 512 * MiB + 1}, memory), "now, less a reserve"));
     EXPECT_NE(refusal({.device = 1}, {2 * GiB, 512 * MiB}), "");
     EXPECT_NE(refusal({.device = 1}, {}), "");
 }

@@ -39,9 +39,9 @@ TEST_F(Hip, ManagedMemoryTakesAdviceAndPrefetches) {
     }
     const auto plain = device->allocate(Allocator::device, MiB);
     EXPECT_EQ(words_of<Unavailable>([&] { device->prefetch(*stream, *plain, 0, MiB, Agent::gpu); }),
-              "device memory is not prefetched");
+              "device memory cannot be prefetched");
     EXPECT_EQ(words_of<Unavailable>([&] { device->advise(*plain, Advice::read_mostly); }),
-              "device memory takes no advice");
+              "device memory does not support advice");
 }
 
 TEST_F(Hip, RefusedAdviceNamesTheCall) {
@@ -120,7 +120,7 @@ TEST_F(Hip, AGateThatGaveUpFailsTheSample) {
     const auto late = spin_gate(*device, *stream, std::chrono::milliseconds(1));
     device->wait(*stream);  // as a call that waits for the device while work is being queued
     const std::string words = words_of<GateTimeout>([&] { late->open(); });
-    EXPECT_TRUE(holds(words, "still being queued after 0.001 s"));
+    EXPECT_TRUE(holds(words, "timed out after 0.001 s"));
     EXPECT_TRUE(holds(words, "Measure less at once"));
 }
 
@@ -138,7 +138,7 @@ TEST_F(Hip, MemoryOfAnotherDeviceNeedsAccess) {
     for (const Buffer* shared : {pinned.get(), managed.get(), plain.get()})
         EXPECT_EQ(copied(*device, *stream, *mine, *shared), "");
     EXPECT_EQ(copied(*device, *stream, *mine, *peers),
-              "a copy by hip:0 cannot reach device memory of hip:1: access is not open; reach opens it");
+              "a copy by hip:0 cannot reach device memory of hip:1: access is not enabled; call reach first");
     device->reach(*second);
     device->reach(*second);
     EXPECT_EQ(copied(*device, *stream, *mine, *peers), "");

@@ -48,7 +48,7 @@ def test_four_devices_in_turns() -> None:
 
 def test_reach_opens_what_was_refused() -> None:
     said = several()
-    reason = "cannot reach device memory of hip:1: access is not open; reach opens it"
+    reason = "cannot reach device memory of hip:1: access is not enabled; call reach first"
     assert said["copy refused"] == f"a copy by hip:0 {reason}"
     assert said["launch refused"] == f"a kernel of hip:0 {reason}"
     assert (said["untouched"], said["why"], said["reach refused"]) == (0, None, "")

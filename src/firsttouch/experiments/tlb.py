@@ -214,8 +214,8 @@ class Tlb(Experiment):
                 first_touch=agent,
                 stride=apart,
                 hops=hops(session.info),
-                last_level=last_level_bytes(session.info),
-                past_l1=True,  # a GPU's first cache is addressed before translation, and its sets would show
+                last_level_bytes=last_level_bytes(session.info),
+                bypass_l1=True,  # a GPU's first cache is addressed before translation, and its sets would show
                 seed=session.seed,
                 stop=session.stop(share=share),
             )
