@@ -133,9 +133,8 @@ void bind_device(nb::module_& m) {
         },
         "Returns the kinds of device that this module can open.");
     m.def("throttle_reasons", &cuda::throttle_reasons, "mask"_a,
-          "Returns the names of the reasons in a mask of NVML's clock events, or the number of an unknown one. Idle is "
-          "left "
-          "out.");
+          "Returns the names of the reasons in a mask of NVML's clock events, or the number of an unknown one.\n\n"
+          "Idle is left out.");
     m.def("clock_cost", &clock_cost, "Returns the seconds that one reading of the host's clock takes.");
     m.def("usable_processors", &usable_processors, "Returns the number of processors that this process may run on.");
     m.def(
@@ -198,9 +197,8 @@ void bind_device(nb::module_& m) {
             return translation_unit(source, language);
         },
         "name"_a, "language"_a, "defines"_a = std::vector<std::pair<std::string, std::string>>{}, "text"_a = "",
-        "Returns the text to compile for a kernel in a language (cuda, hip, opencl), with prelude and defines. The "
-        "kernel is "
-        "`text`, or by default the embedded file `name`.");
+        "Returns the text to compile for a kernel in a language (cuda, hip, opencl), with prelude and defines.\n\n"
+        "The kernel is `text`, or by default the embedded file `name`.");
 
     nb::class_<BufferHandle> buffer(
         m, "Buffer", "An allocation charged to the guard. As a context manager, it is freed at the end of the block.");
@@ -268,9 +266,9 @@ void bind_device(nb::module_& m) {
         .def(
             "usage", [](DeviceHandle& d) { return dict_of(d.device->usage()); },
             nb::sig("def usage(self) -> dict[str, int]"),
-            "Returns the bytes of device memory in use by all programs, as the vendor's management library reports "
-            "them; empty "
-            "if there is no such library.")
+            "Returns the bytes of device memory in use by all programs; empty if the vendor has no management "
+            "library.\n\n"
+            "Empty if there is no such library.")
         .def(
             "reach",
             [](DeviceHandle& d, DeviceHandle& other) {
@@ -278,8 +276,8 @@ void bind_device(nb::module_& m) {
                 d.device->reach(*other.device);
             },
             "other"_a,
-            "Gives kernels and copies of this device access to memory of the other device. Raises Unavailable with the "
-            "driver's message.")
+            "Gives kernels and copies of this device access to memory of the other device.\n\n"
+            "Raises Unavailable with the driver's message.")
         .def(
             "why_unreachable",
             [](DeviceHandle& d, DeviceHandle& other) { return d.device->why_unreachable(*other.device); }, "other"_a,
@@ -315,9 +313,8 @@ void bind_device(nb::module_& m) {
                 return handle;
             },
             "descriptor"_a, "bytes"_a,
-            "Maps the first `bytes` of an open file read-only, charged to the guard like mmap memory. Raises "
-            "GuardRefused or "
-            "Unavailable.")
+            "Maps the first `bytes` of an open file read-only, charged to the guard like mmap memory.\n\n"
+            "Raises GuardRefused or Unavailable.")
         .def(
             "compile",
             [](DeviceHandle& d, const std::string& name, const std::string& text,
@@ -343,9 +340,8 @@ void bind_device(nb::module_& m) {
             },
             "name"_a, "text"_a, "entry"_a,
             nb::sig("def prepare(self, name: str, text: str, entry: str) -> typing.Callable[[Buffer, int], None]"),
-            "Compiles a kernel with the parameters (pointer, ulong). Returns a function that runs it on a buffer and n "
-            "items, and "
-            "waits for it.");
+            "Compiles a kernel with the parameters (pointer, ulong).\n\n"
+            "Returns a function that runs it on a buffer and n items, and waits for it.");
     bind_work(m, device, buffer);
     m.def(
         "open", [](const std::string& name) { return std::make_shared<DeviceHandle>(name); }, "name"_a,

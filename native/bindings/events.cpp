@@ -58,7 +58,7 @@ void bind_events(nb::module_& m) {
           nb::sig("def events_take() -> list[tuple[str, float, float, int, int, int, str, str, str, str]]"),
           "Returns the events recorded since the last call, of completed work.\n\nEach is (kind, start, end, address, "
           "bytes, "
-          "count, source, target, cause, symbol), with times in seconds of time.monotonic().");
+          "count, source, target, cause, symbol).\nTimes are in seconds of time.monotonic().");
     m.def(
         "events_dropped", [] { return require_source().dropped(); },
         "Returns the number of records lost since the last call because the buffers were full.");

@@ -106,9 +106,8 @@ void bind_math(nb::module_& m) {
              "nonzeros"_a,
              nb::sig("def plan(self, row_pointers: Buffer, column_indices: Buffer, values: Buffer, rows: int, "
                      "columns: int, nonzeros: int) -> SparsePlan"),
-             "Returns a matrix in the given buffers, which must be filled before the first product because it analyses "
-             "the "
-             "pattern.");
+             "Returns a matrix in the given buffers.\n\n"
+             "They must be filled before the first product, which analyses the pattern.");
     nb::class_<FftPlanHandle>(m, "FftPlan", "A transform of one size.")
         .def(
             "execute",

@@ -203,9 +203,8 @@ void bind_probe(nb::module_& m) {
         "stride_bytes"_a = 128, "shuffled"_a = false, "sequential"_a = false, "update"_a = true,
         "advice"_a = std::vector<std::string>{}, "prefetch"_a = "none", "streams"_a = 1, "starts_on"_a = "cpu",
         "iterations"_a = 12, "seed"_a, "stop"_a,
-        "Measures passes of a kernel over a buffer that an agent initialised, then a read by the CPU. Samples: ms of "
-        "all "
-        "passes.");
+        "Measures passes of a kernel over a buffer that an agent initialised, then a read by the CPU.\n\n"
+        "Samples: ms of all passes.");
     m.def(
         "concurrency",
         [](DeviceHandle& d, BufferHandle& array, BufferHandle* copy, const std::string& strategy, int iterations,
@@ -217,8 +216,8 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, "array"_a, "copy"_a.none(), nb::kw_only(), "strategy"_a, "iterations"_a = 100, "threads"_a = 0,
         "max_seconds"_a = 20.0, "seed"_a, "stop"_a,
-        "CPU and GPU each increment one half of an array, and swap halves after each iteration. Samples: ms per "
-        "iteration.");
+        "CPU and GPU each increment one half of an array, and swap halves after each iteration.\n\n"
+        "Samples: ms per iteration.");
     m.def(
         "atomics",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& type, const std::string& scope,
@@ -262,9 +261,8 @@ void bind_probe(nb::module_& m) {
             return reread(d.lab, buffer.get(), agent_from(agent), seed, stop);
         },
         "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "seed"_a, "stop"_a,
-        "Measures whether the agent caches the memory. Samples: ns per load of 4 KiB that are read repeatedly. "
-        "Counters "
-        "reread_ns and cold_ns: these loads, and loads over the whole buffer.");
+        "Measures whether the agent caches the memory. Samples: ns per load of 4 KiB that are read repeatedly.\n\n"
+        "Counters reread_ns and cold_ns: these loads, and loads over the whole buffer.");
     m.def(
         "locking",
         [](DeviceHandle& d, BufferHandle& region, int cpu_threads, int gpu_groups, std::uint64_t sections,
@@ -277,9 +275,8 @@ void bind_probe(nb::module_& m) {
         },
         "device"_a, "region"_a, nb::kw_only(), "cpu_threads"_a, "gpu_groups"_a, "sections"_a, "inside"_a = 16,
         "outside"_a = 0, "livelock_seconds"_a = 2.0, "max_seconds"_a = 15.0, "block_lock"_a = false, "seed"_a, "stop"_a,
-        "Threads of both agents compete for a lock. Samples: ns per critical section. block_lock is for tests: the "
-        "lock is "
-        "never released.");
+        "Threads of both agents compete for a lock.\n\n"
+        "Samples: ns per critical section. block_lock is for tests: the lock is never released.");
     m.def(
         "try_access",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed) {
@@ -301,9 +298,8 @@ void bind_probe(nb::module_& m) {
             return out;
         },
         "device"_a, "buffer"_a, nb::sig("def try_coherence(device: Device, buffer: Buffer) -> dict[str, float]"),
-        "Counts the changes of a word that each agent saw while a kernel ran and the other agent stored to the word. "
-        "May "
-        "crash the process.");
+        "Counts the changes of a word that each agent saw while a kernel ran and the other agent stored to it.\n\n"
+        "May crash the process.");
     m.def(
         "try_halves",
         [](DeviceHandle& d, BufferHandle& buffer) {
@@ -329,8 +325,8 @@ void bind_probe(nb::module_& m) {
             return out;
         },
         "device"_a, "buffer"_a, nb::sig("def try_shared_adds(device: Device, buffer: Buffer) -> dict[str, int]"),
-        "CPU and GPU add to one word at the same time. Returns how often each added, and the sum result. May crash the "
-        "process.");
+        "CPU and GPU add to one word at the same time.\n\n"
+        "Returns how often each added, and the sum that the word holds. May crash the process.");
     m.def(
         "try_moves",
         [](DeviceHandle& d, BufferHandle& buffer, std::uint64_t seed) {

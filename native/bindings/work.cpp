@@ -169,9 +169,8 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
         .def("__len__", &LaunchList::size)
         .def("replay", &LaunchList::replay, "first"_a, "count"_a);
     m.def("launch_on_host", &launch_on_host, "kernel"_a, "codes"_a, "threads"_a, "arguments"_a,
-          "Runs the host kernel 'application/entry' on pinned threads (0: one for each usable processor), with "
-          "addresses for "
-          "pointers. Returns the seconds it took.");
+          "Runs the host kernel 'application/entry' on pinned threads and returns the seconds it took.\n\n"
+          "threads: 0 is one for each usable processor. Arguments for pointers are addresses.");
     m.def(
         "has_host_kernel", [](const std::string& name) { return find_host_kernel(name) != nullptr; }, "name"_a,
         "True if there is a host version of 'application/entry'.");

@@ -28,7 +28,9 @@ def device_kinds() -> list[str]:
 
 def throttle_reasons(mask: int) -> list[str]:
     """
-    Returns the names of the reasons in a mask of NVML's clock events, or the number of an unknown one. Idle is left out.
+    Returns the names of the reasons in a mask of NVML's clock events, or the number of an unknown one.
+
+    Idle is left out.
     """
 
 def clock_cost() -> float:
@@ -69,7 +71,9 @@ def hiprtc_compile(text: str, name: str, architecture: str) -> tuple[bytes, str]
 
 def translation_unit(name: str, language: str, defines: Sequence[tuple[str, str]] = [], text: str = "") -> str:
     """
-    Returns the text to compile for a kernel in a language (cuda, hip, opencl), with prelude and defines. The kernel is `text`, or by default the embedded file `name`.
+    Returns the text to compile for a kernel in a language (cuda, hip, opencl), with prelude and defines.
+
+    The kernel is `text`, or by default the embedded file `name`.
     """
 
 class Buffer:
@@ -127,12 +131,16 @@ class Device:
     def facts(self) -> dict[str, bool | int | float | str]: ...
     def usage(self) -> dict[str, int]:
         """
-        Returns the bytes of device memory in use by all programs, as the vendor's management library reports them; empty if there is no such library.
+        Returns the bytes of device memory in use by all programs; empty if the vendor has no management library.
+
+        Empty if there is no such library.
         """
 
     def reach(self, other: Device) -> None:
         """
-        Gives kernels and copies of this device access to memory of the other device. Raises Unavailable with the driver's message.
+        Gives kernels and copies of this device access to memory of the other device.
+
+        Raises Unavailable with the driver's message.
         """
 
     def why_unreachable(self, other: Device) -> str | None:
@@ -157,7 +165,9 @@ class Device:
 
     def map_file(self, descriptor: int, bytes: int) -> Buffer:
         """
-        Maps the first `bytes` of an open file read-only, charged to the guard like mmap memory. Raises GuardRefused or Unavailable.
+        Maps the first `bytes` of an open file read-only, charged to the guard like mmap memory.
+
+        Raises GuardRefused or Unavailable.
         """
 
     def compile(self, name: str, text: str, defines: Sequence[tuple[str, str]] = []) -> tuple[str, bytes, str]:
@@ -167,7 +177,9 @@ class Device:
 
     def prepare(self, name: str, text: str, entry: str) -> Callable[[Buffer, int], None]:
         """
-        Compiles a kernel with the parameters (pointer, ulong). Returns a function that runs it on a buffer and n items, and waits for it.
+        Compiles a kernel with the parameters (pointer, ulong).
+
+        Returns a function that runs it on a buffer and n items, and waits for it.
         """
 
     def kernel(self, name: str, text: str, entry: str, codes: str, defines: Sequence[tuple[str, str]] = []) -> Kernel:
@@ -220,7 +232,9 @@ class LaunchList:
 
 def launch_on_host(kernel: str, codes: str, threads: int, arguments: list[object]) -> float:
     """
-    Runs the host kernel 'application/entry' on pinned threads (0: one for each usable processor), with addresses for pointers. Returns the seconds it took.
+    Runs the host kernel 'application/entry' on pinned threads and returns the seconds it took.
+
+    threads: 0 is one for each usable processor. Arguments for pointers are addresses.
     """
 
 def has_host_kernel(name: str) -> bool:
@@ -360,7 +374,9 @@ def migration(
     stop: Stop,
 ) -> MigrationOutcome:
     """
-    Measures passes of a kernel over a buffer that an agent initialised, then a read by the CPU. Samples: ms of all passes.
+    Measures passes of a kernel over a buffer that an agent initialised, then a read by the CPU.
+
+    Samples: ms of all passes.
     """
 
 def concurrency(
@@ -376,7 +392,9 @@ def concurrency(
     stop: Stop,
 ) -> Outcome:
     """
-    CPU and GPU each increment one half of an array, and swap halves after each iteration. Samples: ms per iteration.
+    CPU and GPU each increment one half of an array, and swap halves after each iteration.
+
+    Samples: ms per iteration.
     """
 
 def atomics(
@@ -424,7 +442,9 @@ REREAD_BYTES: int = 4096
 
 def reread(device: Device, buffer: Buffer, *, agent: str, seed: int, stop: Stop) -> Outcome:
     """
-    Measures whether the agent caches the memory. Samples: ns per load of 4 KiB that are read repeatedly. Counters reread_ns and cold_ns: these loads, and loads over the whole buffer.
+    Measures whether the agent caches the memory. Samples: ns per load of 4 KiB that are read repeatedly.
+
+    Counters reread_ns and cold_ns: these loads, and loads over the whole buffer.
     """
 
 def locking(
@@ -443,7 +463,9 @@ def locking(
     stop: Stop,
 ) -> Outcome:
     """
-    Threads of both agents compete for a lock. Samples: ns per critical section. block_lock is for tests: the lock is never released.
+    Threads of both agents compete for a lock.
+
+    Samples: ns per critical section. block_lock is for tests: the lock is never released.
     """
 
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
@@ -453,7 +475,9 @@ def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
 
 def try_coherence(device: Device, buffer: Buffer) -> dict[str, float]:
     """
-    Counts the changes of a word that each agent saw while a kernel ran and the other agent stored to the word. May crash the process.
+    Counts the changes of a word that each agent saw while a kernel ran and the other agent stored to it.
+
+    May crash the process.
     """
 
 def try_halves(device: Device, buffer: Buffer) -> dict[str, float]:
@@ -463,7 +487,9 @@ def try_halves(device: Device, buffer: Buffer) -> dict[str, float]:
 
 def try_shared_adds(device: Device, buffer: Buffer) -> dict[str, int]:
     """
-    CPU and GPU add to one word at the same time. Returns how often each added, and the sum result. May crash the process.
+    CPU and GPU add to one word at the same time.
+
+    Returns how often each added, and the sum that the word holds. May crash the process.
     """
 
 def try_moves(device: Device, buffer: Buffer, seed: int) -> dict[str, Any]:
@@ -482,7 +508,8 @@ def events_take() -> list[tuple[str, float, float, int, int, int, str, str, str,
     """
     Returns the events recorded since the last call, of completed work.
 
-    Each is (kind, start, end, address, bytes, count, source, target, cause, symbol), with times in seconds of time.monotonic().
+    Each is (kind, start, end, address, bytes, count, source, target, cause, symbol).
+    Times are in seconds of time.monotonic().
     """
 
 def events_dropped() -> int:
@@ -522,7 +549,9 @@ class Sparse:
         self, row_pointers: Buffer, column_indices: Buffer, values: Buffer, rows: int, columns: int, nonzeros: int
     ) -> SparsePlan:
         """
-        Returns a matrix in the given buffers, which must be filled before the first product because it analyses the pattern.
+        Returns a matrix in the given buffers.
+
+        They must be filled before the first product, which analyses the pattern.
         """
 
 class FftPlan:
