@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firsttouch.text import RATIO, both, caption, compact, spelled
+from firsttouch.text import RATIO, caption, compact, fact_title, join_names
 
 MIB = 2**20
 
@@ -41,8 +41,13 @@ def test_titles_begin_with_a_capital_letter_unless_spelled_otherwise():
 
 def test_facts_are_spelled_as_the_field_does():
     names = ("l1_bytes", "gpu0_pcie_width", "huge_pages")
-    assert [spelled(n) for n in names] == ["L1", "GPU 0 PCIe width", "huge pages"]
+    assert [fact_title(n) for n in names] == ["L1", "GPU 0 PCIe width", "huge pages"]
 
 
 def test_names_in_a_row():
-    assert [both(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+    assert [join_names(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]

@@ -266,8 +266,7 @@ void bind_device(nb::module_& m) {
         .def(
             "usage", [](DeviceHandle& d) { return dict_of(d.device->usage()); },
             nb::sig("def usage(self) -> dict[str, int]"),
-            "Returns the bytes of device memory in use by all programs; empty if the vendor has no management "
-            "library.\n\n"
+            "Returns the bytes of device memory in use by all programs, from the vendor's management library.\n\n"
             "Empty if there is no such library.")
         .def(
             "reach",

@@ -56,9 +56,9 @@ void bind_events(nb::module_& m) {
         "CUDA must be initialised. Recording lasts until the process ends. Raises Unavailable with the reason.");
     m.def("events_take", &take,
           nb::sig("def events_take() -> list[tuple[str, float, float, int, int, int, str, str, str, str]]"),
-          "Returns the events recorded since the last call, of completed work.\n\nEach is (kind, start, end, address, "
-          "bytes, "
-          "count, source, target, cause, symbol).\nTimes are in seconds of time.monotonic().");
+          "Returns the events recorded since the last call, of completed work.\n\n"
+          "Each is (kind, start, end, address, bytes, count, source, target, cause, symbol).\n"
+          "Times are in seconds of time.monotonic().");
     m.def(
         "events_dropped", [] { return require_source().dropped(); },
         "Returns the number of records lost since the last call because the buffers were full.");

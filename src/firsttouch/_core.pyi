@@ -131,7 +131,7 @@ class Device:
     def facts(self) -> dict[str, bool | int | float | str]: ...
     def usage(self) -> dict[str, int]:
         """
-        Returns the bytes of device memory in use by all programs; empty if the vendor has no management library.
+        Returns the bytes of device memory in use by all programs, from the vendor's management library.
 
         Empty if there is no such library.
         """

@@ -19,7 +19,7 @@ _KINDS = {
 }
 
 
-class as_usage:
+class as_usage_error:
     """Turns an OSError of the block into one sentence: "can't VERB PATH: REASON; give WANTED"."""
 
     def __init__(self, verb: str, path: Path, wanted: str) -> None:

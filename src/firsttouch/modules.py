@@ -40,48 +40,52 @@ def add_modules(paths: Iterable[str]) -> None:
         if os.pathsep in path:
             raise UsageError(f"--module '{path}' has '{os.pathsep}' in its path; give a path without")
         _from_file(path)
-    os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys([*_given(), *added]))
+    os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys([*_listed_files(), *added]))
 
 
-def _given() -> list[str]:
+def _listed_files() -> list[str]:
     return [path for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path]
 
 
-def classes(
+def find_classes(
     base: type[T],
     package: ModuleType,
     *,
     group: str,
     noun: str,
-    leave_out: Sequence[str],
-    needed: Sequence[str],
-    flaw: Callable[[type[T]], str] = lambda one: "",
+    excluded: Sequence[str],
+    required: Sequence[str],
+    validate: Callable[[type[T]], str] = lambda one: "",
 ) -> dict[str, type[T]]:
     """The named classes derived from `base`, by name.
 
     Args:
-        package: whose modules are searched, but those in leave_out.
+        package: whose modules are searched, but those in excluded.
         group: of entry points that name further modules.
         noun: what such a class is, for errors.
-        needed: attributes and methods that every such class must give.
-        flaw: says what else is wrong with such a class, '' where nothing is.
+        required: attributes and methods that every such class must give.
+        validate: says what else is wrong with such a class, '' where nothing is.
 
     Raises:
         UsageError: a module does not load, an entry point has no such class, a class lacks something, or a name is
             taken.
     """
     found: dict[str, type[T]] = {}
-    for module, must_have in _modules(package, group, leave_out):
-        own = [v for v in vars(module).values() if isinstance(v, type) and issubclass(v, base) and _is_own(v, module)]
+    for module, must_have in _modules(package, group, excluded):
+        own = [
+            v
+            for v in vars(module).values()
+            if isinstance(v, type) and issubclass(v, base) and _is_defined_in(v, module)
+        ]
         if must_have and not own:
             raise UsageError(f"{module.__file__} defines no {noun}: no subclass of {base.__name__} that has a name")
         for one in own:
-            name = _checked_name(one, base, noun, needed)
-            if wrong := flaw(one):
-                raise UsageError(f"{_where(one)}: the {noun} {name}: {wrong}")
+            name = _checked_name(one, base, noun, required)
+            if wrong := validate(one):
+                raise UsageError(f"{_location(one)}: the {noun} {name}: {wrong}")
             if found.setdefault(name, one) is not one:
                 other = found[name]
-                raise UsageError(f"{_where(one)}: there is {_article(noun)} {name} already, in {_where(other)}")
+                raise UsageError(f"{_location(one)}: there is {_article(noun)} {name} already, in {_location(other)}")
     return found
 
 
@@ -90,10 +94,10 @@ def create(one: type[T], what: str) -> T:
     try:
         return one()
     except Exception as error:
-        raise UsageError(f"{_where(one)}: the {what} cannot be created: {told(error)}") from error
+        raise UsageError(f"{_location(one)}: the {what} cannot be created: {describe_error(error)}") from error
 
 
-def require(paths: Iterable[str], known: Iterable[type], base: type, noun: str) -> None:
+def require_classes(paths: Iterable[str], known: Iterable[type], base: type, noun: str) -> None:
     """Raises UsageError for a file that defines none of the `known` classes."""
     defined = {one.__module__ for one in known}
     for path in paths:
@@ -101,7 +105,7 @@ def require(paths: Iterable[str], known: Iterable[type], base: type, noun: str) 
             raise UsageError(f"--module '{path}' defines no {noun}: no subclass of {base.__name__} that has a name")
 
 
-def place(error: BaseException) -> str:
+def error_location(error: BaseException) -> str:
     """FILE:LINE of the innermost frame of an error that lies in a user's module; '' where none does."""
     found, trace = "", error.__traceback__
     if isinstance(error, SyntaxError) and error.filename in _foreign:
@@ -118,14 +122,14 @@ def is_foreign(file: str) -> bool:
     return file in _foreign
 
 
-def _modules(package: ModuleType, group: str, leave_out: Sequence[str]) -> Iterator[tuple[ModuleType, bool]]:
+def _modules(package: ModuleType, group: str, excluded: Sequence[str]) -> Iterator[tuple[ModuleType, bool]]:
     """Every module to be searched, and whether it must define something."""
     for info in pkgutil.iter_modules(package.__path__):
-        if info.name not in leave_out:
+        if info.name not in excluded:
             yield importlib.import_module(f"{package.__name__}.{info.name}"), False
     for point in _entry_points(group, tuple(sys.path)):
         yield _from_entry_point(point), True
-    for path in _given():
+    for path in _listed_files():
         yield _from_file(path), False
 
 
@@ -152,7 +156,7 @@ def _from_file(path: str) -> ModuleType:
         raise
     except BaseException as error:
         del sys.modules[name]
-        raise UsageError(f"--module '{path}' does not load: {told(error)}") from error
+        raise UsageError(f"--module '{path}' does not load: {describe_error(error)}") from error
     return module
 
 
@@ -164,37 +168,37 @@ def _from_entry_point(point: EntryPoint) -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise UsageError(f"{said} does not load: {told(error)}") from error
+        raise UsageError(f"{said} does not load: {describe_error(error)}") from error
     if not isinstance(module, ModuleType):
         raise UsageError(f"{said} is no module")
     _foreign.add(str(module.__file__))
     return module
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error as one sentence with its place in the module."""
     text = str(error.msg if isinstance(error, SyntaxError) else error)
-    where = place(error)
+    where = error_location(error)
     return " ".join(f"{type(error).__name__}: {text}{f' ({where})' if where else ''}".split())
 
 
-def _is_own(one: type, module: ModuleType) -> bool:
+def _is_defined_in(one: type, module: ModuleType) -> bool:
     return one.__module__ == module.__name__ and "name" in vars(one)
 
 
-def _checked_name(one: type, base: type, noun: str, needed: Sequence[str]) -> str:
+def _checked_name(one: type, base: type, noun: str, required: Sequence[str]) -> str:
     name = vars(one)["name"]
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         accepted = "letters, digits and _ . + -, beginning with a letter or a digit, 64 at most"
         shown = repr(name if not isinstance(name, str) or len(name) <= 64 else f"{name[:61]}...")
-        raise UsageError(f"{_where(one)}: {shown:.80} can't be the name of {_article(noun)}; accepted: {accepted}")
-    for attribute in needed:
+        raise UsageError(f"{_location(one)}: {shown:.80} can't be the name of {_article(noun)}; accepted: {accepted}")
+    for attribute in required:
         if getattr(one, attribute, None) is getattr(base, attribute, None):
-            raise UsageError(f"{_where(one)}: the {noun} {name} has no {attribute}")
+            raise UsageError(f"{_location(one)}: the {noun} {name} has no {attribute}")
     return name
 
 
-def _where(one: type) -> str:
+def _location(one: type) -> str:
     """FILE:LINE of a class, or its module where that can't be told."""
     try:
         return f"{inspect.getfile(one)}:{inspect.getsourcelines(one)[1]}"

@@ -82,7 +82,7 @@ def count(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
-def both(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """'a', 'a and b', 'a, b and c'."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
@@ -97,7 +97,7 @@ _SPELLINGS = {"gpu0": "GPU 0", "pcie": "PCIe", "nvlinks": "NVLinks", "thp": "THP
 _SPELLINGS |= {"l1": "L1", "l2": "L2", "l3": "L3", "numa": "NUMA", "cuda": "CUDA", "nvidia": "NVIDIA", "uuid": "UUID"}
 
 
-def spelled(name: str) -> str:
+def fact_title(name: str) -> str:
     """The name of a fact or of a group of facts in words: 'l1_bytes' is 'L1'."""
     return " ".join(_SPELLINGS.get(word, word) for word in name.removesuffix("_bytes").split("_"))
 
@@ -107,7 +107,7 @@ def condition(record: Record, names: Sequence[str]) -> str:
     return ", ".join(f"{name} {label(name, value(record, name))}" for name in names)
 
 
-def what_they_share(group: Sequence[Record], everyone: Sequence[Record], most: int = 6) -> str:
+def distinguishing_factors(group: Sequence[Record], everyone: Sequence[Record], most: int = 6) -> str:
     """What sets a group of points apart: the factors of which it takes only some of the values taken by everyone."""
     told = []
     for name in varying(everyone):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from firsttouch import apps, experiments
 from firsttouch.engine.work import Listing, PlanningFacts, Work
 from firsttouch.errors import UsageError
-from firsttouch.modules import require
+from firsttouch.modules import require_classes
 from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
 from firsttouch.units import format_size
 
@@ -30,7 +30,7 @@ class Experiments(Work):
     def check_modules(self, paths: Sequence[str]) -> None:
         from firsttouch.experiments.base import Experiment
 
-        require(paths, map(type, experiments.all_experiments().values()), Experiment, self.planning.noun)
+        require_classes(paths, map(type, experiments.all_experiments().values()), Experiment, self.planning.noun)
 
     def names(self) -> Mapping[str, object]:
         return experiments.all_experiments()
@@ -90,7 +90,7 @@ class Applications(Work):
     def check_modules(self, paths: Sequence[str]) -> None:
         from firsttouch.harness.app import App
 
-        require(paths, apps.all_apps().values(), App, self.planning.noun)
+        require_classes(paths, apps.all_apps().values(), App, self.planning.noun)
 
     def names(self) -> Mapping[str, object]:
         return apps.all_apps()
@@ -141,7 +141,7 @@ RUN, APP = Experiments(), Applications()
 KINDS: Mapping[str, Work] = {work.name: work for work in (RUN, APP)}
 
 
-def reported() -> dict[str, Experiment]:
+def reportable_experiments() -> dict[str, Experiment]:
     """What a report may meet, by the name in its records."""
     from firsttouch.harness import experiment
 

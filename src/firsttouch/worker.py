@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from firsttouch.allocators.trials import Try, carry_out_trial
+from firsttouch.allocators.trials import TrialTask, carry_out_trial
 from firsttouch.engine.discover import Discover, describe_kind
 from firsttouch.engine.job import Job, JobHandler
 from firsttouch.records.schema import Factors
@@ -28,7 +28,7 @@ def _experiment(job: Job) -> Experiment:
 TASKS: Mapping[type[Task], Handler] = {
     Job: JobHandler(_experiment),
     Discover: describe_kind,
-    Try: carry_out_trial,
+    TrialTask: carry_out_trial,
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""methods --verify on the devices that are here, and what the death of a trial's process means."""
+"""methods --verify on the devices of this machine, and the answers after a trial's process crashes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from firsttouch import _core
 from firsttouch.allocators import methods, trials
-from firsttouch.allocators.methods import QUESTIONS, Cell, applies, disagrees, judge, stated_cells, verified_cells
+from firsttouch.allocators.methods import QUESTIONS, Cell, applies, disagrees, stated_cells, verified_cells, with_answer
 from firsttouch.allocators.semantics import SEMANTICS
-from firsttouch.allocators.trials import Try
+from firsttouch.allocators.trials import TrialTask
 from firsttouch.engine.discover import discover_devices
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo
 from firsttouch.workers.process import Answer, Worker
@@ -50,7 +50,7 @@ def test_plain_host_memory(cpu: Found, allocator: str) -> None:
     assert {cpu[allocator, p].origin for p in expected} == {"measured"}
 
 
-def test_the_page_size_is_what_mmap_asks_for(cpu: Found) -> None:
+def test_mmap_has_the_page_size_that_it_requests(cpu: Found) -> None:
     cell = cpu["mmap", "page"]
     assert (cell.value, cell.stated, cell.origin) == ("4 KiB", "4 KiB", "measured")
 
@@ -69,16 +69,16 @@ def test_opencl_memory(opencl: Found, allocator: str) -> None:
     assert opencl[allocator, "cpu"].value == ("direct" if allocator == "svm-fine" else "mapped")
 
 
-def test_what_the_driver_denies_is_tried(opencl: Found) -> None:
+def test_access_that_the_driver_denies_is_tried(opencl: Found) -> None:
     cell = opencl["malloc", "gpu"]
     if cell.stated != "none":
-        pytest.skip("this driver states that kernels reach malloc")
+        pytest.skip("this driver states that kernels can access malloc")
     assert cell.origin == "measured"
     assert cell.value in ("direct", "none")
     assert disagrees(cell) == (cell.value == "direct")
 
 
-def test_both_agents_share_what_the_driver_says_they_share(opencl: Found) -> None:
+def test_measured_sharing_agrees_with_the_driver(opencl: Found) -> None:
     if opencl["svm-atomic", "available"].stated == "no":
         pytest.skip(opencl["svm-atomic", "available"].detail)
     expected = {"coherent": "both", "concurrent": "yes", "atomics": "yes", "migrates": "no"}
@@ -89,7 +89,7 @@ def test_both_agents_share_what_the_driver_says_they_share(opencl: Found) -> Non
     assert re.search(r"\d+ questions were answered in \S+ (ns|us|ms) each", cells["coherent"].detail)
 
 
-def test_memory_that_must_be_mapped_is_not_tried_by_both_at_once(opencl: Found) -> None:
+def test_concurrent_use_of_mapped_memory_is_not_tried(opencl: Found) -> None:
     for name in ("coherent", "concurrent", "atomics"):
         cell = opencl["device", name]
         assert (cell.value, cell.origin) == ("no", "stated")
@@ -101,12 +101,12 @@ def test_the_cpu_caches_its_memory(cpu: Found, opencl: Found) -> None:
     for cells, allocator, agent in [(cpu, "malloc", "cpu"), (cpu, "mmap", "cpu"), (opencl, "device", "gpu")]:
         cell = cells[allocator, f"cached {agent}"]
         assert (cell.value, cell.stated, cell.origin) == ("yes", "yes", "measured"), cell.detail
-        assert cell.detail.count(" ns ") == 2, "both times are told"
+        assert cell.detail.count(" ns ") == 2, "the detail has both times"
 
 
-def test_what_one_agent_does_not_reach_has_no_answer(opencl: Found) -> None:
+def test_questions_do_not_apply_without_access(opencl: Found) -> None:
     if opencl["malloc", "gpu"].stated != "none":
-        pytest.skip("this driver states that kernels reach malloc")
+        pytest.skip("this driver states that kernels can access malloc")
     for name in ("cached gpu", "coherent", "concurrent", "atomics", "migrates"):
         cell = opencl["malloc", name]
         assert (cell.value, cell.origin) == (None, "unknown")
@@ -126,7 +126,7 @@ DEVICE = DeviceInfo(
 )
 
 
-ILL = """
+FAILING_TRIALS = """
 import os, time
 from firsttouch.allocators import trials
 trials.TRIALS["crash"] = (lambda bench: os.kill(os.getpid(), 11), "")
@@ -135,16 +135,16 @@ trials.TRIALS["hang"] = (lambda bench: time.sleep(60), "")
 
 
 @pytest.fixture
-def ill(tmp_path: Path) -> dict[str, str]:
-    """The environment of a worker that knows two trials more, which end badly."""
-    (tmp_path / "sitecustomize.py").write_text(ILL)
+def failing_trials(tmp_path: Path) -> dict[str, str]:
+    """The environment of a worker with two further trials, of which one crashes and one hangs."""
+    (tmp_path / "sitecustomize.py").write_text(FAILING_TRIALS)
     return {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
 def _ask(question: str, *, device: DeviceInfo = DEVICE, timeout: float = 20.0, **environment: str) -> Answer:
     worker = Worker(environment)
     try:
-        return worker.ask(Try(device=device, allocator="malloc", question=question), timeout=timeout)
+        return worker.ask(TrialTask(device=device, allocator="malloc", question=question), timeout=timeout)
     finally:
         worker.kill()
 
@@ -155,8 +155,8 @@ def _stated(question: str) -> Cell:
 
 
 @pytest.mark.parametrize(("question", "value"), [("cpu", "none"), ("available", "no"), ("allocation", "on-demand")])
-def test_a_trial_that_crashes_is_a_no(ill: dict[str, str], question: str, value: str) -> None:
-    cell = judge(_stated(question), BY_NAME[question], _ask("crash", **ill))
+def test_a_crashing_trial_answers_no(failing_trials: dict[str, str], question: str, value: str) -> None:
+    cell = with_answer(_stated(question), BY_NAME[question], _ask("crash", **failing_trials))
     assert cell.value == value
     assert "SIGSEGV" in cell.detail
     if question == "allocation":
@@ -166,46 +166,46 @@ def test_a_trial_that_crashes_is_a_no(ill: dict[str, str], question: str, value:
         assert disagrees(cell)
 
 
-def test_a_trial_that_hangs_is_a_no(ill: dict[str, str]) -> None:
-    answer = _ask("hang", timeout=0.5, **ill)
-    assert answer.how == "timeout"
-    assert judge(_stated("cpu"), BY_NAME["cpu"], answer).value == "none"
+def test_a_hanging_trial_answers_no(failing_trials: dict[str, str]) -> None:
+    answer = _ask("hang", timeout=0.5, **failing_trials)
+    assert answer.outcome == "timeout"
+    assert with_answer(_stated("cpu"), BY_NAME["cpu"], answer).value == "none"
 
 
-def test_a_device_that_does_not_open_leaves_the_question_open() -> None:
-    gone = DeviceInfo(name="cpus", kind="cpu", title="", allocators=DEVICE.allocators)
-    answer = _ask("cpu", device=gone)
+def test_a_device_that_does_not_open_is_no_answer() -> None:
+    missing = DeviceInfo(name="cpus", kind="cpu", title="", allocators=DEVICE.allocators)
+    answer = _ask("cpu", device=missing)
     assert answer.reply is not None
     assert answer.reply.value == ""
     assert "'cpus' is not a device" in answer.reply.reason
 
 
-def test_death_before_the_device_opened_leaves_the_question_open() -> None:
-    cell = judge(_stated("cpu"), BY_NAME["cpu"], Answer("crashed", "opening", reason="worker ended by SIGSEGV"))
+def test_a_crash_before_the_device_opened_is_no_answer() -> None:
+    cell = with_answer(_stated("cpu"), BY_NAME["cpu"], Answer("crashed", "opening", reason="worker ended by SIGSEGV"))
     assert (cell.value, cell.origin) == ("direct", "stated")
     assert cell.detail == "not established: worker ended by SIGSEGV"
 
 
-def test_a_refused_limit_leaves_the_question_open() -> None:
+def test_memory_that_the_guard_refuses_is_no_answer() -> None:
     reply = _ask("cpu", FIRSTTOUCH_MAX_HOST="1MiB").reply
     assert reply is not None
     assert reply.value == ""
     assert "FIRSTTOUCH_MAX_HOST" in reply.reason
 
 
-def test_less_is_touched_where_the_guard_permits_less() -> None:
+def test_trials_use_smaller_buffers_under_a_small_limit() -> None:
     reply = _ask("page", FIRSTTOUCH_MAX_HOST="20MiB").reply
     assert reply is not None
     assert reply.value.endswith("iB")
 
 
-def test_nothing_is_tried_of_what_is_unavailable_or_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_trials_of_allocators_that_are_unavailable_or_do_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     class AllWrong:
         """A worker whose trials find wrong data."""
 
-        def ask(self, task: Try, timeout: float) -> Answer:
+        def ask(self, task: TrialTask, timeout: float) -> Answer:
             asked.append((task.allocator, task.question))
             return Answer("done", "opened", Reply(state="done", value="no", reason="all wrong"))
 
@@ -223,44 +223,44 @@ def test_every_question_that_is_tried_has_a_trial() -> None:
     assert {q.name for q in QUESTIONS if q.tried} <= set(trials.TRIALS)
 
 
-def test_every_allocator_has_a_meaning() -> None:
+def test_semantics_has_every_allocator() -> None:
     for device in discover_devices(["cpu", "opencl"]):
         assert {a.name for a in device.allocators} <= set(SEMANTICS)
 
 
 def test_on_demand_needs_a_touch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that takes the pages itself is up-front."""
+    """An allocation is up-front if the call touches the pages."""
     info = DEVICE.allocators[0]
-    bench = trials.Bench(DEVICE, info, trials.open_device("cpu"))
-    assert trials.allocation(bench)[0] == "on-demand"
-    plain = bench.allocate
+    context = trials.TrialContext(DEVICE, info, trials.open_device("cpu"))
+    assert trials.allocation(context)[0] == "on-demand"
+    plain = context.allocate
 
     def eager(size: int = 1 << 22) -> object:
         buffer = plain(size)
         buffer.fill(1, "cpu")
         return buffer
 
-    monkeypatch.setattr(bench, "allocate", eager)
-    assert trials.allocation(bench)[0] == "up-front"
+    monkeypatch.setattr(context, "allocate", eager)
+    assert trials.allocation(context)[0] == "up-front"
 
 
 SVM = AllocatorInfo(name="managed", available=True, cpu="direct", gpu="direct", managed=True)
 MiB = 1 << 20
 
 
-def _found(monkeypatch: pytest.MonkeyPatch, question: str, native: str, **found: Any) -> trials.Found:
-    """The answer of a trial where the native part finds this."""
+def _found(monkeypatch: pytest.MonkeyPatch, question: str, native: str, **found: Any) -> trials.TrialResult:
+    """The answer of a trial if the native function returns `found`."""
     monkeypatch.setattr(_core, native, lambda *_: found)
-    bench = trials.Bench(DEVICE, SVM, trials.open_device("cpu"))
-    monkeypatch.setattr(bench, "allocate", lambda size=MiB: trials.open_device("cpu").allocate("malloc", size))
-    return trials.TRIALS[question][0](bench)
+    context = trials.TrialContext(DEVICE, SVM, trials.open_device("cpu"))
+    monkeypatch.setattr(context, "allocate", lambda size=MiB: trials.open_device("cpu").allocate("malloc", size))
+    return trials.TRIALS[question][0](context)
 
 
 @pytest.mark.parametrize(
     ("gpu", "cpu", "answered", "value"),
     [(9, 9, 50, "both"), (9, 0, 0, "gpu sees cpu"), (0, 9, 0, "cpu sees gpu"), (0, 0, 0, "no"), (9, 9, 49, "")],
 )
-def test_each_direction_is_judged_by_itself(
+def test_coherence_is_evaluated_for_each_direction(
     monkeypatch: pytest.MonkeyPatch, gpu: int, cpu: int, answered: int, value: str
 ) -> None:
     rounds = 50 if gpu and cpu else 0
@@ -271,7 +271,7 @@ def test_each_direction_is_judged_by_itself(
 
 
 @pytest.mark.parametrize(("total", "mixed", "value"), [(300, 80, "yes"), (299, 80, "no"), (300, 3, "")])
-def test_one_lost_addition_is_a_no(monkeypatch: pytest.MonkeyPatch, total: int, mixed: int, value: str) -> None:
+def test_one_lost_addition_answers_no(monkeypatch: pytest.MonkeyPatch, total: int, mixed: int, value: str) -> None:
     counts = {"by_cpu": 100, "by_gpu": 200, "sum": total, "mixed": mixed}
     found, how = _found(monkeypatch, "atomics", "try_shared_adds", **counts)
     assert found == value
@@ -279,7 +279,9 @@ def test_one_lost_addition_is_a_no(monkeypatch: pytest.MonkeyPatch, total: int, 
 
 
 @pytest.mark.parametrize(("errors", "passes", "value"), [(0, 5, "yes"), (1, 5, "no"), (0, 0, "")])
-def test_halves_must_be_right_and_meet(monkeypatch: pytest.MonkeyPatch, errors: int, passes: int, value: str) -> None:
+def test_concurrent_halves_must_be_correct_and_overlap_in_time(
+    monkeypatch: pytest.MonkeyPatch, errors: int, passes: int, value: str
+) -> None:
     seen = {"errors": errors, "cpu_passes": passes, "gpu_passes": 7, "seconds": 0.04}
     assert _found(monkeypatch, "concurrent", "try_halves", **seen)[0] == value
 
@@ -287,15 +289,15 @@ def test_halves_must_be_right_and_meet(monkeypatch: pytest.MonkeyPatch, errors: 
 @pytest.mark.parametrize(
     ("one", "region", "everything", "nodes", "value", "words"),
     [
-        (16, 16, 2048, (0, 0), "yes, 64 KiB", "took 64 KiB out of the CPU's page tables"),
-        (512, 512, 2048, (0, 0), "yes, 2 MiB", "brought 100% back"),
-        (0, 0, 2048, (0, 0), "yes", "touching every page took 100%"),
+        (16, 16, 2048, (0, 0), "yes, 64 KiB", "removed 64 KiB from the CPU's page tables"),
+        (512, 512, 2048, (0, 0), "yes, 2 MiB", "returned 100%"),
+        (0, 0, 2048, (0, 0), "yes", "touching every page removed 100%"),
         (0, 0, 0, (0, 0), "no", "all 8 MiB stayed"),
         (0, 0, 0, (0, 1), "yes", "NUMA node 0 to 1"),
         (0, 0, 0, (None, 1), "no", "all 8 MiB stayed"),
     ],
 )
-def test_what_left_the_page_tables_migrated(
+def test_pages_that_left_the_page_tables_migrated(
     monkeypatch: pytest.MonkeyPatch,
     one: int,
     region: int,
@@ -323,10 +325,10 @@ def test_what_left_the_page_tables_migrated(
     assert words in how
 
 
-@pytest.mark.parametrize(("value", "stated", "other"), [("yes, 64 KiB", "yes", False), ("no", "yes", True)])
-def test_the_granularity_is_no_disagreement(value: str, stated: str, other: bool) -> None:
+@pytest.mark.parametrize(("value", "stated", "expected"), [("yes, 64 KiB", "yes", False), ("no", "yes", True)])
+def test_a_measured_granularity_is_not_a_disagreement(value: str, stated: str, expected: bool) -> None:
     cell = Cell(device="d", allocator="a", property="migrates", value=value, origin="measured", stated=stated)
-    assert disagrees(cell) == other
+    assert disagrees(cell) == expected
 
 
 @pytest.mark.parametrize(
@@ -339,7 +341,7 @@ def test_the_granularity_is_no_disagreement(value: str, stated: str, other: bool
         ("malloc", None, None, {"coherent": None, "concurrent": None, "atomics": None, "migrates": None}),
     ],
 )
-def test_what_is_stated_of_both_at_once_and_what_a_crash_answers(
+def test_stated_answers_about_concurrent_use_and_the_answers_of_a_crash(
     name: str, concurrent: bool | None, atomics: bool | None, stated: dict[str, str | None]
 ) -> None:
     info = AllocatorInfo(
@@ -348,9 +350,9 @@ def test_what_is_stated_of_both_at_once_and_what_a_crash_answers(
     device = DeviceInfo(name="gpu:0", kind="some", title="a GPU", capabilities=A_GPU, allocators=[info])
     cells = {cell.property: cell for cell in stated_cells(device)}
     assert {p: cells[p].value for p in stated} == stated
-    assert all(BY_NAME[p].tried_of(info) for p in stated), "whatever is stated, it is tried"
+    assert all(BY_NAME[p].has_trial_for(info) for p in stated), "tried whatever is stated"
     for p in ("coherent", "concurrent", "atomics"):
-        crashed = judge(cells[p], BY_NAME[p], Answer("crashed", "opened", reason="worker ended by SIGSEGV"))
+        crashed = with_answer(cells[p], BY_NAME[p], Answer("crashed", "opened", reason="worker ended by SIGSEGV"))
         assert (crashed.value, crashed.origin) == ("no", "measured")
         assert disagrees(crashed) == (stated[p] in ("yes", "both"))
-    assert judge(cells["migrates"], BY_NAME["migrates"], Answer("crashed", "opened")).origin != "measured"
+    assert with_answer(cells["migrates"], BY_NAME["migrates"], Answer("crashed", "opened")).origin != "measured"

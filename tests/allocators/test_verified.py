@@ -1,4 +1,4 @@
-"""What `methods --verify --out DIR` established is taken by `--trust-verified DIR` where a driver says nothing."""
+"""`--trust-verified DIR` uses the answers of `methods --verify --out DIR` where a driver states nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from firsttouch.allocators.methods import Cell
-from firsttouch.allocators.verified import METHODS, read_trust, write_methods
+from firsttouch.allocators.verified import METHODS, read_verified_facts, write_methods
 from firsttouch.engine.discover import discover_devices
 from firsttouch.errors import UsageError
 from firsttouch.machine.switches import optimistic_device
@@ -21,7 +21,7 @@ from firsttouch.records.reading import load_results
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 from firsttouch.records.trust import by_driver_alone, sources
 
-TOLD = Path(__file__).with_name("told.py")
+NEEDS_ON_DEMAND = Path(__file__).with_name("needs_on_demand.py")
 
 
 def a_device(**facts: Any) -> DeviceInfo:
@@ -44,25 +44,25 @@ def methods(tmp_path: Path) -> Path:
     return tmp_path / "verified"
 
 
-def test_only_what_a_driver_leaves_unsaid_is_filled_in(methods: Path) -> None:
-    (device,) = read_trust(methods).applied_to([a_device()])
+def test_only_facts_that_the_driver_does_not_state_are_filled_in(methods: Path) -> None:
+    (device,) = read_verified_facts(methods).apply([a_device()])
     (info,) = device.allocators
     assert info.on_demand is False
     assert info.shared_atomics is True
-    assert info.concurrent is False, "the driver's own statement stays, whatever was measured"
+    assert info.concurrent is False, "the driver's statement takes precedence"
     assert info.verified == {"on_demand": str(methods), "shared_atomics": str(methods)}
     assert sources(device) == [str(methods)]
     assert by_driver_alone(device) == a_device()
 
 
-def test_what_was_not_measured_is_not_trusted(tmp_path: Path) -> None:
+def test_answers_that_were_not_measured_are_not_used(tmp_path: Path) -> None:
     write_methods(tmp_path, [a_device()], [cell("allocation", "up-front", "stated")])
-    assert read_trust(tmp_path).applied_to([a_device()]) == [a_device()]
+    assert read_verified_facts(tmp_path).apply([a_device()]) == [a_device()]
 
 
-def test_what_was_verified_does_not_hold_in_another_environment(methods: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verified_answers_are_not_used_in_another_environment(methods: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HSA_XNACK", raising=False)
-    (device,) = read_trust(methods).applied_to([a_device()])
+    (device,) = read_verified_facts(methods).apply([a_device()])
     assert optimistic_device(device, {"xnack": "unset"}).allocators[0].verified  # type: ignore[arg-type]
     assert not optimistic_device(device, {"xnack": "1"}).allocators[0].verified  # type: ignore[arg-type]
 
@@ -70,7 +70,7 @@ def test_what_was_verified_does_not_hold_in_another_environment(methods: Path, m
 @pytest.mark.parametrize("changed", [{"uuid": "GPU-2"}, {"runtime": "6.3.0"}, {"xnack": "on"}])
 def test_another_device_or_driver_is_refused(methods: Path, changed: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=r"made on another machine or driver \(hip:0 (uuid|runtime|xnack): .*, here "):
-        read_trust(methods).applied_to([a_device(**changed)])
+        read_verified_facts(methods).apply([a_device(**changed)])
 
 
 @pytest.mark.parametrize("changed", [{"host": "elsewhere"}, {"system": {"kernel.release": "2.4.0"}}])
@@ -78,19 +78,19 @@ def test_another_machine_or_kernel_is_refused(methods: Path, changed: dict[str, 
     found = json.loads((methods / METHODS).read_text())
     (methods / METHODS).write_text(json.dumps(found | changed))
     with pytest.raises(UsageError, match="was made on another machine or driver"):
-        read_trust(methods)
+        read_verified_facts(methods)
 
 
 @pytest.mark.parametrize("data", ["", "[]", "{}", '{"schema": 1}', "[" * 100_000])
-def test_a_broken_file_is_refused_with_its_name(methods: Path, data: str) -> None:
+def test_the_error_for_a_malformed_file_names_it(methods: Path, data: str) -> None:
     (methods / METHODS).write_text(data)
     with pytest.raises(UsageError, match=METHODS):
-        read_trust(methods)
+        read_verified_facts(methods)
 
 
-def test_a_directory_without_it_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_methods_json_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"methods --verify --out DIR"):
-        read_trust(tmp_path)
+        read_verified_facts(tmp_path)
 
 
 # ---------------------------------------------------------------------------------------------------- on PoCL
@@ -108,13 +108,13 @@ def test_out_needs_verify(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_point_is_possible_on_the_word_of_methods_json(tmp_path: Path) -> None:
+def test_a_point_is_possible_because_of_methods_json(tmp_path: Path) -> None:
     pocl = next((d for d in discover_devices(["opencl"]) if d.available), None)
     if pocl is None:
         pytest.skip("no OpenCL device here")
     done = call(tmp_path, "methods", "--device", pocl.name, "--verify", "--out", "verified")
     assert done.returncode == 0, done.stderr
-    run = ("run", "told", "--device", pocl.name, "--module", str(TOLD), "--out")
+    run = ("run", "needs-on-demand", "--device", pocl.name, "--module", str(NEEDS_ON_DEMAND), "--out")
     assert call(tmp_path, *run, "driver").returncode == 0
     assert call(tmp_path, *run, "trusting", "--trust-verified", "verified").returncode == 0
     found = {

@@ -1,4 +1,7 @@
-"""What two or more devices do in turns in one process; a program that the tests here run: python several.py NAME ..."""
+"""Uses two or more devices alternately in one process, and prints the results as JSON: python several.py NAME ...
+
+The tests here and in tests/standins run it as a program.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ def stop() -> _core.Stop:
     return _core.Stop(tolerance=0.5, seconds=0.01, min_samples=3, max_samples=5)
 
 
-def refused(action: Callable[[], object], kind: type[Exception] = _core.Unavailable) -> str:
+def refusal(action: Callable[[], object], kind: type[Exception] = _core.Unavailable) -> str:
+    """Returns the message of the exception that `action` raises, or "" if it raises none."""
     try:
         action()
     except kind as reason:
@@ -27,33 +31,33 @@ def refused(action: Callable[[], object], kind: type[Exception] = _core.Unavaila
 
 
 def chase(device: _core.Device, buffer: _core.Buffer) -> int:
-    """Wrong nodes."""
+    """Returns the number of wrong nodes."""
     return _core.chase(device, buffer, agent="gpu", first_touch="gpu", stride=256, hops=64, seed=5, stop=stop()).errors
 
 
 def copy(device: _core.Device, target: _core.Buffer, source: _core.Buffer, engine: str) -> int:
-    """Wrong words."""
+    """Returns the number of wrong words."""
     return _core.copy(
         device, target, source, engine=engine, bytes=min(target.size, source.size), seed=7, stop=stop()
     ).errors
 
 
-def launch_elsewhere(compiled_for: _core.Device, launched_by: _core.Device) -> None:
+def launch_on_another_device(compiled_for: _core.Device, launched_by: _core.Device) -> None:
     text = "KERNEL nothing(ulong n) { if (n == 0) return; }\n"
     launched_by.launch(compiled_for.kernel("nothing", text, "nothing", "L"), 1, 1, [1])
 
 
 def triad(device: _core.Device, a: _core.Buffer, b: _core.Buffer, c: _core.Buffer) -> int:
-    """Wrong elements."""
+    """Returns the number of wrong elements."""
     return _core.stream(device, a, b, c, op="triad", agent="gpu", first_touch="gpu", seed=3, stop=stop()).errors
 
 
 def main(names: list[str]) -> dict[str, Any]:
     devices = [open_device(name) for name in names]
     before = [device.memory()[1] for device in devices]
-    # Device i holds i + 1 blocks, obtained in turns.
+    # The buffer of device i has i + 1 times SIZE bytes.
     buffers = [device.allocate("device", (i + 1) * SIZE) for i, device in enumerate(devices)]
-    said: dict[str, Any] = {
+    results: dict[str, Any] = {
         "uuids": [device.facts().get("uuid") for device in devices],
         "owners": [buffer.device for buffer in buffers],
         "held": [_core.guard_held(name)["device"] for name in names],
@@ -61,29 +65,29 @@ def main(names: list[str]) -> dict[str, Any]:
     }
     for i in range(len(buffers)):
         buffers[i].fill(seed=i, agent="gpu")
-    said["wrong"] = [buffer.check(seed=i, agent="gpu") for i, buffer in enumerate(buffers)]
-    said["other seed"] = [buffer.check(seed=i + 1, agent="gpu") for i, buffer in enumerate(buffers)]
-    said["chase"] = [chase(device, buffer) for device, buffer in zip(devices, buffers, strict=True)]
-    said["copies"] = [
+    results["fill errors"] = [buffer.check(seed=i, agent="gpu") for i, buffer in enumerate(buffers)]
+    results["errors with another seed"] = [buffer.check(seed=i + 1, agent="gpu") for i, buffer in enumerate(buffers)]
+    results["chase errors"] = [chase(device, buffer) for device, buffer in zip(devices, buffers, strict=True)]
+    results["copy errors"] = [
         copy(device, device.allocate("device", SIZE), device.allocate("device", SIZE), engine)
         for device in devices
         for engine in ENGINES
     ]
 
     first, second = devices[:2]
-    said["kernel refused"] = refused(lambda: launch_elsewhere(first, second), ValueError)
+    results["kernel refused"] = refusal(lambda: launch_on_another_device(first, second), ValueError)
     mine, peers = first.allocate("device", SIZE), second.allocate("device", SIZE)
     peers.fill(seed=11, agent="gpu")
-    said["why"] = first.why_unreachable(second)
-    said["copy refused"] = refused(lambda: first.copy(mine, 0, peers, 0, SIZE))
-    said["launch refused"] = refused(lambda: chase(first, peers))
-    said["untouched"] = peers.check(seed=11, agent="gpu")
+    results["why unreachable"] = first.why_unreachable(second)
+    results["copy refused"] = refusal(lambda: first.copy(mine, 0, peers, 0, SIZE))
+    results["launch refused"] = refusal(lambda: chase(first, peers))
+    results["errors after refusals"] = peers.check(seed=11, agent="gpu")
     has_vmm = any(row["name"] == "vmm" and row["available"] for row in second.allocators())
-    older = second.allocate("vmm", SIZE) if has_vmm else None
-    said["reach refused"] = refused(lambda: first.reach(second))
-    if not said["reach refused"]:
+    mapped_before_reach = second.allocate("vmm", SIZE) if has_vmm else None
+    results["reach refused"] = refusal(lambda: first.reach(second))
+    if not results["reach refused"]:
         first.reach(second)
-        said["reached"] = {
+        results["reached"] = {
             "copies": [
                 *(copy(first, mine, peers, engine) for engine in ENGINES),
                 *(copy(first, peers, mine, engine) for engine in ENGINES),
@@ -91,12 +95,14 @@ def main(names: list[str]) -> dict[str, Any]:
             "chase": chase(first, peers),
             "stream": triad(first, second.allocate("device", SIZE), mine, peers),
         }
-        if older is not None:  # mapped before reach, and after it
-            newer = second.allocate("vmm", SIZE)
-            said["reached"]["virtual"] = [copy(first, mine, buffer, "kernel") for buffer in (older, newer)]
+        if mapped_before_reach is not None:
+            mapped_after_reach = second.allocate("vmm", SIZE)
+            results["reached"]["virtual"] = [
+                copy(first, mine, buffer, "kernel") for buffer in (mapped_before_reach, mapped_after_reach)
+            ]
         peers.fill(seed=12, agent="gpu")
-        said["own again"] = peers.check(seed=12, agent="gpu")
-    return said
+        results["errors of the owner"] = peers.check(seed=12, agent="gpu")
+    return results
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The guard is the only way to memory: its three environment limits, and that nothing goes around it."""
+"""All memory is obtained through the guard, and its three limits from the environment are enforced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 NATIVE = Path(__file__).parents[2] / "native"
 
-# Calls that obtain memory of a size that a user chose, and the files that implement Device::obtain with them.
+# Calls that allocate memory of a size that the user chooses, and the only files that may contain them.
 HOST, OPENCL = "device/host/memory.cpp", "device/opencl/device.cpp"
 CUDA, HIP, GPU = "device/cuda/device.cpp", "device/hip/device.cpp", "device/gpu.hpp"
 OBTAINING = {
@@ -23,7 +23,7 @@ OBTAINING = {
     r"\.mem_alloc_flags\b": {HIP},
     r"\.mem_host_alloc\b": {CUDA, HIP},
     r"\.mem_host_register\b": {GPU},
-    r"\.mem_create\b": {GPU, CUDA, HIP},  # the devices ask whether there is one
+    r"\.mem_create\b": {GPU, CUDA, HIP},  # the devices check whether the function exists
     r"\.module_load\b": {GPU, CUDA},  # kernels; a __managed__ array
     r"\bcreate_buffer,": {OPENCL},
     r"\bsvm_alloc,": {OPENCL},
@@ -37,13 +37,13 @@ OBTAINING = {
 
 
 def code_of(path: Path) -> str:
-    """The file without comments and texts."""
+    """Returns the text of a file without comments and string literals."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
     return re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text)
 
 
 @pytest.mark.parametrize("call", OBTAINING)
-def test_memory_is_obtained_only_where_a_device_implements_it(call: str) -> None:
+def test_memory_is_obtained_only_by_the_implementations_of_devices(call: str) -> None:
     files = [path for path in NATIVE.rglob("*") if path.suffix in (".cpp", ".hpp")]
     assert len(files) > 20
     found = {str(path.relative_to(NATIVE)) for path in files if re.search(call, code_of(path))}
@@ -72,7 +72,7 @@ buffers = []
 for size in sizes:
     try:
         buffers.append(device.allocate(allocator, int(size)))
-        print("taken")
+        print("allocated")
     except _core.GuardRefused as refusal:
         print("refused:", refusal)
     except ValueError as error:
@@ -81,22 +81,22 @@ for size in sizes:
 
 
 def worker(device: str, allocator: str, *sizes: int, **limits: str) -> list[str]:
-    """What a process under these limits says of each allocation, all of them kept alive."""
+    """Returns one line per allocation in a process with these limits. The process keeps all of them."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("FIRSTTOUCH_MAX_")}
     command = [sys.executable, "-c", WORKER, device, allocator, *map(str, sizes)]
-    made = subprocess.run(command, env=clean | limits, text=True, capture_output=True, timeout=100)
-    if made.stderr.startswith("unavailable"):
+    process = subprocess.run(command, env=clean | limits, text=True, capture_output=True, timeout=100)
+    if process.stderr.startswith("unavailable"):
         if os.environ.get("CI") and not device.startswith(("cuda", "hip")):
-            pytest.fail(made.stderr)
-        pytest.skip(made.stderr.strip())
-    assert made.returncode == 0, made.stderr
-    return made.stdout.splitlines()
+            pytest.fail(process.stderr)
+        pytest.skip(process.stderr.strip())
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()
 
 
 @pytest.mark.parametrize("allocator", ["malloc", "mmap"])
 def test_host_limit(allocator: str) -> None:
     first, second, third = worker("cpu", allocator, 2**20, 2**19 + 1, 2**19, FIRSTTOUCH_MAX_HOST="1.5MiB")
-    assert (first, third) == ("taken", "taken")
+    assert (first, third) == ("allocated", "allocated")
     assert re.match(
         r"refused: needs 512 KiB of host memory with 1 MiB already held.* 1\.5 MiB.*FIRSTTOUCH_MAX_HOST", second
     )
@@ -104,31 +104,31 @@ def test_host_limit(allocator: str) -> None:
 
 @pytest.mark.parametrize("allocator", ["device", "pinned", "svm-coarse", "svm-fine", "svm-atomic"])
 def test_device_limit(allocator: str) -> None:
-    # The OpenCL device needs none of its own memory to open; the limit is for what is asked of it.
+    # Opening the OpenCL device allocates no device memory, so the limit applies to these requests alone.
     first, second = worker("opencl:0", allocator, 2**20, 1, FIRSTTOUCH_MAX_DEVICE="2^20")
-    assert first == "taken"
+    assert first == "allocated"
     assert re.match(r"refused: needs 1 B of device memory with 1 MiB already held.*FIRSTTOUCH_MAX_DEVICE", second)
 
 
-def test_device_memory_that_is_the_hosts_counts_there_too() -> None:
-    (only,) = worker("opencl:0", "device", 2**21, FIRSTTOUCH_MAX_HOST="1MiB")
-    assert only.endswith("(FIRSTTOUCH_MAX_HOST)")
+def test_device_memory_that_is_host_memory_counts_as_host_memory() -> None:
+    (line,) = worker("opencl:0", "device", 2**21, FIRSTTOUCH_MAX_HOST="1MiB")
+    assert line.endswith("(FIRSTTOUCH_MAX_HOST)")
 
 
 def test_managed_limit() -> None:
-    # Only a GPU has managed memory; tests/native/test_guard.cpp holds the same limit everywhere.
+    # Only a GPU has managed memory; tests/native/test_guard.cpp tests the same limit on every machine.
     first, second = worker("cuda:0", "managed", 2**20, 1, FIRSTTOUCH_MAX_MANAGED="1MiB")
-    assert first == "taken"
+    assert first == "allocated"
     assert "FIRSTTOUCH_MAX_MANAGED" in second
 
 
-def test_without_limits_the_machine_is_one() -> None:
-    (only,) = worker("cpu", "mmap", 2**60)
-    assert only.startswith("refused: ")
-    assert "less a reserve" in only
+def test_without_limits_the_memory_of_the_machine_is_the_limit() -> None:
+    (line,) = worker("cpu", "mmap", 2**60)
+    assert line.startswith("refused: ")
+    assert "less a reserve" in line
 
 
 @pytest.mark.parametrize("text", ["plenty", "inf", "2^", "2^64", "-1", "1e40"])
 def test_a_limit_that_does_not_parse_is_named(text: str) -> None:
-    (only,) = worker("cpu", "malloc", 4096, FIRSTTOUCH_MAX_HOST=text)
-    assert only == f"bad: FIRSTTOUCH_MAX_HOST='{text}' is not a size such as 24GiB"
+    (line,) = worker("cpu", "malloc", 4096, FIRSTTOUCH_MAX_HOST=text)
+    assert line == f"bad: FIRSTTOUCH_MAX_HOST='{text}' is not a size such as 24GiB"

@@ -1,22 +1,22 @@
-"""What holds on every real device: memory keeps what is written, and a fault in it is found."""
+"""Memory of every real device: it keeps what is written, and a check finds wrong data."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opened import agents_of, allocators_of, brief, device_of, on_every_device, rows_of
+from open_devices import agents_of, allocators_of, brief, device_of, on_every_device, rows_of
 
 from firsttouch import _core
 from firsttouch.machine.devices import open_device
 
 SIZES = [1, 7, 8, 4095, 4096, 2**20 + 3]
-few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+few_examples = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @on_every_device
 @pytest.mark.parametrize("size", SIZES)
-def test_every_agent_finds_what_every_agent_wrote(name: str, size: int) -> None:
+def test_every_agent_reads_what_every_agent_wrote(name: str, size: int) -> None:
     device = device_of(name)
     for row in allocators_of(device):
         with device.allocate(row["name"], size) as buffer:
@@ -25,11 +25,11 @@ def test_every_agent_finds_what_every_agent_wrote(name: str, size: int) -> None:
                 buffer.fill(seed, writer)
                 for reader in agents_of(row):
                     assert buffer.check(seed, reader) == 0
-                    assert buffer.check(seed + 9, reader) == -(-size // 8), "every word tells seeds apart"
+                    assert buffer.check(seed + 9, reader) == -(-size // 8), "every word differs between seeds"
 
 
 @on_every_device
-@few
+@few_examples
 @given(data=st.data())
 def test_one_flipped_bit_is_one_wrong_word(name: str, data: st.DataObject) -> None:
     device = device_of(name)
@@ -48,9 +48,9 @@ def test_one_flipped_bit_is_one_wrong_word(name: str, data: st.DataObject) -> No
 
 
 @on_every_device
-@few
+@few_examples
 @given(data=st.data())
-def test_bytes_come_back_and_their_neighbours_stay(name: str, data: st.DataObject) -> None:
+def test_a_write_is_read_back_and_does_not_change_other_bytes(name: str, data: st.DataObject) -> None:
     device = device_of(name)
     row = data.draw(st.sampled_from(allocators_of(device)))
     size = data.draw(st.integers(1, 9000))
@@ -66,7 +66,7 @@ def test_bytes_come_back_and_their_neighbours_stay(name: str, data: st.DataObjec
 
 
 @on_every_device
-def test_reads_and_writes_stay_inside(name: str) -> None:
+def test_reads_and_writes_outside_the_buffer_are_refused(name: str) -> None:
     with device_of(name).allocate("malloc", 100) as buffer:
         for offset, count in [(0, 101), (100, 1), (2**64 - 1, 2), (1, 2**64 - 1), (2**63, 2**63)]:
             with pytest.raises(IndexError):
@@ -77,7 +77,7 @@ def test_reads_and_writes_stay_inside(name: str) -> None:
 
 
 @on_every_device
-def test_a_freed_buffer_says_so(name: str) -> None:
+def test_use_of_a_freed_buffer_is_refused(name: str) -> None:
     device = device_of(name)
     buffer = device.allocate("malloc", 4096)
     buffer.free()
@@ -92,7 +92,7 @@ def test_a_freed_buffer_says_so(name: str) -> None:
 
 
 @on_every_device
-def test_bad_requests_are_refused_in_words(name: str) -> None:
+def test_invalid_requests_are_refused_with_a_reason(name: str) -> None:
     device = device_of(name)
     for row in rows_of(device):
         with pytest.raises((ValueError, _core.Unavailable)):
@@ -102,9 +102,9 @@ def test_bad_requests_are_refused_in_words(name: str) -> None:
                 device.allocate(row["name"], 4096)
     with pytest.raises(ValueError, match="'heap' is not an allocator"):
         device.allocate("heap", 4096)
-    foreign = "svm-fine" if name.startswith(("cuda", "hip")) else "managed"
-    with pytest.raises(_core.Unavailable, match=foreign):
-        device.allocate(foreign, 4096)
+    of_another_kind = "svm-fine" if name.startswith(("cuda", "hip")) else "managed"
+    with pytest.raises(_core.Unavailable, match=of_another_kind):
+        device.allocate(of_another_kind, 4096)
     with pytest.raises(ValueError, match="'gigantic'"):
         device.allocate("malloc", 4096, "gigantic")
     with device.allocate("malloc", 4096) as buffer, pytest.raises(ValueError, match="'tpu' is not an agent"):
@@ -112,13 +112,13 @@ def test_bad_requests_are_refused_in_words(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["tpu:0", "", "cuda:x", "opencl:99", "opencl:-1", "cpu:1"])
-def test_a_device_that_is_not_here_says_why(name: str) -> None:
+def test_a_device_that_does_not_exist_is_unavailable(name: str) -> None:
     with pytest.raises(_core.Unavailable):
         open_device(name)
 
 
 @on_every_device
-def test_what_a_device_states_is_complete(name: str) -> None:
+def test_a_device_states_all_properties_of_its_allocators(name: str) -> None:
     device = device_of(name)
     assert next(iter(device.facts())) == "title"
     total, free = device.memory()

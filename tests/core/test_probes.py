@@ -1,11 +1,11 @@
-"""Every probe, small, on every real device: its data are right and its samples are times."""
+"""Every probe with small sizes on every real device: its data are right, and its samples are plausible times."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from opened import DEVICES, agents_of, allocators_of, brief, device_of, on_every_device
+from open_devices import DEVICES, agents_of, allocators_of, brief, device_of, on_every_device
 
 from firsttouch import _core
 
@@ -82,7 +82,7 @@ def test_page_faults(name: str) -> None:
     device = device_of(name)
     for row in allocators_of(device):
         scenarios = {"cpu": ["cpu-1", "cpu-n"], "gpu": ["gpu-major"]}
-        for scenario in [one for agent in agents_of(row) for one in scenarios[agent]]:
+        for scenario in [scenario for agent in agents_of(row) for scenario in scenarios[agent]]:
             outcome = _core.page_faults(
                 device,
                 allocator=row["name"],
@@ -94,7 +94,7 @@ def test_page_faults(name: str) -> None:
                 seed=6,
                 stop=brief(),
             )
-            expect_sane(outcome, positive=False)  # a difference of two runs: noise may turn it around
+            expect_sane(outcome, positive=False)  # a difference of two times, which noise can make negative
             assert outcome.counters["first_ns"] > 0
 
 
@@ -128,10 +128,10 @@ def test_counted_triad(name: str) -> None:
             device, allocator=row["name"], bytes=2**20, event="page-faults", seed=7, stop=brief()
         )
         expect_sane(outcome)
-        assert outcome.counters["per_mib"] < 256, "fewer than one fault a page: a pass went before"
+        assert outcome.counters["per_mib"] < 256, "fewer than one fault per page, because the pages were touched before"
 
 
-def test_an_event_that_is_not_counted_says_why() -> None:
+def test_an_event_that_cannot_be_counted_is_refused_with_a_reason() -> None:
     device = device_of("cpu")
     with pytest.raises(ValueError, match="'cycles' is no event"):
         _core.counted_triad(device, allocator="malloc", bytes=4096, event="cycles", seed=7, stop=brief())

@@ -1,4 +1,4 @@
-"""The committed type stub of the core is what nanobind's stubgen makes of the built one."""
+"""The committed type stub of the core equals the one that nanobind's stubgen generates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[2] / "native/bindings/stub.py"
 
 
-def test_the_stub_is_the_cores_own() -> None:
+def test_the_stub_is_up_to_date() -> None:
     pytest.importorskip("nanobind")
-    made = subprocess.run([sys.executable, str(SCRIPT), "--check"], text=True, capture_output=True, timeout=60)
-    assert made.returncode == 0, made.stdout + made.stderr
+    process = subprocess.run([sys.executable, str(SCRIPT), "--check"], text=True, capture_output=True, timeout=60)
+    assert process.returncode == 0, process.stdout + process.stderr

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 GiB = 2**30
+ABORT = "import os, sys\nif 'firsttouch.report' in sys.orig_argv: os.kill(os.getpid(), 6)\n"
 
 
 def limit(which, most):
@@ -47,9 +48,7 @@ def test_a_renderer_that_aborts_leaves_the_old_report_and_the_exit_status(tmp_pa
     out = tmp_path / "out"
     out.mkdir()
     (out / "report.html").write_text("old")
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys\nif 'firsttouch.report' in sys.orig_argv: os.kill(os.getpid(), 6)\n"
-    )
+    (tmp_path / "sitecustomize.py").write_text(ABORT)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = report_of(out, None, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
@@ -78,3 +77,18 @@ def test_json_says_that_there_is_no_report(tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["report"] is None
     assert f"the report was not drawn: {out}/report.html is a directory" in done.stderr
+
+
+def test_the_report_command_says_that_the_renderer_failed(tmp_path):
+    out = tmp_path / "out"
+    assert report_of(out, None).returncode == 0
+    (out / "report.html").write_text("old")
+    (tmp_path / "sitecustomize.py").write_text(ABORT)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "firsttouch.cli.main", "report", str(out)],
+        capture_output=True, text=True, check=False, timeout=100, env=os.environ | {"PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "firsttouch: the report was not drawn: its process ended by SIGABRT\n"
+    assert (out / "report.html").read_text() == "old"

@@ -21,7 +21,7 @@ from firsttouch.report.sentences import sentences
 
 SMALL: dict[str, list[str]] = {
     "latency": ["size=4KiB,1MiB"],
-    "bandwidth": ["size=64KiB,128MiB", "allocator=malloc,device,svm-fine", "kernel=triad,read"],
+    "bandwidth": ["size=64KiB,256MiB", "allocator=malloc,device,svm-fine", "kernel=triad,read"],
     "transfer": ["size=1,4096,1000003"],
     "allocation": ["size=64,64KiB"],
     "pagefault": ["pages=1,64"],

@@ -1,4 +1,4 @@
-"""Fabricated /proc and /sys trees."""
+"""Copies of /proc and /sys with chosen contents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MakeTree = Callable[[Mapping[str, "str | bytes"]], Tree]
 
 @pytest.fixture
 def make_tree(tmp_path: Path) -> MakeTree:
-    """A Tree of the given files, by path."""
+    """make_tree({path: content}): a Tree with these files."""
 
     def make(files: Mapping[str, str | bytes]) -> Tree:
         for name, content in files.items():

@@ -17,7 +17,7 @@ NODES = "sys/class/kfd/kfd/topology/nodes"
 
 
 def mi300x() -> dict[str, str | bytes]:
-    """A processor's node and one GPU's."""
+    """The topology node of a processor and that of a GPU."""
     gpu = f"{NODES}/2"
     caches = [(1, 32, 128, 9), (1, 64, 64, 10), (2, 4096, 128, 9), (3, 262144, 64, 9)]
     files: dict[str, str | bytes] = {
@@ -67,12 +67,12 @@ def test_the_driver_and_the_environment(make_tree: MakeTree) -> None:
     assert topics["environment"] == {"HSA_ENABLE_SDMA": "0", "HSA_XNACK": "1"}
 
 
-def test_a_module_of_the_kernel_itself(make_tree: MakeTree) -> None:
+def test_a_kernel_module_without_a_version(make_tree: MakeTree) -> None:
     tree = make_tree({"sys/module/amdgpu/parameters/noretry": "1"})
     assert amd.driver(tree) == {"kernel_module": "of the kernel", "noretry": 1}
 
 
-def test_a_machine_without_amd_says_nothing(make_tree: MakeTree) -> None:
+def test_a_machine_without_an_amd_gpu_has_no_facts(make_tree: MakeTree) -> None:
     tree = make_tree({})
     assert (amd.driver(tree), amd.kfd(tree)) == ({}, {})
 
@@ -95,7 +95,7 @@ def test_a_hip_device_gets_the_caches_of_its_gpu(make_tree: MakeTree, monkeypatc
 
 
 class FakeSmi:
-    """One GPU; a function without an answer raises, as AMD SMI does where a question is not supported."""
+    """One GPU. Functions without an entry in `answers` raise, as unsupported functions of AMD SMI do."""
 
     AmdSmiClkType = SimpleNamespace(GFX="gfx", MEM="mem")
     AmdSmiTemperatureType = SimpleNamespace(HOTSPOT="hot", VRAM="vram")
@@ -152,18 +152,18 @@ def test_answers_of_another_form_are_left_out() -> None:
     assert amd.Smi(SimpleNamespace()).topics() == {}
 
 
-def test_without_the_package_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_facts_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert amd.collect() == {}
 
 
-def test_its_process_may_fail() -> None:
+def test_a_failing_process_returns_no_facts() -> None:
     assert amd.collect(command=[sys.executable, "-c", "import os; os.abort()"]) == {}
-    told = """print('{"amd_gpu0": {"core_mhz": 132}}')"""
-    assert amd.collect(command=[sys.executable, "-c", told]) == {"amd_gpu0": {"core_mhz": 132}}
+    program = """print('{"amd_gpu0": {"core_mhz": 132}}')"""
+    assert amd.collect(command=[sys.executable, "-c", program]) == {"amd_gpu0": {"core_mhz": 132}}
 
 
-def test_its_facts_and_the_note_are_in_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_and_notes_are_in_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amd, "collect", lambda: {"amd_gpu0": {"name": "odd\x1b[31m"}})
     device = DeviceInfo(name="hip:0", kind="hip", title="", notes=["not proven"])
     machine = facts.collect_machine([device])

@@ -1,4 +1,4 @@
-"""The table of backends in Python and the one in the core are of the same kinds, and every row leads to devices."""
+"""The tables of backends in Python and in the core have the same kinds, and each kind's devices are described."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from firsttouch.machine.libraries import LIBRARIES
 from firsttouch.machine.switches import SWITCHES
 
 
-def test_the_rows_are_those_of_the_core():
+def test_the_table_matches_that_of_the_core():
     assert list(BACKENDS) == _core.device_kinds()
 
 
-def test_an_unknown_device_is_refused_with_the_names_that_exist():
-    with pytest.raises(_core.Unavailable) as told:
-        _core.open("nonsense")
+def test_the_error_for_an_unknown_device_lists_the_accepted_names():
+    with pytest.raises(_core.Unavailable) as error:
+        _core.open("unknown")
     for backend in BACKENDS.values():
-        assert re.search(rf"\b{backend.device_names(1)[0].replace('0', 'N')}\b", str(told.value))
+        assert re.search(rf"\b{backend.device_names(1)[0].replace('0', 'N')}\b", str(error.value))
 
 
-def test_libraries_and_switches_of_a_row_are_known():
+def test_libraries_and_switches_of_each_backend_exist():
     for backend in BACKENDS.values():
         assert set(backend.libraries) <= set(LIBRARIES)
         assert set(backend.switches) <= set(SWITCHES)
 
 
-def test_names_of_devices():
+def test_device_names():
     assert BACKENDS[HOST].device_names(1) == ["cpu"]
     assert BACKENDS["cuda"].device_names(2) == ["cuda:0", "cuda:1"]
     assert kind_of("cuda:1") == "cuda"

@@ -19,7 +19,7 @@ V1 = (
 UNLIMITED_V1 = "9223372036854771712"
 
 
-def test_v2_takes_the_tightest_level_above(make_tree: MakeTree) -> None:
+def test_v2_uses_the_group_with_the_least_headroom(make_tree: MakeTree) -> None:
     tree = make_tree(
         {
             "proc/self/cgroup": "0::/user/job/step\n",
@@ -84,7 +84,7 @@ def test_v1_with_an_empty_v2_hierarchy(make_tree: MakeTree) -> None:
     assert cgroup.cpu_quota(tree) == 2.0
 
 
-def test_a_container_that_sees_its_own_group_as_the_top(make_tree: MakeTree) -> None:
+def test_a_container_whose_mount_begins_at_its_own_group(make_tree: MakeTree) -> None:
     tree = make_tree(
         {
             "proc/self/cgroup": "4:memory:/docker/0123\n",
@@ -109,7 +109,7 @@ def test_a_group_outside_the_namespace_does_not_lead_out_of_the_mount(make_tree:
 
 
 @pytest.mark.parametrize("limit", ["", "garbage", "-5", "0", "9" * 40, "max"])
-def test_garbage_is_no_limit(make_tree: MakeTree, limit: str) -> None:
+def test_a_malformed_limit_is_ignored(make_tree: MakeTree, limit: str) -> None:
     tree = make_tree(
         {
             "proc/self/cgroup": "0::/\nnonsense\n::::",

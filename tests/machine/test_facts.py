@@ -7,7 +7,7 @@ from firsttouch.machine import facts, gpus
 from firsttouch.records.schema import DeviceInfo, Machine
 
 
-def test_the_record_of_this_machine_survives_storing() -> None:
+def test_the_record_of_this_machine_is_unchanged_by_encoding_and_decoding() -> None:
     device = DeviceInfo(name="cpu", kind="cpu", title="a processor")
     machine = facts.collect_machine([device])
     assert msgspec.json.decode(msgspec.json.encode(machine), type=Machine) == machine
@@ -15,7 +15,7 @@ def test_the_record_of_this_machine_survives_storing() -> None:
     assert {"cpu", "memory", "huge_pages", "limits", "kernel", "software"} <= set(machine.facts)
 
 
-def test_nvml_facts_join_what_the_kernel_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_of_nvml_are_added_to_those_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"nvidia": {"driver": "580.95.05", "gpus": 1}, "gpu0": {"name": "odd\x1b[31m\ud800", "mig": True}}
     monkeypatch.setattr(gpus, "collect", lambda: (answer, ""))
     machine = facts.collect_machine([])

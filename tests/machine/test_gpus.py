@@ -15,7 +15,7 @@ class Refused(Exception):
 
 
 class FakeNvml:
-    """Two GPUs; whatever has no answer here raises as NVML does where a question is not supported."""
+    """Two GPUs. Functions without an entry in `answers` raise, as unsupported functions of NVML do."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = {
@@ -121,11 +121,11 @@ def test_answers_of_another_form_are_left_out() -> None:
     assert not {"ecc", "compute_capability", "memory_total_bytes"} & set(facts)
 
 
-def test_a_library_that_refuses_everything() -> None:
+def test_a_library_whose_functions_all_fail() -> None:
     assert gpus.Nvml(SimpleNamespace()).topics() == {"nvidia": {"gpus": 0}}
 
 
-def test_idle_is_no_throttling() -> None:
+def test_an_idle_gpu_is_not_throttled() -> None:
     assert _core.throttle_reasons(0x1) == []
     assert _core.throttle_reasons(0x20 | 0x40) == ["software thermal slowdown", "hardware thermal slowdown"]
 
@@ -134,7 +134,7 @@ def test_every_name_in_the_tables_exists_in_pynvml() -> None:
     pynvml = pytest.importorskip("pynvml")
     names = [row[1] for row in [*gpus._GPU, *gpus._LINK]]
     missing = [name for name in names if not hasattr(pynvml, f"nvmlDevice{name}")]
-    assert missing in ([], ["GetC2cModeInfoV"])  # the one that older releases lack
+    assert missing in ([], ["GetC2cModeInfoV"])  # older releases lack this function
 
 
 @pytest.mark.parametrize(
@@ -143,21 +143,21 @@ def test_every_name_in_the_tables_exists_in_pynvml() -> None:
         ("import os; os.abort()", "status -6"),
         ("import time; time.sleep(60)", "did not answer within 1 s"),
         ("raise SystemExit('gone wrong')", "gone wrong"),
-        ("print('no json')", "gave no facts"),
-        ("print('[1]')", "gave no facts"),
+        ("print('no json')", "returned no facts"),
+        ("print('[1]')", "returned no facts"),
         ("""print('{"error": {"reason": "NVML: no driver"}}')""", "NVML: no driver"),
     ],
 )
-def test_a_process_that_fails_is_a_reason(program: str, reason: str) -> None:
-    topics, why = gpus.collect(timeout=1 if "sleep" in program else 30, command=[sys.executable, "-c", program])
+def test_a_failing_process_is_reported_as_the_reason(program: str, reason: str) -> None:
+    topics, reported = gpus.collect(timeout=1 if "sleep" in program else 30, command=[sys.executable, "-c", program])
     assert topics == {}
-    assert reason in why
+    assert reason in reported
 
 
-def test_a_program_that_is_not_there_is_a_reason() -> None:
+def test_a_missing_program_is_reported_as_the_reason() -> None:
     assert "did not start" in gpus.collect(command=["/nonexistent"])[1]
 
 
-def test_this_machine_answers_or_says_why() -> None:
+def test_this_machine_has_facts_or_a_reason() -> None:
     topics, reason = gpus.collect()
     assert bool(topics) != bool(reason)

@@ -17,7 +17,7 @@ NODE = "sys/devices/system/node"
 
 
 def grace_hopper() -> dict[str, str | bytes]:
-    """Two cores of Grace with its memory on node 0, the GPU's memory as node 1 without a CPU."""
+    """Grace Hopper: node 0 with two cores and the CPU's memory, node 1 with the GPU's memory and no CPU."""
     files: dict[str, str | bytes] = {
         "proc/cpuinfo": "processor\t: 0\nBogoMIPS\t: 2000.00\nFeatures\t: fp asimd atomics sve sve2 i8mm bf16\n"
         "CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n",
@@ -194,7 +194,7 @@ def test_nvidia_module(make_tree: MakeTree) -> None:
     assert host.nvidia_uvm(tree) == {"uvm_disable_hmm": "N", "uvm_perf_prefetch_enable": 1}
 
 
-def test_environment_takes_what_matters_and_no_secret() -> None:
+def test_the_environment_has_relevant_variables_and_no_secrets() -> None:
     environment = {
         "HSA_XNACK": "1",
         "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
@@ -212,7 +212,7 @@ def test_environment_takes_what_matters_and_no_secret() -> None:
     assert facts["CUDA_VISIBLE_DEVICES"] == "bad?"
 
 
-def test_an_empty_tree_gives_few_facts_and_no_error(make_tree: MakeTree) -> None:
+def test_an_empty_tree_has_few_facts_and_raises_no_error(make_tree: MakeTree) -> None:
     topics = host_topics(make_tree({}), {}, [])
     assert "numa" not in topics
     assert "memory" not in topics
@@ -222,7 +222,7 @@ def test_an_empty_tree_gives_few_facts_and_no_error(make_tree: MakeTree) -> None
 @pytest.mark.parametrize(
     "garbage", [b"", b"\xff\xfe\x00", b"-1", b"[" * 100, b"9" * 30, b"a: b\n: \n\n:", "٣٤".encode()]
 )
-def test_garbage_in_every_file_is_no_error(make_tree: MakeTree, garbage: bytes) -> None:
+def test_malformed_files_raise_no_error(make_tree: MakeTree, garbage: bytes) -> None:
     names = [
         *grace_hopper(),
         *("proc/loadavg", "proc/self/cgroup", "proc/self/mountinfo", "proc/cmdline", "proc/config.gz"),

@@ -12,7 +12,7 @@ from firsttouch.machine.libraries import LIBRARIES, candidates, find_libraries, 
 
 @pytest.fixture(autouse=True)
 def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No wheel, toolkit or driver but what a test makes below its own folder."""
+    """Hide all installed wheels, toolkits and drivers; a test creates its own below tmp_path."""
     for name in (
         "CUDA_HOME",
         "CUDA_PATH",
@@ -28,7 +28,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def library(path: Path) -> str:
-    """A file with the ELF header of a library for this processor."""
+    """Create a file with the ELF header of a library for this processor, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(Path(sys.executable).read_bytes()[:20] + b"rest")
     return str(path)
@@ -38,7 +38,7 @@ def found(name: str) -> libraries.Library:
     return next(one for one in find_libraries() if one.name == name)
 
 
-def test_order_is_system_toolkit_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_order_is_system_toolkit_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     toolkit = library(tmp_path / "cuda-12.8/lib64/libnvrtc.so.12")
     wheel = library(tmp_path / "site-packages/nvidia/cu13/lib/libnvrtc.so.13")
     library(tmp_path / "site-packages/nvidia/cu13/lib/libnvrtc.alt.so.13")
@@ -61,7 +61,7 @@ def test_cuda_math_comes_from_toolkit_or_wheel(monkeypatch: pytest.MonkeyPatch, 
     assert [path for path in candidates(name) if str(tmp_path) in path] == [toolkit, wheel, older]
     major = soname.rpartition(".")[2]
     monkeypatch.setenv(variable(name), toolkit)
-    assert found(name).version == major, "the toolkit's version is another"
+    assert found(name).version == major, "the library's version differs from the toolkit's"
     (site / f"nvidia_{name}-{major}.3.4.dist-info").mkdir()
     (site / f"nvidia_{name}-{major}.3.4.dist-info/METADATA").write_text(f"Name: nvidia-{name}\nVersion: {major}.3.4\n")
     monkeypatch.setenv(variable(name), wheel)
@@ -77,11 +77,12 @@ def test_rocm_math_comes_from_rocm_or_its_wheel(monkeypatch: pytest.MonkeyPatch,
     assert [path for path in candidates(name) if str(tmp_path) in path] == [toolkit, wheel]
 
 
-def test_an_override_stands_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_override_is_the_only_candidate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FIRSTTOUCH_LIB_NVRTC", str(tmp_path / "gone.so"))
     assert candidates("nvrtc") == [str(tmp_path / "gone.so")]
     assert (
-        found("nvrtc").reason == f"FIRSTTOUCH_LIB_NVRTC names {tmp_path}/gone.so, which is no library for this machine"
+        found("nvrtc").reason
+        == f"FIRSTTOUCH_LIB_NVRTC names {tmp_path}/gone.so, which is not a library for this machine"
     )
     assert variable("opencl-icd") == "FIRSTTOUCH_LIB_OPENCL_ICD"
 
@@ -95,7 +96,7 @@ def test_newer_toolkits_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert found("hip").version == "6.10.0"
 
 
-def test_versions_from_real_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_version_in_the_name_of_a_links_target(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     library(tmp_path / "lib/libcuda.so.580.95.05")
     (tmp_path / "lib/libcuda.so.1").symlink_to("libcuda.so.580.95.05")
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path / 'lib'}:/nonexistent")
@@ -103,7 +104,7 @@ def test_versions_from_real_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert (cuda.path, cuda.version, cuda.reason) == (str(tmp_path / "lib/libcuda.so.1"), "580.95.05", "")
 
 
-def test_version_of_a_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_version_of_a_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     site = tmp_path / "site-packages"
     path = library(site / "nvidia/cu13/lib/libcupti.so.13")
     for name, version in (("nvidia_cuda_cupti", "13.0.85"), ("nvidia_cuda_cupti_cu12", "12.8.90")):
@@ -114,7 +115,7 @@ def test_version_of_a_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"GROUP ( libnccl.so.2 ) linker script", b"\x7fELF" + b"\0" * 60])
-def test_a_file_for_another_processor_or_no_library_is_passed_over(
+def test_files_that_are_not_libraries_for_this_processor_are_skipped(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes
 ) -> None:
     (tmp_path / "libnccl.so.2").write_bytes(content)
@@ -126,7 +127,7 @@ def test_opencl_drivers(tmp_path: Path) -> None:
     vendors = tmp_path / "vendors"
     vendors.mkdir()
     first = library(tmp_path / "driver/liba.so")
-    beside = library(vendors / "libb.so")
+    sibling = library(vendors / "libb.so")
     wheel = library(tmp_path / "site-packages/pyopencl/.libs/libpocl-21062cec.so")
     for name, line in {
         "a.icd": f"{first}\n",
@@ -138,18 +139,18 @@ def test_opencl_drivers(tmp_path: Path) -> None:
     }.items():
         (vendors / name).write_text(line)
     (vendors / "f.icd").mkdir()
-    assert candidates("opencl-icd") == [first, beside, "libnowhere.so.1", wheel]
+    assert candidates("opencl-icd") == [first, sibling, "libnowhere.so.1", wheel]
     assert candidates("pocl") == [wheel]
-    assert [one.path for one in find_libraries() if one.name == "opencl-icd"] == [first, beside, wheel]
+    assert [one.path for one in find_libraries() if one.name == "opencl-icd"] == [first, sibling, wheel]
 
 
-def test_one_icd_file_instead_of_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_icd_file_instead_of_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "one.icd").write_text("libone.so\n")
     monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path / "one.icd"))
     assert candidates("opencl-icd") == ["libone.so"]
 
 
-def test_missing_says_where_and_what_to_do(tmp_path: Path) -> None:
+def test_the_reason_for_a_missing_library_has_the_places_and_a_remedy(tmp_path: Path) -> None:
     missing = [one for one in find_libraries() if not one.path]
     assert {"hip", "mpi", "opencl-icd", "pocl"} <= {one.name for one in missing} | {"hip", "mpi"}
     assert all(one.reason.startswith("not found: looked in ") and "; " in one.reason for one in missing)
@@ -159,12 +160,12 @@ def test_every_library_is_reported() -> None:
     assert {one.name for one in find_libraries()} == set(LIBRARIES)
 
 
-def test_unknown_names() -> None:
+def test_an_unknown_name_raises_key_error() -> None:
     with pytest.raises(KeyError):
         candidates("nothing")
 
 
-def test_nothing_of_a_vendor_is_opened() -> None:
+def test_collecting_facts_opens_no_vendor_library() -> None:
     program = (
         "from firsttouch.machine.facts import collect_machine\n"
         "collect_machine([])\n"

@@ -1,4 +1,4 @@
-"""The peers of devices, and the parties of points with several."""
+"""The peers of devices, and the parties of points with several devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def a_gpu(name: str, **more) -> DeviceInfo:
     return DeviceInfo(name=name, kind=name.partition(":")[0], title=name, capabilities=KERNELS, **more)
 
 
-def test_devices_of_different_drivers_share_data_through_the_host_alone():
+def test_devices_of_different_drivers_share_data_only_through_the_host():
     cpu = DeviceInfo(name="cpu", kind="cpu", title="processor")
     broken = a_gpu("hip:0", available=False, reason="no driver")
     near = Peer(name="cuda:1", access="direct")
@@ -30,16 +30,16 @@ def test_devices_of_different_drivers_share_data_through_the_host_alone():
     assert [p.name for p in devices["opencl:0"].peers] == ["cuda:0"]
 
 
-def test_the_peers_of_the_cpu_are_its_numa_nodes_where_there_are_several(make_tree):
+def test_the_peers_of_the_cpu_are_its_numa_nodes(make_tree):
     memory = {NODE.format(n, "meminfo"): f"Node {n} MemTotal: 1024 kB" for n in (0, 2)}
     assert [(p.name, p.access) for p in numa_peers(make_tree(memory))] == [("node0", "direct"), ("node2", "direct")]
 
 
-def test_one_numa_node_is_no_peer(make_tree):
+def test_a_single_numa_node_is_not_a_peer(make_tree):
     assert numa_peers(make_tree({NODE.format(0, "meminfo"): "Node 0 MemTotal: 1024 kB"})) == []
 
 
-def test_a_party_names_the_node_of_its_slot_and_the_processors_in_use(make_tree):
+def test_a_party_has_the_numa_node_of_its_slot_and_the_usable_processors(make_tree):
     tree = make_tree(
         {"sys/bus/pci/devices/0000:c1:00.0/numa_node": "1", "sys/bus/pci/devices/0000:c2:00.0/numa_node": "-1"}
     )

@@ -1,4 +1,4 @@
-"""Runtime settings as factors: which points they make, and what is said of a device in another environment."""
+"""Switches as factors: the points that they add, and the device properties assumed in another environment."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ CUDA = DeviceInfo(
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for one in SWITCHES.values():
-        monkeypatch.delenv(one.variable, raising=False)
+def no_switch_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for setting in SWITCHES.values():
+        monkeypatch.delenv(setting.variable, raising=False)
 
 
 def planned(experiment: str, preset: str = "quick", **sets: str):
@@ -51,7 +51,7 @@ def planned(experiment: str, preset: str = "quick", **sets: str):
     return make_plan(request, [HIP], all_experiments(), {})
 
 
-def test_only_devices_whose_runtime_reads_it_have_the_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_devices_whose_runtime_reads_the_variable_have_the_factor(monkeypatch: pytest.MonkeyPatch) -> None:
     assert switch(CUDA, "xnack") == []
     (factor,) = switch(HIP, "xnack")
     assert (factor.name, list(factor.values), set(factor.choices)) == ("xnack", ["unset"], {"0", "1", "unset"})
@@ -59,7 +59,7 @@ def test_only_devices_whose_runtime_reads_it_have_the_factor(monkeypatch: pytest
     assert list(switch(HIP, "xnack")[0].values) == ["1"]
 
 
-def test_the_worker_starts_with_what_the_point_says() -> None:
+def test_the_environment_of_a_worker_follows_the_factors() -> None:
     assert environment({"xnack": "1", "sdma": "0", "size": 4}) == {"HSA_XNACK": "1", "HSA_ENABLE_SDMA": "0"}
     assert environment({"xnack": "unset"}) == {}
     assert {tuple(sorted(p.environment.items())) for p in planned("transfer", sdma="0,1")} == {
@@ -76,12 +76,12 @@ def test_no_extra_points_in_quick_and_both_engines_in_standard() -> None:
     assert {p.point["xnack"] for p in planned("pagefault", "standard")} == {"unset"}
 
 
-def test_an_environment_that_is_set_already_stays_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_is_already_set_keeps_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HSA_ENABLE_SDMA", "0")
     assert {p.point["sdma"] for p in planned("transfer")} == {"0"}
 
 
-def test_what_was_denied_is_left_to_the_worker_elsewhere() -> None:
+def test_points_with_another_environment_are_left_to_the_worker() -> None:
     assert optimistic_device(HIP, {"xnack": "unset"}) is HIP
     assert optimistic_device(HIP, {"sdma": "0"}) is HIP
     assert optimistic_device(HIP, {}) is HIP

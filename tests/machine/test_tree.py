@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firsttouch.machine.tree import Tree, id_list, id_text, size_bytes, whole
+from firsttouch.machine.tree import Tree, format_ids, parse_ids, parse_int, parse_kernel_size
 
 
 @given(st.lists(st.integers(0, 4096)))
-def test_id_list_reads_what_id_text_writes(ids: list[int]) -> None:
-    assert id_list(id_text(ids)) == sorted(set(ids))
+def test_parse_ids_is_the_inverse_of_format_ids(ids: list[int]) -> None:
+    assert parse_ids(format_ids(ids)) == sorted(set(ids))
 
 
 @pytest.mark.parametrize("text", [None, "", "x", "3-1", "-1", "1-", "0-99999999999", "1,,2", "٣"])
-def test_garbage_is_no_list(text: str | None) -> None:
-    assert id_list(text) == []
+def test_a_malformed_list_is_empty(text: str | None) -> None:
+    assert parse_ids(text) == []
 
 
 @pytest.mark.parametrize(
@@ -33,24 +33,24 @@ def test_garbage_is_no_list(text: str | None) -> None:
     ],
 )
 def test_sizes(text: str, value: int | None) -> None:
-    assert size_bytes(text) == value
+    assert parse_kernel_size(text) == value
 
 
 @pytest.mark.parametrize("text", ["", " ", "1.5", "0x10", str(2**63), "9" * 5000, "٣", None])
-def test_no_whole_number(text: str | None) -> None:
-    assert whole(text) is None
+def test_text_that_is_not_a_64_bit_integer(text: str | None) -> None:
+    assert parse_int(text) is None
 
 
 @pytest.mark.parametrize(
     ("text", "choice"),
     [("always [madvise] never", "madvise"), ("performance\n", "performance"), ("a b", None), ("[", None), ("", None)],
 )
-def test_chosen(tmp_path: Path, text: str, choice: str | None) -> None:
+def test_selected_option(tmp_path: Path, text: str, choice: str | None) -> None:
     (tmp_path / "enabled").write_text(text)
-    assert Tree(tmp_path).chosen("enabled") == choice
+    assert Tree(tmp_path).selected("enabled") == choice
 
 
-def test_what_is_missing_or_odd_reads_as_nothing(tmp_path: Path) -> None:
+def test_missing_and_malformed_files_read_as_none(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "binary").write_bytes(b"\xff\x00\xfe")

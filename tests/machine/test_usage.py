@@ -32,8 +32,8 @@ Node 1, zone  Movable
 }
 
 
-def test_every_counter_of_the_host_as_bytes_in_use(make_tree: MakeTree) -> None:
-    assert usage.of_host(make_tree(HOST)) == {
+def test_every_counter_of_the_host_is_in_bytes_in_use(make_tree: MakeTree) -> None:
+    assert usage.host_usage(make_tree(HOST)) == {
         "mem_free": 700 * KIB,
         "mem_available": 400 * KIB,
         "node0_free": 500 * KIB,
@@ -45,11 +45,11 @@ def test_every_counter_of_the_host_as_bytes_in_use(make_tree: MakeTree) -> None:
 
 
 def test_a_machine_without_nodes_counts_by_meminfo(make_tree: MakeTree) -> None:
-    found = usage.of_host(make_tree({"proc/meminfo": HOST["proc/meminfo"]}))
+    found = usage.host_usage(make_tree({"proc/meminfo": HOST["proc/meminfo"]}))
     assert found["numa_free"] == found["host_free_and_lists"] == found["mem_free"] == 700 * KIB
 
 
-def test_the_group_of_the_process_itself(make_tree: MakeTree) -> None:
+def test_the_usage_of_the_process_own_control_group(make_tree: MakeTree) -> None:
     tree = make_tree(
         {
             "proc/self/cgroup": "0::/user/job\n",
@@ -59,21 +59,21 @@ def test_the_group_of_the_process_itself(make_tree: MakeTree) -> None:
             "sys/fs/cgroup/user/job/memory.current": "5000",
         }
     )
-    assert usage.of_host(tree)["cgroup"] == 5000
+    assert usage.host_usage(tree)["cgroup"] == 5000
 
 
-def test_an_empty_tree_gives_no_process_counters(make_tree: MakeTree) -> None:
-    assert usage.of_process(make_tree({})) == {}
-    assert "cgroup" not in usage.of_host(make_tree({}))
+def test_an_empty_tree_has_no_process_counters(make_tree: MakeTree) -> None:
+    assert usage.process_usage(make_tree({})) == {}
+    assert "cgroup" not in usage.host_usage(make_tree({}))
 
 
-def test_touched_pages_show_in_the_real_process() -> None:
+def test_touched_pages_are_counted_in_this_process() -> None:
     size = 64 * 2**20
     with mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as block:
-        before = usage.of_process(Tree())
+        before = usage.process_usage(Tree())
         for at in range(0, size, PAGE):
             block[at] = 1
-        after = usage.of_process(Tree())
+        after = usage.process_usage(Tree())
     for name in ("rss", "rollup_rss", "pss"):
         if name in before:
             assert 0.9 * size < after[name] - before[name] < 1.2 * size, name

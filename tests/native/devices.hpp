@@ -1,4 +1,4 @@
-// Probes on every device that is here: the host, OpenCL and CUDA where a driver is found.
+// A fixture for tests that run on every device of this machine: the host, and OpenCL and CUDA where a driver is found.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,9 +19,9 @@ namespace firsttouch {
 
 inline constexpr std::size_t MiB = 1024 * 1024;
 inline const Stop brief{.tolerance = 0.1, .seconds = 0.05, .min_samples = 3, .max_samples = 20};
-inline const Stop hasty{.tolerance = 0.5, .seconds = 0.01, .min_samples = 3, .max_samples = 5};
+inline const Stop very_brief{.tolerance = 0.5, .seconds = 0.01, .min_samples = 3, .max_samples = 5};
 
-// FIRSTTOUCH_LIB_OPENCL_ICD, else the drivers that /etc/OpenCL/vendors names.
+// Uses the driver in FIRSTTOUCH_LIB_OPENCL_ICD if it is set, otherwise those that /etc/OpenCL/vendors lists.
 inline void find_opencl_drivers() {
     std::vector<std::string> drivers;
     if (const char* chosen = std::getenv("FIRSTTOUCH_LIB_OPENCL_ICD"); chosen != nullptr && *chosen != '\0') {
@@ -34,7 +34,7 @@ inline void find_opencl_drivers() {
         }
     }
     set_library_paths("opencl-icd", drivers);
-    static const Folder cache;  // PoCL's
+    static const TemporaryFolder cache;  // of PoCL's compiled kernels
     setenv("POCL_CACHE_DIR", cache.path.c_str(), 0);
 }
 
@@ -45,7 +45,7 @@ class OnDevice : public testing::TestWithParam<std::string> {
         (void)once;
         if (GetParam() != "cpu") {
 #if defined(__SANITIZE_THREAD__)
-            GTEST_SKIP() << "drivers are not built for the thread sanitizer";
+            GTEST_SKIP() << "drivers are not built with the thread sanitizer";
 #endif
         }
         try {
@@ -55,7 +55,7 @@ class OnDevice : public testing::TestWithParam<std::string> {
         }
         lab = std::make_unique<Lab>(*device);
     }
-    std::vector<AllocatorInfo> available() {
+    std::vector<AllocatorInfo> available_allocators() {
         std::vector<AllocatorInfo> list;
         for (const auto& entry : device->allocators())
             if (entry.available) list.push_back(entry);

@@ -1,4 +1,4 @@
-// The host device with a fault: what a broken machine would do to a probe.
+// The host device with callbacks that inject faults, for tests that probes detect them.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ class FaultyDevice : public Device {
     std::function<void(const Block&)> before_map = [](const Block&) {};
     std::function<void(const Block&)> after_copy = [](const Block&) {};
     std::function<void()> before_obtain = [] {};
-    int alive = 0;  // blocks obtained and not released
+    int live_blocks = 0;  // obtained and not yet released
 
     Facts facts() override { return host_->facts(); }
     Capabilities capabilities() override { return host_->capabilities(); }
@@ -24,11 +24,11 @@ class FaultyDevice : public Device {
     Block obtain(Allocator allocator, std::size_t bytes, Pages pages) override {
         before_obtain();
         const Block block = host_->obtain(allocator, bytes, pages);
-        ++alive;
+        ++live_blocks;
         return block;
     }
     void release(Block& block) noexcept override {
-        --alive;
+        --live_blocks;
         host_->release(block);
     }
     void* map(const Block& block) override {

@@ -1,4 +1,4 @@
-// What several tests need: an environment variable for a while, a folder of one's own.
+// Helpers of several tests: an environment variable for a scope, a temporary folder, the message of an exception.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,15 +11,15 @@
 
 namespace firsttouch {
 
-class Variable {
+class ScopedVariable {
   public:
-    Variable(std::string name, const std::string& value) : name_(std::move(name)) {
+    ScopedVariable(std::string name, const std::string& value) : name_(std::move(name)) {
         if (const char* text = std::getenv(name_.c_str()); text != nullptr) before_ = text, was_set_ = true;
         setenv(name_.c_str(), value.c_str(), 1);
     }
-    Variable(const Variable&) = delete;
-    Variable& operator=(const Variable&) = delete;
-    ~Variable() {
+    ScopedVariable(const ScopedVariable&) = delete;
+    ScopedVariable& operator=(const ScopedVariable&) = delete;
+    ~ScopedVariable() {
         if (was_set_)
             setenv(name_.c_str(), before_.c_str(), 1);
         else
@@ -31,15 +31,15 @@ class Variable {
     bool was_set_ = false;
 };
 
-class Folder {
+class TemporaryFolder {
   public:
-    Folder() {
+    TemporaryFolder() {
         std::string name = (std::filesystem::temp_directory_path() / "firsttouch-XXXXXX").string();
         path = mkdtemp(name.data());
     }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    ~Folder() {
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+    ~TemporaryFolder() {
         std::error_code ignored;
         std::filesystem::remove_all(path, ignored);
     }
@@ -50,18 +50,18 @@ class Folder {
     std::filesystem::path path;
 };
 
-// The text of the exception that `action` throws, "" where it throws nothing.
+// Returns the message of the exception that `action` throws, or "" if it throws none.
 template <class Exception, class Action>
-std::string words_of(Action&& action) {
+std::string message_of(Action&& action) {
     try {
         action();
-    } catch (const Exception& problem) {
-        return problem.what();
+    } catch (const Exception& error) {
+        return error.what();
     }
     return "";
 }
 
-inline testing::AssertionResult holds(const std::string& text, const std::string& part) {
+inline testing::AssertionResult contains(const std::string& text, const std::string& part) {
     if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
     return testing::AssertionFailure() << "'" << part << "' is not in: " << text;
 }

@@ -1,4 +1,4 @@
-// Unified-memory events, from the records of a stand-in for CUPTI.
+// Unified-memory events from the records of a stand-in for CUPTI.
 #include "events/events.hpp"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::multimap<std::string, MemoryEvent> by_kind(std::vector<MemoryEvent> events)
     return found;
 }
 
-TEST(Events, EveryKindReadsAsTheVendorStatesIt) {
+TEST(Events, RecordsOfEveryKindAreDecoded) {
     const double before = now();
     EventSource source(standin());
     const auto events = by_kind(source.take());
@@ -45,28 +45,29 @@ TEST(Events, EveryKindReadsAsTheVendorStatesIt) {
     for (const auto& [kind, event] : events) {
         EXPECT_GE(event.start, before - 1e-3) << kind;
         EXPECT_LE(event.end, after + 1e-3) << kind;
-        const bool lasting =
+        const bool has_duration =
             kind == "h2d" || kind == "d2h" || kind == "d2d" || kind == "gpu_fault" || kind == "throttling";
-        EXPECT_EQ(event.end > event.start, lasting) << kind;
+        EXPECT_EQ(event.end > event.start, has_duration) << kind;
     }
-    const MemoryEvent& faulted =
-        std::find_if(events.begin(), events.end(), [](const auto& one) { return one.second.bytes == 2 << 20; })->second;
+    const MemoryEvent& faulted = std::find_if(events.begin(), events.end(), [](const auto& entry) {
+                                     return entry.second.bytes == 2 << 20;
+                                 })->second;
     EXPECT_STREQ(faulted.kind, "h2d");
     EXPECT_STREQ(faulted.cause, "fault");
     EXPECT_EQ(faulted.address, 0x200000u);
     EXPECT_EQ(faulted.source + ">" + faulted.target, "cpu>cuda:0");
-    const auto only = [&](const char* kind) -> const MemoryEvent& { return events.find(kind)->second; };
-    EXPECT_EQ(only("d2h").source + ">" + only("d2h").target, "cuda:0>cpu");
-    EXPECT_STREQ(only("d2h").cause, "eviction");
-    EXPECT_EQ(only("d2d").source + ">" + only("d2d").target, "cuda:0>cuda:1");
-    EXPECT_STREQ(only("d2d").cause, "access_counter");
-    EXPECT_STREQ(only("remote_map").cause, "policy");
-    EXPECT_EQ(only("remote_map").bytes, 4096u);
-    EXPECT_EQ(only("throttling").bytes, 0u);
-    EXPECT_EQ(only("throttling").source, "cuda:0");
+    const auto first_of = [&](const char* kind) -> const MemoryEvent& { return events.find(kind)->second; };
+    EXPECT_EQ(first_of("d2h").source + ">" + first_of("d2h").target, "cuda:0>cpu");
+    EXPECT_STREQ(first_of("d2h").cause, "eviction");
+    EXPECT_EQ(first_of("d2d").source + ">" + first_of("d2d").target, "cuda:0>cuda:1");
+    EXPECT_STREQ(first_of("d2d").cause, "access_counter");
+    EXPECT_STREQ(first_of("remote_map").cause, "policy");
+    EXPECT_EQ(first_of("remote_map").bytes, 4096u);
+    EXPECT_EQ(first_of("throttling").bytes, 0u);
+    EXPECT_EQ(first_of("throttling").source, "cuda:0");
 }
 
-TEST(Events, ValuesThatAreNoBytesAreNotTakenForBytes) {
+TEST(Events, ValuesThatAreNotSizesAreNotReadAsBytes) {
     EventSource source(standin());
     const auto events = by_kind(source.take());
     const MemoryEvent& cpu = events.find("cpu_fault")->second;
@@ -74,7 +75,7 @@ TEST(Events, ValuesThatAreNoBytesAreNotTakenForBytes) {
     EXPECT_EQ(cpu.count, 1u);
     EXPECT_EQ(cpu.source + ">" + cpu.target, "cpu>");
     EXPECT_STREQ(cpu.cause, "write");
-    EXPECT_TRUE(holds(describe_instruction(cpu.instruction), "strtoul"));
+    EXPECT_TRUE(contains(describe_instruction(cpu.instruction), "strtoul"));
     const MemoryEvent& gpu = events.find("gpu_fault")->second;
     EXPECT_EQ(gpu.bytes, 0u);
     EXPECT_EQ(gpu.count, 7u);
@@ -82,10 +83,10 @@ TEST(Events, ValuesThatAreNoBytesAreNotTakenForBytes) {
     EXPECT_STREQ(gpu.cause, "read");
 }
 
-TEST(Events, ContendersComeFromWhereTheVersionHasThem) {
+TEST(Events, ProcessorsOfThrashingAreReadFromTheFieldOfTheVersion) {
     for (const auto& [version, devices] :
          {std::pair{"130000", "cpu+cuda:0+cuda:1+cuda:64"}, {"24", "cpu+cuda:0+cuda:1"}}) {
-        const Variable variable("STANDIN_CUPTI_VERSION", version);
+        const ScopedVariable variable("STANDIN_CUPTI_VERSION", version);
         EventSource source(standin());
         const auto events = by_kind(source.take());
         ASSERT_EQ(events.size(), 9u) << version;
@@ -94,9 +95,9 @@ TEST(Events, ContendersComeFromWhereTheVersionHasThem) {
     }
 }
 
-TEST(Events, ClocksAreJoinedByTwoReadings) {
-    const ClockMap clock{{1'000'000'000'000, 50.0},
-                         {1'000'000'002'000, 50.000'004}};  // CUPTI's clock runs at half the rate
+TEST(Events, TwoReadingsOfBothClocksMapOneToTheOther) {
+    // CUPTI's clock runs at half the rate of the host's.
+    const ClockMap clock{{1'000'000'000'000, 50.0}, {1'000'000'002'000, 50.000'004}};
     EXPECT_DOUBLE_EQ(clock(1'000'000'000'000), 50.0);
     EXPECT_DOUBLE_EQ(clock(1'000'000'001'000), 50.000'002);
     EXPECT_DOUBLE_EQ(clock(1'000'000'003'000), 50.000'005);
@@ -105,7 +106,7 @@ TEST(Events, ClocksAreJoinedByTwoReadings) {
     EXPECT_DOUBLE_EQ(still(7), 1.0);
 }
 
-TEST(Events, RefusalsAreOneSentenceAndLeaveNothingBehind) {
+TEST(Events, RefusalsAreOneSentenceAndReleaseCupti) {
     const std::pair<const char*, const char*> refused[] = {
         {"cuptiSubscribe=39", "another tool uses CUPTI"},
         {"cuptiActivityConfigureUnifiedMemoryCounter=28", "does not support unified-memory events on this platform"},
@@ -116,51 +117,51 @@ TEST(Events, RefusalsAreOneSentenceAndLeaveNothingBehind) {
         {"cuptiSubscribe=15", "may not match the driver"},
         {"cuptiActivityRegisterCallbacks=999", "cuptiActivityRegisterCallbacks failed: STANDIN_ERROR (999)"},
     };
-    for (const auto& [fails, words] : refused) {
-        const Variable variable("STANDIN_CUPTI_FAILS", fails);
-        const std::string said = words_of<Unavailable>([] { EventSource source(standin()); });
-        EXPECT_TRUE(holds(said, words)) << fails;
-        EXPECT_EQ(said.find('\n'), std::string::npos);
+    for (const auto& [failure, reason] : refused) {
+        const ScopedVariable variable("STANDIN_CUPTI_FAILS", failure);
+        const std::string message = message_of<Unavailable>([] { EventSource source(standin()); });
+        EXPECT_TRUE(contains(message, reason)) << failure;
+        EXPECT_EQ(message.find('\n'), std::string::npos);
     }
     EXPECT_EQ(EventSource(standin()).take().size(), 9u);
 }
 
 TEST(Events, OneRecorderPerProcess) {
     EventSource first(standin());
-    EXPECT_TRUE(holds(words_of<Unavailable>([] { EventSource second(standin()); }), "another tool uses CUPTI"));
+    EXPECT_TRUE(contains(message_of<Unavailable>([] { EventSource second(standin()); }), "another tool uses CUPTI"));
     EXPECT_EQ(first.take().size(), 9u);
 }
 
-TEST(Events, CountersThatAreRefusedAreLeftOut) {
-    const Variable variable("STANDIN_CUPTI_REFUSES", "5678");
+TEST(Events, RefusedCountersAreLeftOut) {
+    const ScopedVariable variable("STANDIN_CUPTI_REFUSES", "5678");
     EventSource source(standin());
     EXPECT_EQ(source.kinds(), (std::vector<std::string>{"h2d", "d2h", "cpu_fault", "gpu_fault"}));
     EXPECT_EQ(source.take().size(), 5u);
 }
 
-TEST(Events, AFailureWhileRecordingHasTheVendorsWords) {
+TEST(Events, AFailureWhileRecordingHasTheVendorsMessage) {
     EventSource source(standin());
-    const Variable variable("STANDIN_CUPTI_FAILS", "cuptiActivityFlushAll=999");
-    EXPECT_EQ(words_of<VendorError>([&] { source.take(); }), "cuptiActivityFlushAll: STANDIN_ERROR (999)");
+    const ScopedVariable variable("STANDIN_CUPTI_FAILS", "cuptiActivityFlushAll=999");
+    EXPECT_EQ(message_of<VendorError>([&] { source.take(); }), "cuptiActivityFlushAll: STANDIN_ERROR (999)");
 }
 
-TEST(Events, BuffersAreUsedAgain) {
-    const Variable many("STANDIN_CUPTI_REPEAT", "2000");  // some 2 MiB a flush; there are 64 MiB of buffers
+TEST(Events, BuffersAreReused) {
+    const ScopedVariable many("STANDIN_CUPTI_REPEAT", "2000");  // about 2 MiB per flush; the buffers have 64 MiB in all
     EventSource source(standin());
     for (int i = 0; i < 40; ++i) ASSERT_EQ(source.take().size(), 18000u);
     EXPECT_EQ(source.dropped(), 0u);
 }
 
-TEST(Events, WhatHasNoRoomIsCounted) {
-    const Variable many("STANDIN_CUPTI_REPEAT", "60000");
-    const Variable variable("STANDIN_CUPTI_DROPPED", "3");
+TEST(Events, RecordsThatDoNotFitAreCounted) {
+    const ScopedVariable many("STANDIN_CUPTI_REPEAT", "60000");
+    const ScopedVariable variable("STANDIN_CUPTI_DROPPED", "3");
     EventSource source(standin());
     const std::size_t kept = source.take().size();
     EXPECT_LT(kept, 540000u);
     EXPECT_EQ(source.dropped(), 540000 - kept + 3);
 }
 
-TEST(Events, BuffersComeAndGoOnSeveralThreads) {
+TEST(Events, SeveralThreadsDeliverBuffers) {
     EventSource source(standin());
     std::vector<CounterRecord3> records(1000, record_of(script[0], 1, 2));
     std::size_t found = 0;
@@ -175,7 +176,7 @@ TEST(Events, BuffersComeAndGoOnSeveralThreads) {
     EXPECT_EQ(found + source.take().size(), 4u * 20u * 1000u + 21u * 9u);
 }
 
-TEST(Events, ABufferThatCameTooLateDoesNoHarm) {
+TEST(Events, ABufferCompletedAfterTheRecordingIsIgnored) {
     std::uint8_t* buffer = nullptr;
     std::size_t size = 0, most = 0;
     {
@@ -188,10 +189,10 @@ TEST(Events, ABufferThatCameTooLateDoesNoHarm) {
     EXPECT_EQ(source.take().size(), 9u);
 }
 
-TEST(Events, AnInstructionOfNoLibraryHasNoName) {
+TEST(Events, AnInstructionOutsideAllLibrariesHasNoName) {
     EXPECT_EQ(describe_instruction(0), "");
     EXPECT_EQ(describe_instruction(8), "");
-    EXPECT_TRUE(holds(describe_instruction(reinterpret_cast<std::uint64_t>(&std::puts) + 1), "puts+0x1"));
+    EXPECT_TRUE(contains(describe_instruction(reinterpret_cast<std::uint64_t>(&std::puts) + 1), "puts+0x1"));
 }
 
 }  // namespace

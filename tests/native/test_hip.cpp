@@ -1,4 +1,5 @@
-// The HIP device on the stand-in of tests/standins: what needs no kernel, here also under the sanitizers.
+// The HIP device on the stand-in of tests/standins. All tests but one need no kernel, so they also run under the
+// sanitizers.
 #include <cstring>
 
 #include <chrono>
@@ -38,23 +39,23 @@ TEST_F(Hip, ManagedMemoryTakesAdviceAndPrefetches) {
         device->wait(*stream);
     }
     const auto plain = device->allocate(Allocator::device, MiB);
-    EXPECT_EQ(words_of<Unavailable>([&] { device->prefetch(*stream, *plain, 0, MiB, Agent::gpu); }),
+    EXPECT_EQ(message_of<Unavailable>([&] { device->prefetch(*stream, *plain, 0, MiB, Agent::gpu); }),
               "device memory cannot be prefetched");
-    EXPECT_EQ(words_of<Unavailable>([&] { device->advise(*plain, Advice::read_mostly); }),
+    EXPECT_EQ(message_of<Unavailable>([&] { device->advise(*plain, Advice::read_mostly); }),
               "device memory does not support advice");
 }
 
 TEST_F(Hip, RefusedAdviceNamesTheCall) {
     const auto stream = device->stream();
     const auto buffer = device->allocate(Allocator::managed, MiB);
-    const Variable failing("STANDIN_FAIL", "hipMemAdvise=1,hipMemPrefetchAsync=801");
-    EXPECT_EQ(words_of<VendorError>([&] { device->advise(*buffer, Advice::preferred_gpu); }),
+    const ScopedVariable failing("STANDIN_FAIL", "hipMemAdvise=1,hipMemPrefetchAsync=801");
+    EXPECT_EQ(message_of<VendorError>([&] { device->advise(*buffer, Advice::preferred_gpu); }),
               "hipMemAdvise: invalid argument (hipErrorInvalidValue)");
-    EXPECT_EQ(words_of<VendorError>([&] { device->prefetch(*stream, *buffer, 0, MiB, Agent::gpu); }),
+    EXPECT_EQ(message_of<VendorError>([&] { device->prefetch(*stream, *buffer, 0, MiB, Agent::gpu); }),
               "hipMemPrefetchAsync: operation not supported (hipErrorNotSupported)");
 }
 
-TEST_F(Hip, CopiesAreInOrderAndEventsMarkThem) {
+TEST_F(Hip, CopiesAreOrderedAndEventsTimeThem) {
     const auto stream = device->stream(), other = device->stream();
     const auto from = device->allocate(Allocator::pinned, MiB), to = device->allocate(Allocator::device, MiB);
     const auto back = device->allocate(Allocator::pinned_noncoherent, MiB);
@@ -70,7 +71,7 @@ TEST_F(Hip, CopiesAreInOrderAndEventsMarkThem) {
     EXPECT_EQ(std::memcmp(static_cast<char*>(back->block().host) + 8, words, MiB - 8), 0);
 }
 
-TEST_F(Hip, EveryAllocatorGivesBackWhatItTook) {
+TEST_F(Hip, EveryAllocatorReleasesItsMemory) {
     const std::size_t before = used();
     for (const auto& entry : device->allocators()) {
         SCOPED_TRACE(to_string(entry.allocator));
@@ -78,13 +79,13 @@ TEST_F(Hip, EveryAllocatorGivesBackWhatItTook) {
         const auto buffer = device->allocate(entry.allocator, 3 * MiB + 8);
         EXPECT_EQ(entry.cpu == Access::direct, buffer->block().host != nullptr);
         EXPECT_EQ(entry.gpu == Access::direct, buffer->block().address != 0);
-        const bool apart = entry.device_memory && !entry.managed;
-        EXPECT_GE(used() - before, apart ? 3 * MiB + 8 : 0);
+        const bool separate = entry.device_memory && !entry.managed;
+        EXPECT_GE(used() - before, separate ? 3 * MiB + 8 : 0);
     }
     EXPECT_EQ(used(), before);
 }
 
-TEST_F(Hip, AStepThatFailsUndoesThoseBeforeIt) {
+TEST_F(Hip, AFailingStepUndoesTheStepsBeforeIt) {
     const std::size_t before = used();
     const std::pair<Allocator, const char*> steps[] = {{Allocator::vmm, "hipMemMap"},
                                                        {Allocator::vmm, "hipMemSetAccess"},
@@ -93,8 +94,8 @@ TEST_F(Hip, AStepThatFailsUndoesThoseBeforeIt) {
                                                        {Allocator::registered, "hipHostGetDevicePointer"}};
     for (const auto& [allocator, call] : steps) {
         {
-            const Variable failing("STANDIN_FAIL", std::string(call) + "=1");
-            EXPECT_EQ(words_of<VendorError>([&] { device->allocate(allocator, MiB); }),
+            const ScopedVariable failing("STANDIN_FAIL", std::string(call) + "=1");
+            EXPECT_EQ(message_of<VendorError>([&] { device->allocate(allocator, MiB); }),
                       std::string(call) + ": invalid argument (hipErrorInvalidValue)");
         }
         device->allocate(allocator, MiB);
@@ -102,15 +103,15 @@ TEST_F(Hip, AStepThatFailsUndoesThoseBeforeIt) {
     EXPECT_EQ(used(), before);
 }
 
-// Needs a kernel, which the stand-in has g++ compile: not where tests run under emulation.
+// The stand-in compiles the gate's kernel with g++, which is not possible where the tests run under emulation.
 TEST_F(Hip, AGateThatGaveUpFailsTheSample) {
 #if !defined(__x86_64__)
-    GTEST_SKIP() << "g++ makes no code for this processor here";
+    GTEST_SKIP() << "g++ does not compile for this processor here";
 #endif
     if (std::system("g++ --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no g++";
     set_library_paths("hiprtc", {HIP_ON_HOST});
-    const Folder cache;
-    const Variable place("FIRSTTOUCH_CACHE", cache.path);
+    const TemporaryFolder cache;
+    const ScopedVariable cache_folder("FIRSTTOUCH_CACHE", cache.path);
     const auto stream = device->stream();
     const auto in_time = spin_gate(*device, *stream);
     const auto held = device->record(*stream);
@@ -118,23 +119,23 @@ TEST_F(Hip, AGateThatGaveUpFailsTheSample) {
     device->wait(*stream);
 
     const auto late = spin_gate(*device, *stream, std::chrono::milliseconds(1));
-    device->wait(*stream);  // as a call that waits for the device while work is being queued
-    const std::string words = words_of<GateTimeout>([&] { late->open(); });
-    EXPECT_TRUE(holds(words, "timed out after 0.001 s"));
-    EXPECT_TRUE(holds(words, "Measure less at once"));
+    device->wait(*stream);  // like a call that waits for the device while work is being queued
+    const std::string message = message_of<GateTimeout>([&] { late->open(); });
+    EXPECT_TRUE(contains(message, "timed out after 0.001 s"));
+    EXPECT_TRUE(contains(message, "Measure less at once"));
 }
 
 TEST_F(Hip, MemoryOfAnotherDeviceNeedsAccess) {
-    const Variable four("STANDIN_DEVICES", "4");
+    const ScopedVariable four("STANDIN_DEVICES", "4");
     const auto second = open_device("hip:1"), third = open_device("hip:2"), cpu = open_device("cpu");
     const auto mine = device->allocate(Allocator::device, MiB), peers = second->allocate(Allocator::device, MiB);
     const auto pinned = second->allocate(Allocator::pinned, MiB), managed = second->allocate(Allocator::managed, MiB);
     const auto plain = cpu->allocate(Allocator::malloc, MiB);
     const auto stream = device->stream();
     const auto copied = [&](Device& by, Stream& on, const Buffer& target, const Buffer& source) {
-        return words_of<Unavailable>([&] { by.copy(on, target, 0, source, 0, MiB); });
+        return message_of<Unavailable>([&] { by.copy(on, target, 0, source, 0, MiB); });
     };
-    // What the driver shares among its devices, and plain host memory, need no call.
+    // Memory that the driver shares among its devices, and plain host memory, need no call of reach.
     for (const Buffer* shared : {pinned.get(), managed.get(), plain.get()})
         EXPECT_EQ(copied(*device, *stream, *mine, *shared), "");
     EXPECT_EQ(copied(*device, *stream, *mine, *peers),
@@ -146,16 +147,16 @@ TEST_F(Hip, MemoryOfAnotherDeviceNeedsAccess) {
     const auto other = second->stream();
     EXPECT_NE(copied(*second, *other, *peers, *mine), "");
 
-    const Variable apart("STANDIN_UNREACHABLE", "0>2");
+    const ScopedVariable unreachable("STANDIN_UNREACHABLE", "0>2");
     EXPECT_EQ(device->why_unreachable(*third), "hipDeviceCanAccessPeer: hip:0 has no peer access to hip:2");
-    EXPECT_EQ(words_of<Unavailable>([&] { device->reach(*third); }),
+    EXPECT_EQ(message_of<Unavailable>([&] { device->reach(*third); }),
               "hipDeviceCanAccessPeer: hip:0 has no peer access to hip:2");
 
-    // The CPU copies at once, to and from the same memory.
+    // Copies by the CPU are not ordered after the queued ones, which use the same memory.
     device->wait(*stream);
     second->wait(*other);
 
-    // The CPU goes by what the allocators state.
+    // For copies by the CPU, the access that the allocators state counts.
     const auto host = cpu->stream();
     cpu->reach(*second);
     EXPECT_EQ(copied(*cpu, *host, *plain, *pinned), "");
@@ -164,16 +165,16 @@ TEST_F(Hip, MemoryOfAnotherDeviceNeedsAccess) {
 }
 
 TEST_F(Hip, EachCallMakesItsDeviceCurrent) {
-    const Variable two("STANDIN_DEVICES", "2");
+    const ScopedVariable two("STANDIN_DEVICES", "2");
     const auto second = open_device("hip:1");
-    const auto used_by = [](Device& one) {
-        const DeviceMemory now = one.memory();
+    const auto used_by = [](Device& owner) {
+        const DeviceMemory now = owner.memory();
         return now.total - now.free;
     };
     const std::size_t before = used(), before_second = used_by(*second);
     {
         const auto mine = device->allocate(Allocator::device, MiB);
-        const auto its = second->allocate(Allocator::device, 2 * MiB);
+        const auto peers = second->allocate(Allocator::device, 2 * MiB);
         // A thread that never called the driver before.
         std::thread([&] {
             EXPECT_EQ(used() - before, MiB);

@@ -1,9 +1,9 @@
-// The types and numbers of HIP that the core declares for itself, against AMD's own headers where present. Apart from
-// test_vendor_types.cpp: AMD's and NVIDIA's headers declare the same vector types.
+// Compares the types and numbers of HIP that the core declares with AMD's headers where those are installed. This
+// file is separate from test_vendor_types.cpp because AMD's and NVIDIA's headers declare the same vector types.
 #include "device/gpu.hpp"
 #include "device/hip/api.hpp"
 #include "math/tables.hpp"
-#include "same_call.hpp"
+#include "signature.hpp"
 #include "support.hpp"
 
 #if __has_include(<hip/hip_runtime_api.h>)
@@ -29,10 +29,10 @@
 namespace firsttouch {
 namespace {
 
-// ROCm 6 changed hipDeviceProp_t; the core takes that form alone.
+// ROCm 6 changed hipDeviceProp_t. The core supports only the new form.
 TEST(VendorTypes, HipRuntime) {
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // ROCm 6.3 says so of hipHostMalloc; 7 has it as before
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // of hipHostMalloc in ROCm 6.3, not in 7
 #if defined(HIP_VERSION_MAJOR) && HIP_VERSION_MAJOR >= 6
     using namespace hip;
     static_assert(sizeof(Properties) >= 2 * sizeof(hipDeviceProp_t));
@@ -40,21 +40,23 @@ TEST(VendorTypes, HipRuntime) {
     static_assert(Properties::name_bytes == sizeof(hipDeviceProp_t::gcnArchName));
     static_assert(sizeof(Uuid) == sizeof(hipUUID));
     static_assert(sizeof(Location) == sizeof(hipMemLocation) && offsetof(Location, id) == offsetof(hipMemLocation, id));
-    using Wanted = Runtime::AllocationProperties;
-    static_assert(sizeof(Wanted) == sizeof(hipMemAllocationProp));
-    static_assert(offsetof(Wanted, type) == offsetof(hipMemAllocationProp, type));
-    static_assert(offsetof(Wanted, requested_handle_type) == offsetof(hipMemAllocationProp, requestedHandleType));
-    static_assert(offsetof(Wanted, location) == offsetof(hipMemAllocationProp, location));
-    static_assert(offsetof(Wanted, win32_metadata) == offsetof(hipMemAllocationProp, win32HandleMetaData));
-    static_assert(offsetof(Wanted, flags) == offsetof(hipMemAllocationProp, allocFlags));
-    static_assert(offsetof(Wanted, flags.gpu_direct_rdma_capable) ==
+    using AllocationProperties = Runtime::AllocationProperties;
+    static_assert(sizeof(AllocationProperties) == sizeof(hipMemAllocationProp));
+    static_assert(offsetof(AllocationProperties, type) == offsetof(hipMemAllocationProp, type));
+    static_assert(offsetof(AllocationProperties, requested_handle_type) ==
+                  offsetof(hipMemAllocationProp, requestedHandleType));
+    static_assert(offsetof(AllocationProperties, location) == offsetof(hipMemAllocationProp, location));
+    static_assert(offsetof(AllocationProperties, win32_metadata) ==
+                  offsetof(hipMemAllocationProp, win32HandleMetaData));
+    static_assert(offsetof(AllocationProperties, flags) == offsetof(hipMemAllocationProp, allocFlags));
+    static_assert(offsetof(AllocationProperties, flags.gpu_direct_rdma_capable) ==
                   offsetof(hipMemAllocationProp, allocFlags.gpuDirectRDMACapable));
-    static_assert(offsetof(Wanted, flags.usage) == offsetof(hipMemAllocationProp, allocFlags.usage));
+    static_assert(offsetof(AllocationProperties, flags.usage) == offsetof(hipMemAllocationProp, allocFlags.usage));
     using Access = Runtime::AccessDescription;
     static_assert(sizeof(Access) == sizeof(hipMemAccessDesc));
     static_assert(offsetof(Access, flags) == offsetof(hipMemAccessDesc, flags));
 
-    // Numbers that the code writes as such.
+    // Constants that the core writes as numbers.
     static_assert(hipSuccess == 0 && hipErrorNoDevice == no_device && hipCpuDeviceId == -1);
     static_assert(hipMemLocationTypeDevice == 1 && hipMemAllocationTypePinned == 1);
     static_assert(hipMemAccessFlagsProtReadWrite == 3 && hipMemAllocationGranularityMinimum == 0);
@@ -89,59 +91,60 @@ TEST(VendorTypes, HipRuntime) {
         {wall_clock_khz, hipDeviceAttributeWallClockRate}};
     for (const auto& [ours, theirs] : attributes) EXPECT_EQ(ours, theirs);
 
-#define SAME(member, function) static_assert(SameCall<decltype(Runtime::member), decltype(&function)>::value)
-    SAME(init, hipInit);
-    SAME(get_error_name, hipGetErrorName);
-    SAME(get_error_string, hipGetErrorString);
-    SAME(runtime_version, hipRuntimeGetVersion);
-    SAME(device_count, hipGetDeviceCount);
-    SAME(current_get, hipGetDevice);
-    SAME(current_set, hipSetDevice);
-    SAME(peer_possible, hipDeviceCanAccessPeer);
-    SAME(peer_enable, hipDeviceEnablePeerAccess);
-    SAME(device_get, hipDeviceGet);
-    SAME(device_name, hipDeviceGetName);
-    SAME(device_uuid, hipDeviceGetUuid);
-    SAME(device_attribute, hipDeviceGetAttribute);
-    SAME(device_pci_bus_id, hipDeviceGetPCIBusId);
-    SAME(device_properties, hipGetDeviceProperties);
-    SAME(mem_info, hipMemGetInfo);
-    SAME(mem_alloc, hipMalloc);
-    SAME(mem_alloc_managed, hipMallocManaged);
-    SAME(mem_host_alloc, hipHostMalloc);
-    SAME(mem_alloc_flags, hipExtMallocWithFlags);
-    SAME(mem_free, hipFree);
-    SAME(mem_free_host, hipHostFree);
-    SAME(mem_host_register, hipHostRegister);
-    SAME(mem_host_unregister, hipHostUnregister);
-    SAME(mem_host_device_pointer, hipHostGetDevicePointer);
-    SAME(address_reserve, hipMemAddressReserve);
-    SAME(address_free, hipMemAddressFree);
-    SAME(mem_create, hipMemCreate);
-    SAME(mem_release, hipMemRelease);
-    SAME(mem_map, hipMemMap);
-    SAME(mem_unmap, hipMemUnmap);
-    SAME(mem_set_access, hipMemSetAccess);
-    SAME(mem_granularity, hipMemGetAllocationGranularity);
-    SAME(mem_prefetch, hipMemPrefetchAsync);
-    SAME(mem_advise, hipMemAdvise);
-    SAME(module_load, hipModuleLoadData);
-    SAME(module_unload, hipModuleUnload);
-    SAME(module_function, hipModuleGetFunction);
-    SAME(launch, hipModuleLaunchKernel);
-    SAME(stream_create, hipStreamCreateWithFlags);
-    SAME(stream_destroy, hipStreamDestroy);
-    SAME(stream_wait, hipStreamSynchronize);
-    SAME(stream_wait_event, hipStreamWaitEvent);
-    SAME(event_create, hipEventCreateWithFlags);
-    SAME(event_destroy, hipEventDestroy);
-    SAME(event_record, hipEventRecord);
-    SAME(event_wait, hipEventSynchronize);
-    SAME(event_elapsed, hipEventElapsedTime);
-    SAME(memcpy_async, hipMemcpyAsync);
-#undef SAME
+#define SAME_SIGNATURE(member, function)                                                                               \
+    static_assert(CompatibleSignature<decltype(Runtime::member), decltype(&function)>::value)
+    SAME_SIGNATURE(init, hipInit);
+    SAME_SIGNATURE(get_error_name, hipGetErrorName);
+    SAME_SIGNATURE(get_error_string, hipGetErrorString);
+    SAME_SIGNATURE(runtime_version, hipRuntimeGetVersion);
+    SAME_SIGNATURE(device_count, hipGetDeviceCount);
+    SAME_SIGNATURE(current_get, hipGetDevice);
+    SAME_SIGNATURE(current_set, hipSetDevice);
+    SAME_SIGNATURE(peer_possible, hipDeviceCanAccessPeer);
+    SAME_SIGNATURE(peer_enable, hipDeviceEnablePeerAccess);
+    SAME_SIGNATURE(device_get, hipDeviceGet);
+    SAME_SIGNATURE(device_name, hipDeviceGetName);
+    SAME_SIGNATURE(device_uuid, hipDeviceGetUuid);
+    SAME_SIGNATURE(device_attribute, hipDeviceGetAttribute);
+    SAME_SIGNATURE(device_pci_bus_id, hipDeviceGetPCIBusId);
+    SAME_SIGNATURE(device_properties, hipGetDeviceProperties);
+    SAME_SIGNATURE(mem_info, hipMemGetInfo);
+    SAME_SIGNATURE(mem_alloc, hipMalloc);
+    SAME_SIGNATURE(mem_alloc_managed, hipMallocManaged);
+    SAME_SIGNATURE(mem_host_alloc, hipHostMalloc);
+    SAME_SIGNATURE(mem_alloc_flags, hipExtMallocWithFlags);
+    SAME_SIGNATURE(mem_free, hipFree);
+    SAME_SIGNATURE(mem_free_host, hipHostFree);
+    SAME_SIGNATURE(mem_host_register, hipHostRegister);
+    SAME_SIGNATURE(mem_host_unregister, hipHostUnregister);
+    SAME_SIGNATURE(mem_host_device_pointer, hipHostGetDevicePointer);
+    SAME_SIGNATURE(address_reserve, hipMemAddressReserve);
+    SAME_SIGNATURE(address_free, hipMemAddressFree);
+    SAME_SIGNATURE(mem_create, hipMemCreate);
+    SAME_SIGNATURE(mem_release, hipMemRelease);
+    SAME_SIGNATURE(mem_map, hipMemMap);
+    SAME_SIGNATURE(mem_unmap, hipMemUnmap);
+    SAME_SIGNATURE(mem_set_access, hipMemSetAccess);
+    SAME_SIGNATURE(mem_granularity, hipMemGetAllocationGranularity);
+    SAME_SIGNATURE(mem_prefetch, hipMemPrefetchAsync);
+    SAME_SIGNATURE(mem_advise, hipMemAdvise);
+    SAME_SIGNATURE(module_load, hipModuleLoadData);
+    SAME_SIGNATURE(module_unload, hipModuleUnload);
+    SAME_SIGNATURE(module_function, hipModuleGetFunction);
+    SAME_SIGNATURE(launch, hipModuleLaunchKernel);
+    SAME_SIGNATURE(stream_create, hipStreamCreateWithFlags);
+    SAME_SIGNATURE(stream_destroy, hipStreamDestroy);
+    SAME_SIGNATURE(stream_wait, hipStreamSynchronize);
+    SAME_SIGNATURE(stream_wait_event, hipStreamWaitEvent);
+    SAME_SIGNATURE(event_create, hipEventCreateWithFlags);
+    SAME_SIGNATURE(event_destroy, hipEventDestroy);
+    SAME_SIGNATURE(event_record, hipEventRecord);
+    SAME_SIGNATURE(event_wait, hipEventSynchronize);
+    SAME_SIGNATURE(event_elapsed, hipEventElapsedTime);
+    SAME_SIGNATURE(memcpy_async, hipMemcpyAsync);
+#undef SAME_SIGNATURE
 #else
-    GTEST_SKIP() << "no hip/hip_runtime_api.h of ROCm 6 or newer here";
+    GTEST_SKIP() << "hip/hip_runtime_api.h of ROCm 6 or newer is not installed";
 #endif
 #pragma GCC diagnostic pop
 }
@@ -149,86 +152,90 @@ TEST(VendorTypes, HipRuntime) {
 TEST(VendorTypes, Hiprtc) {
 #if defined(HIP_VERSION_MAJOR)
     using hip::Hiprtc;
-#define SAME(member, function) static_assert(SameCall<decltype(Hiprtc::member), decltype(&function)>::value)
-    SAME(version, hiprtcVersion);
-    SAME(error_string, hiprtcGetErrorString);
-    SAME(create, hiprtcCreateProgram);
-    SAME(destroy, hiprtcDestroyProgram);
-    SAME(compile, hiprtcCompileProgram);
-    SAME(log_size, hiprtcGetProgramLogSize);
-    SAME(log, hiprtcGetProgramLog);
-    SAME(code_size, hiprtcGetCodeSize);
-    SAME(code, hiprtcGetCode);
-#undef SAME
+#define SAME_SIGNATURE(member, function)                                                                               \
+    static_assert(CompatibleSignature<decltype(Hiprtc::member), decltype(&function)>::value)
+    SAME_SIGNATURE(version, hiprtcVersion);
+    SAME_SIGNATURE(error_string, hiprtcGetErrorString);
+    SAME_SIGNATURE(create, hiprtcCreateProgram);
+    SAME_SIGNATURE(destroy, hiprtcDestroyProgram);
+    SAME_SIGNATURE(compile, hiprtcCompileProgram);
+    SAME_SIGNATURE(log_size, hiprtcGetProgramLogSize);
+    SAME_SIGNATURE(log, hiprtcGetProgramLog);
+    SAME_SIGNATURE(code_size, hiprtcGetCodeSize);
+    SAME_SIGNATURE(code, hiprtcGetCode);
+#undef SAME_SIGNATURE
     static_assert(HIPRTC_SUCCESS == 0);
 #else
-    GTEST_SKIP() << "no hip/hiprtc.h here";
+    GTEST_SKIP() << "hip/hiprtc.h is not installed";
 #endif
 }
 
 TEST(VendorTypes, Hipblas) {
 #if defined(FIRSTTOUCH_HIPBLAS)
     using math::BlasTable;
-#define SAME(member, function) static_assert(SameCall<decltype(BlasTable::member), decltype(&function)>::value)
-    SAME(words, hipblasStatusToString);
-    SAME(create, hipblasCreate);
-    SAME(destroy, hipblasDestroy);
-    SAME(set_stream, hipblasSetStream);
-    SAME(set_pointer_mode, hipblasSetPointerMode);
-    SAME(sgemm, hipblasSgemm);
-    SAME(sdot, hipblasSdot);
-#undef SAME
+#define SAME_SIGNATURE(member, function)                                                                               \
+    static_assert(CompatibleSignature<decltype(BlasTable::member), decltype(&function)>::value)
+    SAME_SIGNATURE(words, hipblasStatusToString);
+    SAME_SIGNATURE(create, hipblasCreate);
+    SAME_SIGNATURE(destroy, hipblasDestroy);
+    SAME_SIGNATURE(set_stream, hipblasSetStream);
+    SAME_SIGNATURE(set_pointer_mode, hipblasSetPointerMode);
+    SAME_SIGNATURE(sgemm, hipblasSgemm);
+    SAME_SIGNATURE(sdot, hipblasSdot);
+#undef SAME_SIGNATURE
     static_assert(HIPBLAS_POINTER_MODE_HOST == math::scalars_on_host);
     static_assert(HIPBLAS_POINTER_MODE_DEVICE == math::scalars_on_device);
     static_assert(HIPBLAS_STATUS_SUCCESS == 0 && HIPBLAS_OP_N == 111);
 #else
-    GTEST_SKIP() << "no header of Hipblas here";
+    GTEST_SKIP() << "hipblas.h is not installed";
 #endif
 }
 
 TEST(VendorTypes, Hipsparse) {
 #if defined(FIRSTTOUCH_HIPSPARSE)
     using math::SparseTable;
-#define SAME(member, function) static_assert(SameCall<decltype(SparseTable::member), decltype(&function)>::value)
-    SAME(words, hipsparseGetErrorString);
-    SAME(create, hipsparseCreate);
-    SAME(destroy, hipsparseDestroy);
-    SAME(version, hipsparseGetVersion);
-    SAME(set_stream, hipsparseSetStream);
-    SAME(create_csr, hipsparseCreateCsr);
-    SAME(destroy_matrix, hipsparseDestroySpMat);
-    SAME(create_vector, hipsparseCreateDnVec);
-    SAME(destroy_vector, hipsparseDestroyDnVec);
-    SAME(set_vector, hipsparseDnVecSetValues);
-    SAME(spmv_bytes, hipsparseSpMV_bufferSize);
-    SAME(spmv_analyse, hipsparseSpMV_preprocess);
-    SAME(spmv, hipsparseSpMV);
-#undef SAME
+#define SAME_SIGNATURE(member, function)                                                                               \
+    static_assert(CompatibleSignature<decltype(SparseTable::member), decltype(&function)>::value)
+    SAME_SIGNATURE(words, hipsparseGetErrorString);
+    SAME_SIGNATURE(create, hipsparseCreate);
+    SAME_SIGNATURE(destroy, hipsparseDestroy);
+    SAME_SIGNATURE(version, hipsparseGetVersion);
+    SAME_SIGNATURE(set_stream, hipsparseSetStream);
+    SAME_SIGNATURE(create_csr, hipsparseCreateCsr);
+    SAME_SIGNATURE(destroy_matrix, hipsparseDestroySpMat);
+    SAME_SIGNATURE(create_vector, hipsparseCreateDnVec);
+    SAME_SIGNATURE(destroy_vector, hipsparseDestroyDnVec);
+    SAME_SIGNATURE(set_vector, hipsparseDnVecSetValues);
+    SAME_SIGNATURE(spmv_bytes, hipsparseSpMV_bufferSize);
+    SAME_SIGNATURE(spmv_analyse, hipsparseSpMV_preprocess);
+    SAME_SIGNATURE(spmv, hipsparseSpMV);
+#undef SAME_SIGNATURE
     static_assert(HIPSPARSE_STATUS_SUCCESS == 0 && HIPSPARSE_OPERATION_NON_TRANSPOSE == math::not_transposed);
     static_assert(HIPSPARSE_INDEX_32I == math::index_i32 && HIPSPARSE_INDEX_BASE_ZERO == math::from_zero);
     static_assert(HIP_R_32F == math::f32 && HIPSPARSE_SPMV_ALG_DEFAULT == math::default_algorithm);
-    static_assert(HIPSPARSE_POINTER_MODE_HOST == math::scalars_on_host);  // as a new handle has it
+    static_assert(HIPSPARSE_POINTER_MODE_HOST == math::scalars_on_host);  // the default of a new handle
 #else
-    GTEST_SKIP() << "no header of Hipsparse here";
+    GTEST_SKIP() << "hipsparse.h is not installed";
 #endif
 }
 
 TEST(VendorTypes, Hipfft) {
 #if defined(FIRSTTOUCH_HIPFFT)
     using Table = math::FftTable<void*>;
-    static_assert(alike<Table::Handle, hipfftHandle>);
-#define SAME(member, function) static_assert(SameCall<decltype(Table::member), decltype(&function)>::value)
-    SAME(version, hipfftGetVersion);
-    SAME(create, hipfftCreate);
-    SAME(destroy, hipfftDestroy);
-    SAME(set_stream, hipfftSetStream);
-    SAME(set_auto_allocation, hipfftSetAutoAllocation);
-    SAME(make_plan_2d, hipfftMakePlan2d);
-    SAME(set_work_area, hipfftSetWorkArea);
-    SAME(r2c, hipfftExecR2C);
-    SAME(c2r, hipfftExecC2R);
-    SAME(c2c, hipfftExecC2C);
-#undef SAME
+    static_assert(compatible<Table::Handle, hipfftHandle>);
+#define SAME_SIGNATURE(member, function)                                                                               \
+    static_assert(CompatibleSignature<decltype(Table::member), decltype(&function)>::value)
+    SAME_SIGNATURE(version, hipfftGetVersion);
+    SAME_SIGNATURE(create, hipfftCreate);
+    SAME_SIGNATURE(destroy, hipfftDestroy);
+    SAME_SIGNATURE(set_stream, hipfftSetStream);
+    SAME_SIGNATURE(set_auto_allocation, hipfftSetAutoAllocation);
+    SAME_SIGNATURE(make_plan_2d, hipfftMakePlan2d);
+    SAME_SIGNATURE(set_work_area, hipfftSetWorkArea);
+    SAME_SIGNATURE(r2c, hipfftExecR2C);
+    SAME_SIGNATURE(c2r, hipfftExecC2R);
+    SAME_SIGNATURE(c2c, hipfftExecC2C);
+#undef SAME_SIGNATURE
     static_assert(HIPFFT_R2C == math::type_r2c && HIPFFT_C2R == math::type_c2r && HIPFFT_C2C == math::type_c2c);
     static_assert(HIPFFT_FORWARD == math::go_forward && HIPFFT_BACKWARD == math::go_backward);
     static_assert(HIPFFT_SUCCESS == 0);
@@ -236,7 +243,7 @@ TEST(VendorTypes, Hipfft) {
     EXPECT_STREQ(math::fft_words(HIPFFT_NO_WORKSPACE), "no workspace");
     EXPECT_STREQ(math::fft_words(HIPFFT_NOT_SUPPORTED), "not supported");
 #else
-    GTEST_SKIP() << "no header of Hipfft here";
+    GTEST_SKIP() << "hipfft.h is not installed";
 #endif
 }
 

@@ -1,4 +1,4 @@
-// Kernels through the host prelude, and the CPU's own loops.
+// Kernels compiled with the host prelude, and the loops of the CPU.
 #include <algorithm>
 #include <bit>
 #include <set>
@@ -31,13 +31,13 @@ Word wrong_words(const Words& words, Word seed) {
     return errors;
 }
 
-TEST(Pattern, IsFoundAgainWhateverTheThreads) {
+TEST(Pattern, IsTheSameForAnyNumberOfThreads) {
     for (const std::size_t n : {1, 2, 3, 511, 512, 4099})
         for (const int threads : {1, 2, 3, 8}) {
             Words words(n, 0);
             run_on_host("fill_words", threads, words.data(), Word{n}, Word{42});
             EXPECT_EQ(wrong_words(words, 42), 0u);
-            EXPECT_EQ(wrong_words(words, 43), n) << "another seed has another word everywhere";
+            EXPECT_EQ(wrong_words(words, 43), n) << "another seed gives another word everywhere";
             EXPECT_EQ(std::count(words.begin(), words.end(), 0u), 0);
         }
 }
@@ -54,7 +54,7 @@ TEST(Pattern, OneFlippedBitIsOneWrongWord) {
     EXPECT_EQ(wrong_words(words, 7), 0u);
 }
 
-TEST(Pages, AreTouchedOnceEachAndNothingElse) {
+TEST(Pages, ATouchWritesOneWordPerPage) {
     const Word pages = 37, page_words = 512;
     Words words(pages * page_words, 0);
     run_on_host("touch_pages", 0, words.data(), pages, page_words, Word{3});
@@ -68,7 +68,7 @@ TEST(Pages, AreTouchedOnceEachAndNothingElse) {
 }
 
 struct Shape {
-    std::size_t nodes, stride, group;  // group: nodes a group, 0 for none
+    std::size_t nodes, stride, group;  // group: nodes per group; 0: no groups
 };
 
 class Cycle : public testing::TestWithParam<Shape> {
@@ -92,14 +92,14 @@ class Cycle : public testing::TestWithParam<Shape> {
     Word base;
 };
 
-TEST_P(Cycle, IsOneAndVisitsEveryNodeOnce) {
+TEST_P(Cycle, IsASingleCycleOverAllNodes) {
     const bool grouped = GetParam().group > 1 && GetParam().nodes >= 2 * GetParam().group;
     EXPECT_EQ(order.nodes, grouped ? GetParam().nodes / GetParam().group * GetParam().group : GetParam().nodes);
     std::vector<char> seen(order.nodes, 0);
     const Word start = base + order.place(0) * stride;
     Word at = start;
     for (Word step = 0; step < order.nodes; ++step) {
-        ASSERT_EQ(at, base + order.place(step) * stride) << "the closed form leaves the walk at step " << step;
+        ASSERT_EQ(at, base + order.place(step) * stride) << "the closed form and the walk differ at step " << step;
         const Word node = (at - base) / stride;
         ASSERT_LT(node, order.nodes);
         ASSERT_FALSE(seen[node]) << "visited twice";
@@ -121,7 +121,7 @@ TEST_P(Cycle, ACorruptedNodeIsCounted) {
     EXPECT_EQ(wrong_nodes(), 1u);
 }
 
-TEST_P(Cycle, AGroupIsLeftOnlyWhenAllOfItWasRead) {
+TEST_P(Cycle, AGroupIsLeftOnlyAfterAllOfItsNodes) {
     if (order.group == 0) return;
     std::set<Word> left;
     for (Word step = 0; step < order.nodes; step += order.group) {
@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Cycle, testing::ValuesIn(shapes()), [](const aut
            std::to_string(info.param.group);
 });
 
-TEST(ChaseOrder, HoldsForSizesThatAreNeverAllocated) {
+TEST(ChaseOrder, WorksForSizesBeyondAnyMemory) {
     const ChaseOrder order(std::size_t{1} << 42, 64, 0, 5);
     EXPECT_EQ(order.nodes, Word{1} << 36);
     std::set<Word> places;
@@ -158,26 +158,26 @@ TEST(ChaseOrder, HoldsForSizesThatAreNeverAllocated) {
     }
 }
 
-TEST(ChaseOrder, SeedsDifferAndNeighboursAreRare) {
+TEST(ChaseOrder, SeedsDifferAndStepsToNeighboursAreRare) {
     const ChaseOrder one(1 << 20, 64, 0, 1), other(1 << 20, 64, 0, 2);
     int same = 0, near = 0;
     for (Word step = 0; step < one.nodes; ++step) {
         same += one.place(step) == other.place(step);
         const auto jump = static_cast<std::int64_t>(one.place(step + 1) - one.place(step));
-        near += std::abs(jump) <= 2;  // what a prefetcher could guess
+        near += std::abs(jump) <= 2;  // a prefetcher could predict it
     }
     EXPECT_LT(same, 30);
     EXPECT_LT(near, 30);
 }
 
 using Find = StreamLoop (*)(StreamOp, bool);
-struct Isa {
+struct InstructionSet {
     const char* name;
     Find find;
     bool supported;
 };
 
-class Loops : public testing::TestWithParam<Isa> {};
+class Loops : public testing::TestWithParam<InstructionSet> {};
 
 TEST_P(Loops, EqualTheScalarLoop) {
     if (!GetParam().supported) GTEST_SKIP() << "this processor has no " << GetParam().name;
@@ -207,8 +207,8 @@ TEST_P(Loops, EqualTheScalarLoop) {
             }
 }
 
-std::vector<Isa> instruction_sets() {
-    std::vector<Isa> list = {{"baseline", stream_baseline::find, true}};
+std::vector<InstructionSet> instruction_sets() {
+    std::vector<InstructionSet> list = {{"baseline", stream_baseline::find, true}};
 #if defined(__x86_64__)
     list.push_back({"avx2", stream_avx2::find, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")});
     list.push_back({"avx512", stream_avx512::find, __builtin_cpu_supports("avx512f") != 0});
@@ -255,7 +255,7 @@ TEST(StreamData, IsExactAndEveryElementIsChecked) {
     EXPECT_GT(sum, 0);
 }
 
-TEST(Codegen, KernelsDoWhatTheySay) {
+TEST(Codegen, KernelsComputeTheOperationOfTheirName) {
     Words p = {5, 0};
     for (const char* kernel : {"codegen_add_u64_device", "codegen_add_u64_system"}) {
         p = {5, 0};

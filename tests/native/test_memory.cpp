@@ -11,7 +11,7 @@ namespace {
 
 bool aligned(const void* address, std::size_t to) { return reinterpret_cast<std::uintptr_t>(address) % to == 0; }
 
-TEST(HostMemory, EveryAllocatorGivesWritableAlignedMemory) {
+TEST(HostMemory, EveryAllocatorReturnsWritableAlignedMemory) {
     for (const AllocatorInfo& entry : host_allocators())
         for (const Pages pages : {Pages::policy, Pages::base, Pages::huge})
             for (const std::size_t bytes : {std::size_t{1}, std::size_t{4095}, base_page, 3 * huge_page + 17}) {
@@ -31,32 +31,32 @@ TEST(HostMemory, ImpossibleSizesThrow) {
     EXPECT_THROW(obtain_host(Allocator::mmap, std::size_t{1} << 60, Pages::base), std::bad_alloc);
 }
 
-TEST(HostMemory, ResidencyKnowsTouchedPages) {
+TEST(HostMemory, ResidencyReportsTouchedPages) {
     const std::size_t bytes = 4 * huge_page;
     Block block = obtain_host(Allocator::mmap, bytes, Pages::base);
     EXPECT_EQ(residency(block.host, bytes).numa_node, -1);
     EXPECT_EQ(residency(block.host, bytes).page_bytes, 0u);
     std::memset(block.host, 1, bytes);
-    const Residency where = residency(block.host, bytes);
-    EXPECT_EQ(where.page_bytes, base_page);
-    EXPECT_GE(where.numa_node, -1);  // -1 where the kernel forbids move_pages
+    const Residency touched = residency(block.host, bytes);
+    EXPECT_EQ(touched.page_bytes, base_page);
+    EXPECT_GE(touched.numa_node, -1);  // -1 where the kernel forbids move_pages
     release_host(block);
 }
 
-TEST(HostMemory, ThePageTablesShowWhichPagesAreThere) {
+TEST(HostMemory, PageTablesShowWhichPagesArePresent) {
     const std::size_t pages = 40;
     Block block = obtain_host(Allocator::mmap, pages * base_page, Pages::base);
     auto* bytes = static_cast<char*>(block.host);
     for (const std::size_t page : {3, 7, 39}) bytes[page * base_page + 11] = 1;
-    std::vector<bool> there;
+    std::vector<bool> present;
     try {
-        there = pages_present(block.host, block.bytes);
+        present = pages_present(block.host, block.bytes);
     } catch (const Unavailable& reason) {
         release_host(block);
         GTEST_SKIP() << reason.what();
     }
-    ASSERT_EQ(there.size(), pages);
-    for (std::size_t page = 0; page < pages; ++page) EXPECT_EQ(there[page], page == 3 || page == 7 || page == 39);
+    ASSERT_EQ(present.size(), pages);
+    for (std::size_t page = 0; page < pages; ++page) EXPECT_EQ(present[page], page == 3 || page == 7 || page == 39);
     EXPECT_EQ(pages_present(bytes + 3 * base_page + 1, 4 * base_page),
               std::vector<bool>({true, false, false, false, true}))
         << "from the page that holds the first byte to the one that holds the last";
@@ -64,10 +64,10 @@ TEST(HostMemory, ThePageTablesShowWhichPagesAreThere) {
 }
 
 TEST(HostMemory, HugePagesAreHonoured) {
-    bool offered = false;
+    bool supported = false;
     for (const AllocatorInfo& entry : host_allocators())
-        if (entry.allocator == Allocator::malloc_thp) offered = entry.available;
-    if (!offered) GTEST_SKIP() << "no transparent huge pages here";
+        if (entry.allocator == Allocator::malloc_thp) supported = entry.available;
+    if (!supported) GTEST_SKIP() << "no transparent huge pages here";
     Block block = obtain_host(Allocator::malloc_thp, 8 * huge_page, Pages::policy);
     std::memset(block.host, 1, 8 * huge_page);
     const std::size_t page = residency(block.host, 8 * huge_page).page_bytes;
@@ -75,13 +75,14 @@ TEST(HostMemory, HugePagesAreHonoured) {
     release_host(block);
 }
 
-TEST(Libraries, SayWhatWasTried) {
+TEST(Libraries, ErrorsListThePathsTried) {
     set_library_paths("nothing", {"/nowhere/libfirst.so", "libsecond-firsttouch.so"});
-    const std::string words = words_of<Unavailable>([] { Library("nothing", {"libthird-firsttouch.so.1"}); });
-    for (const char* part : {"nothing library", "/nowhere/libfirst.so", "libsecond"}) EXPECT_TRUE(holds(words, part));
+    const std::string message = message_of<Unavailable>([] { Library("nothing", {"libthird-firsttouch.so.1"}); });
+    for (const char* part : {"nothing library", "/nowhere/libfirst.so", "libsecond"})
+        EXPECT_TRUE(contains(message, part));
 }
 
-TEST(Libraries, TakeTheFirstThatOpensAndNameAMissingFunction) {
+TEST(Libraries, UseTheFirstPathThatOpensAndNameAMissingFunction) {
     set_library_paths("maths", {"/nowhere/libm.so", "libm.so.6", "libc.so.6"});
     Library library("maths", {});
     EXPECT_EQ(library.path(), "libm.so.6");
@@ -90,7 +91,7 @@ TEST(Libraries, TakeTheFirstThatOpensAndNameAMissingFunction) {
     EXPECT_EQ(root(9), 3);
     EXPECT_EQ(library.name_of(root), "sqrt");
     EXPECT_EQ(Library("unset", {"libm.so.6"}).path(), "libm.so.6") << "without paths, the fallbacks";
-    EXPECT_EQ(words_of<Unavailable>([&] { library.symbol("firsttouch_nothing"); }),
+    EXPECT_EQ(message_of<Unavailable>([&] { library.symbol("firsttouch_nothing"); }),
               "libm.so.6 has no function firsttouch_nothing");
     EXPECT_EQ(library.optional_symbol("firsttouch_nothing"), nullptr);
 }
@@ -98,7 +99,7 @@ TEST(Libraries, TakeTheFirstThatOpensAndNameAMissingFunction) {
 TEST(KernelFiles, AreEmbedded) {
     const std::string text = translation_unit(kernel_source("stream", {{"UNROLL", "4"}}), "cuda");
     EXPECT_EQ(text.rfind("#define UNROLL 4\n", 0), 0u);
-    for (const char* part : {"__global__", "mix64", "stream_triad"}) EXPECT_TRUE(holds(text, part));
+    for (const char* part : {"__global__", "mix64", "stream_triad"}) EXPECT_TRUE(contains(text, part));
     EXPECT_THROW(kernel_file("nothing.c"), std::out_of_range);
 }
 

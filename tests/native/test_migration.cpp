@@ -1,4 +1,4 @@
-// The migration probe on the host, and on devices that take advice, lose a pass, or corrupt what they hold.
+// The migration probe on the host, and on devices that record advice, lose a launch, or corrupt data.
 #include <algorithm>
 #include <cstring>
 
@@ -12,32 +12,32 @@ namespace {
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 const Stop once{.tolerance = 0.1, .seconds = 0, .min_samples = 1, .max_samples = 1};
 
-// Takes advice and prefetches by writing them down; may lose launches.
-class WatchedDevice : public FaultyDevice {
+// Records advice and prefetches, and drops the launch number `dropped`.
+class RecordingDevice : public FaultyDevice {
   public:
-    struct Part {
+    struct PrefetchedRange {
         std::size_t bytes, offset, size;
         Agent agent;
-        bool operator==(const Part&) const = default;
+        bool operator==(const PrefetchedRange&) const = default;
     };
     std::vector<std::pair<std::size_t, Advice>> advice;
-    std::vector<Part> prefetches;
-    int launches = 0, lose = -1;
+    std::vector<PrefetchedRange> prefetches;
+    int launches = 0, dropped = -1;
 
-    void advise(const Buffer& buffer, Advice one) override { advice.emplace_back(buffer.size(), one); }
+    void advise(const Buffer& buffer, Advice given) override { advice.emplace_back(buffer.size(), given); }
     void prefetch(Stream&, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) override {
         prefetches.push_back({buffer.size(), offset, bytes, agent});
     }
 
   protected:
     void queue_launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override {
-        if (launches++ != lose) FaultyDevice::queue_launch(stream, kernel, grid, arguments);
+        if (launches++ != dropped) FaultyDevice::queue_launch(stream, kernel, grid, arguments);
     }
 };
 
 class Migration : public testing::Test {
   protected:
-    static MigrationRequest request(std::size_t bytes) {
+    static MigrationRequest request_of(std::size_t bytes) {
         MigrationRequest request;
         request.allocator = Allocator::malloc;
         request.bytes = bytes;
@@ -46,11 +46,11 @@ class Migration : public testing::Test {
     }
     MigrationOutcome measure(const MigrationRequest& request) { return migration(lab, request, once); }
 
-    WatchedDevice device;
+    RecordingDevice device;
     Lab lab{device};
 };
 
-TEST_F(Migration, EveryTouchLeavesWhatItShould) {
+TEST_F(Migration, EveryAccessPatternPassesTheCheck) {
     for (const std::size_t bytes : {4 * MiB, 4 * MiB + 24 * KiB + 8})
         for (const auto& [run, stride] : {std::pair<std::size_t, std::size_t>{128, 128},
                                           {128, 1024},
@@ -61,65 +61,65 @@ TEST_F(Migration, EveryTouchLeavesWhatItShould) {
                                           {64, 192}})
             for (const bool shuffled : {false, true})
                 for (const bool update : {false, true}) {
-                    MigrationRequest wanted = request(bytes);
-                    wanted.run_bytes = run;
-                    wanted.stride_bytes = stride;
-                    wanted.shuffled = shuffled;
-                    wanted.update = update;
-                    wanted.sequential = !shuffled;
+                    MigrationRequest request = request_of(bytes);
+                    request.run_bytes = run;
+                    request.stride_bytes = stride;
+                    request.shuffled = shuffled;
+                    request.update = update;
+                    request.sequential = !shuffled;
                     SCOPED_TRACE(std::to_string(run) + " of " + std::to_string(stride) + " in " +
                                  std::to_string(bytes));
-                    const MigrationOutcome outcome = measure(wanted);
+                    const MigrationOutcome outcome = measure(request);
                     EXPECT_EQ(outcome.errors, 0u);
                     ASSERT_EQ(outcome.samples.values.size(), 1u);
                     EXPECT_GT(outcome.samples.values[0], 0);
                 }
 }
 
-TEST_F(Migration, APassThatIsLostIsCounted) {
-    device.lose = 3 + 1;  // three passes of the warm-up, then the second that counts
-    MigrationRequest wanted = request(MiB);
-    wanted.stride_bytes = 1024;
-    EXPECT_EQ(measure(wanted).errors, MiB / 8 / 8) << "an eighth of the words was taken once too few";
+TEST_F(Migration, ALostPassIsCounted) {
+    device.dropped = 3 + 1;  // three passes of the warm-up, then the second that is measured
+    MigrationRequest request = request_of(MiB);
+    request.stride_bytes = 1024;
+    EXPECT_EQ(measure(request).errors, MiB / 8 / 8) << "one word in eight was updated once too few";
     device.launches = 0;
-    wanted.update = false;
-    EXPECT_EQ(measure(wanted).errors, 1u) << "the sum of what was read";
+    request.update = false;
+    EXPECT_EQ(measure(request).errors, 1u) << "the sum of what was read";
 }
 
-TEST_F(Migration, WordsThatChangeAreCountedWhetherTakenOrNot) {
+TEST_F(Migration, ChangedWordsAreCountedWhetherAccessedOrNot) {
     for (const std::size_t word : {std::size_t{0}, std::size_t{17}, MiB / 8 - 1})
-        for (const int when : {4, 5}) {  // warm-up: filled, read; then filled, read, checked
+        for (const int when : {4, 5}) {  // the warm-up fills and reads, the measurement fills, reads and checks
             int maps = 0;
             device.before_map = [&](const Block& block) {
                 if (++maps == when) static_cast<std::uint64_t*>(block.host)[word] ^= 1u << 20;
             };
-            MigrationRequest wanted = request(MiB);
-            wanted.stride_bytes = 1024;
+            MigrationRequest request = request_of(MiB);
+            request.stride_bytes = 1024;
             // A word that changes after the CPU's read also spoils its sum.
-            EXPECT_EQ(measure(wanted).errors, when == 4 ? 1u : 2u) << word;
+            EXPECT_EQ(measure(request).errors, when == 4 ? 1u : 2u) << word;
             EXPECT_EQ(maps, 5);
         }
 }
 
 TEST_F(Migration, CopiesAreCheckedToo) {
-    MigrationRequest wanted = request(MiB);
-    wanted.copied = true;
-    const MigrationOutcome right = measure(wanted);
+    MigrationRequest request = request_of(MiB);
+    request.copied = true;
+    const MigrationOutcome right = measure(request);
     EXPECT_EQ(right.errors, 0u);
     EXPECT_TRUE(right.counters.contains("copy_in_ms"));
     device.after_copy = [](const Block& block) {
         if (block.bytes == MiB) static_cast<char*>(block.host)[777] ^= 1;
     };
-    wanted.starts_on = Agent::gpu;  // so that a byte is changed once, on its way back
-    const MigrationOutcome wrong = measure(wanted);
+    request.starts_on = Agent::gpu;  // so that the byte is changed once, by the copy back
+    const MigrationOutcome wrong = measure(request);
     EXPECT_EQ(wrong.errors, 1u);
     EXPECT_FALSE(wrong.counters.contains("copy_in_ms"));
 }
 
-TEST_F(Migration, AdviceIsGivenInOrderToEveryBuffer) {
-    MigrationRequest wanted = request(4 * MiB);
-    wanted.advice = {Advice::preferred_cpu, Advice::accessed_by_gpu};
-    const MigrationOutcome outcome = measure(wanted);
+TEST_F(Migration, EveryBufferGetsTheAdviceInOrder) {
+    MigrationRequest request = request_of(4 * MiB);
+    request.advice = {Advice::preferred_cpu, Advice::accessed_by_gpu};
+    const MigrationOutcome outcome = measure(request);
     const std::vector<std::pair<std::size_t, Advice>> expected = {{2 * MiB, Advice::preferred_cpu},
                                                                   {2 * MiB, Advice::accessed_by_gpu},
                                                                   {4 * MiB, Advice::preferred_cpu},
@@ -130,12 +130,12 @@ TEST_F(Migration, AdviceIsGivenInOrderToEveryBuffer) {
     EXPECT_FALSE(outcome.counters.contains("prefetch_ms"));
 }
 
-TEST_F(Migration, AWholePrefetchIsCutAtLargeBlocksAndCoversAll) {
-    MigrationRequest wanted = request(9 * MiB + 16);
-    wanted.prefetch = Prefetch::whole;
-    wanted.streams = 4;
-    EXPECT_TRUE(measure(wanted).counters.contains("prefetch_ms"));
-    std::erase_if(device.prefetches, [&](const auto& part) { return part.bytes != wanted.bytes; });  // the warm-up's
+TEST_F(Migration, AWholePrefetchIsDividedAt2MiBAndCoversTheBuffer) {
+    MigrationRequest request = request_of(9 * MiB + 16);
+    request.prefetch = Prefetch::whole;
+    request.streams = 4;
+    EXPECT_TRUE(measure(request).counters.contains("prefetch_ms"));
+    std::erase_if(device.prefetches, [&](const auto& part) { return part.bytes != request.bytes; });  // the warm-up's
     ASSERT_EQ(device.prefetches.size(), 4u);
     std::size_t end = 0;
     for (const auto& part : device.prefetches) {
@@ -144,24 +144,24 @@ TEST_F(Migration, AWholePrefetchIsCutAtLargeBlocksAndCoversAll) {
         EXPECT_EQ(part.agent, Agent::gpu);
         end = part.offset + part.size;
     }
-    EXPECT_EQ(end, wanted.bytes);
+    EXPECT_EQ(end, request.bytes);
 }
 
-TEST_F(Migration, APrefetchOfEveryIterationComesBeforeEach) {
-    MigrationRequest wanted = request(MiB);
-    wanted.prefetch = Prefetch::iteration;
-    const MigrationOutcome outcome = measure(wanted);
-    const WatchedDevice::Part whole{MiB, 0, MiB, Agent::gpu};
-    EXPECT_EQ(device.prefetches, std::vector(6, whole)) << "three of the warm-up, three that count";
-    EXPECT_FALSE(outcome.counters.contains("prefetch_ms")) << "it lies in the passes";
+TEST_F(Migration, APrefetchPerIterationPrecedesEachPass) {
+    MigrationRequest request = request_of(MiB);
+    request.prefetch = Prefetch::iteration;
+    const MigrationOutcome outcome = measure(request);
+    const RecordingDevice::PrefetchedRange all{MiB, 0, MiB, Agent::gpu};
+    EXPECT_EQ(device.prefetches, std::vector(6, all)) << "three of the warm-up, three that are measured";
+    EXPECT_FALSE(outcome.counters.contains("prefetch_ms")) << "its time is part of the passes";
 }
 
-TEST_F(Migration, StepsFollowOneAnotherAndTheSampleIsTheSumOfThoseThatCount) {
-    MigrationRequest wanted = request(MiB);
-    wanted.advice = {Advice::read_mostly};
-    wanted.prefetch = Prefetch::whole;
-    wanted.update = false;
-    const MigrationOutcome outcome = migration(lab, wanted, {.tolerance = 0, .seconds = 0, .min_samples = 2});
+TEST_F(Migration, PhasesDoNotOverlapAndTheSampleIsTheSumOfTheCountedOnes) {
+    MigrationRequest request = request_of(MiB);
+    request.advice = {Advice::read_mostly};
+    request.prefetch = Prefetch::whole;
+    request.update = false;
+    const MigrationOutcome outcome = migration(lab, request, {.tolerance = 0, .seconds = 0, .min_samples = 2});
     ASSERT_EQ(outcome.repetitions.size(), outcome.samples.values.size());
     for (std::size_t i = 0; i < outcome.repetitions.size(); ++i) {
         std::vector<std::string> names;
@@ -181,11 +181,11 @@ TEST_F(Migration, StepsFollowOneAnotherAndTheSampleIsTheSumOfThoseThatCount) {
     EXPECT_FALSE(outcome.counters.contains("check_ms"));
 }
 
-TEST_F(Migration, NonsenseIsRefused) {
+TEST_F(Migration, InvalidRequestsAreRefused) {
     const auto refused = [&](auto&& change) {
-        MigrationRequest wanted = request(MiB);
-        change(wanted);
-        EXPECT_THROW(measure(wanted), std::invalid_argument);
+        MigrationRequest request = request_of(MiB);
+        change(request);
+        EXPECT_THROW(measure(request), std::invalid_argument);
     };
     refused([](MigrationRequest& r) { r.run_bytes = 24; });
     refused([](MigrationRequest& r) { r.run_bytes = 4; });
@@ -197,16 +197,16 @@ TEST_F(Migration, NonsenseIsRefused) {
     refused([](MigrationRequest& r) { r.streams = 0; });
 }
 
-TEST_F(Migration, AdviceThatADeviceDoesNotTakeIsUnavailable) {
+TEST_F(Migration, AdviceThatADeviceDoesNotSupportIsUnavailable) {
     FaultyDevice plain;
-    Lab bench(plain);
-    MigrationRequest wanted = request(MiB);
-    wanted.advice = {Advice::read_mostly};
-    EXPECT_THROW(migration(bench, wanted, once), Unavailable);
-    wanted.advice.clear();
-    wanted.prefetch = Prefetch::whole;
-    EXPECT_THROW(migration(bench, wanted, once), Unavailable);
-    EXPECT_EQ(plain.alive, 0) << "and nothing is left behind";
+    Lab plain_lab(plain);
+    MigrationRequest request = request_of(MiB);
+    request.advice = {Advice::read_mostly};
+    EXPECT_THROW(migration(plain_lab, request, once), Unavailable);
+    request.advice.clear();
+    request.prefetch = Prefetch::whole;
+    EXPECT_THROW(migration(plain_lab, request, once), Unavailable);
+    EXPECT_EQ(plain.live_blocks, 0) << "all blocks are released";
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// The probes on real devices (the host, OpenCL and CUDA where a driver is found), and on one that corrupts what it
-// holds.
+// The probes on real devices (the host, and OpenCL and CUDA where a driver is found), and on one that corrupts data.
 #include <algorithm>
 #include <cstring>
 
@@ -8,7 +7,7 @@
 #include "probe/together.hpp"
 #include "support.hpp"
 
-// OpenCL drivers keep what they once allocated until the process ends.
+// OpenCL drivers keep some memory until the process ends.
 extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() {
     return "leak:libpocl\nleak:libLLVM\nleak:libclang\nleak:libhwloc\nleak:<unknown module>\n";
@@ -19,8 +18,8 @@ namespace {
 
 using Probes = OnDevice;
 
-TEST_P(Probes, FillAndCheckInEveryAllocatorByEveryAgent) {
-    for (const auto& entry : available())
+TEST_P(Probes, FillAndCheckByEveryAgentInEveryAllocator) {
+    for (const auto& entry : available_allocators())
         for (const std::size_t bytes : {std::size_t{1}, std::size_t{7}, std::size_t{8}, std::size_t{4095}, MiB + 3}) {
             const auto buffer = device->allocate(entry.allocator, bytes);
             SCOPED_TRACE(to_string(entry.allocator) + " of " + std::to_string(bytes));
@@ -41,7 +40,7 @@ TEST_P(Probes, FillAndCheckInEveryAllocatorByEveryAgent) {
 }
 
 TEST_P(Probes, Chase) {
-    for (const auto& entry : available()) {
+    for (const auto& entry : available_allocators()) {
         const auto buffer = device->allocate(entry.allocator, 256 * 1024);
         for (const Agent agent : agents_of(*buffer))
             for (const Agent first : agents_of(*buffer))
@@ -64,7 +63,7 @@ TEST_P(Probes, ChaseOverOneNodeAndBadStrides) {
 }
 
 TEST_P(Probes, Stream) {
-    for (const auto& entry : available()) {
+    for (const auto& entry : available_allocators()) {
         if (entry.gpu == Access::none && GetParam() != "cpu" && entry.allocator != Allocator::malloc) continue;
         const auto a = device->allocate(entry.allocator, 256 * 1024), b = device->allocate(entry.allocator, 256 * 1024),
                    c = device->allocate(entry.allocator, 256 * 1024);
@@ -82,9 +81,9 @@ TEST_P(Probes, Stream) {
     }
 }
 
-// A read leaves partial sums in a: no launch may leave more than a holds.
+// A read writes partial sums to a, so a launch may not have more of them than a has elements.
 TEST_P(Probes, StreamOverTheSmallestArrays) {
-    for (const auto& entry : available()) {
+    for (const auto& entry : available_allocators()) {
         if (entry.gpu == Access::none && GetParam() != "cpu") continue;
         for (const std::size_t bytes : {64, 192, 1024, 4096}) {
             const auto a = device->allocate(entry.allocator, bytes), b = device->allocate(entry.allocator, bytes),
@@ -106,10 +105,10 @@ TEST_P(Probes, StreamOverTheSmallestArrays) {
 }
 
 TEST_P(Probes, Copy) {
-    std::vector<Allocator> places;
-    for (const auto& entry : available()) places.push_back(entry.allocator);
-    for (const Allocator to : places) {
-        const Allocator from = to == places.back() ? places.front() : places.back();
+    std::vector<Allocator> allocators;
+    for (const auto& entry : available_allocators()) allocators.push_back(entry.allocator);
+    for (const Allocator to : allocators) {
+        const Allocator from = to == allocators.back() ? allocators.front() : allocators.back();
         for (const std::size_t bytes : {std::size_t{1}, std::size_t{4097}, std::size_t{256 * 1024}}) {
             SCOPED_TRACE(to_string(from) + " to " + to_string(to) + ", " + std::to_string(bytes));
             const auto target = device->allocate(to, bytes), source = device->allocate(from, bytes);
@@ -126,7 +125,7 @@ TEST_P(Probes, Copy) {
 }
 
 TEST_P(Probes, Allocation) {
-    for (const auto& entry : available()) {
+    for (const auto& entry : available_allocators()) {
         SCOPED_TRACE(to_string(entry.allocator));
         const AllocationRequest request{.allocator = entry.allocator, .bytes = 65536, .chunks = 8, .warmups = 2};
         const Outcome outcome = allocation(*lab, request, brief);
@@ -135,16 +134,16 @@ TEST_P(Probes, Allocation) {
     }
 }
 
-TEST_P(Probes, AllocationsAreRefusedBeforeTheyAreMade) {
-    const Variable limit("FIRSTTOUCH_MAX_HOST", "1MiB");
+TEST_P(Probes, AllocationsAreRefusedBeforeAnyIsMade) {
+    const ScopedVariable limit("FIRSTTOUCH_MAX_HOST", "1MiB");
     const AllocationRequest request{.allocator = Allocator::malloc, .bytes = 65536, .chunks = 17};
     EXPECT_THROW(allocation(*lab, request, brief), GuardRefused);
-    const AllocationRequest wraps{.allocator = Allocator::malloc, .bytes = SIZE_MAX / 4 + 1, .chunks = 4};
-    EXPECT_THROW(allocation(*lab, wraps, brief), GuardRefused) << "the product wraps around";
+    const AllocationRequest overflowing{.allocator = Allocator::malloc, .bytes = SIZE_MAX / 4 + 1, .chunks = 4};
+    EXPECT_THROW(allocation(*lab, overflowing, brief), GuardRefused) << "the product would overflow";
 }
 
 TEST_P(Probes, PageFaults) {
-    for (const auto& entry : available()) {
+    for (const auto& entry : available_allocators()) {
         SCOPED_TRACE(to_string(entry.allocator));
         std::vector<std::string> scenarios;
         if (entry.cpu != Access::none) scenarios = {"cpu-1", "cpu-n"};
@@ -161,13 +160,13 @@ TEST_P(Probes, PageFaults) {
     }
 }
 
-TEST_P(Probes, ChaseOverALineOfEveryPage) {
-    constexpr std::size_t pages = 64, apart = 4096 + 64;
-    for (const auto& entry : available()) {
+TEST_P(Probes, ChaseOverOneLinePerPage) {
+    constexpr std::size_t pages = 64, stride = 4096 + 64;
+    for (const auto& entry : available_allocators()) {
         SCOPED_TRACE(to_string(entry.allocator));
-        const auto buffer = device->allocate(entry.allocator, pages * apart);
+        const auto buffer = device->allocate(entry.allocator, pages * stride);
         for (const Agent agent : agents_of(*buffer)) {
-            const ChaseRequest request{.agent = agent, .first_touch = agent, .stride = apart, .hops = 640};
+            const ChaseRequest request{.agent = agent, .first_touch = agent, .stride = stride, .hops = 640};
             const Outcome outcome = chase(*lab, *buffer, request, brief);
             expect_positive(outcome);
             EXPECT_EQ(outcome.counters.at("nodes"), pages);
@@ -176,22 +175,22 @@ TEST_P(Probes, ChaseOverALineOfEveryPage) {
 }
 
 TEST_P(Probes, CountedTriad) {
-    for (const auto& entry : available()) {
+    for (const auto& entry : available_allocators()) {
         if (entry.cpu == Access::none) continue;
         SCOPED_TRACE(to_string(entry.allocator));
         try {
             expect_positive(
                 counted_triad(*lab, {.allocator = entry.allocator, .bytes = MiB, .event = "page-faults"}, brief));
         } catch (const Unavailable& reason) {
-            EXPECT_TRUE(holds(reason.what(), "not allowed here"));
+            EXPECT_TRUE(contains(reason.what(), "not allowed here"));
         }
     }
     EXPECT_THROW(counted_triad(*lab, {.bytes = MiB, .event = "rain"}, brief), std::invalid_argument);
 }
 
-TEST_P(Probes, BothAgentsAtOnceWhereThatIsStated) {
+TEST_P(Probes, BothAgentsAtOnceWhereTheDriverStatesSo) {
     int tried = 0;
-    for (const auto& entry : available()) {
+    for (const auto& entry : available_allocators()) {
         SCOPED_TRACE(to_string(entry.allocator));
         const auto buffer = device->allocate(entry.allocator, MiB);
         if (entry.cpu != Access::direct || entry.gpu != Access::direct) {
@@ -218,17 +217,17 @@ TEST_P(Probes, BothAgentsAtOnceWhereThatIsStated) {
             EXPECT_GT(adds.by_gpu, 0u);
         }
     }
-    EXPECT_TRUE(GetParam() != "cpu" || tried == 0) << "no kernel runs beside the CPU";
+    EXPECT_TRUE(GetParam() != "cpu" || tried == 0) << "the host runs no kernels at the same time as the CPU";
 }
 
-TEST_P(Probes, PagesThatTheGpuTouchesAreFollowed) {
-    for (const auto& entry : available()) {
+TEST_P(Probes, PagesThatMoveToTheGpuAreCounted) {
+    for (const auto& entry : available_allocators()) {
         if (entry.cpu != Access::direct || entry.gpu != Access::direct) continue;
         SCOPED_TRACE(to_string(entry.allocator));
         const auto buffer = device->allocate(entry.allocator, 2 * MiB);
         try {
             const Moves moves = try_moves(*lab, *buffer, 4);
-            EXPECT_EQ(moves.errors, 0u) << "the data are the same, wherever they are";
+            EXPECT_EQ(moves.errors, 0u) << "data stay the same when pages move";
             EXPECT_LE(moves.left_by_one, moves.left_by_all);
             EXPECT_LE(moves.left_by_all, moves.present);
             EXPECT_LE(moves.region, moves.left_by_one);
@@ -238,13 +237,13 @@ TEST_P(Probes, PagesThatTheGpuTouchesAreFollowed) {
             }
             EXPECT_TRUE(entry.managed || moves.left_by_all == 0);
         } catch (const Unavailable& reason) {
-            EXPECT_TRUE(holds(reason.what(), "shows no page") || holds(reason.what(), "pagemap"));
+            EXPECT_TRUE(contains(reason.what(), "shows no page") || contains(reason.what(), "pagemap"));
         }
     }
 }
 
 TEST_P(Probes, Migration) {
-    for (const auto& entry : available()) {
+    for (const auto& entry : available_allocators()) {
         if (entry.gpu == Access::none && GetParam() != "cpu") continue;
         for (const Agent starts : {Agent::cpu, Agent::gpu})
             for (const bool update : {false, true}) {
@@ -260,23 +259,24 @@ TEST_P(Probes, Migration) {
     }
 }
 
-// Who may increment together: each agent that reaches the memory, and both where the driver states shared atomics.
-std::vector<std::pair<int, int>> parties_of(const AllocatorInfo& entry) {
-    std::vector<std::pair<int, int>> parties;
-    if (entry.cpu != Access::none) parties.emplace_back(3, 0);
-    if (entry.gpu != Access::none) parties.emplace_back(0, 640);
-    if (entry.concurrent == true && entry.shared_atomics == true && parties.size() == 2)
-        parties.insert(parties.end(), {{1, 64}, {2, 192}});
-    return parties;
+// Numbers of CPU and GPU threads that may increment at once: those of each agent that can access the memory, and of
+// both where the driver states shared atomics.
+std::vector<std::pair<int, int>> thread_counts(const AllocatorInfo& entry) {
+    std::vector<std::pair<int, int>> counts;
+    if (entry.cpu != Access::none) counts.emplace_back(3, 0);
+    if (entry.gpu != Access::none) counts.emplace_back(0, 640);
+    if (entry.concurrent == true && entry.shared_atomics == true && counts.size() == 2)
+        counts.insert(counts.end(), {{1, 64}, {2, 192}});
+    return counts;
 }
 
 TEST_P(Probes, AtomicsLoseNoUpdate) {
     static constexpr std::pair<Element, std::uint64_t> histograms[] = {
         {Element::u64, 1}, {Element::f64, 1}, {Element::u64, 1000}, {Element::f64, 65536}};
-    for (const auto& entry : available())
+    for (const auto& entry : available_allocators())
         for (const auto& [type, elements] : histograms) {
             const auto buffer = device->allocate(entry.allocator, elements * 8);
-            for (const auto& [cpu, gpu] : parties_of(entry)) {
+            for (const auto& [cpu, gpu] : thread_counts(entry)) {
                 SCOPED_TRACE(to_string(entry.allocator) + " by " + std::to_string(cpu) + " and " + std::to_string(gpu) +
                              " on " + std::to_string(elements));
                 const AtomicsRequest request{.type = type,
@@ -285,7 +285,7 @@ TEST_P(Probes, AtomicsLoseNoUpdate) {
                                              .cpu_threads = cpu,
                                              .gpu_threads = gpu,
                                              .window = 0.001};
-                const Outcome outcome = atomics(*lab, *buffer, request, hasty);
+                const Outcome outcome = atomics(*lab, *buffer, request, very_brief);
                 expect_sane(outcome);
                 EXPECT_GT(outcome.counters.at("increments"), 0);
                 EXPECT_EQ(outcome.counters.at("found"), outcome.counters.at("increments"));
@@ -297,38 +297,38 @@ TEST_P(Probes, AtomicsLoseNoUpdate) {
         }
 }
 
-TEST_P(Probes, AtomicsAreTheSameWhenNobodyReads) {
-    const bool alone = GetParam() == "cpu";
-    const auto buffer = device->allocate(alone ? Allocator::malloc : Allocator::device, 8192);
+TEST_P(Probes, AtomicsAreCountedWithoutReadingsDuringTheRun) {
+    const bool host_only = GetParam() == "cpu";
+    const auto buffer = device->allocate(host_only ? Allocator::malloc : Allocator::device, 8192);
     const AtomicsRequest request{.elements = 1024,
-                                 .cpu_threads = alone ? 2 : 0,
-                                 .gpu_threads = alone ? 0 : 64,
+                                 .cpu_threads = host_only ? 2 : 0,
+                                 .gpu_threads = host_only ? 0 : 64,
                                  .read_at_end = true,
                                  .window = 0.005};
-    const Outcome outcome = atomics(*lab, *buffer, request, hasty);
+    const Outcome outcome = atomics(*lab, *buffer, request, very_brief);
     expect_sane(outcome);
     EXPECT_GE(outcome.counters.at("read_ratio"), 0);
     EXPECT_EQ(outcome.counters.at("found"), outcome.counters.at("increments"));
 }
 
-TEST_P(Probes, AtomicsRefuseWhatMeansNothing) {
+TEST_P(Probes, AtomicsRefuseInvalidRequests) {
     const auto buffer = device->allocate(Allocator::malloc, 64);
     for (const AtomicsRequest& request :
          {AtomicsRequest{.elements = 0, .cpu_threads = 1}, AtomicsRequest{.elements = 9, .cpu_threads = 1},
           AtomicsRequest{.elements = (1ull << 31) + 1, .cpu_threads = 1}, AtomicsRequest{},
           AtomicsRequest{.cpu_threads = -1, .gpu_threads = 64}, AtomicsRequest{.gpu_threads = 63}})
-        EXPECT_THROW(atomics(*lab, *buffer, request, hasty), std::invalid_argument);
-    for (const auto& entry : available()) {
-        const auto apart = device->allocate(entry.allocator, 64);
+        EXPECT_THROW(atomics(*lab, *buffer, request, very_brief), std::invalid_argument);
+    for (const auto& entry : available_allocators()) {
+        const auto other = device->allocate(entry.allocator, 64);
         const AtomicsRequest both{.cpu_threads = 1, .gpu_threads = 64};
         if (entry.concurrent != true) {
-            EXPECT_THROW(atomics(*lab, *apart, both, hasty), Unavailable) << to_string(entry.allocator);
+            EXPECT_THROW(atomics(*lab, *other, both, very_brief), Unavailable) << to_string(entry.allocator);
         }
     }
 }
 
 TEST_P(Probes, CachingUpdatesEveryEntryAndNothingElse) {
-    for (const auto& entry : available())
+    for (const auto& entry : available_allocators())
         for (const std::size_t stride : {8, 32, 136}) {
             const auto buffer = device->allocate(entry.allocator, 130 * stride + 24);
             for (const Agent agent : agents_of(*buffer))
@@ -337,23 +337,23 @@ TEST_P(Probes, CachingUpdatesEveryEntryAndNothingElse) {
                     const std::uint64_t threads = agent == Agent::cpu ? 3 : 129;
                     const CachingRequest request{
                         .agent = agent, .threads = threads, .stride = stride, .even_only = even};
-                    expect_positive(caching(*lab, *buffer, request, hasty));
+                    expect_positive(caching(*lab, *buffer, request, very_brief));
                     if (agent == Agent::gpu) {
-                        const CachingRequest past{
+                        const CachingRequest uncached{
                             .agent = agent, .threads = threads, .stride = stride, .even_only = even, .uncached = true};
-                        expect_positive(caching(*lab, *buffer, past, hasty));
+                        expect_positive(caching(*lab, *buffer, uncached, very_brief));
                     }
                 }
         }
 }
 
 TEST_P(Probes, CachingOfOneEntryKeepsSomeUpdates) {
-    for (const auto& entry : available()) {
+    for (const auto& entry : available_allocators()) {
         const auto buffer = device->allocate(entry.allocator, 4096);
         for (const Agent agent : agents_of(*buffer))
             for (const std::uint64_t threads : {1, 4}) {
                 const CachingRequest request{.agent = agent, .threads = threads, .stride = 0};
-                const Outcome outcome = caching(*lab, *buffer, request, hasty);
+                const Outcome outcome = caching(*lab, *buffer, request, very_brief);
                 expect_positive(outcome);
                 EXPECT_GT(outcome.counters.at("kept"), 0);
                 EXPECT_LE(outcome.counters.at("kept"), 1);
@@ -364,17 +364,17 @@ TEST_P(Probes, CachingOfOneEntryKeepsSomeUpdates) {
     }
 }
 
-TEST_P(Probes, CachingRefusesWhatMeansNothing) {
+TEST_P(Probes, CachingRefusesInvalidRequests) {
     const auto buffer = device->allocate(Allocator::malloc, 64);
     for (const CachingRequest& request : {CachingRequest{.threads = 0}, CachingRequest{.threads = 9},
                                           CachingRequest{.stride = 7}, CachingRequest{.threads = 1u << 30, .stride = 0},
                                           CachingRequest{.threads = 2, .stride = 64}, CachingRequest{.uncached = true}})
-        EXPECT_THROW(caching(*lab, *buffer, request, hasty), std::invalid_argument);
-    EXPECT_THROW(reread(*lab, *buffer, Agent::cpu, 1, hasty), std::invalid_argument);
+        EXPECT_THROW(caching(*lab, *buffer, request, very_brief), std::invalid_argument);
+    EXPECT_THROW(reread(*lab, *buffer, Agent::cpu, 1, very_brief), std::invalid_argument);
 }
 
 TEST_P(Probes, Reread) {
-    for (const auto& entry : available()) {
+    for (const auto& entry : available_allocators()) {
         const auto buffer = device->allocate(entry.allocator, MiB);
         for (const Agent agent : agents_of(*buffer)) {
             SCOPED_TRACE(to_string(entry.allocator));
@@ -386,7 +386,7 @@ TEST_P(Probes, Reread) {
     }
 }
 
-TEST_P(Probes, DevicesStateWhatTheyAre) {
+TEST_P(Probes, DevicesStateFactsAndMemory) {
     const Facts facts = device->facts();
     ASSERT_FALSE(facts.empty());
     EXPECT_EQ(facts.front().first, "title");
@@ -397,7 +397,7 @@ TEST_P(Probes, DevicesStateWhatTheyAre) {
     for (const auto& entry : device->allocators()) EXPECT_EQ(entry.available, entry.reason.empty());
 }
 
-TEST_P(Probes, StreamsJoinAndAGateHolds) {
+TEST_P(Probes, StreamsJoinAndAGateHoldsAStream) {
     const auto other = device->stream();
     const auto gate = device->hold(lab->stream());
     const auto from = device->record(lab->stream());
@@ -411,12 +411,12 @@ TEST_P(Probes, StreamsJoinAndAGateHolds) {
     device->wait(*other);
 }
 
-TEST_P(Probes, KernelsThatDoNotExistOrCompileSayWhy) {
+TEST_P(Probes, MissingAndBrokenKernelsAreNamed) {
     EXPECT_ANY_THROW(lab->kernel("pattern", "nothing"));
-    const std::string words = words_of<std::runtime_error>([&] {
+    const std::string message = message_of<std::runtime_error>([&] {
         device->compile({"broken", "KERNEL broken(GLOBAL ulong* p) { p[0] = undeclared_name; }", {}});
     });
-    EXPECT_TRUE(holds(words, "broken"));
+    EXPECT_TRUE(contains(message, "broken"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Device, Probes, every_device, kind_of);
@@ -431,7 +431,7 @@ TEST_F(Faults, ACorruptedCycleIsCounted) {
     const auto buffer = device.allocate(Allocator::malloc, 65536);
     int maps = 0;
     device.before_map = [&](const Block& block) {
-        if (++maps == 4) static_cast<std::uint64_t*>(block.host)[8] ^= 64;  // base, write, walk, then the check
+        if (++maps == 4) static_cast<std::uint64_t*>(block.host)[8] ^= 64;  // maps: base, write, walk, check
     };
     EXPECT_EQ(chase(lab, *buffer, {.hops = 320}, brief).errors, 1u);
     EXPECT_EQ(maps, 4);
@@ -444,7 +444,7 @@ TEST_F(Faults, AWalkThatLeavesItsCycleIsCounted) {
         auto* words = static_cast<std::uint64_t*>(block.host);
         if (++maps == 3) words[0] = reinterpret_cast<std::uint64_t>(words);  // a node that leads to itself
     };
-    EXPECT_EQ(chase(lab, *buffer, {.hops = 3200}, brief).errors, 2u);  // the end, and the node
+    EXPECT_EQ(chase(lab, *buffer, {.hops = 3200}, brief).errors, 2u);  // the end of the walk, and the node
 }
 
 TEST_F(Faults, ACorruptedArrayIsCounted) {
@@ -452,23 +452,24 @@ TEST_F(Faults, ACorruptedArrayIsCounted) {
                c = device.allocate(Allocator::malloc, 65536);
     int maps = 0;
     device.before_map = [&](const Block& block) {
-        if (++maps == 7) static_cast<double*>(block.host)[777] += 1;  // three filled, three measured, then the check
+        // maps: three fills, three arrays of the triad, check
+        if (++maps == 7) static_cast<double*>(block.host)[777] += 1;
     };
     EXPECT_EQ(stream(lab, *a, *b, *c, {.op = StreamOp::triad}, brief).errors, 1u);
     EXPECT_EQ(maps, 7);
     maps = 0;
     device.before_map = [&](const Block& block) {
-        if (++maps == 5) static_cast<double*>(block.host)[777] += 1;  // b, which the read sums
+        if (++maps == 5) static_cast<double*>(block.host)[777] += 1;  // b, which is summed
     };
     EXPECT_EQ(stream(lab, *a, *b, *c, {.op = StreamOp::read}, brief).errors, 1u);
 }
 
-TEST_F(Faults, ACopyThatLosesAByteIsCounted) {
+TEST_F(Faults, ACopyWithAWrongByteIsCounted) {
     const auto target = device.allocate(Allocator::malloc, 4099), source = device.allocate(Allocator::malloc, 4099);
     device.after_copy = [&](const Block& block) {
         if (block.host == target->block().host) static_cast<char*>(block.host)[1234] ^= 1;
     };
-    EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4096}, brief).errors, 2u);  // the byte, and the tail never copied
+    EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4096}, brief).errors, 2u);  // the byte, and the tail
     EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4099}, brief).errors, 1u);
 }
 
@@ -480,22 +481,22 @@ TEST_F(Faults, ACopyThatCopiesNothingIsCounted) {
     EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4096}, brief).errors, 512u);
 }
 
-TEST_F(Faults, AnAllocationThatFailsMidwayGivesBackWhatItTook) {
+TEST_F(Faults, AnAllocationThatFailsMidwayReleasesItsBlocks) {
     int obtained = 0;
     device.before_obtain = [&] {
         if (++obtained == 5) throw std::bad_alloc();
     };
     const AllocationRequest request{.allocator = Allocator::mmap, .bytes = 65536, .chunks = 8, .warmups = 1};
     EXPECT_THROW(allocation(lab, request, brief), std::bad_alloc);
-    EXPECT_EQ(device.alive, 0);
-    const Variable limit("FIRSTTOUCH_MAX_HOST", "1MiB");
-    EXPECT_EQ(device.allocate(Allocator::malloc, MiB)->size(), MiB) << "and its reservation";
+    EXPECT_EQ(device.live_blocks, 0);
+    const ScopedVariable limit("FIRSTTOUCH_MAX_HOST", "1MiB");
+    EXPECT_EQ(device.allocate(Allocator::malloc, MiB)->size(), MiB) << "the reservation was given back";
 }
 
-TEST_F(Faults, ACorruptedCountedTriadIsCounted) {
+TEST_F(Faults, CorruptedDataOfACountedTriadAreCounted) {
     int maps = 0;
     device.before_map = [&](const Block& block) {
-        if (++maps == 4) static_cast<double*>(block.host)[777] += 1;  // three filled and counted, then the check
+        if (++maps == 4) static_cast<double*>(block.host)[777] += 1;  // maps: three arrays filled and counted, check
     };
     try {
         EXPECT_EQ(counted_triad(lab, {.bytes = 65536, .event = "page-faults"}, brief).errors, 1u);
@@ -503,22 +504,22 @@ TEST_F(Faults, ACorruptedCountedTriadIsCounted) {
         GTEST_SKIP() << reason.what();
     }
     EXPECT_EQ(maps, 4);
-    EXPECT_EQ(device.alive, 0);
+    EXPECT_EQ(device.live_blocks, 0);
 }
 
 TEST_F(Faults, AnIncrementThatIsLostIsCounted) {
     const auto buffer = device.allocate(Allocator::malloc, 8 * 1000);
     int maps = 0;
     device.before_map = [&](const Block& block) {
-        if (++maps == 3) static_cast<std::uint64_t*>(block.host)[500] -= 1;  // zeroed, incremented, then the check
+        if (++maps == 3) static_cast<std::uint64_t*>(block.host)[500] -= 1;  // maps: zero, increment, check
     };
-    const Outcome outcome = atomics(lab, *buffer, {.elements = 1000, .cpu_threads = 2, .window = 0.001}, hasty);
+    const Outcome outcome = atomics(lab, *buffer, {.elements = 1000, .cpu_threads = 2, .window = 0.001}, very_brief);
     EXPECT_EQ(maps, 3);
     EXPECT_EQ(outcome.errors, 1u);
     EXPECT_EQ(outcome.counters.at("increments") - outcome.counters.at("found"), 1);
 }
 
-TEST_F(Faults, AnElementThatCannotBeIsCounted) {
+TEST_F(Faults, AnImpossibleElementIsCounted) {
     const auto buffer = device.allocate(Allocator::malloc, 8 * 1000);
     for (const double wrong : {0.5, -1e300, 1e300}) {
         int maps = 0;
@@ -530,7 +531,7 @@ TEST_F(Faults, AnElementThatCannotBeIsCounted) {
             element += wrong;
         };
         const AtomicsRequest request{.type = Element::f64, .elements = 1000, .cpu_threads = 1, .window = 0.001};
-        const Outcome outcome = atomics(lab, *buffer, request, hasty);
+        const Outcome outcome = atomics(lab, *buffer, request, very_brief);
         EXPECT_EQ(outcome.errors, 1 + static_cast<std::uint64_t>(wrong == 0.5 ? 0 : before)) << wrong;
     }
 }
@@ -544,7 +545,7 @@ TEST_F(Faults, AnUpdateThatIsLostIsCounted) {
                 if (++maps == 3) static_cast<std::uint64_t*>(block.host)[word] ^= 1ull << 63;  // before the check
             };
             const CachingRequest request{.threads = 2, .stride = stride};
-            EXPECT_EQ(caching(lab, *buffer, request, hasty).errors, 1u) << stride << " " << word;
+            EXPECT_EQ(caching(lab, *buffer, request, very_brief).errors, 1u) << stride << " " << word;
             EXPECT_EQ(maps, 3);
         }
 }

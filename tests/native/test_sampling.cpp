@@ -14,9 +14,9 @@ std::vector<double> ranks(int n) {
     return values;
 }
 
-// Ranks of the 95 % interval of the median. 1.96 sqrt(n) / 2 around the middle, rounded outwards: never narrower than
-// the exact binomial interval (n = 10: 2 and 9; n = 20: 6 and 15; n = 100: 40 and 61).
-TEST(Summary, IntervalOfTheMedianHoldsTheKnownRanks) {
+// Ranks of the 95 % interval of the median: 1.96 sqrt(n) / 2 on either side of the middle, rounded outwards, which is
+// never narrower than the exact binomial interval (n = 10: 2 and 9; n = 20: 6 and 15; n = 100: 40 and 61).
+TEST(Summary, IntervalOfTheMedianContainsTheExactRanks) {
     const struct {
         int n, low, high;
     } exact[] = {{6, 1, 6}, {10, 2, 9}, {20, 6, 15}, {50, 18, 33}, {100, 40, 61}, {1000, 469, 532}};
@@ -30,7 +30,7 @@ TEST(Summary, IntervalOfTheMedianHoldsTheKnownRanks) {
     }
 }
 
-TEST(Summary, FewSamplesHaveTheirRangeAsInterval) {
+TEST(Summary, TheIntervalOfFewSamplesIsTheirRange) {
     for (int n = 1; n < 6; ++n) {
         const Statistics s = summarise(ranks(n));
         EXPECT_EQ(s.ci_low, 1);
@@ -55,7 +55,7 @@ TEST(Sampling, StopsByPrecisionOnceTheIntervalIsNarrow) {
     EXPECT_EQ(s.values.size(), 6u);
 }
 
-TEST(Sampling, GoesOnWhileTheIntervalIsWide) {
+TEST(Sampling, ContinuesWhileTheIntervalIsWide) {
     int i = 0;
     const Stop stop{.tolerance = 0.05, .seconds = 60, .max_samples = 5000};
     const Samples s = sample(stop, [&] { return 100 + (i++ * 37) % 101 - 50.0; });
@@ -80,12 +80,12 @@ TEST(Sampling, StopsByCountAndByTime) {
     EXPECT_LE(timed.values.size(), 11u);
 }
 
-TEST(Sampling, TakesTheLeastNumberEvenWithoutTime) {
+TEST(Sampling, TakesTheMinimumOfSamplesEvenWithoutTime) {
     const Samples s = sample(Stop{.tolerance = 0, .seconds = 0, .min_samples = 7}, [] { return 1.0; });
     EXPECT_GE(s.values.size(), 7u);
 }
 
-TEST(Clock, CostsLittleAndRuns) {
+TEST(Clock, IsCheapAndAdvances) {
     EXPECT_GT(clock_cost(), 0);
     EXPECT_LT(clock_cost(), 1e-4);
     const double start = now();

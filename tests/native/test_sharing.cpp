@@ -1,4 +1,4 @@
-// Both agents on one memory: what they leave is exact on every device, and a fault in it is counted.
+// Probes in which both agents use the same memory: the data are exact on every device, and faults in them are counted.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -10,7 +10,7 @@
 namespace firsttouch {
 namespace {
 
-bool may(const AllocatorInfo& entry, SharingMode mode) {
+bool supports(const AllocatorInfo& entry, SharingMode mode) {
     if (entry.gpu == Access::none || mode == SharingMode::copying) return entry.gpu != Access::none;
     const bool at_once = entry.concurrent == true || entry.disjoint == true;
     return entry.cpu != Access::none && (mode == SharingMode::lockstep || at_once);
@@ -18,10 +18,10 @@ bool may(const AllocatorInfo& entry, SharingMode mode) {
 
 using Sharing = OnDevice;
 
-TEST_P(Sharing, HalvesAreCountedUpUnderEveryStrategy) {
-    for (const auto& entry : available())
+TEST_P(Sharing, HalvesAreIncrementedUnderEveryStrategy) {
+    for (const auto& entry : available_allocators())
         for (const SharingMode mode : {SharingMode::concurrent, SharingMode::lockstep, SharingMode::copying}) {
-            if (!may(entry, mode)) continue;
+            if (!supports(entry, mode)) continue;
             for (const std::size_t bytes : {std::size_t{24}, MiB / 4}) {
                 SCOPED_TRACE(to_string(entry.allocator) + ", mode " + std::to_string(static_cast<int>(mode)));
                 const auto array = device->allocate(entry.allocator, bytes);
@@ -34,21 +34,21 @@ TEST_P(Sharing, HalvesAreCountedUpUnderEveryStrategy) {
         }
 }
 
-TEST_P(Sharing, TheCpuKeepsOutOfMemoryThatAKernelUsesWhereTheDriverSaysSo) {
-    for (const auto& entry : available()) {
-        if (may(entry, SharingMode::concurrent)) continue;
+TEST_P(Sharing, ConcurrentUseIsRefusedUnlessTheDriverStatesIt) {
+    for (const auto& entry : available_allocators()) {
+        if (supports(entry, SharingMode::concurrent)) continue;
         const auto array = device->allocate(entry.allocator, 4096);
         EXPECT_THROW(concurrency(*lab, *array, nullptr, {.mode = SharingMode::concurrent}, brief), Unavailable);
     }
 }
 
-struct Rivals {
+struct Contention {
     int cpu_threads, gpu_groups;
 };
 
-TEST_P(Sharing, NoIncrementUnderTheLocksIsLost) {
-    for (const auto& entry : available())
-        for (const auto& [threads, groups] : {Rivals{2, 0}, Rivals{0, 2}, Rivals{1, 1}}) {
+TEST_P(Sharing, NoIncrementUnderTheLockIsLost) {
+    for (const auto& entry : available_allocators())
+        for (const auto& [threads, groups] : {Contention{2, 0}, Contention{0, 2}, Contention{1, 1}}) {
             if (threads > 0 && entry.cpu == Access::none) continue;
             if (groups > 0 && entry.gpu == Access::none) continue;
             if (threads > 0 && groups > 0 && entry.concurrent != true) continue;
@@ -60,7 +60,7 @@ TEST_P(Sharing, NoIncrementUnderTheLocksIsLost) {
                     .cpu_threads = threads, .gpu_groups = groups, .sections = 200, .outside = outside, .seed = 5};
                 const Outcome outcome = locking(*lab, *region, request, brief);
                 EXPECT_EQ(outcome.errors, 0u);
-                EXPECT_FALSE(outcome.samples.values.empty());  // few where rivals share a processor
+                EXPECT_FALSE(outcome.samples.values.empty());  // few where contenders share a processor
                 EXPECT_GE(outcome.counters.at("sections_a_sample"), 200);
                 EXPECT_GE(outcome.counters.at("sections_in_all"), outcome.counters.at("sections_a_sample"));
                 EXPECT_EQ(outcome.counters.count("cpu_sections_per_s"), threads > 0);
@@ -69,23 +69,23 @@ TEST_P(Sharing, NoIncrementUnderTheLocksIsLost) {
         }
 }
 
-TEST_P(Sharing, ALockThatIsNeverLeftEndsAsALivelock) {
-    for (const auto& entry : available())
-        for (const auto& [threads, groups] : {Rivals{2, 0}, Rivals{0, 2}}) {
+TEST_P(Sharing, ALockThatIsNeverReleasedIsReportedAsLivelock) {
+    for (const auto& entry : available_allocators())
+        for (const auto& [threads, groups] : {Contention{2, 0}, Contention{0, 2}}) {
             if ((threads > 0 ? entry.cpu : entry.gpu) == Access::none) continue;
             SCOPED_TRACE(to_string(entry.allocator) + (threads > 0 ? " by threads" : " by groups"));
             const auto region = device->allocate(entry.allocator, 4096);
             LockingRequest request{.cpu_threads = threads, .gpu_groups = groups, .patience = 0.1, .stuck = true};
-            const std::string words = words_of<std::runtime_error>([&] { locking(*lab, *region, request, brief); });
-            EXPECT_TRUE(holds(words, "livelock: no critical section was entered for 0.1"));
+            const std::string message = message_of<std::runtime_error>([&] { locking(*lab, *region, request, brief); });
+            EXPECT_TRUE(contains(message, "livelock: no critical section was entered for 0.1"));
             request.stuck = false;
             request.patience = 2;
             expect_positive(locking(*lab, *region, request, brief));
         }
 }
 
-TEST_P(Sharing, RivalsThatWouldNotSeeEachOtherAreRefused) {
-    for (const auto& entry : available()) {
+TEST_P(Sharing, AgentsThatDoNotSeeEachOthersStoresAreRefused) {
+    for (const auto& entry : available_allocators()) {
         if (entry.concurrent == true) continue;
         const auto region = device->allocate(entry.allocator, 4096);
         EXPECT_THROW(locking(*lab, *region, {.cpu_threads = 1, .gpu_groups = 1}, brief), Unavailable);
@@ -98,39 +98,40 @@ class SharingFaults : public testing::Test {
   protected:
     FaultyDevice device;
     Lab lab{device};
-    const ConcurrencyRequest turns{.mode = SharingMode::lockstep, .iterations = 10};
-    const ConcurrencyRequest copies{.mode = SharingMode::copying, .iterations = 10};
+    const ConcurrencyRequest lockstep{.mode = SharingMode::lockstep, .iterations = 10};
+    const ConcurrencyRequest copying{.mode = SharingMode::copying, .iterations = 10};
 };
 
 TEST_F(SharingFaults, AnIncrementThatIsLostIsCounted) {
     const auto array = device.allocate(Allocator::malloc, 65536);
-    EXPECT_EQ(concurrency(lab, *array, nullptr, turns, brief).errors, 0u);
+    EXPECT_EQ(concurrency(lab, *array, nullptr, lockstep, brief).errors, 0u);
     device.before_map = [&](const Block& block) { static_cast<std::uint32_t*>(block.host)[777] -= 1; };
-    EXPECT_EQ(concurrency(lab, *array, nullptr, turns, brief).errors, 3u) << "by one agent, by the other, by both";
+    EXPECT_EQ(concurrency(lab, *array, nullptr, lockstep, brief).errors, 3u) << "by one agent, by the other, by both";
 }
 
-TEST_F(SharingFaults, AHalfThatIsNotSwappedIsCounted) {
+TEST_F(SharingFaults, AHalfThatIsSwappedWronglyIsCounted) {
     const auto array = device.allocate(Allocator::malloc, 65536), copy = device.allocate(Allocator::malloc, 65536);
-    EXPECT_EQ(concurrency(lab, *array, copy.get(), copies, brief).errors, 0u);
+    EXPECT_EQ(concurrency(lab, *array, copy.get(), copying, brief).errors, 0u);
     int copied_back = 0;
     device.after_copy = [&](const Block& block) {
         if (block.host == array->block().host) return;
-        if (++copied_back == 2) static_cast<std::uint32_t*>(block.host)[5] -= 1;  // the first swap; a check was before
+        if (++copied_back == 2)
+            static_cast<std::uint32_t*>(block.host)[5] -= 1;  // the first swap; a check copied before
     };
-    EXPECT_EQ(concurrency(lab, *array, copy.get(), copies, brief).errors, 2u) << "in both arrays";
+    EXPECT_EQ(concurrency(lab, *array, copy.get(), copying, brief).errors, 2u) << "in both arrays";
 }
 
-TEST_F(SharingFaults, BadRequestsSayWhy) {
+TEST_F(SharingFaults, InvalidRequestsAreRefused) {
     const auto array = device.allocate(Allocator::malloc, 65536), small = device.allocate(Allocator::malloc, 4096),
                odd = device.allocate(Allocator::malloc, 12);
-    EXPECT_THROW(concurrency(lab, *array, small.get(), copies, brief), std::invalid_argument);
-    EXPECT_THROW(concurrency(lab, *array, nullptr, copies, brief), std::invalid_argument);
-    EXPECT_THROW(concurrency(lab, *array, small.get(), turns, brief), std::invalid_argument);
-    EXPECT_THROW(concurrency(lab, *odd, nullptr, turns, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *array, small.get(), copying, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *array, nullptr, copying, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *array, small.get(), lockstep, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *odd, nullptr, lockstep, brief), std::invalid_argument);
     EXPECT_THROW(concurrency(lab, *array, nullptr, {.iterations = 0}, brief), std::invalid_argument);
-    const std::string words = words_of<Unavailable>(
+    const std::string message = message_of<Unavailable>(
         [&] { concurrency(lab, *array, nullptr, {.iterations = 1'000'000'000, .longest = 1e-3}, brief); });
-    EXPECT_TRUE(holds(words, "ask for fewer"));
+    EXPECT_TRUE(contains(message, "ask for fewer"));
 }
 
 TEST_F(SharingFaults, ASectionThatIsLostIsCounted) {
@@ -140,14 +141,14 @@ TEST_F(SharingFaults, ASectionThatIsLostIsCounted) {
     for (const bool inside : {true, false}) {
         int maps = 0;
         device.before_map = [&](const Block& block) {
-            if ((block.host == region->block().host) == inside && ++maps == 2)  // the first is the filling
+            if ((block.host == region->block().host) == inside && ++maps == 2)  // the first map is for filling
                 static_cast<std::uint64_t*>(block.host)[32] -= 1;
         };
         EXPECT_EQ(locking(lab, *region, request, brief).errors, 1u) << (inside ? "inside" : "outside");
     }
 }
 
-TEST_F(SharingFaults, BadRequestsForTheLockSayWhy) {
+TEST_F(SharingFaults, InvalidRequestsForTheLockAreRefused) {
     const auto region = device.allocate(Allocator::malloc, 4096);
     for (const LockingRequest& request :
          {LockingRequest{.cpu_threads = 0, .gpu_groups = 0}, LockingRequest{.cpu_threads = -1, .gpu_groups = 2},
@@ -156,73 +157,76 @@ TEST_F(SharingFaults, BadRequestsForTheLockSayWhy) {
         EXPECT_THROW(locking(lab, *region, request, brief), std::invalid_argument);
 }
 
-// The kernel's own text as host threads, so that the thread sanitizer sees both parties.
-class Parties {
+// Runs the lock's kernel on host threads for both agents, so that the thread sanitizer observes all accesses.
+class Contenders {
   public:
     static constexpr std::size_t line = 32, inside = 16;
 
-    // Both parties compete until each has had `sections`, or for a second; gives the sections of each.
+    // Runs both agents until each has entered `sections` critical sections, or for a second. Returns the sections of
+    // each.
     std::array<std::uint64_t, 2> compete(std::uint64_t threads_each, std::uint64_t sections, bool same_board) {
-        std::vector<std::uint64_t> own[2], privates[2];
+        std::vector<std::uint64_t> agent_memory[2], private_words[2];
         std::vector<std::thread> threads;
         for (std::uint32_t agent = 0; agent < 2; ++agent) {
-            own[agent].resize((2 + threads_each) * line);
-            privates[agent].resize(threads_each * 4096);
+            agent_memory[agent].resize((2 + threads_each) * line);
+            private_words[agent].resize(threads_each * 4096);
             for (std::uint64_t member = 0; member < threads_each; ++member)
                 threads.emplace_back([&, agent, member] {
-                    std::uint64_t *board = boards_[same_board ? 0 : agent].data(), *mine = own[agent].data(),
-                                  *shared = region.data(), *outer = privates[agent].data();
-                    std::uint64_t all = threads_each, words = inside, outside = 1, most = UINT64_MAX,
+                    std::uint64_t *board = boards_[same_board ? 0 : agent].data(), *own = agent_memory[agent].data(),
+                                  *shared = region.data(), *privates = private_words[agent].data();
+                    std::uint64_t competitors = threads_each, inside_words = inside, outside = 1, most = UINT64_MAX,
                                   limit = UINT64_MAX;
-                    std::uint32_t who = agent;
-                    void* arguments[] = {&board, &mine, &shared, &outer, &all, &who, &words, &outside, &most, &limit};
+                    std::uint32_t agent_number = agent;
+                    void* arguments[] = {&board,        &own,          &shared,  &privates, &competitors,
+                                         &agent_number, &inside_words, &outside, &most,     &limit};
                     host_place = {member, threads_each};
                     find_host_kernel("locking_compete")(arguments);
                 });
         }
         for (int i = 0; i < 1000; ++i) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
-            if (left(same_board, 0) >= sections && left(same_board, 1) >= sections) break;
+            if (finished_sections(same_board, 0) >= sections && finished_sections(same_board, 1) >= sections) break;
         }
         for (auto& board : boards_) std::atomic_ref<std::uint64_t>(board[3 * line]).store(1);
         for (auto& thread : threads) thread.join();
         std::array<std::uint64_t, 2> done{};
         for (std::size_t agent = 0; agent < 2; ++agent)
             for (std::uint64_t member = 0; member < threads_each; ++member)
-                done[agent] += own[agent][(2 + member) * line];
+                done[agent] += agent_memory[agent][(2 + member) * line];
         return done;
     }
     std::vector<std::uint64_t> region = std::vector<std::uint64_t>(inside * line);
 
   private:
-    std::uint64_t left(bool same_board, std::size_t agent) {
+    std::uint64_t finished_sections(bool same_board, std::size_t agent) {
         return std::atomic_ref<std::uint64_t>(boards_[same_board ? 0 : agent][agent * line]).load() / 2;
     }
     std::array<std::vector<std::uint64_t>, 2> boards_ = {std::vector<std::uint64_t>(4 * line),
                                                          std::vector<std::uint64_t>(4 * line)};
 };
 
-TEST(Locks, TwoPartiesOfThreadsLoseNoIncrement) {
+TEST(Locks, TwoGroupsOfThreadsLoseNoIncrement) {
     for (const std::uint64_t threads : {1, 2}) {
-        Parties parties;
-        const auto [first, second] = parties.compete(threads, 20'000, true);
+        Contenders contenders;
+        const auto [first, second] = contenders.compete(threads, 20'000, true);
         EXPECT_GT(first, 0u);
         EXPECT_GT(second, 0u);
-        for (std::size_t i = 0; i < parties.region.size(); ++i)
-            EXPECT_EQ(parties.region[i], i % Parties::line == 0 ? first + second : 0) << i;
+        for (std::size_t i = 0; i < contenders.region.size(); ++i)
+            EXPECT_EQ(contenders.region[i], i % Contenders::line == 0 ? first + second : 0) << i;
     }
 }
 
-TEST(Locks, WithoutACommonLockIncrementsAreLostAndSeen) {
+TEST(Locks, WithoutACommonLockLostIncrementsAreDetected) {
 #if defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "the race is the test";
 #endif
-    if (usable_processors() < 2) GTEST_SKIP() << "one processor alone seldom interrupts an increment";
+    if (usable_processors() < 2) GTEST_SKIP() << "one processor alone rarely interrupts an increment";
     bool lost = false;
     for (int attempt = 0; attempt < 20 && !lost; ++attempt) {
-        Parties parties;
-        const auto [first, second] = parties.compete(1, 200'000, false);
-        for (std::size_t i = 0; i < Parties::inside; ++i) lost |= parties.region[i * Parties::line] != first + second;
+        Contenders contenders;
+        const auto [first, second] = contenders.compete(1, 200'000, false);
+        for (std::size_t i = 0; i < Contenders::inside; ++i)
+            lost |= contenders.region[i * Contenders::line] != first + second;
     }
     EXPECT_TRUE(lost);
 }

@@ -28,18 +28,18 @@ TEST(Shares, CoverAllItemsExactlyOnce) {
             }
 }
 
-TEST(Teams, RunEveryMemberOnceEachTime) {
+TEST(Teams, RunEveryMemberOncePerCall) {
     for (const int size : {1, 2, 5}) {
         Team team(size);
         EXPECT_EQ(team.size(), size);
-        std::vector<int> runs(static_cast<std::size_t>(size), 0);  // plain: run() orders them
+        std::vector<int> runs(static_cast<std::size_t>(size), 0);  // not atomic: run() orders the accesses
         for (int i = 0; i < 200; ++i)
             EXPECT_GE(team.run([&](int member) { ++runs[static_cast<std::size_t>(member)]; }), 0);
         EXPECT_EQ(runs, std::vector<int>(static_cast<std::size_t>(size), 200));
     }
 }
 
-TEST(Teams, ShareAnArray) {
+TEST(Teams, DivideAnArray) {
     std::vector<std::uint64_t> values(100'003);
     Team team(4);
     team.run([&](int member) {

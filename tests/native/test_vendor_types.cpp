@@ -1,10 +1,10 @@
-// The vendors' types and numbers that the core declares for itself, against the vendors' own headers where present.
+// Compares the types and numbers of vendors that the core declares with the vendors' headers where those are installed.
 #include "device/cuda/api.hpp"
 #include "device/gpu.hpp"
 #include "device/opencl/api.hpp"
 #include "events/cupti_api.hpp"
 #include "math/tables.hpp"
-#include "same_call.hpp"
+#include "signature.hpp"
 #include "support.hpp"
 
 #if __has_include(<cuda.h>)
@@ -58,10 +58,11 @@ TEST(VendorTypes, CudaDriver) {
     static_assert(sizeof(AccessDescription) == sizeof(CUmemAccessDesc));
     static_assert(offsetof(AccessDescription, location) == offsetof(CUmemAccessDesc, location));
     static_assert(offsetof(AccessDescription, flags) == offsetof(CUmemAccessDesc, flags));
-    static_assert(alike<Result, CUresult> && alike<DeviceOrdinal, CUdevice> && alike<DevicePointer, CUdeviceptr>);
-    static_assert(alike<AllocationHandle, CUmemGenericAllocationHandle> && alike<Context, CUcontext>);
+    static_assert(compatible<Result, CUresult> && compatible<DeviceOrdinal, CUdevice> &&
+                  compatible<DevicePointer, CUdeviceptr>);
+    static_assert(compatible<AllocationHandle, CUmemGenericAllocationHandle> && compatible<Context, CUcontext>);
 
-    // Numbers that the code writes as such.
+    // Constants that the core writes as numbers.
     static_assert(CU_MEM_LOCATION_TYPE_DEVICE == 1 && CU_MEM_ALLOCATION_TYPE_PINNED == 1);
     static_assert(CU_MEM_ACCESS_FLAGS_PROT_READWRITE == 3 && CU_DEVICE_CPU == -1);
     static_assert(CU_MEM_ALLOC_GRANULARITY_MINIMUM == 0 && CU_EVENT_DEFAULT == 0 && CUDA_SUCCESS == 0);
@@ -96,102 +97,105 @@ TEST(VendorTypes, CudaDriver) {
         {virtual_memory_management, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED}};
     for (const auto& [ours, theirs] : attributes) EXPECT_EQ(ours, theirs);
 
-        // The calls. cuda.h renames a function to its newest version; where the core takes an older one, it is named
-        // there.
-#define SAME(member, function) static_assert(SameCall<decltype(Driver::member), decltype(&function)>::value)
-    SAME(init, cuInit);
-    SAME(get_error_name, cuGetErrorName);
-    SAME(get_error_string, cuGetErrorString);
-    SAME(driver_version, cuDriverGetVersion);
-    SAME(device_count, cuDeviceGetCount);
-    SAME(device_get, cuDeviceGet);
-    SAME(device_name, cuDeviceGetName);
-    SAME(device_uuid, cuDeviceGetUuid);
-    SAME(device_attribute, cuDeviceGetAttribute);
-    SAME(device_pci_bus_id, cuDeviceGetPCIBusId);
-    SAME(context_retain, cuDevicePrimaryCtxRetain);
-    SAME(context_release, cuDevicePrimaryCtxRelease);
-    SAME(current_get, cuCtxGetCurrent);
-    SAME(current_set, cuCtxSetCurrent);
-    SAME(peer_possible, cuDeviceCanAccessPeer);
-    SAME(peer_enable, cuCtxEnablePeerAccess);
-    SAME(mem_info, cuMemGetInfo);
-    SAME(mem_alloc, cuMemAlloc);
-    SAME(mem_free, cuMemFree);
-    SAME(mem_alloc_managed, cuMemAllocManaged);
-    SAME(mem_host_alloc, cuMemHostAlloc);
-    SAME(mem_free_host, cuMemFreeHost);
-    SAME(mem_host_register, cuMemHostRegister);
-    SAME(mem_host_unregister, cuMemHostUnregister);
-    SAME(mem_host_device_pointer, cuMemHostGetDevicePointer);
-    SAME(address_reserve, cuMemAddressReserve);
-    SAME(address_free, cuMemAddressFree);
-    SAME(mem_create, cuMemCreate);
-    SAME(mem_release, cuMemRelease);
-    SAME(mem_map, cuMemMap);
-    SAME(mem_unmap, cuMemUnmap);
-    SAME(mem_set_access, cuMemSetAccess);
-    SAME(mem_granularity, cuMemGetAllocationGranularity);
+        // cuda.h renames some functions to their newest version. Where the core uses an older one, only headers that
+        // still have it are compared.
+#define SAME_SIGNATURE(member, function)                                                                               \
+    static_assert(CompatibleSignature<decltype(Driver::member), decltype(&function)>::value)
+    SAME_SIGNATURE(init, cuInit);
+    SAME_SIGNATURE(get_error_name, cuGetErrorName);
+    SAME_SIGNATURE(get_error_string, cuGetErrorString);
+    SAME_SIGNATURE(driver_version, cuDriverGetVersion);
+    SAME_SIGNATURE(device_count, cuDeviceGetCount);
+    SAME_SIGNATURE(device_get, cuDeviceGet);
+    SAME_SIGNATURE(device_name, cuDeviceGetName);
+    SAME_SIGNATURE(device_uuid, cuDeviceGetUuid);
+    SAME_SIGNATURE(device_attribute, cuDeviceGetAttribute);
+    SAME_SIGNATURE(device_pci_bus_id, cuDeviceGetPCIBusId);
+    SAME_SIGNATURE(context_retain, cuDevicePrimaryCtxRetain);
+    SAME_SIGNATURE(context_release, cuDevicePrimaryCtxRelease);
+    SAME_SIGNATURE(current_get, cuCtxGetCurrent);
+    SAME_SIGNATURE(current_set, cuCtxSetCurrent);
+    SAME_SIGNATURE(peer_possible, cuDeviceCanAccessPeer);
+    SAME_SIGNATURE(peer_enable, cuCtxEnablePeerAccess);
+    SAME_SIGNATURE(mem_info, cuMemGetInfo);
+    SAME_SIGNATURE(mem_alloc, cuMemAlloc);
+    SAME_SIGNATURE(mem_free, cuMemFree);
+    SAME_SIGNATURE(mem_alloc_managed, cuMemAllocManaged);
+    SAME_SIGNATURE(mem_host_alloc, cuMemHostAlloc);
+    SAME_SIGNATURE(mem_free_host, cuMemFreeHost);
+    SAME_SIGNATURE(mem_host_register, cuMemHostRegister);
+    SAME_SIGNATURE(mem_host_unregister, cuMemHostUnregister);
+    SAME_SIGNATURE(mem_host_device_pointer, cuMemHostGetDevicePointer);
+    SAME_SIGNATURE(address_reserve, cuMemAddressReserve);
+    SAME_SIGNATURE(address_free, cuMemAddressFree);
+    SAME_SIGNATURE(mem_create, cuMemCreate);
+    SAME_SIGNATURE(mem_release, cuMemRelease);
+    SAME_SIGNATURE(mem_map, cuMemMap);
+    SAME_SIGNATURE(mem_unmap, cuMemUnmap);
+    SAME_SIGNATURE(mem_set_access, cuMemSetAccess);
+    SAME_SIGNATURE(mem_granularity, cuMemGetAllocationGranularity);
 #if CUDA_VERSION < 13000
-    SAME(mem_prefetch, cuMemPrefetchAsync);
-    SAME(mem_advise, cuMemAdvise);
+    SAME_SIGNATURE(mem_prefetch, cuMemPrefetchAsync);
+    SAME_SIGNATURE(mem_advise, cuMemAdvise);
 #endif
-    SAME(module_load, cuModuleLoadData);
-    SAME(module_unload, cuModuleUnload);
-    SAME(module_function, cuModuleGetFunction);
-    SAME(module_global, cuModuleGetGlobal);
-    SAME(launch, cuLaunchKernel);
-    SAME(stream_create, cuStreamCreate);
-    SAME(stream_destroy, cuStreamDestroy);
-    SAME(stream_wait, cuStreamSynchronize);
-    SAME(stream_wait_event, cuStreamWaitEvent);
-    SAME(event_create, cuEventCreate);
-    SAME(event_destroy, cuEventDestroy);
-    SAME(event_record, cuEventRecord);
-    SAME(event_wait, cuEventSynchronize);
-    SAME(event_elapsed, cuEventElapsedTime);
-    SAME(memcpy_async, cuMemcpyAsync);
-#undef SAME
+    SAME_SIGNATURE(module_load, cuModuleLoadData);
+    SAME_SIGNATURE(module_unload, cuModuleUnload);
+    SAME_SIGNATURE(module_function, cuModuleGetFunction);
+    SAME_SIGNATURE(module_global, cuModuleGetGlobal);
+    SAME_SIGNATURE(launch, cuLaunchKernel);
+    SAME_SIGNATURE(stream_create, cuStreamCreate);
+    SAME_SIGNATURE(stream_destroy, cuStreamDestroy);
+    SAME_SIGNATURE(stream_wait, cuStreamSynchronize);
+    SAME_SIGNATURE(stream_wait_event, cuStreamWaitEvent);
+    SAME_SIGNATURE(event_create, cuEventCreate);
+    SAME_SIGNATURE(event_destroy, cuEventDestroy);
+    SAME_SIGNATURE(event_record, cuEventRecord);
+    SAME_SIGNATURE(event_wait, cuEventSynchronize);
+    SAME_SIGNATURE(event_elapsed, cuEventElapsedTime);
+    SAME_SIGNATURE(memcpy_async, cuMemcpyAsync);
+#undef SAME_SIGNATURE
 #else
-    GTEST_SKIP() << "no cuda.h here";
+    GTEST_SKIP() << "cuda.h is not installed";
 #endif
 }
 
 TEST(VendorTypes, Nvrtc) {
 #if defined(__NVRTC_H__)
     using cuda::Nvrtc;
-#define SAME(member, function) static_assert(SameCall<decltype(Nvrtc::member), decltype(&function)>::value)
-    SAME(version, nvrtcVersion);
-    SAME(error_string, nvrtcGetErrorString);
-    SAME(create, nvrtcCreateProgram);
-    SAME(destroy, nvrtcDestroyProgram);
-    SAME(compile, nvrtcCompileProgram);
-    SAME(log_size, nvrtcGetProgramLogSize);
-    SAME(log, nvrtcGetProgramLog);
-    SAME(cubin_size, nvrtcGetCUBINSize);
-    SAME(cubin, nvrtcGetCUBIN);
-    SAME(ptx_size, nvrtcGetPTXSize);
-    SAME(ptx, nvrtcGetPTX);
-#undef SAME
+#define SAME_SIGNATURE(member, function)                                                                               \
+    static_assert(CompatibleSignature<decltype(Nvrtc::member), decltype(&function)>::value)
+    SAME_SIGNATURE(version, nvrtcVersion);
+    SAME_SIGNATURE(error_string, nvrtcGetErrorString);
+    SAME_SIGNATURE(create, nvrtcCreateProgram);
+    SAME_SIGNATURE(destroy, nvrtcDestroyProgram);
+    SAME_SIGNATURE(compile, nvrtcCompileProgram);
+    SAME_SIGNATURE(log_size, nvrtcGetProgramLogSize);
+    SAME_SIGNATURE(log, nvrtcGetProgramLog);
+    SAME_SIGNATURE(cubin_size, nvrtcGetCUBINSize);
+    SAME_SIGNATURE(cubin, nvrtcGetCUBIN);
+    SAME_SIGNATURE(ptx_size, nvrtcGetPTXSize);
+    SAME_SIGNATURE(ptx, nvrtcGetPTX);
+#undef SAME_SIGNATURE
     static_assert(NVRTC_SUCCESS == 0);
 #else
-    GTEST_SKIP() << "no nvrtc.h here";
+    GTEST_SKIP() << "nvrtc.h is not installed";
 #endif
 }
 
 TEST(VendorTypes, Nvml) {
 #if defined(NVML_API_VERSION)
     using cuda::Nvml, cuda::NvmlMemory, cuda::NvmlMemoryV2;
-#define SAME(member, function) static_assert(SameCall<decltype(Nvml::member), decltype(&function)>::value)
-    SAME(init, nvmlInit_v2);
-    SAME(by_uuid, nvmlDeviceGetHandleByUUID);
-    SAME(clock, nvmlDeviceGetClockInfo);
-    SAME(temperature, nvmlDeviceGetTemperature);
-    SAME(power, nvmlDeviceGetPowerUsage);
-    SAME(throttle_reasons, nvmlDeviceGetCurrentClocksThrottleReasons);
-    SAME(memory, nvmlDeviceGetMemoryInfo);
-    SAME(memory_v2, nvmlDeviceGetMemoryInfo_v2);
-#undef SAME
+#define SAME_SIGNATURE(member, function)                                                                               \
+    static_assert(CompatibleSignature<decltype(Nvml::member), decltype(&function)>::value)
+    SAME_SIGNATURE(init, nvmlInit_v2);
+    SAME_SIGNATURE(by_uuid, nvmlDeviceGetHandleByUUID);
+    SAME_SIGNATURE(clock, nvmlDeviceGetClockInfo);
+    SAME_SIGNATURE(temperature, nvmlDeviceGetTemperature);
+    SAME_SIGNATURE(power, nvmlDeviceGetPowerUsage);
+    SAME_SIGNATURE(throttle_reasons, nvmlDeviceGetCurrentClocksThrottleReasons);
+    SAME_SIGNATURE(memory, nvmlDeviceGetMemoryInfo);
+    SAME_SIGNATURE(memory_v2, nvmlDeviceGetMemoryInfo_v2);
+#undef SAME_SIGNATURE
     static_assert(sizeof(NvmlMemory) == sizeof(nvmlMemory_t));
     static_assert(offsetof(NvmlMemory, total) == offsetof(nvmlMemory_t, total));
     static_assert(offsetof(NvmlMemory, free) == offsetof(nvmlMemory_t, free));
@@ -202,7 +206,7 @@ TEST(VendorTypes, Nvml) {
     static_assert(offsetof(NvmlMemoryV2, free) == offsetof(nvmlMemory_v2_t, free));
     static_assert(offsetof(NvmlMemoryV2, used) == offsetof(nvmlMemory_v2_t, used));
     EXPECT_EQ(NvmlMemoryV2{}.version, nvmlMemory_v2);
-    // As device.cpp writes them.
+    // Constants that device.cpp writes as numbers.
     static_assert(NVML_SUCCESS == 0 && NVML_CLOCK_SM == 1 && NVML_CLOCK_MEM == 2 && NVML_TEMPERATURE_GPU == 0);
     EXPECT_EQ(nvmlClocksThrottleReasonSwPowerCap, 0x4u);
     EXPECT_EQ(nvmlClocksThrottleReasonHwSlowdown, 0x8u);
@@ -210,7 +214,7 @@ TEST(VendorTypes, Nvml) {
     EXPECT_EQ(nvmlClocksThrottleReasonHwThermalSlowdown, 0x40u);
     EXPECT_EQ(nvmlClocksThrottleReasonHwPowerBrakeSlowdown, 0x80u);
 #else
-    GTEST_SKIP() << "no nvml.h here";
+    GTEST_SKIP() << "nvml.h is not installed";
 #endif
 }
 
@@ -256,7 +260,7 @@ TEST(VendorTypes, Cupti) {
         {remote_map, CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_REMOTE_MAP},
         {bytes_d2d, CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOD}};
     for (const auto& [ours, theirs] : kinds) EXPECT_EQ(ours, theirs);
-    // As events.cpp names the flags, by their place.
+    // events.cpp has a table of the flags' names, indexed by value.
     static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_USER == 1);
     static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_COHERENCE == 2);
     static_assert(CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_PREFETCH == 3);
@@ -290,25 +294,26 @@ TEST(VendorTypes, Cupti) {
         {wsl, CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED}};
     for (const auto& [ours, theirs] : codes) EXPECT_EQ(ours, theirs);
 
-#define SAME(member, function) static_assert(SameCall<decltype(Functions::member), decltype(&function)>::value)
-    SAME(get_version, cuptiGetVersion);
-    SAME(get_result_string, cuptiGetResultString);
-    SAME(subscribe, cuptiSubscribe);
-    SAME(unsubscribe, cuptiUnsubscribe);
-    SAME(register_callbacks, cuptiActivityRegisterCallbacks);
-    SAME(configure, cuptiActivityConfigureUnifiedMemoryCounter);
-    SAME(enable, cuptiActivityEnable);
-    SAME(disable, cuptiActivityDisable);
-    SAME(flush, cuptiActivityFlushAll);
-    SAME(next_record, cuptiActivityGetNextRecord);
-    SAME(dropped_records, cuptiActivityGetNumDroppedRecords);
-    SAME(get_timestamp, cuptiGetTimestamp);
-#undef SAME
-    static_assert(SameCall<Callback, CUpti_CallbackFunc>::value);
-    static_assert(SameCall<RequestBuffer, CUpti_BuffersCallbackRequestFunc>::value);
-    static_assert(SameCall<CompleteBuffer, CUpti_BuffersCallbackCompleteFunc>::value);
+#define SAME_SIGNATURE(member, function)                                                                               \
+    static_assert(CompatibleSignature<decltype(Functions::member), decltype(&function)>::value)
+    SAME_SIGNATURE(get_version, cuptiGetVersion);
+    SAME_SIGNATURE(get_result_string, cuptiGetResultString);
+    SAME_SIGNATURE(subscribe, cuptiSubscribe);
+    SAME_SIGNATURE(unsubscribe, cuptiUnsubscribe);
+    SAME_SIGNATURE(register_callbacks, cuptiActivityRegisterCallbacks);
+    SAME_SIGNATURE(configure, cuptiActivityConfigureUnifiedMemoryCounter);
+    SAME_SIGNATURE(enable, cuptiActivityEnable);
+    SAME_SIGNATURE(disable, cuptiActivityDisable);
+    SAME_SIGNATURE(flush, cuptiActivityFlushAll);
+    SAME_SIGNATURE(next_record, cuptiActivityGetNextRecord);
+    SAME_SIGNATURE(dropped_records, cuptiActivityGetNumDroppedRecords);
+    SAME_SIGNATURE(get_timestamp, cuptiGetTimestamp);
+#undef SAME_SIGNATURE
+    static_assert(CompatibleSignature<Callback, CUpti_CallbackFunc>::value);
+    static_assert(CompatibleSignature<RequestBuffer, CUpti_BuffersCallbackRequestFunc>::value);
+    static_assert(CompatibleSignature<CompleteBuffer, CUpti_BuffersCallbackCompleteFunc>::value);
 #else
-    GTEST_SKIP() << "no cupti_activity.h here";
+    GTEST_SKIP() << "cupti_activity.h is not installed";
 #endif
 }
 
@@ -357,76 +362,79 @@ TEST(VendorTypes, OpenclDispatchTable) {
     SLOT(set_argument_svm, clSetKernelArgSVMPointer);
 #undef SLOT
 #else
-    GTEST_SKIP() << "no CL/cl_icd.h here";
+    GTEST_SKIP() << "CL/cl_icd.h is not installed";
 #endif
 }
 
 TEST(VendorTypes, Cublas) {
 #if defined(CUBLAS_VERSION)
     using math::BlasTable;
-#define SAME(member, function) static_assert(SameCall<decltype(BlasTable::member), decltype(&function)>::value)
-    SAME(words, cublasGetStatusString);
-    SAME(create, cublasCreate);
-    SAME(destroy, cublasDestroy);
-    SAME(version, cublasGetVersion);
-    SAME(set_stream, cublasSetStream);
-    SAME(set_workspace, cublasSetWorkspace);
-    SAME(set_pointer_mode, cublasSetPointerMode);
-    SAME(set_math_mode, cublasSetMathMode);
-    SAME(sgemm, cublasSgemm);
-    SAME(sdot, cublasSdot);
-#undef SAME
+#define SAME_SIGNATURE(member, function)                                                                               \
+    static_assert(CompatibleSignature<decltype(BlasTable::member), decltype(&function)>::value)
+    SAME_SIGNATURE(words, cublasGetStatusString);
+    SAME_SIGNATURE(create, cublasCreate);
+    SAME_SIGNATURE(destroy, cublasDestroy);
+    SAME_SIGNATURE(version, cublasGetVersion);
+    SAME_SIGNATURE(set_stream, cublasSetStream);
+    SAME_SIGNATURE(set_workspace, cublasSetWorkspace);
+    SAME_SIGNATURE(set_pointer_mode, cublasSetPointerMode);
+    SAME_SIGNATURE(set_math_mode, cublasSetMathMode);
+    SAME_SIGNATURE(sgemm, cublasSgemm);
+    SAME_SIGNATURE(sdot, cublasSdot);
+#undef SAME_SIGNATURE
     static_assert(CUBLAS_POINTER_MODE_HOST == math::scalars_on_host);
     static_assert(CUBLAS_POINTER_MODE_DEVICE == math::scalars_on_device);
     static_assert(CUBLAS_STATUS_SUCCESS == 0 && CUBLAS_OP_N == 0 && CUBLAS_DEFAULT_MATH == math::default_math);
 #else
-    GTEST_SKIP() << "no header of Cublas here";
+    GTEST_SKIP() << "cublas_v2.h is not installed";
 #endif
 }
 
 TEST(VendorTypes, Cusparse) {
 #if defined(CUSPARSE_VERSION)
     using math::SparseTable;
-#define SAME(member, function) static_assert(SameCall<decltype(SparseTable::member), decltype(&function)>::value)
-    SAME(words, cusparseGetErrorString);
-    SAME(create, cusparseCreate);
-    SAME(destroy, cusparseDestroy);
-    SAME(version, cusparseGetVersion);
-    SAME(set_stream, cusparseSetStream);
-    SAME(create_csr, cusparseCreateCsr);
-    SAME(destroy_matrix, cusparseDestroySpMat);
-    SAME(create_vector, cusparseCreateDnVec);
-    SAME(destroy_vector, cusparseDestroyDnVec);
-    SAME(set_vector, cusparseDnVecSetValues);
-    SAME(spmv_bytes, cusparseSpMV_bufferSize);
-    SAME(spmv_analyse, cusparseSpMV_preprocess);
-    SAME(spmv, cusparseSpMV);
-#undef SAME
+#define SAME_SIGNATURE(member, function)                                                                               \
+    static_assert(CompatibleSignature<decltype(SparseTable::member), decltype(&function)>::value)
+    SAME_SIGNATURE(words, cusparseGetErrorString);
+    SAME_SIGNATURE(create, cusparseCreate);
+    SAME_SIGNATURE(destroy, cusparseDestroy);
+    SAME_SIGNATURE(version, cusparseGetVersion);
+    SAME_SIGNATURE(set_stream, cusparseSetStream);
+    SAME_SIGNATURE(create_csr, cusparseCreateCsr);
+    SAME_SIGNATURE(destroy_matrix, cusparseDestroySpMat);
+    SAME_SIGNATURE(create_vector, cusparseCreateDnVec);
+    SAME_SIGNATURE(destroy_vector, cusparseDestroyDnVec);
+    SAME_SIGNATURE(set_vector, cusparseDnVecSetValues);
+    SAME_SIGNATURE(spmv_bytes, cusparseSpMV_bufferSize);
+    SAME_SIGNATURE(spmv_analyse, cusparseSpMV_preprocess);
+    SAME_SIGNATURE(spmv, cusparseSpMV);
+#undef SAME_SIGNATURE
     static_assert(CUSPARSE_STATUS_SUCCESS == 0 && CUSPARSE_OPERATION_NON_TRANSPOSE == math::not_transposed);
     static_assert(CUSPARSE_INDEX_32I == math::index_i32 && CUSPARSE_INDEX_BASE_ZERO == math::from_zero);
     static_assert(CUDA_R_32F == math::f32 && CUSPARSE_SPMV_ALG_DEFAULT == math::default_algorithm);
-    static_assert(CUSPARSE_POINTER_MODE_HOST == math::scalars_on_host);  // as a new handle has it
+    static_assert(CUSPARSE_POINTER_MODE_HOST == math::scalars_on_host);  // the default of a new handle
 #else
-    GTEST_SKIP() << "no header of Cusparse here";
+    GTEST_SKIP() << "cusparse.h is not installed";
 #endif
 }
 
 TEST(VendorTypes, Cufft) {
 #if defined(CUFFT_VERSION)
     using Table = math::FftTable<int>;
-    static_assert(alike<Table::Handle, cufftHandle>);
-#define SAME(member, function) static_assert(SameCall<decltype(Table::member), decltype(&function)>::value)
-    SAME(version, cufftGetVersion);
-    SAME(create, cufftCreate);
-    SAME(destroy, cufftDestroy);
-    SAME(set_stream, cufftSetStream);
-    SAME(set_auto_allocation, cufftSetAutoAllocation);
-    SAME(make_plan_2d, cufftMakePlan2d);
-    SAME(set_work_area, cufftSetWorkArea);
-    SAME(r2c, cufftExecR2C);
-    SAME(c2r, cufftExecC2R);
-    SAME(c2c, cufftExecC2C);
-#undef SAME
+    static_assert(compatible<Table::Handle, cufftHandle>);
+#define SAME_SIGNATURE(member, function)                                                                               \
+    static_assert(CompatibleSignature<decltype(Table::member), decltype(&function)>::value)
+    SAME_SIGNATURE(version, cufftGetVersion);
+    SAME_SIGNATURE(create, cufftCreate);
+    SAME_SIGNATURE(destroy, cufftDestroy);
+    SAME_SIGNATURE(set_stream, cufftSetStream);
+    SAME_SIGNATURE(set_auto_allocation, cufftSetAutoAllocation);
+    SAME_SIGNATURE(make_plan_2d, cufftMakePlan2d);
+    SAME_SIGNATURE(set_work_area, cufftSetWorkArea);
+    SAME_SIGNATURE(r2c, cufftExecR2C);
+    SAME_SIGNATURE(c2r, cufftExecC2R);
+    SAME_SIGNATURE(c2c, cufftExecC2C);
+#undef SAME_SIGNATURE
     static_assert(CUFFT_R2C == math::type_r2c && CUFFT_C2R == math::type_c2r && CUFFT_C2C == math::type_c2c);
     static_assert(CUFFT_FORWARD == math::go_forward && CUFFT_INVERSE == math::go_backward);
     static_assert(CUFFT_SUCCESS == 0);
@@ -434,7 +442,7 @@ TEST(VendorTypes, Cufft) {
     EXPECT_STREQ(math::fft_words(CUFFT_NO_WORKSPACE), "no workspace");
     EXPECT_STREQ(math::fft_words(CUFFT_NOT_SUPPORTED), "not supported");
 #else
-    GTEST_SKIP() << "no header of Cufft here";
+    GTEST_SKIP() << "cufft.h is not installed";
 #endif
 }
 
@@ -490,7 +498,7 @@ TEST(VendorTypes, OpenclNumbers) {
         {CL_INVALID_BUFFER_SIZE, "CL_INVALID_BUFFER_SIZE"}};
     for (const auto& [code, name] : errors) EXPECT_STREQ(error_name(code), name);
 #else
-    GTEST_SKIP() << "no CL/cl.h here";
+    GTEST_SKIP() << "CL/cl.h is not installed";
 #endif
 }
 

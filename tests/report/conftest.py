@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -24,10 +25,17 @@ def hostile_page() -> str:
     return render({"out": sample.hostile()}, sample.EXPERIMENTS)
 
 
+REPLACE = "import firsttouch.experiments, sample\nfirsttouch.experiments.all_experiments = lambda: sample.EXPERIMENTS\n"
+
+
 @pytest.fixture
-def known(monkeypatch):
-    """The sample's experiments stand for the package's."""
+def known(monkeypatch, tmp_path_factory):
+    """Replaces the package's experiments by those of the sample, here and in the process that draws reports."""
     monkeypatch.setattr("firsttouch.experiments.all_experiments", lambda: sample.EXPERIMENTS)
+    startup = tmp_path_factory.mktemp("startup")
+    (startup / "sitecustomize.py").write_text(REPLACE)
+    folders = [str(startup), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(folders))
 
 
 @pytest.fixture

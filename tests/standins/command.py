@@ -1,4 +1,4 @@
-"""firsttouch on the stand-in, as its user calls it."""
+"""Runs the firsttouch command on the device of the stand-in."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from firsttouch.records.schema import Record
 
 
 def records(
-    command: str, out: Path, *words: str, status: int | None = 0, timeout: float = 110, **settings: str
+    command: str, out: Path, *options: str, status: int | None = 0, timeout: float = 110, **settings: str
 ) -> list[Record]:
-    """What `firsttouch run` or `firsttouch app` on hip:0 records. It must end with `status` (None: any, for a process
-    that can write no report). settings: further variables of its environment.
+    """Returns the records of `firsttouch run` or `firsttouch app` on hip:0.
+
+    Args:
+        status: The exit status that the process must have; None accepts any, for a process that cannot write a report.
+        settings: Further environment variables of the process.
     """
-    call = [sys.executable, "-m", "firsttouch.cli.main", command, *words, "--device", "hip:0", "--out", str(out)]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=timeout, env=os.environ | settings)
-    assert status in (None, done.returncode), done.stderr
-    assert (out / "results.jsonl").exists(), done.stderr
+    call = [sys.executable, "-m", "firsttouch.cli.main", command, *options, "--device", "hip:0", "--out", str(out)]
+    process = subprocess.run(call, capture_output=True, text=True, timeout=timeout, env=os.environ | settings)
+    assert status in (None, process.returncode), process.stderr
+    assert (out / "results.jsonl").exists(), process.stderr
     return list(load_results(out).records)
 
 

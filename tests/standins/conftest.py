@@ -1,4 +1,4 @@
-"""The stand-in for AMD's runtime on the processor: built once, and what every test here runs on."""
+"""Builds the stand-in for AMD's runtime on the processor once, and sets it as the HIP library of every test here."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-// A stand-in for CUPTI in tests: the entry points that the core takes, which record nothing real. Every flush delivers
-// the records of `script`, dated one millisecond ago, but not before the last flush. Built as a library for the tests
-// in Python, and into the native tests. Environment variables make it misbehave:
+// A stand-in for CUPTI in tests. It has the functions that the core uses, and records no real events: every flush
+// delivers the records of `script`, dated one millisecond ago, or at the last flush if that was later. It is built as a
+// library for the tests in Python, and into the native tests. Environment variables inject failures:
 //   STANDIN_CUPTI_FAILS     function=code, such as cuptiSubscribe=39
 //   STANDIN_CUPTI_REFUSES   counter kinds that configuring refuses, such as 5678
-//   STANDIN_CUPTI_VERSION   what cuptiGetVersion says; 130000 without it
+//   STANDIN_CUPTI_VERSION   what cuptiGetVersion returns; 130000 by default
 //   STANDIN_CUPTI_REPEAT    how often each flush delivers the script
-//   STANDIN_CUPTI_DROPPED   what cuptiActivityGetNumDroppedRecords says in addition
+//   STANDIN_CUPTI_DROPPED   added to what cuptiActivityGetNumDroppedRecords returns
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -32,14 +32,14 @@ struct State {
 };
 State state;
 
-std::string setting(const char* name, const char* otherwise = "") {
+std::string setting(const char* name, const char* fallback = "") {
     const char* text = std::getenv(name);
-    return text != nullptr ? text : otherwise;
+    return text != nullptr ? text : fallback;
 }
 
 Result failure(const std::string& function) {
-    const std::string fails = setting("STANDIN_CUPTI_FAILS");
-    return fails.rfind(function + "=", 0) == 0 ? std::stoi(fails.substr(function.size() + 1)) : 0;
+    const std::string injected = setting("STANDIN_CUPTI_FAILS");
+    return injected.rfind(function + "=", 0) == 0 ? std::stoi(injected.substr(function.size() + 1)) : 0;
 }
 
 std::uint32_t version() { return static_cast<std::uint32_t>(std::stoul(setting("STANDIN_CUPTI_VERSION", "130000"))); }
@@ -50,12 +50,12 @@ std::uint64_t clock_now() {
     return std::uint64_t(now.tv_sec) * 1'000'000'000 + std::uint64_t(now.tv_nsec);
 }
 
-struct Line {
+struct ScriptedRecord {
     int kind;
     std::uint64_t value, address;
     std::uint32_t source, target, flags;
 };
-const Line script[] = {
+const ScriptedRecord script[] = {
     {bytes_h2d, 2 << 20, 0x200000, cpu_id, 0, 2},
     {bytes_h2d, 64 << 10, 0x400000, cpu_id, 0, 1},
     {bytes_d2h, 4096, 0x200000, 0, cpu_id, 4},
@@ -71,26 +71,26 @@ std::size_t record_bytes() {
     return version() >= version_with_processors ? sizeof(CounterRecord3) : sizeof(CounterRecord);
 }
 
-CounterRecord3 record_of(const Line& line, std::uint64_t from, std::uint64_t to) {
+CounterRecord3 record_of(const ScriptedRecord& scripted, std::uint64_t from, std::uint64_t to) {
     const std::uint64_t start = std::max(from, to - 1'000'000);
     CounterRecord3 record{};
     record.prefix = {.kind = unified_memory_counter,
-                     .counter_kind = line.kind,
-                     .value = line.value,
+                     .counter_kind = scripted.kind,
+                     .value = scripted.value,
                      .start = start,
                      .end = start + (to - start) / 2,
-                     .address = line.address,
-                     .source = line.source,
-                     .target = line.target,
+                     .address = scripted.address,
+                     .source = scripted.source,
+                     .target = scripted.target,
                      .stream = 99,
                      .process = 1,
-                     .flags = line.flags,
+                     .flags = scripted.flags,
                      .pad = 0xFFFF};
-    if (line.kind == thrashing) record.processors[0] = 0b11, record.processors[1] = 1;
+    if (scripted.kind == thrashing) record.processors[0] = 0b11, record.processors[1] = 1;
     return record;
 }
 
-// Gives records away in buffers asked for, each closed when full.
+// Delivers records in buffers that it requests, and completes each buffer when it is full.
 void deliver(const std::vector<CounterRecord3>& records) {
     std::uint8_t* buffer = nullptr;
     std::size_t size = 0, used = 0, most = 0;
@@ -116,7 +116,7 @@ void deliver(const std::vector<CounterRecord3>& records) {
     if (const Result code = failure(__func__); code != 0) return code
 
 ENTRY cuptiGetVersion(std::uint32_t* out) { return *out = version(), 0; }
-ENTRY cuptiGetResultString(Result, const char** words) { return *words = "STANDIN_ERROR", 0; }
+ENTRY cuptiGetResultString(Result, const char** text) { return *text = "STANDIN_ERROR", 0; }
 ENTRY cuptiSubscribe(Subscriber* out, Callback callback, void*) {
     MAY_FAIL;
     if (out == nullptr || callback == nullptr) return 1;
@@ -155,9 +155,9 @@ ENTRY cuptiActivityFlushAll(std::uint32_t) {
     const std::uint64_t from = std::exchange(state.last, clock_now());
     std::vector<CounterRecord3> records;
     for (int i = std::stoi(setting("STANDIN_CUPTI_REPEAT", "1")); state.enabled && i > 0; --i)
-        for (const Line& line : script)
-            if (state.kinds.find(std::to_string(line.kind)) != std::string::npos)
-                records.push_back(record_of(line, from, state.last));
+        for (const ScriptedRecord& scripted : script)
+            if (state.kinds.find(std::to_string(scripted.kind)) != std::string::npos)
+                records.push_back(record_of(scripted, from, state.last));
     deliver(records);
     return 0;
 }

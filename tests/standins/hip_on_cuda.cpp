@@ -1,10 +1,10 @@
-// A HIP runtime and hipRTC on the CUDA driver and NVRTC, so that the HIP device's own code drives a real GPU where no
-// AMD GPU is: streams, events, copies, gates, modules, launches, virtual and managed memory. It proves the table of
-// functions and the host's side of the HIP device. It proves nothing about AMD's runtime or hardware, nor the HIP
-// prelude: a program's HIP prelude is exchanged for the CUDA one.
+// A HIP runtime and hipRTC on the CUDA driver and NVRTC, so that the code of the HIP device drives a real GPU on
+// machines without an AMD GPU: streams, events, copies, gates, modules, launches, virtual and managed memory. It tests
+// the table of functions and the host code of the HIP device. It proves nothing about AMD's runtime or hardware, nor
+// about the HIP prelude, because a program's HIP prelude is replaced by the CUDA prelude.
 //
-// Calls go through the core's own table of the CUDA driver. HIP's numbers for errors, flags and advice are CUDA's where
-// the two have the same thing.
+// Calls go through the core's table of the CUDA driver. Where HIP and CUDA have the same errors, flags and advice,
+// their numbers are the same.
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -21,8 +21,8 @@ using hip::Result;
 using Pointer = cuda::DevicePointer;
 constexpr Result invalid_value = 1, no_device = 100;
 
-// Where the core was told that the libraries are.
-const bool places_known = [] {
+// Passes on the paths of libraries that are set in the environment.
+const bool paths_set = [] {
     for (const char* name : {"cuda", "nvrtc"}) {
         const std::string variable = std::string("FIRSTTOUCH_LIB_") + (name[0] == 'c' ? "CUDA" : "NVRTC");
         if (const std::string path = environment(variable.c_str(), ""); !path.empty()) set_library_paths(name, {path});
@@ -30,7 +30,7 @@ const bool places_known = [] {
     return true;
 }();
 
-// A device's context, retained once.
+// Gets a device's primary context, which is retained at the first use.
 Result context_of(int index, cuda::Context* context) {
     static std::mutex mutex;
     static std::map<int, cuda::Context> contexts;
@@ -45,7 +45,7 @@ Result context_of(int index, cuda::Context* context) {
     return 0;
 }
 
-// HIP's current device; CUDA has a context in its place, and none at first.
+// HIP's current device. CUDA has a current context instead, and none at first.
 thread_local int current = 0;
 Result use(int index) {
     const cuda::Driver& cuda = cuda::Driver::instance();
@@ -61,7 +61,7 @@ int number(cuda::Attribute which, int index) {
     return value;
 }
 
-// As AMD names it: the architecture, then whether page faults are retried.
+// The name in AMD's form: the architecture, then whether page faults are retried.
 std::string architecture(int index) {
     const bool pageable = number(cuda::pageable_memory_access, index) != 0;
     return "sm_" + std::to_string(number(cuda::compute_major, index) * 10 + number(cuda::compute_minor, index)) +
@@ -70,10 +70,10 @@ std::string architecture(int index) {
 
 Pointer address(const void* pointer) { return reinterpret_cast<Pointer>(pointer); }
 
-cuda::AllocationProperties properties(const hip::Runtime::AllocationProperties& wanted) {
-    return {.type = wanted.type,
+cuda::AllocationProperties properties(const hip::Runtime::AllocationProperties& from) {
+    return {.type = from.type,
             .requested_handle_types = 0,
-            .location = {wanted.location.type, wanted.location.id},
+            .location = {from.location.type, from.location.id},
             .win32_metadata = nullptr,
             .flags = {}};
 }
@@ -173,8 +173,8 @@ Result hipDeviceGetAttribute(int* value, int which, int device) {
         {hip::host_register_supported, cuda::host_register_supported}};
     static const std::map<int, int> fixed = {
         {hip::fine_grain_support, 1}, {hip::warp_size, 32}, {hip::wall_clock_khz, 1'000'000}};
-    if (const auto one = fixed.find(which); one != fixed.end()) {
-        *value = one->second;
+    if (const auto constant = fixed.find(which); constant != fixed.end()) {
+        *value = constant->second;
         return 0;
     }
     const auto found = known.find(which);
@@ -220,9 +220,10 @@ Result hipMemAddressFree(void* pointer, std::size_t bytes) {
     return cuda::Driver::instance().address_free(address(pointer), bytes);
 }
 Result hipMemCreate(hip::Runtime::AllocationHandle* memory, std::size_t bytes,
-                    const hip::Runtime::AllocationProperties* wanted, unsigned long long flags) {
-    const cuda::AllocationProperties same = properties(*wanted);
-    return cuda::Driver::instance().mem_create(reinterpret_cast<cuda::AllocationHandle*>(memory), bytes, &same, flags);
+                    const hip::Runtime::AllocationProperties* requested, unsigned long long flags) {
+    const cuda::AllocationProperties converted = properties(*requested);
+    return cuda::Driver::instance().mem_create(reinterpret_cast<cuda::AllocationHandle*>(memory), bytes, &converted,
+                                               flags);
 }
 Result hipMemRelease(hip::Runtime::AllocationHandle memory) {
     return cuda::Driver::instance().mem_release(memory_of(memory));
@@ -237,18 +238,19 @@ Result hipMemUnmap(void* pointer, std::size_t bytes) {
 Result hipMemSetAccess(void* pointer, std::size_t bytes, const hip::Runtime::AccessDescription* access,
                        std::size_t count) {
     if (count != 1) return invalid_value;
-    const cuda::AccessDescription same{{access->location.type, access->location.id}, access->flags};
-    return cuda::Driver::instance().mem_set_access(address(pointer), bytes, &same, 1);
+    const cuda::AccessDescription converted{{access->location.type, access->location.id}, access->flags};
+    return cuda::Driver::instance().mem_set_access(address(pointer), bytes, &converted, 1);
 }
-Result hipMemGetAllocationGranularity(std::size_t* bytes, const hip::Runtime::AllocationProperties* wanted, int which) {
-    const cuda::AllocationProperties same = properties(*wanted);
-    return cuda::Driver::instance().mem_granularity(bytes, &same, which);
+Result hipMemGetAllocationGranularity(std::size_t* bytes, const hip::Runtime::AllocationProperties* requested,
+                                      int which) {
+    const cuda::AllocationProperties converted = properties(*requested);
+    return cuda::Driver::instance().mem_granularity(bytes, &converted, which);
 }
 Result hipMemPrefetchAsync(const void* pointer, std::size_t bytes, int device, hip::StreamHandle stream) {
     return cuda::Driver::instance().mem_prefetch(address(pointer), bytes, device, stream_of(stream));
 }
 Result hipMemAdvise(const void* pointer, std::size_t bytes, int advice, int device) {
-    if (advice == hip::advise_coarse_grain) return 0;  // CUDA has no such thing
+    if (advice == hip::advise_coarse_grain) return 0;  // CUDA has no such advice
     return cuda::Driver::instance().mem_advise(address(pointer), bytes, advice, device);
 }
 
@@ -315,26 +317,26 @@ int hiprtcDestroyProgram(hip::Hiprtc::Program* program) {
 }
 int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* const* options) {
     constexpr int compilation_error = 6;  // NVRTC_ERROR_COMPILATION and HIPRTC_ERROR_COMPILATION
-    Compilation& made = compilation(program);
-    const std::string target = count > 0 ? options[0] : "", wanted = "--offload-arch=";
-    if (target.rfind(wanted + "sm_", 0) != 0) {
-        made.log = "the first option is not the architecture that the stand-in gave";
+    Compilation& result = compilation(program);
+    const std::string target = count > 0 ? options[0] : "", prefix = "--offload-arch=";
+    if (target.rfind(prefix + "sm_", 0) != 0) {
+        result.log = "the first option is not the architecture that the stand-in stated";
         return compilation_error;
     }
     const std::string text =
-        with_prelude(made.text, read(environment("STANDIN_KERNELS", STANDIN_KERNELS) + "/prelude.cuda.h"));
+        with_prelude(result.text, read(environment("STANDIN_KERNELS", STANDIN_KERNELS) + "/prelude.cuda.h"));
     if (text.empty()) {
-        made.log = "the program does not hold the HIP prelude that the stand-in knows";
+        result.log = "the program does not hold the HIP prelude that the stand-in knows";
         return compilation_error;
     }
     try {
-        const auto plain = target.substr(wanted.size(), target.find(':') - wanted.size());
-        cuda::Compiled compiled = cuda::nvrtc_compile(text, "standin", plain);
-        made.code = std::move(compiled.cubin);
-        made.log = std::move(compiled.log);
+        const auto architecture = target.substr(prefix.size(), target.find(':') - prefix.size());
+        cuda::Compiled compiled = cuda::nvrtc_compile(text, "standin", architecture);
+        result.code = std::move(compiled.cubin);
+        result.log = std::move(compiled.log);
         return 0;
     } catch (const std::exception& error) {
-        made.log = error.what();
+        result.log = error.what();
         return compilation_error;
     }
 }

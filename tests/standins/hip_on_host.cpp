@@ -1,18 +1,19 @@
-// A HIP runtime and hipRTC on the processor, so that the HIP device's own code runs where no AMD GPU is: what it asks
-// for, in which order, and what it makes of answers and errors. It proves nothing about AMD's runtime, hardware or the
-// HIP prelude: kernels are compiled by g++ with prelude.standin.h in the prelude's place.
+// A HIP runtime and hipRTC on the processor, so that the code of the HIP device runs on machines without an AMD GPU. It
+// tests which functions that code calls, in which order, and how it handles results and errors. It proves nothing about
+// AMD's runtime or hardware, nor about the HIP prelude, because kernels are compiled by g++ with prelude.standin.h
+// instead.
 //
-// The environment plays the machine:
-//   HSA_XNACK=1             as on a GPU that can retry page faults: plain host memory is reached
-//   STANDIN_ARCH            gfx90a:sramecc+ without it; an xnack feature is added unless STANDIN_XNACK=none
+// Environment variables describe the machine:
+//   HSA_XNACK=1             the GPU retries page faults, so it can access plain host memory
+//   STANDIN_ARCH            gfx90a:sramecc+ by default; an xnack feature is added unless STANDIN_XNACK=none
 //   STANDIN_INTEGRATED=1    an APU
-//   STANDIN_DEVICES         how many there are, 1 without it
-//   STANDIN_MEMORY          bytes of memory of each device, 2 GiB without it
+//   STANDIN_DEVICES         the number of devices, 1 by default
+//   STANDIN_MEMORY          bytes of memory of each device, 2 GiB by default
 //   STANDIN_UNREACHABLE     a>b,...: device a cannot access the memory of device b
 //   STANDIN_FAIL            call=code,...: these calls fail with these errors
-//   STANDIN_BACKWARD=1      groups and items of a kernel come in the reverse order
-//   STANDIN_SANITIZE=1      kernels are compiled with the address sanitizer, and what lies around memory is out of
-//                           bounds; the process must have been started with libasan.so in LD_PRELOAD
+//   STANDIN_BACKWARD=1      groups and items of a kernel run in reverse order
+//   STANDIN_SANITIZE=1      kernels are compiled with the address sanitizer, and each block has redzones around it;
+//                           the process must have been started with libasan.so in LD_PRELOAD
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -33,7 +34,7 @@
 
 #include "standin.hpp"
 
-// There in a process with the address sanitizer.
+// Defined only in a process with the address sanitizer.
 extern "C" void __asan_poison_memory_region(const volatile void*, std::size_t) __attribute__((weak));
 extern "C" void __asan_unpoison_memory_region(const volatile void*, std::size_t) __attribute__((weak));
 
@@ -46,11 +47,11 @@ constexpr Result success = 0, invalid_value = 1, out_of_memory = 2, no_device = 
                  peer_enabled_before = 704;
 constexpr std::size_t granularity = 2 << 20;
 
-struct Words {
+struct Error {
     Result code;
     const char *name, *text;
 };
-constexpr Words words[] = {
+constexpr Error errors[] = {
     {success, "hipSuccess", "no error"},
     {invalid_value, "hipErrorInvalidValue", "invalid argument"},
     {out_of_memory, "hipErrorOutOfMemory", "out of memory"},
@@ -67,19 +68,19 @@ constexpr Words words[] = {
     {peer_enabled_before, "hipErrorPeerAccessAlreadyEnabled", "peer access is already enabled"},
     {719, "hipErrorLaunchFailure", "unspecified launch failure"},
     {801, "hipErrorNotSupported", "operation not supported"}};
-const Words& words_of(Result code) {
-    static constexpr Words unknown{999, "hipErrorUnknown", "unknown error"};
-    for (const auto& one : words)
-        if (one.code == code) return one;
+const Error& error_of(Result code) {
+    static constexpr Error unknown{999, "hipErrorUnknown", "unknown error"};
+    for (const Error& error : errors)
+        if (error.code == code) return error;
     return unknown;
 }
 
-// The error that STANDIN_FAIL wants of a call, or success.
-Result told(const std::string& call) {
-    std::string wish = ",";
-    wish += environment("STANDIN_FAIL", "");
-    const auto place = wish.find("," + call + "=");
-    return place == std::string::npos ? success : std::atoi(wish.c_str() + place + call.size() + 2);
+// Returns the error that STANDIN_FAIL names for a call, otherwise success.
+Result injected_failure(const std::string& call) {
+    std::string failures = ",";
+    failures += environment("STANDIN_FAIL", "");
+    const auto place = failures.find("," + call + "=");
+    return place == std::string::npos ? success : std::atoi(failures.c_str() + place + call.size() + 2);
 }
 
 bool xnack() { return environment("HSA_XNACK", "0") == "1" && environment("STANDIN_XNACK", "") != "none"; }
@@ -90,10 +91,10 @@ std::size_t capacity() { return std::stoull(environment("STANDIN_MEMORY", "21474
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// The device that is current on a thread: what has no stream to tell the device by works on it.
+// The current device of a thread. Calls without a stream use it.
 thread_local int current = 0;
 
-// Which device may use the memory of which: a device its own, and after hipDeviceEnablePeerAccess a peer's.
+// Which devices can access each other's memory: a device its own, and a peer's after hipDeviceEnablePeerAccess.
 class Peers {
   public:
     static bool possible(int device, int peer) {
@@ -115,75 +116,75 @@ class Peers {
     std::set<std::pair<int, int>> open_;
 };
 Peers& peers() {
-    static Peers one;
-    return one;
+    static Peers all;
+    return all;
 }
 
-// Memory that is alive, by its call and the device that was current then: what another call frees is an error, and so
-// is use or release by a device that has no access to it.
-class Ledger {
+// All live memory, with the kind of call that allocated it and the device that was current then. It is an error to free
+// memory with the function of another kind, or to use or free it by a device that has no access to it.
+class Allocations {
   public:
     Result obtain(void** pointer, std::size_t bytes, const char* kind, bool on_device, bool populate) {
         const std::lock_guard lock(mutex_);
         if (pointer == nullptr || bytes == 0) return invalid_value;
         if (on_device && used_[current] + bytes > capacity()) return out_of_memory;
-        const std::size_t around = fence();
-        void* mapped = mmap(nullptr, bytes + 2 * around, PROT_READ | PROT_WRITE,
+        const std::size_t margin = redzone();
+        void* mapped = mmap(nullptr, bytes + 2 * margin, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | (populate ? MAP_POPULATE : 0), -1, 0);
         if (mapped == MAP_FAILED) return out_of_memory;
-        char* memory = static_cast<char*>(mapped) + around;
-        if (around != 0) {
-            __asan_poison_memory_region(mapped, around);
-            __asan_poison_memory_region(memory + bytes, around);
+        char* memory = static_cast<char*>(mapped) + margin;
+        if (margin != 0) {
+            __asan_poison_memory_region(mapped, margin);
+            __asan_poison_memory_region(memory + bytes, margin);
         }
-        alive_[memory] = {bytes, kind, on_device, current, {}};
+        live_[memory] = {bytes, kind, on_device, current, {}};
         if (on_device) used_[current] += bytes;
         *pointer = memory;
         return success;
     }
     Result release(void* pointer, std::initializer_list<const char*> kinds) {
         const std::lock_guard lock(mutex_);
-        const auto found = alive_.find(static_cast<char*>(pointer));
-        if (found == alive_.end()) return invalid_value;
+        const auto found = live_.find(static_cast<char*>(pointer));
+        if (found == live_.end()) return invalid_value;
         const Entry entry = found->second;
-        if (std::none_of(kinds.begin(), kinds.end(), [&](const char* one) { return entry.kind == one; }))
+        if (std::none_of(kinds.begin(), kinds.end(), [&](const char* kind) { return entry.kind == kind; }))
             return invalid_value;
         if (entry.on_device && !peers().reaches(current, entry.owner)) return invalid_value;
-        const std::size_t around = fence();
-        char* mapped = static_cast<char*>(pointer) - around;
-        if (around != 0) __asan_unpoison_memory_region(mapped, entry.bytes + 2 * around);
-        munmap(mapped, entry.bytes + 2 * around);
+        const std::size_t margin = redzone();
+        char* mapped = static_cast<char*>(pointer) - margin;
+        if (margin != 0) __asan_unpoison_memory_region(mapped, entry.bytes + 2 * margin);
+        munmap(mapped, entry.bytes + 2 * margin);
         if (entry.on_device) used_[entry.owner] -= entry.bytes;
-        alive_.erase(found);
+        live_.erase(found);
         return success;
     }
-    // Virtual memory: mapped for nobody at first, then for each device that is named.
+    // Virtual memory: mapped without access at first, then with access for each device that is named.
     Result map(void* pointer, std::size_t bytes, int owner) {
         const std::lock_guard lock(mutex_);
-        alive_[static_cast<char*>(pointer)] = {bytes, "virtual", true, owner, {}};
+        live_[static_cast<char*>(pointer)] = {bytes, "virtual", true, owner, {}};
         used_[owner] += bytes;
         return success;
     }
     Result unmap(void* pointer) {
         const std::lock_guard lock(mutex_);
-        const auto found = alive_.find(static_cast<char*>(pointer));
-        if (found == alive_.end() || found->second.kind != "virtual") return invalid_value;
+        const auto found = live_.find(static_cast<char*>(pointer));
+        if (found == live_.end() || found->second.kind != "virtual") return invalid_value;
         used_[found->second.owner] -= found->second.bytes;
-        alive_.erase(found);
+        live_.erase(found);
         return success;
     }
-    Result let(void* pointer, int device) {
+    Result give_access(void* pointer, int device) {
         const std::lock_guard lock(mutex_);
-        const auto found = alive_.find(static_cast<char*>(pointer));
-        if (found == alive_.end() || found->second.kind != "virtual") return invalid_value;
+        const auto found = live_.find(static_cast<char*>(pointer));
+        if (found == live_.end() || found->second.kind != "virtual") return invalid_value;
         found->second.readers.insert(device);
         return success;
     }
-    // Whether a device may use an address; one that is not in a device's memory is anyone's.
+    // True if a device can access an address. Every device can access addresses outside all devices' memory.
     bool usable(int device, std::uint64_t address) {
         const std::lock_guard lock(mutex_);
-        auto after = alive_.upper_bound(reinterpret_cast<char*>(address));
-        if (after == alive_.begin()) return true;
+        auto after = live_.upper_bound(reinterpret_cast<char*>(address));
+        if (after == live_.begin()) return true;
         const auto& [start, entry] = *--after;
         if (reinterpret_cast<char*>(address) >= start + entry.bytes || !entry.on_device) return true;
         return entry.kind == "virtual" ? entry.readers.count(device) != 0 : peers().reaches(device, entry.owner);
@@ -192,11 +193,18 @@ class Ledger {
         const std::lock_guard lock(mutex_);
         return used_[device];
     }
-    std::map<void*, std::size_t> registered;
+    Result add_registered(void* pointer, std::size_t bytes) {
+        const std::lock_guard lock(mutex_);
+        return registered_.emplace(pointer, bytes).second ? success : invalid_value;
+    }
+    Result remove_registered(void* pointer) {
+        const std::lock_guard lock(mutex_);
+        return registered_.erase(pointer) == 1 ? success : invalid_value;
+    }
 
   private:
-    // Bytes on either side of each block that nobody may touch.
-    static std::size_t fence() { return sanitized() ? std::size_t{1} << 20 : 0; }
+    // Bytes on either side of each block that must not be accessed.
+    static std::size_t redzone() { return sanitized() ? std::size_t{1} << 20 : 0; }
 
     struct Entry {
         std::size_t bytes;
@@ -206,15 +214,16 @@ class Ledger {
         std::set<int> readers;  // of virtual memory
     };
     std::mutex mutex_;
-    std::map<char*, Entry> alive_;
+    std::map<char*, Entry> live_;
     std::map<int, std::size_t> used_;  // by device
+    std::map<void*, std::size_t> registered_;
 };
-Ledger& ledger() {
-    static Ledger one;
-    return one;
+Allocations& allocations() {
+    static Allocations all;
+    return all;
 }
 
-struct Mark {
+struct EventState {
     const int device = current;
     std::mutex mutex;
     std::condition_variable changed;
@@ -224,9 +233,13 @@ struct Mark {
         std::unique_lock lock(mutex);
         changed.wait(lock, [&] { return !pending; });
     }
+    std::pair<bool, double> get() {
+        const std::lock_guard lock(mutex);
+        return {pending, time};
+    }
 };
 
-// A stream is a thread that does one thing after another.
+// A stream: a thread that runs queued steps one after another.
 class Queue {
   public:
     const int device = current;
@@ -276,7 +289,7 @@ struct LoadedObject {
     std::map<std::string, KernelEntry> kernels;
 };
 
-struct Physical {
+struct PhysicalMemory {
     std::size_t bytes;
     int owner;
 };
@@ -285,7 +298,7 @@ struct Compilation {
     std::string text, log, code;
 };
 
-// An ELF file's length: its section headers come last.
+// The length of an ELF file, which ends with its section headers.
 std::size_t image_bytes(const unsigned char* image) {
     std::uint64_t sections = 0;
     std::uint16_t size = 0, count = 0;
@@ -303,61 +316,61 @@ template <class Handle, class T>
 Handle as(T* object) {
     return reinterpret_cast<Handle>(object);
 }
-using SharedMark = std::shared_ptr<Mark>;
+using SharedEvent = std::shared_ptr<EventState>;
 
 }  // namespace
 }  // namespace standin
 
 using namespace standin;
 
-Result hipInit(unsigned) { return told(__func__); }
-const char* hipGetErrorName(Result code) { return words_of(code).name; }
-const char* hipGetErrorString(Result code) { return words_of(code).text; }
+Result hipInit(unsigned) { return injected_failure(__func__); }
+const char* hipGetErrorName(Result code) { return error_of(code).name; }
+const char* hipGetErrorString(Result code) { return error_of(code).text; }
 Result hipRuntimeGetVersion(int* version) {
     *version = 60342131;
-    return told(__func__);
+    return injected_failure(__func__);
 }
 Result hipGetDeviceCount(int* count) {
     *count = devices();
-    return *count == 0 ? no_device : told(__func__);
+    return *count == 0 ? no_device : injected_failure(__func__);
 }
 Result hipGetDevice(int* index) {
     *index = current;
-    return told(__func__);
+    return injected_failure(__func__);
 }
 Result hipSetDevice(int index) {
     if (index < 0 || index >= devices()) return invalid_device;
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     current = index;
     return success;
 }
 Result hipDeviceCanAccessPeer(int* possible, int device, int peer) {
     if (device >= devices() || peer >= devices()) return invalid_device;
     *possible = Peers::possible(device, peer);
-    return told(__func__);
+    return injected_failure(__func__);
 }
 Result hipDeviceEnablePeerAccess(int peer, unsigned flags) {
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     if (flags != 0) return invalid_value;
     if (peer >= devices() || !Peers::possible(current, peer)) return 217;
     return peers().open(current, peer) ? success : peer_enabled_before;
 }
 Result hipDeviceGet(int* device, int index) {
     *device = index;
-    return index < devices() ? told(__func__) : invalid_device;
+    return index < devices() ? injected_failure(__func__) : invalid_device;
 }
 Result hipDeviceGetName(char* name, int bytes, int) {
     std::strncpy(name, "stand-in on the processor", static_cast<std::size_t>(bytes));
-    return told(__func__);
+    return injected_failure(__func__);
 }
 Result hipDeviceGetUuid(hip::Uuid* uuid, int index) {
     std::memcpy(uuid->bytes, "0123456789abcdef", 16);
     uuid->bytes[15] = "fedcba9876543210"[index % 16];
-    return told(__func__);
+    return injected_failure(__func__);
 }
 Result hipDeviceGetPCIBusId(char* text, int bytes, int index) {
     std::snprintf(text, static_cast<std::size_t>(bytes), "0000:%02x:00.0", 0xc1 + index);
-    return told(__func__);
+    return injected_failure(__func__);
 }
 Result hipDeviceGetAttribute(int* value, int which, int) {
     static const std::map<int, int> fixed = {{hip::clock_rate_khz, 1700000},
@@ -379,74 +392,75 @@ Result hipDeviceGetAttribute(int* value, int which, int) {
              : which == hip::pageable_memory_access ? xnack()
              : found != fixed.end()                 ? found->second
                                                     : 0;
-    return told(__func__);
+    return injected_failure(__func__);
 }
 Result hipGetDevicePropertiesR0600(hip::Properties* properties, int) {
     std::string name = environment("STANDIN_ARCH", "gfx90a:sramecc+");
     if (environment("STANDIN_XNACK", "") != "none") name += xnack() ? ":xnack+" : ":xnack-";
     std::memcpy(properties->bytes + hip::Properties::name_offset, name.c_str(), name.size() + 1);
-    return told(__func__);
+    return injected_failure(__func__);
 }
 
 Result hipMemGetInfo(std::size_t* free, std::size_t* total) {
     *total = capacity();
-    *free = *total - ledger().used(current);
-    return told(__func__);
+    *free = *total - allocations().used(current);
+    return injected_failure(__func__);
 }
 Result hipMalloc(void** pointer, std::size_t bytes) {
-    if (const Result wanted = told(__func__)) return wanted;
-    return ledger().obtain(pointer, bytes, "device", true, false);
+    if (const Result failed = injected_failure(__func__)) return failed;
+    return allocations().obtain(pointer, bytes, "device", true, false);
 }
 Result hipExtMallocWithFlags(void** pointer, std::size_t bytes, unsigned flags) {
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     if (flags != hip::malloc_fine_grained) return invalid_value;
-    return ledger().obtain(pointer, bytes, "device", true, false);
+    return allocations().obtain(pointer, bytes, "device", true, false);
 }
 Result hipMallocManaged(void** pointer, std::size_t bytes, unsigned flags) {
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     if (flags != hip::managed_attach_global) return invalid_value;
-    return ledger().obtain(pointer, bytes, "managed", false, !xnack());
+    return allocations().obtain(pointer, bytes, "managed", false, !xnack());
 }
-Result hipFree(void* pointer) { return ledger().release(pointer, {"device", "managed"}); }
+Result hipFree(void* pointer) { return allocations().release(pointer, {"device", "managed"}); }
 Result hipHostMalloc(void** pointer, std::size_t bytes, unsigned flags) {
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     if ((flags & hip::host_coherent) != 0 && (flags & hip::host_non_coherent) != 0) return invalid_value;
-    return ledger().obtain(pointer, bytes, "host", false, true);
+    return allocations().obtain(pointer, bytes, "host", false, true);
 }
-Result hipHostFree(void* pointer) { return ledger().release(pointer, {"host"}); }
+Result hipHostFree(void* pointer) { return allocations().release(pointer, {"host"}); }
 Result hipHostRegister(void* pointer, std::size_t bytes, unsigned flags) {
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     if (pointer == nullptr || bytes == 0 || flags > 15) return invalid_value;
-    return ledger().registered.emplace(pointer, bytes).second ? success : invalid_value;
+    return allocations().add_registered(pointer, bytes);
 }
 Result hipHostUnregister(void* pointer) {
-    return ledger().registered.erase(pointer) == 1 ? told(__func__) : invalid_value;
+    const Result result = allocations().remove_registered(pointer);
+    return result != success ? result : injected_failure(__func__);
 }
 Result hipHostGetDevicePointer(void** mapped, void* pointer, unsigned) {
     *mapped = pointer;
-    return told(__func__);
+    return injected_failure(__func__);
 }
 
-Result hipMemGetAllocationGranularity(std::size_t* bytes, const hip::Runtime::AllocationProperties* wanted, int) {
+Result hipMemGetAllocationGranularity(std::size_t* bytes, const hip::Runtime::AllocationProperties* requested, int) {
     *bytes = granularity;
-    return wanted->type == 1 && wanted->location.type == 1 ? told(__func__) : invalid_value;
+    return requested->type == 1 && requested->location.type == 1 ? injected_failure(__func__) : invalid_value;
 }
 Result hipMemCreate(hip::Runtime::AllocationHandle* handle, std::size_t bytes,
                     const hip::Runtime::AllocationProperties* properties, unsigned long long) {
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     if (bytes == 0 || bytes % granularity != 0) return invalid_value;
     const int owner = properties->location.id;
     if (owner < 0 || owner >= devices()) return invalid_device;
-    if (ledger().used(owner) + bytes > capacity()) return out_of_memory;
-    *handle = as<hip::Runtime::AllocationHandle>(new Physical{bytes, owner});
+    if (allocations().used(owner) + bytes > capacity()) return out_of_memory;
+    *handle = as<hip::Runtime::AllocationHandle>(new PhysicalMemory{bytes, owner});
     return success;
 }
 Result hipMemRelease(hip::Runtime::AllocationHandle handle) {
-    delete object<Physical>(handle);
-    return told(__func__);
+    delete object<PhysicalMemory>(handle);
+    return injected_failure(__func__);
 }
 Result hipMemAddressReserve(void** pointer, std::size_t bytes, std::size_t, void*, unsigned long long) {
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     *pointer = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return *pointer == MAP_FAILED ? out_of_memory : success;
 }
@@ -455,29 +469,30 @@ Result hipMemAddressFree(void* pointer, std::size_t bytes) {
 }
 Result hipMemMap(void* pointer, std::size_t bytes, std::size_t, hip::Runtime::AllocationHandle handle,
                  unsigned long long) {
-    if (const Result wanted = told(__func__)) return wanted;
-    const auto [held, owner] = *object<Physical>(handle);
-    return bytes == held ? ledger().map(pointer, bytes, owner) : invalid_value;
+    if (const Result failed = injected_failure(__func__)) return failed;
+    const auto [size, owner] = *object<PhysicalMemory>(handle);
+    return bytes == size ? allocations().map(pointer, bytes, owner) : invalid_value;
 }
 Result hipMemUnmap(void* pointer, std::size_t) {
-    const Result result = ledger().unmap(pointer);
-    return result != success ? result : told(__func__);
+    const Result result = allocations().unmap(pointer);
+    return result != success ? result : injected_failure(__func__);
 }
 Result hipMemSetAccess(void* pointer, std::size_t bytes, const hip::Runtime::AccessDescription* access, std::size_t) {
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     if (access->flags != 3 || mprotect(pointer, bytes, PROT_READ | PROT_WRITE) != 0) return invalid_value;
-    return ledger().let(pointer, access->location.id);
+    return allocations().give_access(pointer, access->location.id);
 }
 Result hipMemPrefetchAsync(const void* pointer, std::size_t bytes, int device, hip::StreamHandle) {
-    return pointer == nullptr || bytes == 0 || device >= devices() ? invalid_value : told(__func__);
+    return pointer == nullptr || bytes == 0 || device >= devices() ? invalid_value : injected_failure(__func__);
 }
 Result hipMemAdvise(const void* pointer, std::size_t bytes, int advice, int device) {
     const bool known = (advice >= 1 && advice <= 6) || advice == hip::advise_coarse_grain;
-    return pointer == nullptr || bytes == 0 || !known || device >= devices() ? invalid_value : told(__func__);
+    return pointer == nullptr || bytes == 0 || !known || device >= devices() ? invalid_value
+                                                                             : injected_failure(__func__);
 }
 
 Result hipStreamCreateWithFlags(hip::StreamHandle* stream, unsigned) {
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     *stream = as<hip::StreamHandle>(new Queue);
     return success;
 }
@@ -487,60 +502,61 @@ Result hipStreamDestroy(hip::StreamHandle stream) {
 }
 Result hipStreamSynchronize(hip::StreamHandle stream) {
     object<Queue>(stream)->wait();
-    return told(__func__);
+    return injected_failure(__func__);
 }
 Result hipEventCreateWithFlags(hip::EventHandle* event, unsigned) {
-    *event = as<hip::EventHandle>(new SharedMark(std::make_shared<Mark>()));
-    return told(__func__);
+    *event = as<hip::EventHandle>(new SharedEvent(std::make_shared<EventState>()));
+    return injected_failure(__func__);
 }
 Result hipEventDestroy(hip::EventHandle event) {
-    delete object<SharedMark>(event);
+    delete object<SharedEvent>(event);
     return success;
 }
 Result hipEventRecord(hip::EventHandle event, hip::StreamHandle stream) {
-    if (const Result wanted = told(__func__)) return wanted;
-    const SharedMark mark = *object<SharedMark>(event);
-    if (mark->device != object<Queue>(stream)->device) return invalid_handle;
+    if (const Result failed = injected_failure(__func__)) return failed;
+    const SharedEvent state = *object<SharedEvent>(event);
+    if (state->device != object<Queue>(stream)->device) return invalid_handle;
     {
-        const std::lock_guard lock(mark->mutex);
-        mark->pending = true;
+        const std::lock_guard lock(state->mutex);
+        state->pending = true;
     }
-    object<Queue>(stream)->push([mark] {
-        const std::lock_guard lock(mark->mutex);
-        mark->pending = false;
-        mark->time = now();
-        mark->changed.notify_all();
+    object<Queue>(stream)->push([state] {
+        const std::lock_guard lock(state->mutex);
+        state->pending = false;
+        state->time = now();
+        state->changed.notify_all();
     });
     return success;
 }
 Result hipEventSynchronize(hip::EventHandle event) {
-    (*object<SharedMark>(event))->wait();
-    return told(__func__);
+    (*object<SharedEvent>(event))->wait();
+    return injected_failure(__func__);
 }
 Result hipEventElapsedTime(float* milliseconds, hip::EventHandle from, hip::EventHandle to) {
-    const SharedMark &first = *object<SharedMark>(from), &last = *object<SharedMark>(to);
-    if (first->pending || last->pending) return not_ready;
-    if (first->time < 0 || last->time < 0) return invalid_value;
-    *milliseconds = static_cast<float>((last->time - first->time) * 1e3);
-    return told(__func__);
+    const auto [from_pending, from_time] = (*object<SharedEvent>(from))->get();
+    const auto [to_pending, to_time] = (*object<SharedEvent>(to))->get();
+    if (from_pending || to_pending) return not_ready;
+    if (from_time < 0 || to_time < 0) return invalid_value;
+    *milliseconds = static_cast<float>((to_time - from_time) * 1e3);
+    return injected_failure(__func__);
 }
 Result hipStreamWaitEvent(hip::StreamHandle stream, hip::EventHandle event, unsigned) {
-    const SharedMark mark = *object<SharedMark>(event);
-    object<Queue>(stream)->push([mark] { mark->wait(); });
-    return told(__func__);
+    const SharedEvent state = *object<SharedEvent>(event);
+    object<Queue>(stream)->push([state] { state->wait(); });
+    return injected_failure(__func__);
 }
 Result hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int kind, hip::StreamHandle stream) {
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     if (kind != hip::copy_by_address) return invalid_value;
     for (const void* place : {static_cast<const void*>(target), source})
-        if (!ledger().usable(object<Queue>(stream)->device, reinterpret_cast<std::uint64_t>(place)))
+        if (!allocations().usable(object<Queue>(stream)->device, reinterpret_cast<std::uint64_t>(place)))
             return invalid_value;
     object<Queue>(stream)->push([=] { std::memmove(target, source, bytes); });
     return success;
 }
 
 Result hipModuleLoadData(hip::Runtime::Module* module, const void* image) {
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     if (std::memcmp(image,
                     "\x7f"
                     "ELF",
@@ -563,7 +579,7 @@ Result hipModuleUnload(hip::Runtime::Module module) {
     return success;
 }
 Result hipModuleGetFunction(hip::Runtime::Function* function, hip::Runtime::Module module, const char* name) {
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     LoadedObject& loaded = *object<LoadedObject>(module);
     void* launch = dlsym(loaded.library, (std::string("launch_") + name).c_str());
     void* arguments = dlsym(loaded.library, (std::string("arguments_of_") + name).c_str());
@@ -575,15 +591,15 @@ Result hipModuleGetFunction(hip::Runtime::Function* function, hip::Runtime::Modu
 }
 Result hipModuleLaunchKernel(hip::Runtime::Function function, unsigned groups, unsigned, unsigned, unsigned threads,
                              unsigned, unsigned, unsigned, hip::StreamHandle stream, void** parameters, void** extra) {
-    if (const Result wanted = told(__func__)) return wanted;
+    if (const Result failed = injected_failure(__func__)) return failed;
     if (groups == 0 || threads == 0 || threads > 1024 || extra != nullptr) return invalid_value;
     const KernelEntry kernel = *object<KernelEntry>(function);
-    std::vector<std::uint64_t> values(kernel.arguments);  // copied before the call returns
+    std::vector<std::uint64_t> values(kernel.arguments);  // parameters are valid only during the call
     for (unsigned i = 0; i < kernel.arguments; ++i) std::memcpy(&values[i], parameters[i], 8);
     const int device = object<Queue>(stream)->device;
     if (device != current || device != kernel.device) return invalid_handle;
     for (const std::uint64_t value : values)
-        if (!ledger().usable(device, value)) return illegal_address;
+        if (!allocations().usable(device, value)) return illegal_address;
     object<Queue>(stream)->push([=]() mutable {
         std::vector<void*> places;
         for (auto& value : values) places.push_back(&value);
@@ -593,7 +609,8 @@ Result hipModuleLaunchKernel(hip::Runtime::Function function, unsigned groups, u
 }
 
 int hiprtcVersion(int* major, int* minor) {
-    *major = 0, *minor = sanitized() ? 2 : 1;  // none that is AMD's: compiled programs are cached by it
+    // Not a version of AMD's, because the version is part of the key of cached programs.
+    *major = 0, *minor = sanitized() ? 2 : 1;
     return 0;
 }
 const char* hiprtcGetErrorString(int code) { return code == 6 ? "HIPRTC_ERROR_COMPILATION" : "HIPRTC_SUCCESS"; }
@@ -608,25 +625,26 @@ int hiprtcDestroyProgram(hip::Hiprtc::Program* program) {
     return 0;
 }
 int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* const* options) {
-    Compilation& made = *object<Compilation>(program);
+    Compilation& result = *object<Compilation>(program);
     if (count == 0 || std::string(options[0]).rfind("--offload-arch=gfx", 0) != 0) {
-        made.log = "the first option is not the architecture";
+        result.log = "the first option is not the architecture";
         return 6;
     }
-    std::string text = with_prelude(made.text, read(std::string(STANDIN_FOLDER) + "/prelude.standin.h"));
+    std::string text = with_prelude(result.text, read(std::string(STANDIN_FOLDER) + "/prelude.standin.h"));
     if (text.empty()) {
-        made.log = "the program does not hold the HIP prelude that the stand-in knows";
+        result.log = "the program does not hold the HIP prelude that the stand-in knows";
         return 6;
     }
-    // Items of a kernel of groups take turns; of any kernel in a program with barriers that marks none. Macros that
-    // nobody may use, whose lines go on, do not count.
+    // The items of a GROUP_KERNEL switch at barriers. In a program with barriers but without GROUP_KERNEL, those of
+    // every kernel do. Barriers in definitions of macros, whose lines continue, do not count because the macros may be
+    // unused.
     const std::string plain = text;
-    const bool marked = plain.find("\nGROUP_KERNEL ") != std::string::npos;
-    const bool waits = std::regex_search(plain, std::regex("BARRIER\\(\\);[^\\n\\\\]*\\n"));
-    for (const std::string mark : {"\nKERNEL ", "\nGROUP_KERNEL "}) {
-        const bool in_groups = marked ? mark[1] == 'G' : waits;
-        for (auto at = plain.find(mark); at != std::string::npos; at = plain.find(mark, at + 1)) {
-            const auto name = at + mark.size();
+    const bool has_group_kernels = plain.find("\nGROUP_KERNEL ") != std::string::npos;
+    const bool has_barriers = std::regex_search(plain, std::regex("BARRIER\\(\\);[^\\n\\\\]*\\n"));
+    for (const std::string keyword : {"\nKERNEL ", "\nGROUP_KERNEL "}) {
+        const bool in_groups = has_group_kernels ? keyword[1] == 'G' : has_barriers;
+        for (auto at = plain.find(keyword); at != std::string::npos; at = plain.find(keyword, at + 1)) {
+            const auto name = at + keyword.size();
             const auto end = plain.find('(', name);
             text += "STANDIN_ENTRY(" + plain.substr(name, end - name) + (in_groups ? ", true)\n" : ", false)\n");
         }
@@ -635,15 +653,15 @@ int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* co
     if (mkdtemp(folder) == nullptr) return 6;
     const std::string base = std::string(folder) + "/program";
     std::ofstream(base + ".cpp") << text;
-    const char* const options_of_all = "g++ -std=c++20 -w -shared -fPIC ";
+    const char* const common = "g++ -std=c++20 -w -shared -fPIC ";
     const char* const sanitizing = "-O1 -g -fsanitize=address,bounds,integer-divide-by-zero,shift "
                                    "-fno-sanitize-recover=all -fsanitize-sections=standin_shared ";
-    const std::string command = std::string("LD_PRELOAD= ") + options_of_all + (sanitized() ? sanitizing : "-O2 ") +
-                                "-I" + environment("STANDIN_KERNELS", STANDIN_KERNELS) + " -o " + base + ".so " + base +
+    const std::string command = std::string("LD_PRELOAD= ") + common + (sanitized() ? sanitizing : "-O2 ") + "-I" +
+                                environment("STANDIN_KERNELS", STANDIN_KERNELS) + " -o " + base + ".so " + base +
                                 ".cpp 2> " + base + ".log";
     const int status = std::system(command.c_str());
-    made.log = read(base + ".log");
-    made.code = read(base + ".so");
+    result.log = read(base + ".log");
+    result.code = read(base + ".so");
     for (const char* ending : {".cpp", ".so", ".log"}) unlink((base + ending).c_str());
     rmdir(folder);
     return status == 0 ? 0 : 6;

@@ -1,6 +1,6 @@
-// hipBLAS, hipSPARSE and hipFFT on the processor, for the memory of hip_on_host.cpp: what the core asks of libraries of
-// this shape, in which order and layout. It proves nothing about AMD's libraries. Work is done at the call; a call out
-// of order or with the wrong numbers fails.
+// hipBLAS, hipSPARSE and hipFFT on the processor, for memory of hip_on_host.cpp. They test which functions of such
+// libraries the core calls, in which order, and with which layouts. They prove nothing about AMD's libraries. Each call
+// does its work before it returns; a call out of order or with wrong numbers fails.
 #include <cmath>
 #include <complex>
 #include <type_traits>
@@ -10,7 +10,7 @@
 
 using namespace firsttouch::math;
 
-// Declared by the tables' types: a definition of another form does not compile.
+// Declarations with the types of the tables, so that a definition with another signature does not compile.
 #define DEFINED(Table, member, function) extern "C" std::remove_pointer_t<decltype(Table::member)> function
 DEFINED(BlasTable, words, hipblasStatusToString);
 DEFINED(BlasTable, create, hipblasCreate);
@@ -74,7 +74,7 @@ struct Plan {
     bool automatic = true;
     int height = 0, width = 0, type = 0;
     void *stream = nullptr, *work = nullptr;
-    bool ready(int wanted) const { return type == wanted && stream != nullptr && work != nullptr; }
+    bool ready(int transform) const { return type == transform && stream != nullptr && work != nullptr; }
 };
 Plan& plan(void* handle) { return *static_cast<Plan*>(handle); }
 
@@ -103,7 +103,7 @@ int hipblasDestroy(void* handle) {
     return success;
 }
 int hipblasSetStream(void* handle, void* stream) {
-    blas(handle) = {.stream = stream, .mode = blas(handle).mode};  // and no workspace, as cuBLAS has it
+    blas(handle) = {.stream = stream, .mode = blas(handle).mode};  // without a workspace, as in cuBLAS
     return success;
 }
 int hipblasSetWorkspace(void* handle, void* memory, std::size_t bytes) {
@@ -254,12 +254,12 @@ int hipfftExecC2R(void* handle, void* in, float* out) {
     const Plan& p = plan(handle);
     if (!p.ready(type_c2r)) return 5;
     const int half = p.width / 2 + 1;
-    const auto* given = static_cast<std::complex<float>*>(in);
+    const auto* input = static_cast<std::complex<float>*>(in);
     std::vector<Complex> all(p.height * p.width);
     for (int y = 0; y < p.height; ++y)
         for (int x = 0; x < p.width; ++x)
             all[y * p.width + x] =
-                x < half ? given[y * half + x] : std::conj(given[(p.height - y) % p.height * half + p.width - x]);
+                x < half ? input[y * half + x] : std::conj(input[(p.height - y) % p.height * half + p.width - x]);
     const auto result = transformed(p, all, 1);
     for (std::size_t i = 0; i < result.size(); ++i) out[i] = static_cast<float>(result[i].real());
     return success;
@@ -267,8 +267,8 @@ int hipfftExecC2R(void* handle, void* in, float* out) {
 int hipfftExecC2C(void* handle, void* in, void* out, int direction) {
     const Plan& p = plan(handle);
     if (!p.ready(type_c2c) || std::abs(direction) != 1) return 5;
-    const auto* given = static_cast<std::complex<float>*>(in);
-    const auto result = transformed(p, std::vector<Complex>(given, given + p.height * p.width), direction);
+    const auto* input = static_cast<std::complex<float>*>(in);
+    const auto result = transformed(p, std::vector<Complex>(input, input + p.height * p.width), direction);
     for (std::size_t i = 0; i < result.size(); ++i) static_cast<std::complex<float>*>(out)[i] = result[i];
     return success;
 }

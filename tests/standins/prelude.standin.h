@@ -1,7 +1,7 @@
-/* The dialect for hip_on_host.cpp: that of the host, but for launches. Groups come one after another, and so do items;
-   those of a kernel that works in groups take turns at its barriers. With STANDIN_BACKWARD=1 the last comes first.
-   SHARED memory holds nonsense when a group begins, and a barrier that only some of its items reach ends the process.
- */
+/* The prelude for hip_on_host.cpp. It is the host's prelude except for launches: groups run one after another, and so do
+   the items of a group; in a kernel with groups the items switch at each barrier. With STANDIN_BACKWARD=1 the order is
+   reversed. SHARED memory is filled with 0xA5 when a group begins. A barrier that only some items of a group reach aborts
+   the process. */
 #include <time.h>
 #include <ucontext.h>
 
@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <utility>
 #include <vector>
-#define f64x2 host_f64x2 /* a vector of GCC, which has no .x and .y */
+#define f64x2 host_f64x2 /* the host's is a vector of GCC, which has no .x and .y */
 #include "prelude.host.h"
 #undef f64x2
 struct alignas(16) f64x2 {
@@ -47,14 +47,14 @@ HELPER ulong clock_ns() {
 HELPER ulong clock_cycles() { return clock_ns(); }
 #define HAS_CLOCK 1
 
-SHARED char standin_padding[1] __attribute__((used)); /* so that there is such a section */
+SHARED char standin_padding[1] __attribute__((used)); /* so that the section exists */
 extern "C" char __start_standin_shared[] __attribute__((visibility("hidden")));
 extern "C" char __stop_standin_shared[] __attribute__((visibility("hidden")));
 __attribute__((no_sanitize("address"))) static void standin_fill_shared() {
     for (volatile char* byte = __start_standin_shared; byte < __stop_standin_shared; ++byte) *byte = (char)0xA5;
 }
 
-/* One item of a group: where it goes on, and which barrier it waits at. */
+/* One item of a group: its context, and the barrier at which it waits. */
 struct StandinItem {
     ucontext_t context;
     std::vector<char> stack = std::vector<char>(1 << 16);
@@ -78,8 +78,8 @@ static void standin_begin() {
     standin_group.items[standin_place.local].barrier = standin_ended;
 }
 
-/* From barrier to barrier, all items of a group in turn. */
-static void standin_take_turns(uint threads, bool backward) {
+/* Runs all items of a group in turn, from one barrier to the next. */
+static void standin_run_group(uint threads, bool backward) {
     auto& items = standin_group.items;
     if (items.size() < threads) items.resize(threads);
     for (uint i = 0; i < threads; ++i) {
@@ -105,22 +105,22 @@ static void standin_take_turns(uint threads, bool backward) {
 template <class... P, std::size_t... I>
 static void standin_run(void (*kernel)(P...), bool in_groups, void** arguments, uint groups, uint threads,
                         std::index_sequence<I...>) {
-    auto one = [&] { kernel(*static_cast<P*>(arguments[I])...); };
-    const char* wish = std::getenv("STANDIN_BACKWARD");
-    const bool backward = wish != nullptr && *wish == '1';
+    auto run_item = [&] { kernel(*static_cast<P*>(arguments[I])...); };
+    const char* setting = std::getenv("STANDIN_BACKWARD");
+    const bool backward = setting != nullptr && *setting == '1';
     standin_place = {0, threads, 0, groups};
-    standin_group.run = [](void* kernel_of_all) { (*static_cast<decltype(one)*>(kernel_of_all))(); };
-    standin_group.kernel = &one;
+    standin_group.run = [](void* item) { (*static_cast<decltype(run_item)*>(item))(); };
+    standin_group.kernel = &run_item;
     for (ulong g = 0; g < groups; ++g) {
         standin_place.group = backward ? groups - 1 - g : g;
         if (in_groups) {
             standin_fill_shared();
-            standin_take_turns(threads, backward);
+            standin_run_group(threads, backward);
             continue;
         }
         for (uint k = 0; k < threads; ++k) {
             standin_place.local = backward ? threads - 1 - k : k;
-            one();
+            run_item();
         }
     }
 }
@@ -128,7 +128,7 @@ template <class... P>
 static constexpr unsigned standin_arity(void (*)(P...)) {
     return sizeof...(P);
 }
-/* What hip_on_host.cpp looks for; it adds one of these at the end of a program for every kernel. */
+/* The functions that hip_on_host.cpp looks up. It appends one such line to a program for every kernel. */
 #define STANDIN_ENTRY(name, in_groups)                                                                                 \
     extern "C" unsigned arguments_of_##name() { return standin_arity(name); }                                          \
     extern "C" void launch_##name(void** arguments, uint groups, uint threads) {                                       \

@@ -1,5 +1,5 @@
-// What the stand-ins have in common: the functions that they must define, with the types of the core's own table, and
-// the exchange of the HIP prelude in a program's text.
+// What the stand-ins share: declarations of the functions that they must define, with the types of the core's table,
+// and the replacement of the HIP prelude in a program's text.
 #pragma once
 
 #include <cstdlib>
@@ -14,9 +14,9 @@ namespace standin {
 
 using namespace firsttouch;
 
-inline std::string environment(const char* name, const std::string& otherwise) {
+inline std::string environment(const char* name, const std::string& fallback) {
     const char* value = std::getenv(name);
-    return value != nullptr && *value != '\0' ? value : otherwise;
+    return value != nullptr && *value != '\0' ? value : fallback;
 }
 
 inline std::string read(const std::string& path) {
@@ -26,8 +26,8 @@ inline std::string read(const std::string& path) {
     return text.str();
 }
 
-// The program with another prelude in the place of the HIP one. STANDIN_KERNELS is set when the stand-in is built, or
-// in the environment. Empty where the text holds no HIP prelude of that folder.
+// Returns the program with `prelude` in place of the HIP prelude, or "" if the program does not contain the HIP prelude
+// of the folder STANDIN_KERNELS, which is set in the environment or when the stand-in is built.
 inline std::string with_prelude(std::string program, const std::string& prelude) {
     const std::string hip = read(environment("STANDIN_KERNELS", STANDIN_KERNELS) + "/prelude.hip.h");
     const auto place = program.find(hip);
@@ -37,7 +37,7 @@ inline std::string with_prelude(std::string program, const std::string& prelude)
 
 }  // namespace standin
 
-// Declared by the table's types: a definition of another form does not compile.
+// Declarations with the types of the table, so that a definition with another signature does not compile.
 #define DEFINED(table, member, function)                                                                               \
     extern "C" std::remove_pointer_t<decltype(firsttouch::hip::table::member)> function
 DEFINED(Runtime, init, hipInit);

@@ -4,8 +4,8 @@
     export FIRSTTOUCH_LIB_HIP=... FIRSTTOUCH_LIB_HIPRTC=...        # the lines that it prints
     python -m firsttouch.cli.main run --device hip:0
 
-hip_on_cuda drives an NVIDIA GPU through the HIP device (it needs the CUDA driver and NVRTC); hip_on_host plays a GPU on
-the processor, for tests. What each proves, and what it does not, is said at its top and in docs/hip.md.
+hip_on_cuda runs the HIP device on an NVIDIA GPU and needs the CUDA driver and NVRTC. hip_on_host simulates a GPU on the
+processor, for tests. The comment at the top of each source and docs/hip.md say what each proves and what it does not.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ VARIABLES = ("FIRSTTOUCH_LIB_HIP", "FIRSTTOUCH_LIB_HIPRTC")
 
 
 def build(name: str, folder: Path, *, without: str = "") -> Path:
-    """The library of a stand-in below `folder`. `without` is a function that it shall lack.
+    """Builds the library of a stand-in in `folder`, and returns its path. `without` names a function to leave out.
 
     Raises:
-        subprocess.CalledProcessError: it does not compile.
-        FileNotFoundError: there is no g++.
+        subprocess.CalledProcessError: If it does not compile.
+        FileNotFoundError: If g++ is not installed.
     """
     library = folder / f"lib{name}{'-' + without if without else ''}.so"
     renamed = [f"-D{without}=renamed_{without}"] if without else []
-    sources = [str(HERE / f"{name}.cpp"), *(str(ROOT / one) for one in SOURCES[name])]
-    places = [f'-DSTANDIN_KERNELS="{KERNELS}"', f'-DSTANDIN_FOLDER="{HERE}"']
+    sources = [str(HERE / f"{name}.cpp"), *(str(ROOT / source) for source in SOURCES[name])]
+    defines = [f'-DSTANDIN_KERNELS="{KERNELS}"', f'-DSTANDIN_FOLDER="{HERE}"']
     options = ["-std=c++20", "-O0", "-Wall", "-Wno-missing-field-initializers", "-shared", "-fPIC", "-pthread"]
-    command = ["g++", *options, *places, *renamed, f"-I{ROOT / 'native'}", "-o", str(library), *sources, "-ldl"]
+    command = ["g++", *options, *defines, *renamed, f"-I{ROOT / 'native'}", "-o", str(library), *sources, "-ldl"]
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(command, check=True)
     return library
@@ -47,13 +47,14 @@ def build(name: str, folder: Path, *, without: str = "") -> Path:
 def main() -> None:
     name = sys.argv[1] if len(sys.argv) == 2 else ""
     if name not in SOURCES:
-        sys.exit(f"which? one of {', '.join(SOURCES)}")
-    library = build(name, ROOT / "build/standin")
+        sys.exit(f"usage: standin.py NAME, where NAME is one of {', '.join(SOURCES)}")
+    built = build(name, ROOT / "build/standin")
     for variable in VARIABLES:
-        print(f"export {variable}={library}")
-    for nvrtc in (one for one in find_libraries() if one.name == "nvrtc" and one.path and name == "hip_on_cuda"):
-        print(f"export FIRSTTOUCH_LIB_NVRTC={nvrtc.path}")
-    print(f"export FIRSTTOUCH_CACHE={library.parent / 'cache'}  # compiled kernels of a stand-in are nobody else's")
+        print(f"export {variable}={built}")
+    if name == "hip_on_cuda":
+        for nvrtc in (library for library in find_libraries() if library.name == "nvrtc" and library.path):
+            print(f"export FIRSTTOUCH_LIB_NVRTC={nvrtc.path}")
+    print(f"export FIRSTTOUCH_CACHE={built.parent / 'cache'}  # kernels of a stand-in must not enter another cache")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Four devices of the HIP stand-in in turns in one process (tests/core/several.py).
+"""Four devices of the HIP stand-in used alternately in one process (tests/core/several.py).
 
-The stand-in refuses work on the wrong current device and lets each block's owner bear it, as a driver does, so a device
-that is made current once for all fails here.
+Like a driver, the stand-in refuses work on the wrong current device and charges each block to its owner. A backend that
+makes its device current only once fails here.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ NAMES = [f"hip:{index}" for index in range(4)]
 SIZE = 1 << 20
 
 
-def several(**settings: str) -> dict[str, Any]:
-    made = subprocess.run(
+def run_program(**settings: str) -> dict[str, Any]:
+    process = subprocess.run(
         [sys.executable, str(PROGRAM), *NAMES],
         env=os.environ | {"STANDIN_DEVICES": "4"} | settings,
         text=True,
         capture_output=True,
         timeout=100,
     )
-    assert made.returncode == 0, made.stderr
-    answer: dict[str, Any] = json.loads(made.stdout)
-    return answer
+    assert process.returncode == 0, process.stderr
+    found: dict[str, Any] = json.loads(process.stdout)
+    return found
 
 
-def test_four_devices_in_turns() -> None:
-    said = several()
-    own = [SIZE, 2 * SIZE, 3 * SIZE, 4 * SIZE]
-    assert len(set(said["uuids"])) == 4
-    assert said["owners"] == NAMES
-    assert said["held"] == own  # by the guard
-    assert said["used"] == own  # by the driver
-    assert said["wrong"] == [0] * 4
-    assert said["other seed"] == [bytes_ / 8 for bytes_ in own]
-    assert said["chase"] == [0] * 4
-    assert said["copies"] == [0] * 8
+def test_four_devices_used_alternately() -> None:
+    found = run_program()
+    sizes = [SIZE, 2 * SIZE, 3 * SIZE, 4 * SIZE]
+    assert len(set(found["uuids"])) == 4
+    assert found["owners"] == NAMES
+    assert found["held"] == sizes  # charged by the guard
+    assert found["used"] == sizes  # used according to the driver
+    assert found["fill errors"] == [0] * 4
+    assert found["errors with another seed"] == [size / 8 for size in sizes]
+    assert found["chase errors"] == [0] * 4
+    assert found["copy errors"] == [0] * 8
 
 
-def test_reach_opens_what_was_refused() -> None:
-    said = several()
+def test_reach_opens_access_that_was_refused() -> None:
+    found = run_program()
     reason = "cannot reach device memory of hip:1: access is not enabled; call reach first"
-    assert said["copy refused"] == f"a copy by hip:0 {reason}"
-    assert said["launch refused"] == f"a kernel of hip:0 {reason}"
-    assert (said["untouched"], said["why"], said["reach refused"]) == (0, None, "")
-    assert said["reached"] == {"copies": [0] * 4, "chase": 0, "stream": 0, "virtual": [0, 0]}
-    assert said["own again"] == 0
+    assert found["copy refused"] == f"a copy by hip:0 {reason}"
+    assert found["launch refused"] == f"a kernel of hip:0 {reason}"
+    assert (found["errors after refusals"], found["why unreachable"], found["reach refused"]) == (0, None, "")
+    assert found["reached"] == {"copies": [0] * 4, "chase": 0, "stream": 0, "virtual": [0, 0]}
+    assert found["errors of the owner"] == 0
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,10 @@ def test_reach_opens_what_was_refused() -> None:
         ),
     ],
 )
-def test_reach_gives_the_drivers_reason(setting: str, value: str, reason: str) -> None:
-    said = several(**{setting: value})
-    assert said["reach refused"] == reason
-    assert said["why"] == (reason if setting == "STANDIN_UNREACHABLE" else None)
+def test_reach_reports_the_drivers_reason(setting: str, value: str, reason: str) -> None:
+    found = run_program(**{setting: value})
+    assert found["reach refused"] == reason
+    assert found["why unreachable"] == (reason if setting == "STANDIN_UNREACHABLE" else None)
 
 
 LIMITED = """
@@ -78,11 +78,11 @@ import sys
 from firsttouch import _core
 from firsttouch.machine.devices import open_device
 devices = [open_device(name) for name in ("hip:0", "hip:1")]
-held = []
+buffers = []
 for device in [*devices, *devices]:
     try:
-        held.append(device.allocate(sys.argv[1], 1 << 20))
-        print("taken by", device.name)
+        buffers.append(device.allocate(sys.argv[1], 1 << 20))
+        print("allocated by", device.name)
     except _core.GuardRefused as reason:
         print(reason)
 """
@@ -92,15 +92,15 @@ for device in [*devices, *devices]:
     ("allocator", "variable"), [("device", "FIRSTTOUCH_MAX_DEVICE"), ("managed", "FIRSTTOUCH_MAX_MANAGED")]
 )
 def test_each_device_has_its_own_limit(allocator: str, variable: str) -> None:
-    made = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", LIMITED, allocator],
         env=os.environ | {"STANDIN_DEVICES": "2", variable: "1MiB"},
         text=True,
         capture_output=True,
         timeout=100,
     )
-    assert made.returncode == 0, made.stderr
-    *taken, first, second = made.stdout.splitlines()
-    assert taken == ["taken by hip:0", "taken by hip:1"]
+    assert process.returncode == 0, process.stderr
+    *allocated, first, second = process.stdout.splitlines()
+    assert allocated == ["allocated by hip:0", "allocated by hip:1"]
     refusal = f"needs 1 MiB of {allocator} memory with 1 MiB already held; the limit is 1 MiB ({variable})"
     assert (first, second) == (refusal, refusal)

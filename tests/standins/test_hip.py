@@ -1,7 +1,7 @@
-"""The HIP device on a stand-in for AMD's libraries (hip_on_host.cpp): what it asks for, states, allocates, refuses.
+"""The HIP device on a stand-in for AMD's libraries (hip_on_host.cpp): what it calls, states, allocates and refuses.
 
-Every question is asked in a process of its own, since a runtime is opened once. This proves the device's own code, and
-nothing about AMD's libraries or hardware.
+Every test uses a separate process, because a process opens the runtime only once. The tests check the code of the
+device, and prove nothing about AMD's libraries or hardware.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ def answer(value):
 """
 
 
-def ask(program: str, **settings: str) -> Any:
-    """What a program on the open device answers, in a process under these settings."""
-    made = subprocess.run(
+def run_program(program: str, **settings: str) -> Any:
+    """Returns what a program reports by `answer`, in a process with `device` open and these environment variables."""
+    process = subprocess.run(
         [sys.executable, "-c", PREAMBLE + program],
         env=os.environ | settings,
         text=True,
         capture_output=True,
         timeout=100,
     )
-    assert made.returncode == 0, made.stderr
-    return json.loads(made.stdout)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
 def discovered() -> DeviceInfo:
@@ -79,19 +79,19 @@ def test_discovery_and_facts() -> None:
     assert (device.facts["uuid"], device.facts["pci_bus"]) == ("GPU-0123456789abcdef", "0000:c1:00.0")
     assert (device.facts["memory_bytes"], device.facts["line_bytes"]) == (2**31, 128)
     assert (device.facts["l2_bytes"], device.facts["multiprocessors"]) == (8 * 2**20, 2)
-    assert [one.name for one in device.allocators] == ALLOCATORS
+    assert [row.name for row in device.allocators] == ALLOCATORS
     assert set(ALLOCATORS) <= set(SEMANTICS)
     assert "has not run on AMD hardware" in device.notes[0]
 
 
-def test_a_gpu_states_what_it_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    can = discovered().capabilities
-    assert can.runs_kernels
-    assert can.gpu_hierarchy
-    assert not can.shares_host_memory
-    assert not can.page_migration, "without XNACK managed memory is page-locked host memory"
-    assert (can.time_class, can.machine_code) == ("gpu", "hsaco")
-    assert capabilities_of_old("hip", discovered().facts) == can
+def test_a_gpu_states_its_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    capabilities = discovered().capabilities
+    assert capabilities.runs_kernels
+    assert capabilities.gpu_hierarchy
+    assert not capabilities.shares_host_memory
+    assert not capabilities.page_migration, "without XNACK managed memory is page-locked host memory"
+    assert (capabilities.time_class, capabilities.machine_code) == ("gpu", "hsaco")
+    assert capabilities_of_old("hip", discovered().facts) == capabilities
     monkeypatch.setenv("HSA_XNACK", "1")
     assert discovered().capabilities.page_migration
 
@@ -122,7 +122,7 @@ def test_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"STANDIN_KERNELS": "/nowhere"}, "the program does not hold the HIP prelude"),
     ],
 )
-def test_what_does_not_work_is_an_unavailable_device(
+def test_a_failure_at_discovery_makes_the_device_unavailable(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], reason: str
 ) -> None:
     for name, value in settings.items():
@@ -132,7 +132,7 @@ def test_what_does_not_work_is_an_unavailable_device(
     assert reason in device.reason
 
 
-def test_a_machine_without_rocm_says_so_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_rocm_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in standin.VARIABLES:
         monkeypatch.setenv(variable, "/nowhere/libamdhip64.so")
     device = discovered()
@@ -147,18 +147,18 @@ def test_a_missing_function_is_named(monkeypatch: pytest.MonkeyPatch, folder: Pa
     assert device.reason.endswith("has no function hipMemAdvise")
 
 
-def test_a_function_that_only_one_allocator_needs_is_no_loss_for_others(
+def test_a_missing_function_of_one_allocator_does_not_affect_others(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    shorter = standin.build("hip_on_host", folder, without="hipExtMallocWithFlags")
-    monkeypatch.setenv("FIRSTTOUCH_LIB_HIP", str(shorter))
+    incomplete = standin.build("hip_on_host", folder, without="hipExtMallocWithFlags")
+    monkeypatch.setenv("FIRSTTOUCH_LIB_HIP", str(incomplete))
     device = discovered()
     assert device.available, device.reason
     assert not entry(device, "fine-grained").available
     assert entry(device, "device").available
 
 
-# ------------------------------------------------------------------------------------------- what is stated of memory
+# ------------------------------------------------------------------------------------------- properties of memory
 
 
 def test_without_xnack(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,9 +184,9 @@ def test_with_xnack(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(device.notes) == 1
 
 
-def test_coherence_as_documented() -> None:
+def test_coherence_is_stated_as_documented() -> None:
     device = discovered()
-    stated = {one.name: (one.concurrent, one.shared_atomics) for one in device.allocators}
+    stated = {row.name: (row.concurrent, row.shared_atomics) for row in device.allocators}
     assert stated["pinned"] == stated["registered"] == stated["managed"] == (True, True)
     assert stated["pinned-noncoherent"] == stated["coarse-grained"] == (False, False)
     assert stated["device"] == stated["vmm"] == stated["fine-grained"] == (None, None)
@@ -196,11 +196,11 @@ def test_an_apu_has_one_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STANDIN_INTEGRATED", "1")
     monkeypatch.setenv("STANDIN_ARCH", "gfx942:sramecc+")
     device = discovered()
-    for one in (one for one in device.allocators if one.name not in ("malloc", "mmap", "malloc-thp")):
-        assert (one.host_memory, one.device_memory) == (True, True), one.name
+    for row in (row for row in device.allocators if row.name not in ("malloc", "mmap", "malloc-thp")):
+        assert (row.host_memory, row.device_memory) == (True, True), row.name
     assert entry(device, "device").cpu == entry(device, "fine-grained").cpu == "direct"
     assert entry(device, "vmm").cpu == "none"
-    refused = ask(
+    refused = run_program(
         """
 try:
     device.allocate("device", 2**21)
@@ -216,7 +216,7 @@ except _core.GuardRefused as refusal:
 
 
 @pytest.mark.parametrize("xnack", ["0", "1"])
-def test_every_allocator_keeps_what_each_agent_writes(xnack: str) -> None:
+def test_each_agent_reads_what_each_agent_wrote_in_every_allocator(xnack: str) -> None:
     program = """
 found, before = {}, used()
 for name, row in rows.items():
@@ -233,15 +233,15 @@ for name, row in rows.items():
 device.allocate("device", 4096).free()
 answer([found, used() - before])
 """
-    found, kept = ask(program.replace("SIZE", str(SIZE)), HSA_XNACK=xnack)
+    found, leaked = run_program(program.replace("SIZE", str(SIZE)), HSA_XNACK=xnack)
     assert set(ALLOCATORS) - {"malloc-thp"} <= set(found)
     assert {wrong for _, wrong in found.values()} == {0}
     assert found["device"][0] == ["gpu"]
     assert found["malloc"][0] == (["cpu", "gpu"] if xnack == "1" else ["cpu"])
-    assert kept <= 2**20  # a place for results stays with the device
+    assert leaked <= 2**20  # the device keeps memory for results
 
 
-def test_copies_between_all_of_them() -> None:
+def test_copies_between_all_allocators() -> None:
     program = """
 size, wrong = 100_003, {}
 stop = _core.Stop(tolerance=1, seconds=0.01, min_samples=1, max_samples=2)
@@ -252,7 +252,7 @@ for source, target in zip(names, [*names[1:], names[0]], strict=True):
         wrong[f"{source} to {target}"] = outcome.errors
 answer(wrong)
 """
-    wrong = ask(program)
+    wrong = run_program(program)
     assert len(wrong) >= len(ALLOCATORS) - 1
     assert set(wrong.values()) == {0}
 
@@ -268,7 +268,7 @@ answer(wrong)
         *((name, "MANAGED") for name in ("managed", "coarse-grained")),
     ],
 )
-def test_limits_hold(allocator: str, limit: str) -> None:
+def test_limits_are_enforced(allocator: str, limit: str) -> None:
     program = f"""
 held = device.allocate("{allocator}", 2**20)
 try:
@@ -276,17 +276,17 @@ try:
 except _core.GuardRefused as refusal:
     answer(str(refusal))
 """
-    assert f"FIRSTTOUCH_MAX_{limit}" in ask(program, **{f"FIRSTTOUCH_MAX_{limit}": "2000000"})
+    assert f"FIRSTTOUCH_MAX_{limit}" in run_program(program, **{f"FIRSTTOUCH_MAX_{limit}": "2000000"})
 
 
-def test_what_the_device_has_free_is_a_limit() -> None:
+def test_free_device_memory_is_a_limit() -> None:
     program = """
 try:
     device.allocate("device", 2**30)
 except _core.GuardRefused as refusal:
     answer(str(refusal))
 """
-    assert "free memory of hip:0 now" in ask(program, STANDIN_MEMORY=str(2**30))
+    assert "free memory of hip:0 now" in run_program(program, STANDIN_MEMORY=str(2**30))
 
 
 FAILING = [
@@ -306,15 +306,17 @@ FAILING = [
 ]
 
 
-@pytest.mark.parametrize(("allocator", "call", "code", "words"), FAILING)
-def test_a_failing_allocation_is_named_and_leaves_nothing(allocator: str, call: str, code: int, words: str) -> None:
+@pytest.mark.parametrize(("allocator", "call", "code", "message"), FAILING)
+def test_a_failing_allocation_names_the_call_and_leaks_nothing(
+    allocator: str, call: str, code: int, message: str
+) -> None:
     program = f"""
 before = used()
 os.environ["STANDIN_FAIL"] = "{call}={code}"
 try:
     device.allocate("{allocator}", 2**20)
 except _core.VendorError as error:
-    said = str(error)
+    reported = str(error)
 os.environ["STANDIN_FAIL"] = ""
 again = device.allocate("{allocator}", 2**20)
 again.fill(1, "gpu")
@@ -322,12 +324,12 @@ wrong = again.check(1, "gpu")
 again.free()
 with device.allocate("device", 2**20):
     pass
-answer([said, wrong, used() - before])
+answer([reported, wrong, used() - before])
 """
-    said, wrong, kept = ask(program)
-    assert said == f"{call}: {words}"
+    reported, wrong, leaked = run_program(program)
+    assert reported == f"{call}: {message}"
     assert wrong == 0
-    assert kept <= 2**20
+    assert leaked <= 2**20
 
 
 @pytest.mark.parametrize(
@@ -340,7 +342,7 @@ answer([said, wrong, used() - before])
         ("hipStreamSynchronize", 700, "hipErrorIllegalAddress"),
     ],
 )
-def test_a_failing_call_of_a_kernel_is_named(call: str, code: int, name: str) -> None:
+def test_a_failing_launch_names_the_call(call: str, code: int, name: str) -> None:
     program = f"""
 with device.allocate("device", 2**20) as buffer:
     os.environ["STANDIN_FAIL"] = "{call}={code}"
@@ -350,12 +352,12 @@ with device.allocate("device", 2**20) as buffer:
         answer(str(error))
     os.environ["STANDIN_FAIL"] = ""
 """
-    said = ask(program)
-    assert said.startswith(f"{call}: ")
-    assert said.endswith(f"({name})")
+    message = run_program(program)
+    assert message.startswith(f"{call}: ")
+    assert message.endswith(f"({name})")
 
 
-def test_a_kernel_cannot_be_given_what_the_gpu_does_not_reach() -> None:
+def test_a_kernel_refuses_memory_that_the_gpu_cannot_access() -> None:
     program = """
 with device.allocate("malloc", 4096) as buffer:
     try:
@@ -363,19 +365,19 @@ with device.allocate("malloc", 4096) as buffer:
     except _core.Unavailable as reason:
         answer(str(reason))
 """
-    assert "malloc memory" in ask(program)
+    assert "malloc memory" in run_program(program)
 
 
-def test_a_program_that_does_not_compile_shows_the_compilers_words() -> None:
+def test_a_compilation_error_contains_the_compilers_message() -> None:
     program = """
 try:
     device.compile("broken", "KERNEL f(GLOBAL ulong* p) { *p = undeclared_name; }")
 except _core.VendorError as error:
     answer(str(error))
 """
-    said = ask(program)
-    assert said.startswith("hiprtcCompileProgram of broken.hip with --offload-arch=gfx90a:sramecc+:xnack-")
-    assert "undeclared_name" in said
+    message = run_program(program)
+    assert message.startswith("hiprtcCompileProgram of broken.hip with --offload-arch=gfx90a:sramecc+:xnack-")
+    assert "undeclared_name" in message
 
 
 # ---------------------------------------------------------------------------------------------------- whole programs
@@ -393,8 +395,8 @@ SMALL = {
 
 @pytest.mark.parametrize("name", matrix(SMALL))
 def test_experiments_run_and_verify(name: str, tmp_path: Path) -> None:
-    words = [word for text in SMALL[name] for word in ("--set", text)]
-    records = run(tmp_path / "out", name, *words)
+    options = [word for setting in SMALL[name] for word in ("--set", setting)]
+    records = run(tmp_path / "out", name, *options)
     assert records
     for record in records:
         assert record.status == "ok" or (record.status == "skipped" and record.reason), (record.factors, record.reason)
@@ -405,29 +407,31 @@ def test_experiments_run_and_verify(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_what_holds_on_every_device_holds_on_it() -> None:
-    """The tests of tests/core in which a real HIP device takes part where there is one."""
+def test_the_tests_of_every_device_pass_on_the_hip_device() -> None:
+    """Runs the tests of tests/core that use a HIP device if there is one."""
     tests = [str(standin.ROOT / "tests/core" / name) for name in ("test_memory.py", "test_probes.py")]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests, "-k", "hip"],
         capture_output=True,
         text=True,
         timeout=115,
     )
-    assert done.returncode == 0, done.stdout
-    summary = done.stdout.splitlines()[-1]
+    assert process.returncode == 0, process.stdout
+    summary = process.stdout.splitlines()[-1]
     assert " passed" in summary
     assert "skipped" not in summary
 
 
-def test_xnack_as_a_factor_starts_workers_that_judge_for_themselves(tmp_path: Path) -> None:
-    sets = [word for text in ("xnack=0,1", "pages=1,64", "allocator=malloc,managed") for word in ("--set", text)]
-    records = run(tmp_path / "out", "pagefault", *sets)
-    of = {value: [record for record in records if record.factors["xnack"] == value] for value in ("0", "1")}
-    assert {record.status for record in of["1"]} == {"ok"}
-    assert all(record.verified for record in of["1"])
-    assert {record.status for record in of["0"]} == {"skipped"}
-    reasons = {(record.factors["allocator"], record.reason[:40]) for record in of["0"]}
+def test_each_value_of_xnack_has_a_worker_that_decides_what_to_skip(tmp_path: Path) -> None:
+    options = [
+        word for setting in ("xnack=0,1", "pages=1,64", "allocator=malloc,managed") for word in ("--set", setting)
+    ]
+    records = run(tmp_path / "out", "pagefault", *options)
+    by_xnack = {value: [record for record in records if record.factors["xnack"] == value] for value in ("0", "1")}
+    assert {record.status for record in by_xnack["1"]} == {"ok"}
+    assert all(record.verified for record in by_xnack["1"])
+    assert {record.status for record in by_xnack["0"]} == {"skipped"}
+    reasons = {(record.factors["allocator"], record.reason[:40]) for record in by_xnack["0"]}
     assert reasons == {
         ("malloc", "pageableMemoryAccess is 0: the GPU canno"),
         ("managed", "managed memory is there before the first"),
@@ -435,20 +439,20 @@ def test_xnack_as_a_factor_starts_workers_that_judge_for_themselves(tmp_path: Pa
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_methods_and_machine_say_that_it_is_not_proven(form: list[str]) -> None:
+def test_methods_and_machine_note_that_no_amd_gpu_was_tested(form: list[str]) -> None:
     command = [sys.executable, "-m", "firsttouch.cli.main"]
-    for words in (["methods", "--device", "hip:0"], ["machine"]):
-        done = subprocess.run([*command, *words, *form], capture_output=True, text=True, timeout=110)
-        assert done.returncode == 0, done.stderr
-        assert "has not run on AMD hardware" in " ".join(done.stdout.split())
+    for arguments in (["methods", "--device", "hip:0"], ["machine"]):
+        process = subprocess.run([*command, *arguments, *form], capture_output=True, text=True, timeout=110)
+        assert process.returncode == 0, process.stderr
+        assert "has not run on AMD hardware" in " ".join(process.stdout.split())
         if not form:
-            assert words[0] == "methods" or "XNACK: off" in done.stdout
-        elif words[0] == "methods":
-            assert all(cell["notes"] for cell in json.loads(done.stdout))
+            assert arguments[0] == "methods" or "XNACK: off" in process.stdout
+        elif arguments[0] == "methods":
+            assert all(cell["notes"] for cell in json.loads(process.stdout))
 
 
 def test_the_stand_in_for_nvidia_gpus_builds(folder: Path) -> None:
-    """It runs only where there is one; here its functions have the table's types, and it says that there is none."""
-    names = subprocess.run(["nm", "-D", str(standin.build("hip_on_cuda", folder))], capture_output=True, text=True)
-    assert "T hipModuleLaunchKernel" in names.stdout
-    assert "T hiprtcCompileProgram" in names.stdout
+    """It runs only with an NVIDIA GPU. That it builds shows that its functions have the types of the table."""
+    symbols = subprocess.run(["nm", "-D", str(standin.build("hip_on_cuda", folder))], capture_output=True, text=True)
+    assert "T hipModuleLaunchKernel" in symbols.stdout
+    assert "T hiprtcCompileProgram" in symbols.stdout

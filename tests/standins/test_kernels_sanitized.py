@@ -1,7 +1,9 @@
-"""Kernels of applications on the stand-in, under the address sanitizer: every access is within its buffer or array,
-SHARED memory is written before it is read (else its nonsense shows), all items of a group reach each barrier, and the
-results are right though groups and items come in the reverse order. The runs write no report: what takes machine code
-apart for it cannot be loaded beside the sanitizer.
+"""Kernels of applications on the stand-in, under the address sanitizer.
+
+The tests show that every access is within its buffer or array, that SHARED memory is written before it is read (it is
+filled with wrong data before), that all items of a group reach each barrier, and that the results are right when groups
+and items run in reverse order. The runs write no report, because the disassembler that a report needs cannot be loaded
+into a process with the sanitizer.
 """
 
 from __future__ import annotations
@@ -17,20 +19,20 @@ from firsttouch.apps import all_apps
 
 @pytest.fixture(scope="session")
 def sanitized(folder: Path) -> dict[str, str]:
-    """The environment of a process whose kernels are compiled with the sanitizer."""
-    asked = subprocess.run(["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-    library = asked.stdout.strip()
+    """Environment variables of a process whose kernels are compiled with the sanitizer."""
+    found = subprocess.run(["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    library = found.stdout.strip()
     if not Path(library).is_absolute():
-        pytest.skip("g++ comes without libasan.so")
+        pytest.skip("g++ has no libasan.so")
     options = "detect_leaks=0:abort_on_error=1:detect_odr_violation=0"
     return {"STANDIN_SANITIZE": "1", "STANDIN_BACKWARD": "1", "LD_PRELOAD": library, "ASAN_OPTIONS": options}
 
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(600)
-def test_every_application(tmp_path: Path, sanitized: dict[str, str]) -> None:
-    words = ("--all", "--strategy", "managed", "--size", "tiny", "--repeat", "1")
-    records = app(tmp_path / "out", *words, status=None, timeout=590, **sanitized)
+def test_every_application_passes(tmp_path: Path, sanitized: dict[str, str]) -> None:
+    options = ("--all", "--strategy", "managed", "--size", "tiny", "--repeat", "1")
+    records = app(tmp_path / "out", *options, status=None, timeout=590, **sanitized)
     assert not [(r.factors["app"], r.reason or r.verified_why) for r in records if r.verified is not True]
     assert {r.factors["app"] for r in records} == set(all_apps())
 
@@ -52,18 +54,21 @@ class Wrong(App):
     def check(self, view):
         return ""
 """
-BEYOND = "GROUP_KERNEL wrong(GLOBAL float* x, ulong n) { BARRIER(); x[GROUP_ID * 250 + LOCAL_ID + 1] = 1.0f; }"
-APART = "GROUP_KERNEL wrong(GLOBAL float* x, ulong n) { x[0] = 1.0f; if (LOCAL_ID < 9) BARRIER(); }"
-SHORT = "GROUP_KERNEL wrong(GLOBAL float* x, ulong n) { SHARED float s[249]; s[LOCAL_ID] = 1; x[0] = s[0]; }"
+OUT_OF_BUFFER = "GROUP_KERNEL wrong(GLOBAL float* x, ulong n) { BARRIER(); x[GROUP_ID * 250 + LOCAL_ID + 1] = 1.0f; }"
+DIVERGENT_BARRIER = "GROUP_KERNEL wrong(GLOBAL float* x, ulong n) { x[0] = 1.0f; if (LOCAL_ID < 9) BARRIER(); }"
+OUT_OF_ARRAY = "GROUP_KERNEL wrong(GLOBAL float* x, ulong n) { SHARED float s[249]; s[LOCAL_ID] = 1; x[0] = s[0]; }"
 
 
 @pytest.mark.parametrize(
-    ("kernel", "said"), [(BEYOND, "ABORTING"), (APART, "some items of a group only"), (SHORT, "out of bounds")]
+    ("kernel", "message"),
+    [(OUT_OF_BUFFER, "ABORTING"), (DIVERGENT_BARRIER, "some items of a group only"), (OUT_OF_ARRAY, "out of bounds")],
 )
-def test_a_wrong_access_ends_the_process(kernel: str, said: str, tmp_path: Path, sanitized: dict[str, str]) -> None:
+def test_an_invalid_kernel_aborts_the_process(
+    kernel: str, message: str, tmp_path: Path, sanitized: dict[str, str]
+) -> None:
     module = tmp_path / "wrong.py"
     module.write_text(WRONG % kernel)
-    words = ("--module", str(module), "--strategy", "explicit", "--size", "tiny", "--repeat", "1")
-    (record,) = app(tmp_path / "out", "wrong", *words, status=None, **sanitized)
+    options = ("--module", str(module), "--strategy", "explicit", "--size", "tiny", "--repeat", "1")
+    (record,) = app(tmp_path / "out", "wrong", *options, status=None, **sanitized)
     assert record.status == "crashed"
-    assert said in record.reason
+    assert message in record.reason

@@ -1,4 +1,4 @@
-"""An experiment with two devices on the HIP stand-in, as a user runs it."""
+"""An experiment with two devices, run by the command on the HIP stand-in."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from firsttouch.records.schema import Record
 MODULE = Path(__file__).parents[2] / "docs/examples/neighbour.py"
 
 
-def copies(out: Path, *words: str, **settings: str) -> list[Record]:
+def run_neighbour(out: Path, *options: str, **settings: str) -> list[Record]:
     call = [sys.executable, "-m", "firsttouch.cli.main", "run", "neighbour", "--module", str(MODULE), "--out", str(out)]
-    done = subprocess.run(
-        [*call, "--set", "size=64KiB", "--set", "direction=to", *words],
+    process = subprocess.run(
+        [*call, "--set", "size=64KiB", "--set", "direction=to", *options],
         env=os.environ | {"STANDIN_DEVICES": "3"} | settings, text=True, capture_output=True, timeout=100,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     return list(load_results(out).records)
 
 
@@ -29,24 +29,26 @@ def copies(out: Path, *words: str, **settings: str) -> list[Record]:
 def test_every_device_copies_to_every_other(tmp_path: Path) -> None:
     names = [f"hip:{n}" for n in range(3)]
     chosen = [word for name in names for word in ("--device", name)]
-    found = copies(tmp_path / "out", *chosen)
-    pairs = [(r.device, r.text("peer").replace("self", r.device)) for r in found]
+    records = run_neighbour(tmp_path / "out", *chosen)
+    pairs = [(r.device, r.text("peer").replace("self", r.device)) for r in records]
     assert sorted(pairs) == sorted((a, b) for a in names for b in names)
-    assert {(r.status, r.verified) for r in found} == {("ok", True)}
-    assert all([p.device for p in r.parties] == [r.device, r.factors["peer"]] for r in found if r.parties)
+    assert {(r.status, r.verified) for r in records} == {("ok", True)}
+    assert all([p.device for p in r.parties] == [r.device, r.factors["peer"]] for r in records if r.parties)
 
 
-def test_a_peer_out_of_reach_is_skipped_in_the_drivers_words(tmp_path: Path) -> None:
-    found = copies(tmp_path / "out", "--device", "hip:0", "--set", "peer=hip:1,hip:2", STANDIN_UNREACHABLE="0>1")
-    assert [(r.factors["peer"], r.status, r.reason) for r in found] == [
+def test_a_peer_without_access_is_skipped_with_the_drivers_reason(tmp_path: Path) -> None:
+    records = run_neighbour(
+        tmp_path / "out", "--device", "hip:0", "--set", "peer=hip:1,hip:2", STANDIN_UNREACHABLE="0>1"
+    )
+    assert [(r.factors["peer"], r.status, r.reason) for r in records] == [
         ("hip:1", "skipped", "hipDeviceCanAccessPeer: hip:0 has no peer access to hip:1"),
         ("hip:2", "ok", ""),
     ]
 
 
-def test_access_that_the_driver_refuses_when_it_is_opened_is_skipped_too(tmp_path: Path) -> None:
-    (one,) = copies(tmp_path / "out", "--device", "hip:0", "--set", "peer=hip:1",
+def test_a_peer_whose_access_the_driver_fails_to_open_is_skipped(tmp_path: Path) -> None:
+    (record,) = run_neighbour(tmp_path / "out", "--device", "hip:0", "--set", "peer=hip:1",
                     STANDIN_FAIL="hipDeviceEnablePeerAccess=801")  # fmt: skip
-    assert one.status == "skipped"
-    assert one.reason.startswith("hip:0 cannot reach hip:1: ")
-    assert "operation not supported" in one.reason
+    assert record.status == "skipped"
+    assert record.reason.startswith("hip:0 cannot reach hip:1: ")
+    assert "operation not supported" in record.reason

@@ -1,4 +1,4 @@
-"""A worker process: what it is asked it answers, and it leaves nothing behind."""
+"""Worker processes answer tasks, and leave no process behind."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from firsttouch.engine.discover import Discover
 from firsttouch.workers.process import Worker
 
 
-def test_a_worker_answers_one_task_after_another() -> None:
+def test_a_worker_answers_several_tasks() -> None:
     worker = Worker()
     try:
         for _ in range(2):
             answer = worker.ask(Discover(kind="cpu"), timeout=60)
-            assert (answer.how, answer.reason) == ("done", "")
+            assert (answer.outcome, answer.reason) == ("done", "")
             assert answer.reply is not None
             assert [device.name for device in answer.reply.devices] == ["cpu"]
         assert worker.alive()
@@ -23,7 +23,7 @@ def test_a_worker_answers_one_task_after_another() -> None:
         worker.kill()
 
 
-def test_a_dead_worker_leaves_no_process() -> None:
+def test_a_killed_worker_leaves_no_process() -> None:
     worker = Worker()
     pid = worker.pid
     worker.kill()
@@ -31,9 +31,9 @@ def test_a_dead_worker_leaves_no_process() -> None:
         os.kill(pid, 0)
 
 
-def test_a_worker_beyond_its_memory_is_killed() -> None:
+def test_a_worker_that_exceeds_its_memory_limit_is_killed() -> None:
     worker = Worker()
     answer = worker.ask(Discover(kind="cpu"), timeout=60, memory=1)
-    assert answer.how == "failed"
+    assert answer.outcome == "failed"
     assert "of host memory; the limit is 1 B" in answer.reason
     assert not worker.alive()

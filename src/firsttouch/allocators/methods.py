@@ -1,8 +1,8 @@
-"""What each allocator is on a device: as its driver and vendor state it, and as experiment finds it.
+"""The properties of each allocator on a device: stated by its driver and vendor, and measured by trials.
 
-A Question is one property. Adding one: a row in QUESTIONS and, where it can be tried, a trial in
-allocators/trials.py. Each trial runs in a separate process; one that crashes or hangs gives the question's `fatal`
-answer.
+A Question is one property. To add one, add a row to QUESTIONS and, if it can be measured, a trial to
+allocators/trials.py. Each trial runs in a separate process. If that crashes or hangs, the question's `fatal` answer
+applies.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.allocators.properties import asked_pages, moves_pages, needs_mapping
+from firsttouch.allocators.properties import moves_pages, needs_mapping, requested_pages
 from firsttouch.allocators.semantics import SEMANTICS
-from firsttouch.allocators.trials import Try
+from firsttouch.allocators.trials import TrialTask
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Struct
 from firsttouch.units import format_size
 from firsttouch.workers.process import Answer, Worker
@@ -28,14 +28,14 @@ Origin: TypeAlias = Literal["measured", "stated", "unknown"]
 Stated: TypeAlias = tuple[str, str]
 """A value ('' where nothing is stated) and a detail."""
 _NOTHING: Stated = ("", "")
-_NO_MEANING = "does not apply: "
-_GONE = "not available"
+_NOT_APPLICABLE = "does not apply: "
+_NOT_AVAILABLE = "not available"
 _ONE_AT_A_TIME = "memory that must be mapped belongs to one agent at a time (OpenCL 3.0, 3.3.3): not tried"
 
 
 class Cell(Struct):
-    """One property of one allocator on one device. stated is what driver or vendor say, null where they say nothing;
-    detail says how it was found, or why it is so or unknown; notes are the device's.
+    """One property of one allocator on one device. stated: the answer of driver or vendor, null if there is none;
+    detail: how the value was found, or why it is so or unknown; notes: those of the device.
     """
 
     device: str
@@ -49,25 +49,27 @@ class Cell(Struct):
 
 
 def disagrees(cell: Cell) -> bool:
-    """Whether the measured value is another than the stated one; what follows a comma ('yes, 64 KiB') is not stated."""
+    """Whether the measured value differs from the stated one, up to the first comma: in 'yes, 64 KiB' the size is not
+    stated.
+    """
     if cell.origin != "measured" or cell.stated is None or cell.value is None:
         return False
     return cell.value.partition(",")[0] != cell.stated.partition(",")[0]
 
 
 def applies(cell: Cell) -> bool:
-    """Whether the property means something of this allocator here."""
-    return not cell.detail.startswith(_NO_MEANING) and cell.detail != _GONE
+    """Whether the property applies to this allocator on this device."""
+    return not cell.detail.startswith(_NOT_APPLICABLE) and cell.detail != _NOT_AVAILABLE
 
 
 @dataclass(frozen=True)
 class Question:
-    """name: the property; stated: what driver or vendor say; tried: whether trials.py can find out.
+    """name: the property; stated: returns the answer of driver or vendor; tried: whether trials.py has a trial.
 
-    fatal: the answer that the death of a trial's process gives, '' where it leaves the question open.
-    gpu: whether only a device that runs kernels has the property.
-    needs: who must reach an allocator for the question to mean something.
-    direct: whether it is tried only of memory that both agents use by its address.
+    fatal: the answer if the trial's process crashes or hangs, '' if that does not answer the question.
+    gpu: whether only devices that run kernels have the property.
+    needs: the agents that must be able to access the memory for the question to apply.
+    direct: whether it is tried only if both agents use the memory by its address.
     """
 
     name: str
@@ -79,15 +81,15 @@ class Question:
     needs: tuple[Literal["cpu", "gpu"], ...] = ()
     direct: bool = False
 
-    def means_nothing(self, info: AllocatorInfo) -> str:
-        """Why it has no answer for an allocator, '' where it has."""
+    def reason_not_applicable(self, info: AllocatorInfo) -> str:
+        """Why the question does not apply to an allocator, '' if it does."""
         lacking = next((agent for agent in self.needs if getattr(info, agent) == "none"), None)
-        return f"{_NO_MEANING}the {lacking.upper()} is stated not to reach it" if lacking else ""
+        return f"{_NOT_APPLICABLE}the {lacking.upper()} is stated to have no access to it" if lacking else ""
 
-    def tried_of(self, info: AllocatorInfo) -> bool:
-        """Whether a trial can answer it for an allocator that works."""
+    def has_trial_for(self, info: AllocatorInfo) -> bool:
+        """Whether a trial can answer the question for an allocator that works."""
         by_address = info.cpu == "direct" and info.gpu == "direct"
-        return self.tried and not self.means_nothing(info) and (by_address or not self.direct)
+        return self.tried and not self.reason_not_applicable(info) and (by_address or not self.direct)
 
 
 def _available(info: AllocatorInfo) -> Stated:
@@ -99,30 +101,30 @@ def _allocation(info: AllocatorInfo) -> Stated:
 
 
 def _page(info: AllocatorInfo) -> Stated:
-    """Of the allocators that ask for a page size."""
-    if asked_pages(info.name) == "base":
-        return format_size(os.sysconf("SC_PAGE_SIZE")), "asked of the kernel with MADV_NOHUGEPAGE"
-    if asked_pages(info.name) == "huge":
-        return "2 MiB", "asked of the kernel with MADV_HUGEPAGE"
+    """The page size that the allocator requests from the kernel, if it does."""
+    if requested_pages(info.name) == "base":
+        return format_size(os.sysconf("SC_PAGE_SIZE")), "requested from the kernel with MADV_NOHUGEPAGE"
+    if requested_pages(info.name) == "huge":
+        return "2 MiB", "requested from the kernel with MADV_HUGEPAGE"
     return _NOTHING
 
 
-def _meaning(part: str) -> Callable[[AllocatorInfo], Stated]:
+def _from_semantics(part: str) -> Callable[[AllocatorInfo], Stated]:
     return lambda info: (str(getattr(SEMANTICS.get(info.name), part, "")), "")
 
 
 def _cached(agent: str) -> Callable[[AllocatorInfo], Stated]:
     def stated(info: AllocatorInfo) -> Stated:
-        meaning = SEMANTICS.get(info.name)
-        if meaning is None:
+        semantics = SEMANTICS.get(info.name)
+        if semantics is None:
             return _NOTHING
-        return ("yes" if agent in meaning.cached else "no" if agent in meaning.uncached else "", "")
+        return ("yes" if agent in semantics.cached else "no" if agent in semantics.uncached else "", "")
 
     return stated
 
 
 def _while_a_kernel_runs(fact: str, yes: str) -> Callable[[AllocatorInfo], Stated]:
-    """What a fact of AllocatorInfo states of both agents at once."""
+    """The answer that a boolean field of AllocatorInfo states about concurrent use; `yes` is the word for True."""
 
     def stated(info: AllocatorInfo) -> Stated:
         known = getattr(info, fact)
@@ -132,8 +134,8 @@ def _while_a_kernel_runs(fact: str, yes: str) -> Callable[[AllocatorInfo], State
 
 
 def _concurrent(info: AllocatorInfo) -> Stated:
-    """Different parts at once: as the vendor states it, else where the driver states that all may be used at once."""
-    stated = str(getattr(SEMANTICS.get(info.name), "halves", ""))
+    """Concurrent use of different parts: the vendor's statement, otherwise the driver's about concurrent use."""
+    stated = str(getattr(SEMANTICS.get(info.name), "concurrent_parts", ""))
     return (stated, "") if stated else _while_a_kernel_runs("concurrent", "yes")(info)
 
 
@@ -143,30 +145,30 @@ def _migrates(info: AllocatorInfo) -> Stated:
     moves = moves_pages(info)
     if moves is None:
         return _NOTHING
-    return ("yes", "") if moves else ("no", "its pages are there at once, and stay" if info.managed else "")
+    return ("yes", "") if moves else ("no", "its pages are allocated up-front and do not move" if info.managed else "")
 
 
-def _at_once(name: str, heading: str, stated: Callable[[AllocatorInfo], Stated]) -> Question:
-    """Of both agents while a kernel runs."""
+def _concurrency_question(name: str, heading: str, stated: Callable[[AllocatorInfo], Stated]) -> Question:
+    """A question about use by both agents while a kernel runs."""
     return Question(name, heading, stated, tried=True, fatal="no", gpu=True, needs=("cpu", "gpu"), direct=True)
 
 
 QUESTIONS: Sequence[Question] = (
-    Question("what", "what it is", _meaning("call")),
+    Question("what", "what it is", _from_semantics("call")),
     Question("available", "available", _available, tried=True, fatal="no"),
     Question("allocation", "pages come", _allocation, tried=True),
     Question("cpu", "CPU access", lambda info: (info.cpu, ""), tried=True, fatal="none"),
     Question("gpu", "GPU access", lambda info: (info.gpu, info.gpu_reason), tried=True, fatal="none", gpu=True),
     Question("page", "host page", _page, tried=True, needs=("cpu",)),
-    Question("moves", "moves", _meaning("moves")),
+    Question("moves", "moves", _from_semantics("moves")),
     Question("cached cpu", "cached CPU", _cached("cpu"), tried=True, needs=("cpu",)),
     Question("cached gpu", "cached GPU", _cached("gpu"), tried=True, needs=("gpu",), gpu=True),
-    _at_once("coherent", "coherent", _while_a_kernel_runs("concurrent", "both")),
-    _at_once("concurrent", "at once", _concurrent),
-    _at_once("atomics", "atomics", _while_a_kernel_runs("shared_atomics", "yes")),
+    _concurrency_question("coherent", "coherent", _while_a_kernel_runs("concurrent", "both")),
+    _concurrency_question("concurrent", "at once", _concurrent),
+    _concurrency_question("atomics", "atomics", _while_a_kernel_runs("shared_atomics", "yes")),
     Question("migrates", "pages migrate", _migrates, tried=True, needs=("gpu",), direct=True, gpu=True),
 )
-"""In the order of asking. `available` comes before all that is tried: where it is 'no' nothing else is."""
+"""In the order of their trials. `available` comes first: if it is 'no', no other question is tried."""
 
 
 def _questions(device: DeviceInfo) -> list[Question]:
@@ -174,16 +176,16 @@ def _questions(device: DeviceInfo) -> list[Question]:
 
 
 def stated_cells(device: DeviceInfo) -> list[Cell]:
-    """What the driver and the vendor state of every allocator of a device."""
+    """The properties of all allocators of a device, as the driver and the vendor state them."""
     return [_stated(device, info, question) for info in device.allocators for question in _questions(device)]
 
 
 def _stated(device: DeviceInfo, info: AllocatorInfo, question: Question) -> Cell:
     value, detail = question.stated(info)
-    if nothing := question.means_nothing(info):
-        value, detail = "", nothing
+    if reason := question.reason_not_applicable(info):
+        value, detail = "", reason
     if not info.available and question.tried and question.name != "available":
-        value, detail = "", _GONE
+        value, detail = "", _NOT_AVAILABLE
     return Cell(
         device=device.name,
         allocator=info.name,
@@ -196,54 +198,54 @@ def _stated(device: DeviceInfo, info: AllocatorInfo, question: Question) -> Cell
     )
 
 
-def verified_cells(devices: Sequence[DeviceInfo], watch: Callable[[Cell], None]) -> list[Cell]:
-    """Every cell of `devices`, those that can be tried by experiment. `watch` sees each as it is found."""
+def verified_cells(devices: Sequence[DeviceInfo], on_cell: Callable[[Cell], None]) -> list[Cell]:
+    """All cells of `devices`, measured by a trial where there is one. `on_cell` is called with each finished cell."""
     cells = []
-    with _Throwaways() as processes:
-        for cell in _verify(devices, processes):
-            watch(cell)
+    with _TrialWorkers() as workers:
+        for cell in _verify(devices, workers):
+            on_cell(cell)
             cells.append(cell)
     return cells
 
 
-def _verify(devices: Iterable[DeviceInfo], processes: _Throwaways) -> Iterator[Cell]:
+def _verify(devices: Iterable[DeviceInfo], workers: _TrialWorkers) -> Iterator[Cell]:
     for device in devices:
         for info in device.allocators:
             works = info.available
             for question in _questions(device):
                 cell = _stated(device, info, question)
-                if works and question.tried_of(info):
-                    cell = judge(cell, question, processes.ask(device, info, question))
+                if works and question.has_trial_for(info):
+                    cell = with_answer(cell, question, workers.ask(device, info, question))
                     works = works and not (question.name == "available" and cell.value == "no")
                 yield cell
 
 
-def judge(cell: Cell, question: Question, answer: Answer) -> Cell:
-    """A stated cell after its trial."""
+def with_answer(cell: Cell, question: Question, answer: Answer) -> Cell:
+    """A stated cell, updated with the answer of its trial."""
     if answer.reply is not None:
         value, detail = answer.reply.value, answer.reply.reason
     else:
-        began = answer.after == "opened"
-        value, detail = (question.fatal if began else ""), answer.reason
+        trial_started = answer.last_state == "opened"
+        value, detail = (question.fatal if trial_started else ""), answer.reason
     if value:
         return msgspec.structs.replace(cell, value=value, origin="measured", detail=detail)
     cell.detail = f"not established: {detail}"
     return cell
 
 
-class _Throwaways:
-    """Processes of one trial each; the next one starts while a trial runs."""
+class _TrialWorkers:
+    """A worker process for each trial. The next one starts while a trial runs."""
 
-    def __enter__(self) -> _Throwaways:
-        self._spare = Worker()
+    def __enter__(self) -> _TrialWorkers:
+        self._next = Worker()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._spare.kill()
+        self._next.kill()
 
     def ask(self, device: DeviceInfo, info: AllocatorInfo, question: Question) -> Answer:
-        worker, self._spare = self._spare, Worker()
+        worker, self._next = self._next, Worker()
         try:
-            return worker.ask(Try(device=device, allocator=info.name, question=question.name), timeout=TIMEOUT)
+            return worker.ask(TrialTask(device=device, allocator=info.name, question=question.name), timeout=TIMEOUT)
         finally:
             worker.kill()

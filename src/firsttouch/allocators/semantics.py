@@ -1,6 +1,6 @@
-"""Every allocator on one page: what it is, and what its vendor promises.
+"""The table of allocators: how each obtains memory, and what its vendor specifies.
 
-Whether one is available on a device, and who reaches it there, the device itself states (schema.AllocatorInfo).
+Each device states which allocators it has and which agents can access their memory (schema.AllocatorInfo).
 """
 
 from __future__ import annotations
@@ -11,20 +11,24 @@ from typing import Literal, TypeAlias
 Memory: TypeAlias = Literal["host", "device", "migrating"]
 Role: TypeAlias = Literal["host", "device", "page-locked", "shared"]
 Variant: TypeAlias = Literal["", "pages", "call", "caching", "coherence"]
-AskedPages: TypeAlias = Literal["", "policy", "base", "huge"]
+RequestedPages: TypeAlias = Literal["", "policy", "base", "huge"]
 
 
 @dataclass(frozen=True)
 class AllocatorSemantics:
-    """call: how the memory is obtained, per API; moves: whether pages change place, by whom and at what granularity;
-    memory: whose it is, `migrating` where the driver decides where its pages are; role: what programs take it for:
-    plain memory of the host, memory of the device, page-locked host memory that the device reaches, or memory that both
-    use by one address; variant: in what it differs from the allocator that programs use first in its role (page size,
-    the call that obtains it, caching by the CPU, or when stores are seen), '' for that one;
-    pages: the page size that is asked of the kernel, "policy" where the caller chooses, '' where none is asked;
-    cached, uncached: the agents that keep lines of it in a cache and those that do not, as the vendor states it;
-    migrates: whether its pages move to an agent that touches them; halves: whether both agents may use different parts
-    at once, where AllocatorInfo.concurrent does not say it. '' where the vendor states nothing.
+    """What is known of an allocator without asking a driver. A field is '' if the vendor does not specify it.
+
+    call: the calls that obtain the memory, by API.
+    moves: whether pages move, who moves them, and at what granularity.
+    memory: the memory in which its pages are, `migrating` if the driver decides.
+    role: the purpose for which programs use it: plain host memory, device memory, page-locked host memory that the
+        device can access, or memory that both use by one address.
+    variant: how it differs from the usual allocator of its role (page size, the call that obtains it, caching by the
+        CPU, or when stores become visible), '' for that allocator.
+    pages: the page size that is requested from the kernel, "policy" if the caller chooses it, '' if none is requested.
+    cached, uncached: the agents that cache its lines, and those that do not.
+    migrates: whether its pages move to an agent that touches them.
+    concurrent_parts: whether both agents may use different parts at once, if AllocatorInfo.concurrent does not say so.
     """
 
     call: str
@@ -32,16 +36,16 @@ class AllocatorSemantics:
     memory: Memory
     role: Role
     variant: Variant = ""
-    pages: AskedPages = ""
+    pages: RequestedPages = ""
     cached: str = ""
     uncached: str = ""
     migrates: str = ""
-    halves: str = ""
+    concurrent_parts: str = ""
 
 
 SEMANTICS: dict[str, AllocatorSemantics] = {
     "malloc": AllocatorSemantics(
-        "malloc; page size by the kernel's own policy",
+        "malloc; the kernel's policy determines the page size",
         "stays in host memory; NUMA balancing may move pages",
         memory="host",
         role="host",
@@ -49,7 +53,7 @@ SEMANTICS: dict[str, AllocatorSemantics] = {
         cached="cpu",
     ),
     "mmap": AllocatorSemantics(
-        "mmap, private and anonymous, MADV_NOHUGEPAGE: base pages for certain",
+        "mmap, private and anonymous, with MADV_NOHUGEPAGE: always base pages",
         "stays in host memory; NUMA balancing may move pages",
         memory="host",
         role="host",
@@ -58,7 +62,7 @@ SEMANTICS: dict[str, AllocatorSemantics] = {
         cached="cpu",
     ),
     "malloc-thp": AllocatorSemantics(
-        "malloc with MADV_HUGEPAGE, aligned to 2 MiB: transparent huge pages where the kernel has them",
+        "malloc with MADV_HUGEPAGE, aligned to 2 MiB: transparent huge pages if the kernel supports them",
         "stays in host memory; NUMA balancing may move pages",
         memory="host",
         role="host",
@@ -129,7 +133,7 @@ SEMANTICS: dict[str, AllocatorSemantics] = {
         migrates="yes",
     ),
     "svm-coarse": AllocatorSemantics(
-        "clSVMAlloc: one address for both, shared between map and unmap",
+        "clSVMAlloc: one address for both; the CPU uses it between map and unmap",
         "the driver decides at map, unmap and launch (OpenCL 2.0, 5.6)",
         memory="migrating",
         role="shared",
@@ -140,7 +144,7 @@ SEMANTICS: dict[str, AllocatorSemantics] = {
         "the driver decides (OpenCL 2.0, 5.6)",
         memory="migrating",
         role="shared",
-        halves="yes",
+        concurrent_parts="yes",
     ),
     "svm-atomic": AllocatorSemantics(
         "clSVMAlloc with CL_MEM_SVM_FINE_GRAIN_BUFFER and CL_MEM_SVM_ATOMICS: both use it at once, coherent by atomics",

@@ -1,7 +1,7 @@
-"""The experiments behind `methods --verify`. Only for separate processes: a trial may end its own.
+"""The trials of `methods --verify`. Only for separate processes, because a trial may crash its process.
 
-A trial gives (value, how it was found); the value '' leaves the question open. One that raises is turned into an
-answer by run_trial. allocators/methods.py says which questions there are and what the death of the process means.
+A trial returns (value, how it was found); the value '' means that it found no answer. run_trial turns exceptions into
+answers. allocators/methods.py has the questions, and the answer to each if the process crashes.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ SEED = 20240229
 _MIB = 1 << 20
 _SMALL = 4 * _MIB
 _SIZES = (64 * _MIB, 16 * _MIB, _SMALL)
-"""Of what is touched page by page, the largest that the guard permits; managed memory only the smallest."""
+"""Sizes for trials that touch every page: the largest that the guard permits; for managed memory only the smallest."""
 _HALVES = 8 * _MIB
-_MET = 10
-"""Additions of the CPU between which the GPU added too: fewer don't show that both were at work together."""
-_NONE_YET = 0.1
-_MOST = 0.5
+_MIN_MIXED = 10
+"""Additions by the CPU between which the GPU added too. Fewer do not prove that both worked at the same time."""
+_SMALL_SHARE = 0.1
+_LARGE_SHARE = 0.5
 
-Found = tuple[str, str]
+TrialResult = tuple[str, str]
 
 
-class Try(Task, tag="try"):
-    """Answer one question of allocators/methods.py about an allocator, in a process that this may end."""
+class TrialTask(Task, tag="try"):
+    """Answer one question of allocators/methods.py about an allocator, in a process that may crash."""
 
     device: DeviceInfo
     allocator: str
     question: str
 
 
-def carry_out_trial(task: Try, pipe: Pipe) -> Reply:
-    """The handler of Try, in a worker."""
+def carry_out_trial(task: TrialTask, pipe: Pipe) -> Reply:
+    """Handles TrialTask in a worker."""
     value, reason = run_trial(
         task.device,
         task.allocator,
@@ -52,18 +52,18 @@ def carry_out_trial(task: Try, pipe: Pipe) -> Reply:
 
 
 @dataclass
-class Bench:
-    """An open device and the allocator in question, as its driver states it."""
+class TrialContext:
+    """An open device and the allocator under test, with the driver's statements about both."""
 
-    about: DeviceInfo
+    device_info: DeviceInfo
     info: AllocatorInfo
     device: _core.Device
 
     def allocate(self, size: int = _SMALL) -> _core.Buffer:
         return self.device.allocate(self.info.name, size)
 
-    def large(self) -> _core.Buffer:
-        """The largest of _SIZES that may be had."""
+    def allocate_large(self) -> _core.Buffer:
+        """A buffer of the largest of _SIZES that the guard permits."""
         *sizes, least = (_SMALL,) if self.info.managed else _SIZES
         for size in sizes:
             try:
@@ -74,102 +74,102 @@ class Bench:
 
     @property
     def agent(self) -> str:
-        """Who reaches it without a mapping, the CPU first."""
+        """The agent that touches the memory: the CPU if it needs no mapping or the GPU has no access, else the GPU."""
         return "cpu" if self.info.cpu == "direct" or self.info.gpu == "none" else "gpu"
 
 
 def run_trial(
-    about: DeviceInfo, allocator: str, question: str, *, opening: Callable[[], None], opened: Callable[[], None]
-) -> Found:
-    """Answer one question; `opening` and `opened` are called around the opening of the device."""
+    device_info: DeviceInfo, allocator: str, question: str, *, opening: Callable[[], None], opened: Callable[[], None]
+) -> TrialResult:
+    """Answer one question. `opening` and `opened` are called before and after the device is opened."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    info = about.allocator(allocator)
+    info = device_info.allocator(allocator)
     if info is None or question not in TRIALS:
-        raise ValueError(f"no trial of {question} of {allocator} on {about.name}")
+        raise ValueError(f"no trial of {question} of {allocator} on {device_info.name}")
     opening()
     try:
-        device = open_device(about.name)
+        device = open_device(device_info.name)
     except Exception as error:
         return "", str(error)
     opened()
     trial, refused = TRIALS[question]
     try:
-        return trial(Bench(about, info, device))
+        return trial(TrialContext(device_info, info, device))
     except (_core.GuardRefused, _core.Unavailable) as error:
         return "", str(error)
     except (RuntimeError, MemoryError) as error:
         return refused, str(error) or type(error).__name__
 
 
-def works(bench: Bench) -> Found:
-    """Whether it can be had, filled and read back by an agent that reaches it."""
-    agent = "gpu" if bench.info.gpu != "none" else "cpu"
-    with bench.allocate() as buffer:
+def works(context: TrialContext) -> TrialResult:
+    """Whether the memory can be allocated, filled and read back by an agent that has access."""
+    agent = "gpu" if context.info.gpu != "none" else "cpu"
+    with context.allocate() as buffer:
         buffer.fill(SEED, agent)
         wrong = buffer.check(SEED, agent)
     return _verdict("yes", "no", wrong, f"{format_size(_SMALL)} filled and checked by the {agent.upper()}")
 
 
-def cpu_access(bench: Bench) -> Found:
-    """By bare loads and stores; between map and unmap where that is what the driver states."""
-    with bench.allocate() as buffer:
-        if bench.info.cpu != "mapped":
-            wrong = _core.try_access(bench.device, buffer, "cpu", SEED)
+def cpu_access(context: TrialContext) -> TrialResult:
+    """How the CPU accesses it: tested by plain loads and stores, or between map and unmap if the driver states that."""
+    with context.allocate() as buffer:
+        if context.info.cpu != "mapped":
+            wrong = _core.try_access(context.device, buffer, "cpu", SEED)
             return _verdict("direct", "none", wrong, "CPU stores and loads at its address")
         buffer.fill(SEED, "cpu")
         wrong = buffer.check(SEED, "gpu")
         buffer.fill(SEED + 1, "gpu")
         wrong += buffer.check(SEED + 1, "cpu")
-        return _verdict("mapped", "none", wrong, "each agent saw through map and unmap what the other wrote")
+        return _verdict("mapped", "none", wrong, "each agent saw the other's writes through map and unmap")
 
 
-def gpu_access(bench: Bench) -> Found:
-    """By a kernel that is given the address, also where the driver states that it can't use it."""
-    with bench.allocate() as buffer:
-        wrong = _core.try_access(bench.device, buffer, "gpu", SEED)
+def gpu_access(context: TrialContext) -> TrialResult:
+    """How the GPU accesses it: tested by a kernel that gets the address, even if the driver states no access."""
+    with context.allocate() as buffer:
+        wrong = _core.try_access(context.device, buffer, "gpu", SEED)
     return _verdict("direct", "none", wrong, "a kernel wrote and read it; the CPU or a copy saw the same")
 
 
-def _verdict(right: str, wrong: str, errors: int, how: str) -> Found:
+def _verdict(right: str, wrong: str, errors: int, how: str) -> TrialResult:
     return (wrong, f"{errors} words of {_SMALL // 8} were wrong") if errors else (right, how)
 
 
-def allocation(bench: Bench) -> Found:
-    """Whether memory is taken by the call or by the first touch."""
-    with bench.large() as buffer:  # what the driver needs for itself comes with the first use
-        buffer.fill(SEED, bench.agent)
-    before = _Taken.now(bench)
-    with bench.large() as buffer:
-        called = _Taken.now(bench)
-        buffer.fill(SEED, bench.agent)
-        touched = _Taken.now(bench)
+def allocation(context: TrialContext) -> TrialResult:
+    """Whether pages are allocated by the call or by the first touch."""
+    with context.allocate_large() as buffer:  # the driver allocates memory for itself at the first use
+        buffer.fill(SEED, context.agent)
+    before = _MemoryInUse.now(context)
+    with context.allocate_large() as buffer:
+        called = _MemoryInUse.now(context)
+        buffer.fill(SEED, context.agent)
+        touched = _MemoryInUse.now(context)
         size = buffer.size
     own = called.own - before.own, touched.own - called.own
     machine = called.machine - before.machine, touched.machine - called.machine
     for source, (call, touch) in (("process and device", own), ("MemFree of the machine", machine)):
-        if _MOST * size <= call + touch <= 1.5 * size:
+        if _LARGE_SHARE * size <= call + touch <= 1.5 * size:
             how = (
                 f"{format_size(max(call, 0))} by the call, {format_size(max(touch, 0))} by the first touch of "
-                f"{format_size(size)} by the {bench.agent.upper()} ({source})"
+                f"{format_size(size)} by the {context.agent.upper()} ({source})"
             )
-            if call < _NONE_YET * size and touch >= _MOST * size:
+            if call < _SMALL_SHARE * size and touch >= _LARGE_SHARE * size:
                 return "on-demand", how
-            return ("up-front" if call >= _MOST * size else ""), how
-    return "", f"no counter shows the {format_size(size)} that were taken"
+            return ("up-front" if call >= _LARGE_SHARE * size else ""), how
+    return "", f"no counter shows the {format_size(size)} that were allocated"
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """Bytes in use now: own, by this process on host and device; machine, by all on the host."""
+class _MemoryInUse:
+    """Bytes in use now. own: by this process, on host and device; machine: by all processes, on the host."""
 
     own: int
     machine: int
 
     @classmethod
-    def now(cls, bench: Bench) -> _Taken:
+    def now(cls, context: TrialContext) -> _MemoryInUse:
         own = _proc("/proc/self/smaps_rollup", "Rss:")
-        if bench.about.capabilities.runs_kernels and not bench.about.capabilities.shares_host_memory:
-            total, free = bench.device.memory()
+        if context.device_info.capabilities.runs_kernels and not context.device_info.capabilities.shares_host_memory:
+            total, free = context.device.memory()
             own += total - free
         return cls(own, -_proc("/proc/meminfo", "MemFree:"))
 
@@ -179,31 +179,33 @@ def _proc(path: str, key: str) -> int:
         return next((int(line.split()[1]) * 1024 for line in file if line.startswith(key)), 0)
 
 
-def page(bench: Bench) -> Found:
-    """The page size behind it on the host after the CPU touched it."""
-    if bench.info.cpu == "none":
-        return "", "the CPU does not reach it"
-    with bench.large() as buffer:
+def page(context: TrialContext) -> TrialResult:
+    """The size of its pages on the host after the CPU touched it."""
+    if context.info.cpu == "none":
+        return "", "the CPU has no access"
+    with context.allocate_large() as buffer:
         buffer.fill(SEED, "cpu")
         _, size = buffer.residency()
     if size is None:
-        return "", "the kernel counts no page of the mapping: the driver made it in its own way"
-    return format_size(size), "of most of it, from smaps"
+        return "", "the kernel counts no page of the mapping, which the driver made by other means"
+    return format_size(size), "of most of the buffer, from smaps"
 
 
-def cached_cpu(bench: Bench) -> Found:
-    return _cached(bench, "cpu")
+def cached_cpu(context: TrialContext) -> TrialResult:
+    return _cached(context, "cpu")
 
 
-def cached_gpu(bench: Bench) -> Found:
-    return _cached(bench, "gpu")
+def cached_gpu(context: TrialContext) -> TrialResult:
+    return _cached(context, "gpu")
 
 
-def _cached(bench: Bench, agent: str) -> Found:
-    """By dependent loads: again and again over a few lines, and of lines of a large block in random order."""
+def _cached(context: TrialContext, agent: str) -> TrialResult:
+    """Whether an agent caches it: compares dependent loads that repeat over a few lines with dependent loads from lines
+    of a large block in random order.
+    """
     stop = _core.Stop(tolerance=0.05, seconds=0.5, min_samples=5, max_samples=20)
-    with bench.large() as block:
-        found, size = _core.reread(bench.device, block, agent=agent, seed=SEED, stop=stop), block.size
+    with context.allocate_large() as block:
+        found, size = _core.reread(context.device, block, agent=agent, seed=SEED, stop=stop), block.size
     if found.errors:
         raise RuntimeError(f"{found.errors} nodes of the chase were wrong")
     again, first = found.counters["reread_ns"], found.counters["cold_ns"]
@@ -214,10 +216,10 @@ def _cached(bench: Bench, agent: str) -> Found:
     return "yes" if is_cached(again, first) else "no", how
 
 
-def coherent(bench: Bench) -> Found:
-    """Whether each agent sees the other's stores while a kernel runs, by acquire and release at system scope."""
-    with bench.allocate() as buffer:
-        seen = _core.try_coherence(bench.device, buffer)
+def coherent(context: TrialContext) -> TrialResult:
+    """Whether each agent sees the other's stores while a kernel runs, with acquire and release at system scope."""
+    with context.allocate() as buffer:
+        seen = _core.try_coherence(context.device, buffer)
     gpu, cpu = seen["gpu_saw"] > 0, seen["cpu_saw"] > 0
     how = f"while a kernel ran the GPU saw {seen['gpu_saw']:.0f} and the CPU {seen['cpu_saw']:.0f} changes of a word"
     if not (gpu and cpu):
@@ -228,23 +230,23 @@ def coherent(bench: Bench) -> Found:
     return "both", f"{how}, and {seen['rounds']:.0f} questions were answered in {trip} each"
 
 
-def concurrent(bench: Bench) -> Found:
-    """Whether both may load and store a half of one block each at once."""
-    with bench.allocate(_HALVES) as buffer:
-        found = _core.try_halves(bench.device, buffer)
+def concurrent(context: TrialContext) -> TrialResult:
+    """Whether CPU and GPU can load and store different halves of one block at the same time."""
+    with context.allocate(_HALVES) as buffer:
+        found = _core.try_halves(context.device, buffer)
     how = (
-        f"the CPU passed {found['cpu_passes']:.3g} times over its half of {format_size(_HALVES)} while the GPU passed "
-        f"{found['gpu_passes']:.0f} times over the other, in {format_seconds(found['seconds'])}"
+        f"the CPU made {found['cpu_passes']:.3g} passes over its half of {format_size(_HALVES)} while the GPU made "
+        f"{found['gpu_passes']:.0f} passes over the other, in {format_seconds(found['seconds'])}"
     )
     if found["errors"]:
         return "no", f"{found['errors']:.0f} words were wrong afterwards: {how}"
-    return ("yes", how) if found["cpu_passes"] > 0 else ("", f"they did not meet: {how}")
+    return ("yes", how) if found["cpu_passes"] > 0 else ("", f"they did not run at the same time: {how}")
 
 
-def atomics(bench: Bench) -> Found:
+def atomics(context: TrialContext) -> TrialResult:
     """Whether no addition is lost when both add to one word at system scope."""
-    with bench.allocate() as buffer:
-        found = _core.try_shared_adds(bench.device, buffer)
+    with context.allocate() as buffer:
+        found = _core.try_shared_adds(context.device, buffer)
     added = found["by_cpu"] + found["by_gpu"]
     how = (
         f"{found['by_cpu']} additions by the CPU and {found['by_gpu']} by the GPU to one word; "
@@ -252,13 +254,13 @@ def atomics(bench: Bench) -> Found:
     )
     if found["sum"] != added:
         return "no", f"{added - found['sum']} additions were lost of {how}"
-    return ("yes", how) if found["mixed"] >= _MET else ("", f"they did not meet: {how}")
+    return ("yes", how) if found["mixed"] >= _MIN_MIXED else ("", f"they did not run at the same time: {how}")
 
 
-def migrates(bench: Bench) -> Found:
-    """Whether pages leave the CPU's page tables when the GPU touches them, and how many with one word."""
-    with bench.allocate(_HALVES) as buffer:
-        found = _core.try_moves(bench.device, buffer, SEED)
+def migrates(context: TrialContext) -> TrialResult:
+    """Whether pages leave the CPU's page tables when the GPU touches them, and how many if it touches one word."""
+    with context.allocate(_HALVES) as buffer:
+        found = _core.try_moves(context.device, buffer, SEED)
     if found["errors"]:
         return "no", f"{found['errors']} words were wrong after the GPU touched them"
     page, present = found["page_bytes"], found["present"]
@@ -270,18 +272,19 @@ def migrates(bench: Bench) -> Found:
             f"all {format_size(present * page)} stayed in the CPU's page tables when the GPU touched every page",
         )
     if not found["left_by_all"]:
-        return "yes", f"the pages went from {moved} and stayed in the CPU's page tables, so no granularity is seen"
+        return "yes", f"the pages moved from {moved} and stayed in the CPU's page tables, so the granularity is unknown"
     region = format_size(found["region"] * page)
     how = (
-        f"of {format_size(present * page)} the GPU's touch of one word took {format_size(found['left_by_one'] * page)} "
-        f"out of the CPU's page tables, {region} of it around the word; touching every page took "
-        f"{found['left_by_all'] / present:.0%}, and the CPU's next reading brought {found['back'] / present:.0%} back; "
-        "a driver may move neighbours before they are needed, so its unit may be smaller"
+        f"of {format_size(present * page)} the GPU's touch of one word removed "
+        f"{format_size(found['left_by_one'] * page)} from the CPU's page tables, {region} of it around the word; "
+        "touching every page removed "
+        f"{found['left_by_all'] / present:.0%}, and the CPU's next read returned {found['back'] / present:.0%}; "
+        "a driver may prefetch neighbouring pages, so its unit may be smaller"
     )
     return f"yes, {region}" if found["region"] else "yes", how
 
 
-TRIALS: dict[str, tuple[Callable[[Bench], Found], str]] = {
+TRIALS: dict[str, tuple[Callable[[TrialContext], TrialResult], str]] = {
     "available": (works, "no"),
     "allocation": (allocation, ""),
     "cpu": (cpu_access, "none"),
@@ -294,4 +297,4 @@ TRIALS: dict[str, tuple[Callable[[Bench], Found], str]] = {
     "atomics": (atomics, "no"),
     "migrates": (migrates, ""),
 }
-"""By question: the trial, and what an error that the driver raises in it answers."""
+"""By question: the trial, and the answer if the driver raises an error in it."""

@@ -1,6 +1,6 @@
-"""methods.json: what `firsttouch methods --verify --out DIR` established, and how a later run takes it on trust.
+"""Writes methods.json, the answers of `firsttouch methods --verify --out DIR`, and reads it for --trust-verified.
 
-It holds for the machine, kernel and drivers on which it was found; on any other it is refused.
+It is valid only for the machine, kernel and drivers on which it was made. Other machines refuse it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from firsttouch import __version__
 from firsttouch.allocators.methods import Cell
 from firsttouch.errors import UsageError
-from firsttouch.files import as_usage, read_regular, write_atomically
+from firsttouch.files import as_usage_error, read_regular, write_atomically
 from firsttouch.machine import host
 from firsttouch.machine.facts import host_topics
 from firsttouch.machine.tree import Tree
@@ -27,13 +27,13 @@ from firsttouch.records.trust import fill_in
 METHODS = "methods.json"
 
 _SYSTEM = (("kernel", "release"), ("nvidia", "kernel_module"), ("amd", "kernel_module"))
-"""Facts of the machine, by topic, on which the answers depend."""
+"""Facts of the machine, with their topics, on which the answers depend."""
 _DRIVER = ("uuid", "driver", "driver_api", "version", "runtime", "arch", "xnack")
-"""The same of a device."""
+"""Facts of a device on which the answers depend."""
 
 
 class VerifiedDevice(Struct):
-    """A device that was tried, and which driver it had."""
+    """A device on which trials were made, with facts that identify it and its driver."""
 
     name: str
     title: str
@@ -41,7 +41,7 @@ class VerifiedDevice(Struct):
 
 
 class VerifiedMethods(Struct):
-    """What methods.json holds. system: facts of the machine on which the answers depend."""
+    """The contents of methods.json. system: facts of the machine on which the answers depend."""
 
     schema: str
     host: str
@@ -58,7 +58,7 @@ _FACTS: Mapping[str, tuple[str, Mapping[str, bool]]] = {
     "atomics": ("shared_atomics", {"yes": True, "no": False}),
     "concurrent": ("disjoint", {"yes": True, "no": False}),
 }
-"""The fact of AllocatorInfo that each property of methods.py answers, and what its answers mean."""
+"""For properties of methods.py, the corresponding field of AllocatorInfo and its value for each answer."""
 
 
 def _system() -> dict[str, Scalar]:
@@ -66,53 +66,53 @@ def _system() -> dict[str, Scalar]:
     return {f"{topic}.{name}": topics.get(topic, {}).get(name) for topic, name in _SYSTEM}
 
 
-def _seen(device: DeviceInfo) -> VerifiedDevice:
+def _verified_device(device: DeviceInfo) -> VerifiedDevice:
     facts = {name: device.facts[name] for name in _DRIVER if name in device.facts}
     return VerifiedDevice(name=device.name, title=device.title, facts=facts)
 
 
 def write_methods(directory: Path, devices: Sequence[DeviceInfo], cells: Sequence[Cell]) -> Path:
-    """Write DIR/methods.json. Raises UsageError where it can't be written."""
+    """Write DIR/methods.json and return its path. Raises UsageError if it can't be written."""
     found = VerifiedMethods(
         schema=SCHEMA,
         host=platform.node(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         firsttouch=__version__,
         system=_system(),
-        devices=[_seen(device) for device in devices],
+        devices=[_verified_device(device) for device in devices],
         cells=list(cells),
     )
     path = directory / METHODS
-    with as_usage("write", path, "a directory that can be written"):
+    with as_usage_error("write", path, "a directory that can be written"):
         directory.mkdir(parents=True, exist_ok=True)
         write_atomically(path, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     return path
 
 
 @dataclass(frozen=True)
-class Trust:
-    """What a methods.json of this machine says, to be taken where a driver says nothing."""
+class VerifiedFacts:
+    """The measured answers of a methods.json of this machine, to be used where a driver states nothing."""
 
     directory: Path
     devices: Mapping[str, VerifiedDevice]
     facts: Mapping[tuple[str, str], Mapping[str, bool]]
-    """By device and allocator: facts of AllocatorInfo."""
+    """Values for fields of AllocatorInfo, by device and allocator."""
 
-    def applied_to(self, devices: Iterable[DeviceInfo]) -> list[DeviceInfo]:
-        """`devices` with what their drivers leave unsaid filled in.
+    def apply(self, devices: Iterable[DeviceInfo]) -> list[DeviceInfo]:
+        """`devices`, with these answers where their drivers state nothing.
 
         Raises:
-            UsageError: one of them is not the device that was tried, or has another driver.
+            UsageError: a device is not the one on which the trials were made, or has another driver.
         """
-        return [self._applied(device) if device.available else device for device in devices]
+        return [self._apply_to(device) if device.available else device for device in devices]
 
-    def _applied(self, device: DeviceInfo) -> DeviceInfo:
+    def _apply_to(self, device: DeviceInfo) -> DeviceInfo:
         tried = self.devices.get(device.name)
         if tried is None:
             return device
-        here = _seen(device)
+        here = _verified_device(device)
         then, now = {"title": tried.title, **tried.facts}, {"title": here.title, **here.facts}
-        _refuse_other(self.directory, f"{device.name} ", then, now)
+        _require_same(self.directory, f"{device.name} ", then, now)
         allocators = [
             fill_in(info, self.facts.get((device.name, info.name), {}), str(self.directory))
             for info in device.allocators
@@ -120,7 +120,7 @@ class Trust:
         return msgspec.structs.replace(device, allocators=allocators)
 
 
-def _refuse_other(directory: Path, of: str, then: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> None:
+def _require_same(directory: Path, of: str, then: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> None:
     for name in dict.fromkeys([*then, *now]):
         if then.get(name) != now.get(name):
             raise UsageError(
@@ -129,14 +129,14 @@ def _refuse_other(directory: Path, of: str, then: Mapping[str, Scalar], now: Map
             )
 
 
-def read_trust(directory: Path) -> Trust:
-    """What DIR/methods.json says.
+def read_verified_facts(directory: Path) -> VerifiedFacts:
+    """Read DIR/methods.json.
 
     Raises:
-        UsageError: there is none, it is broken, or it was made on another machine or kernel.
+        UsageError: the file is missing or malformed, or was made on another machine or kernel.
     """
     path = directory / METHODS
-    with as_usage("read", path, "a directory that `firsttouch methods --verify --out DIR` wrote"):
+    with as_usage_error("read", path, "a directory that `firsttouch methods --verify --out DIR` wrote"):
         data = read_regular(path)
     try:
         found = msgspec.json.decode(data, type=VerifiedMethods)
@@ -144,12 +144,12 @@ def read_trust(directory: Path) -> Trust:
         raise UsageError(f"{path}: {error}") from None
     if found.schema != SCHEMA:
         raise UsageError(f"{path}: schema {found.schema!r} is not {SCHEMA!r}, which this version reads")
-    _refuse_other(directory, "", {"host": found.host, **found.system}, {"host": platform.node(), **_system()})
-    return Trust(directory, {device.name: device for device in found.devices}, _facts(found.cells))
+    _require_same(directory, "", {"host": found.host, **found.system}, {"host": platform.node(), **_system()})
+    return VerifiedFacts(directory, {device.name: device for device in found.devices}, _facts(found.cells))
 
 
 def _facts(cells: Iterable[Cell]) -> dict[tuple[str, str], dict[str, bool]]:
-    """What was measured, as facts of AllocatorInfo."""
+    """The measured answers as values for fields of AllocatorInfo, by device and allocator."""
     facts: dict[tuple[str, str], dict[str, bool]] = {}
     for cell in cells:
         if cell.origin != "measured" or cell.value is None or cell.property not in _FACTS:

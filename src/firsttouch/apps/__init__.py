@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from firsttouch.modules import classes
+from firsttouch.modules import find_classes
 
 if TYPE_CHECKING:
     from firsttouch.harness.app import App
@@ -25,4 +25,6 @@ def all_apps() -> dict[str, type[App]]:
     from firsttouch.harness.app import App
 
     here = sys.modules[__name__]
-    return dict(sorted(classes(App, here, group=GROUP, noun="application", leave_out=_OTHERS, needed=_NEEDED).items()))
+    return dict(
+        sorted(find_classes(App, here, group=GROUP, noun="application", excluded=_OTHERS, required=_NEEDED).items())
+    )

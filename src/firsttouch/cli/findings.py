@@ -21,10 +21,10 @@ def read(directory: Path) -> list[Answered]:
     """Everything that a results directory holds, answered in the order of the report."""
     from firsttouch.records.reading import load_results
     from firsttouch.report.answers import answered
-    from firsttouch.work import reported
+    from firsttouch.work import reportable_experiments
 
     results = load_results(directory)
-    return list(answered(results.records, results.machine.devices, reported()))
+    return list(answered(results.records, results.machine.devices, reportable_experiments()))
 
 
 def plain(answers: Iterable[Answered]) -> list[dict[str, Any]]:

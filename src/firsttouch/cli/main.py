@@ -106,9 +106,9 @@ def _status() -> int:
             raise
         tell(f"firsttouch: {_about_file(error)}")
     except (Exception, SystemExit) as error:
-        from firsttouch.modules import place
+        from firsttouch.modules import error_location
 
-        if not (where := place(error)):
+        if not (where := error_location(error)):
             raise
         tell(f"firsttouch: {type(error).__name__}: {' '.join(str(error).split())} ({where})")
     return WRONG_CALL

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 import typer
 
 from firsttouch.cli.options import path
-from firsttouch.cli.output import code_of_modules, say, say_json
-
-if TYPE_CHECKING:
-    from firsttouch.report.export import Format
-
+from firsttouch.cli.output import say, say_json, tell
 
 FORMATS = ("html", "png", "svg", "csv")
 
@@ -49,15 +45,13 @@ def command(
 
     Example: firsttouch report results/h200-quick --format svg -o figures
     """
-    with code_of_modules():
-        if form == "html":
-            from firsttouch.report.page import write_report
+    from firsttouch.engine.reporting import NotDrawn, draw
 
-            paths = [write_report(directories, output)]
-        else:
-            from firsttouch.report.export import export
-
-            paths = export(directories, cast("Format", form), output)
+    try:
+        paths = draw(directories, form, output)
+    except NotDrawn as error:
+        tell(f"firsttouch: the report was not drawn: {error}")
+        raise typer.Exit(1) from None
     if as_json:
         names = [str(one) for one in paths]
         say_json({"report": names[0]} if form == "html" else {"files": names})

@@ -101,9 +101,9 @@ def trust_in(directory: Path | None) -> Callable[[Sequence[DeviceInfo]], list[De
     """What --trust-verified means. Raises UsageError where the directory holds nothing of this machine."""
     if directory is None:
         return None
-    from firsttouch.allocators.verified import read_trust
+    from firsttouch.allocators.verified import read_verified_facts
 
-    return read_trust(directory).applied_to
+    return read_verified_facts(directory).apply
 
 
 def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[Outcome], None] | None = None) -> int:

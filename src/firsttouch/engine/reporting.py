@@ -1,4 +1,4 @@
-"""Has the report of a finished run drawn by a process of its own, whose failure costs the run nothing.
+"""Draws reports in a process of their own, so that a failure of the renderer costs the caller nothing.
 
 The renderer is a JavaScript engine in a library: it reserves tens of gigabytes of address space and aborts the process
 where it may not (`ulimit -v`, few descriptors, no threads left).
@@ -6,52 +6,66 @@ where it may not (`ulimit -v`, few descriptors, no threads left).
 
 from __future__ import annotations
 
+import json
 import resource
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from firsttouch.errors import UsageError
 from firsttouch.units import format_size
 from firsttouch.workers.process import signal_name
 from firsttouch.workers.protocol import one_line
 
 TIMEOUT = 300.0
 """Seconds; a report of 10,000 points takes about ten."""
+WRONG_CALL = 2
+
+
+class NotDrawn(Exception):
+    """The process that draws the report ended before it was done. The text says how."""
+
+
+def draw(directories: Sequence[Path], form: str = "html", output: Path | None = None) -> list[Path]:
+    """Write the report of `directories`, their figures or their table of points. Returns the paths of what was written.
+
+    Raises:
+        UsageError: a directory holds no results, or `output` can't be written.
+        NotDrawn: the process that draws failed.
+    """
+    call = json.dumps([form, output and str(output), [str(one) for one in directories]])
+    command = [sys.executable, "-m", "firsttouch.report", call]
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    try:
+        done = subprocess.run(command, **streams, timeout=TIMEOUT, check=False)  # type: ignore[call-overload]
+    except subprocess.TimeoutExpired:
+        raise NotDrawn(f"did not finish within {TIMEOUT:g} s") from None
+    except OSError as error:
+        raise NotDrawn(f"its process could not be started: {error.strerror}") from error
+    if done.returncode == 0:
+        if not done.stdout:  # a module may have ended the process with os._exit
+            raise NotDrawn("its process ended before it was written")
+        return [Path(name) for name in json.loads(done.stdout)]
+    lines = done.stderr.decode(errors="replace").split("\n")
+    last = one_line(next((line.strip() for line in reversed(lines) if line.strip()), ""))
+    if done.returncode == WRONG_CALL and last:
+        raise UsageError(last)
+    how = signal_name(-done.returncode) if done.returncode < 0 else f"exit status {done.returncode}"
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if done.returncode < 0 and limit != resource.RLIM_INFINITY:
+        raise NotDrawn(f"its process ended by {how}, with at most {format_size(limit)} of address space (ulimit -v)")
+    raise NotDrawn(
+        last if done.returncode > 0 and last else f"its process ended by {how}{f' ({last})' if last else ''}"
+    )
 
 
 def write_report(directory: Path) -> str:
     """Write report.html into `directory`. Returns '', or one sentence on why it was not drawn."""
-    if reason := _draw(directory):
+    try:
+        draw([directory])
+    except (UsageError, NotDrawn) as error:
         call = shlex.join(["firsttouch", "report", str(directory)])
-        return f"the report was not drawn: {one_line(reason)}; {call} draws it"
+        return f"the report was not drawn: {error}; {call} draws it"
     return ""
-
-
-def _draw(directory: Path) -> str:
-    command, before = [sys.executable, "-m", "firsttouch.report", str(directory)], _written(directory)
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    try:
-        done = subprocess.run(command, **streams, timeout=TIMEOUT, check=False)  # type: ignore[call-overload]
-    except subprocess.TimeoutExpired:
-        return f"did not finish within {TIMEOUT:g} s"
-    except OSError as error:
-        return f"its process could not be started: {error.strerror}"
-    if done.returncode == 0:  # a module may have ended the process with os._exit
-        return "" if _written(directory) != before else "its process ended before it was written"
-    lines = done.stderr.decode(errors="replace").split("\n")
-    words = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    how = signal_name(-done.returncode) if done.returncode < 0 else f"exit status {done.returncode}"
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if done.returncode < 0 and limit != resource.RLIM_INFINITY:
-        return f"its process ended by {how}, with no more than {format_size(limit)} of address space (ulimit -v)"
-    return words if done.returncode > 0 and words else f"its process ended by {how}{f' ({words})' if words else ''}"
-
-
-def _written(directory: Path) -> tuple[int, int] | None:
-    """What tells one report.html from the next; None where there is none."""
-    try:
-        found = (directory / "report.html").stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns

@@ -21,7 +21,7 @@ from firsttouch.errors import UsageError
 from firsttouch.events import log as events
 from firsttouch.events.trace import Trace
 from firsttouch.machine.backends import BACKENDS, kind_of
-from firsttouch.machine.limits import host_limit, set_limits
+from firsttouch.machine.limits import environment_limits, host_limit
 from firsttouch.machine.peers import with_other_backends
 from firsttouch.modules import add_modules
 from firsttouch.records.reading import has_results, read_request
@@ -241,7 +241,7 @@ def _named_peers(request: Request) -> list[str]:
 
 def find_devices(names: Sequence[str]) -> list[DeviceInfo]:
     """The devices of the kinds that `names` need; of all kinds where none or an unknown one is named."""
-    set_limits()  # a worker would only say that its guard refuses all memory
+    environment_limits()  # a worker would only say that its guard refuses all memory
     kinds = list(dict.fromkeys(map(kind_of, names)))
     devices = discover_devices(kinds) if kinds and set(kinds) <= set(BACKENDS) else discover_devices()
     rest = [kind for kind in BACKENDS if kind not in {d.kind for d in devices}]
@@ -355,7 +355,9 @@ class PointExecutor:
         if self._trace is not None and answer.reply is not None and answer.reply.span is not None:
             self._trace.add(record, answer.reply.span)  # before the record: whoever ends us now measures it again
         self._note_start(group, answer, record)
-        if planned.fresh or answer.how != "done" or record.status == "failed":  # a failure may have spoilt the device
+        if (
+            planned.fresh or answer.outcome != "done" or record.status == "failed"
+        ):  # a failure may have spoilt the device
             self.dismiss()
         return record
 
@@ -375,7 +377,7 @@ class PointExecutor:
         return self._worker
 
     def _note_start(self, group: Group, answer: Answer, record: Record) -> None:
-        if answer.after in ("", "opening") and record.status != "ok":
+        if answer.last_state in ("", "opening") and record.status != "ok":
             self._misses.setdefault(group, []).append(record)
         else:
             self._misses.pop(group, None)
@@ -396,9 +398,9 @@ class PointExecutor:
 
 def conclude(record: Record, answer: Answer) -> Record:
     """The record that the worker gave, or `record` with what became of the worker."""
-    if answer.how == "done" and answer.reply is not None and answer.reply.record is not None:
+    if answer.outcome == "done" and answer.reply is not None and answer.reply.record is not None:
         return answer.reply.record
-    record.status = "failed" if answer.how == "done" else answer.how
+    record.status = "failed" if answer.outcome == "done" else answer.outcome
     record.reason = answer.reason
     record.seconds = answer.seconds
     return record

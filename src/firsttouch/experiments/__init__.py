@@ -10,7 +10,7 @@ import sys
 
 from firsttouch.experiments.base import Experiment
 from firsttouch.experiments.contract import flaw
-from firsttouch.modules import classes, create
+from firsttouch.modules import create, find_classes
 
 GROUP = "firsttouch.experiments"
 _NEEDED = ("question", "metric", "counted", "source", "figures", "factors", "measure", "findings")
@@ -23,6 +23,8 @@ def all_experiments() -> dict[str, Experiment]:
     can't be used.
     """
     here = sys.modules[__name__]
-    found = classes(Experiment, here, group=GROUP, noun="experiment", leave_out=_OTHERS, needed=_NEEDED, flaw=flaw)
+    found = find_classes(
+        Experiment, here, group=GROUP, noun="experiment", excluded=_OTHERS, required=_NEEDED, validate=flaw
+    )
     made = {name: create(one, f"experiment {name}") for name, one in found.items()}
     return dict(sorted(made.items(), key=lambda item: item[1].order))

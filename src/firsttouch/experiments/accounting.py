@@ -198,9 +198,9 @@ class _Counters:
 
     def read(self) -> dict[str, int]:
         start = time.perf_counter()
-        found = usage.of_process(self.tree)
+        found = usage.process_usage(self.tree)
         self.rollup_seconds = max(self.rollup_seconds, time.perf_counter() - start)
-        host = usage.of_host(self.tree)
+        host = usage.host_usage(self.tree)
         # A node without processors may be the device's own memory, which the device counts too.
         of_host, of_nodes = host.pop("host_free_and_lists"), host["numa_free_and_lists"]
         headline = of_host if self.separate else of_nodes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from firsttouch.allocators.properties import is_common, is_plain_host, role
 from firsttouch.experiments.base import Factor
-from firsttouch.machine.caches import sized_for
-from firsttouch.machine.switches import switch_of
+from firsttouch.machine.caches import effective_cache_bytes
+from firsttouch.machine.switches import find_switch
 from firsttouch.records.schema import PEER, SELF, BufferFact, DeviceInfo
 from firsttouch.units import GiB as GiB
 from firsttouch.units import KiB as KiB
@@ -114,10 +114,10 @@ def switch(device: DeviceInfo, name: str, values: Sequence[str] = ()) -> list[Fa
 
     values are the preset's; without them, what the environment says, which the points then record.
     """
-    known = switch_of(device, name)
+    known = find_switch(device, name)
     if known is None:
         return []
-    return [Factor(name, values or (known.now,), choices=(*known.values, known.now), doc=known.doc)]
+    return [Factor(name, values or (known.current,), choices=(*known.values, known.current), doc=known.doc)]
 
 
 def size_fact(device: DeviceInfo, *names: str) -> int:
@@ -137,7 +137,7 @@ def last_level_bytes(device: DeviceInfo) -> int:
     stated = size_fact(device, "l3_bytes", "infinity_cache_bytes", "cache_bytes", "l2_bytes") or 32 * MiB
     if not device.capabilities.on_host_processor:
         return stated
-    return sized_for(stated, size_fact(device, "processors", "multiprocessors"))
+    return effective_cache_bytes(stated, size_fact(device, "processors", "multiprocessors"))
 
 
 def line_bytes(device: DeviceInfo) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import asked_pages, is_common, role
+from firsttouch.allocators.properties import is_common, requested_pages, role
 from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, number, over, quantity
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
@@ -30,7 +30,7 @@ def _touched(candidate: Candidate) -> int:
 def _is_usual(allocator: str, alone: bool) -> bool:
     """Whether its pages may come with their touch: the CPU's base pages; beside a GPU what both may share."""
     if alone:
-        return asked_pages(allocator) == "base"
+        return requested_pages(allocator) == "base"
     return is_common(allocator) and role(allocator) in ("host", "shared")
 
 

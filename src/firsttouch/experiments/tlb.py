@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import asked_pages, main_allocator
+from firsttouch.allocators.properties import main_allocator, requested_pages
 from firsttouch.analysis.findings import Claim, Finding, Quantity, counter, finding
 from firsttouch.analysis.tlb import EffectivePage, Knee, effective_page, find_knees, knee_name
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
@@ -81,7 +81,7 @@ def _is_too_large(candidate: Candidate) -> bool:
 
 def _is_main_or_huge(candidate: Candidate) -> bool:
     allocator = candidate.factors.text("allocator")
-    return allocator == main_allocator(candidate.device) or asked_pages(allocator) == "huge"
+    return allocator == main_allocator(candidate.device) or requested_pages(allocator) == "huge"
 
 
 class Tlb(Experiment):
@@ -151,7 +151,7 @@ class Tlb(Experiment):
     )  # fmt: skip
     properties: ClassVar = {
         "too_large": _is_too_large,
-        "pages_asked": lambda candidate: asked_pages(candidate.factors.text("allocator")),
+        "pages_asked": lambda candidate: requested_pages(candidate.factors.text("allocator")),
         "main_or_huge": _is_main_or_huge,
         "side_by_side": lambda candidate: candidate.factors["stride"] == line_bytes(candidate.device),
     }

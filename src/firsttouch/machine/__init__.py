@@ -1,1 +1,1 @@
-"""What this machine is: facts, vendor libraries, and what spoils measurements here."""
+"""Facts about this machine, its devices and vendor libraries, and settings that may distort measurements."""

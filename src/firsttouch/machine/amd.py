@@ -1,8 +1,8 @@
-"""AMD GPUs without HIP: what the kernel shows of them, and what AMD's management library says.
+"""Facts about AMD GPUs that do not need HIP: from the kernel driver, and from AMD's management library.
 
-The kernel's part is read from /sys. The library (the package amdsmi, which comes with ROCm) is opened in a separate
-process, as NVML is: `collect` starts this module as a program. Sources: drivers/gpu/drm/amd/amdkfd of the kernel and
-hsakmttypes.h (the topology's fields), the AMD SMI Python API.
+The kernel driver's facts are read from /sys. The library (the package amdsmi, which comes with ROCm) is opened in a
+separate process, as NVML is: `collect` runs this module as a program. Sources: drivers/gpu/drm/amd/amdkfd of the kernel
+and hsakmttypes.h for the fields of the topology; the AMD SMI Python API.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from firsttouch.machine import gpus
-from firsttouch.machine.tree import Facts, Tree, present, whole
+from firsttouch.machine.tree import Facts, Tree, drop_missing, parse_int
 
 _MODULE = "sys/module/amdgpu"
 _NODES = "sys/class/kfd/kfd/topology/nodes"
@@ -29,8 +29,8 @@ _PARAMETERS = (
     "ppfeaturemask",
     "debug_evictions",
 )
-"""Of the kernel module, those that decide what faults, moves or is cached. noretry 0: page faults are retried (XNACK
-is possible), 1: they are not, -1: the driver's default for the GPU.
+"""Parameters of the kernel module that affect page faults, migration or caching. noretry: 0 if page faults are retried
+(XNACK is possible), 1 if they are not, -1 for the driver's default for the GPU.
 """
 _LOCAL_HEAPS = (1, 2)
 _DATA_CACHE = 1
@@ -40,26 +40,26 @@ _MIB = 1 << 20
 
 
 def driver(tree: Tree) -> Facts:
-    """The kernel module: its version where it is not the kernel's own, and the parameters that matter for memory."""
+    """The kernel module's version ("of the kernel" if it is not versioned separately) and its memory parameters."""
     facts: Facts = {"kernel_module": tree.text(f"{_MODULE}/version"), "gpus": len(kfd_gpus(tree)) or None}
     if facts["kernel_module"] is None and tree.exists(_MODULE):
         facts["kernel_module"] = "of the kernel"
     for name in _PARAMETERS:
         text = tree.text(f"{_MODULE}/parameters/{name}")
-        number = whole(text)
+        number = parse_int(text)
         facts[name] = text if number is None else number
-    return present(facts)
+    return drop_missing(facts)
 
 
 def kfd_gpus(tree: Tree) -> list[Facts]:
-    """Every GPU of the kernel's compute driver, in its order.
+    """Facts about each GPU of the kernel's compute driver (KFD), in the driver's order.
 
-    arch, pci_bus, memory_bytes, l1_bytes and l2_bytes (one instance), infinity_cache_bytes, line_bytes (of the second
-    level), compute_units, sdma_engines, xccs; svm: the driver has shared virtual memory for it; coherent_host_access:
-    the CPU reaches its memory coherently.
+    arch, pci_bus, memory_bytes, l1_bytes and l2_bytes (of one instance), infinity_cache_bytes, line_bytes (of the L2
+    cache), compute_units, sdma_engines, xccs; svm: whether the driver supports shared virtual memory on it;
+    coherent_host_access: whether the CPU can access its memory coherently.
     """
     found = []
-    for name in sorted(tree.names(_NODES), key=lambda name: whole(name) or 0):
+    for name in sorted(tree.names(_NODES), key=lambda name: parse_int(name) or 0):
         node = _properties(tree, f"{_NODES}/{name}/properties")
         if node.get("simd_count"):
             found.append(_gpu(tree, f"{_NODES}/{name}", node))
@@ -67,14 +67,14 @@ def kfd_gpus(tree: Tree) -> list[Facts]:
 
 
 def kfd(tree: Tree) -> Facts:
-    """`kfd_gpus` as one topic: gpuN_ before each fact."""
+    """The facts of `kfd_gpus` as one topic, with the prefix gpuN_."""
     return {f"gpu{n}_{key}": value for n, gpu in enumerate(kfd_gpus(tree)) for key, value in gpu.items()}
 
 
 def _properties(tree: Tree, file: str) -> dict[str, int]:
-    """The lines of a topology file: a name and a number each."""
+    """Parses a topology file, whose lines hold a name and a number each."""
     pairs = (line.split() for line in tree.lines(file))
-    numbers = {pair[0]: whole(pair[1]) for pair in pairs if len(pair) == 2}
+    numbers = {pair[0]: parse_int(pair[1]) for pair in pairs if len(pair) == 2}
     return {name: number for name, number in numbers.items() if number is not None}
 
 
@@ -85,7 +85,7 @@ def _gpu(tree: Tree, folder: str, node: Mapping[str, int]) -> Facts:
     memory = sum(bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in _LOCAL_HEAPS)
     sizes, lines = _caches(tree, f"{folder}/caches")
     per_unit = node.get("simd_per_cu", 0)
-    return present(
+    return drop_missing(
         {
             "arch": f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}" if version else None,
             "pci_bus": _bus(node.get("domain", 0), location) if location is not None else None,
@@ -104,12 +104,12 @@ def _gpu(tree: Tree, folder: str, node: Mapping[str, int]) -> Facts:
 
 
 def _bus(domain: int, location: int) -> str:
-    """As HIP writes it: location is bus, device and function in 8, 5 and 3 bits."""
+    """The PCI address in HIP's format. `location` holds bus, device and function in 8, 5 and 3 bits."""
     return f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7:x}"
 
 
 def _caches(tree: Tree, folder: str) -> tuple[dict[int, int], dict[int, int]]:
-    """Bytes and line bytes of data caches by level; the largest where instances differ."""
+    """Sizes and line sizes of the data caches in bytes, by level; the largest size if instances differ."""
     sizes: dict[int, int] = {}
     lines: dict[int, int] = {}
     for name in tree.names(folder):
@@ -123,7 +123,7 @@ def _caches(tree: Tree, folder: str) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def _field(*names: str) -> Callable[[Any], Any]:
-    """The first of the answer's fields that is a number or a text; AMD SMI writes N/A for what it does not know."""
+    """Selects the first of the named fields that has a value; AMD SMI writes N/A for unknown values."""
 
     def find(answer: Any) -> Any:
         values = (answer.get(name) for name in names)
@@ -132,7 +132,7 @@ def _field(*names: str) -> Callable[[Any], Any]:
     return find
 
 
-def _within(part: str, name: str) -> Callable[[Any], Any]:
+def _nested_field(part: str, name: str) -> Callable[[Any], Any]:
     return lambda answer: _field(name)(answer[part])
 
 
@@ -163,20 +163,20 @@ _GPU: Sequence[tuple[str, str, tuple[tuple[str, str], ...], Callable[[Any], Any]
     ("compute_partition", "get_gpu_compute_partition", (), str),
     ("memory_partition", "get_gpu_memory_partition", (), str),
     ("numa_node", "get_gpu_topo_numa_affinity", (), int),
-    ("pcie_width", "get_pcie_info", (), _within("pcie_metric", "pcie_width")),
-    ("pcie_width_max", "get_pcie_info", (), _within("pcie_static", "max_pcie_width")),
+    ("pcie_width", "get_pcie_info", (), _nested_field("pcie_metric", "pcie_width")),
+    ("pcie_width_max", "get_pcie_info", (), _nested_field("pcie_static", "max_pcie_width")),
 )
-"""Fact, amdsmi function, the constants that it takes after the handle, and what to make of the answer."""
+"""Fact, amdsmi function, its constant arguments after the handle, and the conversion of its result."""
 
 
 class Smi:
-    """AMD SMI through the package amdsmi (or an object like it), where a refused question answers None."""
+    """AMD SMI through the package amdsmi (or an object with its functions). Facts that it cannot report are absent."""
 
     def __init__(self, amdsmi: Any) -> None:
         self._amdsmi = amdsmi
 
     def topics(self) -> gpus.Topics:
-        """'amd_gpu0', 'amd_gpu1', ... in AMD SMI's order."""
+        """The topics 'amd_gpu0', 'amd_gpu1', ... in AMD SMI's order."""
         try:
             handles = self._amdsmi.amdsmi_get_processor_handles()
         except Exception:
@@ -186,7 +186,7 @@ class Smi:
     def _facts(self, handle: Any) -> Facts:
         facts: Facts = {}
         for key, function, constants, convert in _GPU:
-            # A function that this version lacks, an error of the library, an answer of another form.
+            # This version may lack the function, the library may fail, or the result may have another form.
             with contextlib.suppress(Exception):
                 arguments = [getattr(getattr(self._amdsmi, group), name) for group, name in constants]
                 facts[key] = convert(getattr(self._amdsmi, f"amdsmi_{function}")(handle, *arguments))
@@ -194,7 +194,7 @@ class Smi:
 
 
 def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> gpus.Topics:
-    """The topics of `Smi.topics` from a separate process; nothing where the package is not installed."""
+    """The topics of `Smi.topics` from a separate process; empty if the package is not installed."""
     if command is None:
         if importlib.util.find_spec("amdsmi") is None:
             return {}

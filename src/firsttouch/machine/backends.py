@@ -1,6 +1,6 @@
-"""The table of backends: one row for each kind of device, beside its row in native/device/device.cpp (backends()).
+"""The table of backends: one row for each kind of device. native/device/device.cpp (backends()) has a matching table.
 
-Everything in Python that differs by kind stands in the row or follows from what the device states of itself
+All Python code that depends on the kind of a device uses this table or the properties that the device reports
 (records.schema.DeviceCapabilities, AllocatorInfo).
 """
 
@@ -16,15 +16,16 @@ from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import Peer, Scalar
 
 HOST = "cpu"
-"""The kind, and the only device, that is the host's processor."""
+"""The kind of the host's processor, and the name of its only device."""
 
 Facts: TypeAlias = Mapping[str, Scalar]
 
 
 @dataclass(frozen=True)
-class Extra:
-    """What the machine knows of a device beside its driver: facts, which win over the driver's, notes, and peers that
-    are no devices.
+class ExtraInfo:
+    """Information about a device from sources other than its driver.
+
+    facts: override the driver's facts of the same name; peers: peers that are not devices.
     """
 
     facts: Facts
@@ -36,10 +37,10 @@ class Extra:
 class Backend:
     """One kind of device.
 
-    libraries: the vendors' libraries that it opens, by their names in machine/libraries.py; numbered: whether its
-    devices are `kind:0`, `kind:1` and so on; switches: the settings of machine/switches.py that its runtime reads when
-    a process starts; moves_buffers: whether it copies a buffer to the device that uses it, so that devices reach each
-    other's memory without addresses; extra: what the machine knows of a device beside its driver, from the driver's own
+    libraries: the vendor libraries that it opens, by their names in machine/libraries.py; numbered: whether its devices
+    are named `kind:0`, `kind:1` and so on; switches: the entries of machine/switches.py that its runtime reads when a
+    process starts; moves_buffers: whether the driver copies a buffer to the device that uses it, so that devices share
+    buffers without access to each other's memory; extra: returns further information about a device, given the driver's
     facts.
     """
 
@@ -48,7 +49,7 @@ class Backend:
     numbered: bool = True
     switches: Sequence[str] = ()
     moves_buffers: bool = False
-    extra: Callable[[Facts], Extra] = lambda facts: Extra({})
+    extra: Callable[[Facts], ExtraInfo] = lambda facts: ExtraInfo({})
 
     def device_names(self, count: int) -> list[str]:
         return [f"{self.kind}:{index}" for index in range(count)] if self.numbered else [self.kind][:count]
@@ -56,47 +57,47 @@ class Backend:
 
 _HOST_FACTS = ("l1_bytes", "l2_bytes", "l3_bytes", "line_bytes")
 
-NOT_PROVEN_ON_HIP = (
+HIP_UNTESTED = (
     "The HIP device has not run on AMD hardware yet: its host side was exercised on stand-ins for AMD's libraries, "
     "and its kernels were compiled, not run (docs/hip.md)."
 )
 WITHOUT_XNACK = (
-    "XNACK was not on when the device was looked at. Without it (HSA_XNACK=1 asks for it) managed memory is, by HIP's "
-    "documentation, page-locked host memory, and neither advice nor a prefetch moves a page."
+    "XNACK was not on when the device was examined. Without it (HSA_XNACK=1 requests it), managed memory is "
+    "page-locked host memory according to HIP's documentation, and neither advice nor prefetches move pages."
 )
 
 
-def _of_processor(facts: Facts) -> Extra:
-    about = host.cpu(Tree(), host.usable_cores())
-    known: dict[str, Scalar] = {key: about[key] for key in _HOST_FACTS if key in about}
-    return Extra({**known, "title": about.get("model", facts["title"])}, peers=numa_peers(Tree()))
+def _processor_info(facts: Facts) -> ExtraInfo:
+    cpu = host.cpu(Tree(), host.usable_cores())
+    known: dict[str, Scalar] = {key: cpu[key] for key in _HOST_FACTS if key in cpu}
+    return ExtraInfo({**known, "title": cpu.get("model", facts["title"])}, peers=numa_peers(Tree()))
 
 
-def _of_kfd(facts: Facts) -> Extra:
-    """Cache sizes from AMD's kernel driver, which its runtime does not tell."""
-    shown = (gpu for gpu in amd.kfd_gpus(Tree()) if gpu.get("pci_bus") == str(facts.get("pci_bus")).lower())
-    known = {key: value for key, value in next(shown, {}).items() if key.endswith("_bytes")}
-    without = [WITHOUT_XNACK] if facts.get("xnack") in ("off", "none") else []
-    return Extra(known, [NOT_PROVEN_ON_HIP, *without])
+def _kfd_info(facts: Facts) -> ExtraInfo:
+    """Cache sizes from AMD's kernel driver, because its runtime does not report them."""
+    matching = (gpu for gpu in amd.kfd_gpus(Tree()) if gpu.get("pci_bus") == str(facts.get("pci_bus")).lower())
+    known = {key: value for key, value in next(matching, {}).items() if key.endswith("_bytes")}
+    xnack_notes = [WITHOUT_XNACK] if facts.get("xnack") in ("off", "none") else []
+    return ExtraInfo(known, [HIP_UNTESTED, *xnack_notes])
 
 
 BACKENDS: Mapping[str, Backend] = {
     row.kind: row
     for row in (
-        Backend(HOST, numbered=False, extra=_of_processor),
+        Backend(HOST, numbered=False, extra=_processor_info),
         Backend("opencl", libraries=("opencl-icd",), moves_buffers=True),
         Backend("cuda", libraries=("cuda", "nvrtc", "nvml", "cupti", "cublas", "cusparse", "cufft")),
         Backend(
             "hip",
             libraries=("hip", "hiprtc", "hipblas", "hipsparse", "hipfft"),
             switches=("xnack", "sdma"),
-            extra=_of_kfd,
+            extra=_kfd_info,
         ),
     )
 }
-"""In the order in which devices are found, listed and measured."""
+"""By kind, in the order in which devices are found, listed and measured."""
 
 
 def kind_of(device: str) -> str:
-    """The kind that a device's name begins with; a library that failed stands for all devices of its kind."""
+    """The kind of a device, from its name. A kind whose library failed is listed as a device without a number."""
     return device.partition(":")[0]

@@ -1,15 +1,15 @@
-"""How much of a stated last-level cache buffers are sized for."""
+"""The size of the last-level cache that buffers must exceed."""
 
 from __future__ import annotations
 
-PER_PROCESSOR = 32 * 2**20
-"""Bytes of last-level cache for each usable processor that buffers are sized to exceed, at most.
+MAX_PER_PROCESSOR = 32 * 2**20
+"""Upper bound of the last-level cache for each usable processor, in bytes.
 
-A virtual machine or a container with two processors may state the cache of the whole socket, such as 480 MiB. Filling
-four times that by two processors would take most of a run.
+A virtual machine or a container with two processors may report the cache of the whole socket, such as 480 MiB. Two
+processors would need most of a run to fill four times that.
 """
 
 
-def sized_for(stated: int, processors: int) -> int:
-    """Bytes of a last-level cache of `stated` bytes that buffers are sized for where so many processors fill them."""
-    return min(stated, PER_PROCESSOR * processors) if processors > 0 else stated
+def effective_cache_bytes(reported: int, processors: int) -> int:
+    """The reported size of the last-level cache, limited to MAX_PER_PROCESSOR for each of the usable processors."""
+    return min(reported, MAX_PER_PROCESSOR * processors) if processors > 0 else reported

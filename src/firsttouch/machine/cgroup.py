@@ -1,4 +1,4 @@
-"""The memory and CPU limits that control groups put on this process, v1 and v2, at every level above it.
+"""The memory and CPU limits of this process's control groups, v1 and v2, including those of all parent groups.
 
 Source: the kernel's Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst.
 """
@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from firsttouch.machine.tree import Facts, Tree, present, whole
+from firsttouch.machine.tree import Facts, Tree, drop_missing, parse_int
 
 _UNLIMITED = 1 << 60
-"""cgroup v1 states 'no limit' as the largest multiple of the page size; nothing has an EiB."""
+"""cgroup v1 reports 'no limit' as the largest multiple of the page size; no machine has an EiB."""
 
 
 @dataclass(frozen=True)
 class _Files:
-    """Where a version of the interface keeps what; inactive is memory.stat's field for cheaply reclaimable pages."""
+    """File names of one version of the interface. inactive: memory.stat's field for cheaply reclaimable pages."""
 
     limit: str
     used: str
@@ -31,9 +31,9 @@ _MEMORY = {
 
 
 def memory_facts(tree: Tree) -> Facts:
-    """cgroup_version, and of the tightest level (least headroom) cgroup_limit_bytes, cgroup_used_bytes (page cache
-    included), cgroup_reclaimable_bytes (inactive page cache) and cgroup_high_bytes (v2: above it the kernel throttles).
-    Without a limit only the version.
+    """cgroup_version, and the limits of the group with the least headroom: cgroup_limit_bytes, cgroup_used_bytes
+    (including page cache), cgroup_reclaimable_bytes (inactive page cache) and cgroup_high_bytes (v2: the limit above
+    which the kernel throttles). Only the version if there is no limit.
     """
     levels: list[tuple[int, Facts]] = []
     version = None
@@ -50,19 +50,19 @@ def memory_facts(tree: Tree) -> Facts:
                 "cgroup_used_bytes": used,
                 "cgroup_reclaimable_bytes": _stat(tree, folder, files.inactive),
             }
-            levels.append((min(bounds) - (used or 0), present(facts)))
+            levels.append((min(bounds) - (used or 0), drop_missing(facts)))
     tightest = min(levels, key=lambda level: level[0])[1] if levels else {}
-    return present({"cgroup_version": version}) | tightest
+    return drop_missing({"cgroup_version": version}) | tightest
 
 
 def memory_charged(tree: Tree) -> int | None:
-    """Bytes that this process's own group is charged with, page cache included; None where no group tells."""
+    """Bytes charged to the innermost group that reports its usage, including page cache; None if no group does."""
     charged = (tree.integer(f"{folder}/{_MEMORY[version].used}") for version, folder in _folders(tree, "memory"))
     return next((value for value in charged if value is not None), None)
 
 
 def cpu_quota(tree: Tree) -> float | None:
-    """Cores' worth of CPU time per period that the tightest level allows; None without a quota."""
+    """The smallest CPU quota of this process's groups, as a number of cores; None without a quota."""
     quotas = []
     for version, folder in _folders(tree, "cpu"):
         if version == 2:
@@ -70,14 +70,14 @@ def cpu_quota(tree: Tree) -> float | None:
         else:
             quota = tree.text(f"{folder}/cpu.cfs_quota_us") or ""
             period = tree.text(f"{folder}/cpu.cfs_period_us") or ""
-        allowed, of = whole(quota), whole(period)
-        if allowed is not None and of is not None and allowed > 0 and of > 0:
-            quotas.append(allowed / of)
+        quota_us, period_us = parse_int(quota), parse_int(period)
+        if quota_us is not None and period_us is not None and quota_us > 0 and period_us > 0:
+            quotas.append(quota_us / period_us)
     return min(quotas, default=None)
 
 
 def _folders(tree: Tree, controller: str) -> Iterator[tuple[int, str]]:
-    """(version, folder) of this process' group and of each group above it, innermost first."""
+    """(version, folder) of this process's group and of each parent group, innermost first."""
     paths = {}
     for line in tree.lines("proc/self/cgroup"):
         _, _, rest = line.partition(":")
@@ -103,7 +103,7 @@ def _folders(tree: Tree, controller: str) -> Iterator[tuple[int, str]]:
 
 
 def _below(path: str, root: str) -> str:
-    """A container may see its own group mounted as the top: then the path is given from above that."""
+    """`path` relative to the mounted group. In a container, the mount may begin at the container's own group."""
     return path.removeprefix(root) if root != "/" and path.startswith(root) else path
 
 
@@ -115,5 +115,5 @@ def _stat(tree: Tree, folder: str, field: str) -> int | None:
     for line in tree.lines(f"{folder}/memory.stat"):
         name, _, value = line.partition(" ")
         if name == field:
-            return whole(value)
+            return parse_int(value)
     return None

@@ -1,4 +1,4 @@
-"""Opening and describing devices through the native core. Only for workers: a vendor library may crash its process."""
+"""Opens and describes devices through the native core. Only for workers, because a vendor library may crash."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 from firsttouch import _core
 from firsttouch.machine import libraries
 from firsttouch.machine.backends import BACKENDS
-from firsttouch.machine.peers import state_peers
+from firsttouch.machine.peers import add_peers
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Scalar
 
 
 @cache
 def show_libraries() -> None:
-    """Tell the core where the vendors' libraries are. Idempotent; nothing is opened."""
+    """Pass the paths of the vendors' libraries to the core. Idempotent; opens nothing."""
     for name in (library for backend in BACKENDS.values() for library in backend.libraries):
         _core.set_library_paths(name, libraries.candidates(name))
 
@@ -31,7 +31,8 @@ def open_device(name: str) -> _core.Device:
 
 
 def describe_devices(kind: str) -> list[DeviceInfo]:
-    """Every device of a kind, with what its driver states. A device that does not open says why.
+    """All devices of a kind, with the properties that their drivers report. The description of a device that does not
+    open has the reason.
 
     Raises:
         _core.Unavailable: there are no devices of this kind, or no such kind; the text says why.
@@ -40,18 +41,18 @@ def describe_devices(kind: str) -> list[DeviceInfo]:
     count = _core.count_devices(kind)
     backend = BACKENDS[kind]
     described = [_describe(name, kind) for name in backend.device_names(count)]
-    state_peers([(device, info) for device, info in described if device], moves_buffers=backend.moves_buffers)
+    add_peers([(device, info) for device, info in described if device], moves_buffers=backend.moves_buffers)
     return [info for _, info in described]
 
 
 def _describe(name: str, kind: str) -> tuple[_core.Device | None, DeviceInfo]:
-    """The device, still open where it opened, and its description."""
+    """The open device and its description; None and the reason if it does not open."""
     try:
         device = open_device(name)
         facts: dict[str, Scalar] = {**device.facts()}
         capabilities = msgspec.convert(device.capabilities(), DeviceCapabilities)
         if capabilities.machine_code:
-            # A kernel must compile, or nothing can be measured: a driver may open and have no working compiler.
+            # Checks that a kernel compiles, because a driver may open without a working compiler.
             device.compile("pattern", _core.kernel_file("pattern.c"))
     except (RuntimeError, MemoryError) as error:
         reason = " ".join(str(error).split())

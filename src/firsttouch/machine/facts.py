@@ -1,4 +1,4 @@
-"""What this machine is, in one record: machine.json."""
+"""Collects the facts about this machine for machine.json."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from firsttouch import __version__
 from firsttouch.machine import amd, gpus, host
 from firsttouch.machine.libraries import find_libraries
-from firsttouch.machine.spoilers import warnings
+from firsttouch.machine.measurement_warnings import measurement_warnings
 from firsttouch.machine.tree import Facts, Tree
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Machine, Scalar
 
@@ -18,8 +18,9 @@ _LONGEST = 1000
 
 
 def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
-    """The record of this machine, with `devices` as discovery saw them. Changes nothing, needs no root, never fails:
-    what can't be had is absent.
+    """The record of this machine, with the devices that discovery found.
+
+    Changes nothing, needs no root privileges and never fails: facts that are not available are absent.
     """
     nvml, reason = gpus.collect()
     topics = host_topics(Tree(), os.environ, host.usable_cores())
@@ -35,12 +36,12 @@ def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
         facts=topics,
         devices=list(devices),
         libraries=find_libraries(),
-        warnings=[*warnings(topics), *(f"{d.name}: {note}" for d in devices for note in d.notes)],
+        warnings=[*measurement_warnings(topics), *(f"{d.name}: {note}" for d in devices for note in d.notes)],
     )
 
 
 def host_topics(tree: Tree, environment: Mapping[str, str], usable: Sequence[int]) -> dict[str, Facts]:
-    """Everything but the vendors' libraries, by topic; a topic without a fact is left out."""
+    """All facts that need no vendor library, by topic; topics without facts are left out."""
     topics = {
         "cpu": host.cpu(tree, usable),
         "memory": host.memory(tree),
@@ -59,7 +60,7 @@ def host_topics(tree: Tree, environment: Mapping[str, str], usable: Sequence[int
 
 
 def _clean(facts: Mapping[str, Scalar]) -> Facts:
-    """Fit to be stored: valid Unicode, no control characters, no endless text."""
+    """The facts with texts that can be stored: valid Unicode, no control characters, limited length."""
     return {key: _plain(value) if isinstance(value, str) else value for key, value in facts.items()}
 
 

@@ -1,7 +1,7 @@
-"""What NVIDIA's management library says of the GPUs and of the links between them.
+"""Facts about NVIDIA GPUs and the links between them, from NVIDIA's management library (NVML).
 
-The library is opened in a separate process: `collect` starts this module as a program, and a library that crashes or
-hangs costs only its facts. Source of all names and units: the NVML API reference.
+The library is opened in a separate process: `collect` runs this module as a program, so that only these facts are lost
+if the library crashes or hangs. Source of all names and units: the NVML API reference.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from firsttouch import _core
-from firsttouch.machine.tree import Facts, id_text, present
+from firsttouch.machine.tree import Facts, drop_missing, format_ids
 from firsttouch.records.schema import Scalar
 
 Topics: TypeAlias = dict[str, Facts]
@@ -52,7 +52,7 @@ def _milli(value: Any) -> float:
 
 
 def _words(value: Any) -> str:
-    return id_text(64 * w + b for w, word in enumerate(value) for b in range(64) if word >> b & 1)
+    return format_ids(64 * w + b for w, word in enumerate(value) for b in range(64) if word >> b & 1)
 
 
 def _version(value: Any) -> str:
@@ -90,7 +90,7 @@ _GPU: Sequence[tuple[str, str, tuple[Any, ...], Callable[[Any], Scalar]]] = (
     ("processes", "GetComputeRunningProcesses", (), len),
     ("pci_bus_id", "GetPciInfo", (), lambda pci: _text(pci.busId)),
 )
-"""Fact, nvmlDevice function, its arguments after the handle, and what to make of the answer."""
+"""Fact, nvmlDevice function, its arguments after the handle, and the conversion of its result."""
 
 _LINK: Sequence[tuple[str, str, tuple[Any, ...], Callable[[Any], Scalar]]] = (
     ("pcie_generation", "GetCurrPcieLinkGeneration", (), int),
@@ -103,82 +103,83 @@ _LINK: Sequence[tuple[str, str, tuple[Any, ...], Callable[[Any], Scalar]]] = (
 
 
 class Nvml:
-    """NVML through pynvml (or an object like it), where a refused question answers None."""
+    """NVML through pynvml, or through an object with its functions."""
 
     def __init__(self, pynvml: Any) -> None:
         self._pynvml = pynvml
 
-    def ask(self, function: str, *arguments: Any) -> Any:
+    def query(self, function: str, *arguments: Any) -> Any:
+        """The result of an NVML function, None if it fails."""
         try:
             return getattr(self._pynvml, f"nvml{function}")(*arguments)
-        except Exception:  # NVMLError, a function that this pynvml or driver lacks, an answer of another form
+        except Exception:  # NVMLError, a function that this pynvml or driver lacks, or a result of another form
             return None
 
     def device(self, index: int) -> Any:
-        return self.ask("DeviceGetHandleByIndex", index)
+        return self.query("DeviceGetHandleByIndex", index)
 
     def topics(self) -> Topics:
-        """'nvidia' (driver), 'links', and 'gpu0', 'gpu1', ... in NVML's order, which is that of the PCI bus."""
-        count = self.ask("DeviceGetCount") or 0
+        """The topics 'nvidia' (driver), 'links', and 'gpu0', 'gpu1', ... in NVML's order, that of the PCI bus."""
+        count = self.query("DeviceGetCount") or 0
         handles = [handle for handle in map(self.device, range(count)) if handle is not None]
         links: Facts = {}
         for i, handle in enumerate(handles):
             links |= {f"gpu{i}_{key}": value for key, value in self._link_facts(handle).items()}
             for j in range(i + 1, len(handles)):
-                links[f"gpu{i}_gpu{j}"] = self._between(handle, handles[j])
-        cuda = self.ask("SystemGetCudaDriverVersion")
+                links[f"gpu{i}_gpu{j}"] = self._connection(handle, handles[j])
+        cuda = self.query("SystemGetCudaDriverVersion")
         driver = {
-            "driver": _text(self.ask("SystemGetDriverVersion")),
+            "driver": _text(self.query("SystemGetDriverVersion")),
             "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if isinstance(cuda, int) else None,
-            "nvml": _text(self.ask("SystemGetNVMLVersion")),
+            "nvml": _text(self.query("SystemGetNVMLVersion")),
             "gpus": count,
         }
-        topics: Topics = {"nvidia": present(driver)} | {f"gpu{i}": self._facts(h) for i, h in enumerate(handles)}
+        topics: Topics = {"nvidia": drop_missing(driver)} | {f"gpu{i}": self._facts(h) for i, h in enumerate(handles)}
         return topics | ({"links": links} if links else {})
 
     def _table(self, table: Sequence[tuple[str, str, tuple[Any, ...], Callable[[Any], Scalar]]], handle: Any) -> Facts:
         facts: Facts = {}
         for key, function, arguments, convert in table:
-            answer = self.ask(f"Device{function}", handle, *arguments)
+            answer = self.query(f"Device{function}", handle, *arguments)
             with contextlib.suppress(Exception):
                 facts[key] = convert(_text(answer)) if answer is not None else None
-        return present(facts)
+        return drop_missing(facts)
 
     def _facts(self, handle: Any) -> Facts:
         facts = self._table(_GPU, handle)
-        memory = self.ask("DeviceGetMemoryInfo", handle, _MEMORY_V2) or self.ask("DeviceGetMemoryInfo", handle)
-        aperture = self.ask("DeviceGetBAR1MemoryInfo", handle)
+        memory = self.query("DeviceGetMemoryInfo", handle, _MEMORY_V2) or self.query("DeviceGetMemoryInfo", handle)
+        aperture = self.query("DeviceGetBAR1MemoryInfo", handle)
         sizes = {
             f"memory_{name}_bytes": getattr(memory, name, None) for name in ("total", "free", "used", "reserved")
         } | {"bar1_bytes": getattr(aperture, "bar1Total", None)}
         return facts | {key: value for key, value in sizes.items() if isinstance(value, int) and value < _NOT_AVAILABLE}
 
     def _link_facts(self, handle: Any) -> Facts:
-        states = [self.ask("DeviceGetNvLinkState", handle, link) for link in range(_MOST_LINKS)]
+        states = [self.query("DeviceGetNvLinkState", handle, link) for link in range(_MOST_LINKS)]
         active = [link for link, state in enumerate(states) if state]
-        peers = {self.ask("DeviceGetNvLinkRemoteDeviceType", handle, link) for link in active} - {None}
-        return self._table(_LINK, handle) | present(
+        peers = {self.query("DeviceGetNvLinkRemoteDeviceType", handle, link) for link in active} - {None}
+        return self._table(_LINK, handle) | drop_missing(
             {
                 "nvlinks": sum(state is not None for state in states),
                 "nvlinks_active": len(active),
-                "nvlink_version": self.ask("DeviceGetNvLinkVersion", handle, active[0]) if active else None,
+                "nvlink_version": self.query("DeviceGetNvLinkVersion", handle, active[0]) if active else None,
                 "nvlink_peers": ", ".join(sorted(_REMOTES.get(peer, str(peer)) for peer in peers)) or None,
             }
         )
 
-    def _between(self, one: Any, other: Any) -> str:
-        """How two GPUs of one host reach each other."""
-        path = _TOPOLOGY.get(self.ask("DeviceGetTopologyCommonAncestor", one, other), "unknown path")
-        read, nvlink = (self.ask("DeviceGetP2PStatus", one, other, which) for which in (_P2P_READ, _P2P_NVLINK))
+    def _connection(self, first: Any, second: Any) -> str:
+        """How two GPUs of one host are connected."""
+        path = _TOPOLOGY.get(self.query("DeviceGetTopologyCommonAncestor", first, second), "unknown path")
+        read, nvlink = (self.query("DeviceGetP2PStatus", first, second, which) for which in (_P2P_READ, _P2P_NVLINK))
         return f"{'NVLink' if nvlink == 0 else path}, peer access: {_P2P.get(read, 'unknown')}"
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Nvml]:
-    """NVML in this process, so only in one that may be lost or that holds the vendor's libraries anyway.
+def open_nvml() -> Iterator[Nvml]:
+    """NVML, opened in this process. Only for processes that may crash or that have loaded vendor libraries anyway.
 
     Raises:
-        Exception: pynvml's own, where there is no library or no driver.
+        Exception: pynvml's exception if there is no library or no driver.
     """
     pynvml = importlib.import_module("pynvml")
     pynvml.nvmlInit()
@@ -190,7 +191,7 @@ def opened() -> Iterator[Nvml]:
 
 
 def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tuple[Topics, str]:
-    """The topics of `Nvml.topics` from a separate process, and the reason where there are none (empty otherwise)."""
+    """The topics of `Nvml.topics` from a separate process, and the reason if there are none (otherwise empty)."""
     command = command or [sys.executable, "-m", "firsttouch.machine.gpus"]
     try:
         done = subprocess.run(
@@ -203,14 +204,14 @@ def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tupl
     except subprocess.TimeoutExpired:
         return {}, f"NVML did not answer within {timeout:g} s"
     except OSError as error:
-        return {}, f"the process that asks NVML did not start: {error}"
+        return {}, f"the process that queries NVML did not start: {error}"
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"status {done.returncode}"]
-        return {}, f"the process that asks NVML ended with: {last[0]}"
+        return {}, f"the process that queries NVML ended with: {last[0]}"
     try:
         answer = msgspec.json.decode(done.stdout, type=dict[str, dict[str, Scalar]])
     except msgspec.MsgspecError as error:
-        return {}, f"the process that asks NVML gave no facts: {error}"
+        return {}, f"the process that queries NVML returned no facts: {error}"
     return answer, str(answer.pop("error", {}).get("reason", ""))
 
 
@@ -221,7 +222,7 @@ def _text(value: Any) -> Any:
 def _main() -> None:
     answer: Mapping[str, Facts]
     try:
-        with opened() as nvml:
+        with open_nvml() as nvml:
             answer = nvml.topics()
     except Exception as error:
         answer = {"error": {"reason": f"NVML: {error}"}}

@@ -1,6 +1,6 @@
-"""What the host is, by topic, from /proc, /sys and a few system calls. Nothing here needs root or changes anything.
+"""Facts about the host by topic, from /proc, /sys and a few system calls. Needs no root privileges, changes nothing.
 
-Every function gives plain values by name; a value that can't be had is absent. Names end in their unit: _bytes, _mhz.
+Each function returns values by name; values that are not available are absent. Names end in their unit: _bytes, _mhz.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from firsttouch import __version__
 from firsttouch.machine import cgroup
-from firsttouch.machine.tree import Facts, Tree, id_list, id_text, present, size_bytes, whole
+from firsttouch.machine.tree import Facts, Tree, drop_missing, format_ids, parse_ids, parse_int, parse_kernel_size
 from firsttouch.records.schema import Scalar
 from firsttouch.units import format_size
 
@@ -82,21 +82,21 @@ _CONTAINER_GROUPS = ("kubepods", "docker", "containerd", "libpod", "lxc")
 
 
 def cpu(tree: Tree, usable: Sequence[int]) -> Facts:
-    """The cores that this process may use: `usable` are their numbers. Cache sizes are of one instance."""
+    """Facts about the cores with the numbers `usable`, which this process may use. Cache sizes are of one instance."""
     info = _cpuinfo(tree)
     implementer, part = info.get("CPU implementer", ""), info.get("CPU part", "")
     flags = (info.get("flags") or info.get("Features") or "").split()
-    online = id_list(tree.text(f"{_CPU}/online"))
+    online = parse_ids(tree.text(f"{_CPU}/online"))
     packages = {tree.integer(f"{_CPU}/cpu{n}/topology/physical_package_id") for n in online or usable} - {None}
-    siblings = [id_list(tree.text(f"{_CPU}/cpu{n}/topology/thread_siblings_list")) for n in usable]
+    siblings = [parse_ids(tree.text(f"{_CPU}/cpu{n}/topology/thread_siblings_list")) for n in usable]
     frequencies = [tree.integer(f"{_CPU}/cpu{n}/cpufreq/cpuinfo_max_freq") or 0 for n in usable]
     governors = {tree.text(f"{_CPU}/cpu{n}/cpufreq/scaling_governor") for n in usable} - {None}
-    return present(
+    return drop_missing(
         {
             "model": info.get("model name") or _PARTS.get((implementer, part)) or info.get("Model"),
             "vendor": info.get("vendor_id") or _VENDORS.get(implementer),
             "cores_usable": len(usable),
-            "cores_usable_list": id_text(usable),
+            "cores_usable_list": format_ids(usable),
             "cores_online": len(online) or None,
             "sockets": len(packages) or None,
             "threads_per_core": max(map(len, siblings), default=0) or None,
@@ -113,7 +113,7 @@ def cpu(tree: Tree, usable: Sequence[int]) -> Facts:
 
 
 def memory(tree: Tree) -> Facts:
-    """Of the whole machine, and what the control groups leave of it."""
+    """Memory of the whole machine, and the limits of control groups."""
     info = tree.kibibytes("proc/meminfo")
     swap, swap_free = info.get("SwapTotal"), info.get("SwapFree")
     facts: Facts = {
@@ -129,7 +129,7 @@ def memory(tree: Tree) -> Facts:
         "init_on_alloc": _init_on_alloc(tree),
         "ksm": _named(_SWITCH, tree.integer("sys/kernel/mm/ksm/run")),
     }
-    return present(facts | cgroup.memory_facts(tree))
+    return drop_missing(facts | cgroup.memory_facts(tree))
 
 
 def numa_nodes(tree: Tree) -> list[int]:
@@ -138,8 +138,8 @@ def numa_nodes(tree: Tree) -> list[int]:
 
 
 def node_cores(tree: Tree, node: int) -> list[int]:
-    """The cores of a NUMA node; none of one that is memory only."""
-    return id_list(tree.text(f"{_NODE}/node{node}/cpulist"))
+    """The cores of a NUMA node; empty for a node that has only memory."""
+    return parse_ids(tree.text(f"{_NODE}/node{node}/cpulist"))
 
 
 def node_memory(tree: Tree, node: int) -> dict[str, int]:
@@ -148,8 +148,8 @@ def node_memory(tree: Tree, node: int) -> dict[str, int]:
 
 
 def numa(tree: Tree) -> Facts:
-    """Per node N: nodeN_total_bytes, nodeN_free_bytes, nodeN_cpus and nodeN_distances (to each node in turn, 10 is
-    itself). memory_only_nodes are those without a CPU, such as a GPU's memory on Grace Hopper.
+    """For each node N: nodeN_total_bytes, nodeN_free_bytes, nodeN_cpus and nodeN_distances (to all nodes in order; 10
+    is the distance to itself). memory_only_nodes are those without a CPU, such as a GPU's memory on Grace Hopper.
     """
     numbers = numa_nodes(tree)
     facts: Facts = {
@@ -162,38 +162,40 @@ def numa(tree: Tree) -> Facts:
         facts |= {
             f"node{n}_total_bytes": info.get("MemTotal"),
             f"node{n}_free_bytes": info.get("MemFree"),
-            f"node{n}_cpus": id_text(cores) or None,
+            f"node{n}_cpus": format_ids(cores) or None,
             f"node{n}_distances": tree.text(f"{_NODE}/node{n}/distance"),
         }
         if not cores and info.get("MemTotal"):
             memory_only.append(n)
-    facts["memory_only_nodes"] = id_text(memory_only) or None
-    return present(facts)
+    facts["memory_only_nodes"] = format_ids(memory_only) or None
+    return drop_missing(facts)
 
 
 def huge_pages(tree: Tree) -> Facts:
-    """thp_*: transparent huge pages, whole-machine modes, and per size where the kernel has several (thp_64KiB).
-    pool_SIZE and pool_SIZE_free: pages in the reserved (hugetlb) pools.
+    """thp_*: modes of transparent huge pages for the whole machine, and for each size if the kernel has several
+    (thp_64KiB). pool_SIZE and pool_SIZE_free: pages in the reserved (hugetlb) pools.
     """
     facts: Facts = {
-        "thp_enabled": tree.chosen(f"{_THP}/enabled"),
-        "thp_defrag": tree.chosen(f"{_THP}/defrag"),
-        "thp_shmem": tree.chosen(f"{_THP}/shmem_enabled"),
+        "thp_enabled": tree.selected(f"{_THP}/enabled"),
+        "thp_defrag": tree.selected(f"{_THP}/defrag"),
+        "thp_shmem": tree.selected(f"{_THP}/shmem_enabled"),
         "thp_bytes": tree.integer(f"{_THP}/hpage_pmd_size"),
         "thp_zero_page": _named(_SWITCH, tree.integer(f"{_THP}/use_zero_page")),
         "thp_khugepaged_defrag": _named(_SWITCH, tree.integer(f"{_THP}/khugepaged/defrag")),
         "default_bytes": tree.kibibytes("proc/meminfo").get("Hugepagesize"),
     }
-    facts |= {f"thp_{name}": tree.chosen(f"{_THP}/{folder}/enabled") for name, folder in _sizes(tree, _THP)}
+    facts |= {f"thp_{name}": tree.selected(f"{_THP}/{folder}/enabled") for name, folder in _sizes(tree, _THP)}
     pools = "sys/kernel/mm/hugepages"
     for name, folder in _sizes(tree, pools):
         facts[f"pool_{name}"] = tree.integer(f"{pools}/{folder}/nr_hugepages")
         facts[f"pool_{name}_free"] = tree.integer(f"{pools}/{folder}/free_hugepages")
-    return present(facts)
+    return drop_missing(facts)
 
 
 def limits(tree: Tree) -> Facts:
-    """What this process may do. 'unlimited' stands for no limit; pagemap_frames: physical frame numbers are shown."""
+    """Limits and permissions of this process. 'unlimited' means no limit; pagemap_frames: whether /proc/self/pagemap
+    shows physical frame numbers.
+    """
     facts: Facts = {
         "perf_event_paranoid": tree.integer("proc/sys/kernel/perf_event_paranoid"),
         "cpu_quota_cores": cgroup.cpu_quota(tree),
@@ -202,13 +204,13 @@ def limits(tree: Tree) -> Facts:
     if tree.is_real:
         facts |= {f"{name}_bytes": _rlimit(which) for name, which in _RLIMITS.items()}
         facts |= {"root": os.geteuid() == 0} | _pagemap()
-    return present(facts)
+    return drop_missing(facts)
 
 
 def kernel(tree: Tree, environment: Mapping[str, str]) -> Facts:
     options = (tree.text("proc/cmdline") or "").split()
     real = tree.is_real
-    return present(
+    return drop_missing(
         {
             "release": tree.text("proc/sys/kernel/osrelease") or (platform.release() if real else None),
             "architecture": platform.machine() if real else None,
@@ -225,7 +227,7 @@ def kernel(tree: Tree, environment: Mapping[str, str]) -> Facts:
 
 def software() -> Facts:
     libc, version = platform.libc_ver()
-    return present(
+    return drop_missing(
         {
             "firsttouch": __version__,
             "python": platform.python_version(),
@@ -236,7 +238,7 @@ def software() -> Facts:
 
 
 def memory_environment(environment: Mapping[str, str]) -> Facts:
-    """The environment variables that change how memory, devices or threads behave; nothing that could be a secret."""
+    """The environment variables that affect memory, devices or threads, except those that may hold a secret."""
     return {
         name: value.encode(errors="replace").decode()[:300]
         for name, value in sorted(environment.items())
@@ -245,10 +247,10 @@ def memory_environment(environment: Mapping[str, str]) -> Facts:
 
 
 def nvidia(tree: Tree) -> Facts:
-    """The kernel module, without any vendor library."""
+    """Facts about NVIDIA's kernel module, read without a vendor library."""
     text = " ".join(tree.lines("proc/driver/nvidia/version")[:1])
     version = re.search(r"\b\d{3,4}\.\d+(\.\d+)?\b", text)
-    return present(
+    return drop_missing(
         {
             "kernel_module": version[0] if version else tree.text("sys/module/nvidia/version"),
             "open_kernel_module": "Open Kernel Module" in text if text else None,
@@ -257,12 +259,13 @@ def nvidia(tree: Tree) -> Facts:
 
 
 def nvidia_uvm(tree: Tree) -> Facts:
-    """Parameters of the unified-memory module; uvm_disable_hmm, uvm_perf_prefetch_enable, uvm_perf_thrashing_enable and
-    the access counter ones decide what migrates.
+    """Parameters of the unified-memory module. uvm_disable_hmm, uvm_perf_prefetch_enable, uvm_perf_thrashing_enable and
+    those of access counters affect which pages migrate.
     """
     folder = "sys/module/nvidia_uvm/parameters"
     texts = {name: tree.text(f"{folder}/{name}") for name in tree.names(folder)}
-    return present({name: _or(whole(text), text) for name, text in texts.items()})
+    numbers = {name: parse_int(text) for name, text in texts.items()}
+    return drop_missing({name: text if numbers[name] is None else numbers[name] for name, text in texts.items()})
 
 
 def usable_cores() -> list[int]:
@@ -281,10 +284,6 @@ def _rlimit(which: int) -> int | str:
     return "unlimited" if soft == resource.RLIM_INFINITY else soft
 
 
-def _or(value: int | None, otherwise: int | str | None) -> int | str | None:
-    return otherwise if value is None else value
-
-
 def _named(names: Mapping[int, Scalar], value: int | None) -> Scalar:
     return names.get(value) if value is not None else None
 
@@ -298,7 +297,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _cpuinfo(tree: Tree) -> dict[str, str]:
-    """The first processor's fields of /proc/cpuinfo; on Arm also the ones that follow all processors."""
+    """Fields of the first processor in /proc/cpuinfo, and on Arm also those after the last processor."""
     found: dict[str, str] = {}
     for line in tree.lines("proc/cpuinfo"):
         field, colon, value = line.partition(":")
@@ -308,14 +307,14 @@ def _cpuinfo(tree: Tree) -> dict[str, str]:
 
 
 def _caches(tree: Tree, usable: Sequence[int]) -> Facts:
-    """From each core's cache/index*; l1_bytes is the data cache. The largest, where cores differ."""
+    """Cache sizes from each core's cache/index*; the largest if cores differ. l1_bytes is the data cache."""
     sizes: dict[str, int] = {}
     instances: dict[str, set[str]] = defaultdict(set)
     lines: set[int] = set()
     for n in usable:
         for index in tree.names(f"{_CPU}/cpu{n}/cache"):
             folder = f"{_CPU}/cpu{n}/cache/{index}"
-            level, size = tree.integer(f"{folder}/level"), size_bytes(tree.text(f"{folder}/size"))
+            level, size = tree.integer(f"{folder}/level"), parse_kernel_size(tree.text(f"{folder}/size"))
             if level is None or size is None or not 1 <= level <= 4:
                 continue
             name = f"l{level}i" if tree.text(f"{folder}/type") == "Instruction" else f"l{level}"
@@ -331,20 +330,22 @@ def _caches(tree: Tree, usable: Sequence[int]) -> Facts:
 
 
 def _libc_caches() -> tuple[dict[str, int], set[int]]:
-    """What the C library knows (cpuid) where the kernel shows no caches, as under gVisor."""
+    """Cache sizes from the C library (cpuid), for kernels that show no caches, such as gVisor."""
 
-    def ask(name: str) -> int:
+    def sysconf(name: str) -> int:
         try:
             return max(os.sysconf(name), 0)
         except (OSError, ValueError):
             return 0
 
     names = {"l1": "SC_LEVEL1_DCACHE_SIZE", "l2": "SC_LEVEL2_CACHE_SIZE", "l3": "SC_LEVEL3_CACHE_SIZE"}
-    return {key: ask(name) for key, name in names.items() if ask(name)}, {ask("SC_LEVEL1_DCACHE_LINESIZE")}
+    return {key: sysconf(name) for key, name in names.items() if sysconf(name)}, {sysconf("SC_LEVEL1_DCACHE_LINESIZE")}
 
 
 def _init_on_alloc(tree: Tree) -> bool | None:
-    """Whether the kernel clears every page it hands out: the boot option, else the build's default where readable."""
+    """Whether the kernel clears each page that it allocates: from the boot option, otherwise from the build
+    configuration if it is readable.
+    """
     for option in (tree.text("proc/cmdline") or "").split():
         name, _, value = option.partition("=")
         if name == "init_on_alloc":
@@ -360,7 +361,7 @@ def _init_on_alloc(tree: Tree) -> bool | None:
 
 
 def _sizes(tree: Tree, folder: str) -> list[tuple[str, str]]:
-    """('2MiB', 'hugepages-2048kB') for each page size that has a folder, smallest first."""
+    """A pair such as ('2MiB', 'hugepages-2048kB') for each page size that has a folder, smallest first."""
     found = []
     for name in tree.names(folder):
         match = re.fullmatch(r"hugepages-(\d{1,12})kB", name)
@@ -370,7 +371,7 @@ def _sizes(tree: Tree, folder: str) -> list[tuple[str, str]]:
 
 
 def _pagemap() -> Facts:
-    """One page of our own through /proc/self/pagemap. Frame numbers are zero without CAP_SYS_ADMIN."""
+    """Tests /proc/self/pagemap with a page of this process. Frame numbers are zero without CAP_SYS_ADMIN."""
     page = os.sysconf("SC_PAGE_SIZE")
     touched = ctypes.create_string_buffer(b"x", 64)
     try:
@@ -391,7 +392,7 @@ def _quoted(lines: Sequence[str], name: str) -> str | None:
 
 
 def _virtualisation(tree: Tree) -> str | None:
-    """A hint: None on hardware as far as can be seen."""
+    """The hypervisor, as far as it can be detected; None if no virtualisation was detected."""
     release = (tree.text("proc/sys/kernel/osrelease") or "").lower()
     if _GVISOR in (tree.text("proc/version") or ""):
         return "gVisor"
@@ -402,13 +403,14 @@ def _virtualisation(tree: Tree) -> str | None:
     named = [title for word, title in _VIRTUAL_BOARDS.items() if word in board]
     flags = _cpuinfo(tree).get("flags", "").split()
     flagged = "hypervisor" in flags
-    if named and (flagged or not flags):  # the flag exists on x86 alone; a cloud's bare metal has the board's name too
+    # Only x86 has the flag, and bare-metal machines of a cloud have the same board names.
+    if named and (flagged or not flags):
         return named[0]
     return tree.text("sys/hypervisor/type") or ("unnamed hypervisor" if flagged else None)
 
 
 def _container(tree: Tree, environment: Mapping[str, str]) -> str | None:
-    """A hint, from what container engines leave behind."""
+    """The container engine, as far as it can be detected from files and variables that it sets."""
     group = tree.text("proc/self/cgroup") or ""
     return (
         environment.get("container")

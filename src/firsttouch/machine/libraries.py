@@ -1,6 +1,6 @@
-"""Where the vendors' libraries are. Nothing is opened here: the core's dlopen tables take `candidates`, in order.
+"""Locates the vendors' libraries. Nothing is opened here: the core tries to dlopen the paths of `candidates` in order.
 
-The order: FIRSTTOUCH_LIB_<NAME> (then that path alone), the system's own search (LD_LIBRARY_PATH, the ldconfig
+The order: FIRSTTOUCH_LIB_<NAME> (if set, nothing else is tried), the system's search (LD_LIBRARY_PATH, the ldconfig
 cache), toolkit folders, the vendors' PyPI wheels.
 """
 
@@ -32,9 +32,11 @@ _VENDORS = "/etc/OpenCL/vendors"
 
 @dataclass(frozen=True)
 class Spec:
-    """sonames newest first; toolkits and wheels are folders ({NAME} is an environment variable, wheels are below
-    site-packages); distributions name the wheels, for their version; remedy completes 'not found: ...; '.
-    versioned: the toolkit's folder states this library's version too.
+    """How to find one library.
+
+    sonames: newest first; toolkits: folders, where {NAME} is an environment variable; wheels: folders below
+    site-packages; distributions: PyPI names of the wheels, to look up their version; remedy: completes 'not found: ...;
+    '; versioned: whether the version in the toolkit's folder name is also the library's version.
     """
 
     sonames: Sequence[str]
@@ -46,7 +48,7 @@ class Spec:
 
 
 def _cuda_math(name: str, *majors: int) -> Spec:
-    """NVIDIA's library of a name; it counts its versions apart from the toolkit's."""
+    """A math library of NVIDIA, which has its own version numbers."""
     return Spec(
         [*(f"lib{name}.so.{major}" for major in majors), f"lib{name}.so"],
         [*_CUDA, f"{_HPC_SDK}/math_libs/lib64"],
@@ -58,7 +60,7 @@ def _cuda_math(name: str, *majors: int) -> Spec:
 
 
 def _rocm_math(name: str, *majors: int) -> Spec:
-    """AMD's library of a name; it counts its versions apart from ROCm's."""
+    """A math library of AMD, which has its own version numbers."""
     return Spec(
         [*(f"lib{name}.so.{major}" for major in majors), f"lib{name}.so"],
         _ROCM,
@@ -105,7 +107,7 @@ LIBRARIES: Mapping[str, Spec] = {
         _ROCM_INSTALL,
     ),
     "hiprtc": Spec(
-        # The last one: before ROCm 6 the runtime's library held hipRTC too.
+        # The last one is the runtime's library, which contained hipRTC before ROCm 6.
         ["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so", "libamdhip64.so.5"],
         _ROCM,
         ["_rocm_sdk_core/lib"],
@@ -149,18 +151,18 @@ LIBRARIES: Mapping[str, Spec] = {
 
 
 def variable(name: str) -> str:
-    """The environment variable that names the library's file: 'opencl-icd' is FIRSTTOUCH_LIB_OPENCL_ICD."""
+    """The environment variable that overrides a library's path, such as FIRSTTOUCH_LIB_OPENCL_ICD for 'opencl-icd'."""
     return f"FIRSTTOUCH_LIB_{name.upper().replace('-', '_')}"
 
 
 def candidates(name: str) -> list[str]:
-    """What to try dlopen on, in order: sonames (found by the system's search) and paths of files that exist.
+    """Arguments for dlopen to try, in order: sonames (for the system's search) and paths of existing files.
 
-    'opencl' is the ICD loader; 'opencl-icd' are the drivers behind it (several may be valid at once, each another
-    platform), PyPI's PoCL last; 'pocl' is PyPI's alone.
+    'opencl' is the ICD loader. 'opencl-icd' are the drivers that it loads: several may be valid at once, each for
+    another platform, and PyPI's PoCL comes last. 'pocl' is only PyPI's PoCL.
 
     Raises:
-        KeyError: no such library; LIBRARIES holds the names.
+        KeyError: the name is not in LIBRARIES.
     """
     spec = LIBRARIES[name]
     if override := os.environ.get(variable(name)):
@@ -174,9 +176,9 @@ def candidates(name: str) -> list[str]:
 
 
 def find_libraries() -> list[Library]:
-    """Every library of LIBRARIES with the file that `candidates` leads to first and its version, or why there is none.
+    """For each library of LIBRARIES, the first file that `candidates` leads to and its version, or why there is none.
 
-    'opencl-icd' appears once per driver. A version is what file, folder or wheel names state; nothing is run.
+    'opencl-icd' appears once for each driver. Versions are derived from the names of files, folders or wheels.
     """
     return [library for name in LIBRARIES for library in _find(name)]
 
@@ -192,16 +194,16 @@ def _find(name: str) -> Iterator[Library]:
 
 def _missing(name: str, tried: Sequence[str]) -> str:
     if override := os.environ.get(variable(name)):
-        return f"{variable(name)} names {override}, which is no library for this machine"
+        return f"{variable(name)} names {override}, which is not a library for this machine"
     spec = LIBRARIES[name]
-    places = ["the system's libraries"] if any("/" not in one for one in tried) else []
+    places = ["the system's libraries"] if any("/" not in path for path in tried) else []
     places += [place for place in spec.toolkits if "{" not in place]
     places += [f"site-packages/{wheel}" for wheel in spec.wheels] + ([_vendors()] if name == "opencl-icd" else [])
     return f"not found: looked in {', '.join(places)}; {spec.remedy}"
 
 
 def _unique(paths: Iterable[str]) -> list[str]:
-    """The first of each file; links to one file count once."""
+    """The paths without later paths of the same file; symbolic links are resolved."""
     seen: set[str] = set()
     found = []
     for path in paths:
@@ -239,7 +241,7 @@ def _by_version(path: str) -> list[int]:
 
 
 def _vendors() -> str:
-    """The folder of .icd files, or one such file, as the Khronos loader and ocl-icd take OCL_ICD_VENDORS."""
+    """The folder of .icd files, or a single file: OCL_ICD_VENDORS as the Khronos loader and ocl-icd interpret it."""
     return os.environ.get("OCL_ICD_VENDORS") or os.environ.get("OPENCL_VENDOR_PATH") or _VENDORS
 
 
@@ -255,13 +257,13 @@ def _vendor_drivers(vendors: str) -> Iterator[str]:
             continue
         with contextlib.suppress(OSError, ValueError):
             line = file.read_text(errors="replace")[:4096].strip().partition("\n")[0].strip()
-            beside = file.parent / line
+            sibling = file.parent / line
             if line:
-                yield str(beside) if "/" not in line and beside.is_file() else line
+                yield str(sibling) if "/" not in line and sibling.is_file() else line
 
 
 def _resolve(candidate: str) -> str | None:
-    """The file that dlopen would take, as far as can be said without calling it."""
+    """The file that dlopen would probably open."""
     if "/" in candidate:
         return candidate if _is_library(candidate) else None
     searched = (folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder)
@@ -277,7 +279,7 @@ def _resolve(candidate: str) -> str | None:
 
 @cache
 def loader_cache() -> dict[str, list[str]]:
-    """Paths by soname, from `ldconfig -p`."""
+    """Paths of libraries by soname, from `ldconfig -p`."""
     found: dict[str, list[str]] = {}
     for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
         try:
@@ -294,7 +296,7 @@ def loader_cache() -> dict[str, list[str]]:
 
 @cache
 def _own_header() -> bytes:
-    """The first 20 bytes of an ELF file for this processor: class, byte order, machine."""
+    """The first 20 bytes of an ELF file for this processor, with its class, byte order and machine."""
     return _header("/proc/self/exe") or _header(sys.executable)
 
 
@@ -312,7 +314,9 @@ def _is_library(path: str) -> bool:
 
 
 def _version(path: Path, spec: Spec) -> str:
-    """From the wheel, else from the real file name (libcuda.so.580.95.05), else the folder's (cuda-13.0)."""
+    """The version of the wheel, otherwise of the real file name (libcuda.so.580.95.05), otherwise of the folder
+    (cuda-13.0).
+    """
     real = Path(os.path.realpath(path))
     name = re.search(r"\.so\.(\d+(?:\.\d+)*)$", real.name)
     stated = name[1] if name else ""

@@ -1,4 +1,4 @@
-"""The limits on memory that the user sets in the environment; the native guard enforces them."""
+"""Memory limits that the user sets in the environment. The native guard enforces them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from firsttouch.units import parse_size
 VARIABLES = ("FIRSTTOUCH_MAX_HOST", "FIRSTTOUCH_MAX_DEVICE", "FIRSTTOUCH_MAX_MANAGED")
 
 
-def set_limits() -> dict[str, int]:
-    """Bytes by variable, of those that are set. Raises UsageError for one that is no size."""
+def environment_limits() -> dict[str, int]:
+    """The limits that are set, in bytes, by variable. Raises UsageError if a value is not a size."""
     found = {}
     for name in VARIABLES:
         if text := os.environ.get(name, ""):
@@ -23,8 +23,8 @@ def set_limits() -> dict[str, int]:
 
 
 def host_limit() -> int:
-    """Bytes of host memory that the guard lets one worker take. Raises UsageError for a limit that is no size."""
+    """Bytes of host memory that the guard allows one worker. Raises UsageError if a limit is not a size."""
     from firsttouch import _core
 
-    set_limits()
+    environment_limits()
     return _core.guard_limits()["host"] or 0

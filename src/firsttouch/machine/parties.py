@@ -1,4 +1,4 @@
-"""Who takes part in a point that several devices take part in: `parties` of its record."""
+"""The parties of a point with several devices: `parties` of its record."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterable
 
 from firsttouch.machine import host
-from firsttouch.machine.tree import Tree, id_text
+from firsttouch.machine.tree import Tree, format_ids
 from firsttouch.records.schema import DeviceInfo, Party
 
 
@@ -19,16 +19,16 @@ def parties(devices: Iterable[DeviceInfo], tree: Tree | None = None) -> list[Par
             device=device.name,
             host=socket.gethostname(),
             numa_node=_numa_node(device, usable, tree),
-            processors=id_text(usable),
+            processors=format_ids(usable),
         )
         for device in devices
     ]
 
 
 def _numa_node(device: DeviceInfo, usable: Iterable[int], tree: Tree) -> int | None:
-    """Of a device in a slot, the slot's node; of the host's processor, the only node in use; None where unknown."""
+    """The NUMA node of a PCI device's slot, or the only node in use by the host's processor; None if unknown."""
     if device.capabilities.on_host_processor:
-        own = [node for node in host.numa_nodes(tree) if set(usable) & set(host.node_cores(tree, node))]
-        return own[0] if len(own) == 1 else None
+        nodes = [node for node in host.numa_nodes(tree) if set(usable) & set(host.node_cores(tree, node))]
+        return nodes[0] if len(nodes) == 1 else None
     node = tree.integer(f"sys/bus/pci/devices/{str(device.facts.get('pci_bus')).lower()}/numa_node")
     return node if node is not None and node >= 0 else None

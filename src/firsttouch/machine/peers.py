@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 MOVED = "the driver copies a buffer to the device that uses it"
 
 
-def state_peers(opened: Sequence[tuple[_core.Device, DeviceInfo]], *, moves_buffers: bool) -> None:
-    """Fill in the peers of devices of one backend by what their driver states; opens no access.
+def add_peers(opened: Sequence[tuple[_core.Device, DeviceInfo]], *, moves_buffers: bool) -> None:
+    """Add the peers that the driver reports to each device of one backend. Does not enable access.
 
-    moves_buffers: whether the driver copies a buffer to the device that uses it, where memories are apart.
+    moves_buffers: whether the driver copies a buffer to the device that uses it if the devices have separate memories.
     """
     for device, info in opened:
         info.peers += [
-            _peer(device, other, moves_buffers and not _in_host_memory(info, of_other))
-            for other, of_other in opened
+            _peer(device, other, moves_buffers and not _share_host_memory(info, other_info))
+            for other, other_info in opened
             if other.name != device.name
         ]
 
@@ -36,29 +36,29 @@ def _peer(device: _core.Device, other: _core.Device, moved: bool) -> Peer:
     return Peer(name=other.name, access="copies" if moved else "direct", reason=MOVED if moved else "")
 
 
-def _in_host_memory(*devices: DeviceInfo) -> bool:
+def _share_host_memory(*devices: DeviceInfo) -> bool:
     return all(device.capabilities.shares_host_memory for device in devices)
 
 
 def numa_peers(tree: Tree) -> list[Peer]:
-    """The host's NUMA nodes with memory as peers of the CPU; none where there is one node."""
+    """The host's NUMA nodes with memory as peers of the CPU; empty if there is only one."""
     nodes = [node for node in host.numa_nodes(tree) if "MemTotal" in host.node_memory(tree, node)]
     return [Peer(name=f"node{node}", access="direct") for node in nodes] if len(nodes) > 1 else []
 
 
 def with_other_backends(devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
-    """The devices, with those of other backends among the peers of each: they share data through the host alone.
-    What an earlier call added is replaced.
+    """The devices, each with the devices of other backends as further peers: they share data only through the host.
+    Replaces the peers that an earlier call added.
     """
-    able = [one for one in devices if one.available and one.capabilities.runs_kernels]
-    further = {one.name: [_through_host(one, other) for other in able if other.kind != one.kind] for one in able}
-    return [msgspec.structs.replace(one, peers=_of_driver(one) + further.get(one.name, [])) for one in devices]
+    usable = [device for device in devices if device.available and device.capabilities.runs_kernels]
+    added = {d.name: [_through_host(d, other) for other in usable if other.kind != d.kind] for d in usable}
+    return [msgspec.structs.replace(d, peers=_same_driver_peers(d) + added.get(d.name, [])) for d in devices]
 
 
-def _of_driver(device: DeviceInfo) -> list[Peer]:
+def _same_driver_peers(device: DeviceInfo) -> list[Peer]:
     return [peer for peer in device.peers if peer.same_driver]
 
 
-def _through_host(one: DeviceInfo, other: DeviceInfo) -> Peer:
-    reason = f"{one.name} and {other.name} have different drivers; data go through the host"
+def _through_host(device: DeviceInfo, other: DeviceInfo) -> Peer:
+    reason = f"{device.name} and {other.name} have different drivers; data go through the host"
     return Peer(name=other.name, access="none", reason=reason, same_driver=False)

@@ -1,8 +1,8 @@
-"""What a device's runtime reads from the environment when its process starts, as factors with workers of their own.
+"""Environment variables that a device's runtime reads when its process starts, as factors. Each value gets workers.
 
-An experiment takes one by `switch` of experiments/common.py; a device without it gives none. The value of a point is
-what the variable was: "unset", or its text. Adding one: a row in SWITCHES, and its name in the row of each backend
-whose runtime reads it (machine/backends.py).
+An experiment adds such a factor with `switch` of experiments/common.py, which returns no factor if the device's runtime
+does not read the variable. The value of the factor is the value of the variable, or "unset". To add a switch, add a row
+to SWITCHES, and its name to each backend whose runtime reads it (machine/backends.py).
 """
 
 from __future__ import annotations
@@ -22,57 +22,63 @@ UNSET = "unset"
 
 @dataclass(frozen=True)
 class Switch:
-    """One variable. restates: whether a driver's statements about allocators depend on it, so that what discovery saw
-    holds only for its own environment.
+    """One variable. affects_allocators: whether the allocator properties that a driver reports depend on it, so that
+    those found by discovery are valid only for the environment of discovery.
     """
 
     variable: str
     values: Sequence[str]
-    restates: bool
+    affects_allocators: bool
     doc: str
 
     @property
-    def now(self) -> str:
+    def current(self) -> str:
         return os.environ.get(self.variable) or UNSET
 
 
 SWITCHES: Mapping[str, Switch] = {
     "xnack": Switch(
-        "HSA_XNACK", ("0", "1"), True, "whether a GPU retries page faults, and so reaches plain host memory"
+        "HSA_XNACK", ("0", "1"), True, "whether a GPU retries page faults, and so can access plain host memory"
     ),
     "sdma": Switch("HSA_ENABLE_SDMA", ("0", "1"), False, "whether copies use the DMA engines (1) or a kernel (0)"),
 }
 """Sources: ROCm documentation, "Environment variables" and "Unified memory management"."""
 
 
-def switch_of(device: DeviceInfo, name: str) -> Switch | None:
-    """The switch of a name where the device's runtime reads it."""
+def find_switch(device: DeviceInfo, name: str) -> Switch | None:
+    """The switch of a name if the device's runtime reads it, otherwise None."""
     backend = BACKENDS.get(device.kind)
     return SWITCHES[name] if backend is not None and name in backend.switches else None
 
 
 def environment(factors: Factors) -> dict[str, str]:
-    """The variables that the worker of a point with these factors starts with."""
+    """The environment variables to set for the worker of a point with these factors."""
     chosen = ((switch.variable, factors.get(name)) for name, switch in SWITCHES.items())
     return {variable: str(value) for variable, value in chosen if value not in (None, UNSET)}
 
 
 def optimistic_device(device: DeviceInfo, factors: Factors) -> DeviceInfo:
-    """The device as it may be for a point whose switches are not those that discovery saw.
+    """The device as it may be for a point whose switches differ from those of discovery.
 
-    What a driver denied there it may grant here: its allocators are reached by the GPU, and when their pages come is
-    not known. The worker, whose own device knows, judges such a point.
+    The driver may permit more with these switches, so that the GPU is assumed to access all allocators, and it is
+    unknown when their pages are allocated. The worker decides whether the point is possible when it opens the device.
     """
-    same = all(factors.get(name) in (None, switch.now) for name, switch in SWITCHES.items() if switch.restates)
+    same = all(
+        factors.get(name) in (None, switch.current) for name, switch in SWITCHES.items() if switch.affects_allocators
+    )
     if same:
         return device
-    device = by_driver_alone(device)  # what was verified was so in this environment
-    can = device.capabilities
+    device = by_driver_alone(device)  # facts from methods.json were verified in another environment
+    capabilities = device.capabilities
     allocators = [
         msgspec.structs.replace(
-            one, gpu="direct" if one.gpu == "none" and can.runs_kernels else one.gpu, gpu_reason="", on_demand=None
+            info,
+            gpu="direct" if info.gpu == "none" and capabilities.runs_kernels else info.gpu,
+            gpu_reason="",
+            on_demand=None,
         )
-        for one in device.allocators
+        for info in device.allocators
     ]
-    may = msgspec.structs.replace(can, page_migration=can.memory_guidance and not can.shares_host_memory)
-    return msgspec.structs.replace(device, allocators=allocators, capabilities=may)
+    may_migrate = capabilities.memory_guidance and not capabilities.shares_host_memory
+    possible = msgspec.structs.replace(capabilities, page_migration=may_migrate)
+    return msgspec.structs.replace(device, allocators=allocators, capabilities=possible)

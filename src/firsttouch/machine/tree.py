@@ -1,4 +1,4 @@
-"""Reading /proc and /sys, or a fabricated copy of them, without ever failing."""
+"""Reads /proc and /sys, or a test's copy of them, without ever failing."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MOST_CPUS = 1 << 16
 
 
 class Tree:
-    """The files under a root folder. What is missing, unreadable or garbage reads as None."""
+    """The files under a root folder. Missing, unreadable and malformed files read as None."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self.root = root
 
     @property
     def is_real(self) -> bool:
-        """False for a fabricated tree, where the kernel must not be asked through system calls instead."""
+        """False for a test's copy, for which system calls must not be used."""
         return self.root == Path("/")
 
     def path(self, name: str) -> Path:
@@ -46,10 +46,10 @@ class Tree:
         return (self.text(name) or "").splitlines()
 
     def integer(self, name: str) -> int | None:
-        return whole(self.text(name))
+        return parse_int(self.text(name))
 
-    def chosen(self, name: str) -> str | None:
-        """The option in brackets of a file such as ``always [madvise] never``; a plain word stands for itself."""
+    def selected(self, name: str) -> str | None:
+        """The option in brackets in a file such as ``always [madvise] never``, or the only word of the file."""
         text = self.text(name) or ""
         inside = text.partition("[")[2].partition("]")[0]
         return inside or (text if text and len(text.split()) == 1 and "[" not in text else None)
@@ -71,14 +71,14 @@ class Tree:
         found = {}
         for line in self.lines(name):
             field, colon, rest = line.removeprefix(prefix).strip().partition(":")
-            value = whole(rest.split()[0]) if colon and rest.split() else None
+            value = parse_int(rest.split()[0]) if colon and rest.split() else None
             if value is not None:
                 found[field] = value * (1024 if rest.split()[-1] == "kB" else 1)
         return found
 
 
-def whole(text: str | None) -> int | None:
-    """The integer that ``text`` is, where it fits 64 bits."""
+def parse_int(text: str | None) -> int | None:
+    """The integer in ``text``; None if it is not an integer of at most 64 bits."""
     try:
         value = int(text) if text is not None and text.isascii() else None
     except ValueError:
@@ -86,29 +86,29 @@ def whole(text: str | None) -> int | None:
     return value if value is not None and -_LARGEST <= value < _LARGEST else None
 
 
-def size_bytes(text: str | None) -> int | None:
-    """Bytes of the kernel's own ``48K`` or ``1024M``."""
+def parse_kernel_size(text: str | None) -> int | None:
+    """Bytes of a size in the kernel's format, such as ``48K`` or ``1024M``."""
     if not text:
         return None
     unit = text[-1] if text[-1] in _SIZE_UNITS else ""
-    value = whole(text.removesuffix(unit))
+    value = parse_int(text.removesuffix(unit))
     return value * _SIZE_UNITS[unit] if value is not None and value > 0 else None
 
 
-def id_list(text: str | None) -> list[int]:
-    """The numbers of a kernel list such as ``0-3,8``; empty where it does not parse."""
+def parse_ids(text: str | None) -> list[int]:
+    """The numbers of a kernel list such as ``0-3,8``; empty if it is malformed."""
     found: list[int] = []
     for part in (text or "").split(","):
         first, dash, last = part.strip().partition("-")
-        low, high = whole(first), whole(last if dash else first)
+        low, high = parse_int(first), parse_int(last if dash else first)
         if low is None or high is None or not 0 <= low <= high < _MOST_CPUS:
             return []
         found.extend(range(low, high + 1))
     return found
 
 
-def id_text(ids: Iterable[int]) -> str:
-    """The reverse of `id_list`: 0, 1, 2, 8 is ``0-2,8``."""
+def format_ids(ids: Iterable[int]) -> str:
+    """The inverse of `parse_ids`: 0, 1, 2, 8 become ``0-2,8``."""
     runs: list[list[int]] = []
     for i in sorted(set(ids)):
         if runs and i == runs[-1][-1] + 1:
@@ -118,6 +118,6 @@ def id_text(ids: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def present(facts: Mapping[str, Scalar]) -> Facts:
-    """Without the facts that could not be had."""
+def drop_missing(facts: Mapping[str, Scalar]) -> Facts:
+    """The facts without those that are None."""
     return {key: value for key, value in facts.items() if value is not None}

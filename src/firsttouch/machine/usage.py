@@ -1,7 +1,7 @@
-"""How much memory is in use now, by every counter of the host.
+"""The amount of memory in use now, by each counter of the host.
 
-The kernel's Documentation/filesystems/proc.rst says what each field counts. Counters of the whole machine move with
-whatever else runs on it.
+The kernel's Documentation/filesystems/proc.rst defines each field. Counters of the whole machine include all other
+programs that run on it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from firsttouch.machine import cgroup, host
-from firsttouch.machine.tree import Tree, whole
+from firsttouch.machine.tree import Tree, parse_int
 
 
-def of_process(tree: Tree) -> dict[str, int]:
-    """Bytes of this process: rss (VmRSS, which the kernel sums per CPU and may show a little late); rollup_rss, pss and
-    anon_huge of smaps_rollup, which walks every page table of the process.
+def process_usage(tree: Tree) -> dict[str, int]:
+    """Bytes of this process: rss (VmRSS, which the kernel sums per CPU and may update late); rollup_rss, pss and
+    anon_huge from smaps_rollup, which walks all page tables of the process.
     """
     rollup = tree.kibibytes("proc/self/smaps_rollup")
     counters = {
@@ -28,14 +28,16 @@ def of_process(tree: Tree) -> dict[str, int]:
     return {name: value for name, value in counters.items() if value is not None}
 
 
-def of_host(tree: Tree) -> dict[str, int]:
-    """Bytes in use on the whole machine, as far as can be read, each named after what it is the total less of:
-    mem_free, mem_available, and per NUMA node nodeN_free (where there are several). numa_free is the sum over
-    nodes. cgroup is what this process's own control group is charged with.
+def host_usage(tree: Tree) -> dict[str, int]:
+    """Bytes in use on the whole machine, as far as they can be read.
 
-    Free pages also wait in a list of each processor, where MemFree misses them: a block that is given back and
-    obtained again may never show there. numa_free_and_lists counts them as free, and host_free_and_lists leaves out
-    nodes without processors, which may be the memory of a device.
+    Each value is the total minus the counter that it is named after: mem_free, mem_available, and nodeN_free for each
+    NUMA node if there are several. numa_free is the sum over nodes. cgroup is the amount charged to this process's own
+    control group.
+
+    The kernel also keeps free pages in a list for each processor, which MemFree does not count: memory that is freed
+    and allocated again may never appear in MemFree. numa_free_and_lists counts these pages as free, and
+    host_free_and_lists also excludes nodes without processors, which may be the memory of a device.
     """
     info = tree.kibibytes("proc/meminfo")
     total = info.get("MemTotal", 0)
@@ -63,13 +65,13 @@ def _used(node: Mapping[str, int]) -> int | None:
 
 
 def _listed(tree: Tree) -> Counter[int]:
-    """Bytes of free pages in the processors' own lists (/proc/zoneinfo, pagesets), by NUMA node."""
+    """Bytes of free pages in the lists of the processors (pagesets in /proc/zoneinfo), by NUMA node."""
     found: Counter[int] = Counter()
     node, page = 0, os.sysconf("SC_PAGE_SIZE")
     for line in tree.lines("proc/zoneinfo"):
         words = line.split()
         if words[:1] == ["Node"] and len(words) > 1:
-            node = whole(words[1].rstrip(",")) or 0
+            node = parse_int(words[1].rstrip(",")) or 0
         elif words[:1] == ["count:"] and len(words) == 2:
-            found[node] += (whole(words[1]) or 0) * page
+            found[node] += (parse_int(words[1]) or 0) * page
     return found

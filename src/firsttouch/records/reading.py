@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from firsttouch.errors import UsageError
-from firsttouch.files import as_usage, read_regular
+from firsttouch.files import as_usage_error, read_regular
 from firsttouch.records.schema import MAJOR, Machine, Record, Request, Scalar, plain
 from firsttouch.records.timeline import TransferTimeline
 from firsttouch.records.upgrade import Document, Version, decode, is_newer
@@ -138,8 +138,8 @@ def read_document(directory: Path, name: str, kind: type[Document]) -> tuple[Doc
     return None if data is None else _decode(data, kind, str(directory / name))
 
 
-def reading(directory: Path) -> as_usage:
-    return as_usage("read", directory, "a results directory")
+def reading(directory: Path) -> as_usage_error:
+    return as_usage_error("read", directory, "a results directory")
 
 
 def read_request(directory: Path) -> Request | None:

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from firsttouch.errors import UsageError
-from firsttouch.files import as_usage, open_regular, sync_directory, write_atomically, write_new
+from firsttouch.files import as_usage_error, open_regular, sync_directory, write_atomically, write_new
 from firsttouch.records.reading import (
     MACHINE,
     RESULTS,
@@ -68,8 +68,8 @@ class Store:
                 self.close()
                 raise
 
-    def _writing(self) -> as_usage:
-        return as_usage("write", self.directory, "a directory that can be written")
+    def _writing(self) -> as_usage_error:
+        return as_usage_error("write", self.directory, "a directory that can be written")
 
     @property
     def held(self) -> KeysView[str]:
@@ -128,7 +128,7 @@ class Store:
 
     def machine(self) -> Machine | None:
         """The stored machine. Raises UsageError where results have none, since they can't be told from another's."""
-        with as_usage("read", self.directory, "a results directory"):
+        with as_usage_error("read", self.directory, "a results directory"):
             found = read_document(self.directory, MACHINE, Machine)
         if found is None and self.held:
             raise UsageError(f"{self.directory} holds results but no {MACHINE}; give another --out")

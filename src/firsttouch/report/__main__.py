@@ -1,15 +1,31 @@
-"""Writes the report of one results directory: ``python -m firsttouch.report DIR``."""
+"""Draws one report for engine.reporting: ``python -m firsttouch.report '["html", null, ["DIR"]]'``.
+
+Prints the paths of what was written as a JSON list; exit status 2 and one sentence on stderr for a wrong call.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from firsttouch.errors import UsageError
+from firsttouch.report.export import export
 from firsttouch.report.page import write_report
 
-if __name__ == "__main__":
+
+def main() -> None:
+    form, output, directories = json.loads(sys.argv[1])
+    target, sources = output and Path(output), [Path(name) for name in directories]
     try:
-        write_report([Path(sys.argv[1])])
+        with redirect_stdout(sys.stderr):  # modules may print
+            paths = [write_report(sources, target)] if form == "html" else export(sources, form, target)
     except UsageError as error:
-        sys.exit(str(error))
+        print(error, file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+    print(json.dumps([str(path) for path in paths]))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,7 @@ from itertools import chain, groupby
 from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import measured
 from firsttouch.experiments.base import Experiment, ReportSection
-from firsttouch.modules import place, told
+from firsttouch.modules import describe_error, error_location
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.sentences import sentences
 
@@ -125,4 +125,4 @@ def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceI
 
 def _cause(error: BaseException) -> str:
     """What went wrong, in a module with its message and place."""
-    return told(error) if place(error) else type(error).__name__
+    return describe_error(error) if error_location(error) else type(error).__name__

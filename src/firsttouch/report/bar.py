@@ -16,7 +16,7 @@ from firsttouch.report.drawing import Context, Drawing, Spec
 from firsttouch.report.naming import amount_title, called, heading, quantity_title, unit
 from firsttouch.report.palette import INK
 from firsttouch.report.roles import Roles, assign, channels
-from firsttouch.text import both, label
+from firsttouch.text import join_names, label
 
 
 def draw(figure: Bar, records: Sequence[Record], context: Context) -> Drawing | None:
@@ -30,7 +30,7 @@ def draw(figure: Bar, records: Sequence[Record], context: Context) -> Drawing | 
     shown, more = points.first_panels(roles, shown)
     notes += [*more, *points.throttled(shown)]
     names = [figure.x_title or heading(figure, figure.x), *(called(figure, n) for n in roles.names)]
-    title = f"{quantity_title(figure, figure.y, figure.y_title)} by {both(names)}"
+    title = f"{quantity_title(figure, figure.y, figure.y_title)} by {join_names(names)}"
     if figure.title:
         title = figure.title + channels(figure, roles)
     return Drawing(title, _chart(figure, roles, shown, context), notes=notes, wrong=points.wrong(shown))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from firsttouch.analysis.statistics import value, varying
 from firsttouch.events.log import CAUSES, NONE, RECORDED, STATE
 from firsttouch.records.schema import Record, Scalar
-from firsttouch.text import label, what_they_share
+from firsttouch.text import distinguishing_factors, label
 
 _WAYS = {"h2d": "to the device", "d2h": "to the host", "d2d": "between devices"}
 _COUNTS = {
@@ -52,7 +52,7 @@ def event_table(records: Sequence[Record]) -> EventTable | None:
         for r in eventful
     ]
     heads = [*(name.replace("_", " ") for name in names), *(f"bytes {head}" for head in ways.values())]
-    shared = "" if names else what_they_share(eventful, records)
+    shared = "" if names else distinguishing_factors(eventful, records)
     return EventTable([*heads, *counts.values()], rows, len(recorded) - len(eventful), shared)
 
 

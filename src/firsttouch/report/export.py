@@ -37,7 +37,7 @@ def export(directories: Sequence[Path], form: Format, output: Path | None = None
     Raises:
         UsageError: a directory holds no results, or `output` can't be written.
     """
-    from firsttouch.work import reported
+    from firsttouch.work import reportable_experiments
 
     if output is None and len(directories) > 1:
         raise UsageError("several directories are exported together; say where to with -o DIR")
@@ -45,7 +45,7 @@ def export(directories: Sequence[Path], form: Format, output: Path | None = None
     results = load(directories)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return export_results(results, reported(), form, folder)
+        return export_results(results, reportable_experiments(), form, folder)
     except OSError as error:
         raise UsageError(f"cannot write to {folder}: {error.strerror}") from None
 

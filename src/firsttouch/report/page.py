@@ -27,7 +27,7 @@ from firsttouch.report.events import EventTable, event_table, why_none
 from firsttouch.report.palette import Palette
 from firsttouch.report.svg import sanitise, to_svg
 from firsttouch.report.timeline import draw_timeline
-from firsttouch.text import condition, count, label, quantity, spelled, what_they_share
+from firsttouch.text import condition, count, distinguishing_factors, fact_title, label, quantity
 from firsttouch.units import format_seconds
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def _blocks(records: Sequence[Record], everyone: Sequence[Record], text: Callabl
     for record in records:
         if (said := text(record)) is not None:
             groups.setdefault(said or "no reason recorded", []).append(record)
-    blocks = [Block(said, len(group), what_they_share(group, everyone)) for said, group in groups.items()]
+    blocks = [Block(said, len(group), distinguishing_factors(group, everyone)) for said, group in groups.items()]
     return sorted(blocks, key=lambda b: -b.count)
 
 
@@ -321,7 +321,7 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
                 svg = sanitise(to_svg(drawing.spec), f"f{number}-") if drawing.spec else ""
                 section.drawings.append((drawing, svg))
     env = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    env.globals.update(label=label, count=count, spelled=spelled, numeric=numeric, headlines=HEADLINES)
+    env.globals.update(label=label, count=count, spelled=fact_title, numeric=numeric, headlines=HEADLINES)
     source = files("firsttouch.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     return env.from_string(source).render(chapters=made, wrong=sum(s.tally["wrong"] for c in made for s in c.sections))
 
@@ -350,14 +350,14 @@ def write_report(directories: Sequence[Path], output: Path | None = None) -> Pat
     Raises:
         UsageError: a directory holds no results, or the file can't be written.
     """
-    from firsttouch.work import reported
+    from firsttouch.work import reportable_experiments
 
     if output is None and len(directories) > 1:
         raise UsageError("several directories make one report; say where it goes with -o FILE")
     path = output or directories[0] / "report.html"
     if path.is_dir():
         raise UsageError(f"{path} is a directory; give -o a file name such as {path / 'report.html'}")
-    page = render(load(directories), reported())
+    page = render(load(directories), reportable_experiments())
     try:
         (write_output if output else write_atomically)(path, page.encode())
     except OSError as error:

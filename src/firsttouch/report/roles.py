@@ -11,7 +11,7 @@ from firsttouch.records.schema import Record
 from firsttouch.report.drawing import Spec
 from firsttouch.report.naming import called
 from firsttouch.report.palette import COLOURS, DASHES
-from firsttouch.text import both, label
+from firsttouch.text import join_names, label
 
 
 @dataclass(frozen=True)
@@ -73,4 +73,4 @@ def condition(record: Record, figure: Figure, roles: Roles) -> Spec:
 
 def channels(figure: Figure, roles: Roles, word: str = "by") -> str:
     """The end of a caption that names the channels: ', by allocator and agent'."""
-    return f", {word} {both([called(figure, n) for n in roles.names])}" if roles.names else ""
+    return f", {word} {join_names([called(figure, n) for n in roles.names])}" if roles.names else ""

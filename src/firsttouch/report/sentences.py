@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from firsttouch.analysis.findings import Condition, Finding, Quantity
-from firsttouch.text import SECONDS, both, caption, label
+from firsttouch.text import SECONDS, caption, join_names, label
 from firsttouch.units import format_number, format_seconds, format_size, significant_digits
 
 WIDE = 0.1
@@ -95,5 +95,5 @@ def _fields(finding: Finding) -> dict[str, str]:
 
 def _condition(name: str, v: Condition) -> str:
     if isinstance(v, tuple):
-        return both([_condition(name, one) for one in v])
+        return join_names([_condition(name, one) for one in v])
     return _AGENTS.get(v, v) if isinstance(v, str) else label(name, v)

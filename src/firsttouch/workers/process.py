@@ -1,4 +1,4 @@
-"""The runner's end of a worker: starts it, asks it one thing at a time, watches time and memory, ends it."""
+"""Starts a worker process, sends it tasks one at a time, limits its time and memory, and ends it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from firsttouch.units import format_size
 from firsttouch.workers.protocol import Reply, Task, WorkerState, one_line
 
 TICK = 0.05
-"""Seconds between two looks at a worker's memory and time."""
+"""Seconds between two checks of a worker's memory and time."""
 START_TIMEOUT = 60.0
 STOP_TIMEOUT = 2.0
 _TAIL = 4096
@@ -29,17 +29,19 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Answer:
-    """How one task ended. after is the last event before that: "" or "opening" mean it never began to measure."""
+    """How one task ended. last_state: the last state before that; "" or "opening" mean that measuring never began."""
 
-    how: Literal["done", "timeout", "crashed", "failed"]
-    after: WorkerState | Literal[""]
+    outcome: Literal["done", "timeout", "crashed", "failed"]
+    last_state: WorkerState | Literal[""]
     reply: Reply | None = None
     reason: str = ""
     seconds: float = 0.0
 
 
 class Worker:
-    """One worker process in a process group of its own. Create it in the main thread: it dies with its creator."""
+    """One worker process in a separate process group. Create it in the main thread: it is killed when the thread that
+    created it ends.
+    """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
@@ -64,21 +66,21 @@ class Worker:
         self._state: WorkerState | Literal[""] = ""
 
     def ask(self, task: Task, *, timeout: float, memory: int | None = None) -> Answer:
-        """Hand over one task and wait for its end; beyond `timeout` seconds or `memory` bytes, kill.
+        """Send one task and wait until it ends. Kills the worker if it exceeds `timeout` seconds or `memory` bytes.
 
-        The time runs from the moment the worker can begin: start and device opening have START_TIMEOUT of their own.
+        The start of the worker and the opening of the device may each take a further START_TIMEOUT.
         """
         with suppress(BrokenPipeError):
             self._stdin.write(msgspec.json.encode(task) + b"\n")
         asked = since = time.monotonic()
         allowed = timeout if self._state == "done" else START_TIMEOUT + timeout
-        how: Literal["timeout", "crashed", "failed"] | None = None
-        while how is None:
+        outcome: Literal["timeout", "crashed", "failed"] | None = None
+        while outcome is None:
             ended = self._wait_for_output()
             try:
                 replies = self._replies()
             except ValueError as error:
-                how, reason = "failed", one_line(f"the worker's reply is not valid: {error}")
+                outcome, reason = "failed", one_line(f"the worker's reply is not valid: {error}")
                 break
             for reply in replies:
                 before, self._state = self._state, reply.state
@@ -87,16 +89,19 @@ class Worker:
                 since = time.monotonic()
                 allowed = timeout + START_TIMEOUT * (reply.state == "opening")
             if ended:
-                how, reason = "crashed", self._last_words()
+                outcome, reason = "crashed", self._exit_reason()
             elif memory is not None and (used := self._resident()) > memory:
-                how, reason = "failed", f"took {format_size(used)} of host memory; the limit is {format_size(memory)}"
+                outcome, reason = (
+                    "failed",
+                    f"took {format_size(used)} of host memory; the limit is {format_size(memory)}",
+                )
             elif time.monotonic() - since > allowed:
-                how, reason = "timeout", f"did not finish within {allowed:.3g} s"
+                outcome, reason = "timeout", f"did not finish within {allowed:.3g} s"
         self.kill()
-        return Answer(how, self._state, reason=reason, seconds=time.monotonic() - asked)
+        return Answer(outcome, self._state, reason=reason, seconds=time.monotonic() - asked)
 
     def _wait_for_output(self) -> bool:
-        """Take in what the worker wrote within one tick. True where its pipe has ended, and so has it."""
+        """Read what the worker writes within one tick. Returns True if the worker has ended."""
         dead = self._process.poll() is not None
         ready = self._selector.select(0 if dead else TICK)
         for key, _ in ready:
@@ -105,13 +110,13 @@ class Worker:
                 self._selector.unregister(key.fileobj)
             self._read[key.data] += data
         self._read["stderr"] = self._read["stderr"][-_TAIL:]
-        return (dead and not ready) or self._pipes["stdout"] not in (k.fileobj for k in self._open())
+        return (dead and not ready) or self._pipes["stdout"] not in (k.fileobj for k in self._open_pipes())
 
-    def _open(self) -> list[selectors.SelectorKey]:
+    def _open_pipes(self) -> list[selectors.SelectorKey]:
         return list(self._selector.get_map().values())
 
     def _replies(self) -> list[Reply]:
-        """What the worker has answered since the last call. Raises ValueError for anything that is no reply."""
+        """The replies since the last call. Raises ValueError if a line is not a reply."""
         if len(self._read["stdout"]) > _LONGEST_REPLY:
             raise ValueError(f"a line of more than {format_size(_LONGEST_REPLY)}")
         *lines, self._read["stdout"] = self._read["stdout"].split(b"\n")
@@ -124,8 +129,8 @@ class Worker:
         except (OSError, IndexError):
             return 0
 
-    def _last_words(self) -> str:
-        """Of a worker whose pipe has ended: how it ended, and the end of what it wrote to stderr."""
+    def _exit_reason(self) -> str:
+        """How a worker ended, and the last lines that it wrote to stderr."""
         try:
             status = self._process.wait(START_TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -145,14 +150,14 @@ class Worker:
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """End a worker that waits for a task; libraries may tidy up, for a while."""
+        """End a worker that waits for a task. Its libraries have STOP_TIMEOUT to clean up."""
         self._stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_TIMEOUT)
         self.kill()
 
     def kill(self) -> None:
-        """End the worker and everything it started, now."""
+        """Kill the worker and all processes that it started."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):  # a process stuck in a driver can't be waited for

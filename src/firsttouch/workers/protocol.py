@@ -1,8 +1,8 @@
-"""A process that carries out tasks one by one, so that nothing a task does reaches the process that asked for it.
+"""A process that carries out tasks one at a time, so that a failing task can't affect the process that sent it.
 
-``python -m firsttouch.worker PARENT_PID`` reads one task per line from stdin and answers with Reply lines on what was
-its stdout. It dies with its parent: the kernel kills it (PR_SET_PDEATHSIG), and stdin ends. firsttouch/worker.py has
-the table of tasks; a task is a Task of its own tag and a handler.
+``python -m firsttouch.worker PARENT_PID`` reads one task per line from stdin, and writes Reply lines to the pipe that
+was its stdout. It ends when its parent ends: the kernel kills it (PR_SET_PDEATHSIG), and stdin is closed. The table of
+tasks is in firsttouch/worker.py; each task is a subclass of Task with a unique tag, and a handler.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from firsttouch.events.log import Span
-from firsttouch.modules import place
+from firsttouch.modules import error_location
 from firsttouch.records.schema import DeviceInfo, Record, Struct
 
 LONGEST_REASON = 600
@@ -30,14 +30,15 @@ WorkerState: TypeAlias = Literal["ready", "opening", "opened", "done"]
 
 
 class Task(Struct):
-    """Base of what a worker may be asked. Every subclass has a tag, by which its handler is found."""
+    """Base class of tasks. The tag of a subclass selects its handler."""
 
 
 class Reply(Struct):
-    """What happened: "ready" once after the imports, "opening" and "opened" around the device, "done" per task.
+    """A state of the worker: "ready" once after the imports, "opening" before and "opened" after opening a device, and
+    "done" after each task.
 
-    value: the answer to a trial, '' where there is none; reason says why, or how it was found. span: the unified-memory
-    events of a point, where they were recorded.
+    value: the answer of a trial, '' if there is none; reason: why, or how it was found; span: the unified-memory events
+    of a point, if they were recorded.
     """
 
     state: WorkerState
@@ -53,19 +54,19 @@ def one_line(text: str) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """An exception as one line: its kind, its text, and where in a user's module it arose."""
-    where = f" ({found})" if (found := place(error)) else ""
+    """An exception as one line: its type, its text, and the place in a user's module where it was raised."""
+    where = f" ({found})" if (found := error_location(error)) else ""
     return one_line(f"{type(error).__name__}: {error}{where}" if str(error) else f"{type(error).__name__}{where}")
 
 
-def _die_with(parent: int) -> None:
+def _die_with_parent(parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def _claim_stdout() -> int:
-    """A descriptor of the pipe to the parent; whatever a library prints on stdout goes to stderr from now on."""
+def _take_over_stdout() -> int:
+    """Redirect stdout to stderr, because libraries may print to it. Returns a descriptor of the pipe to the parent."""
     pipe = os.dup(1)
     os.dup2(2, 1)
     return pipe
@@ -73,7 +74,7 @@ def _claim_stdout() -> int:
 
 @dataclass
 class Pipe:
-    """The way back to the process that asked."""
+    """Sends replies to the parent process."""
 
     descriptor: int
 
@@ -84,13 +85,13 @@ class Pipe:
 
 
 Handler: TypeAlias = Callable[[Any, Pipe], Reply]
-"""Carries out one task; may send "opening" and "opened" on the way."""
+"""Carries out one task; may send "opening" and "opened" meanwhile."""
 
 
 def serve(parent: int, handlers: Mapping[type[Task], Handler]) -> None:
-    """Carry out tasks until stdin ends. handlers: by the type of task, each with a tag of its own."""
-    _die_with(parent)
-    pipe = Pipe(_claim_stdout())
+    """Carry out tasks until stdin is closed. handlers: by the type of task; every type has a unique tag."""
+    _die_with_parent(parent)
+    pipe = Pipe(_take_over_stdout())
     decoder = msgspec.json.Decoder(reduce(or_, handlers))
     pipe.send(Reply(state="ready"))
     for line in sys.stdin.buffer:

@@ -32,11 +32,11 @@ import numpy as np
 
 from firsttouch import _core
 from firsttouch.allocators.properties import (
-    coherent,
+    allows_concurrent_parts,
+    coherence,
     common_allocator,
     is_plain_host,
     needs_mapping,
-    parts_at_once,
     takes_page_size,
 )
 from firsttouch.errors import Unsupported
@@ -213,8 +213,8 @@ class Workspace:
         store = Store(memory, memory)
         entry = self.info.allocator(strategy.allocator)
         assert entry is not None
-        store.must_map, store.concurrent = needs_mapping(entry), coherent(entry) == "kernel"
-        store.disjoint = parts_at_once(entry) is True
+        store.must_map, store.concurrent = needs_mapping(entry), coherence(entry) == "kernel"
+        store.disjoint = allows_concurrent_parts(entry) is True
         return store
 
     @staticmethod

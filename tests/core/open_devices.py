@@ -1,4 +1,4 @@
-"""The devices of this machine, opened once, and what tests ask of them."""
+"""The devices of this machine, each opened once per process, and their allocators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_or_reason(name: str) -> _core.Device | str:
 
 
 def device_of(name: str) -> _core.Device:
-    """The open device; skips the test where there is none. CI must have every device but a GPU."""
+    """Returns the open device. Skips the test if there is none; in CI only GPUs may be missing."""
     found = open_or_reason(name)
     if isinstance(found, str):
         if os.environ.get("CI") and not name.startswith(("cuda", "hip")):
@@ -34,12 +34,13 @@ def device_of(name: str) -> _core.Device:
 
 
 def rows_of(device: _core.Device) -> list[dict[str, Any]]:
-    """What the device states of each allocator."""
+    """Returns one row per allocator, as the device states it."""
     rows: list[Any] = device.allocators()
     return rows
 
 
 def allocators_of(device: _core.Device) -> list[dict[str, Any]]:
+    """Returns the rows of the available allocators."""
     return [row for row in rows_of(device) if row["available"]]
 
 

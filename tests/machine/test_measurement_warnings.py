@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from firsttouch.machine.spoilers import warnings
+from firsttouch.machine.measurement_warnings import measurement_warnings
 from firsttouch.machine.tree import Facts
 
 QUIET: dict[str, Facts] = {
@@ -24,12 +24,12 @@ QUIET: dict[str, Facts] = {
 }
 
 
-def test_a_good_machine_gets_no_warning() -> None:
-    assert warnings(QUIET) == []
+def test_a_well_configured_machine_has_no_warnings() -> None:
+    assert measurement_warnings(QUIET) == []
 
 
-def test_nothing_known_is_no_warning() -> None:
-    assert warnings({}) == []
+def test_missing_facts_cause_no_warnings() -> None:
+    assert measurement_warnings({}) == []
 
 
 @pytest.mark.parametrize(
@@ -60,21 +60,21 @@ def test_nothing_known_is_no_warning() -> None:
     ],
 )
 def test_each_condition_is_one_sentence(topic: str, facts: Facts, words: str) -> None:
-    (sentence,) = warnings(QUIET | {topic: facts})
+    (sentence,) = measurement_warnings(QUIET | {topic: facts})
     assert words in sentence
     assert sentence.endswith(".")
 
 
-def test_root_may_lock_what_it_likes() -> None:
-    assert warnings(QUIET | {"limits": {"memlock_bytes": 65536, "root": True}}) == []
+def test_the_limit_of_locked_memory_does_not_apply_to_root() -> None:
+    assert measurement_warnings(QUIET | {"limits": {"memlock_bytes": 65536, "root": True}}) == []
 
 
-def test_coherent_links_need_no_hmm() -> None:
+def test_no_warning_about_hmm_if_the_gpu_uses_ats() -> None:
     uvm: dict[str, Facts] = {"nvidia_uvm": {"uvm_disable_hmm": "Y"}, "nvidia": {"gpus": 1}}
-    assert warnings(QUIET | uvm | {"gpu0": {"addressing_mode": "ATS"}}) == []
+    assert measurement_warnings(QUIET | uvm | {"gpu0": {"addressing_mode": "ATS"}}) == []
 
 
-def test_facts_of_another_type_are_no_error() -> None:
+def test_facts_of_unexpected_types_raise_no_error() -> None:
     odd: dict[str, Facts] = {t: dict.fromkeys(f, "odd") for t, f in QUIET.items()}
-    warnings(odd)
-    warnings({topic: dict.fromkeys(facts) for topic, facts in odd.items()})
+    measurement_warnings(odd)
+    measurement_warnings({topic: dict.fromkeys(facts) for topic, facts in odd.items()})

@@ -1,4 +1,4 @@
-"""An experiment that can only be measured where it is stated when the pages of device memory come."""
+"""An experiment that skips allocators for which `on_demand` is unknown."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from firsttouch.figures import Table
 from firsttouch.records.schema import Metric
 
 
-class Told(Experiment):
-    name = "told"
-    question = "Who says when pages come?"
+class NeedsOnDemand(Experiment):
+    name = "needs-on-demand"
+    question = "Is it known when pages are allocated?"
     metric = Metric("ns", "lower")
     counted = "nothing"
     source = "none"
@@ -21,10 +21,10 @@ class Told(Experiment):
 
     def skip(self, factors, device):
         entry = device.allocator(factors["allocator"])
-        return "nobody says when its pages come" if entry is None or entry.on_demand is None else None
+        return "it is unknown when its pages are allocated" if entry is None or entry.on_demand is None else None
 
     def measure(self, point, session):
         return Measurement([1.0], True)
 
     def findings(self, records, device):
-        return [finding(Claim("told.ended", "it ended"), records, "yes")]
+        return [finding(Claim("needs-on-demand.ended", "it ended"), records, "yes")]

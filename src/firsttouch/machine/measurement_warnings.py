@@ -1,0 +1,218 @@
+"""Warnings about settings and conditions of this machine that may distort measurements. None of them is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from firsttouch.machine.caches import effective_cache_bytes
+from firsttouch.machine.tree import Facts
+from firsttouch.records.schema import Scalar
+from firsttouch.units import format_size
+
+Topics: TypeAlias = dict[str, Facts]
+
+_FEW_CORES = 4
+_SMALL_MEMLOCK = 64 * 2**20
+_LITTLE_MEMORY = 2 * 2**30
+_BUSY_PERCENT = 5
+
+
+class _FactLookup:
+    """fact('cpu', 'governor') returns the fact or None; fact.number() returns 0 if it is absent or not a number."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.topics = topics
+
+    def __call__(self, topic: str, key: str) -> Scalar:
+        return self.topics.get(topic, {}).get(key)
+
+    def number(self, topic: str, key: str) -> float:
+        value = self(topic, key)
+        return value if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
+
+
+def _nodes_total(fact: _FactLookup) -> float:
+    return sum(fact.number("numa", f"node{n}_total_bytes") for n in range(int(fact.number("numa", "nodes"))))
+
+
+def _memory_is_added_later(fact: _FactLookup) -> bool:
+    nodes, total = _nodes_total(fact), fact.number("memory", "total_bytes")
+    return nodes > 0 and total > 0 and abs(nodes - total) > 0.1 * total
+
+
+def _effective_cache_bytes(fact: _FactLookup) -> int:
+    return effective_cache_bytes(int(fact.number("cpu", "l3_bytes")), int(fact.number("cpu", "cores_usable")))
+
+
+_HOST: Sequence[tuple[Callable[[_FactLookup], object], Callable[[_FactLookup], str]]] = (
+    (
+        lambda fact: 0 < fact.number("cpu", "cores_usable") < _FEW_CORES,
+        lambda fact: (
+            f"Usable CPU cores: {fact('cpu', 'cores_usable')}. Host bandwidth and contention "
+            "figures are not those of a whole processor, and the measuring process shares them with everything else."
+        ),
+    ),
+    (
+        lambda fact: fact.number("cpu", "l3_bytes") > _effective_cache_bytes(fact),
+        lambda fact: (
+            f"The kernel reports a last-level cache of {format_size(fact.number('cpu', 'l3_bytes'))} and "
+            f"{fact('cpu', 'cores_usable')} CPU cores are usable. Buffers are sized for "
+            f"{format_size(_effective_cache_bytes(fact))} of it to keep the run short; host results labelled memory "
+            "may include cache hits. --set size=... selects larger buffers."
+        ),
+    ),
+    (
+        lambda fact: fact("kernel", "virtualisation"),
+        lambda fact: (
+            f"This is a virtual machine ({fact('kernel', 'virtualisation')}): page faults, timers and "
+            "interrupts pass through a hypervisor, and neighbours may share caches and memory bandwidth."
+        ),
+    ),
+    (
+        _memory_is_added_later,
+        lambda fact: (
+            f"The NUMA nodes add up to {format_size(_nodes_total(fact))} while the kernel reports "
+            f"{format_size(fact.number('memory', 'total_bytes'))}: this machine seems to receive memory as it is used, "
+            "so first touches may cost more here than on hardware."
+        ),
+    ),
+    (
+        lambda fact: fact("huge_pages", "thp_enabled") == "never",
+        lambda fact: (
+            "Transparent huge pages are off (enabled is 'never'): malloc-thp gets base pages, and large "
+            "buffers cost more faults and TLB misses than with huge pages."
+        ),
+    ),
+    (
+        lambda fact: fact("cpu", "governor") not in (None, "performance"),
+        lambda fact: f"The CPU frequency governor is '{fact('cpu', 'governor')}': clocks may change while measuring.",
+    ),
+    (
+        lambda fact: (
+            0 <= fact.number("limits", "memlock_bytes") < _SMALL_MEMLOCK
+            and isinstance(fact("limits", "memlock_bytes"), int)
+            and not fact("limits", "root")
+        ),
+        lambda fact: (
+            f"Only {format_size(fact.number('limits', 'memlock_bytes'))} of memory may be locked "
+            "(ulimit -l): registering or pinning more host memory may fail."
+        ),
+    ),
+    (
+        lambda fact: fact.number("memory", "swap_used_bytes") > 0,
+        lambda fact: (
+            f"{format_size(fact.number('memory', 'swap_used_bytes'))} of swap are in use: pages may come "
+            "back from disk while measuring."
+        ),
+    ),
+    (
+        lambda fact: (
+            fact("limits", "cpu_quota_cores") is not None
+            and fact.number("limits", "cpu_quota_cores") < fact.number("cpu", "cores_usable")
+        ),
+        lambda fact: (
+            f"A control group allows {fact.number('limits', 'cpu_quota_cores'):g} cores' worth of CPU time "
+            f"on {fact('cpu', 'cores_usable')} cores: threads are stopped when it is used up."
+        ),
+    ),
+    (
+        lambda fact: fact("numa", "balancing") and fact.number("numa", "nodes") > 1,
+        lambda fact: "Automatic NUMA balancing is on: the kernel unmaps and moves pages while they are measured.",
+    ),
+    (
+        lambda fact: fact("memory", "init_on_alloc"),
+        lambda fact: (
+            "The kernel clears every page that it hands out (init_on_alloc): allocation and first touch "
+            "cost more than on kernels without it."
+        ),
+    ),
+    (
+        lambda fact: fact("memory", "ksm"),
+        lambda fact: "Kernel same-page merging runs: identical pages may be merged and split again on writing.",
+    ),
+    (
+        lambda fact: 0 < fact.number("memory", "available_bytes") < _LITTLE_MEMORY,
+        lambda fact: (
+            f"Only {format_size(fact.number('memory', 'available_bytes'))} of memory are available: large "
+            "points will be skipped."
+        ),
+    ),
+    (
+        lambda fact: fact.number("cpu", "load_1min") > 0.5 * max(fact.number("cpu", "cores_usable"), 1),
+        lambda fact: (
+            f"The load average was {fact.number('cpu', 'load_1min'):g} on {fact('cpu', 'cores_usable')} "
+            "usable cores: other programs were running when this began."
+        ),
+    ),
+    (
+        lambda fact: (
+            fact("nvidia_uvm", "uvm_disable_hmm") in (True, 1, "Y")
+            and not any(fact(f"gpu{n}", "addressing_mode") == "ATS" for n in range(int(fact.number("nvidia", "gpus"))))
+        ),
+        lambda fact: (
+            "The NVIDIA driver was loaded with HMM disabled (uvm_disable_hmm): GPUs can't reach malloc memory."
+        ),
+    ),
+)
+
+_GPU: Sequence[tuple[Callable[[_FactLookup, str], object], Callable[[_FactLookup, str], str]]] = (
+    (
+        lambda fact, gpu: fact.number(gpu, "busy_percent") > _BUSY_PERCENT or fact.number(gpu, "processes") > 0,
+        lambda fact, gpu: (
+            f"{gpu} is in use: {fact.number(gpu, 'processes'):g} process(es), "
+            f"{fact.number(gpu, 'busy_percent'):g} % busy."
+        ),
+    ),
+    (
+        lambda fact, gpu: fact(gpu, "persistence") is False,
+        lambda fact, gpu: (
+            f"{gpu} has persistence mode off: the driver may unload between processes, and creating a "
+            "context then costs seconds more."
+        ),
+    ),
+    (
+        lambda fact, gpu: fact(gpu, "mig"),
+        lambda fact, gpu: (
+            f"{gpu} is partitioned (MIG on): an instance has only its share of memory, caches and copy engines."
+        ),
+    ),
+    (
+        lambda fact, gpu: fact(gpu, "compute_mode") not in (None, "default"),
+        lambda fact, gpu: f"{gpu} is in compute mode '{fact(gpu, 'compute_mode')}': other processes may be refused.",
+    ),
+    (
+        lambda fact, gpu: fact(gpu, "throttle"),
+        lambda fact, gpu: f"{gpu} held its clocks back at the start: {fact(gpu, 'throttle')}.",
+    ),
+    (
+        lambda fact, gpu: 0 < fact.number(gpu, "power_limit_w") < fact.number(gpu, "power_limit_default_w"),
+        lambda fact, gpu: (
+            f"{gpu} is limited to {fact.number(gpu, 'power_limit_w'):g} W, below its default of "
+            f"{fact.number(gpu, 'power_limit_default_w'):g} W."
+        ),
+    ),
+    (
+        lambda fact, gpu: 0 < fact.number("links", f"{gpu}_pcie_width") < fact.number("links", f"{gpu}_pcie_width_max"),
+        lambda fact, gpu: (
+            f"{gpu} uses {fact.number('links', f'{gpu}_pcie_width'):g} of its "
+            f"{fact.number('links', f'{gpu}_pcie_width_max'):g} PCIe lanes: copies are slower than the card allows."
+        ),
+    ),
+)
+
+
+def measurement_warnings(topics: Topics) -> list[str]:
+    """One sentence for each condition that holds, in the order of the tables above; conditions of GPUs follow."""
+    return list(_sentences(_FactLookup(topics)))
+
+
+def _sentences(fact: _FactLookup) -> Iterator[str]:
+    for holds, sentence in _HOST:
+        if holds(fact):
+            yield sentence(fact)
+    gpus = sorted((t for t in fact.topics if t[:3] == "gpu" and t[3:].isdigit()), key=lambda t: int(t[3:]))
+    for gpu in gpus:
+        for gpu_holds, gpu_sentence in _GPU:
+            if gpu_holds(fact, gpu):
+                yield gpu_sentence(fact, gpu)
