@@ -1,4 +1,4 @@
-"""What one of pytest-xdist's processes makes and all of them use."""
+"""Fixtures that all processes of pytest-xdist share."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MakeOnce = Callable[[str, Callable[[Path], object]], Path]
 
 @pytest.fixture(scope="session")
 def make_once(tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
-    """make_once(name, fill): a folder that `fill` was called with, once in this test run, whichever process came first.
+    """make_once(name, fill): a folder that one process of this test run filled by calling fill(folder).
 
-    The others wait for it. A `fill` that raised is called again by the next that asks.
+    The other processes wait for it. If `fill` raises, the next process that needs the folder calls it again.
     """
     base = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -1,4 +1,4 @@
-"""Parameters of a test of which a few cases run by default, and all where exhaustive tests run, as in CI."""
+"""Parameters of tests that run a few cases by default, and all of them with the exhaustive tests, as in CI."""
 
 from __future__ import annotations
 

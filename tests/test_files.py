@@ -1,4 +1,4 @@
-"""Files are replaced whole or not at all."""
+"""Files are replaced atomically."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from firsttouch.files import write_atomically
 
 
-def test_an_old_file_is_replaced_and_no_temporary_file_stays(tmp_path):
+def test_an_existing_file_is_replaced_and_no_temporary_file_remains(tmp_path):
     path = tmp_path / "report.html"
     path.write_bytes(b"old")
     write_atomically(path, b"new")
@@ -19,7 +19,7 @@ def test_an_old_file_is_replaced_and_no_temporary_file_stays(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_a_disk_that_fills_up_leaves_the_old_file(tmp_path):
+def test_a_full_disk_leaves_the_old_file(tmp_path):
     path = tmp_path / "report.html"
     path.write_bytes(b"old")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,4 +1,4 @@
-"""Experiments and applications of one's own: --module, entry points, and what is said of modules that are none."""
+"""User-defined experiments and applications: --module, entry points, and the errors for invalid modules."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def call(cwd: Path, command: str, *words: str, **more: str) -> subprocess.Comple
     )
 
 
-def assert_one_sentence(done: subprocess.CompletedProcess[str], *said: str) -> None:
+def assert_one_sentence(done: subprocess.CompletedProcess[str], *expected: str) -> None:
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    for words in said:
+    for words in expected:
         assert words in done.stderr
     assert done.stderr.startswith("firsttouch: ")
     assert done.stderr.count("\n") == 1, done.stderr
@@ -42,7 +42,7 @@ def test_the_example_in_contributing_is_the_file_that_runs(tmp_path: Path) -> No
     assert "stride on cpu: 2 ok" in done.stderr
 
 
-def test_a_package_brings_experiments_by_an_entry_point(tmp_path: Path) -> None:
+def test_a_package_provides_experiments_by_an_entry_point(tmp_path: Path) -> None:
     about = tmp_path / "site" / "mine-1.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
@@ -84,7 +84,7 @@ def test_a_module_that_does_not_load(command: str, case: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("path", ["nothing.py", ".", "x" * 300 + ".py", "mine.txt"])
-def test_a_module_that_is_no_python_file(path: str, tmp_path: Path) -> None:
+def test_a_module_that_is_not_a_python_file(path: str, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text(STRIDE)
     for command in ("run", "app"):
         done = call(tmp_path, command, "--list", "--module", path)
@@ -158,7 +158,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("command", "text", "old", "new", "said"), [(*w[:4], w[4:]) for w in WRONG])
-def test_what_a_module_lacks(
+def test_the_error_for_an_invalid_class(
     command: str, text: str, old: str, new: str, said: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "mine.py").write_text(changed(text, old, new))
@@ -168,7 +168,7 @@ def test_what_a_module_lacks(
     assert not (tmp_path / "o").exists()
 
 
-def test_two_files_of_one_name_and_one_file_twice(tmp_path: Path) -> None:
+def test_two_files_with_the_same_name_and_one_file_given_twice(tmp_path: Path) -> None:
     for folder, text in (("a", STRIDE), ("b", changed(STRIDE, 'name = "stride"', 'name = "other"'))):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.py").write_text(text)
@@ -178,7 +178,7 @@ def test_two_files_of_one_name_and_one_file_twice(tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in done.stdout.splitlines() if line[0] != " "] == ["stride", "other"]
 
 
-def test_code_of_a_module_that_ends_the_process_while_planning(tmp_path: Path) -> None:
+def test_a_module_that_exits_while_planning(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         changed(STRIDE, "def skip(self, factors, device):", "def skip(self, *_):\n        raise SystemExit(0)")
     )
@@ -190,7 +190,7 @@ def test_code_of_a_module_that_ends_the_process_while_planning(tmp_path: Path) -
 NOISY = "import sys\nprint('\\x1b[31mred')\nprint('\\x1b[32mgreen', file=sys.stderr)\n"
 
 
-def test_what_a_module_prints_goes_to_stderr_and_is_harmless(tmp_path: Path) -> None:
+def test_output_of_a_module_is_escaped_on_stderr(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(NOISY + STRIDE)
     done = call(tmp_path, "run", "stride", "--module", "mine.py", "--list", "--json")
     assert done.returncode == 0, done.stderr
@@ -214,7 +214,7 @@ def test_what_a_module_prints_goes_to_stderr_and_is_harmless(tmp_path: Path) -> 
         ),
     ],
 )
-def test_a_measurement_that_is_none_fails_its_point(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_an_invalid_measurement_fails_its_point(old: str, new: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(changed(STRIDE, old, new))
     asked = ("--device", "cpu", "--set", "stride=64", "--out", "o")
     done = call(tmp_path, "run", "stride", "--module", "mine.py", *asked)
@@ -233,7 +233,7 @@ def test_a_measurement_that_is_none_fails_its_point(old: str, new: str, said: st
         ("import os; os._exit(0)", "(SystemExit: os._exit(0) ("),
     ],
 )
-def test_findings_of_a_module_that_fail_cost_a_sentence(code: str, said: str, tmp_path: Path) -> None:
+def test_failing_findings_of_a_module_are_reported_in_one_sentence(code: str, said: str, tmp_path: Path) -> None:
     head = "def findings(self, records, device):\n"
     (tmp_path / "mine.py").write_text(changed(STRIDE, head, f"{head}        {code}\n"))
     asked = ("--device", "cpu", "--set", "stride=64", "--out", "o")
@@ -251,7 +251,7 @@ def test_findings_of_a_module_that_fail_cost_a_sentence(code: str, said: str, tm
         ("def sections(self, records, device):\n        raise ValueError('no luck')", "(ValueError: no luck ("),
     ],
 )
-def test_sections_of_a_module_that_fail_cost_a_sentence(method: str, said: str, tmp_path: Path) -> None:
+def test_failing_sections_of_a_module_are_reported_in_one_sentence(method: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(changed(STRIDE, "    def findings", f"    {method}\n\n    def findings"))
     done = call(tmp_path, "run", "stride", "--module", "mine.py", "--device", "cpu", "--set", "stride=64", "--out", "o")
     assert done.returncode == 0, done.stderr
@@ -269,7 +269,7 @@ def test_an_error_while_measuring_names_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["None", "0", "True"])
-def test_a_check_that_says_nothing_is_an_error_of_the_module(value: str, tmp_path: Path) -> None:
+def test_a_check_that_returns_no_text_is_an_error(value: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(changed(SMOOTH, "        reach = self.iterations\n", f"        return {value}\n"))
     asked = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
     done = call(tmp_path, "app", "smooth", "--module", "mine.py", *asked)
@@ -279,10 +279,10 @@ def test_a_check_that_says_nothing_is_an_error_of_the_module(value: str, tmp_pat
     assert (record["status"], record["verified"]) == ("failed", None)
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_a_compiler_points_at_the_line_of_the_module(beside: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("separate_file", [False, True])
+def test_compiler_errors_have_the_line_of_the_module(separate_file: bool, tmp_path: Path) -> None:
     text, file = changed(SMOOTH, "then[i] = i == 0", "then[i] = missing == 0"), tmp_path / "mine.py"
-    if beside:
+    if separate_file:
         text, kernels = text.partition('    kernel_text = """\n')[0::2]
         kernels, rest = kernels.split('"""\n', 1)
         text, file = text + rest, tmp_path / "mine.c"
@@ -298,7 +298,7 @@ def test_a_compiler_points_at_the_line_of_the_module(beside: bool, tmp_path: Pat
     assert "Traceback" not in done.stderr
 
 
-def test_a_kernel_named_like_a_function_of_opencl(tmp_path: Path) -> None:
+def test_a_kernel_with_the_name_of_a_built_in_function_of_opencl(tmp_path: Path) -> None:
     text = changed(SMOOTH, "KERNEL smooth(", "KERNEL step(")
     (tmp_path / "mine.py").write_text(changed(text, 'gpu.launch("smooth"', 'gpu.launch("step"'))
     asked = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")

@@ -1,4 +1,4 @@
-"""Nothing decides by the name of a backend or an allocator: capabilities and allocators/properties.py are asked."""
+"""No code decides by the name of a backend or an allocator; it must use capabilities and allocators/properties.py."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from firsttouch.machine.backends import BACKENDS, HOST
 
 PACKAGE = Path(__file__).parents[1] / "src" / "firsttouch"
 ROOMS = ("apps", "harness", "workspace", "report", "analysis", "engine", "experiments")
-"""And the modules that plan and run: session.py, work.py, worker.py."""
+"""Rooms that are checked, in addition to session.py, work.py and worker.py."""
 AMBIGUOUS = {HOST, "device"}
-"""Names that are also other words: the agent `cpu`, and `device` of all kinds. They count only beside what is plainly a
-kind or an allocator."""
+"""Names that have other meanings too: the agent `cpu`, and `device` in general. They count only if they are compared
+with an expression for a kind or an allocator."""
 NAMES = ({*BACKENDS} | {*SEMANTICS}) - AMBIGUOUS
 ALLOWED = {
     "experiments/codegen.py": "compares vendors' compilers",
     "experiments/context.py": "about vendors' tools",
-    "workspace/strategies.py": "its table says which allocator each strategy uses; nothing there compares them",
+    "workspace/strategies.py": "its table states the allocator of each strategy and compares none",
     "report/page.py": "the name of a fact of machine.json (nvidia: driver, cuda)",
 }
-"""Modules in which names are data, with the reason."""
+"""Modules that may contain names, with the reason."""
 
 
 def modules() -> list[Path]:
@@ -39,7 +39,7 @@ def literals(node: ast.AST) -> Iterator[ast.Constant]:
 
 
 def is_kind_or_allocator(node: ast.AST) -> bool:
-    """Whether an expression is plainly a device's kind or name, or an allocator's."""
+    """Whether an expression is clearly the kind or name of a device, or the name of an allocator."""
     if isinstance(node, ast.Attribute):
         owner = ast.unparse(node.value).rpartition(".")[2]
         of_device = owner in ("device", "info", "about", "d") and node.attr in ("kind", "name")
@@ -53,7 +53,7 @@ def is_kind_or_allocator(node: ast.AST) -> bool:
 
 
 def deciding(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Comparisons and look-ups by an ambiguous name, and prefixes of names."""
+    """Comparisons and look-ups by an ambiguous name, and tests for prefixes of names."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
@@ -73,7 +73,7 @@ def deciding(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def named(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Every mention of a name that is a backend's or an allocator's and nothing else."""
+    """String literals that are the unambiguous name of a backend or an allocator."""
     for one in literals(tree):
         if one.value in NAMES:
             yield one.lineno, repr(one.value)
@@ -102,12 +102,12 @@ def test_no_name_of_a_backend_or_an_allocator_decides(path: Path) -> None:
         "SECONDS[device.kind]",
     ],
 )
-def test_it_finds_decisions_by_name(source: str) -> None:
+def test_decisions_by_name_are_found(source: str) -> None:
     assert list(deciding(ast.parse(source)))
 
 
 @pytest.mark.parametrize("source", ['x in ("managed", "y")', 'COPIED = {"vmm": 1}', 'kind == "hip"'])
-def test_it_finds_names(source: str) -> None:
+def test_names_are_found(source: str) -> None:
     assert list(named(ast.parse(source)))
 
 
@@ -121,10 +121,10 @@ def test_it_finds_names(source: str) -> None:
         'f"on {device.name}"',
     ],
 )
-def test_it_leaves_other_words_alone(source: str) -> None:
+def test_other_uses_of_the_same_words_are_accepted(source: str) -> None:
     tree = ast.parse(source)
     assert not [*deciding(tree), *named(tree)]
 
 
-def test_what_is_allowed_is_there() -> None:
+def test_allowed_modules_exist() -> None:
     assert all((PACKAGE / name).is_file() for name in ALLOWED)

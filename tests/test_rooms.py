@@ -1,4 +1,4 @@
-"""The picture of the rooms and the architecture page follow the import contract."""
+"""The picture of the rooms and the architecture page match the import contract."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_picture_shows_the_contract() -> None:
+def test_the_picture_and_the_page_match_the_import_contract() -> None:
     spec = importlib.util.spec_from_file_location("rooms", ROOT / "docs/figures/rooms.py")
     assert spec is not None
     assert spec.loader is not None

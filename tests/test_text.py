@@ -1,4 +1,4 @@
-"""How values read."""
+"""Formatting of values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_values_in_few_characters(value, unit, text):
     assert compact(value, unit) == text
 
 
-def test_titles_begin_with_a_capital_letter_unless_spelled_otherwise():
+def test_titles_begin_with_a_capital_letter_unless_the_first_word_has_one():
     assert caption("time per load") == "Time per load"
     assert caption("dTLB load misses") == "dTLB load misses"
     assert caption("CPU faults") == "CPU faults"

@@ -1,4 +1,4 @@
-"""Sizes as people write them, and what is none."""
+"""Parsing of sizes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_sizes(text: str, size: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "KiB", "-1", "0x10", "1e9", "4K\u212aB", "4\u212aiB", "\u0664KiB", "1XiB", "inf", "1.2.3", "9" * 400]
 )
-def test_what_is_no_size(text: str) -> None:
+def test_text_that_is_not_a_size(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size such as"):
         parse_size(text)
 
 
-@pytest.mark.parametrize(("text", "said"), [("0", "zero bytes"), ("0.3KiB", "whole number"), ("2^63", "any memory")])
-def test_sizes_that_no_memory_has(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+@pytest.mark.parametrize(("text", "message"), [("0", "zero bytes"), ("0.3KiB", "whole number"), ("2^63", "any memory")])
+def test_invalid_sizes(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse_size(text)

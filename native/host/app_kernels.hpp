@@ -1,5 +1,6 @@
-// Before the kernels of an application are included for the host: versions of each for the instruction sets of x86-64,
-// chosen when the process starts. A sanitizer's build and other processors take one version.
+// Included before the kernels of an application when they are compiled for the host. On x86-64, GCC compiles each
+// kernel for several instruction sets, and the version is chosen when the process starts. Builds with a sanitizer and
+// other processors have one version.
 #pragma once
 
 #include <atomic>

@@ -1,16 +1,16 @@
-// The host's clock and what it costs.
+// The host's clock and its overhead.
 #pragma once
 
 #include <chrono>
 
 namespace firsttouch {
 
-// Seconds on a monotonic clock.
+// Returns seconds on a monotonic clock.
 inline double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Seconds that one reading of the clock takes, measured once.
+// Returns the seconds that one call of now() takes. Measured at the first call.
 double clock_cost();
 
 }  // namespace firsttouch

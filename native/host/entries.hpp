@@ -1,4 +1,4 @@
-// What a file of host kernels needs to list its entries: each under its name, with its arguments unpacked.
+// A table of host kernels: from a kernel's name to a function that unpacks the arguments and calls the kernel.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ namespace firsttouch {
 
 using HostKernels = std::map<std::string, HostKernel>;
 
-// The kernels of all applications, by "application/entry". Written by CMake from src/firsttouch/apps/*.c.
+// Returns the kernels of all applications, by "application/entry". CMake generates its definition from
+// src/firsttouch/apps/*.c.
 HostKernels application_kernels();
 
 template <auto function, class... Parameters, std::size_t... I>

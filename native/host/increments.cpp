@@ -17,23 +17,24 @@ void add_one(double& element) {
 }
 
 template <class T>
-void increment(T* elements, std::uint64_t count, std::uint64_t seed, const std::atomic<bool>& stop, Incrementer& self) {
+void increment(T* elements, std::uint64_t count, std::uint64_t seed, const std::atomic<bool>& stop,
+               IncrementProgress& progress) {
     std::minstd_rand draw(static_cast<std::uint_fast32_t>(seed % std::minstd_rand::modulus));
     std::uint64_t done = 0;
     while (!stop.load(std::memory_order_relaxed)) {
-        for (int i = 0; i < Incrementer::step; ++i) add_one(elements[draw() * count >> 31]);
-        self.done.store(done += Incrementer::step, std::memory_order_relaxed);
+        for (int i = 0; i < IncrementProgress::step; ++i) add_one(elements[draw() * count >> 31]);
+        progress.done.store(done += IncrementProgress::step, std::memory_order_relaxed);
     }
 }
 
 }  // namespace
 
 void increment_host(Element type, void* elements, std::uint64_t count, std::uint64_t seed,
-                    const std::atomic<bool>& stop, Incrementer& self) {
+                    const std::atomic<bool>& stop, IncrementProgress& progress) {
     if (type == Element::u64)
-        increment(static_cast<std::uint64_t*>(elements), count, seed, stop, self);
+        increment(static_cast<std::uint64_t*>(elements), count, seed, stop, progress);
     else
-        increment(static_cast<double*>(elements), count, seed, stop, self);
+        increment(static_cast<double*>(elements), count, seed, stop, progress);
 }
 
 }  // namespace firsttouch

@@ -6,7 +6,7 @@
 #include "host/entries.hpp"
 #include "host/team.hpp"
 
-// The kernels themselves, in one namespace, with the host prelude. Kernels that need groups are not for the host.
+// The kernels, compiled with the host prelude. Kernels that need thread groups cannot run on the host.
 namespace firsttouch::kernels {
 #include "prelude.host.h"
 #include "common.h"
@@ -36,7 +36,7 @@ double run_on(Team& team, HostKernel kernel, void** arguments) {
 HostKernel find_host_kernel(const std::string& name) {
 // clang-format off
 #define ENTRY(kernel) {#kernel, &invoke<kernels::kernel>}
-    static const HostKernels own = {
+    static const HostKernels package_kernels = {
         ENTRY(fill_words), ENTRY(fill_seeded), ENTRY(check_words), ENTRY(touch_pages), ENTRY(check_pages),
         ENTRY(stream_sum), ENTRY(stream_expect), ENTRY(chase_write),  ENTRY(chase_check), ENTRY(stream_fill), ENTRY(stream_check),
         ENTRY(codegen_add_u64_device), ENTRY(codegen_add_u64_system), ENTRY(codegen_add_f64_device),
@@ -48,8 +48,8 @@ HostKernel find_host_kernel(const std::string& name) {
         ENTRY(locking_compete), ENTRY(locking_check_region), ENTRY(locking_check_privates)};
 #undef ENTRY
     // clang-format on
-    static const HostKernels of_applications = application_kernels();
-    for (const HostKernels* table : {&own, &of_applications})
+    static const HostKernels app_kernels = application_kernels();
+    for (const HostKernels* table : {&package_kernels, &app_kernels})
         if (const auto found = table->find(name); found != table->end()) return found->second;
     return nullptr;
 }

@@ -1,5 +1,5 @@
-// Kernels of the dialect compiled into the core with the host prelude, by name; each member of a team runs its
-// contiguous share of the items that FOR_EACH walks.
+// Kernels that are compiled into the native module with the host prelude. Each member of a team runs a contiguous share
+// of the items over which FOR_EACH iterates.
 #pragma once
 
 #include <string>
@@ -8,18 +8,19 @@ namespace firsttouch {
 
 using HostKernel = void (*)(void** arguments);
 
-// The kernel, or nullptr if there is none of that name.
+// Returns the kernel, or nullptr if no kernel has that name.
 HostKernel find_host_kernel(const std::string& name);
 
-// Which share of a launch the calling thread runs; read by the host prelude.
+// The share of a launch that the calling thread runs. FOR_EACH of the host prelude reads it.
 struct HostPlace {
     unsigned long member = 0;
     unsigned long members = 1;
 };
 extern thread_local HostPlace host_place;
 
-// Runs a kernel on all members of a team, a share each; returns the seconds it took.
 class Team;
+
+// Runs a kernel on all members of a team, one share each. Returns the seconds it took.
 double run_on(Team& team, HostKernel kernel, void** arguments);
 
 }  // namespace firsttouch

@@ -9,7 +9,7 @@ namespace firsttouch {
 
 namespace {
 namespace kernels {
-#pragma GCC diagnostic ignored "-Wunused-function"  // only the order is wanted here
+#pragma GCC diagnostic ignored "-Wunused-function"  // only chase_order is used
 #include "prelude.host.h"
 #include "common.h"
 #include "chase.c"
@@ -35,7 +35,7 @@ ChaseOrder::ChaseOrder(std::size_t bytes, std::size_t stride, std::size_t group_
     bits = static_cast<std::uint32_t>(std::bit_width(nodes - 1));
 }
 
-std::uint64_t ChaseOrder::place(std::uint64_t step) const {
+std::uint64_t ChaseOrder::node_at(std::uint64_t step) const {
     return kernels::chase_order(step % nodes, nodes, bits, group, group_bits, inner_bits, key);
 }
 

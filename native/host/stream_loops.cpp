@@ -1,4 +1,5 @@
-// STREAM's passes for one instruction set; compiled once for each with FIRSTTOUCH_ISA naming the namespace.
+// STREAM's passes for one instruction set. CMake compiles this file once for each, with FIRSTTOUCH_ISA as the
+// namespace.
 #include "host/loops.hpp"
 
 #if defined(__x86_64__)
@@ -41,7 +42,7 @@ template <StreamOp op, bool nontemporal>
 void pass(double* a, const double* b, const double* c, double s, std::size_t first, std::size_t last, double* sum) {
     const auto load = [](const double* p) { return *reinterpret_cast<const Vector*>(p); };
     if constexpr (op == StreamOp::read) {
-        Vector total[4] = {};  // four sums in flight hide the latency of an addition
+        Vector total[4] = {};  // four independent sums hide the latency of an addition
         std::size_t i = first;
         for (; i + 4 * width <= last; i += 4 * width)
 #pragma GCC unroll 4

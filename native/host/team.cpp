@@ -24,9 +24,9 @@ void pin(const std::vector<int>& processors) {
     sched_setaffinity(0, sizeof(set), &set);
 }
 
-// Spins briefly, then yields: members share processors where a container gives fewer than it shows.
-template <class F>
-void await(F&& done) {
+// Spins briefly, then yields, because members share processors where a container provides fewer than it shows.
+template <class Condition>
+void wait_until(Condition&& done) {
     for (int i = 0; !done(); ++i)
         if (i > 20000) std::this_thread::yield();
 }
@@ -49,11 +49,11 @@ double clock_cost() {
     return cost;
 }
 
-Team::Team(int size) : size_(size), before_(allowed_processors()) {
-    const std::size_t processors = before_.size();
+Team::Team(int size) : size_(size), original_affinity_(allowed_processors()) {
+    const std::size_t processors = original_affinity_.size();
     for (int member = 0; member < size_; ++member)
-        processors_.push_back(
-            before_[processors * static_cast<std::size_t>(member) / static_cast<std::size_t>(size_) % processors]);
+        processors_.push_back(original_affinity_[processors * static_cast<std::size_t>(member) /
+                                                 static_cast<std::size_t>(size_) % processors]);
     pin({processors_[0]});
     for (int member = 1; member < size_; ++member) threads_.emplace_back([this, member] { serve(member); });
 }
@@ -62,14 +62,14 @@ Team::~Team() {
     stop_ = true;
     generation_.fetch_add(1, std::memory_order_release);
     for (auto& thread : threads_) thread.join();
-    pin(before_);
+    pin(original_affinity_);
 }
 
 void Team::serve(int member) {
     pin({processors_[static_cast<std::size_t>(member)]});
     unsigned seen = 0;
     while (true) {
-        await([&] { return generation_.load(std::memory_order_acquire) != seen; });
+        wait_until([&] { return generation_.load(std::memory_order_acquire) != seen; });
         seen = generation_.load(std::memory_order_acquire);
         if (stop_) return;
         (*job_)(member);
@@ -83,7 +83,7 @@ double Team::run(const std::function<void(int)>& job) {
     const double start = now();
     generation_.fetch_add(1, std::memory_order_release);
     job(0);
-    await([&] { return pending_.load(std::memory_order_acquire) == 0; });
+    wait_until([&] { return pending_.load(std::memory_order_acquire) == 0; });
     return now() - start;
 }
 

@@ -1,4 +1,5 @@
-// Threads pinned one to a processor, spread over those this process may use, that run one job together.
+// A team of threads that run one job together. Each is pinned to one processor; the team is spread over the processors
+// that this process may use.
 #pragma once
 
 #include <atomic>
@@ -8,19 +9,19 @@
 
 namespace firsttouch {
 
-// How many processors this process may use.
+// Returns the number of processors that this process may use.
 int usable_processors();
 
 class Team {
   public:
-    // The calling thread is member 0 and is pinned too for as long as the team lives.
+    // The calling thread becomes member 0. It is pinned too, until the team is destroyed.
     explicit Team(int size);
     ~Team();
     Team(const Team&) = delete;
     Team& operator=(const Team&) = delete;
 
     int size() const { return size_; }
-    // Runs job(member) on every member at once; returns the seconds from the start of all to the end of the last.
+    // Runs job(member) on all members at once. Returns the seconds until the last member has finished.
     double run(const std::function<void(int)>& job);
 
   private:
@@ -29,17 +30,18 @@ class Team {
     int size_;
     std::vector<std::thread> threads_;
     std::vector<int> processors_;
-    std::vector<int> before_;  // the caller's affinity, to be restored
+    std::vector<int> original_affinity_;  // of the calling thread, restored by the destructor
     const std::function<void(int)>* job_ = nullptr;
     std::atomic<unsigned> generation_{0};
     std::atomic<int> pending_{0};
     std::atomic<bool> stop_{false};
 };
 
-// The member's contiguous share [first, last) of n items.
+// The contiguous range [first, last) of a member.
 struct Share {
     std::size_t first, last;
 };
+// Returns the member's share of n items. Shares start at multiples of `multiple`.
 inline Share share_of(std::size_t n, int member, int members, std::size_t multiple = 1) {
     const std::size_t units = (n + multiple - 1) / multiple;
     const std::size_t low = units * static_cast<std::size_t>(member) / static_cast<std::size_t>(members) * multiple;

@@ -10,8 +10,8 @@ Library open_library(const char* title, const char* name, const std::vector<std:
         return {name, sonames};
     } catch (const Unavailable& missing) {
         throw Unavailable(std::string(title) +
-                          " is part of the CUDA toolkit, and pip install 'firsttouch[cuda-math]' "
-                          "brings it; " +
+                          " is part of the CUDA toolkit; pip install 'firsttouch[cuda-math]' "
+                          "installs it too; " +
                           missing.what());
     }
 }
@@ -19,8 +19,8 @@ Library open_library(const char* title, const char* name, const std::vector<std:
 BlasTable open_cublas() {
     BlasTable t(open_library("cuBLAS", "cublas", {"libcublas.so.13", "libcublas.so.12", "libcublas.so"}), "cuBLAS");
     t.version_unit = 10000;
-    t.as_stored = 0;
-    t.library.load(t.words, "cublasGetStatusString");
+    t.no_transpose = 0;
+    t.library.load(t.error_text, "cublasGetStatusString");
     t.library.load(t.create, "cublasCreate_v2");
     t.library.load(t.destroy, "cublasDestroy_v2");
     t.library.load(t.version, "cublasGetVersion_v2");

@@ -1,4 +1,4 @@
-// The libraries of both vendors, which have the same interface. Api is the driver's function table.
+// The libraries of both vendors, which have the same interface. Api is the function table of the driver.
 #pragma once
 
 #include <algorithm>
@@ -11,21 +11,21 @@
 
 namespace firsttouch::math {
 
-// A handle, plan or descriptor of a library, created and destroyed while its device is current: the libraries tie it to
-// the current device.
+// A handle, plan or descriptor of a library. It is created and destroyed while its device is current, because
+// the libraries bind it to the current device.
 template <class Api, class Handle>
-class Owned {
+class OwnedHandle {
   public:
     template <class Table, class... A>
-    Owned(const GpuDevice<Api>& device, const Table& table, int (*destroy)(Handle), int (*create)(Handle*, A...),
-          std::type_identity_t<A>... rest)
+    OwnedHandle(const GpuDevice<Api>& device, const Table& table, int (*destroy)(Handle), int (*create)(Handle*, A...),
+                std::type_identity_t<A>... rest)
         : device_(device), destroy_(destroy) {
         const auto scope = device.make_current();
         call(table, create, &handle_, rest...);
     }
-    Owned(const Owned&) = delete;
-    Owned& operator=(const Owned&) = delete;
-    ~Owned() {
+    OwnedHandle(const OwnedHandle&) = delete;
+    OwnedHandle& operator=(const OwnedHandle&) = delete;
+    ~OwnedHandle() {
         device_.while_current([&] { destroy_(handle_); });
     }
     Handle get() const { return handle_; }
@@ -43,17 +43,18 @@ inline int positive_int(std::int64_t value, const char* what) {
     return static_cast<int>(value);
 }
 
-// Where a device sees `count` elements from `first`. The libraries take addresses on trust.
+// Returns the device address of element `first`. Throws std::invalid_argument if the buffer has fewer than `count`
+// elements from there on: the libraries do not check bounds.
 template <class T>
 T* elements(Device& device, const Buffer& buffer, const char* what, std::int64_t count, std::int64_t first = 0) {
-    const auto held = static_cast<std::int64_t>(buffer.size() / sizeof(T));
-    if (first < 0 || count > held || first > held - count)
-        throw std::invalid_argument(std::string(what) + " holds " + std::to_string(held) + " elements, too few");
+    const auto available = static_cast<std::int64_t>(buffer.size() / sizeof(T));
+    if (first < 0 || count > available || first > available - count)
+        throw std::invalid_argument(std::string(what) + " holds " + std::to_string(available) + " elements, too few");
     return reinterpret_cast<T*>(device.require_address(buffer, "a library on ")) + first;
 }
 
 template <class Api>
-void* native(Stream& stream) {
+void* native_handle(Stream& stream) {
     return static_cast<GpuStream<Api>&>(stream).handle;
 }
 
@@ -77,7 +78,7 @@ class GpuBlas : public Blas {
     std::string title() const override {
         int version = 0;
         if (table_.version != nullptr) call(table_, table_.version, handle_.get(), &version);
-        return table_.titled(version);
+        return table_.title_with_version(version);
     }
 
     void gemm(Stream& stream, const Buffer& a, const Buffer& b, const Buffer& c, std::int64_t m, std::int64_t n,
@@ -89,8 +90,9 @@ class GpuBlas : public Blas {
                      *const from_b = elements<float>(device_, b, "b", k * n),
                      *const to_c = elements<float>(device_, c, "c", m * n);
         begin(stream, scalars_on_host);
-        // The libraries count by columns, and a row-major matrix so read is its transpose: C' = B' A'.
-        call(table_, table_.sgemm, handle_.get(), table_.as_stored, table_.as_stored, columns, rows, inner, &one,
+        // The libraries expect column-major matrices. A row-major matrix read as column-major is its
+        // transpose, so this computes C' = B' A'.
+        call(table_, table_.sgemm, handle_.get(), table_.no_transpose, table_.no_transpose, columns, rows, inner, &one,
              from_b, columns, from_a, inner, &zero, to_c, columns);
     }
 
@@ -103,23 +105,23 @@ class GpuBlas : public Blas {
     }
 
   private:
-    static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what NVIDIA recommends for Hopper
+    static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // NVIDIA's recommendation for Hopper
 
     void begin(Stream& stream, int pointer_mode) {
-        if (void* const its = native<Api>(stream); its != stream_) {
-            call(table_, table_.set_stream, handle_.get(), its);
-            // After the stream, which gives cuBLAS its own workspace back.
+        if (void* const native_stream = native_handle<Api>(stream); native_stream != stream_) {
+            call(table_, table_.set_stream, handle_.get(), native_stream);
+            // After set_stream, which resets the workspace to that of cuBLAS.
             if (workspace_ != nullptr)
                 call(table_, table_.set_workspace, handle_.get(), address(workspace_), workspace_->size());
-            stream_ = its;
+            stream_ = native_stream;
         }
         call(table_, table_.set_pointer_mode, handle_.get(), pointer_mode);
     }
 
     GpuDevice<Api>& device_;
     const BlasTable& table_;
-    std::unique_ptr<Buffer> workspace_;  // goes after the handle
-    Owned<Api, void*> handle_;
+    std::unique_ptr<Buffer> workspace_;  // declared first, to be freed after the handle
+    OwnedHandle<Api, void*> handle_;
     void* stream_ = nullptr;
 };
 
@@ -136,7 +138,7 @@ class GpuSparsePlan : public SparsePlan {
                   elements<std::int32_t>(device, row_pointers, "row_pointers", rows + 1),
                   elements<std::int32_t>(device, column_indices, "column_indices", nonzeros),
                   elements<float>(device, values, "values", nonzeros), index_i32, index_i32, from_zero, f32),
-          // Their memory is named at each product; no pointer may be null before.
+          // Each product sets the memory of both vectors. The libraries accept no null pointer here.
           x_(device, table, table.destroy_vector, table.create_vector, columns_,
              elements<float>(device, values, "values", 1), f32),
           y_(device, table, table.destroy_vector, table.create_vector, rows_,
@@ -144,12 +146,12 @@ class GpuSparsePlan : public SparsePlan {
         const auto scope = device_.make_current();
         std::size_t bytes = 0;
         run(table_.spmv_bytes, &bytes);
-        workspace_ = workspace(device, std::max(bytes, std::size_t{16}));  // never a null pointer
+        workspace_ = workspace(device, std::max(bytes, std::size_t{16}));  // so that the pointer is never null
     }
 
     void multiply(Stream& stream, const Buffer& x, const Buffer& y) override {
         const auto scope = device_.make_current();
-        call(table_, table_.set_stream, library_, native<Api>(stream));
+        call(table_, table_.set_stream, library_, native_handle<Api>(stream));
         call(table_, table_.set_vector, x_.get(), elements<float>(device_, x, "x", columns_));
         call(table_, table_.set_vector, y_.get(), elements<float>(device_, y, "y", rows_));
         if (!analysed_ && table_.spmv_analyse != nullptr) run(table_.spmv_analyse, address(workspace_));
@@ -158,7 +160,7 @@ class GpuSparsePlan : public SparsePlan {
     }
 
   private:
-    // One of the three calls that take a whole product and a last argument of their own.
+    // Calls one of the three functions that take the operands of a product and differ in the last argument.
     template <class Last>
     void run(int (*function)(void*, int, const void*, void*, void*, const void*, void*, int, int, Last), Last last) {
         const float one = 1, zero = 0;
@@ -170,8 +172,8 @@ class GpuSparsePlan : public SparsePlan {
     const SparseTable& table_;
     void* library_;
     std::int64_t rows_, columns_;
-    std::unique_ptr<Buffer> workspace_;  // goes after the matrix, which may know it
-    Owned<Api, void*> matrix_, x_, y_;
+    std::unique_ptr<Buffer> workspace_;  // declared first, to be freed after the matrix, which may refer to it
+    OwnedHandle<Api, void*> matrix_, x_, y_;
     bool analysed_ = false;
 };
 
@@ -184,7 +186,7 @@ class GpuSparse : public Sparse {
     std::string title() const override {
         int version = 0;
         call(table_, table_.version, handle_.get(), &version);
-        return table_.titled(version);
+        return table_.title_with_version(version);
     }
 
     std::unique_ptr<SparsePlan> plan(const Buffer& row_pointers, const Buffer& column_indices, const Buffer& values,
@@ -196,7 +198,7 @@ class GpuSparse : public Sparse {
   private:
     GpuDevice<Api>& device_;
     const SparseTable& table_;
-    Owned<Api, void*> handle_;
+    OwnedHandle<Api, void*> handle_;
 };
 
 template <class Api, class Handle>
@@ -205,8 +207,8 @@ class GpuFftPlan : public FftPlan {
     GpuFftPlan(GpuDevice<Api>& device, const FftTable<Handle>& table, FftKind kind, std::int64_t height,
                std::int64_t width)
         : device_(device), table_(table), kind_(kind),
-          whole_(std::int64_t{positive_int(height, "height")} * positive_int(width, "width")),
-          half_(height * (width / 2 + 1)), handle_(device, table, table.destroy, table.create) {
+          values_(std::int64_t{positive_int(height, "height")} * positive_int(width, "width")),
+          half_complex_values_(height * (width / 2 + 1)), handle_(device, table, table.destroy, table.create) {
         const auto scope = device_.make_current();
         static constexpr int types[] = {type_r2c, type_c2r, type_c2c};
         std::size_t bytes = 0;
@@ -220,21 +222,23 @@ class GpuFftPlan : public FftPlan {
     void execute(Stream& stream, const Buffer& input, const Buffer& output, FftDirection direction) override {
         const bool forward = direction == FftDirection::forward;
         const auto scope = device_.make_current();
-        call(table_, table_.set_stream, handle_.get(), native<Api>(stream));
+        call(table_, table_.set_stream, handle_.get(), native_handle<Api>(stream));
         if (kind_ == FftKind::c2c) {
-            call(table_, table_.c2c, handle_.get(), complex(input, "input", whole_), complex(output, "output", whole_),
-                 forward ? go_forward : go_backward);
+            call(table_, table_.c2c, handle_.get(), complex(input, "input", values_),
+                 complex(output, "output", values_), forward ? fft_forward : fft_backward);
             return;
         }
         if (forward != (kind_ == FftKind::r2c))
-            throw std::invalid_argument(forward ? "c2r goes backward only" : "r2c goes forward only");
-        if (&input == &output) throw std::invalid_argument("r2c and c2r need an output apart from their input");
+            throw std::invalid_argument(forward ? "c2r supports the direction backward only"
+                                                : "r2c supports the direction forward only");
+        if (&input == &output)
+            throw std::invalid_argument("r2c and c2r cannot work in place: the output must be another buffer");
         if (forward)
-            call(table_, table_.r2c, handle_.get(), elements<float>(device_, input, "input", whole_),
-                 complex(output, "output", half_));
+            call(table_, table_.r2c, handle_.get(), elements<float>(device_, input, "input", values_),
+                 complex(output, "output", half_complex_values_));
         else
-            call(table_, table_.c2r, handle_.get(), complex(input, "input", half_),
-                 elements<float>(device_, output, "output", whole_));
+            call(table_, table_.c2r, handle_.get(), complex(input, "input", half_complex_values_),
+                 elements<float>(device_, output, "output", values_));
     }
 
   private:
@@ -245,9 +249,9 @@ class GpuFftPlan : public FftPlan {
     GpuDevice<Api>& device_;
     const FftTable<Handle>& table_;
     FftKind kind_;
-    std::int64_t whole_, half_;          // values; of the complex side of r2c and c2r
-    std::unique_ptr<Buffer> workspace_;  // goes after the plan
-    Owned<Api, Handle> handle_;
+    std::int64_t values_, half_complex_values_;  // of the whole array; of the complex array of r2c and c2r
+    std::unique_ptr<Buffer> workspace_;          // declared first, to be freed after the plan
+    OwnedHandle<Api, Handle> handle_;
 };
 
 template <class Api, class Handle>
@@ -258,7 +262,7 @@ class GpuFft : public Fft {
     std::string title() const override {
         int version = 0;
         call(table_, table_.version, &version);
-        return table_.titled(version);
+        return table_.title_with_version(version);
     }
 
     std::unique_ptr<FftPlan> plan(FftKind kind, std::int64_t height, std::int64_t width) override {

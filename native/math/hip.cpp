@@ -15,8 +15,8 @@ Library open_library(const char* title, const char* name, const std::vector<std:
 
 BlasTable open_hipblas() {
     BlasTable t(open_library("hipBLAS", "hipblas", {"libhipblas.so.3", "libhipblas.so.2", "libhipblas.so"}), "hipBLAS");
-    t.as_stored = 111;
-    t.library.load_optional(t.words, "hipblasStatusToString");
+    t.no_transpose = 111;
+    t.library.load_optional(t.error_text, "hipblasStatusToString");
     t.library.load(t.create, "hipblasCreate");
     t.library.load(t.destroy, "hipblasDestroy");
     t.library.load(t.set_stream, "hipblasSetStream");

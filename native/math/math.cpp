@@ -9,18 +9,18 @@ namespace math {
 
 void Table::check(int result, const std::string& call) const {
     if (result == 0) return;
-    const char* said = words == nullptr ? nullptr : words(result);
-    throw VendorError(call + ": " + (said == nullptr ? "failed" : said) + " (" + std::to_string(result) + ")");
+    const char* text = error_text == nullptr ? nullptr : error_text(result);
+    throw VendorError(call + ": " + (text == nullptr ? "failed" : text) + " (" + std::to_string(result) + ")");
 }
 
-std::string Table::titled(int version) const {
+std::string Table::title_with_version(int version) const {
     if (version_unit == 0 || version == 0) return title;
     return title + " " + std::to_string(version / version_unit) + "." + std::to_string(version % version_unit / 100) +
            "." + std::to_string(version % 100);
 }
 
 void load(SparseTable& table, const std::string& prefix) {
-    table.library.load_optional(table.words, prefix + "GetErrorString");
+    table.library.load_optional(table.error_text, prefix + "GetErrorString");
     table.library.load(table.create, prefix + "Create");
     table.library.load(table.destroy, prefix + "Destroy");
     table.library.load(table.version, prefix + "GetVersion");
@@ -36,8 +36,8 @@ void load(SparseTable& table, const std::string& prefix) {
 }
 
 // Neither vendor's FFT library has a function that describes its result codes.
-const char* fft_words(int result) {
-    static constexpr const char* words[] = {"success",
+const char* fft_error_text(int result) {
+    static constexpr const char* texts[] = {"success",
                                             "invalid plan",
                                             "allocation failed",
                                             "invalid type",
@@ -57,22 +57,23 @@ const char* fft_words(int result) {
                                             "a library that it needs is missing",
                                             "NVRTC failed",
                                             "nvJitLink failed"};
-    return result >= 0 && result < static_cast<int>(std::size(words)) ? words[result] : nullptr;
+    return result >= 0 && result < static_cast<int>(std::size(texts)) ? texts[result] : nullptr;
 }
 
 namespace {
 
-// A library for the device's vendor. One that is here and does not start counts as missing.
-template <class Library, class OfCuda, class OfHip>
-std::unique_ptr<Library> open(Device& device, const char* what, OfCuda of_cuda, OfHip of_hip) {
+// Opens the library of the device's vendor. A library that is installed but cannot be initialised counts as
+// unavailable.
+template <class Library, class OpenCuda, class OpenHip>
+std::unique_ptr<Library> open(Device& device, const char* what, OpenCuda open_cuda, OpenHip open_hip) {
     try {
-        if (auto* gpu = dynamic_cast<GpuDevice<cuda::Driver>*>(&device)) return of_cuda(*gpu);
-        if (auto* gpu = dynamic_cast<GpuDevice<hip::Runtime>*>(&device)) return of_hip(*gpu);
+        if (auto* gpu = dynamic_cast<GpuDevice<cuda::Driver>*>(&device)) return open_cuda(*gpu);
+        if (auto* gpu = dynamic_cast<GpuDevice<hip::Runtime>*>(&device)) return open_hip(*gpu);
     } catch (const VendorError& problem) {
-        throw Unavailable(std::string("the library of ") + what + " does not start: " + problem.what());
+        throw Unavailable(std::string("the ") + what + " library cannot be initialised: " + problem.what());
     }
     const std::string kind = device.name().substr(0, device.name().find(':'));
-    throw Unavailable("devices of kind " + kind + " come with no library of " + what);
+    throw Unavailable(std::string("there is no ") + what + " library for devices of kind " + kind);
 }
 
 }  // namespace
@@ -94,7 +95,7 @@ std::unique_ptr<Sparse> open_sparse(Device& device) {
 
 std::unique_ptr<Fft> open_fft(Device& device) {
     return math::open<Fft>(
-        device, "Fourier transforms",
+        device, "Fourier transform",
         [](auto& gpu) { return std::make_unique<math::GpuFft<cuda::Driver, int>>(gpu, math::cufft()); },
         [](auto& gpu) { return std::make_unique<math::GpuFft<hip::Runtime, void*>>(gpu, math::hipfft()); });
 }

@@ -1,7 +1,7 @@
-// The libraries as tables of function pointers. AMD's take CUDA's shape, so that one table serves both vendors; their
-// names and the numbers that differ are in cuda.cpp and hip.cpp. Handles and descriptors are pointers to the vendor's
-// own, except a plan of cuFFT, which is a number. tests/native/test_vendor_types.cpp and test_hip_types.cpp compare the
-// tables with the vendors' headers where present.
+// The libraries as tables of function pointers. AMD's libraries have the same interface as NVIDIA's, so one table
+// serves both vendors. The function names and the constants that differ are in cuda.cpp and hip.cpp. Handles and
+// descriptors are pointers to the vendor's types; only a cuFFT plan is an integer. tests/native/test_vendor_types.cpp
+// and test_hip_types.cpp compare the tables with the vendors' headers where those are installed.
 #pragma once
 
 #include <cstddef>
@@ -12,29 +12,30 @@
 
 namespace firsttouch::math {
 
-// Common to all tables: the library, its title, and error messages of failed calls.
+// Common to all tables: the library, its title, and the messages of failed calls.
 struct Table {
-    Table(Library opened, std::string its_title) : library(std::move(opened)), title(std::move(its_title)) {}
+    Table(Library opened, std::string title_of_library)
+        : library(std::move(opened)), title(std::move(title_of_library)) {}
 
     Library library;
-    std::string title;                    // "cuBLAS"
-    int version_unit = 0;                 // a version is major * unit + minor * 100 + patch; 0: none is told
-    const char* (*words)(int) = nullptr;  // of a result
+    std::string title;     // "cuBLAS"
+    int version_unit = 0;  // a version is major * unit + minor * 100 + patch; 0: the title has no version
+    const char* (*error_text)(int) = nullptr;  // describes a result code
 
     // Throws VendorError with the library's message and the call.
     void check(int result, const std::string& call) const;
-    std::string titled(int version) const;  // "cuBLAS 13.1.0"
+    std::string title_with_version(int version) const;  // "cuBLAS 13.1.0"
 };
 
 struct BlasTable : Table {
     using Table::Table;
-    int as_stored = 0;  // the operation that leaves a matrix as it is
+    int no_transpose = 0;  // the vendor's constant for a matrix that is not transposed
 
     int (*create)(void**);
     int (*destroy)(void*);
     int (*version)(void*, int*) = nullptr;
     int (*set_stream)(void*, void*);
-    int (*set_workspace)(void*, void*, std::size_t) = nullptr;  // nullptr: the library takes its own memory
+    int (*set_workspace)(void*, void*, std::size_t) = nullptr;  // nullptr: the library allocates its workspace itself
     int (*set_pointer_mode)(void*, int);
     int (*set_math_mode)(void*, int) = nullptr;
     int (*sgemm)(void*, int, int, int, int, int, const float*, const float*, int, const float*, int, const float*,
@@ -42,7 +43,7 @@ struct BlasTable : Table {
     int (*sdot)(void*, int, const float*, int, const float*, int, float*);
 };
 inline constexpr int scalars_on_host = 0, scalars_on_device = 1;  // pointer modes
-inline constexpr int default_math = 0;                            // at least the precision of the operands: no TF32
+inline constexpr int default_math = 0;  // computes in at least the precision of the operands: no TF32
 
 struct SparseTable : Table {
     using Table::Table;
@@ -60,7 +61,7 @@ struct SparseTable : Table {
     int (*spmv_analyse)(void*, int, const void*, void*, void*, const void*, void*, int, int, void*);  // may be nullptr
     int (*spmv)(void*, int, const void*, void*, void*, const void*, void*, int, int, void*);
 };
-// The same for both vendors.
+// These constants are the same for both vendors.
 inline constexpr int not_transposed = 0, index_i32 = 2, from_zero = 0, f32 = 0, default_algorithm = 0;
 
 template <class PlanHandle>
@@ -79,15 +80,16 @@ struct FftTable : Table {
     int (*c2r)(Handle, void*, float*);
     int (*c2c)(Handle, void*, void*, int);
 };
-// The same for both vendors.
-inline constexpr int type_r2c = 0x2a, type_c2r = 0x2c, type_c2c = 0x29, go_forward = -1, go_backward = 1;
-const char* fft_words(int result);
+// These constants are the same for both vendors.
+inline constexpr int type_r2c = 0x2a, type_c2r = 0x2c, type_c2c = 0x29, fft_forward = -1, fft_backward = 1;
+// Describes a result code of either vendor's FFT library, or returns nullptr if the code is unknown.
+const char* fft_error_text(int result);
 
-// The functions of a table whose names differ by what they begin with alone: "cusparse" or "hipsparse".
+// Loads the functions of a table. The vendors' names differ only in the prefix: "cusparse" or "hipsparse".
 void load(SparseTable& table, const std::string& prefix);
 template <class Handle>
 void load(FftTable<Handle>& table, const std::string& prefix) {
-    table.words = fft_words;
+    table.error_text = fft_error_text;
     table.library.load(table.version, prefix + "GetVersion");
     table.library.load(table.create, prefix + "Create");
     table.library.load(table.destroy, prefix + "Destroy");
@@ -100,7 +102,7 @@ void load(FftTable<Handle>& table, const std::string& prefix) {
     table.library.load(table.c2c, prefix + "ExecC2C");
 }
 
-// Opened at the first use; throw Unavailable.
+// The libraries are opened at the first call. These throw Unavailable if that fails.
 const BlasTable& cublas();
 const SparseTable& cusparse();
 const FftTable<int>& cufft();

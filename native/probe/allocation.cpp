@@ -6,31 +6,31 @@ namespace firsttouch {
 Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop) {
     Device& device = lab.device();
     const auto count = static_cast<std::size_t>(request.chunks);
-    if (request.bytes == 0 || request.chunks < 1) throw std::invalid_argument("an allocation needs bytes and chunks");
+    if (request.bytes == 0 || request.chunks < 1) throw std::invalid_argument("bytes and chunks must be at least 1");
     std::size_t sum = 0;
     if (__builtin_mul_overflow(request.bytes, count, &sum)) sum = SIZE_MAX;  // exceeds every limit
-    const Reservation all = device.reserve(request.allocator, sum);
+    const Reservation reservation = device.reserve(request.allocator, sum);
     std::vector<Block> blocks(count);
     std::vector<double> frees;
     const auto trial = [&] {
-        std::size_t taken = 0;
-        const auto give_back = [&] {
-            for (std::size_t i = 0; i < taken; ++i) device.release(blocks[i]);
+        std::size_t allocated = 0;
+        const auto free_blocks = [&] {
+            for (std::size_t i = 0; i < allocated; ++i) device.release(blocks[i]);
         };
         const double start = now();
-        double middle = 0;
+        double end = 0;
         try {
-            for (; taken < count; ++taken)
-                blocks[taken] = device.obtain(request.allocator, request.bytes, Pages::policy);
-            middle = now();
+            for (; allocated < count; ++allocated)
+                blocks[allocated] = device.obtain(request.allocator, request.bytes, Pages::policy);
+            end = now();
         } catch (...) {
-            give_back();
+            free_blocks();
             throw;
         }
-        const double resumed = now();
-        give_back();
-        frees.push_back((now() - resumed - clock_cost()) / static_cast<double>(count) * 1e9);
-        return (middle - start - clock_cost()) / static_cast<double>(count) * 1e9;
+        const double free_start = now();
+        free_blocks();
+        frees.push_back((now() - free_start - clock_cost()) / static_cast<double>(count) * 1e9);
+        return (end - start - clock_cost()) / static_cast<double>(count) * 1e9;
     };
     Outcome outcome;
     const double warm_start = now();
@@ -39,7 +39,7 @@ Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop)
     outcome.samples = sample(stop, trial);
     outcome.counters["free_ns"] = summarise(frees).median;
 
-    // Verify one more block: its bytes hold what is written to them.
+    // Verify one more block: write a pattern and read it back.
     const auto block = device.allocate(request.allocator, request.bytes);
     const Agent agent = lab.reaches(Agent::cpu, *block) ? Agent::cpu : Agent::gpu;
     lab.fill(*block, 1, agent);

@@ -6,9 +6,9 @@
 namespace firsttouch {
 namespace {
 
-constexpr double shortest_run = 1e-3;  // seconds, so that start and end of a run are well below 1 %
-constexpr std::uint64_t most_iterations = std::uint64_t{1} << 22;
-constexpr std::size_t line = 128;  // the longest of all devices, so that each load has its own line
+constexpr double min_run_seconds = 1e-3;  // so that start and end take well below 1 % of a run
+constexpr std::uint64_t max_iterations = std::uint64_t{1} << 22;
+constexpr std::size_t max_line_bytes = 128;  // of all devices, so that each load accesses another cache line
 
 class Updates {
   public:
@@ -20,14 +20,14 @@ class Updates {
         team_.emplace(static_cast<int>(request.threads));
     }
 
-    // Seconds of `iterations` updates by every thread.
+    // Returns the seconds that `iterations` updates by every thread take.
     double run(std::uint64_t iterations) {
         done_ += iterations;
         return request_.agent == Agent::cpu ? run_on_cpu(iterations) : run_on_gpu(iterations);
     }
     std::uint64_t done() const { return done_; }
 
-    // Wrong words, and the updates that one shared entry has kept.
+    // Returns the number of wrong words, and of updates that were not lost if all threads share one entry.
     std::pair<std::uint64_t, std::uint64_t> check() {
         const std::uint64_t words = buffer_.size() / 8;
         if (request_.agent == Agent::gpu) {
@@ -62,34 +62,35 @@ class Updates {
     const Buffer& buffer_;
     const CachingRequest& request_;
     std::string entry_;
-    std::optional<HostView> view_;  // of the CPU
+    std::optional<HostView> view_;  // used if the agent is the CPU, as is team_
     std::optional<Team> team_;
     std::uint64_t done_ = 0;
 };
 
-void refuse_nonsense(const Buffer& buffer, const CachingRequest& request) {
-    constexpr std::uint64_t most_threads = std::uint64_t{1} << 20, most_on_cpu = 4096;
-    if (request.threads == 0 || request.threads > (request.agent == Agent::cpu ? most_on_cpu : most_threads))
-        throw std::invalid_argument("updates need 1 to 2^20 threads of a GPU, or 1 to 4096 of the CPU");
+void validate_request(const Buffer& buffer, const CachingRequest& request) {
+    constexpr std::uint64_t max_gpu_threads = std::uint64_t{1} << 20, max_cpu_threads = 4096;
+    if (request.threads == 0 || request.threads > (request.agent == Agent::cpu ? max_cpu_threads : max_gpu_threads))
+        throw std::invalid_argument("threads must be 1 to 2^20 on a GPU, or 1 to 4096 on the CPU");
     if (request.stride % 8 != 0 || buffer.size() / 8 < (request.threads - 1) * (request.stride / 8) + 1)
-        throw std::invalid_argument("entries are whole words apart, and the buffer must hold them");
+        throw std::invalid_argument(
+            "the stride must be a multiple of 8 bytes, and the entries must fit into the buffer");
     if (request.uncached && request.agent == Agent::cpu)
-        throw std::invalid_argument("the CPU has no loads that pass its first-level cache");
+        throw std::invalid_argument("the CPU has no loads that bypass its first-level cache");
 }
 
 }  // namespace
 
 Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, const Stop& stop) {
-    refuse_nonsense(buffer, request);
+    validate_request(buffer, request);
     lab.fill(buffer, request.seed, request.agent);
     Outcome outcome;
     Updates updates(lab, buffer, request);
     std::uint64_t iterations = 16;
     updates.run(iterations);  // the first run may include compilation
-    for (double seconds = updates.run(iterations); seconds < shortest_run && iterations < most_iterations;
+    for (double seconds = updates.run(iterations); seconds < min_run_seconds && iterations < max_iterations;
          seconds = updates.run(iterations)) {
-        const double factor = std::clamp(1.2 * shortest_run / std::max(seconds, 1e-7), 1.5, 16.0);
-        iterations = std::min(most_iterations, static_cast<std::uint64_t>(static_cast<double>(iterations) * factor));
+        const double factor = std::clamp(1.2 * min_run_seconds / std::max(seconds, 1e-7), 1.5, 16.0);
+        iterations = std::min(max_iterations, static_cast<std::uint64_t>(static_cast<double>(iterations) * factor));
     }
     outcome.samples = sample(stop, [&] { return updates.run(iterations) / static_cast<double>(iterations) * 1e9; });
     const auto [wrong, kept] = updates.check();
@@ -102,14 +103,14 @@ Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, c
 
 Outcome reread(Lab& lab, const Buffer& buffer, Agent agent, std::uint64_t seed, const Stop& stop) {
     if (buffer.size() < 16 * reread_bytes)
-        throw std::invalid_argument("a buffer of 64 KiB at least tells loads that come again from others");
+        throw std::invalid_argument("the buffer must have at least 64 KiB, to tell repeated loads from others");
     Stop half = stop;
     half.seconds /= 2;
-    ChaseRequest request{.agent = agent, .first_touch = agent, .stride = line, .hops = 20'000, .seed = seed};
+    ChaseRequest request{.agent = agent, .first_touch = agent, .stride = max_line_bytes, .hops = 20'000, .seed = seed};
     const Outcome cold = chase(lab, buffer, request, half);
     request.hops = 100'000;
     request.bytes = reread_bytes;
-    request.last_level = reread_bytes;  // walked once before it is timed
+    request.last_level = reread_bytes;  // one untimed pass loads it into the cache
     Outcome outcome = chase(lab, buffer, request, half);
     outcome.errors += cold.errors;
     outcome.counters = {{"reread_ns", summarise(outcome.samples.values).median},

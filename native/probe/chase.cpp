@@ -6,10 +6,12 @@
 namespace firsttouch {
 namespace {
 
-constexpr std::size_t block_of_hops = 32;  // both walks are unrolled by this much
-constexpr std::size_t widest_line = 256;
+constexpr std::size_t hops_per_block = 32;  // the walks of CPU and device are unrolled by this factor
+constexpr std::size_t max_line_bytes = 256;
 
-std::size_t whole_blocks(std::size_t hops) { return (hops + block_of_hops - 1) / block_of_hops * block_of_hops; }
+std::size_t round_up_to_blocks(std::size_t hops) {
+    return (hops + hops_per_block - 1) / hops_per_block * hops_per_block;
+}
 
 struct Cycle {
     Lab& lab;
@@ -29,7 +31,7 @@ struct Cycle {
                         order.group, order.group_bits, order.inner_bits, order.key);
         }
     }
-    std::uint64_t wrong_nodes() {
+    std::uint64_t count_wrong_nodes() {
         if (request.agent == Agent::gpu) {
             lab.clear_results();
             lab.over(order.nodes, "chase", "chase_check", buffer, base, order.nodes, stride(), order.bits, order.group,
@@ -42,20 +44,20 @@ struct Cycle {
                     stride(), order.bits, order.group, order.group_bits, order.inner_bits, order.key, &errors);
         return errors;
     }
-    std::uint64_t address(std::uint64_t step) const { return base + order.place(step) * request.stride; }
+    std::uint64_t address(std::uint64_t step) const { return base + order.node_at(step) * request.stride; }
     std::uint64_t stride() const { return request.stride; }
     std::size_t bytes() const { return span(buffer, request); }
-    static std::size_t span(const Buffer& whole, const ChaseRequest& wanted) {
-        return wanted.bytes > 0 ? std::min(wanted.bytes, whole.size()) : whole.size();
+    static std::size_t span(const Buffer& over, const ChaseRequest& with) {
+        return with.bytes > 0 ? std::min(with.bytes, over.size()) : over.size();
     }
-    // Cache footprint of the nodes: a node wider than any line takes one line.
+    // Bytes of cache that the nodes occupy: a node wider than a cache line occupies one line.
     std::size_t footprint() const {
-        return static_cast<std::size_t>(order.nodes) * std::min(request.stride, widest_line);
+        return static_cast<std::size_t>(order.nodes) * std::min(request.stride, max_line_bytes);
     }
-    // A whole traversal if the nodes may fit in a cache, else enough to fill the TLBs.
+    // A whole traversal if the nodes may fit in a cache, otherwise enough hops to fill the TLBs.
     std::size_t warm_hops() const {
         const std::size_t all = static_cast<std::size_t>(order.nodes);
-        return whole_blocks(footprint() <= 2 * request.last_level ? all : std::min<std::size_t>(all, 20'000));
+        return round_up_to_blocks(footprint() <= 2 * request.last_level ? all : std::min<std::size_t>(all, 20'000));
     }
 };
 
@@ -64,7 +66,7 @@ Outcome walk_on_cpu(Cycle& cycle, const Stop& stop) {
     const HostView view(cycle.buffer);
     const Team pinned(1);
     std::uintptr_t p = cycle.address(0);
-    const std::size_t warm = cycle.warm_hops(), hops = whole_blocks(cycle.request.hops);
+    const std::size_t warm = cycle.warm_hops(), hops = round_up_to_blocks(cycle.request.hops);
     std::uint64_t walked = warm;
     p = walk_host(p, warm);
     outcome.samples = sample(stop, [&] {
@@ -87,7 +89,7 @@ Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
     lab.write(*state, 0, &start, 8);
     const Defines past_l1 = {{"HOP(p)", "LOAD_UNCACHED(p)"}};
     Kernel& walk = lab.kernel("walk", "chase_walk", cycle.request.past_l1 ? past_l1 : Defines{});
-    const std::size_t hops = whole_blocks(cycle.request.hops);
+    const std::size_t hops = round_up_to_blocks(cycle.request.hops);
     std::uint64_t walked = 0;
     const auto launch = [&](std::uint64_t warm, std::uint64_t length, std::uint32_t samples) {
         const Argument list[] = {*state, lab.results(), warm, length, samples};
@@ -96,10 +98,11 @@ Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
     };
     const std::uint64_t words = cycle.bytes() / 8;
     lab.over(words, "walk", "read_words", cycle.buffer, words, lab.results());
-    launch(cycle.warm_hops(), block_of_hops, 1);
+    launch(cycle.warm_hops(), hops_per_block, 1);
     device.wait(lab.stream());
-    // First-level caches are invalidated between kernels: nodes that may fit one are walked again in each launch.
-    const std::uint64_t again = cycle.footprint() <= 1024 * 1024 ? cycle.warm_hops() : 0;
+    // First-level caches are invalidated between kernels, so each launch first walks again over nodes that may fit
+    // one.
+    const std::uint64_t rewarm_hops = cycle.footprint() <= 1024 * 1024 ? cycle.warm_hops() : 0;
     const bool has_clock = lab.read_results(2)[0] != 0;
     Sampler sampler(stop);
     std::vector<double> cycles;
@@ -110,7 +113,7 @@ Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
             continue;
         }
         constexpr std::uint32_t batch = 3;
-        launch(again, hops, batch);
+        launch(rewarm_hops, hops, batch);
         const auto results = lab.read_results(2 * batch);
         for (std::uint32_t s = 0; s < batch && more; ++s) {
             cycles.push_back(static_cast<double>(results[2 * s + 1]) / static_cast<double>(hops));
@@ -130,7 +133,8 @@ Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
 Outcome chase(Lab& lab, const Buffer& buffer, const ChaseRequest& request, const Stop& stop) {
     const std::size_t bytes = Cycle::span(buffer, request);
     if (request.stride < 8 || request.stride % 8 != 0 || bytes < request.stride)
-        throw std::invalid_argument("a chase needs a stride of whole words and a buffer of at least one stride");
+        throw std::invalid_argument(
+            "the stride must be a multiple of 8 bytes, and the buffer must have at least one stride");
     Cycle cycle{lab, buffer, request, ChaseOrder(bytes, request.stride, request.group_bytes, request.seed), 0};
     if (request.agent == Agent::gpu) {
         cycle.base = lab.device_address(buffer);
@@ -140,7 +144,7 @@ Outcome chase(Lab& lab, const Buffer& buffer, const ChaseRequest& request, const
     }
     cycle.write();
     Outcome outcome = request.agent == Agent::gpu ? walk_on_device(cycle, stop) : walk_on_cpu(cycle, stop);
-    outcome.errors += cycle.wrong_nodes();
+    outcome.errors += cycle.count_wrong_nodes();
     outcome.counters["nodes"] = static_cast<double>(cycle.order.nodes);
     return outcome;
 }

@@ -10,8 +10,10 @@ namespace {
 
 constexpr std::uint64_t poison = 0x77;
 
-// The agent that fills or checks a buffer in place: the CPU if it has access, else the device.
-Agent worker_for(Lab& lab, const Buffer& buffer) { return lab.reaches(Agent::cpu, buffer) ? Agent::cpu : Agent::gpu; }
+// The agent that fills or checks a buffer in place: the CPU if it has access, otherwise the device.
+Agent agent_with_access(Lab& lab, const Buffer& buffer) {
+    return lab.reaches(Agent::cpu, buffer) ? Agent::cpu : Agent::gpu;
+}
 
 class Transfer {
   public:
@@ -25,8 +27,8 @@ class Transfer {
         }
     }
 
-    // Queues one whole transfer, split over the streams and into chunks.
-    void queue() {
+    // Queues the copies of one transfer, split over the streams and into chunks.
+    void queue_copies() {
         const std::size_t chunk = request_.chunk > 0 ? request_.chunk : std::max<std::size_t>(request_.bytes, 1);
         const int streams = 1 + static_cast<int>(extra_.size());
         for (int s = 0; s < streams; ++s) {
@@ -52,14 +54,15 @@ class Transfer {
         });
     }
 
-    // Seconds on the device's clock for `n` transfers queued behind a gate, so that no queueing time is measured.
-    double queued(int n) {
+    // Returns the seconds of `n` transfers on the device's clock. They are queued behind a gate, so that the time for
+    // queueing is not measured.
+    double time_queued(int n) {
         Device& device = lab_.device();
         std::unique_ptr<Gate> gate;
-        if (gated_ && n * static_cast<int>(pieces()) <= 128) gate = device.hold(lab_.stream());
+        if (gated_ && n * static_cast<int>(copies_per_transfer()) <= 128) gate = device.hold(lab_.stream());
         const auto from = device.record(lab_.stream());
         for (auto& stream : extra_) device.join(*stream, *from);
-        for (int i = 0; i < n; ++i) one();
+        for (int i = 0; i < n; ++i) queue_transfer();
         std::vector<std::unique_ptr<Event>> ends;
         for (auto& stream : extra_) {
             ends.push_back(device.record(*stream));
@@ -70,11 +73,11 @@ class Transfer {
         device.wait(lab_.stream());
         return device.elapsed(*from, *to);
     }
-    // Seconds of one transfer from the call to its completion, timed by the host.
-    double alone() {
+    // Returns the seconds of one transfer from the call to its completion, timed by the host.
+    double time_single() {
         const double start = now();
         if (request_.engine == Engine::cpu) return cpu_copy();
-        one();
+        queue_transfer();
         for (auto& stream : extra_) lab_.device().wait(*stream);
         lab_.device().wait(lab_.stream());
         return now() - start - clock_cost();
@@ -82,8 +85,8 @@ class Transfer {
     void set_gated(bool gated) { gated_ = gated; }
 
   private:
-    void one() { request_.engine == Engine::kernel ? queue_kernel() : queue(); }
-    std::size_t pieces() const {
+    void queue_transfer() { request_.engine == Engine::kernel ? queue_kernel() : queue_copies(); }
+    std::size_t copies_per_transfer() const {
         return request_.chunk > 0 ? (request_.bytes + request_.chunk - 1) / request_.chunk + extra_.size()
                                   : 1 + extra_.size();
     }
@@ -98,9 +101,9 @@ class Transfer {
     bool gated_ = false;
 };
 
-// Whether a copy between the two is queued without waiting for the device. The driver itself touches pageable and
-// managed memory while it queues, and a copy from host memory to host memory is done by the CPU, in stream order.
-bool waits_behind_gate(const Buffer& target, const Buffer& source) {
+// True if a copy between the two can be queued without waiting for the device. The driver accesses pageable and managed
+// memory while it queues a copy, and the CPU performs copies from host memory to host memory, in stream order.
+bool can_wait_behind_gate(const Buffer& target, const Buffer& source) {
     const auto queued = [](const Buffer& buffer) {
         return !is_host_allocator(buffer.allocator()) && !buffer.device().info(buffer.allocator()).managed;
     };
@@ -112,29 +115,29 @@ bool waits_behind_gate(const Buffer& target, const Buffer& source) {
 
 Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request, const Stop& stop) {
     if (request.bytes == 0 || request.bytes > std::min(target.size(), source.size()))
-        throw std::invalid_argument("a copy needs between one byte and the smaller buffer's size");
+        throw std::invalid_argument("bytes must be between 1 and the size of the smaller buffer");
     Outcome outcome;
-    lab.fill(source, request.seed, worker_for(lab, source));
-    lab.fill(target, request.seed + poison, worker_for(lab, target));
+    lab.fill(source, request.seed, agent_with_access(lab, source));
+    lab.fill(target, request.seed + poison, agent_with_access(lab, target));
     {
         Transfer transfer(lab, target, source, request);
-        transfer.set_gated(waits_behind_gate(target, source));
+        transfer.set_gated(can_wait_behind_gate(target, source));
         std::vector<double> single;
-        for (int i = 0; i < 3; ++i) single.push_back(transfer.alone());
+        for (int i = 0; i < 3; ++i) single.push_back(transfer.time_single());
         const double estimate = std::max(1e-7, *std::min_element(single.begin() + 1, single.end()));
         const Stop latency{stop.tolerance, stop.seconds / 4, stop.min_samples, stop.max_samples};
         outcome.counters["latency_us"] =
-            summarise(sample(latency, [&] { return transfer.alone(); }).values).median * 1e6;
+            summarise(sample(latency, [&] { return transfer.time_single(); }).values).median * 1e6;
         const Stop rest{stop.tolerance, stop.seconds * 3 / 4, stop.min_samples, stop.max_samples};
-        // Enough of them to make the cost of the two events negligible, as in nvbandwidth.
+        // Enough transfers to make the cost of the two events negligible, as in nvbandwidth.
         const int runs = std::clamp(static_cast<int>(20e-3 / estimate), 4, 64);
         outcome.samples = sample(rest, [&] {
-            const double seconds = request.engine == Engine::cpu ? transfer.alone() : transfer.queued(runs);
+            const double seconds = request.engine == Engine::cpu ? transfer.time_single() : transfer.time_queued(runs);
             const double n = request.engine == Engine::cpu ? 1 : runs;
             return static_cast<double>(request.bytes) * n / seconds * 1e-9;
         });
     }
-    outcome.errors = lab.check(target, request.seed, worker_for(lab, target));
+    outcome.errors = lab.check(target, request.seed, agent_with_access(lab, target));
     return outcome;
 }
 

@@ -25,7 +25,7 @@ class Trial {
             lab_.over(request_.count, "pattern", "touch_pages", *buffer_, std::uint64_t{request_.count}, words_, last_);
         });
     }
-    std::uint64_t wrong_pages() {
+    std::uint64_t count_wrong_pages() {
         const std::uint64_t count = request_.count;
         if (!lab_.reaches(Agent::cpu, *buffer_)) {
             lab_.clear_results();
@@ -53,8 +53,8 @@ Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop) {
     Outcome outcome;
     struct Scenario {
         const char* name;
-        bool by_gpu;     // whether the GPU's touch is timed
-        bool cpu_first;  // whether the CPU touched every page before
+        bool by_gpu;     // the GPU's touch is timed
+        bool cpu_first;  // the CPU touches every page before
         bool count_both;
     };
     static constexpr Scenario scenarios[] = {{"cpu-1", false, false, false},
@@ -63,7 +63,7 @@ Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop) {
                                              {"gpu-minor", true, true, false},
                                              {"prefault+minor", true, true, true}};
     const auto* scenario =
-        std::ranges::find_if(scenarios, [&](const Scenario& one) { return request.scenario == one.name; });
+        std::ranges::find_if(scenarios, [&](const Scenario& s) { return request.scenario == s.name; });
     if (scenario == std::end(scenarios)) throw std::invalid_argument("'" + request.scenario + "' is not a scenario");
     const auto [_, by_gpu, cpu_first, count_both] = *scenario;
     Team team(request.scenario == "cpu-1" ? 1 : usable_processors());
@@ -77,7 +77,7 @@ Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop) {
         const double warm = by_gpu ? fresh.touch_by_gpu() : fresh.touch_by_cpu(team);
         first.push_back(cold / pages * 1e9);
         second.push_back(warm / pages * 1e9);
-        if (first.size() % 16 == 1) outcome.errors += fresh.wrong_pages();
+        if (first.size() % 16 == 1) outcome.errors += fresh.count_wrong_pages();
         return (cold - warm) / pages * 1e9;
     };
     const double warm_start = now();

@@ -9,13 +9,13 @@
 namespace firsttouch {
 namespace {
 
-constexpr std::size_t sum_words = 4096;                 // as migration.c spreads its sums
-constexpr std::size_t prefetch_unit = 2 * 1024 * 1024;  // parts of a buffer begin on the driver's largest blocks
-constexpr std::uint64_t most_items = 2048 * 256;        // per launch: enough for any device, with few sums to add
+constexpr std::size_t sum_words = 4096;                 // migration.c distributes its sums over as many words
+constexpr std::size_t prefetch_unit = 2 * 1024 * 1024;  // parts of a buffer are aligned to the driver's largest blocks
+constexpr std::uint64_t max_items = 2048 * 256;         // of a launch: enough for any device, and few sums to add
 
 using Sums = std::array<std::uint64_t, sum_words>;
 
-// The words that a pass takes, as kernel arguments.
+// The words that a pass accesses, as kernel arguments.
 struct Pattern {
     explicit Pattern(const MigrationRequest& request)
         : slots(request.bytes / request.stride_bytes), stride(request.stride_bytes / 8),
@@ -35,7 +35,7 @@ class Trial {
     Trial(Lab& lab, const MigrationRequest& request)
         : lab_(lab), device_(lab.device()), request_(request), pattern_(request),
           buffer_(device_.allocate(request.allocator, request.bytes)) {
-        if (request.copied) host_ = device_.allocate(staging(), request.bytes);
+        if (request.copied) host_ = device_.allocate(staging_allocator(), request.bytes);
         for (int i = 1; i < request.streams; ++i) extra_.push_back(device_.stream());
     }
 
@@ -56,10 +56,10 @@ class Trial {
         read_by_cpu();
     }
 
-    // The number of wrong words and wrong sums: the device's over all passes, and the CPU's at the end.
-    std::uint64_t wrong() {
+    // Returns the number of wrong words plus wrong sums: the device's sum over all passes, and the CPU's at the end.
+    std::uint64_t count_errors() {
         const double start = now();
-        const HostView view(seen_by_cpu());
+        const HostView view(cpu_buffer());
         const auto* p = static_cast<const std::uint64_t*>(view.as<std::uint64_t>());
         const auto [slots, stride, run_bits, bits, key] = pattern_;
         const std::uint64_t added = request_.update ? static_cast<std::uint64_t>(request_.iterations) : 0;
@@ -82,14 +82,14 @@ class Trial {
 
   private:
     std::uint64_t words() const { return request_.bytes / 8; }
-    const Buffer& seen_by_cpu() const { return request_.copied ? *host_ : *buffer_; }
+    const Buffer& cpu_buffer() const { return request_.copied ? *host_ : *buffer_; }
     template <class Words>
     static std::uint64_t total(const Words& words) {
         return std::accumulate(words.begin(), words.end(), std::uint64_t{0});
     }
 
-    // The host's side of explicit copies: pinned memory where the CPU has it without mapping.
-    Allocator staging() const {
+    // The host memory for explicit copies: pinned memory if the CPU can access it without mapping, otherwise malloc.
+    Allocator staging_allocator() const {
         for (const auto& entry : device_.allocators())
             if (entry.allocator == Allocator::pinned && entry.available && entry.cpu == Access::direct)
                 return entry.allocator;
@@ -128,7 +128,7 @@ class Trial {
             const auto& [slots, stride, run_bits, bits, key] = pattern_;
             std::vector<Argument> list = {*buffer_, slots, run_bits, stride, bits, key};
             if (!request_.update) list.emplace_back(lab_.results());
-            const Grid grid = request_.sequential ? Grid{1, 1} : lab_.grid_for(std::min(pattern_.items(), most_items));
+            const Grid grid = request_.sequential ? Grid{1, 1} : lab_.grid_for(std::min(pattern_.items(), max_items));
             device_.launch(lab_.stream(),
                            lab_.kernel("migration", request_.update ? "migration_update" : "migration_read"), grid,
                            list);
@@ -136,16 +136,16 @@ class Trial {
         phases_.push_back({name, start, now(), seconds, true});
     }
 
-    // All threads read every word in order, after the copy or mapping that this needs.
+    // All threads read every word in order. The time includes the copy or mapping that is needed before.
     void read_by_cpu() {
         const double start = now();
         if (request_.copied) copy(*host_, *buffer_);
         Sums sums{};
-        const HostView view(seen_by_cpu());
-        const double reached = now() - start;
+        const HostView view(cpu_buffer());
+        const double access_seconds = now() - start;
         const double seconds = run_on_host(
             "migration_sum", 0, static_cast<const std::uint64_t*>(view.as<std::uint64_t>()), words(), sums.data());
-        phases_.push_back({"cpu_read", start, now(), reached + seconds, false});
+        phases_.push_back({"cpu_read", start, now(), access_seconds + seconds, false});
         cpu_sum_ = total(sums);
     }
 
@@ -159,21 +159,22 @@ class Trial {
     std::uint64_t cpu_sum_ = 0;
 };
 
-void refuse_nonsense(const MigrationRequest& request) {
+void validate_request(const MigrationRequest& request) {
     if (request.run_bytes < 8 || !std::has_single_bit(request.run_bytes) || request.stride_bytes % 8 != 0 ||
         request.run_bytes > request.stride_bytes)
-        throw std::invalid_argument("a pass takes a power of two of bytes, 8 or more, at the start of every stride");
+        throw std::invalid_argument(
+            "run_bytes must be a power of two of at least 8, and stride_bytes a multiple of 8 that is not smaller");
     if (request.bytes < request.stride_bytes || request.bytes % 8 != 0)
-        throw std::invalid_argument("the buffer holds whole words, and one stride at least");
+        throw std::invalid_argument("bytes must be a multiple of 8 and at least stride_bytes");
     if (request.iterations < 1 || request.streams < 1)
-        throw std::invalid_argument("at least one iteration, and one stream");
+        throw std::invalid_argument("iterations and streams must be at least 1");
 }
 
 }  // namespace
 
 MigrationOutcome migration(Lab& lab, const MigrationRequest& request, const Stop& stop) {
-    refuse_nonsense(request);
-    MigrationRequest small = request;  // loads kernels and fills pools
+    validate_request(request);
+    MigrationRequest small = request;  // a small untimed run loads kernels and fills memory pools
     small.bytes = std::min(request.bytes, std::max(request.stride_bytes, prefetch_unit));
     Trial(lab, small).run();
 
@@ -182,7 +183,7 @@ MigrationOutcome migration(Lab& lab, const MigrationRequest& request, const Stop
     outcome.samples = sample(stop, [&] {
         Trial trial(lab, request);
         trial.run();
-        outcome.errors += trial.wrong();
+        outcome.errors += trial.count_errors();
         double counted = 0;
         for (const Phase& phase : trial.phases()) {
             milliseconds[phase.name].push_back(phase.seconds * 1e3);

@@ -11,11 +11,11 @@ struct ChaseRequest {
     Agent agent = Agent::cpu;
     Agent first_touch = Agent::cpu;  // the agent that writes the cycle
     std::size_t stride = 64;         // bytes between nodes: a cache line
-    std::size_t group_bytes = 0;     // 0: one random cycle; else nodes of a page are visited together
-    std::size_t hops = 100'000;      // loads a sample, rounded up to a multiple of 32
-    std::size_t last_level = 0;      // bytes of the last cache: a full traversal warms what may fit
+    std::size_t group_bytes = 0;     // 0: one random cycle; otherwise nodes of the same group are visited together
+    std::size_t hops = 100'000;      // loads per sample, rounded up to a multiple of 32
+    std::size_t last_level = 0;      // bytes of the last-level cache; nodes that may fit are warmed by a full traversal
     std::uint64_t seed = 1;
-    std::size_t bytes = 0;  // of the buffer's start that the cycle spans; 0: all
+    std::size_t bytes = 0;  // that the cycle spans from the start of the buffer; 0: all
     bool past_l1 = false;   // a device's loads bypass its first-level cache, if it has such loads
 };
 // Samples: ns per load. Counters: nodes, cycles_per_load where the device counts them. errors: wrong nodes, plus one
@@ -26,7 +26,7 @@ struct StreamRequest {
     StreamOp op = StreamOp::triad;
     Agent agent = Agent::cpu;
     Agent first_touch = Agent::cpu;
-    int threads = 0;           // CPU: 0 is all
+    int threads = 0;           // of the CPU; 0: all
     bool nontemporal = false;  // CPU stores
     std::size_t passes = 1;    // over the arrays in each timed run: the cache sweep
     std::uint64_t seed = 1;
@@ -41,7 +41,7 @@ struct CopyRequest {
     Engine engine = Engine::copy_engine;
     std::size_t bytes = 0;
     int streams = 1;
-    std::size_t chunk = 0;  // bytes of each of the copies that one transfer is cut into; 0: whole
+    std::size_t chunk = 0;  // bytes of each copy if one transfer is split into several; 0: not split
     std::uint64_t seed = 1;
 };
 // Samples: GB/s of copies queued back to back, each byte counted once. Counters: latency_us, the median of single
@@ -66,21 +66,22 @@ struct FaultRequest {
     int warmups = 10;
     std::uint64_t seed = 1;
 };
-// Samples: ns per page, the run on a fresh mapping minus a second run on the same. Counters: first_ns, second_ns.
+// Samples: ns per page, the first run on a new mapping minus a second run on the same mapping. Counters: first_ns,
+// second_ns.
 Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop);
 
 enum class SharingMode : std::uint8_t { concurrent, lockstep, copying };
 struct ConcurrencyRequest {
     SharingMode mode = SharingMode::lockstep;
-    int iterations = 100;  // of a sample; the halves swap after each
-    int threads = 0;       // CPU: 0 is all
-    double longest = 20;   // most seconds of one sample
+    int iterations = 100;  // per sample; the agents swap halves after each
+    int threads = 0;       // of the CPU; 0: all
+    double longest = 20;   // maximum seconds of one sample
     std::uint64_t seed = 1;
 };
-// Samples: ms per iteration, in which CPU and GPU add one to every integer of a half each. `copy` is the CPU's own
-// array for the mode copying. Counters: cpu_alone_ms, gpu_alone_ms (one agent adding to its half, the other idle),
-// together_ms, overlap, copying_ms. errors: integers that were not counted up once an iteration. Throws Unavailable
-// where the CPU may not use the memory while a kernel does, or where one sample would take longer than `longest`.
+// Samples: ms per iteration, in which CPU and GPU each add one to every integer of one half. `copy` is the CPU's array
+// in the mode copying. Counters: cpu_alone_ms, gpu_alone_ms (one agent adding to its half, the other idle),
+// together_ms, overlap, copying_ms. errors: integers that were not incremented once per iteration. Throws Unavailable
+// if the CPU may not use the memory while a kernel does, or if one sample would take longer than `longest`.
 Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* copy, const ConcurrencyRequest& request,
                     const Stop& stop);
 enum class Prefetch : std::uint8_t { none, whole, iteration };
@@ -88,47 +89,47 @@ struct MigrationRequest {
     Allocator allocator = Allocator::managed;
     std::size_t bytes = 0;
     bool copied = false;             // no migration: copies before the first and after the last pass
-    std::size_t run_bytes = 128;     // a pass takes so many bytes (a power of two)
-    std::size_t stride_bytes = 128;  // at the start of every stride of so many bytes
+    std::size_t run_bytes = 128;     // a pass accesses this many bytes (a power of two)
+    std::size_t stride_bytes = 128;  // at the start of every stride
     bool shuffled = false;           // in random order
     bool sequential = false;         // by one thread, in order
-    bool update = true;              // adds one to every word taken; else reads it
+    bool update = true;              // adds one to every word accessed; otherwise reads it
     std::vector<Advice> advice;
     Prefetch prefetch = Prefetch::none;
-    int streams = 1;  // of a whole prefetch
+    int streams = 1;  // of a prefetch of the whole buffer
     Agent starts_on = Agent::cpu;
     int iterations = 12;
     std::uint64_t seed = 1;
 };
-// One step of a repetition on the clock of now(), and what it took: for a pass the device's time.
+// One step of a repetition: start and end on the clock of now(), and its duration, which for a pass is the device's
+// time.
 struct Phase {
     std::string name;
     double start = 0, end = 0, seconds = 0;
-    bool counted = false;  // in the sample
+    bool counted = false;  // included in the sample
 };
 struct MigrationOutcome : Outcome {
     std::vector<std::vector<Phase>> repetitions;
 };
-// Passes of a kernel over a fresh buffer that an agent initialised, then a read of all of it by the CPU. Samples: ms of
-// advice, prefetch or copy, and all passes. Counters: NAME_ms of every phase (initialise, advise, prefetch, copy_in,
-// iteration_0, ..., cpu_read), medians over repetitions. errors: words that do not hold what the passes left, and sums
-// that do not agree.
+// Passes of a kernel over a new buffer that an agent initialised, then a read of the whole buffer by the CPU. Samples:
+// ms of advice, prefetch or copy, and all passes. Counters: NAME_ms of every phase (initialise, advise, prefetch,
+// copy_in, iteration_0, ..., cpu_read), medians over repetitions. errors: wrong words after the passes, and wrong sums.
 MigrationOutcome migration(Lab& lab, const MigrationRequest& request, const Stop& stop);
 struct AtomicsRequest {
     Element type = Element::u64;
-    bool system = true;          // scope of the GPU's atomic adds: the system, or the device alone
+    bool system = true;          // scope of the GPU's atomic adds: the system, otherwise the device
     std::uint64_t elements = 1;  // at most 2^31
     int cpu_threads = 0;
     int gpu_threads = 0;       // in groups of 64
-    bool read_at_end = false;  // progress is read before and after a run only
-    double window = 0.01;      // seconds between two readings of the progress, at least
+    bool read_at_end = false;  // progress is read only before and after a run
+    double window = 0.01;      // minimum seconds between two readings of the progress
     std::uint64_t seed = 1;
 };
-// Samples: million updates per second of both sides together. Where both sides take part, each is measured alone before
-// they run together. Counters: cpu_rate and gpu_rate; of both sides cpu_alone, gpu_alone, cpu_relative, gpu_relative;
-// increments, and found, the sum of the histogram; gpu_threads_seen, those of groups that ever moved. With read_at_end
-// runs without a reading alternate with runs that are read, and read_ratio is the median of the latter over that of the
-// former. errors: lost or spurious increments, plus elements with impossible values.
+// Samples: million updates per second of both sides together. If both sides take part, each is measured alone first.
+// Counters: cpu_rate and gpu_rate; for both sides cpu_alone, gpu_alone, cpu_relative, gpu_relative; increments; found,
+// the sum of the histogram; gpu_threads_seen, the threads of groups that made progress. With read_at_end, runs without
+// a reading alternate with runs that are read; read_ratio is the rate of the latter over that of the former. errors:
+// lost or spurious increments, plus elements with impossible values.
 Outcome atomics(Lab& lab, const Buffer& buffer, const AtomicsRequest& request, const Stop& stop);
 struct CountedTriadRequest {
     Allocator allocator = Allocator::malloc;
@@ -137,42 +138,43 @@ struct CountedTriadRequest {
     std::uint64_t seed = 1;
 };
 // A triad by one CPU thread. Samples: ns per 64 bytes of the three arrays. Counters: per_mib, the events of that thread
-// in user mode per MiB of them. Throws Unavailable where the event cannot be counted, before anything is allocated.
+// in user mode per MiB of the arrays. Throws Unavailable if the event cannot be counted, before anything is allocated.
 Outcome counted_triad(Lab& lab, const CountedTriadRequest& request, const Stop& stop);
 
 struct CachingRequest {
     Agent agent = Agent::cpu;
     std::uint64_t threads = 1;
-    std::size_t stride = 8;  // bytes from one thread's entry to the next; 0: all threads update one entry, and race
+    std::size_t stride = 8;  // bytes between the entries of two threads; 0: all threads update one entry, and race
     bool even_only = false;  // odd threads do nothing
-    bool uncached = false;   // loads bypass the first-level cache; for a GPU whose language has such loads
+    bool uncached = false;   // loads bypass the first-level cache; only for a GPU whose language has such loads
     std::uint64_t seed = 1;
 };
-// Samples: ns per update as a thread sees it, a load and a store of its entry. Counters: updates of each thread; kept,
-// of one shared entry, the fraction of updates that was not lost. errors: words with wrong values.
+// Samples: ns per update by one thread, a load and a store of its entry. Counters: updates of each thread; for one
+// shared entry kept, the fraction of updates that were not lost. errors: words with wrong values.
 Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, const Stop& stop);
 
-// Whether an agent caches memory, judged by time: dependent loads that cycle through 4 KiB of the buffer, and loads
-// over all of it in random order. Samples: ns per load of the former. Counters: reread_ns, cold_ns, their medians.
+// Shows by timing whether an agent caches memory: dependent loads that cycle through 4 KiB of the buffer, and loads
+// from the whole buffer in random order. Samples: ns per load of the former. Counters: reread_ns, cold_ns, their
+// medians.
 inline constexpr std::size_t reread_bytes = 4096;
 Outcome reread(Lab& lab, const Buffer& buffer, Agent agent, std::uint64_t seed, const Stop& stop);
 
 struct LockingRequest {
-    int cpu_threads = 1;         // competitors on the CPU, 0: none
-    int gpu_groups = 1;          // on the GPU, one thread each; no more than are resident at once
-    std::uint64_t sections = 1;  // critical sections of a sample at least, of all competitors together
-    std::uint64_t inside = 16;   // accesses to the region in a section, each to a line of its own
-    std::uint64_t outside = 0;   // accesses to the competitor's own words between sections
-    double patience = 2;         // seconds without a section, besides accesses outside, that count as a livelock
-    double longest = 15;         // seconds of a sample at most; it may then have had fewer sections
+    int cpu_threads = 1;         // competitors on the CPU; 0: none
+    int gpu_groups = 1;          // competitors on the GPU, one thread each; at most as many as are resident at once
+    std::uint64_t sections = 1;  // minimum critical sections per sample, of all competitors together
+    std::uint64_t inside = 16;   // accesses to the region in a section, each to another line
+    std::uint64_t outside = 0;   // accesses to the competitor's private words between sections
+    double patience = 2;         // seconds without a section, excluding accesses outside, that count as a livelock
+    double longest = 15;         // maximum seconds of a sample, which may then have fewer sections
     bool stuck = false;          // for tests: an agent that does not take part holds the lock forever
     std::uint64_t seed = 1;
 };
-// Samples: ns per critical section, time of all over sections of all. The competitors' own words are obtained like the
-// region. Counters: sections_a_sample, sections_in_all, cpu_sections_per_s, gpu_sections_per_s, and of both cpu_share.
-// errors: words of the region or of competitors that do not add up, and sections that an agent's own lock lost. Throws
-// std::runtime_error ("livelock: ...") where no section is entered, Unavailable where both are to compete and one does
-// not see what the other stores.
+// Samples: ns per critical section, the elapsed time over the sections of all competitors. The competitors' private
+// words come from the same allocator as the region. Counters: sections_a_sample, sections_in_all, cpu_sections_per_s,
+// gpu_sections_per_s, and if both agents compete cpu_share. errors: wrong words of the region or of competitors, and
+// sections that the lock of an agent lost. Throws std::runtime_error ("livelock: ...") if no section is entered, and
+// Unavailable if both agents compete and cannot see each other's stores.
 Outcome locking(Lab& lab, const Buffer& region, const LockingRequest& request, const Stop& stop);
 
 }  // namespace firsttouch

@@ -23,16 +23,16 @@ struct Samples {
 struct Statistics {
     int n = 0;
     double median = 0, p5 = 0, p95 = 0, min = 0, max = 0;
-    double ci_low = 0, ci_high = 0;  // 95 % interval of the median by order statistics; the range for n < 6
+    double ci_low = 0, ci_high = 0;  // 95 % interval of the median by order statistics; for n < 6 the range
 };
 
 Statistics summarise(std::vector<double> values);
 
-// Decides after each sample.
+// Collects samples and decides after each whether to stop.
 class Sampler {
   public:
     explicit Sampler(const Stop& stop);
-    // Adds a value. Returns whether more are needed.
+    // Adds a value. Returns true if more are needed.
     bool add(double value);
     bool wants_more() const { return samples_.stopped_by.empty(); }
     Samples finish() { return std::move(samples_); }
@@ -44,10 +44,11 @@ class Sampler {
     Samples samples_;
 };
 
-template <class One>
-Samples sample(const Stop& stop, One&& one) {
+// Samples what `measure` returns until the criterion is met.
+template <class Measure>
+Samples sample(const Stop& stop, Measure&& measure) {
     Sampler sampler(stop);
-    while (sampler.add(one())) {
+    while (sampler.add(measure())) {
     }
     return sampler.finish();
 }

@@ -13,7 +13,7 @@ constexpr std::uint64_t seed_of_b = 11, seed_of_c = 12, seed_of_poison = 13;  //
 struct Shape {
     int unroll;
     std::uint32_t threads;
-    std::uint32_t blocks_per_multiprocessor;  // 0: one tile a block
+    std::uint32_t blocks_per_multiprocessor;  // 0: one tile per block
 };
 
 struct Arrays {
@@ -36,25 +36,25 @@ struct Arrays {
         }
     }
 
-    // The number of wrong elements of a after a pass; a read is checked by its sum instead.
-    std::uint64_t wrong(double sum) {
+    // Returns the number of wrong elements of `a` after a pass. A read is checked by its sum instead.
+    std::uint64_t count_errors(double sum) {
         const auto op = static_cast<std::uint32_t>(request.op);
-        const std::uint64_t of_b = request.seed + seed_of_b, of_c = request.seed + seed_of_c;
+        const std::uint64_t b_seed = request.seed + seed_of_b, c_seed = request.seed + seed_of_c;
         const bool gpu = request.agent == Agent::gpu;
         if (request.op == StreamOp::read) {
             double expected = 0;
-            run_on_host("stream_expect", 0, elements, of_b, &expected);
+            run_on_host("stream_expect", 0, elements, b_seed, &expected);
             return sum != expected;
         }
         if (gpu) {
             lab.clear_results();
-            lab.over(elements, "stream_data", "stream_check", a, elements, op, of_b, of_c, scalar, lab.results());
+            lab.over(elements, "stream_data", "stream_check", a, elements, op, b_seed, c_seed, scalar, lab.results());
             return lab.read_results(1)[0];
         }
         std::uint64_t errors = 0;
         const HostView view(a);
-        run_on_host("stream_check", 0, static_cast<const double*>(view.as<double>()), elements, op, of_b, of_c, scalar,
-                    &errors);
+        run_on_host("stream_check", 0, static_cast<const double*>(view.as<double>()), elements, op, b_seed, c_seed,
+                    scalar, &errors);
         return errors;
     }
 };
@@ -95,7 +95,7 @@ Outcome stream_on_cpu(Arrays& arrays, const Stop& stop) {
     outcome.samples = sample(stop, [&] { return rate(arrays, run() - overhead, 1); });
     double sum = 0;
     for (const Sum& part : sums) sum += part.value;
-    outcome.errors = arrays.wrong(sum);
+    outcome.errors = arrays.count_errors(sum);
     outcome.counters["threads"] = team.size();
     return outcome;
 }
@@ -127,7 +127,7 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
         lab.device().launch(lab.stream(), kernel, grid(shape), list);
     };
 
-    // Shape search: each candidate runs once to warm up, then timed. A read stores a partial sum per thread in a.
+    // Shape search: each candidate runs once to warm up and once timed. A read stores a partial sum per thread in `a`.
     std::vector<Shape> shapes;
     for (const int unroll : {1, 2, 4})
         for (const std::uint32_t threads : {128u, 256u, 512u, 1024u})
@@ -141,15 +141,15 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
         });
     if (shapes.empty()) throw std::invalid_argument("the array is too small for a read on this device");
     Shape best = shapes.front();
-    double least = 1e30;
+    double best_seconds = 1e30;
     const double search_start = now();
     for (const Shape& shape : shapes) {
         launch(shape, 1);
         const double seconds = device_seconds(lab, [&] { launch(shape, request.passes); });
-        if (seconds < least) least = seconds, best = shape;
+        if (seconds < best_seconds) best_seconds = seconds, best = shape;
         if (now() - search_start > std::max(0.02, stop.seconds)) break;
     }
-    const int runs = std::clamp(static_cast<int>(2e-3 / least), 1, 64);
+    const int runs = std::clamp(static_cast<int>(2e-3 / best_seconds), 1, 64);
     outcome.samples = sample(stop, [&] {
         const double seconds = device_seconds(lab, [&] {
             for (int i = 0; i < runs; ++i) launch(best, request.passes);
@@ -166,7 +166,7 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
         const auto words = lab.read_results(1);
         std::memcpy(&sum, words.data(), 8);
     }
-    outcome.errors = arrays.wrong(sum);
+    outcome.errors = arrays.count_errors(sum);
     outcome.counters["unroll"] = best.unroll;
     outcome.counters["threads"] = best.threads;
     outcome.counters["blocks"] = grid(best).blocks;

@@ -37,7 +37,8 @@ class Counter {
         const Event* found = nullptr;
         for (const Event& event : events)
             if (name == event.name) found = &event;
-        if (found == nullptr) throw std::invalid_argument("'" + name + "' is no event that is counted here");
+        if (found == nullptr)
+            throw std::invalid_argument("'" + name + "' is no event; accepted: dtlb-load-misses, page-faults");
         attributes.type = found->type;
         attributes.config = found->config;
         descriptor_ = static_cast<int>(syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC));
@@ -45,7 +46,7 @@ class Counter {
         const std::string why = std::strerror(errno);
         if (errno == EACCES || errno == EPERM || errno == ENOSYS)
             throw Unavailable("perf_event_open is not allowed here (" + why + "; kernel.perf_event_paranoid, seccomp)");
-        throw Unavailable("this processor, or the virtual machine, counts no " + name + " (" + why + ")");
+        throw Unavailable("this processor or virtual machine counts no " + name + " (" + why + ")");
     }
     Counter(const Counter&) = delete;
     Counter& operator=(const Counter&) = delete;
@@ -55,31 +56,33 @@ class Counter {
         ioctl(descriptor_, PERF_EVENT_IOC_RESET, 0);
         ioctl(descriptor_, PERF_EVENT_IOC_ENABLE, 0);
     }
-    // The count since start(), scaled up if the counter was multiplexed with others.
+    // Returns the count since start(), scaled up if the counter was multiplexed with others.
     double stop() {
         ioctl(descriptor_, PERF_EVENT_IOC_DISABLE, 0);
         struct {
             std::uint64_t value, enabled, running;
-        } now{};
-        if (read(descriptor_, &now, sizeof(now)) != sizeof(now)) throw Unavailable("the counter cannot be read");
-        const std::uint64_t enabled = now.enabled - before_.enabled, running = now.running - before_.running;
-        before_ = {now.enabled, now.running};
+        } reading{};
+        if (read(descriptor_, &reading, sizeof(reading)) != sizeof(reading))
+            throw Unavailable("the counter cannot be read");
+        const std::uint64_t enabled = reading.enabled - previous_.enabled,
+                            running = reading.running - previous_.running;
+        previous_ = {reading.enabled, reading.running};
         if (running == 0) throw Unavailable("other programs use all of the processor's counters");
-        return static_cast<double>(now.value) * static_cast<double>(enabled) / static_cast<double>(running);
+        return static_cast<double>(reading.value) * static_cast<double>(enabled) / static_cast<double>(running);
     }
 
   private:
     int descriptor_ = -1;
     struct {
         std::uint64_t enabled = 0, running = 0;
-    } before_;  // a reset leaves the times
+    } previous_;  // times at the last stop(), because a reset does not clear them
 };
 
 }  // namespace
 
 Outcome counted_triad(Lab& lab, const CountedTriadRequest& request, const Stop& stop) {
     const Team pinned(1);
-    Counter counter(request.event);  // first, so that nothing is allocated if it fails
+    Counter counter(request.event);  // opened first, so that nothing is allocated if this fails
     const std::uint64_t elements = request.bytes / 64 * 8;
     if (elements == 0) throw std::invalid_argument("the arrays need at least 64 bytes");
     std::unique_ptr<Buffer> arrays[3];

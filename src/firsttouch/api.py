@@ -1,4 +1,4 @@
-"""What experiments and applications of your own are made of. Import it from here: these names stay when rooms move.
+"""The public interface for your own experiments and applications. These names stay when modules move.
 
 An application: a subclass of App with `buffer`s (docs/applications.md). An experiment: a subclass of Experiment
 (CONTRIBUTING.md, "Add an experiment"). `firsttouch run --module FILE` and `firsttouch app --module FILE` find them; a

@@ -1,16 +1,16 @@
-"""The errors that have a meaning of their own."""
+"""Exceptions with a defined effect on the run."""
 
 
 class UsageError(Exception):
-    """The call was wrong. The text is one clear sentence that names what was wrong and what is accepted (exit 2)."""
+    """The call was wrong. The text is one sentence that says what was wrong and what is accepted. Exit status 2."""
 
 
 class Unsupported(Exception):
-    """A point turned out, while it was measured, to be impossible here (recorded as skipped with this text)."""
+    """A point turned out to be impossible while it was measured. It is recorded as skipped with this text."""
 
 
 class Terminated(KeyboardInterrupt):
-    """A signal asks the program to end; what was measured is kept, as after Ctrl-C."""
+    """A signal ends the program. Measured points are kept, as after Ctrl-C."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

@@ -1,8 +1,8 @@
-"""Figures as data: one small class per kind. report/ has one drawing module for each.
+"""Descriptions of figures: one class for each kind of figure. report/ has a drawing module for each.
 
-Names of what is shown (x, y, z, colour, dash, facet, columns) are those of a factor, of a counter, of `median` (of the
-samples), or of `device`. A factor that varies and that no field names gets a colour, a dash or a panel of its own, so
-that no mark mixes different conditions.
+The fields x, y, z, colour, dash, facet and columns name a factor, a counter, `median` (of the samples) or `device`. A
+factor that varies and that no field names gets separate colours, dashes or panels, so that no mark mixes different
+conditions.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from firsttouch.records.schema import Scalar
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """What all kinds have in common."""
+    """The fields of all kinds of figures."""
 
     title: str = ""
-    """What the figure shows; without it the caption is made of the names of what is shown."""
+    """The caption; without it the caption is composed of the names of the fields."""
     where: Mapping[str, Scalar] = field(default_factory=dict)
     """Only records whose factors or counters have these values are shown."""
     titles: Mapping[str, str] = field(default_factory=dict)
-    """What factors and counters are called on axes, legends and columns, where their own names say too little."""
+    """Titles of factors and counters on axes, legends and columns, if their names are not clear enough."""
     series: str = ""
-    """A pattern of counter names with one {}, such as 'iteration_{}_ms': each counter that matches is shown as a point
-    of its own, whose `series` is what {} stands for (a number where it reads as one) and whose `value` is the counter.
+    """A pattern of counter names with one {}, such as 'iteration_{}_ms'. Each matching counter is shown as a separate
+    point: its `series` is the text that {} matches (converted to a number if possible), and its `value` is the counter.
     """
 
 
@@ -46,7 +46,7 @@ class Line(Figure):
     order: Sequence[str] = ()
     """The values that `colour` may take, in an order that fixes the colour of each in every report."""
     levels: Literal["", "caches", "tlb"] = ""
-    """Name the plateaus of one curve of each panel: as levels of caches, over bytes; or of translation caches, over
+    """Label the plateaus of one curve in each panel: as levels of caches, over bytes, or of translation caches, over
     pages.
     """
 
@@ -73,7 +73,7 @@ class Stack(Figure):
     x_title: str = ""
     y_title: str = ""
     without: Sequence[str] = ()
-    """Segments to leave out, by what {} of `series` stands for."""
+    """Segments to omit, by the text that {} of `series` matches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,15 +87,15 @@ class Heat(Figure):
     x_title: str = ""
     y_title: str = ""
     z_title: str = ""
-    """What a cell shows, with its unit; without it z's own name or the experiment's unit."""
+    """The title of the values with their unit; without it the name of z or the experiment's unit."""
     z_unit: str = ""
-    """'B': cells read as bytes; '': as plain numbers."""
+    """'B': values are formatted as bytes; '': as plain numbers."""
     centre: float | None = None
     """The value that is neither good nor bad, such as 1 for a ratio; colours diverge from it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Figure):
-    """One row per point and one column per name; 'verified' is whether the data were right."""
+    """One row per point and one column per name; 'verified' is whether the data were correct."""
 
     columns: Sequence[str]

@@ -1,4 +1,4 @@
-"""Files that may be anything when they are read, and are never seen half written."""
+"""Reads regular files only, and writes files atomically."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _KINDS = {
 
 
 class as_usage_error:
-    """Turns an OSError of the block into one sentence: "can't VERB PATH: REASON; give WANTED"."""
+    """A context manager that turns an OSError into a UsageError: "can't VERB PATH: REASON; give ACCEPTED"."""
 
-    def __init__(self, verb: str, path: Path, wanted: str) -> None:
-        self.verb, self.path, self.wanted = verb, path, wanted
+    def __init__(self, verb: str, path: Path, accepted: str) -> None:
+        self.verb, self.path, self.accepted = verb, path, accepted
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if isinstance(error, OSError):
-            raise UsageError(f"can't {self.verb} {self.path}: {error.strerror}; give {self.wanted}") from None
+            raise UsageError(f"can't {self.verb} {self.path}: {error.strerror}; give {self.accepted}") from None
 
 
 def open_regular(path: Path, flags: int) -> int:
-    """A descriptor of a regular file, opened without ever waiting.
+    """A descriptor of a regular file. Opening it never blocks.
 
     Raises:
         UsageError: `path` is a FIFO, a device, a directory or a socket.
@@ -63,10 +63,10 @@ def read_regular(path: Path) -> bytes:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a file that does not exist yet; its content, though perhaps not its name, is then on the disk.
+    """Write a file that does not exist yet, and sync its content. Its directory entry is not synced.
 
     Raises:
-        OSError: there is something of that name, or it can't be written.
+        OSError: the path exists, or can't be written.
     """
     with path.open("xb") as file:
         file.write(data)
@@ -77,12 +77,11 @@ def write_new(path: Path, data: bytes) -> None:
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace `path` by a file that holds `data`.
 
-    Whatever happens in between (a full disk, a kill, a power cut), `path` holds what it held before or all of `data`.
-    The new file is written beside the old one, synced and renamed; a symbolic link or a FIFO at `path` is replaced,
-    never followed.
+    After a full disk, a kill or a power failure, `path` has either its previous content or all of `data`. The new file
+    is written in the same directory, synced and renamed. A symbolic link or a FIFO at `path` is replaced, not followed.
 
     Raises:
-        OSError: nothing was changed.
+        OSError: the file can't be written; nothing was changed.
     """
     temporary = path.parent / f".{os.getpid()}.tmp"
     temporary.unlink(missing_ok=True)
@@ -97,7 +96,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def write_output(path: Path, data: bytes) -> None:
-    """As write_atomically; but a device or a pipe that the caller names, such as /dev/stdout, is written to."""
+    """As write_atomically, except that data are written to an existing device or pipe such as /dev/stdout."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         path.write_bytes(data)
     else:
@@ -105,7 +104,7 @@ def write_output(path: Path, data: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable, such as that of a file just created or renamed."""
+    """Sync the entries of a directory, such as that of a file just created or renamed."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

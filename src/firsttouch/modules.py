@@ -1,8 +1,8 @@
-"""Loads experiments and applications: those of the package, of other packages (entry points) and of single files.
+"""Loads experiments and applications from this package, from other packages (entry points) and from single files.
 
-A file is named by --module, which puts it into FIRSTTOUCH_MODULES, so that workers load it too. A class is taken by
-itself where it derives from the base of its kind and has a name of its own. What is wrong with a module is a UsageError
-that names the file and, where there is one, the line.
+--module names a file and adds it to FIRSTTOUCH_MODULES, so that workers load it too. Every class of a module that
+derives from the base class and defines `name` is found. Errors in a module are reported as a UsageError with the file
+and, if known, the line.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from typing import TypeVar
 from firsttouch.errors import UsageError
 
 VARIABLE = "FIRSTTOUCH_MODULES"
-"""Files of modules, separated by ':'."""
+"""The environment variable with the paths of module files, separated by ':'."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 _foreign: set[str] = set()
-"""Files of loaded modules that are not of this package."""
+"""Files of loaded modules from outside this package."""
 
 T = TypeVar("T")
 
 
 def add_modules(paths: Iterable[str]) -> None:
-    """Load files of modules in this process, and name them to every worker. Raises UsageError for one that can't be."""
+    """Load module files in this process, and have every worker load them. Raises UsageError if one can't be loaded."""
     added = [os.path.abspath(path) for path in paths]
     for path in added:
         if os.pathsep in path:
-            raise UsageError(f"--module '{path}' has '{os.pathsep}' in its path; give a path without")
+            raise UsageError(f"--module '{path}' has '{os.pathsep}' in its path; give a path without it")
         _from_file(path)
     os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys([*_listed_files(), *added]))
 
@@ -60,15 +60,15 @@ def find_classes(
     """The named classes derived from `base`, by name.
 
     Args:
-        package: whose modules are searched, but those in excluded.
-        group: of entry points that name further modules.
-        noun: what such a class is, for errors.
-        required: attributes and methods that every such class must give.
-        validate: says what else is wrong with such a class, '' where nothing is.
+        package: the package whose modules are searched, except those in `excluded`.
+        group: the group of entry points that name further modules.
+        noun: the word for such a class in error messages.
+        required: attributes and methods that every class must define.
+        validate: returns what else is wrong with a class, '' if nothing is.
 
     Raises:
-        UsageError: a module does not load, an entry point has no such class, a class lacks something, or a name is
-            taken.
+        UsageError: a module does not load, an entry point has no such class, a class lacks a required attribute or is
+            invalid, or two classes have the same name.
     """
     found: dict[str, type[T]] = {}
     for module, must_have in _modules(package, group, excluded):
@@ -81,8 +81,8 @@ def find_classes(
             raise UsageError(f"{module.__file__} defines no {noun}: no subclass of {base.__name__} that has a name")
         for one in own:
             name = _checked_name(one, base, noun, required)
-            if wrong := validate(one):
-                raise UsageError(f"{_location(one)}: the {noun} {name}: {wrong}")
+            if problem := validate(one):
+                raise UsageError(f"{_location(one)}: the {noun} {name}: {problem}")
             if found.setdefault(name, one) is not one:
                 other = found[name]
                 raise UsageError(f"{_location(one)}: there is {_article(noun)} {name} already, in {_location(other)}")
@@ -90,7 +90,7 @@ def find_classes(
 
 
 def create(one: type[T], what: str) -> T:
-    """An instance of a class of a module, made without arguments. Raises UsageError where that fails."""
+    """Create an instance without arguments. Raises UsageError if that fails."""
     try:
         return one()
     except Exception as error:
@@ -98,7 +98,7 @@ def create(one: type[T], what: str) -> T:
 
 
 def require_classes(paths: Iterable[str], known: Iterable[type], base: type, noun: str) -> None:
-    """Raises UsageError for a file that defines none of the `known` classes."""
+    """Raises UsageError if a file defines none of the `known` classes."""
     defined = {one.__module__ for one in known}
     for path in paths:
         if _from_file(os.path.abspath(path)).__name__ not in defined:
@@ -106,7 +106,7 @@ def require_classes(paths: Iterable[str], known: Iterable[type], base: type, nou
 
 
 def error_location(error: BaseException) -> str:
-    """FILE:LINE of the innermost frame of an error that lies in a user's module; '' where none does."""
+    """FILE:LINE of the innermost frame of an error that is in a user's module; '' if there is none."""
     found, trace = "", error.__traceback__
     if isinstance(error, SyntaxError) and error.filename in _foreign:
         found = f"{error.filename}:{error.lineno}"
@@ -118,12 +118,12 @@ def error_location(error: BaseException) -> str:
 
 
 def is_foreign(file: str) -> bool:
-    """Whether a file is that of a loaded module from outside the package."""
+    """Whether a file is a loaded module from outside this package."""
     return file in _foreign
 
 
 def _modules(package: ModuleType, group: str, excluded: Sequence[str]) -> Iterator[tuple[ModuleType, bool]]:
-    """Every module to be searched, and whether it must define something."""
+    """Every module to search, and whether it must define a class."""
     for info in pkgutil.iter_modules(package.__path__):
         if info.name not in excluded:
             yield importlib.import_module(f"{package.__name__}.{info.name}"), False
@@ -135,8 +135,8 @@ def _modules(package: ModuleType, group: str, excluded: Sequence[str]) -> Iterat
 
 @cache
 def _entry_points(group: str, path: tuple[str, ...]) -> Sequence[EntryPoint]:
-    """Those of a group on the search path `path`. Cached: every point of a run asks, and reading the metadata of a few
-    hundred installed packages takes longer than measuring a short point.
+    """The entry points of a group on the search path `path`. Cached, because they are needed for every point, and
+    reading the metadata of a few hundred installed packages takes longer than measuring a short point.
     """
     return tuple(entry_points(group=group))
 
@@ -162,21 +162,21 @@ def _from_file(path: str) -> ModuleType:
 
 @cache
 def _from_entry_point(point: EntryPoint) -> ModuleType:
-    said = f"the entry point '{point.name}' of the group {point.group}, {point.value},"
+    label = f"the entry point '{point.name}' of the group {point.group}, {point.value},"
     try:
         module = point.load()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise UsageError(f"{said} does not load: {describe_error(error)}") from error
+        raise UsageError(f"{label} does not load: {describe_error(error)}") from error
     if not isinstance(module, ModuleType):
-        raise UsageError(f"{said} is no module")
+        raise UsageError(f"{label} is not a module")
     _foreign.add(str(module.__file__))
     return module
 
 
 def describe_error(error: BaseException) -> str:
-    """An error as one sentence with its place in the module."""
+    """An error as one line with its type, its text and its location in the module."""
     text = str(error.msg if isinstance(error, SyntaxError) else error)
     where = error_location(error)
     return " ".join(f"{type(error).__name__}: {text}{f' ({where})' if where else ''}".split())
@@ -199,7 +199,7 @@ def _checked_name(one: type, base: type, noun: str, required: Sequence[str]) -> 
 
 
 def _location(one: type) -> str:
-    """FILE:LINE of a class, or its module where that can't be told."""
+    """FILE:LINE of a class, or its module if the line is unknown."""
     try:
         return f"{inspect.getfile(one)}:{inspect.getsourcelines(one)[1]}"
     except (OSError, TypeError):

@@ -1,4 +1,4 @@
-"""What an experiment has at hand inside a worker: the device, its peers, the host, the time it may take."""
+"""The session that a worker provides to an experiment: the device, its peers, the host and the stopping rule."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from firsttouch.records.schema import SELF, DeviceInfo
 
 @dataclass
 class Session:
-    """One worker's view. The device opens at its first use, so that `context` can time that itself.
+    """The session of one point. The device opens at its first use, so that the experiment `context` can time opening.
 
-    seconds is the time that sampling of one point may take; tolerance the relative half width of the median's
-    95 % interval at which sampling stops earlier; peers describes the other devices that the point names.
+    seconds: time limit for sampling one point; tolerance: relative half width of the median's 95 % interval at which
+    sampling stops earlier; peers: descriptions of the other devices that the point names.
     """
 
     info: DeviceInfo
@@ -30,9 +30,9 @@ class Session:
     preset: str
     peers: Mapping[str, DeviceInfo] = field(default_factory=dict)
     events: EventLog | None = field(default=None, init=False)
-    """Unified-memory events, where they were asked for and the open device offers them. Windows are cut from it."""
+    """Unified-memory events, if they were requested and the open device reports them. Windows are cut from this log."""
     events_reason: str = field(default="", init=False)
-    """Why there are none although asked: one sentence, else ''."""
+    """Why there are no events although they were requested, as one sentence; otherwise ''."""
     _others: dict[str, _core.Device] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -40,12 +40,12 @@ class Session:
         return self.open_device()
 
     def open_device(self) -> _core.Device:
-        """The device, newly opened, and its events from now on."""
+        """Open the device again, and record its events from now on."""
         self.events, self.events_reason = events.start(self.info)
         return open_device(self.info.name)
 
     def open(self, name: str) -> _core.Device:
-        """A device by name, `self` for the session's own; opened at its first use and kept.
+        """A device by name; `self` is the session's device. It is opened at its first use and stays open.
 
         Raises:
             _core.Unavailable: it does not open; the text says why.
@@ -59,17 +59,17 @@ class Session:
         return self._others[name]
 
     def open_other(self, name: str) -> _core.Device:
-        """Another device than the session's own, newly opened."""
+        """Open a device other than the session's device."""
         return open_device(name)
 
     def peer(self, name: str) -> _core.Device:
-        """The device that a value of the factor `peer` names. Raises Unsupported for a NUMA node, which is none."""
+        """The device that a value of the factor `peer` names. Raises Unsupported if it names a NUMA node."""
         if name not in self.peers and name != SELF:
-            raise Unsupported(f"{name} is no device that can be opened")
+            raise Unsupported(f"{name} is not a device that can be opened")
         return self.open(name)
 
     def peer_info(self, name: str) -> DeviceInfo:
-        """What discovery saw of that device."""
+        """The description of that device from discovery."""
         return self.info if name == SELF else self.peers[name]
 
     @cached_property
@@ -78,7 +78,7 @@ class Session:
         return self.device if self.info.name == HOST else open_device(HOST)
 
     def stop(self, *, min_samples: int = 3, max_samples: int = 1000, share: float = 1.0) -> _core.Stop:
-        """The stopping rule of this point; `share` of its time where a point samples more than one thing."""
+        """The stopping rule of this point. share: fraction of its time, for points that sample several quantities."""
         return _core.Stop(
             tolerance=self.tolerance,
             seconds=self.seconds * share,

@@ -1,4 +1,4 @@
-"""How values read, in the report and on the terminal: one place for factors, quantities and facts."""
+"""Formats the values of factors, counters and facts for the report and the terminal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def number(value: float) -> str:
 
 
 def quantity(value: float, unit: str) -> str:
-    """A value with its unit; bytes and times in the unit that suits them: 1500 'ns per load' is '1.5 us per load'."""
+    """A value with its unit; bytes and times in a suitable unit: 1500 'ns per load' is '1.5 us per load'."""
     head, _, rest = unit.partition(" ")
     if scale := SECONDS.get(head):
         sign, scaled = ("-" if value < 0 else ""), abs(value) * scale
@@ -47,9 +47,9 @@ def quantity(value: float, unit: str) -> str:
 
 
 def compact(value: float, unit: str) -> str:
-    """A value in few characters: 'B' as signed bytes, RATIO with two decimals, times in the unit that suits them.
+    """A value in few characters: 'B' as signed bytes, RATIO with two decimals, times in a suitable unit.
 
-    Anything else has three digits, and k, M, G or T where it is long.
+    Other values have three digits, and large ones a suffix k, M, G or T.
     """
     sign, size = ("\N{MINUS SIGN}" if value < 0 else ""), abs(value)
     if value == 0:
@@ -88,7 +88,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def caption(text: str) -> str:
-    """A title with a capital letter, unless its first word has capitals of its own, as dTLB has."""
+    """A title that begins with a capital letter, unless its first word contains capital letters, as dTLB does."""
     first = text.split(" ", 1)[0]
     return text if first != first.lower() else f"{text[:1].upper()}{text[1:]}"
 
@@ -108,13 +108,13 @@ def condition(record: Record, names: Sequence[str]) -> str:
 
 
 def distinguishing_factors(group: Sequence[Record], everyone: Sequence[Record], most: int = 6) -> str:
-    """What sets a group of points apart: the factors of which it takes only some of the values taken by everyone."""
-    told = []
+    """The factors of which a group of points has only some of the values that all points have, with these values."""
+    parts = []
     for name in varying(everyone):
         mine, all_of_them = distinct(group, name), distinct(everyone, name)
         if len(mine) < len(all_of_them):
             some = ", ".join(label(name, v) for v in mine[:most])
             numeric = len(mine) > 2 and all(isinstance(v, int | float) for v in mine)
             span = f"{label(name, mine[0])} to {label(name, mine[-1])}"
-            told.append(f"{name} {span if numeric else some}{'' if numeric or len(mine) <= most else ', …'}")
-    return "; ".join(told)
+            parts.append(f"{name} {span if numeric else some}{'' if numeric or len(mine) <= most else ', …'}")
+    return "; ".join(parts)

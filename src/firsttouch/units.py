@@ -1,7 +1,7 @@
-"""Sizes and times as people write them, and back.
+"""Parses sizes, and formats sizes, numbers and times.
 
-Sizes read ``4KiB``, ``1.5GiB``, ``64MB``, ``2^30`` or a plain number of bytes. Everything inside the program
-is bytes (int) and seconds (float).
+Accepted sizes are ``4KiB``, ``1.5GiB``, ``64MB``, ``2^30`` or a plain number of bytes. The program uses bytes (int)
+and seconds (float).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _FACTOR = _BINARY | _DECIMAL
 _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>(?:[KMGT]I?)?)B?", re.IGNORECASE | re.ASCII)
 _POWER = re.compile(r"2\^(?P<exponent>[0-9]{1,2})")
 _LONGEST = 40
-"""Characters of a size; more digits mean no memory."""
+"""Most characters of a size."""
 _MOST = 2**63
 
 ACCEPTED_SIZES = "a size such as 4096, 4KiB, 1.5GiB, 64MB or 2^30"
 
 
 def parse_size(text: str) -> int:
-    """Bytes meant by ``text``.
+    """The size in bytes that ``text`` states.
 
     Raises:
-        ValueError: the text is no size, or is not a whole, positive number of bytes.
+        ValueError: the text is not a size, or not a whole, positive number of bytes.
     """
     stripped = text.strip()
     if len(stripped) > _LONGEST:
@@ -63,10 +63,10 @@ def format_size(size: int | float, digits: int = 4) -> str:
 
 
 def significant_digits(value: float, low: float | None, high: float | None) -> int:
-    """How many digits of a measured value mean something: three, or two where its interval is wide.
+    """The number of significant digits of a measured value: three, or two if its interval is wide.
 
-    The last digit is worth at most a quarter of the interval's width: 332.4 within 320 to 345 reads 332, and within
-    280 to 390 reads 330.
+    The last digit's unit is at most a quarter of the interval's width: 332.4 is shown as 332 if the interval is 320 to
+    345, and as 330 if it is 280 to 390.
     """
     if low is None or high is None or not value or high <= low:
         return 3
@@ -75,7 +75,7 @@ def significant_digits(value: float, low: float | None, high: float | None) -> i
 
 
 def format_number(value: float, digits: int = 3) -> str:
-    """A number with at most so many significant digits and no exponent: 47713.2 is ``47,700``, 0.0120 ``0.012``."""
+    """A number with at most `digits` significant digits and no exponent: 47713.2 is ``47,700``, 0.0120 ``0.012``."""
     if not isfinite(value) or value == 0:
         return f"{value:g}"
     rounded = float(f"{value:.{digits - 1}e}")
@@ -87,7 +87,7 @@ def format_number(value: float, digits: int = 3) -> str:
 
 
 def format_seconds(seconds: float, digits: int = 3) -> str:
-    """A duration with at most so many significant digits: ``1.25 us``, ``300 ms``, ``2.5 min``."""
+    """A duration with at most `digits` significant digits: ``1.25 us``, ``300 ms``, ``2.5 min``."""
     rounded = float(f"{seconds:.{digits - 1}e}")
     if abs(rounded) >= 120:
         return f"{format_number(seconds / 60, digits)} min"

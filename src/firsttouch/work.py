@@ -1,7 +1,7 @@
-"""The kinds of work: what `firsttouch run` and `firsttouch app` measure. Adding one is a class and a row.
+"""The kinds of work: `firsttouch run` measures experiments, `firsttouch app` applications.
 
-This module joins what the engine keeps apart: it knows experiments, applications and their harness, and hands them to
-planner, runner and workers as objects of engine/work.py.
+The engine does not depend on experiments, applications or their harness. This module passes them to planner, runner and
+workers through the interface of engine/work.py. To add a kind of work, add a class and an entry in KINDS.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Experiments(Work):
 
 
 def _accepted(factors: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """A line for each factor: what --set takes, and what it is."""
+    """A line for each factor: the values that --set accepts, and its description."""
     return [f"  --set {name}: {f['accepts']}" + (f" ({f['doc']})" if f["doc"] else "") for name, f in factors.items()]
 
 
 def _some(values: Sequence[str]) -> str:
-    """All values, or the ends of a long row."""
+    """All values, or the first and last of many."""
     if len(values) <= _MOST_LISTED:
         return ", ".join(values)
     return f"{values[0]}, {values[1]}, ..., {values[-1]} ({len(values)} values)"
@@ -84,7 +84,7 @@ class Applications(Work):
         hints={"strategy": "without --strategy, all that the device offers are tried"},
     )
     timeout = 600.0
-    """For one point with all its repetitions."""
+    """Seconds for one point with all its repetitions."""
     names_required = True
 
     def check_modules(self, paths: Sequence[str]) -> None:
@@ -109,10 +109,10 @@ class Applications(Work):
         return Application(known[name])
 
     def default_devices(self, devices: Sequence[DeviceInfo]) -> list[str]:
-        """Those on which any application can run; all where there is none, so that the plan says why."""
+        """The devices on which an application can run; if there are none, all, so that the plan has the reasons."""
         known = self.experiments({}).values()
-        able = [device.name for device in devices if any(one.supports(device) is None for one in known)]
-        return able or super().default_devices(devices)
+        usable = [device.name for device in devices if any(app.supports(device) is None for app in known)]
+        return usable or super().default_devices(devices)
 
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
         from firsttouch.harness.experiment import SETTINGS, list_application
@@ -142,7 +142,7 @@ KINDS: Mapping[str, Work] = {work.name: work for work in (RUN, APP)}
 
 
 def reportable_experiments() -> dict[str, Experiment]:
-    """What a report may meet, by the name in its records."""
+    """Everything whose records a report can show, by the experiment name in the records."""
     from firsttouch.harness import experiment
 
     found = experiments.all_experiments()

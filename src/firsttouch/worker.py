@@ -1,4 +1,4 @@
-"""The worker process: every task that it carries out, by type. Adding one is a row.
+"""The worker process, with the table of the tasks that it carries out.
 
 ``python -m firsttouch.worker PARENT_PID``; firsttouch/workers/protocol.py has the protocol.
 """

@@ -14,7 +14,7 @@ from firsttouch.records.reading import Results, load_results
 
 @pytest.fixture(scope="session")
 def small_run(make_once: Callable[[str, Callable[[Path], object]], Path]) -> Callable[[str], Results]:
-    """The results of an experiment's small run on every device here, which is made once."""
+    """Returns the results of an experiment's small run on every device of this machine. It runs once per session."""
 
     @cache
     def results(name: str) -> Results:

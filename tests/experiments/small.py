@@ -1,4 +1,4 @@
-"""A small run of one experiment on this machine's devices that still takes every path, and what holds of each.
+"""A small run of one experiment on this machine's devices, and the tests that every such run must pass.
 
 A test file subclasses SmallRun with the experiment's name.
 """
@@ -36,17 +36,17 @@ SMALL: dict[str, list[str]] = {
     "tlb": ["pages=8,64", "stride=4KiB,64KiB"],
     "migration": ["size=4MiB", "iterations=4"],
 }
-"""What each experiment is asked for, as --set takes it."""
+"""The --set options of each experiment's small run."""
 
 
 class SmallRun:
     name: ClassVar[str]
     empty_figures: ClassVar[Mapping[str, set[int]]] = {}
-    """By device, the figures by number that have nothing to show. All others must be drawn, and only they."""
+    """By device, the indices of figures that have nothing to show. All others must be drawn."""
     may_be_negative: ClassVar[bool] = False
-    """Whether a sample is a difference, which noise may turn around."""
+    """True if a sample is a difference, which noise can make negative."""
     states_buffers: ClassVar[bool] = False
-    """Whether records say where their buffers lie."""
+    """True if records say where their buffers are."""
 
     @pytest.fixture
     def results(self, small_run: Callable[[str], Results]) -> Results:
@@ -65,13 +65,13 @@ class SmallRun:
                 assert record.verified is True or record.verified_why
                 assert self.may_be_negative or record.summary.median >= 0
 
-    def test_every_device_that_has_the_experiment_is_measured(self, results: Results) -> None:
+    def test_every_device_that_supports_the_experiment_is_measured(self, results: Results) -> None:
         experiment = all_experiments()[self.name]
         able = {d.name for d in results.machine.devices if d.available and not experiment.supports(d)}
         assert "opencl:0" in able
         assert {r.device for r in results.records if r.status == "ok"} == able
 
-    def test_findings_rest_on_points_and_the_expected_figures_are_drawn(self, results: Results) -> None:
+    def test_findings_refer_to_points_and_the_expected_figures_are_drawn(self, results: Results) -> None:
         experiment = all_experiments()[self.name]
         for device in results.machine.devices:
             good = measured([r for r in results.records if r.device == device.name])
@@ -85,7 +85,7 @@ class SmallRun:
             drawn = {i for i, f in enumerate(experiment.figures) if draw(f, good, Context(device, Palette()))}
             assert drawn == set(range(len(experiment.figures))) - self.empty_figures.get(device.name, set())
 
-    def test_no_records_give_no_findings(self) -> None:
+    def test_no_records_have_no_findings(self) -> None:
         device = DeviceInfo(name="cpu", kind="cpu", title="")
         assert list(all_experiments()[self.name].findings([], device)) == []
 

@@ -1,4 +1,4 @@
-"""The experiment locking with a rival that took the lock and never leaves, given by --module."""
+"""The experiment locking with a competitor that never releases the lock. Loaded as a module outside the package."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""accounting on the CPU, and what it makes of counters."""
+"""accounting on the CPU, and its interpretation of counters."""
 
 from __future__ import annotations
 
 import pytest
-from curves import a_record, said
+from fake_records import a_record, sentences_of
 from small import SmallRun
 
-from firsttouch.experiments.accounting import Accounting, Trial, medians, what_moved
+from firsttouch.experiments.accounting import Accounting, Trial, medians, step_and_counters
 from firsttouch.experiments.base import Measurement, Point
 from firsttouch.machine.devices import describe_devices
 from firsttouch.records.schema import Factors, Scalar
@@ -22,7 +22,7 @@ def malloc() -> Measurement:
     return Accounting().measure(point, session)
 
 
-def test_malloc_comes_with_its_first_touch_and_shows_in_the_process(malloc: Measurement) -> None:
+def test_malloc_memory_is_taken_at_the_first_touch_and_shows_in_process_counters(malloc: Measurement) -> None:
     assert malloc.verified
     for name in ("rss", "rollup_rss", "pss"):
         if f"touch_{name}" in malloc.counters:
@@ -30,20 +30,20 @@ def test_malloc_comes_with_its_first_touch_and_shows_in_the_process(malloc: Meas
             assert malloc.counters[f"call_{name}"] == pytest.approx(0, abs=0.1 * SIZE)
 
 
-def test_a_sample_is_the_headline_of_call_and_touch(malloc: Measurement) -> None:
+def test_there_is_a_sample_per_trial_and_the_counters_of_both_steps(malloc: Measurement) -> None:
     assert len(malloc.samples) == 3
     assert {"call_headline", "touch_headline", "noise_headline", "rollup_ms"} <= malloc.counters.keys()
 
 
-def test_what_moved_says_when_and_which_counters_showed_it() -> None:
+def test_step_and_counters_that_changed() -> None:
     counters: dict[str, Scalar] = {
         "call_headline": 0, "touch_headline": 90, "call_rss": 0, "touch_rss": 85, "call_vendor_used": 0,
         "touch_vendor_used": 2, "call_cgroup": 45, "touch_cgroup": 45, "noise_headline": 1,
     }  # fmt: skip
-    assert what_moved(counters, 100) == ("at the first touch", ("RSS", "the cgroup"))
+    assert step_and_counters(counters, 100) == ("at the first touch", ("RSS", "the cgroup"))
     up_front = counters | {"call_headline": 90, "touch_headline": 3}
-    assert what_moved(up_front, 100)[0] == "at the call"
-    assert what_moved(counters | {"touch_headline": 40}, 100)[0] == "neither at the call nor at the first touch"
+    assert step_and_counters(up_front, 100)[0] == "at the call"
+    assert step_and_counters(counters | {"touch_headline": 40}, 100)[0] == "neither at the call nor at the first touch"
 
 
 def test_medians_split_call_and_touch() -> None:
@@ -68,11 +68,11 @@ class TestSmallRun(SmallRun):
     states_buffers = True
 
 
-def test_counters_of_one_kind_are_said_once() -> None:
+def test_a_finding_names_each_group_of_counters_once() -> None:
     seen = {f"touch_{name}": float(SIZE) for name in ("headline", "rss", "rollup_rss", "pss", "mem_free", "cgroup")}
     idle = {name.replace("touch_", "call_"): 0.0 for name in seen}
     factors: dict[str, Scalar] = {"allocator": "malloc", "toucher": "cpu", "size": SIZE}
-    assert said("accounting", [a_record("accounting", SIZE, factors, **seen, **idle)]) == (
+    assert sentences_of("accounting", [a_record("accounting", SIZE, factors, **seen, **idle)]) == (
         "Blocks of 64 MiB take physical memory: malloc at the first touch (seen in RSS, the cgroup and free host "
         "memory)."
     )

@@ -1,4 +1,4 @@
-"""atomics: which points there are, why others are not, and that a lost update is said."""
+"""atomics: the points, the reasons for skipped ones, and the report of a lost update."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from imagined import GPU, OPENCL_GPU, opencl
+from fake_devices import GPU, OPENCL_GPU, opencl
 from small import SmallRun
 
 from firsttouch import _core
@@ -31,7 +31,7 @@ MAIN = Factors(
 
 
 def a_gpu(**of_managed: bool) -> DeviceInfo:
-    """A GPU behind a link: nothing but managed memory is shared, with what is stated of it."""
+    """A GPU behind a link. of_managed: what its driver states about managed memory."""
     direct: Any = {"cpu": "direct", "gpu": "direct"}
     return DeviceInfo(
         name="cuda:0",
@@ -60,20 +60,20 @@ def why(device: DeviceInfo, **changed: Any) -> str | None:
     return Atomics().skip(MAIN | {"gpu_threads": 64, **changed}, device)
 
 
-def test_powers_end_with_the_last() -> None:
+def test_powers_end_with_the_last_value() -> None:
     assert powers(2, 1, 6) == [1, 2, 4, 6]
     assert powers(2, 1, 1) == [1]
     assert powers(8, 64, 0) == []
 
 
-def test_a_gpu_is_filled_with_whole_groups() -> None:
+def test_most_gpu_threads_is_a_multiple_of_a_group() -> None:
     assert most_gpu_threads(a_gpu()) == 132 * 2048
     assert most_gpu_threads(opencl(OPENCL_GPU)) == 64 * 64
     assert most_gpu_threads(DeviceInfo(name="cpu", kind="cpu", title="")) == 0
 
 
 @pytest.mark.parametrize("preset", ["quick", "standard", "full"])
-def test_every_point_has_an_agent_at_work_and_a_scope_that_holds_its_agents(preset: str) -> None:
+def test_every_point_has_threads_and_a_scope_that_includes_its_agents(preset: str) -> None:
     points = plan(a_gpu(concurrent=True, shared_atomics=True), preset)
     assert len(points) < {"quick": 40, "standard": 120, "full": 1000}[preset]
     assert len({p.key for p in points}) == len(points)
@@ -90,7 +90,7 @@ def test_every_point_has_an_agent_at_work_and_a_scope_that_holds_its_agents(pres
     assert {f["reading"] for f in alone} == {"progress", "end"}
 
 
-def test_why_two_sides_are_not_measured() -> None:
+def test_reasons_why_both_agents_are_not_measured() -> None:
     whole, silent = a_gpu(concurrent=True, shared_atomics=True), a_gpu()
     assert why(whole, allocator="managed") is None
     assert "updates would be lost" in str(why(whole, allocator="pinned"))
@@ -101,17 +101,19 @@ def test_why_two_sides_are_not_measured() -> None:
     assert why(whole, allocator="malloc") == "no HMM"
     assert "cannot reach" in str(why(whole, allocator="device"))
     reasons = [p.reason for p in plan(silent) if p.reason]
-    assert len(reasons) == len(set(map(str, reasons))) + 1, "each once; the GPU and both sides lack malloc for one"
+    assert len(reasons) == len(set(map(str, reasons))) + 1, (
+        "each reason once, except that of malloc: for the GPU alone and for both agents"
+    )
 
 
-def test_a_value_asked_for_is_measured() -> None:
+def test_values_given_with_set_are_measured() -> None:
     device = a_gpu(concurrent=True, shared_atomics=True)
     points = plan(device, reading=["progress", "end"], elements=["2^20"], allocator=["managed"])
     assert {p.point["elements"] for p in points} == {2**20}
     assert {p.point["reading"] for p in points} == {"progress", "end"}
 
 
-def test_a_lost_update_is_said_with_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_update_is_reported_with_both_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(DeviceInfo(name="cpu", kind="cpu", title=""), 1, 0.01, 0.5, "quick")
     point = Point("atomics", "cpu", MAIN)
     right = Atomics().measure(point, session)

@@ -1,11 +1,11 @@
-"""caching: which points there are, what makes memory cached, and that a wrong word is said."""
+"""caching: the points, when memory counts as cached, and the report of a wrong word."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-import imagined
+import fake_devices
 import pytest
 from small import SmallRun
 
@@ -25,7 +25,7 @@ GPU = DeviceInfo(
     name="cuda:0",
     kind="cuda",
     title="",
-    capabilities=imagined.GPU,
+    capabilities=fake_devices.GPU,
     allocators=[
         AllocatorInfo(name="malloc", available=True, cpu="direct", gpu="none", gpu_reason="no HMM"),
         AllocatorInfo(name="device", available=True, cpu="none", gpu="direct"),
@@ -68,7 +68,7 @@ def record(median: float, counters: dict[str, Any] | None = None, **changed: Any
 
 
 @pytest.mark.parametrize("preset", ["quick", "standard", "full"])
-def test_every_reachable_allocator_gets_a_verdict_for_every_agent(preset: str) -> None:
+def test_every_accessible_allocator_is_reread_by_every_agent(preset: str) -> None:
     points = plan(GPU, preset)
     assert len(points) < {"quick": 30, "standard": 100, "full": 700}[preset]
     verdicts = [p for p in points if p.point["pattern"] == "reread"]
@@ -95,7 +95,7 @@ def test_threads_go_from_one_to_all(preset: Any) -> None:
     assert thread_counts(CPU, "cpu", preset)[-1] == _core.usable_processors()
 
 
-def test_why_a_point_is_not_measured() -> None:
+def test_reasons_for_skipped_points() -> None:
     def why(device: DeviceInfo, **changed: Any) -> str:
         return str(Caching().skip(MAIN | {**changed}, device))
 
@@ -107,7 +107,7 @@ def test_why_a_point_is_not_measured() -> None:
         plan(CPU, "quick", threads=["1", "1000000"])
 
 
-def test_memory_is_cached_where_reading_again_takes_less_than_half(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_cached_if_rereading_takes_less_than_half(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(CPU, 1, 0.01, 0.5, "quick")
     point = Point("caching", "cpu", MAIN | {"pattern": "reread"})
     real = Caching().measure(point, session)
@@ -120,7 +120,7 @@ def test_memory_is_cached_where_reading_again_takes_less_than_half(monkeypatch: 
         assert Caching().measure(point, session).counters["cached"] is cached
 
 
-def test_a_wrong_word_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_word_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(CPU, 1, 0.01, 0.5, "quick")
     for pattern in ("own", "even", "one"):
         right = Caching().measure(Point("caching", "cpu", MAIN | {"pattern": pattern}), session)
@@ -131,7 +131,7 @@ def test_a_wrong_word_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Caching().measure(Point("caching", "cpu", MAIN), session).verified is False
 
 
-def test_the_answer_names_who_caches_what_and_the_price_of_a_line() -> None:
+def test_findings_name_what_each_agent_caches_and_the_cost_of_sharing() -> None:
     seen = [
         record(1, {"cached": True}, agent="gpu", allocator="device", pattern="reread"),
         record(1, {"cached": False}, agent="gpu", allocator="pinned", pattern="reread"),

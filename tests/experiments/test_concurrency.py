@@ -1,11 +1,11 @@
-"""concurrency: which memory is shared in which way, and what is said of it."""
+"""concurrency: the strategies for each kind of memory, and the findings."""
 
 from __future__ import annotations
 
 import pytest
-from chosen import factors_of, left_out_of
-from curves import MIB, a_record, said
-from imagined import DISCRETE
+from fake_devices import DISCRETE
+from fake_records import MIB, a_record, sentences_of
+from preset_helpers import factors_of, left_out_of
 from small import SmallRun
 
 from firsttouch.experiments.concurrency import Concurrency
@@ -49,7 +49,7 @@ def test_copying_is_measured_where_the_cpu_cannot_reach_the_memory():
     assert copied == {"device"}
 
 
-def test_findings_name_the_fastest_way_and_its_speedup():
+def test_findings_name_the_fastest_strategy_and_its_speedup():
     rows = [
         a_record(
             "concurrency",
@@ -72,10 +72,10 @@ def test_findings_name_the_fastest_way_and_its_speedup():
 
 
 def overlap(together: float, spread: float = 0.01) -> str:
-    """Agents of 2 and 4 ms, so that at most 1.5 is possible."""
+    """Sentences for agents that take 2 and 4 ms alone, so that the highest possible overlap is 1.5."""
     factors: dict[str, Scalar] = {"allocator": "pinned", "strategy": "concurrent", "size": 64 * MIB}
     alone = {"overlap": 6 / together, "cpu_alone_ms": 2.0, "gpu_alone_ms": 4.0}
-    return said("concurrency", [a_record("concurrency", together, factors, spread, **alone)])
+    return sentences_of("concurrency", [a_record("concurrency", together, factors, spread, **alone)])
 
 
 def test_an_overlap_is_compared_with_its_limit_where_the_interval_allows() -> None:

@@ -1,9 +1,9 @@
-"""What --set takes for a factor is said for every one."""
+"""The description of every factor and of the values that --set accepts."""
 
 from __future__ import annotations
 
 import pytest
-from imagined import GPU, OPENCL_GPU, amd, opencl
+from fake_devices import GPU, OPENCL_GPU, amd, opencl
 
 from firsttouch.engine.plan import make_plan
 from firsttouch.errors import UsageError
@@ -13,7 +13,7 @@ from firsttouch.records.schema import SCHEMA, Request
 
 
 @pytest.mark.parametrize("experiment", all_experiments().values(), ids=lambda one: one.name)
-def test_every_factor_says_what_it_is_and_what_it_takes(experiment: Experiment) -> None:
+def test_every_factor_is_described(experiment: Experiment) -> None:
     for device in (opencl(GPU), opencl(OPENCL_GPU), amd()):
         factors = [*experiment.factors(device, "full"), *experiment.optional()]
         for name, about in describe_factors(factors).items():
@@ -33,7 +33,7 @@ def test_every_factor_says_what_it_is_and_what_it_takes(experiment: Experiment) 
         (Factor("a", ("tiny",), "extent", known={"tiny": "tiny"}), "tiny, or a size"),
     ],
 )
-def test_what_is_accepted_in_words(factor: Factor, words: str) -> None:
+def test_accepted_values_in_words(factor: Factor, words: str) -> None:
     assert factor.accepted() == words
 
 
@@ -62,7 +62,9 @@ def test_values_that_differ_between_devices_are_listed_together() -> None:
         ("transfer", "streams", "0", "from 1 to"),
     ],
 )
-def test_a_value_that_cannot_be_measured_is_refused_before(experiment: str, factor: str, value: str, said: str) -> None:
+def test_a_value_that_cannot_be_measured_is_refused_by_the_planner(
+    experiment: str, factor: str, value: str, said: str
+) -> None:
     request = Request(
         schema=SCHEMA, experiments=[experiment], devices=[], preset="quick", seed=1, set={factor: [value]}
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from curves import MIB, a_record, said
+from fake_records import MIB, a_record, sentences_of
 from small import SmallRun
 
 from firsttouch.records.schema import Record, Scalar
@@ -19,7 +19,7 @@ def faults(counts: dict[str, float]) -> list[Record]:
 
 
 def test_allocators_with_much_the_same_faults_are_not_ranked() -> None:
-    assert said("faultcount", faults({"malloc": 256.0, "mmap": 257.0, "device": 261.0})) == (
+    assert sentences_of("faultcount", faults({"malloc": 256.0, "mmap": 257.0, "device": 261.0})) == (
         "CPU page faults over arrays of 64 MiB: 257 faults/MiB, much the same for every allocator and first touch."
     )
-    assert "fewest with malloc-thp" in said("faultcount", faults({"malloc": 256.0, "malloc-thp": 0.5}))
+    assert "fewest with malloc-thp" in sentences_of("faultcount", faults({"malloc": 256.0, "malloc-thp": 0.5}))

@@ -1,8 +1,8 @@
-"""latency: the chase on this machine, and what curves of known levels give."""
+"""latency: the chase on this machine, and the findings for curves with known levels."""
 
 from __future__ import annotations
 
-from curves import KIB, MIB, a_record, found, said
+from fake_records import KIB, MIB, a_record, findings_of, sentences_of
 from small import SmallRun
 
 from firsttouch.records.schema import Record
@@ -25,31 +25,31 @@ RISING |= {128 * MIB: 150.0, 256 * MIB: 210.0, 512 * MIB: 270.0}
 
 
 def test_memory_is_named_where_the_curve_has_no_level_there() -> None:
-    words = said("latency", loads(CACHES | RISING))
+    words = sentences_of("latency", loads(CACHES | RISING))
     assert words.startswith("A random load by the CPU from 512 MiB of malloc memory takes 270 ns.")
     assert words.endswith("L3 (32 MiB stated): 12.5 ns up to 8 MiB; memory: 270 ns at 512 MiB, with no plateau.")
 
 
-def test_a_level_ends_where_its_loads_do_and_its_stated_size_is_shown() -> None:
-    """Half octaves as of a Xeon: at 32 KiB loads are a quarter slower, and still of the 48 KiB that are stated."""
+def test_a_level_ends_at_its_last_load_and_its_stated_size_is_shown() -> None:
+    """Half octaves as on a Xeon: loads at 32 KiB are a quarter slower, but still in the stated 48 KiB."""
     first = {8 * KIB: 1.85, 11 * KIB: 1.85, 16 * KIB: 1.86, 23296: 2.01, 32 * KIB: 2.37}
     second = {46336: 6.33, 64 * KIB: 6.4, 92672: 6.4, 128 * KIB: 6.24, 185344: 6.5, 256 * KIB: 6.1}
-    level = next(f for f in found("latency", loads(first | second)) if f.conditions.get("level") == "L1")
+    level = next(f for f in findings_of("latency", loads(first | second)) if f.conditions.get("level") == "L1")
     assert (level.details["reach"].value, level.details["reach"].high) == (32 * KIB, 46336)
     assert "L1 (48 KiB stated): 1.85 ns up to 32 KiB" in sentences([level])[0]
 
 
 def test_the_slowest_memory_is_named_with_its_size_only_where_it_is_clearly_slower() -> None:
     slow = loads({64 * MIB: 1450.0}, "registered")
-    assert "Over 64 MiB, loads by the CPU from registered memory are the slowest: 1.45 us" in said(
+    assert "Over 64 MiB, loads by the CPU from registered memory are the slowest: 1.45 us" in sentences_of(
         "latency", loads(CACHES | RISING) + slow
     )
     alike = loads({64 * MIB: 108.0}, "registered", spread=0.1)
-    assert "slowest" not in said("latency", loads(CACHES | RISING) + alike)
+    assert "slowest" not in sentences_of("latency", loads(CACHES | RISING) + alike)
 
 
 def test_findings_as_plain_data_hold_value_interval_conditions_and_points() -> None:
-    (largest, *_) = plain("latency", found("latency", loads(CACHES | RISING)))
+    (largest, *_) = plain("latency", findings_of("latency", loads(CACHES | RISING)))
     assert largest["claim"] == "latency.largest"
     assert largest["value"]["unit"] == "ns"
     assert largest["value"]["low"] < largest["value"]["value"] == 270.0 < largest["value"]["high"]

@@ -1,4 +1,4 @@
-"""locking: which contests there are, what is said of them, and how a livelock ends."""
+"""locking: the possible competitors, the findings, and the end of a livelock."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from chosen import factors_of, left_out_of
-from curves import a_record
-from imagined import DISCRETE
+from fake_devices import DISCRETE
+from fake_records import a_record
+from preset_helpers import factors_of, left_out_of
 from small import SmallRun
 
 from firsttouch.experiments.locking import Locking
@@ -40,7 +40,7 @@ class TestSmallRun(SmallRun):
         ({"allocator": "pinned", "cpu_threads": 10**6}, "cpu_threads=1000000"),
     ],
 )
-def test_a_contest_that_is_not_possible_says_why(changed, reason):
+def test_reasons_for_skipped_points(changed, reason):
     experiment = Locking()
     found = experiment.skip(factors_of(experiment, **{"rivals": "both", **changed}), DISCRETE)
     assert (found is None) == (reason is None)
@@ -59,7 +59,7 @@ def test_full_varies_one_number_at_a_time():
     assert not left_out_of(experiment, usual | {"rivals": "gpu", "gpu_groups": 1}, DISCRETE, "full")
 
 
-def test_the_findings_say_what_a_critical_section_takes():
+def test_findings_give_the_time_of_a_critical_section():
     usual: Factors = {"outside": 0, "inside": 16}
     locks = [
         a_record("locking", 20_000, {"allocator": "managed", "rivals": "both"} | usual, cpu_share=0.5),
@@ -74,7 +74,7 @@ def test_the_findings_say_what_a_critical_section_takes():
 
 
 @pytest.mark.parametrize(("device", "rivals"), [("cpu", "cpu"), ("opencl:0", "cpu"), ("opencl:0", "gpu")])
-def test_a_livelock_is_a_failed_point_that_says_so(device, rivals, tmp_path):
+def test_a_livelock_is_recorded_as_failed_with_its_reason(device, rivals, tmp_path):
     out = tmp_path / "out"
     allocator = "malloc" if device == "cpu" else "svm-atomic"
     command = [sys.executable, "-m", "firsttouch.cli.main", "run", "stuck", "--device", device, "--out", str(out)]

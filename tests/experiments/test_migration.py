@@ -1,4 +1,4 @@
-"""migration: which points a preset takes, how events fall to steps, and what records say in words."""
+"""migration: the points of each preset, the assignment of events to steps, and the findings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 
 import msgspec
 import pytest
-from imagined import GPU
+from fake_devices import GPU
 from small import SmallRun
 
 from firsttouch import _core
@@ -17,7 +17,7 @@ from firsttouch.events.log import EventLog, MemoryEvent, Window
 from firsttouch.events.steps import by_step, event_counters
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Point
-from firsttouch.experiments.migration import BASE, PAIRS, SINGLE, Migration, case_of
+from firsttouch.experiments.migration import ADVICE_PAIRS, BASE, SINGLE_ADVICE, Migration, case_of
 from firsttouch.machine.devices import describe_devices
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Factors, Record, Request, Scalar, Summary
 from firsttouch.report.sentences import sentences
@@ -27,7 +27,7 @@ MIB = 2**20
 
 
 def gpu(concurrent: bool = True) -> DeviceInfo:
-    """A device with memory of its own whose driver moves managed pages."""
+    """A device with separate memory whose driver moves managed pages."""
     rows = [
         AllocatorInfo(name="malloc", available=True, cpu="direct", gpu="none", gpu_reason="no way there"),
         AllocatorInfo(name="device", available=True, cpu="none", gpu="direct"),
@@ -58,8 +58,8 @@ def test_every_condition_appears_by_itself(preset: str) -> None:
     cases = Counter(case_of(p.point.factors, gpu()) for p in planned if p.point.factors["events"] == "off")
     of_one_size = [p for p in planned if p.point.factors["size"] == planned[0].point.factors["size"]]
     once = Counter(case_of(p.point.factors, gpu()) for p in of_one_size if p.point.factors["events"] == "off")
-    alone = (*SINGLE, *(PAIRS if preset != "quick" else ()))
-    if preset != "full":  # half a second a pass: only its reads
+    alone = (*SINGLE_ADVICE, *(ADVICE_PAIRS if preset != "quick" else ()))
+    if preset != "full":  # a pass with updates would take half a second, so only reads are measured
         assert not once["read-mostly"]
         alone = ("read-mostly, read only", *(advice for advice in alone if "read-mostly" not in advice))
     for case in (*alone, "managed", "device", "pinned", "prefetch whole", "starts on gpu", "eighth", "random"):
@@ -69,12 +69,12 @@ def test_every_condition_appears_by_itself(preset: str) -> None:
     assert "dense, sequential" not in cases
 
 
-def test_quick_is_short_and_full_is_not_the_whole_product() -> None:
+def test_quick_is_small_and_full_is_not_the_cross_product() -> None:
     assert len(plan("quick", gpu())) <= 26
     assert len(plan("full", gpu())) < 500
 
 
-def test_points_with_events_have_twins_without_and_workers_of_their_own() -> None:
+def test_points_with_events_have_equal_points_without_and_separate_workers() -> None:
     for preset in ("quick", "standard", "full"):
         planned = plan(preset, gpu())
         on = [p for p in planned if p.point.factors["events"] == "on"]
@@ -88,7 +88,7 @@ def test_points_with_events_have_twins_without_and_workers_of_their_own() -> Non
         assert all(p.environment["FIRSTTOUCH_EVENTS"] == "0" for p in planned if p not in on)
 
 
-def test_reasons_come_once() -> None:
+def test_each_reason_is_recorded_once() -> None:
     reasons = Counter(p.reason for p in plan("standard", gpu()) if p.reason)
     assert reasons == {"no way there": 1}
     apart = plan("quick", gpu(concurrent=False))
@@ -97,15 +97,15 @@ def test_reasons_come_once() -> None:
     }
 
 
-def test_set_reaches_what_a_preset_leaves_out() -> None:
+def test_set_measures_what_the_preset_leaves_out() -> None:
     planned = plan("quick", gpu(), {"advice": ["preferred-gpu+accessed-by-cpu"], "prefetch": ["streams-4"]})
     assert planned
     assert all(p.point.factors["prefetch"] == "streams-4" for p in planned)
 
 
-def test_sizes_that_hold_no_place_say_so() -> None:
+def test_reasons_for_too_small_sizes_and_unsupported_devices() -> None:
     experiment = Migration()
-    assert "one place of 2 MiB" in str(experiment.skip(point(touch="per-2MiB", size=MIB), gpu()))
+    assert "one place in every 2 MiB" in str(experiment.skip(point(touch="per-2MiB", size=MIB), gpu()))
     assert "alone" in str(experiment.supports(DeviceInfo(name="cpu", kind="cpu", title="")))
 
 
@@ -125,7 +125,7 @@ def moved(start: float, size: int, kind: str = "h2d", cause: str = "fault") -> M
     return MemoryEvent(kind, start, start + 1e-3, bytes=size, cause=cause)  # type: ignore[arg-type]
 
 
-def test_events_fall_to_the_step_in_which_they_begin() -> None:
+def test_events_belong_to_the_step_in_which_they_begin() -> None:
     names = {0.9: None, 1.0: "initialise", 2.05: "initialise", 2.1: "prefetch", 3.1: "iteration_0", 4.05: "iteration_0",
              4.1: "iteration_1", 5.5: "cpu_read", 7.0: "check", 7.1: None}  # fmt: skip
     for start, expected in names.items():
@@ -169,21 +169,21 @@ def test_counters_of_events_are_medians_over_repetitions() -> None:
     assert found["bytes_per_touch"] == pytest.approx((192 + 64 + 2112) * 1024 / 3 / 4)
 
 
-def test_no_events_are_zeros_not_absent() -> None:
+def test_counters_without_events_are_zero_not_absent() -> None:
     found = event_counters(Window(0), [STEPS], touched=4)
     assert found["compute_gpu_fault_groups"] == found["iteration_1_h2d_bytes"] == found["cpu_read_d2h_bytes"] == 0
     assert "smallest_record" not in found
     assert not [name for name in event_counters(Window(0, kinds=("h2d",)), [STEPS], 4) if "fault_groups" in name]
 
 
-def test_a_point_that_asks_for_events_in_vain_says_why() -> None:
+def test_a_point_with_events_raises_if_none_can_be_recorded() -> None:
     info = DeviceInfo(name="cpu", kind="cpu", title="")
     session = Session(info, seed=1, seconds=0.1, tolerance=0.1, preset="quick")
     with pytest.raises(Unsupported, match="no unified-memory events"):
         Migration().measure(Point("migration", "cpu", point(allocator="malloc", events="on")), session)
 
 
-class EveryMoment:
+class ConstantlyMovingDriver:
     """A driver that moves 4 KiB every 0.1 ms."""
 
     def __init__(self) -> None:
@@ -204,7 +204,7 @@ def test_a_point_with_events_records_what_moved_in_its_steps() -> None:
         pytest.skip(str(reason))
     session = Session(info, seed=1, seconds=0.01, tolerance=0.1, preset="quick")
     assert session.device is not None
-    session.events = EventLog(EveryMoment())
+    session.events = EventLog(ConstantlyMovingDriver())
     measured = Migration().measure(
         Point("migration", info.name, point(allocator="svm-fine", events="on", size=MIB, iterations=3)), session
     )
@@ -250,7 +250,7 @@ def raised(groups: int) -> dict[str, Scalar]:
     return {"compute_most_gpu_fault_groups": groups}
 
 
-def test_the_answer_names_who_moves_what_helps_and_what_events_cost() -> None:
+def test_findings_name_what_moves_what_helps_and_the_cost_of_events() -> None:
     found = Migration().findings(
         [
             record([20, 1, 1, 1]),
@@ -291,7 +291,7 @@ def test_a_fault_after_a_prefetch_is_a_finding() -> None:
     assert "still raise GPU faults: 3 fault groups with prefetch whole." in answer
 
 
-def test_where_memory_is_shared_nothing_is_said_to_move() -> None:
+def test_nothing_migrates_if_the_device_shares_host_memory() -> None:
     shared = gpu()
     shared.capabilities = msgspec.structs.replace(shared.capabilities, shares_host_memory=True)
     assert sentences(Migration().findings([record([20, 1, 1, 1])], shared))[0].startswith(

@@ -1,11 +1,11 @@
-"""What presets measure on devices that are not here: class of device and kind of memory decide, no name does."""
+"""The presets on made-up devices: the class of device and the kind of memory decide, not names."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from imagined import GPU, OPENCL_GPU, amd, opencl
+from fake_devices import GPU, OPENCL_GPU, amd, opencl
 
 from firsttouch.engine.plan import Planned, make_plan
 from firsttouch.experiments import all_experiments
@@ -43,7 +43,7 @@ def renamed(device: DeviceInfo, kind: str) -> DeviceInfo:
 
 @pytest.mark.parametrize("experiment", [name for name in all_experiments() if name not in ("codegen", "context")])
 @pytest.mark.parametrize("preset", ["quick", "standard"])
-def test_the_kind_of_device_decides_nothing(experiment: str, preset: Preset) -> None:
+def test_the_name_of_the_backend_changes_no_plan(experiment: str, preset: Preset) -> None:
     device = opencl(OPENCL_GPU)
     planned = [(p.point.factors, p.reason) for p in plan(experiment, device, preset)]
     assert planned == [(p.point.factors, p.reason) for p in plan(experiment, renamed(device, "new"), preset)]
@@ -55,7 +55,7 @@ def test_the_kind_of_device_decides_nothing(experiment: str, preset: Preset) -> 
      ("bandwidth", "size")],
 )  # fmt: skip
 def test_an_opencl_gpu_is_planned_as_a_gpu(experiment: str, factor: str) -> None:
-    """Its arrays and strides are those of a GPU, not those of kernels on the host's processor."""
+    """Its arrays and strides are as large as on a GPU, not as for kernels on the host's processor."""
     gpu = values(plan(experiment, opencl(OPENCL_GPU)), factor)
     assert max(gpu) > max(values(plan(experiment, opencl(PROCESSOR)), factor))
     assert gpu == values(plan(experiment, opencl(GPU)), factor)
@@ -102,6 +102,6 @@ def test_atomics_make_no_difference_where_nothing_moves() -> None:
         assert "svm-atomic" not in values(plan("migration", opencl(PROCESSOR), preset), "allocator")
 
 
-def test_a_value_that_is_asked_for_keeps_its_points() -> None:
+def test_a_value_given_with_set_keeps_its_points() -> None:
     assert values(plan("latency", amd(), sets={"size": [12 * 1024]}), "size") == {12 * 1024}
     assert values(plan("concurrency", amd(), sets={"strategy": ["copying"]}), "allocator") >= {"device"}

@@ -2,8 +2,8 @@
 
     FIRSTTOUCH_SANITIZE=1 python -m pytest tests/experiments/test_sanitizer.py
 
-racecheck looks at memory that the threads of a block share. Races in global memory that are themselves the experiment
-(caching's shared entry) are marked in the kernels; no tool here looks at those.
+racecheck checks memory that the threads of a block share. The intended races in global memory (the shared entry of
+`caching`) are marked in the kernels; none of these tools checks global memory for races.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("name", sorted(all_experiments()))
-def test_no_tool_finds_anything(name: str, tool: str, tmp_path: Path) -> None:
+def test_no_tool_reports_an_error(name: str, tool: str, tmp_path: Path) -> None:
     out, log = tmp_path / "out", tmp_path / "log"
     asked = [ALLOCATORS if text.startswith("allocator=") else text for text in SMALL[name]]
     sets = [word for text in asked for word in ("--set", text)]

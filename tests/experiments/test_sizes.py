@@ -1,4 +1,4 @@
-"""Sizes of buffers: beyond the caches, and within what a few processors fill in a short run."""
+"""Sizes of buffers: larger than the caches, and small enough for a few processors in a short run."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def test_arrays_hold_four_times_the_cache_up_to_a_bound_for_each_processor(proce
     assert memory_bytes(host(processors, cache)) == array
 
 
-def test_the_largest_buffer_of_a_quick_latency_run_follows():
+def test_the_largest_buffer_of_a_quick_latency_run_has_the_same_bound():
     sizes = {f.name: f.values for f in Latency().factors(host(2, 480 * MiB), "quick")}["size"]
     assert max(sizes) == 256 * MiB
     sizes = {f.name: f.values for f in Latency().factors(host(16, 480 * MiB), "quick")}["size"]
     assert max(sizes) == GiB
 
 
-def test_a_gpus_cache_is_taken_as_it_is_stated():
+def test_the_stated_cache_of_a_gpu_has_no_bound():
     gpu = DeviceInfo(name="cuda:0", kind="cuda", title="a GPU", facts={"l2_bytes": 512 * MiB, "multiprocessors": 4})
     assert last_level_bytes(gpu) == 512 * MiB
 
 
-def test_octaves_are_whole_lines_in_order() -> None:
+def test_octaves_are_ascending_multiples_of_256_bytes() -> None:
     sizes = octaves(1024, 4 * 1024**3, 4)
     assert sizes == sorted(set(sizes))
     assert all(size % 256 == 0 for size in sizes)

@@ -1,4 +1,4 @@
-"""tlb: which places it visits, what it plans, and what it says of curves whose TLBs are known."""
+"""tlb: the visited lines, the points, and the findings for curves with known TLBs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from small import SmallRun
 
 from firsttouch.engine.plan import make_plan
 from firsttouch.experiments.common import KiB, MiB
-from firsttouch.experiments.tlb import PAGES, Tlb, distance
+from firsttouch.experiments.tlb import PAGES, Tlb, node_stride
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Record, Request, Summary
 from firsttouch.report.sentences import sentences
 
@@ -25,8 +25,8 @@ CPU = DeviceInfo(
 
 @pytest.mark.parametrize("line", [64, 128])
 @pytest.mark.parametrize("stride", PAGES)
-def test_every_line_is_on_a_page_of_its_own(stride: int, line: int) -> None:
-    apart = distance(stride, line)
+def test_every_line_is_on_a_separate_page(stride: int, line: int) -> None:
+    apart = node_stride(stride, line)
     places = [i * apart for i in range(4096)]
     for page in [page for page in PAGES if page <= stride]:
         assert len({place // page for place in places}) == len(places), "a page of any size up to the stride"
@@ -34,19 +34,19 @@ def test_every_line_is_on_a_page_of_its_own(stride: int, line: int) -> None:
 
 @pytest.mark.parametrize("stride", PAGES)
 def test_lines_and_pages_spread_over_the_sets_of_caches_and_tlbs(stride: int) -> None:
-    places = [i * distance(stride, 64) for i in range(4096)]
+    places = [i * node_stride(stride, 64) for i in range(4096)]
     for unit in (64, *(page for page in PAGES if page <= stride)):
         for sets in (16, 64, 256):
             most = max(Counter(place // unit % sets for place in places).values())
             assert most <= 2 * len(places) / sets, f"units of {unit} bytes in {sets} sets"
 
 
-def test_the_dense_cycle_has_its_lines_side_by_side() -> None:
-    assert distance(64, 64) == 64
+def test_the_dense_cycle_has_adjacent_lines() -> None:
+    assert node_stride(64, 64) == 64
 
 
 @pytest.mark.parametrize(("preset", "most"), [("quick", 45), ("standard", 260)])
-def test_a_preset_stays_small_and_has_the_curves_that_find_a_page(preset: str, most: int) -> None:
+def test_a_preset_is_small_and_has_the_curves_that_show_the_page_size(preset: str, most: int) -> None:
     request = Request(schema=SCHEMA, experiments=["tlb"], devices=["cpu"], preset=preset, seed=1)
     points = [one.point.factors for one in make_plan(request, [CPU], {"tlb": Tlb()}, {})]
     assert len(points) <= most
@@ -75,14 +75,14 @@ def _record(allocator: str, stride: int | None, pages: int | None, **counters: f
 
 
 def _curve(allocator: str, stride: int, page: int) -> list[Record]:
-    """Of a TLB of 64 entries, each for `page` bytes: a load takes 1 ns in it and 3 ns beyond it."""
+    """The curve of a TLB with 64 entries of `page` bytes: a load takes 1 ns within its reach and 3 ns beyond it."""
     pages = [1 << k for k in range(3, 17)]
     return [
         _record(allocator, stride, n, translated_ns=1.0 if n * min(stride, page) <= 64 * page else 3.0) for n in pages
     ]
 
 
-def test_the_answer_gives_reach_cost_and_page() -> None:
+def test_findings_have_reach_cost_and_page() -> None:
     records = [
         *_curve("malloc", 4 * KiB, 4 * KiB),
         *_curve("malloc", 2 * MiB, 4 * KiB),
@@ -100,8 +100,8 @@ def test_the_answer_gives_reach_cost_and_page() -> None:
     assert answer.endswith("dTLB misses of a triad's loads: 250 per MiB with mmap memory.")
 
 
-def test_an_agent_without_a_knee_is_named_beside_one_that_has_one() -> None:
-    """The largest span is named, which is not that of the most pages."""
+def test_an_agent_without_a_knee_has_a_finding_too() -> None:
+    """The finding names the largest buffer, which is not the one with the most pages."""
     flat = {4 * KiB: 256, 2 * MiB: 128}
     gpu = [
         msgspec.structs.replace(r, factors={**r.factors, "agent": "gpu"})
@@ -113,7 +113,7 @@ def test_an_agent_without_a_knee_is_named_beside_one_that_has_one() -> None:
     assert second.startswith("TLB reach for loads by the CPU from malloc memory")
 
 
-def test_no_knee_is_an_answer_too() -> None:
+def test_no_knee_is_a_finding() -> None:
     flat = [_record("malloc", 4 * KiB, 1 << k, translated_ns=1.0) for k in range(3, 9)]
     assert sentences(Tlb().findings(flat, CPU)) == [
         "No TLB level of the CPU ends within 256 pages of malloc memory, one every 4 KiB (1 MiB)."

@@ -285,7 +285,7 @@ def test_the_experiment_reads_amdgpu_code(target: str, doubles: str, shown: str,
     made = {}
     for operation in codegen.OPERATIONS:
         try:
-            read_from, listing = codegen.of_hip(f"codegen_{operation}", code.read_bytes())
+            read_from, listing = codegen.hip_listing(f"codegen_{operation}", code.read_bytes())
         except Unsupported as reason:
             absent(f"{reason} (Debian: llvm-19)")
         assert read_from == "AMD GPU code"
@@ -304,7 +304,7 @@ def test_the_experiment_reads_amdgpu_code(target: str, doubles: str, shown: str,
 
 def test_what_is_no_amdgpu_code_is_a_reason() -> None:
     with pytest.raises(Unsupported, match="llvm-objdump"):
-        codegen.of_hip("codegen_load_vector", b"nothing")
+        codegen.hip_listing("codegen_load_vector", b"nothing")
 
 
 def test_uncached_loads_pass_the_caches() -> None:

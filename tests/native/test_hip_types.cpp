@@ -175,7 +175,7 @@ TEST(VendorTypes, Hipblas) {
     using math::BlasTable;
 #define SAME_SIGNATURE(member, function)                                                                               \
     static_assert(CompatibleSignature<decltype(BlasTable::member), decltype(&function)>::value)
-    SAME_SIGNATURE(words, hipblasStatusToString);
+    SAME_SIGNATURE(error_text, hipblasStatusToString);
     SAME_SIGNATURE(create, hipblasCreate);
     SAME_SIGNATURE(destroy, hipblasDestroy);
     SAME_SIGNATURE(set_stream, hipblasSetStream);
@@ -196,7 +196,7 @@ TEST(VendorTypes, Hipsparse) {
     using math::SparseTable;
 #define SAME_SIGNATURE(member, function)                                                                               \
     static_assert(CompatibleSignature<decltype(SparseTable::member), decltype(&function)>::value)
-    SAME_SIGNATURE(words, hipsparseGetErrorString);
+    SAME_SIGNATURE(error_text, hipsparseGetErrorString);
     SAME_SIGNATURE(create, hipsparseCreate);
     SAME_SIGNATURE(destroy, hipsparseDestroy);
     SAME_SIGNATURE(version, hipsparseGetVersion);
@@ -237,11 +237,11 @@ TEST(VendorTypes, Hipfft) {
     SAME_SIGNATURE(c2c, hipfftExecC2C);
 #undef SAME_SIGNATURE
     static_assert(HIPFFT_R2C == math::type_r2c && HIPFFT_C2R == math::type_c2r && HIPFFT_C2C == math::type_c2c);
-    static_assert(HIPFFT_FORWARD == math::go_forward && HIPFFT_BACKWARD == math::go_backward);
+    static_assert(HIPFFT_FORWARD == math::fft_forward && HIPFFT_BACKWARD == math::fft_backward);
     static_assert(HIPFFT_SUCCESS == 0);
-    EXPECT_STREQ(math::fft_words(HIPFFT_ALLOC_FAILED), "allocation failed");
-    EXPECT_STREQ(math::fft_words(HIPFFT_NO_WORKSPACE), "no workspace");
-    EXPECT_STREQ(math::fft_words(HIPFFT_NOT_SUPPORTED), "not supported");
+    EXPECT_STREQ(math::fft_error_text(HIPFFT_ALLOC_FAILED), "allocation failed");
+    EXPECT_STREQ(math::fft_error_text(HIPFFT_NO_WORKSPACE), "no workspace");
+    EXPECT_STREQ(math::fft_error_text(HIPFFT_NOT_SUPPORTED), "not supported");
 #else
     GTEST_SKIP() << "hipfft.h is not installed";
 #endif

@@ -96,10 +96,10 @@ TEST_P(Cycle, IsASingleCycleOverAllNodes) {
     const bool grouped = GetParam().group > 1 && GetParam().nodes >= 2 * GetParam().group;
     EXPECT_EQ(order.nodes, grouped ? GetParam().nodes / GetParam().group * GetParam().group : GetParam().nodes);
     std::vector<char> seen(order.nodes, 0);
-    const Word start = base + order.place(0) * stride;
+    const Word start = base + order.node_at(0) * stride;
     Word at = start;
     for (Word step = 0; step < order.nodes; ++step) {
-        ASSERT_EQ(at, base + order.place(step) * stride) << "the closed form and the walk differ at step " << step;
+        ASSERT_EQ(at, base + order.node_at(step) * stride) << "the closed form and the walk differ at step " << step;
         const Word node = (at - base) / stride;
         ASSERT_LT(node, order.nodes);
         ASSERT_FALSE(seen[node]) << "visited twice";
@@ -107,17 +107,17 @@ TEST_P(Cycle, IsASingleCycleOverAllNodes) {
         at = *reinterpret_cast<const Word*>(at);
     }
     EXPECT_EQ(at, start) << "the cycle closes";
-    EXPECT_EQ(order.place(order.nodes), order.place(0));
+    EXPECT_EQ(order.node_at(order.nodes), order.node_at(0));
     EXPECT_EQ(wrong_nodes(), 0u);
 }
 
 TEST_P(Cycle, TheWalkEndsWhereTheClosedFormSays) {
     for (const std::size_t hops : {32, 64, 3200})
-        EXPECT_EQ(walk_host(base + order.place(0) * stride, hops), base + order.place(hops) * stride);
+        EXPECT_EQ(walk_host(base + order.node_at(0) * stride, hops), base + order.node_at(hops) * stride);
 }
 
 TEST_P(Cycle, ACorruptedNodeIsCounted) {
-    memory[order.place(order.nodes / 2) * (stride / 8)] ^= 8;
+    memory[order.node_at(order.nodes / 2) * (stride / 8)] ^= 8;
     EXPECT_EQ(wrong_nodes(), 1u);
 }
 
@@ -125,10 +125,10 @@ TEST_P(Cycle, AGroupIsLeftOnlyAfterAllOfItsNodes) {
     if (order.group == 0) return;
     std::set<Word> left;
     for (Word step = 0; step < order.nodes; step += order.group) {
-        const Word group = order.place(step) / order.group;
+        const Word group = order.node_at(step) / order.group;
         EXPECT_TRUE(left.insert(group).second);
         for (Word inside = 0; inside < order.group; ++inside)
-            ASSERT_EQ(order.place(step + inside) / order.group, group);
+            ASSERT_EQ(order.node_at(step + inside) / order.group, group);
     }
 }
 
@@ -152,7 +152,7 @@ TEST(ChaseOrder, WorksForSizesBeyondAnyMemory) {
     EXPECT_EQ(order.nodes, Word{1} << 36);
     std::set<Word> places;
     for (Word step = 0; step < 10'000; ++step) {
-        const Word place = order.place(step * 6'871'947);
+        const Word place = order.node_at(step * 6'871'947);
         EXPECT_LT(place, order.nodes);
         EXPECT_TRUE(places.insert(place).second);
     }
@@ -162,8 +162,8 @@ TEST(ChaseOrder, SeedsDifferAndStepsToNeighboursAreRare) {
     const ChaseOrder one(1 << 20, 64, 0, 1), other(1 << 20, 64, 0, 2);
     int same = 0, near = 0;
     for (Word step = 0; step < one.nodes; ++step) {
-        same += one.place(step) == other.place(step);
-        const auto jump = static_cast<std::int64_t>(one.place(step + 1) - one.place(step));
+        same += one.node_at(step) == other.node_at(step);
+        const auto jump = static_cast<std::int64_t>(one.node_at(step + 1) - one.node_at(step));
         near += std::abs(jump) <= 2;  // a prefetcher could predict it
     }
     EXPECT_LT(same, 30);

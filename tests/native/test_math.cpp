@@ -129,10 +129,10 @@ TEST_F(Math, TransformsForwardAndBackward) {
 
         EXPECT_EQ(
             message_of<std::invalid_argument>([&] { r2c->execute(*stream, *real, *spectrum, FftDirection::backward); }),
-            "r2c goes forward only");
+            "r2c supports the direction forward only");
         EXPECT_EQ(
             message_of<std::invalid_argument>([&] { r2c->execute(*stream, *real, *real, FftDirection::forward); }),
-            "r2c and c2r need an output apart from their input");
+            "r2c and c2r cannot work in place: the output must be another buffer");
         EXPECT_EQ(
             message_of<std::invalid_argument>([&] { c2c->execute(*stream, *complex, *real, FftDirection::forward); }),
             "output holds 7 elements, too few");
@@ -153,11 +153,11 @@ TEST_F(Math, MemoryThatTheDeviceCannotAccessIsRefused) {
 TEST(MathOnOtherDevices, IsUnavailable) {
     const auto cpu = open_device("cpu");
     EXPECT_EQ(message_of<Unavailable>([&] { open_blas(*cpu); }),
-              "devices of kind cpu come with no library of linear algebra");
+              "there is no linear algebra library for devices of kind cpu");
     EXPECT_EQ(message_of<Unavailable>([&] { open_sparse(*cpu); }),
-              "devices of kind cpu come with no library of sparse linear algebra");
+              "there is no sparse linear algebra library for devices of kind cpu");
     EXPECT_EQ(message_of<Unavailable>([&] { open_fft(*cpu); }),
-              "devices of kind cpu come with no library of Fourier transforms");
+              "there is no Fourier transform library for devices of kind cpu");
 }
 
 }  // namespace

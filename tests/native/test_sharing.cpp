@@ -131,7 +131,7 @@ TEST_F(SharingFaults, InvalidRequestsAreRefused) {
     EXPECT_THROW(concurrency(lab, *array, nullptr, {.iterations = 0}, brief), std::invalid_argument);
     const std::string message = message_of<Unavailable>(
         [&] { concurrency(lab, *array, nullptr, {.iterations = 1'000'000'000, .longest = 1e-3}, brief); });
-    EXPECT_TRUE(contains(message, "ask for fewer"));
+    EXPECT_TRUE(contains(message, "request fewer iterations"));
 }
 
 TEST_F(SharingFaults, ASectionThatIsLostIsCounted) {

@@ -371,7 +371,7 @@ TEST(VendorTypes, Cublas) {
     using math::BlasTable;
 #define SAME_SIGNATURE(member, function)                                                                               \
     static_assert(CompatibleSignature<decltype(BlasTable::member), decltype(&function)>::value)
-    SAME_SIGNATURE(words, cublasGetStatusString);
+    SAME_SIGNATURE(error_text, cublasGetStatusString);
     SAME_SIGNATURE(create, cublasCreate);
     SAME_SIGNATURE(destroy, cublasDestroy);
     SAME_SIGNATURE(version, cublasGetVersion);
@@ -395,7 +395,7 @@ TEST(VendorTypes, Cusparse) {
     using math::SparseTable;
 #define SAME_SIGNATURE(member, function)                                                                               \
     static_assert(CompatibleSignature<decltype(SparseTable::member), decltype(&function)>::value)
-    SAME_SIGNATURE(words, cusparseGetErrorString);
+    SAME_SIGNATURE(error_text, cusparseGetErrorString);
     SAME_SIGNATURE(create, cusparseCreate);
     SAME_SIGNATURE(destroy, cusparseDestroy);
     SAME_SIGNATURE(version, cusparseGetVersion);
@@ -436,11 +436,11 @@ TEST(VendorTypes, Cufft) {
     SAME_SIGNATURE(c2c, cufftExecC2C);
 #undef SAME_SIGNATURE
     static_assert(CUFFT_R2C == math::type_r2c && CUFFT_C2R == math::type_c2r && CUFFT_C2C == math::type_c2c);
-    static_assert(CUFFT_FORWARD == math::go_forward && CUFFT_INVERSE == math::go_backward);
+    static_assert(CUFFT_FORWARD == math::fft_forward && CUFFT_INVERSE == math::fft_backward);
     static_assert(CUFFT_SUCCESS == 0);
-    EXPECT_STREQ(math::fft_words(CUFFT_ALLOC_FAILED), "allocation failed");
-    EXPECT_STREQ(math::fft_words(CUFFT_NO_WORKSPACE), "no workspace");
-    EXPECT_STREQ(math::fft_words(CUFFT_NOT_SUPPORTED), "not supported");
+    EXPECT_STREQ(math::fft_error_text(CUFFT_ALLOC_FAILED), "allocation failed");
+    EXPECT_STREQ(math::fft_error_text(CUFFT_NO_WORKSPACE), "no workspace");
+    EXPECT_STREQ(math::fft_error_text(CUFFT_NOT_SUPPORTED), "not supported");
 #else
     GTEST_SKIP() << "cufft.h is not installed";
 #endif

@@ -12,7 +12,7 @@ using namespace firsttouch::math;
 
 // Declarations with the types of the tables, so that a definition with another signature does not compile.
 #define DEFINED(Table, member, function) extern "C" std::remove_pointer_t<decltype(Table::member)> function
-DEFINED(BlasTable, words, hipblasStatusToString);
+DEFINED(BlasTable, error_text, hipblasStatusToString);
 DEFINED(BlasTable, create, hipblasCreate);
 DEFINED(BlasTable, destroy, hipblasDestroy);
 DEFINED(BlasTable, set_stream, hipblasSetStream);

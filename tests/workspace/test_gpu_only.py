@@ -1,4 +1,4 @@
-"""Buffers that only the GPU touches, and a library's work around which accesses are declared."""
+"""Buffers that only the GPU uses, and library calls with declared accesses."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def one_array(strategy: str, role: Role, sides: Literal["both", "cpu", "gpu"]) -
     workspace.free()
 
 
-def hands(workspace: Workspace) -> tuple[Cpu, Gpu]:
+def agents_of(workspace: Workspace) -> tuple[Cpu, Gpu]:
     files = [KernelFile("count", TEXT)]
     return Cpu(workspace, files), Gpu(workspace, files)
 
 
 @pytest.mark.parametrize("strategy", strategies())
-def test_data_of_the_gpu_alone_lie_where_the_strategy_says(strategy: str) -> None:
+def test_the_strategy_places_buffers_that_only_the_gpu_uses(strategy: str) -> None:
     duplicated = STRATEGIES[strategy].duplicated
     with one_array(strategy, "inout", "gpu") as (workspace, array):
         assert array.store.shared != duplicated
         assert (array.store.host is None) == duplicated
-        hands(workspace)[1].launch("count_up", array, 1000, over=1000, writes=[array])
+        agents_of(workspace)[1].launch("count_up", array, 1000, over=1000, writes=[array])
         assert workspace.contents(array).tolist() == list(range(1000))
 
 
@@ -59,13 +59,13 @@ def test_scratch_of_the_gpu_is_device_memory(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", strategies())
-def test_a_librarys_work_gets_what_the_cpu_wrote_and_the_cpu_what_it_wrote(strategy: str) -> None:
+def test_data_are_transferred_before_and_after_a_library_call(strategy: str) -> None:
     def double(memory: _core.Buffer, count: int) -> None:
         words = np.frombuffer(memory.read(0, 4 * count), np.uint32)
         memory.write(0, (2 * words).tobytes())
 
     with one_array(strategy, "inout", "both") as (workspace, array):
-        cpu, gpu = hands(workspace)
+        cpu, gpu = agents_of(workspace)
         cpu.writes(array)[:] = np.arange(1000)
         gpu.call(double, array, 1000, updates=[array])
         assert cpu.reads(array).tolist() == list(range(0, 2000, 2))
@@ -73,9 +73,9 @@ def test_a_librarys_work_gets_what_the_cpu_wrote_and_the_cpu_what_it_wrote(strat
 
 
 @pytest.mark.parametrize("kind", ["blas", "sparse", "fft"])
-def test_a_device_without_a_library_gives_the_reason(kind: str) -> None:
+def test_the_reason_for_a_missing_library_is_reported(kind: str) -> None:
     with one_array("svm-fine", "inout", "both") as (workspace, _):
-        gpu = hands(workspace)[1]
+        gpu = agents_of(workspace)[1]
         library, used = gpu.library(kind)
         assert library is None
         assert used.startswith("own kernels (")

@@ -13,14 +13,14 @@ steps = st.lists(st.tuples(st.sampled_from(["add", "remove"]), ranges), max_size
 
 
 @given(steps, ranges)
-def test_they_are_what_a_set_of_bytes_is(steps: list[tuple[str, list[int]]], asked: list[int]) -> None:
+def test_ranges_behave_like_a_set_of_bytes(steps: list[tuple[str, list[int]]], asked: list[int]) -> None:
     found, expected = Ranges(), set[int]()
     for what, (start, end) in steps:
         getattr(found, what)(start, end)
         expected = expected | {*range(start, end)} if what == "add" else expected - {*range(start, end)}
     held = [*found]
     assert {i for start, end in held for i in range(start, end)} == expected
-    assert all(a[1] < b[0] for a, b in itertools.pairwise(held)), "those that touch are one"
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(held)), "adjacent ranges are merged"
     wanted = {*range(*asked)}
     assert {i for start, end in found.missing(*asked) for i in range(start, end)} == wanted - expected
     assert found.overlaps(*asked) == bool(wanted & expected)

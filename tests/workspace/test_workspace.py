@@ -1,6 +1,6 @@
-"""Random launches on both agents: no strategy reads a stale byte, and `explicit` copies none that is not needed.
+"""Random launches on both agents: no strategy reads a stale byte, and `explicit` copies only bytes that are needed.
 
-Each launch adds the values of what it reads into what it writes, so that a stale byte anywhere changes the end.
+Each launch adds the values that it reads to those that it writes, so that any stale byte changes the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WORDS, BUFFERS = 64, 3
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a random program: who, which buffers and words, whether what is written counts too."""
+    """One launch of a random program: the agent, the buffers and words, and whether it also reads what it writes."""
 
     agent: str
     source: int
@@ -75,7 +75,7 @@ def arrays(role: Role = "inout") -> list[Array]:
 
 
 def on_cpu(cpu: Cpu, one: Launch, source: Array, target: Array, step: int) -> None:
-    """The kernels above in numpy, through views: what a user's own module would do."""
+    """The kernels above in numpy, through views, as a user's module would do it."""
     seen = cpu.reads(source[one.first : one.first + one.count]).copy()
     place = target[one.where : one.where + one.count]
     view = cpu.updates(place) if one.updates else cpu.writes(place)
@@ -122,7 +122,7 @@ def test_no_strategy_reads_a_stale_byte(strategy: str, program: list[Launch]) ->
 
 
 def needed(program: list[Launch]) -> dict[str, int]:
-    """Bytes that must cross by a byte-wise model of two memories."""
+    """Bytes that must be transferred to each agent, from a bytewise model of two memories."""
     holders = [[{"cpu"} for _ in range(WORDS)] for _ in range(BUFFERS)]
     transferred = {"cpu": 0, "gpu": 0}
 
@@ -147,7 +147,7 @@ def needed(program: list[Launch]) -> dict[str, int]:
 
 
 class Copies:
-    """A device that counts what is copied, and passes everything on."""
+    """A device that counts copied bytes and passes all calls on."""
 
     def __init__(self, device: object) -> None:
         self._device, self.bytes = device, 0
@@ -162,7 +162,7 @@ class Copies:
 
 @settings(max_examples=100, deadline=None)
 @given(program=programs)
-def test_explicit_copies_no_byte_that_is_not_needed(program: list[Launch]) -> None:
+def test_explicit_copies_only_bytes_that_are_needed(program: list[Launch]) -> None:
     info, device = opencl()
     counting = Copies(device)
     workspace, buffers = Workspace(STRATEGIES["explicit"], info, counting), arrays()  # type: ignore[arg-type]
@@ -182,7 +182,7 @@ def explicit() -> Iterator[tuple[Workspace, Gpu, Cpu]]:
     workspace.free()
 
 
-def test_memory_that_was_never_written_is_not_read(explicit: tuple[Workspace, Gpu, Cpu]) -> None:
+def test_reading_memory_that_was_never_written_is_an_error(explicit: tuple[Workspace, Gpu, Cpu]) -> None:
     workspace, gpu, _ = explicit
     buffers = arrays()
     workspace.allocate(buffers)
@@ -190,7 +190,7 @@ def test_memory_that_was_never_written_is_not_read(explicit: tuple[Workspace, Gp
         gpu.launch("overwrite", buffers[0], 0, buffers[1], 0, 4, 0, over=4, writes=[buffers[1]])
 
 
-def test_only_like_buffers_are_exchanged(explicit: tuple[Workspace, Gpu, Cpu]) -> None:
+def test_swapping_different_buffers_is_an_error(explicit: tuple[Workspace, Gpu, Cpu]) -> None:
     _, gpu, _ = explicit
     with pytest.raises(ValueError, match="cannot be swapped"):
         gpu.swap(arrays("inout")[0], arrays("input")[1])
@@ -204,7 +204,7 @@ def test_only_like_buffers_are_exchanged(explicit: tuple[Workspace, Gpu, Cpu]) -
         (("overwrite", 1, 2, 3, 4, 5, 6), "expected a buffer, not 1"),
     ],
 )
-def test_a_wrong_launch_says_what_is_wrong(
+def test_the_error_for_an_invalid_launch(
     explicit: tuple[Workspace, Gpu, Cpu], arguments: tuple[str | int, ...], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

@@ -1,7 +1,7 @@
-"""Every experiment by name. A module here that defines an Experiment is found without being registered.
+"""All experiments by name. Modules in this folder that define an Experiment are found without being registered.
 
-Experiments of others come from entry points of the group "firsttouch.experiments", each naming a module, and from files
-that --module names (firsttouch/modules.py).
+Experiments outside the package come from entry points of the group "firsttouch.experiments", each of which names a
+module, and from files given with --module (firsttouch/modules.py).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _OTHERS = ("base", "common", "contract", "migration_findings", "presets")
 
 
 def all_experiments() -> dict[str, Experiment]:
-    """Experiments by name, in the order in which a reader meets them. Raises UsageError for a module or a class that
-    can't be used.
+    """Returns the experiments by name, in the order of lists and reports. Raises UsageError for a module or a class
+    that can't be used.
     """
     here = sys.modules[__name__]
     found = find_classes(

@@ -14,7 +14,7 @@ from firsttouch.analysis.statistics import distinct, group_by
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import (
     BASE_PAGE,
-    MAP_ANEW,
+    MMAP_EVERY_BLOCK,
     GiB,
     MiB,
     agents,
@@ -31,8 +31,10 @@ from firsttouch.session import Session
 
 TRIALS = {"quick": 3, "standard": 3, "full": 15}
 SMALL_HOST = 8 * GiB
-TAKEN, SEEN = 0.5, 0.8
-"""Memory is taken by the step in which the headline moved by this part of its size, and seen by a counter that did."""
+TAKEN_SHARE, SEEN_SHARE = 0.5, 0.8
+"""A step takes the memory if the headline changed by at least the first fraction of the size in it. A counter sees the
+memory if it changed by at least the second.
+"""
 
 
 class Accounting(Experiment):
@@ -43,12 +45,12 @@ class Accounting(Experiment):
     question = "Which counter sees which memory, and when?"
     metric = Metric("B", "neither")
     counted = (
-        "Bytes by which free memory fell from before the allocation until its first touch was done: that of the NUMA "
-        "nodes with the pages in the processors' free lists, plus the device's own where that is a separate pool. "
-        "call_NAME and touch_NAME are what each counter rose by (or, where it counts free memory, fell by) in the call "
-        "and in the touch. All are medians over trials in one process after a warm-up, each in memory that no "
-        "earlier one has had. noise_headline is the most that "
-        "the sum moved while nothing was allocated: counters of the machine move with whatever else runs on it."
+        "Bytes by which free memory fell from before the allocation until after its first touch: that of the NUMA "
+        "nodes with the pages in the processors' free lists, plus that of the device if its memory is separate. "
+        "call_NAME and touch_NAME are the increase of each counter (the decrease, if it counts free memory) in the "
+        "call and in the touch. All are medians over trials in one process after a warm-up, each in memory that no "
+        "earlier trial has used. noise_headline is the largest change of the sum while nothing was allocated: counters "
+        "of the machine change with everything that runs on it."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-B.1"
     figures = (
@@ -69,7 +71,7 @@ class Accounting(Experiment):
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         # A driver may take device memory for managed pages in large steps: on an H200 128 MiB at a time.
-        small = _host_bytes() < SMALL_HOST or (preset == "quick" and device.capabilities.on_host_processor)
+        small = _host_memory_bytes() < SMALL_HOST or (preset == "quick" and device.capabilities.on_host_processor)
         size = 64 * MiB if small else 128 * MiB if preset == "quick" else 256 * MiB
         return [
             allocator_factor(device),
@@ -81,12 +83,12 @@ class Accounting(Experiment):
         return unreachable(device, factors.text("allocator"), factors.text("toucher"))
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return MAP_ANEW  # so that every trial's memory is new to the process
+        return MMAP_EVERY_BLOCK  # so that every trial's memory is new to the process
 
     def measure(self, point: Point, session: Session) -> Measurement:
         allocator, agent, size = point.text("allocator"), point.text("toucher"), point.size("size")
         device, counters = session.device, _Counters(session)
-        with device.allocate(allocator, 2 * MiB) as warm:  # lazily built parts of the driver and of our own
+        with device.allocate(allocator, 2 * MiB) as warm:  # the driver and firsttouch initialise parts lazily
             warm.fill(session.seed, agent)
             warm.check(session.seed, agent)
         trials: list[Trial] = []
@@ -94,7 +96,9 @@ class Accounting(Experiment):
         with ExitStack() as alive:  # a driver would give pages of a freed block to the next trial
             for _ in range(TRIALS[session.preset]):
                 trial = Trial(idle=counters.read())
-                time.sleep(trials[-1].seconds if trials else 0.05)  # as long as a trial, to see what moves by itself
+                time.sleep(
+                    trials[-1].seconds if trials else 0.05
+                )  # as long as a trial, to measure changes without an allocation
                 trial.before = counters.read()
                 buffer = alive.enter_context(device.allocate(allocator, size))
                 trial.called = counters.read()
@@ -114,11 +118,11 @@ class Accounting(Experiment):
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         groups: dict[tuple[str, tuple[str, ...], Scalar], list[Record]] = {}
         for rows in group_by(records, "allocator").values():
-            moved = [what_moved(r.counters, r.count("size")) for r in rows]
+            moved = [step_and_counters(r.counters, r.count("size")) for r in rows]
             for (when, seen), record in zip(moved, rows, strict=True):
                 toucher = None if len(set(moved)) == 1 else record.factors["toucher"]
                 groups.setdefault((when, seen, toucher), []).append(record)
-        return [_taken(when, seen, toucher, rows) for (when, seen, toucher), rows in groups.items()]
+        return [_taken_finding(when, seen, toucher, rows) for (when, seen, toucher), rows in groups.items()]
 
 
 COUNTERS = {
@@ -127,28 +131,29 @@ COUNTERS = {
     "free host memory": ("mem_free", "numa_free", "numa_free_and_lists"),
     "free device memory": ("device_free", "vendor_used"),
 }
-"""What a finding calls the counters, by what they count; the figures show each of them. Several of one kind differ by
-noise only.
+"""Names of groups of counters in findings. The counters of a group differ by noise only; the figures show each one.
 """
 _TAKEN = ("accounting.taken", "blocks of {size} take physical memory:")
 TAKEN_WHEN = Claim(_TAKEN[0], "{allocator} {value} (seen in {counters})", _TAKEN[1])
 TAKEN_BY = Claim(_TAKEN[0], "{allocator}, first touched by the {toucher}, {value} (seen in {counters})", _TAKEN[1])
 
 
-def _taken(when: str, seen: tuple[str, ...], toucher: Scalar, rows: Sequence[Record]) -> Finding:
+def _taken_finding(when: str, seen: tuple[str, ...], toucher: Scalar, rows: Sequence[Record]) -> Finding:
     counters, names = seen or ("no counter",), tuple(distinct(rows, "allocator"))
     claim = TAKEN_WHEN if toucher is None else TAKEN_BY
     return finding(claim, rows, when, allocator=names, toucher=toucher, counters=counters)
 
 
-def what_moved(counters: Mapping[str, Scalar], size: int) -> tuple[str, tuple[str, ...]]:
-    """The step in which the memory was taken, and which of COUNTERS saw it, in words."""
+def step_and_counters(counters: Mapping[str, Scalar], size: int) -> tuple[str, tuple[str, ...]]:
+    """Returns the step in which the memory was taken, and which of COUNTERS saw it, in words."""
     call, touch = _by_counter(counters, "call_"), _by_counter(counters, "touch_")
-    saw = {name for name in call if call[name] + touch[name] >= SEEN * size}
+    saw = {name for name in call if call[name] + touch[name] >= SEEN_SHARE * size}
     seen = tuple(words for words, names in COUNTERS.items() if saw & set(names))
-    if touch["headline"] >= TAKEN * size:
+    if touch["headline"] >= TAKEN_SHARE * size:
         return "at the first touch", seen
-    return ("at the call" if call["headline"] >= TAKEN * size else "neither at the call nor at the first touch"), seen
+    return (
+        "at the call" if call["headline"] >= TAKEN_SHARE * size else "neither at the call nor at the first touch"
+    ), seen
 
 
 def _by_counter(counters: Mapping[str, Scalar], prefix: str) -> dict[str, float]:
@@ -174,7 +179,7 @@ class Trial:
 
 
 def medians(trials: Sequence[Trial]) -> dict[str, float]:
-    """call_NAME and touch_NAME in bytes, and noise_headline, the most that the sum moved with nothing allocated."""
+    """Returns call_NAME, touch_NAME and noise_headline (the largest change without an allocation), in bytes."""
     found: dict[str, float] = {}
     for part, moves in (
         ("call", [trial.moved(trial.before, trial.called) for trial in trials]),
@@ -186,14 +191,14 @@ def medians(trials: Sequence[Trial]) -> dict[str, float]:
 
 
 class _Counters:
-    """Reads every counter that there is, as bytes in use."""
+    """Reads every available counter, as bytes in use."""
 
     def __init__(self, session: Session) -> None:
         self.device, self.tree = session.device, Tree()
         total, free = self.device.memory()
         device = session.info.capabilities
-        self.tells_free = device.tells_free_memory and free < total
-        self.separate = self.tells_free and not device.shares_host_memory
+        self.reports_free_memory = device.tells_free_memory and free < total
+        self.separate = self.reports_free_memory and not device.shares_host_memory
         self.rollup_seconds = 0.0
 
     def read(self) -> dict[str, int]:
@@ -201,11 +206,11 @@ class _Counters:
         found = usage.process_usage(self.tree)
         self.rollup_seconds = max(self.rollup_seconds, time.perf_counter() - start)
         host = usage.host_usage(self.tree)
-        # A node without processors may be the device's own memory, which the device counts too.
+        # A node without processors may be the device's memory, which the device counts too.
         of_host, of_nodes = host.pop("host_free_and_lists"), host["numa_free_and_lists"]
         headline = of_host if self.separate else of_nodes
         found |= host
-        if self.tells_free:
+        if self.reports_free_memory:
             total, free = self.device.memory()
             found["device_free"] = total - free
             headline += found["device_free"] if self.separate else 0
@@ -216,5 +221,5 @@ class _Counters:
         return found | {"headline": headline, "time_ns": time.perf_counter_ns()}
 
 
-def _host_bytes() -> int:
+def _host_memory_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

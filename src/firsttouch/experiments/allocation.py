@@ -1,4 +1,4 @@
-"""allocation: the cost of the call, memory not touched."""
+"""allocation: the cost of an allocation call and of a free, without touching the memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
 CHUNKS = 100
-FROM, GROWTH = 256 * KiB, 3.0
-"""Cost grows with size where the largest block costs at least GROWTH times a block of FROM bytes."""
+GROWTH_FROM, GROWTH_RATIO = 256 * KiB, 3.0
+"""Cost grows with size if the largest block costs at least GROWTH_RATIO times a block of GROWTH_FROM bytes."""
 
 
 class Allocation(Experiment):
-    """100 blocks obtained in one loop and freed in a second. Source: IISWC 2025 Sec. III-C."""
+    """Allocates 100 blocks in one loop and frees them in a second. Source: IISWC 2025 Sec. III-C."""
 
     name = "allocation"
     order = 40
@@ -57,8 +57,8 @@ class Allocation(Experiment):
 
     def measure(self, point: Point, session: Session) -> Measurement:
         size = point.size("size")
-        together = {"quick": GiB // 4, "standard": GiB, "full": 4 * GiB}[session.preset]
-        chunks = max(1, min(CHUNKS, together // size))
+        most_bytes = {"quick": GiB // 4, "standard": GiB, "full": 4 * GiB}[session.preset]
+        chunks = max(1, min(CHUNKS, most_bytes // size))
         outcome = _core.allocation(
             session.device, allocator=point.text("allocator"), bytes=size, chunks=chunks, stop=session.stop()
         )
@@ -76,7 +76,7 @@ RANGE = Claim(
     "({other_value})",
 )
 ALIKE = Claim("allocation.range", "allocating {size} costs {value} a call with any allocator")
-ONE = Claim("allocation.cost", "allocating {size} with {allocator} costs {value} a call")
+SINGLE = Claim("allocation.cost", "allocating {size} with {allocator} costs {value} a call")
 _GROWTH = ("allocation.growth", "from {least_size} to {most_size} the cost")
 GROWS = Claim(_GROWTH[0], "grows with size for {allocator}", _GROWTH[1])
 FLAT = Claim(_GROWTH[0], "hardly changes for {allocator}", _GROWTH[1])
@@ -85,19 +85,19 @@ FLAT = Claim(_GROWTH[0], "hardly changes for {allocator}", _GROWTH[1])
 def _compared(rows: Sequence[Record]) -> list[Finding]:
     """The most and the least expensive allocator at one size."""
     if len(rows) < 2:
-        return [finding(ONE, row) for row in rows]
-    cheapest, priciest = extremes(rows)
-    comparison = compare(priciest, cheapest)
-    return [finding(RANGE if comparison.is_clear else ALIKE, priciest, comparison=comparison)]
+        return [finding(SINGLE, row) for row in rows]
+    cheapest, most_expensive = extremes(rows)
+    comparison = compare(most_expensive, cheapest)
+    return [finding(RANGE if comparison.is_clear else ALIKE, most_expensive, comparison=comparison)]
 
 
 def _growth(records: Sequence[Record]) -> list[Finding]:
-    """Whose cost grows between blocks of FROM bytes and the largest."""
+    """Which allocators' cost grows from blocks of GROWTH_FROM bytes to the largest."""
     found: dict[tuple[bool, float, float], list[Record]] = {}
     for rows in group_by(records, "allocator").values():
-        curve = sorted((r for r in rows if number(r, "size") >= FROM), key=lambda r: number(r, "size"))
+        curve = sorted((r for r in rows if number(r, "size") >= GROWTH_FROM), key=lambda r: number(r, "size"))
         if len(curve) > 1:
-            grows = median_of(curve[-1]) >= GROWTH * median_of(curve[0])
+            grows = median_of(curve[-1]) >= GROWTH_RATIO * median_of(curve[0])
             ends = (number(curve[0], "size"), number(curve[-1], "size"))
             found.setdefault((grows, *ends), []).extend((curve[0], curve[-1]))
     return [

@@ -1,4 +1,4 @@
-"""atomics: contention and coherence, by a histogram that many threads increment."""
+"""atomics: contention and coherence, measured by a histogram that many threads increment."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ from firsttouch.session import Session
 from firsttouch.units import format_size
 
 GROUP = 64
-"""GPU threads come in groups of this many."""
+"""GPU threads per group."""
 TYPES = ("u64", "f64")
-MIDDLE = 2**10
-"""Elements of the histogram that is contended and still in every cache: what is taken where one size must do."""
-BEYOND = 2**26
+MIDDLE_ELEMENTS = 2**10
+"""Elements of a histogram that is contended and fits in every cache. Used where only one size is measured."""
+BEYOND_CACHES = 2**26
 """Elements that no cache holds: 512 MiB."""
 WINDOWS = {"quick": 0.01, "standard": 0.02, "full": 0.05}
-"""Seconds between two readings of the progress; three times that of both sides, which may share processors."""
-LARGEST = 2**31
+"""Seconds between two readings of the progress; three times that if both agents take part (they may share processors).
+"""
+MAX_ELEMENTS = 2**31
 
 
 def most_gpu_threads(device: DeviceInfo) -> int:
-    """Threads that the device holds at once in groups of 64; a group for each multiprocessor where it doesn't say."""
+    """Returns the GPU threads that the device holds at once; one group per multiprocessor if it states none."""
     if not device.capabilities.runs_kernels:
         return 0
     each = size_fact(device, "threads_per_multiprocessor") or GROUP
@@ -46,7 +47,7 @@ def most_gpu_threads(device: DeviceInfo) -> int:
 
 
 def powers(base: int, first: int, last: int) -> list[int]:
-    """first, base times first, and so on up to two thirds of last, then last."""
+    """Returns first, base times first, and so on up to two thirds of last, and then last."""
     values, value = [], first
     while 3 * value <= 2 * last:
         values.append(value)
@@ -54,13 +55,13 @@ def powers(base: int, first: int, last: int) -> list[int]:
     return [*values, last] if last >= first else []
 
 
-def parties(factors: Mapping[str, Scalar]) -> list[str]:
+def participants(factors: Mapping[str, Scalar]) -> list[str]:
     """The agents that take part."""
     return [agent for agent in ("cpu", "gpu") if factors[f"{agent}_threads"] != 0]
 
 
 def loses_updates(device: DeviceInfo, allocator: str, who: list[str]) -> str | None:
-    """Why these agents together can't increment memory of the allocator without losing updates, or None."""
+    """Returns why these agents together would lose updates in memory of the allocator, or None."""
     if "cpu" in who and caches_on_cpu(allocator) is False:
         return "what the CPU's atomic operations do on write-combined memory is not defined"
     entry = device.allocator(allocator)
@@ -69,21 +70,21 @@ def loses_updates(device: DeviceInfo, allocator: str, who: list[str]) -> str | N
     if entry.concurrent is None:
         return f"the driver does not state that the CPU may use {allocator} memory while a kernel does"
     if not entry.concurrent:
-        return f"{allocator} memory is for the CPU or a kernel, not for both at once"
+        return f"{allocator} memory may be used by the CPU or a kernel, not for both at once"
     if not entry.shared_atomics:
         return f"the driver states no atomics of CPU and GPU together on {allocator} memory: updates would be lost"
     return None
 
 
-def _who(factors: Mapping[str, Scalar]) -> str:
+def _participants_word(factors: Mapping[str, Scalar]) -> str:
     """ "cpu", "gpu" or "both"."""
-    who = parties(factors)
+    who = participants(factors)
     return who[0] if len(who) == 1 else "both"
 
 
-def _has_the_curves(candidate: Candidate) -> bool:
-    """Whether its allocator is the one that gets the curves: of both together the first on which no update is lost."""
-    device, who = candidate.device, parties(candidate.factors)
+def _has_curves(candidate: Candidate) -> bool:
+    """True if the curves are measured on its allocator. For both agents it is the first on which no update is lost."""
+    device, who = candidate.device, participants(candidate.factors)
     names = [main_allocator(device)]
     if len(who) > 1:
         able = [n for n in allocator_names(device) if not any(unreachable(device, n, agent) for agent in who)]
@@ -105,10 +106,10 @@ class Atomics(Experiment):
     metric = Metric("M/s", "higher")
     counted = (
         "Million atomic increments per second of random elements of one array, by all threads that take part. Every "
-        "thread or group counts in a line of its own; another thread reads the counts twice, a window of 10 ms or more "
-        "apart. Where CPU and GPU both take part, each is measured alone first, then both together (the sample). "
-        "Reading end: the counts are read at the two ends of ten windows only; read_ratio is what runs that are read "
-        "in every window make of that. After every run the array must sum to the increments."
+        "thread or group counts in a separate cache line; another thread reads the counts twice, a window of 10 ms or "
+        "more apart. If CPU and GPU both take part, each is measured alone first, then both together (the sample). "
+        "reading=end: the counts are read at the two ends of ten windows only; read_ratio is the rate of runs that are "
+        "read in every window, relative to that. After every run the array must sum to the increments."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-A.4"
     figures = (
@@ -141,28 +142,29 @@ class Atomics(Experiment):
         leave_out("the cost of reading the counts is measured with one agent", SHORT, reading="end", who="both"),
         take_only("the cost of reading the counts is measured at one point",
                   of={"reading": "end"}, usual=True, curves=True),
-        leave_out("histograms in managed memory end at 512 MiB", migrating=True, elements=Above(BEYOND)),
+        leave_out("histograms in managed memory end at 512 MiB", migrating=True, elements=Above(BEYOND_CACHES)),
         leave_out("other allocators are measured with all threads only", FULL, curves=False, all_threads=False),
         take("the full preset measures every combination", FULL),
         take_only("device scope is measured on the middle histogram with all threads", of={"scope": "device"},
-                  all_threads=True, elements=MIDDLE),
-        leave_out("both agents together are measured on the middle histogram only", who="both", elements=Not(MIDDLE)),
+                  all_threads=True, elements=MIDDLE_ELEMENTS),
+        leave_out("both agents together are measured on the middle histogram only",
+                  who="both", elements=Not(MIDDLE_ELEMENTS)),
         leave_out("both agents together are measured with integers only", QUICK, who="both", type="f64"),
         leave_out("both agents together are measured on f64 with all threads only",
                   who="both", type="f64", all_threads=False),
     )  # fmt: skip
     properties: ClassVar = {
-        "who": lambda candidate: _who(candidate.factors),
-        "curves": _has_the_curves,
+        "who": lambda candidate: _participants_word(candidate.factors),
+        "curves": _has_curves,
         "all_threads": _all_threads,
         "usual": lambda candidate: _all_threads(candidate) and not varied(candidate),
     }
 
     def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
-        return {"type": "u64", "elements": MIDDLE, "scope": "system"}
+        return {"type": "u64", "elements": MIDDLE_ELEMENTS, "scope": "system"}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        elements = [1, MIDDLE, 2**20, *{"quick": (), "standard": (BEYOND,), "full": (2**30,)}[preset]]
+        elements = [1, MIDDLE_ELEMENTS, 2**20, *{"quick": (), "standard": (BEYOND_CACHES,), "full": (2**30,)}[preset]]
         processors, most = _core.usable_processors(), most_gpu_threads(device)
         cpu = [1, processors] if preset == "quick" else powers(4 if preset == "standard" else 2, 1, processors)
         gpu = powers({"quick": 64, "standard": 8, "full": 4}[preset], GROUP, most)
@@ -171,7 +173,7 @@ class Atomics(Experiment):
         return [
             allocator_factor(device),
             Factor("type", TYPES, choices=TYPES, doc="of an element, 8 bytes"),
-            Factor("elements", elements, "count", least=1, most=LARGEST, doc="of the histogram"),
+            Factor("elements", elements, "count", least=1, most=MAX_ELEMENTS, doc="of the histogram"),
             Factor(
                 "cpu_threads",
                 cpu if alone else [0, *cpu],
@@ -185,15 +187,15 @@ class Atomics(Experiment):
         ]
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        who = parties(factors)
+        who = participants(factors)
         if not who:
             return "without threads of the CPU or the GPU nothing is updated"
         if "cpu" in who and factors["scope"] == "device":
-            return "the CPU is outside of scope=device"
+            return "scope=device does not include the CPU"
         return ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        who, allocator = parties(factors), factors.text("allocator")
+        who, allocator = participants(factors), factors.text("allocator")
         if (most := size_fact(device, "largest_allocation_bytes")) and 8 * factors.count("elements") > most:
             return f"{device.name} allocates at most {format_size(most)} at once"
         for agent in who:
@@ -213,19 +215,17 @@ class Atomics(Experiment):
                 cpu_threads=point.count("cpu_threads"),
                 gpu_threads=point.count("gpu_threads"),
                 reading=point.text("reading"),
-                window=WINDOWS[session.preset] * (3 if len(parties(point.factors)) == 2 else 1),
+                window=WINDOWS[session.preset] * (3 if len(participants(point.factors)) == 2 else 1),
                 seed=session.seed,
                 stop=session.stop(
                     min_samples=5 if point["reading"] == "end" and session.preset != "quick" else 3, max_samples=200
                 ),
             )
-            return Measurement.of(
-                outcome, verified_why=_what_was_lost(outcome), buffers=[buffer_fact("histogram", buffer)]
-            )
+            return Measurement.of(outcome, verified_why=_mismatch(outcome), buffers=[buffer_fact("histogram", buffer)])
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         found = [f for agent in ("gpu", "cpu") for f in _alone(records, agent)]
-        together = [f for agent in ("cpu", "gpu") for f in _ranges(KEEPS, records, f"{agent}_relative", agent)]
+        together = [f for agent in ("cpu", "gpu") for f in _ranges(TOGETHER, records, f"{agent}_relative", agent)]
         return [*found, *together, *_ranges(READING, records, "read_ratio", "")]
 
 
@@ -234,8 +234,8 @@ _ALONE = (
     "with {threads} threads"
 )
 ALONE = Claim("atomics.alone", _ALONE)
-CONTENDED = Claim("atomics.alone", _ALONE + ", and a single element at {other_value}")
-KEEPS = Claim(
+ALONE_AND_CONTENDED = Claim("atomics.alone", _ALONE + ", and a single element at {other_value}")
+TOGETHER = Claim(
     "atomics.together",
     "the {agent} {value}",
     "when CPU and GPU update together, each reaches this share of its rate alone:",
@@ -244,15 +244,15 @@ READING = Claim("atomics.reading", "rates read during a run are {value} of those
 
 
 def _alone(records: Sequence[Record], agent: str) -> list[Finding]:
-    """The best rate of one side alone, and the best that one element takes from it."""
-    curve = [r for r in records if parties(r.factors) == [agent] and r.factors["reading"] == "progress"]
+    """The best rate of one agent alone, and the best rate on a single element under the same conditions."""
+    curve = [r for r in records if participants(r.factors) == [agent] and r.factors["reading"] == "progress"]
     if not curve:
         return []
     best = max(curve, key=median_of)
     same = {name: value for name, value in best.factors.items() if name not in ("elements", f"{agent}_threads")}
     single = [r for r in curve if r.factors["elements"] == 1 and same.items() <= r.factors.items()]
     comparison = compare(best, max(single, key=median_of)) if single and best.factors["elements"] != 1 else None
-    claim = CONTENDED if comparison else ALONE
+    claim = ALONE_AND_CONTENDED if comparison else ALONE
     return [finding(claim, best, comparison=comparison, agent=agent, threads=best.factors[f"{agent}_threads"])]
 
 
@@ -265,7 +265,7 @@ def _ranges(claim: Claim, records: Sequence[Record], name: str, agent: str) -> l
     return [finding(claim, rows, Quantity(median(ratios), "%", min(ratios), max(ratios)), agent=agent)]
 
 
-def _what_was_lost(outcome: _core.Outcome) -> str:
+def _mismatch(outcome: _core.Outcome) -> str:
     found, increments = outcome.counters["found"], outcome.counters["increments"]
     if outcome.errors == 0:
         return ""

@@ -1,4 +1,4 @@
-"""bandwidth: STREAM on either agent, from memory and, in the cache sweep, from every level."""
+"""bandwidth: STREAM by either agent, from memory and, in the cache sweep, from every cache level."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from firsttouch.analysis.findings import Claim, Finding, at_largest, fastest_ove
 from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import (
-    LEAST_STREAM,
+    MIN_STREAM_BYTES,
     GiB,
     KiB,
     MiB,
@@ -43,16 +43,16 @@ from firsttouch.units import format_size
 
 KERNELS = ("copy", "scale", "add", "triad", "read", "write")
 SWEEP_BYTES = 64 * MiB
-"""Bytes that the passes of one sweep run move at least, so that caching shows."""
+"""The least that the passes of one sweep run move, in bytes, so that caching shows."""
 
 
-def _beyond(candidate: Candidate) -> bool:
-    """Whether no cache holds an array."""
+def _is_beyond_caches(candidate: Candidate) -> bool:
+    """True if no cache holds an array."""
     return candidate.factors.size("size") >= 4 * last_level_bytes(candidate.device)
 
 
-def _oversized(candidate: Candidate) -> bool:
-    """Whether an array is larger than those from memory must be."""
+def _is_oversized(candidate: Candidate) -> bool:
+    """True if an array is larger than is needed to exceed the caches."""
     return candidate.factors.size("size") > memory_bytes(candidate.device, 256 * MiB)
 
 
@@ -107,7 +107,7 @@ class Bandwidth(Experiment):
         leave_out("other combinations are measured with the triad only", kernel=Not("triad"), main_curve=False),
         leave_out("other combinations are measured with the triad only", kernel=Not("triad"), first_touch="other"),
     )  # fmt: skip
-    properties: ClassVar = {"beyond": _beyond, "oversized": _oversized}
+    properties: ClassVar = {"beyond": _is_beyond_caches, "oversized": _is_oversized}
 
     def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
         return {"stores": "normal", "first_touch": "self"}
@@ -134,7 +134,7 @@ class Bandwidth(Experiment):
                 most=_core.usable_processors(),
             ),
             Factor(
-                "size", list(dict.fromkeys([*memory, *sweep])), "size", doc="bytes of one array", least=LEAST_STREAM
+                "size", list(dict.fromkeys([*memory, *sweep])), "size", doc="bytes of one array", least=MIN_STREAM_BYTES
             ),
             *switch(device, "xnack"),
         ]
@@ -146,16 +146,18 @@ class Bandwidth(Experiment):
             return reason
         size, needed = factors.size("size"), 4 * last_level_bytes(device)
         if factors["arrays"] == "memory" and size < needed:
-            return f"{format_size(size)} could sit in a cache: memory means arrays of {format_size(needed)} or more"
+            return (
+                f"{format_size(size)} could fit in a cache: arrays=memory needs arrays of {format_size(needed)} or more"
+            )
         return None
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors["agent"] == "gpu" and (factors["stores"] != "normal" or factors["threads"] != 0):
             return "stores and threads are choices of the CPU; the GPU's are stores=normal and threads=0"
         if factors["kernel"] == "read" and factors["stores"] == "nontemporal":
-            return "the kernel read stores nothing"
+            return "the kernel read makes no stores"
         if factors["arrays"] == "sweep" and factors["kernel"] != "triad":
-            return "arrays=sweep is of the triad alone"
+            return "arrays=sweep is measured with the triad only"
         return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:

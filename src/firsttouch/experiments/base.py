@@ -1,6 +1,6 @@
-"""What an experiment is: factors, how one point is measured and verified, and its figure.
+"""The base class of experiments: factors, measuring and verifying a point, figures and findings.
 
-One module per experiment in this folder, holding one subclass of Experiment; nothing else registers it.
+Each module of an experiment in this folder has one subclass of Experiment. Nothing else registers it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 Preset = Literal["quick", "standard", "full"]
 FactorKind = Literal["size", "count", "ratio", "extent", "choice"]
-MOST_VALUES = 10_000
-"""That a factor may have."""
+MAX_VALUES = 10_000
+"""The most values that a factor may have."""
 
 
 def _is_scalar(value: object) -> bool:
-    """Whether a record can hold the value of a factor."""
+    """True if a record can hold the value of a factor."""
     if isinstance(value, str):
         return value.isprintable()
     if isinstance(value, float):
@@ -39,12 +39,11 @@ def _is_scalar(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Factor:
-    """One varied condition. values is what the preset takes; `--set name=...` may give others.
+    """A condition that is varied. values are those that the preset measures; `--set name=...` may name others.
 
-    kind "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "choice" one of `choices`, "extent"
-    bytes or a word of `known`, which means the value that stands there. doc says what is varied, in a few words for
-    --list. names_devices: values that name devices are tried, without --set, only where the call chose those
-    devices.
+    kind: "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "choice" one of `choices`, and
+    "extent" bytes or a word of `known`, which stands for the value there. doc says in a few words what is varied, for
+    --list. names_devices: the values name devices; without --set, only those are measured that the call chose.
     """
 
     name: str
@@ -56,25 +55,25 @@ class Factor:
     names_devices: bool = False
     least: int = 0
     most: int | None = None
-    """Of kinds "size" and "count": the range in which a value can be measured at all, None without an upper end."""
+    """For the kinds "size" and "count": the range of values that can be measured; None means no upper limit."""
     multiple: int = 1
-    """Of kinds "size" and "count": what a value must be a whole multiple of."""
+    """For the kinds "size" and "count": a value must be a multiple of this."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what no record could hold and no --set could name."""
+        """Raises ValueError if no record can hold a value or --set cannot name the factor."""
         if not (isinstance(self.name, str) and self.name.isidentifier()):
             raise ValueError(f"{self.name!r:.60} is not a valid name of a factor; give letters, digits and _")
         if self.kind not in get_args(FactorKind):
             raise ValueError(f"factor {self.name}: {self.kind!r:.60} is not one of {', '.join(get_args(FactorKind))}")
-        values = list(islice(self.values, MOST_VALUES + 1))
-        if len(values) > MOST_VALUES:
-            raise ValueError(f"factor {self.name} has more than {MOST_VALUES} values")
+        values = list(islice(self.values, MAX_VALUES + 1))
+        if len(values) > MAX_VALUES:
+            raise ValueError(f"factor {self.name} has more than {MAX_VALUES} values")
         if wrong := [value for value in values if not _is_scalar(value)]:
             raise ValueError(f"factor {self.name}: {wrong[0]!r:.60} is not a number, a printable text or None")
         object.__setattr__(self, "values", values)
 
     def accepted(self) -> str:
-        """What --set takes for it, in words."""
+        """Describes the values that --set accepts."""
         if self.kind == "choice":
             return ", ".join(dict.fromkeys(str(value) for value in (*self.choices, *self.values)))
         if self.kind == "ratio":
@@ -90,18 +89,18 @@ class Factor:
 
 
 def describe_factors(factors: Iterable[Factor]) -> dict[str, dict[str, str]]:
-    """What each factor is and what --set takes for it, by name; of devices that differ, all that any takes."""
+    """Returns by name what each factor is and what --set accepts; if devices differ, what any of them accepts."""
     by_name: dict[str, list[Factor]] = {}
     for factor in factors:
         by_name.setdefault(factor.name, []).append(factor)
     return {
-        name: {"doc": same[0].doc, "accepts": "; ".join(dict.fromkeys(f.accepted() for f in _joined(same)))}
+        name: {"doc": same[0].doc, "accepts": "; ".join(dict.fromkeys(f.accepted() for f in _merged(same)))}
         for name, same in by_name.items()
     }
 
 
-def _joined(same: Sequence[Factor]) -> Sequence[Factor]:
-    """Factors of one name, those of choices as one with the choices of all."""
+def _merged(same: Sequence[Factor]) -> Sequence[Factor]:
+    """Merges factors of one name into one with all of their choices, if they are of the kind "choice"."""
     if any(factor.kind != "choice" for factor in same):
         return same
     return [
@@ -111,7 +110,7 @@ def _joined(same: Sequence[Factor]) -> Sequence[Factor]:
 
 @dataclass
 class Measurement:
-    """What was measured at one point. samples are in the metric's unit; verified None needs verified_why."""
+    """The result of one point. samples are in the metric's unit. If verified is None, verified_why must say why."""
 
     samples: Sequence[float]
     verified: bool | None
@@ -131,9 +130,9 @@ class Measurement:
         keep: Collection[str] | None = None,
         counters: Mapping[str, Scalar] | None = None,
     ) -> Measurement:
-        """What a probe measured; the data are right where neither it nor those of `checked` found an error.
+        """The result of a probe. It is verified if neither its outcome nor those in `checked` found an error.
 
-        keep names those of the probe's counters that the record gets, None all of them; counters are further ones.
+        keep: names of the probe's counters to record; None records all. counters: additional counters.
         """
         own = {name: value for name, value in outcome.counters.items() if keep is None or name in keep}
         return cls(
@@ -148,7 +147,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Point:
-    """One combination of all factors on one device. Its factors are read as those of Factors are."""
+    """One combination of all factors on one device. Reads a factor like Factors does."""
 
     experiment: str
     device: str
@@ -169,10 +168,10 @@ class Point:
 
 @dataclass(frozen=True)
 class ReportSection:
-    """One section of the report on one device. Those of an experiment stand by title, an overview first.
+    """One section of the report on one device. The sections of an experiment are sorted by title, after its overview.
 
-    title: follows the experiment's name, as in "app: hotspot". findings: from the points that are ok and not wrong;
-    without it they are the experiment's. overview: its records are listed and counted by other sections.
+    title: follows the experiment's name, as in "app: hotspot". findings: called with the points that are ok and not
+    wrong; None means those of the experiment. overview: its records are also listed and counted in other sections.
     """
 
     question: str
@@ -192,75 +191,75 @@ class Experiment:
     order: ClassVar[int] = 100
     """Place in lists and reports."""
     question: ClassVar[str]
-    """What a reader wants to know, as a question; the report's heading."""
+    """The question that the experiment answers; the report's heading."""
     metric: ClassVar[Metric]
     """What one sample means: its unit, whether lower or higher is better, and the version of its definition."""
     counted: ClassVar[str]
-    """What exactly one sample counts, for the report."""
+    """Says exactly what one sample is, for the report."""
     source: ClassVar[str]
     figures: ClassVar[Sequence[Figure]]
     share: ClassVar[float] = 1.0
     """Weight of this experiment in a preset's time."""
     fresh_process: ClassVar[bool] = False
-    """Every point in a new worker."""
+    """True if every point is measured in a new worker."""
     across_devices: ClassVar[bool] = False
-    """The report shows the records of all devices together: figures may name `device` and, where it is a factor,
-    `peer`; derive(), sections() and findings() get the records of all, and None for the device.
+    """True if the report shows the records of all devices together. Figures may then name `device` and, if it is a
+    factor, `peer`; derive(), sections() and findings() get the records of all devices, and None for the device.
     """
     rules: ClassVar[Sequence[Rule]] = ()
-    """What a preset leaves out to keep its time (presets.py). A value that --set asks for keeps all its combinations
-    where the rules would leave none.
+    """Which points the presets leave out (presets.py). If the rules leave out every point of a value that --set names,
+    all of its combinations are measured.
     """
     properties: ClassVar[Mapping[str, Property]] = {}
-    """What the rules ask of a point besides its factors and the properties that presets.py knows."""
+    """Properties of points that the rules use, in addition to factors and to the properties in presets.py."""
     opens_device: ClassVar[bool] = True
-    """False: the worker leaves the device to the experiment. Give environment() something of its own then, so that no
-    other experiment has opened it in that worker."""
+    """False if the worker must not open the device. environment() must then return a variable that no other experiment
+    has, so that no other experiment has opened the device in the same worker."""
 
     def supports(self, device: DeviceInfo) -> str | None:
-        """None where the experiment can run on the device at all, else the reason."""
+        """Returns why the experiment cannot run on the device, or None."""
         return None
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        """The factors on this device; points are their cross product, in this order."""
+        """Returns the factors on this device. Points are their cross product, in this order."""
         raise NotImplementedError
 
     def optional(self) -> Sequence[Factor]:
-        """Further factors, which are there when --set gives them."""
+        """Returns additional factors, which points have only if --set names them."""
         return ()
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        """Why this combination can't be measured here (recorded as skipped), or None."""
+        """Returns why this combination can't be measured here (it is recorded as skipped), or None."""
         return None
 
     def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
-        """The values around which conditions vary one at a time, for rules that ask which are `varied`."""
+        """Returns the values around which conditions are varied one at a time, for the property `varied` of rules."""
         return {}
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        """Why the combination means nothing at all, in words (it is not a point and not recorded), or ''."""
+        """Returns why the combination has no meaning (it is then no point and not recorded), or ''."""
         return ""
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        """Environment variables that the worker of this point must start with: those of the runtime's switches among
-        the factors (machine/switches.py).
+        """Returns the environment variables with which the worker of this point must start. By default these are the
+        runtime's switches among the factors (machine/switches.py).
         """
         return switches.environment(factors)
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        """Measure and verify one point. Raises _core.GuardRefused where memory limits forbid it (skipped)."""
+        """Measures and verifies a point. Raises _core.GuardRefused if memory limits forbid it (it is then skipped)."""
         raise NotImplementedError
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> Sequence[Finding]:
-        """What answers the question, the most important first, from the records of one device that are ok and not
-        wrong. None where the records support none.
+        """Returns the findings that answer the question, the most important first, from the records of one device that
+        are ok and not wrong. The result may be empty.
         """
         raise NotImplementedError
 
     def derive(self, records: Sequence[Record]) -> list[Record]:
-        """The records of one device as the report is to show them: with what follows from several of them together."""
+        """Returns the records of one device as the report shows them, with values that follow from several records."""
         return list(records)
 
     def sections(self, records: Sequence[Record], device: DeviceInfo | None) -> list[ReportSection]:
-        """The sections in which the derived records of one device are shown, each in one, an overview aside."""
+        """Returns the report's sections on one device. Each derived record is in one section other than an overview."""
         return [ReportSection(self.question, records, self.figures, counted=self.counted, source=self.source)]

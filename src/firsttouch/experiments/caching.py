@@ -1,4 +1,4 @@
-"""caching: which memory an agent caches, and what it costs when threads share a line."""
+"""caching: which memory an agent caches, and the cost of threads sharing a cache line."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from firsttouch.session import Session
 
 ENTRY = 8
 PADDINGS = (0, 32, 64, 128)
-"""Bytes that an entry is padded to; 0: entries side by side."""
+"""Bytes to which an entry is padded; 0 means adjacent entries."""
 PATTERNS = ("reread", "own", "even", "one")
-FAR = {"cpu": 64, "gpu": 128}
-"""Padding that puts entries on lines of their own."""
-MOST_THREADS = 2**20
+LINE_PADDING = {"cpu": 64, "gpu": 128}
+"""Padding that puts every entry on a separate line."""
+MAX_THREADS = 2**20
 REREAD_BYTES = {"quick": 64 * MiB, "standard": 256 * MiB, "full": 256 * MiB}
-"""At most so much is read over: a last cache that holds it is still far slower than the first."""
+"""The largest buffer. A last cache that holds it is still far slower than the first."""
 
 
 def thread_counts(device: DeviceInfo, agent: str, preset: Preset) -> list[int]:
-    """Threads from one to all of the CPU, or to 2^20 of a GPU."""
+    """Returns thread counts from 1 to all processors of the CPU, or to 2^20 for a GPU."""
     if agent == "cpu":
         most, factor = _core.usable_processors(), {"quick": 2**20, "standard": 4, "full": 2}[preset]
     else:
-        most, factor = MOST_THREADS, {"quick": 2**10, "standard": 2**5, "full": 2}[preset]
+        most, factor = MAX_THREADS, {"quick": 2**10, "standard": 2**5, "full": 2}[preset]
     counts = [1]
     while counts[-1] * factor < most:
         counts.append(counts[-1] * factor)
@@ -60,10 +60,10 @@ class Caching(Experiment):
     question = "Which memory does each agent cache, and what does sharing a line cost?"
     metric = Metric("ns", "lower")
     counted = (
-        "own, even, one: one update of an 8-byte entry (a load, an add, a store) as a thread sees it: the time of a "
-        "run by the updates of each thread. own: every thread has its entry; even: the odd threads do nothing; "
-        "one: all threads race for the first entry, and lose updates. reread: one dependent load of 4 KiB that are "
-        "read again and again; the counter cold_ns has the time of loads all over the buffer."
+        "own, even, one: one update of an 8-byte entry (a load, an add, a store) by one thread: the time of a run "
+        "over the updates of each thread. own: every thread has its entry; even: the odd threads do nothing; "
+        "one: all threads race for the first entry, and lose updates. reread: one dependent load from 4 KiB that are "
+        "read repeatedly; the counter cold_ns has the time of loads from the whole buffer."
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.3 and 6.2.2"
     figures = (
@@ -77,28 +77,31 @@ class Caching(Experiment):
     rules = (
         leave_out("the CPU's accesses to plain host memory are measured on the device cpu", measured_on_cpu=True),
         take("whether memory is cached is measured for every allocator", pattern="reread"),
-        leave_out("the thread count belongs to the other agent", own_count=False),
+        leave_out("the thread count belongs to the other agent", own_thread_count=False),
         leave_out("what cannot be measured is recorded once", skipped=True),
         leave_out("for other allocators only pattern=reread is measured", QUICK, main_curve=False),
         take_only("for other allocators entries are measured adjacent and a line apart, by all threads",
                   of={"main_curve": False},
-                  pattern="own", near_or_far=True, all_threads=True, loads="cached"),
+                  pattern="own", adjacent_or_line_apart=True, all_threads=True, loads="cached"),
         take("the full preset measures every combination", FULL),
         take_only("uncached loads are measured with adjacent entries only",
                   of={"loads": "uncached"}, pattern="own", padding=0),
         take_only("pattern=even is measured with adjacent entries and all threads",
                   QUICK, of={"pattern": "even"}, padding=0,
                   all_threads=True),
-        leave_out("other paddings are measured with all threads only", QUICK, near_or_far=False, all_threads=False),
+        leave_out("other paddings are measured with all threads only",
+                  QUICK, adjacent_or_line_apart=False, all_threads=False),
     )  # fmt: skip
     properties: ClassVar = {
-        "own_count": lambda candidate: candidate.factors["threads"] in _counts(candidate),
+        "own_thread_count": lambda candidate: candidate.factors["threads"] in _counts(candidate),
         "all_threads": lambda candidate: candidate.factors["threads"] == _counts(candidate)[-1],
-        "near_or_far": lambda candidate: candidate.factors["padding"] in (0, FAR[candidate.factors.text("agent")]),
+        "adjacent_or_line_apart": lambda candidate: (
+            candidate.factors["padding"] in (0, LINE_PADDING[candidate.factors.text("agent")])
+        ),
     }
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        most = max(MOST_THREADS if agent == "gpu" else _core.usable_processors() for agent in agents(device))
+        most = max(MAX_THREADS if agent == "gpu" else _core.usable_processors() for agent in agents(device))
         counts = {count for agent in agents(device) for count in thread_counts(device, agent, preset)}
         loads = ("cached", "uncached") if device.capabilities.uncached_loads else ("cached",)
         return [
@@ -114,7 +117,7 @@ class Caching(Experiment):
                 doc="bytes that an entry of 8 is padded to",
             ),
             Factor("threads", sorted(counts), "count", least=1, most=most, doc="threads of the agent"),
-            Factor("loads", loads, choices=("cached", "uncached"), doc="in the first-level cache, or past it"),
+            Factor("loads", loads, choices=("cached", "uncached"), doc="whether loads may use the first-level cache"),
         ]
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
@@ -124,12 +127,12 @@ class Caching(Experiment):
         if pattern == "one" and factors["padding"] != 0:
             return "a single entry has no neighbour, so pattern=one goes with padding=0 only"
         if past and factors["agent"] == "cpu":
-            return "whether the CPU's loads are cached is up to the memory, not to the load"
+            return "whether the CPU's loads are cached depends on the memory, not on the load"
         return ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         agent, threads = factors.text("agent"), factors.count("threads")
-        most = _core.usable_processors() if agent == "cpu" else MOST_THREADS
+        most = _core.usable_processors() if agent == "cpu" else MAX_THREADS
         if not 0 < threads <= most:
             return f"the {agent.upper()} takes 1 to {most} threads here"
         if factors["loads"] == "uncached" and not device.capabilities.uncached_loads:
@@ -203,7 +206,7 @@ ALIKE = Claim(
 
 
 def _cached(records: Sequence[Record]) -> list[Finding]:
-    """What one agent caches, and what not."""
+    """Which memory one agent caches and which it does not."""
     rows = [r for r in records if r.factors["pattern"] == "reread"]
     found = []
     for claim, cached in ((CACHED, True), (NOT_CACHED, False)):
@@ -214,7 +217,7 @@ def _cached(records: Sequence[Record]) -> list[Finding]:
 
 
 def _sharing(records: Sequence[Record], line: int) -> list[Finding]:
-    """Entries side by side against entries on lines of their own, under the most threads of one agent."""
+    """Compares adjacent entries with entries on separate lines, for the most threads of one agent."""
     own = [
         r for r in records if (r.factors["pattern"], r.factors["loads"]) == ("own", "cached") and r.count("threads") > 1
     ]
@@ -228,7 +231,7 @@ def _sharing(records: Sequence[Record], line: int) -> list[Finding]:
 
 
 def _apart(record: Record, others: Sequence[Record], line: int) -> Record | None:
-    """The record of the same conditions with an entry to a line, or None."""
+    """Returns the record with the same conditions and one entry per line, or None."""
     same = {name: value for name, value in record.factors.items() if name != "padding"}
     fits = (r for r in others if same.items() <= r.factors.items() and r.count("padding") >= min(64, line))
     return max(fits, key=lambda r: r.count("padding"), default=None)

@@ -1,4 +1,4 @@
-"""codegen: what the compiler made of an atomic add, a vector load and an uncached load."""
+"""codegen: the instructions that the compiler generated for atomic adds, vector loads and uncached loads."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ OPERATIONS = (
 )
 LONGEST_LISTING = 6000
 
-# What an instruction says about an operation: (verdict, pattern over PTX, SASS, AMD GPU, x86-64 and AArch64 text), the
-# first verdict whose pattern is found counts. A compare-and-swap comes first: a loop may also hold a native add.
+# By operation, (verdict, pattern over PTX, SASS, AMD GPU, x86-64 and AArch64 text). The first pattern that is found
+# decides. Compare-and-swap comes first because its loop may also contain a native add.
 _SIGNS = {
     "add": (
         ("loop", r"atom\S*\.cas|ATOM\S*\.CAS|_atomic_cmpswap|lock cmpxchg|\bcas[al]*\b|\bstl?xr\b"),
@@ -63,7 +63,7 @@ _SIGNS = {
 
 
 def classify(operation: str, listing: Iterable[str]) -> tuple[str, str]:
-    """What the listing makes of an operation, and the instruction that shows it; ("unknown", "") where none does."""
+    """Returns how the listing implements an operation, and the instruction that shows it, or ("unknown", "")."""
     lines = list(listing)
     for verdict, pattern in _SIGNS["add" if operation.startswith("add") else operation]:
         for line in lines:
@@ -79,7 +79,10 @@ def _disassembler() -> capstone.Cs:
 
 
 def disassemble(code: bytes, *, one_function: bool = False) -> list[str]:
-    """Instructions of this machine's processor. one_function ends at the return that no earlier jump passes over."""
+    """Disassembles code of this machine's processor.
+
+    one_function: stops at the first return behind which no earlier jump leads.
+    """
     listing, farthest = [], 0
     for instruction in _disassembler().disasm(code, 0):
         listing.append(f"{instruction.mnemonic} {instruction.op_str}".strip())
@@ -90,12 +93,12 @@ def disassemble(code: bytes, *, one_function: bool = False) -> list[str]:
     return listing
 
 
-def _of_core(kernel: str) -> tuple[str, list[str]]:
+def _host_listing(kernel: str) -> tuple[str, list[str]]:
     return "the core's own code", disassemble(_core.host_kernel_code(kernel), one_function=True)
 
 
-def _of_cuda(kernel: str, code: bytes, ptx: str) -> tuple[str, list[str]]:
-    """SASS where nvdisasm is on the PATH, else the PTX that the machine code was made from."""
+def _cuda_listing(kernel: str, code: bytes, ptx: str) -> tuple[str, list[str]]:
+    """Returns SASS if nvdisasm is on the PATH, otherwise the PTX from which the machine code was compiled."""
     if tool := shutil.which("nvdisasm"):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "kernel.cubin"
@@ -112,18 +115,18 @@ def _of_cuda(kernel: str, code: bytes, ptx: str) -> tuple[str, list[str]]:
 
 
 def _disassemblers() -> list[str]:
-    """LLVM's, in order of trying: ROCm's own knows its GPUs; of others, one may be too old for them."""
+    """Returns LLVM's disassemblers in the order to try: ROCm's supports its GPUs, others may be too old for them."""
     folder = os.path.join(os.environ.get("ROCM_PATH", "/opt/rocm"), "llvm/bin")
     names = ["llvm-objdump", *(f"llvm-objdump-{version}" for version in range(25, 14, -1))]
     found = [shutil.which("llvm-objdump", path=folder), *map(shutil.which, names)]
     return [tool for tool in found if tool is not None]
 
 
-def of_hip(kernel: str, code: bytes) -> tuple[str, list[str]]:
-    """The kernel's instructions in an AMD code object, by llvm-objdump.
+def hip_listing(kernel: str, code: bytes) -> tuple[str, list[str]]:
+    """Returns the kernel's instructions in an AMD code object, from llvm-objdump.
 
     Raises:
-        Unsupported: there is none that reads the code object.
+        Unsupported: no llvm-objdump can read the code object.
     """
     problem = "llvm-objdump is neither on the PATH nor in ROCm's folder"
     with tempfile.TemporaryDirectory() as folder:
@@ -140,7 +143,7 @@ def of_hip(kernel: str, code: bytes) -> tuple[str, list[str]]:
     raise Unsupported(problem)
 
 
-def _of_opencl(kernel: str, code: bytes) -> tuple[str, list[str]]:
+def _opencl_listing(kernel: str, code: bytes) -> tuple[str, list[str]]:
     """The work-group function of the kernel in the ELF objects that PoCL's binary carries."""
     for start in (match.start() for match in re.finditer(rb"\x7fELF", code)):
         elf = ELFFile(io.BytesIO(code[start:]))
@@ -155,14 +158,14 @@ def _of_opencl(kernel: str, code: bytes) -> tuple[str, list[str]]:
     raise Unsupported("this OpenCL driver's program binary holds no machine code of this processor to read")
 
 
-def _of_device(kind: str, kernel: str, code: bytes, assembly: str) -> tuple[str, list[str]]:
+def _device_listing(kind: str, kernel: str, code: bytes, assembly: str) -> tuple[str, list[str]]:
     if kind == "cubin":
-        return _of_cuda(kernel, code, assembly)
-    return of_hip(kernel, code) if kind == "hsaco" else _of_opencl(kernel, code)
+        return _cuda_listing(kernel, code, assembly)
+    return hip_listing(kernel, code) if kind == "hsaco" else _opencl_listing(kernel, code)
 
 
 class Codegen(Experiment):
-    """Reads the compiled code, so that a slow atomic can be told from a slow memory. Source: MI300A artefacts."""
+    """Reads the compiled code, to distinguish slow atomics from slow memory. Source: MI300A artefacts."""
 
     name = "codegen"
     order = 80
@@ -170,8 +173,8 @@ class Codegen(Experiment):
     metric = Metric("instructions", "neither")
     counted = (
         "Instructions of a kernel that does one operation, from the compiled device code (SASS where nvdisasm is "
-        "present, else PTX; an AMD code object by llvm-objdump; PoCL's object; the core's own code for the CPU). made "
-        "says native or loop; the listing is in the record."
+        "present, else PTX; an AMD code object by llvm-objdump; PoCL's object; the code of the native module for the "
+        "CPU). made says native or loop; the listing is in the record."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-F; the vendors' instruction-set manuals"
     figures = (
@@ -187,10 +190,10 @@ class Codegen(Experiment):
         operation = point.text("operation")
         kernel = f"codegen_{operation}"
         if session.info.kind == "cpu":
-            read_from, listing = _of_core(kernel)
+            read_from, listing = _host_listing(kernel)
         else:
             kind, code, assembly = session.device.compile("codegen", _core.kernel_file("codegen.c"))
-            read_from, listing = _of_device(kind, kernel, code, assembly)
+            read_from, listing = _device_listing(kind, kernel, code, assembly)
         made, instruction = classify(operation, listing)
         return Measurement(
             samples=[len(listing)],
@@ -208,13 +211,18 @@ class Codegen(Experiment):
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         by_form = group_by(records, "made")
         return [
-            finding(FORM, rows, FORMS.get(str(made), str(made)), operation=tuple(r.text("operation") for r in rows))
+            finding(
+                COMPILED,
+                rows,
+                COMPILED_WORDS.get(str(made), str(made)),
+                operation=tuple(r.text("operation") for r in rows),
+            )
             for (made,), rows in by_form.items()
         ]
 
 
-FORM = Claim("codegen.form", "{value} ({operation})", "operations are compiled to:")
-FORMS = {
+COMPILED = Claim("codegen.form", "{value} ({operation})", "operations are compiled to:")
+COMPILED_WORDS = {
     "native": "a native instruction",
     "loop": "a compare-and-swap loop",
     "16 bytes or more a load": "loads of 16 bytes or more",

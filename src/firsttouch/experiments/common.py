@@ -1,4 +1,4 @@
-"""What several experiments ask of a device: who reaches what, which sizes to take, where a buffer's pages are."""
+"""Helpers for experiments: agents and allocators of a device, sizes of buffers, and where a buffer's pages are."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 BASE_PAGE = resource.getpagesize()
 """Bytes of the kernel's base page: 4 KiB, or 64 KiB on some Arm kernels."""
 
-MAP_ANEW = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4096:glibc.malloc.trim_threshold=4096"}
-"""Environment in which glibc maps and unmaps every block of a page or more, so that no page is touched already."""
+MMAP_EVERY_BLOCK = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4096:glibc.malloc.trim_threshold=4096"}
+"""An environment in which glibc maps and unmaps every block of a page or more, so that pages are untouched at first."""
 
 
-LEAST_STREAM = 64
-"""Bytes that an array of the STREAM loops has at least."""
+MIN_STREAM_BYTES = 64
+"""The smallest array of the STREAM loops, in bytes."""
 
 
 def agents(device: DeviceInfo) -> Sequence[str]:
-    """Who can touch memory of the device: on `cpu` the CPU alone."""
+    """Returns the agents that can access memory of the device; on `cpu` the CPU alone."""
     return ("gpu", "cpu") if device.capabilities.runs_kernels else ("cpu",)
 
 
@@ -45,7 +45,7 @@ def allocator_factor(device: DeviceInfo, *, doc: str = "how the memory is obtain
 
 
 def unavailable(device: DeviceInfo, allocator: str) -> str | None:
-    """Why the allocator can't be used on the device, or None."""
+    """Returns why the allocator can't be used on the device, or None."""
     entry = device.allocator(allocator)
     if entry is None:
         return f"{device.name} has no allocator {allocator}"
@@ -53,7 +53,7 @@ def unavailable(device: DeviceInfo, allocator: str) -> str | None:
 
 
 def unreachable(device: DeviceInfo, allocator: str, agent: str) -> str | None:
-    """Why the agent can't work on memory of the allocator, or None."""
+    """Returns why the agent can't access memory of the allocator, or None."""
     if reason := unavailable(device, allocator):
         return reason
     entry = device.allocator(allocator)
@@ -64,9 +64,9 @@ def unreachable(device: DeviceInfo, allocator: str, agent: str) -> str | None:
 
 
 def peer(device: DeviceInfo, *, itself: bool = False) -> Factor:
-    """The factor of the other device: those of the device's driver, and with `itself` the device too.
+    """The factor `peer`: the other devices of the same driver, and with `itself` also `self`.
 
-    Without `--set peer=`, the planner takes those among the devices that the call chose.
+    Without `--set peer=`, the planner takes those of them that the call chose.
     """
     names = [other.name for other in device.peers if other.same_driver]
     own = [SELF] if itself else []
@@ -80,7 +80,7 @@ def peer(device: DeviceInfo, *, itself: bool = False) -> Factor:
 
 
 def unreachable_peer(device: DeviceInfo, name: str) -> str | None:
-    """Why the device's kernels and copies can't use memory of a peer, or None. name: a value of `peer`."""
+    """Returns why the device's kernels and copies can't use memory of a peer, or None. name: a value of `peer`."""
     if name == SELF:
         return None
     other = device.peer(name)
@@ -90,13 +90,15 @@ def unreachable_peer(device: DeviceInfo, name: str) -> str | None:
 
 
 def measured_on_cpu(device: DeviceInfo, allocator: str, agent: str) -> bool:
-    """Plain host memory touched by the CPU is measured once, on the device `cpu`."""
+    """True if the CPU accesses plain host memory, which is measured on the device `cpu` only."""
     return device.capabilities.runs_kernels and agent == "cpu" and is_plain_host(allocator)
 
 
-def known_elsewhere(device: DeviceInfo, allocator: str, agent: str) -> bool:
-    """What kernels on the host's processor use is to the CPU what the device `cpu` shows, and to the kernels one and
-    the same by many names: of these the device's own and what both share are measured.
+def measured_under_another_name(device: DeviceInfo, allocator: str, agent: str) -> bool:
+    """True if the point would measure memory of the host's processor that another point measures under another name.
+
+    The allocators of a device on the host's processor are all host memory. The CPU's accesses to it are measured on the
+    device `cpu`, and those of kernels for device memory and shared memory only.
     """
     if not (device.capabilities.runs_kernels and device.capabilities.on_host_processor):
         return False
@@ -104,15 +106,15 @@ def known_elsewhere(device: DeviceInfo, allocator: str, agent: str) -> bool:
 
 
 def first_toucher(agent: str, first_touch: object) -> str:
-    """The agent that `self` or `other` means."""
+    """Returns the agent that `self` or `other` stands for."""
     other = "gpu" if agent == "cpu" else "cpu"
     return agent if first_touch == "self" else other
 
 
 def switch(device: DeviceInfo, name: str, values: Sequence[str] = ()) -> list[Factor]:
-    """The factor of a setting that the device's runtime reads when its process starts; none on other devices.
+    """The factor of a switch of the device's runtime, or an empty list if the runtime has no such switch.
 
-    values are the preset's; without them, what the environment says, which the points then record.
+    values: those of the preset; by default the value in the environment, which the points then record.
     """
     known = find_switch(device, name)
     if known is None:
@@ -121,7 +123,7 @@ def switch(device: DeviceInfo, name: str, values: Sequence[str] = ()) -> list[Fa
 
 
 def size_fact(device: DeviceInfo, *names: str) -> int:
-    """The first of the device's facts of these names that is a positive number, or 0."""
+    """Returns the first of the named device facts that is a positive number, or 0."""
     for name in names:
         value = device.facts.get(name)
         if isinstance(value, (int, float)) and value > 0:
@@ -130,9 +132,9 @@ def size_fact(device: DeviceInfo, *names: str) -> int:
 
 
 def last_level_bytes(device: DeviceInfo) -> int:
-    """Bytes of the last cache before memory that buffers are sized for; 32 MiB where nothing says.
+    """Returns the bytes of the last cache for which buffers are sized; 32 MiB if the device does not state any.
 
-    Of a host's processor, no more than machine/caches.py allows for those that are usable.
+    For the host's processor, machine/caches.py bounds them by the number of usable processors.
     """
     stated = size_fact(device, "l3_bytes", "infinity_cache_bytes", "cache_bytes", "l2_bytes") or 32 * MiB
     if not device.capabilities.on_host_processor:
@@ -145,12 +147,12 @@ def line_bytes(device: DeviceInfo) -> int:
 
 
 def memory_bytes(device: DeviceInfo, least: int = 0) -> int:
-    """A size that no cache holds: four times the last level in whole 16 MiB, at least `least`."""
+    """Returns a size that no cache holds: four times the last level, rounded up to 16 MiB, at least `least`."""
     return max(least, -(-4 * last_level_bytes(device) // (16 * MiB)) * 16 * MiB)
 
 
 def octaves(low: int, high: int, per_octave: int = 1) -> list[int]:
-    """Sizes from low to high, per_octave in each doubling, in whole units of 256 bytes."""
+    """Returns sizes from low to high, per_octave in each doubling, as multiples of 256 bytes."""
     sizes, step = [], 0
     while (size := low * 2 ** (step / per_octave)) <= high:
         sizes.append(max(256, round(size / 256) * 256))
@@ -159,12 +161,12 @@ def octaves(low: int, high: int, per_octave: int = 1) -> list[int]:
 
 
 def whole_octave(size: object, every: int = 1) -> bool:
-    """Whether size is 2^(every k)."""
+    """True if size is 2^(every k) for a whole k."""
     return isinstance(size, int) and size & (size - 1) == 0 and (size.bit_length() - 1) % every == 0
 
 
 def buffer_fact(name: str, buffer: _core.Buffer) -> BufferFact:
-    """Where a buffer is; NUMA node and page size where the CPU can look at it."""
+    """Describes where a buffer is; NUMA node and page size are None if the CPU cannot access it."""
     try:
         node, page = buffer.residency()
     except RuntimeError:  # the CPU has no access

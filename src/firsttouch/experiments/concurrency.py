@@ -1,4 +1,4 @@
-"""concurrency: CPU and GPU at work on one array at once."""
+"""concurrency: CPU and GPU work on one array at the same time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric
 from firsttouch.session import Session
 
 STRATEGIES = ("concurrent", "lockstep", "copying")
-WHOLE_PAGES = 128 * KiB
-"""The array is a multiple of this, so that each half is whole pages of 64 KiB."""
+SIZE_MULTIPLE = 128 * KiB
+"""The size of the array is a multiple of this, so that each half consists of whole pages of 64 KiB."""
 
 
 class Concurrency(Experiment):
@@ -32,10 +32,10 @@ class Concurrency(Experiment):
     counted = (
         "One iteration: the CPU (all threads) adds one to every 32-bit integer of one half of an array, the GPU to "
         "every integer of the other half; then they swap halves. concurrent: both at once, in place; lockstep: the "
-        "GPU, then the CPU, in place, mapped for the CPU's turn where that is needed; copying: both at once, each in "
-        "memory of its own, and both halves are copied over before the swap counts as done. overlap is the time of "
-        "both agents alone, one after the other, over the time together: 2 where two equals lose nothing, 1 where "
-        "working at once gains nothing, less where sharing costs more than it saves."
+        "GPU, then the CPU, in place, mapped for the CPU's turn if needed; copying: both at once, each in a "
+        "separate array, and both halves are copied to the other array before the iteration ends. overlap is the time "
+        "of both agents alone, one after the other, over the time together: 2 if two equally fast agents do not slow "
+        "each other down, 1 if working at once gains nothing, less if sharing costs more than it saves."
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.4"
     figures = (
@@ -56,15 +56,15 @@ class Concurrency(Experiment):
         leave_out("the reason is recorded with strategy=concurrent", strategy="lockstep", skipped=True),
     )  # fmt: skip
     properties: ClassVar = {
-        "apart": lambda candidate: candidate.allocator is not None and _is_apart(candidate.allocator),
+        "apart": lambda candidate: candidate.allocator is not None and _is_device_only(candidate.allocator),
         "mapped": lambda candidate: candidate.allocator is not None and needs_mapping(candidate.allocator),
     }
 
     def supports(self, device: DeviceInfo) -> str | None:
-        return f"{device.name} has one agent only" if not device.capabilities.runs_kernels else None
+        return f"{device.name} has only one agent" if not device.capabilities.runs_kernels else None
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        # Half of it is more than the caches that devices have today; a quick run on a processor takes less.
+        # Half of it exceeds the caches of current devices. A quick run on a processor uses less.
         size = 64 * MiB if preset == "quick" and device.capabilities.on_host_processor else 128 * MiB
         return [
             allocator_factor(device),
@@ -74,9 +74,9 @@ class Concurrency(Experiment):
                 [20 if preset == "quick" else 100],
                 "count",
                 least=1,
-                doc="of a sample; after each, the halves swap",
+                doc="iterations of a sample; the halves are swapped after each",
             ),
-            Factor("size", [size], "size", least=WHOLE_PAGES, multiple=WHOLE_PAGES, doc="bytes of the array"),
+            Factor("size", [size], "size", least=SIZE_MULTIPLE, multiple=SIZE_MULTIPLE, doc="bytes of the array"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
@@ -97,7 +97,7 @@ class Concurrency(Experiment):
             array = buffers.enter_context(device.allocate(point.text("allocator"), size))
             facts, copy = [buffer_fact("array", array)], None
             if point["strategy"] == "copying":
-                copy = buffers.enter_context(device.allocate(_hosts_side(session.info), size))
+                copy = buffers.enter_context(device.allocate(_cpu_array_allocator(session.info), size))
                 facts.append(buffer_fact("of the CPU", copy))
             outcome = _core.concurrency(
                 device,
@@ -116,7 +116,7 @@ class Concurrency(Experiment):
         if not rows:
             return []
         best = min(rows, key=median_of)
-        found = [finding(BEST, best, details={"alone": Quantity(_alone(best), "ms")})]
+        found = [finding(BEST, best, details={"alone": Quantity(_sum_of_times_alone(best), "ms")})]
         at_once = [r for r in rows if r.factors["strategy"] != "lockstep"]
         in_turns = {r.factors["allocator"]: r for r in rows if r.factors["strategy"] == "lockstep"}
         in_place = [r for r in at_once if r.factors["strategy"] == "concurrent"]
@@ -150,11 +150,11 @@ def _speedup(record: Record, in_turns: Record) -> Finding:
 
 
 def _greatest_overlap(record: Record) -> Finding:
-    """The overlap, and the limit where the interval tells on which side of it the overlap is.
+    """The greatest overlap, with its limit if the interval shows whether the overlap is below or at it.
 
-    An overlap above the limit means that the agents were slower alone than together, as noise makes them.
+    An overlap above the limit means that the agents were slower alone than together, which is noise.
     """
-    together, limit = quantity(record), _most_overlap(record)
+    together, limit = quantity(record), _overlap_limit(record)
     scale = _overlap(record) * together.value
     if not together.low or not together.high:
         return finding(OVERLAP, record, Quantity(_overlap(record)))
@@ -163,13 +163,13 @@ def _greatest_overlap(record: Record) -> Finding:
     return finding(claim, record, Quantity(_overlap(record), "", low, high), details={"limit": Quantity(limit)})
 
 
-def _is_apart(entry: AllocatorInfo) -> bool:
-    """Whether it is the device's own memory, in which the CPU cannot work as it likes."""
+def _is_device_only(entry: AllocatorInfo) -> bool:
+    """True if it is device memory that the CPU cannot use in place."""
     return entry.device_memory and not entry.managed and entry.cpu != "direct" and entry.gpu != "none"
 
 
-def _hosts_side(device: DeviceInfo) -> str:
-    """The allocator of the CPU's own array: page-locked memory where the CPU reaches that by its address."""
+def _cpu_array_allocator(device: DeviceInfo) -> str:
+    """Returns the allocator of the CPU's array: page-locked memory if the CPU can access that by its address."""
     usual = device.allocator(common_allocator("page-locked"))
     reached = usual is not None and usual.available and usual.cpu == "direct"
     return common_allocator("page-locked" if reached else "host")
@@ -179,14 +179,14 @@ def _overlap(record: Record) -> float:
     return record.counter("overlap")
 
 
-def _of_each(record: Record) -> tuple[float, float]:
+def _times_alone(record: Record) -> tuple[float, float]:
     return record.counter("cpu_alone_ms"), record.counter("gpu_alone_ms")
 
 
-def _alone(record: Record) -> float:
-    return sum(_of_each(record))
+def _sum_of_times_alone(record: Record) -> float:
+    return sum(_times_alone(record))
 
 
-def _most_overlap(record: Record) -> float:
-    """The overlap of two agents that do not disturb each other: the slower one's time is left."""
-    return _alone(record) / max(_of_each(record))
+def _overlap_limit(record: Record) -> float:
+    """The overlap of two agents that do not slow each other down: only the slower one's time remains."""
+    return _sum_of_times_alone(record) / max(_times_alone(record))

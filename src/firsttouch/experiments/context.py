@@ -1,4 +1,4 @@
-"""context: the start-up that hides before the first useful launch, each sample from a process of its own."""
+"""context: the time that a program needs before its first kernel has run. Each sample is from a new process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from firsttouch.session import Session
 
 PHASES = {
     "library": "opening the vendor's library and counting its devices",
-    "context": "creating the context and asking the device for its facts",
+    "context": "creating the context and querying the device's properties",
     "compile-cold": "the first kernel, compiled from source",
     "compile-cached": "another process's kernel of the same source, from this project's or the driver's cache",
     "launch-first": "the first launch and its completion",
@@ -30,7 +30,7 @@ PROCESSES = {"quick": 3, "standard": 5, "full": 15}
 
 
 def timeline(name: str) -> dict[str, float]:
-    """Milliseconds of each phase in this, fresh, process. compile is cold or cached as the cache folders are."""
+    """Returns the milliseconds of each phase in this new process; compile is cold if the cache folders are empty."""
     from firsttouch import _core
     from firsttouch.machine.devices import open_device, show_libraries
 
@@ -63,14 +63,14 @@ def timeline(name: str) -> dict[str, float]:
 
 
 def _empty_folders(count: int) -> Iterator[str]:
-    """New folders, one at a time; each is gone when the next is asked for."""
+    """Yields new folders, one at a time; each is removed before the next."""
     for _ in range(count):
         with tempfile.TemporaryDirectory(prefix="firsttouch-context-") as folder:
             yield folder
 
 
-def _fresh(device: str, caches: str | None = None) -> dict[str, float]:
-    """The timeline of a new process, with the kernel caches in a folder of their own where one is given."""
+def _timeline_of_new_process(device: str, caches: str | None = None) -> dict[str, float]:
+    """Returns the timeline of a new process. caches: a folder for the kernel caches instead of the user's."""
     folders = {"FIRSTTOUCH_CACHE": "own", "POCL_CACHE_DIR": "pocl", "CUDA_CACHE_PATH": "cuda"}
     environment = os.environ | {name: f"{caches}/{folder}" for name, folder in folders.items() if caches}
     command = [sys.executable, "-m", __name__, device]
@@ -82,9 +82,9 @@ def _fresh(device: str, caches: str | None = None) -> dict[str, float]:
 
 
 @cache
-def _warm(device: str, count: int) -> list[dict[str, float]]:
-    """Timelines with the user's own kernel caches: the same processes tell all phases but the compiling."""
-    return [_fresh(device) for _ in range(count)]
+def _timelines_with_user_caches(device: str, count: int) -> list[dict[str, float]]:
+    """Returns timelines with the user's kernel caches. The same processes measure all phases but compile."""
+    return [_timeline_of_new_process(device) for _ in range(count)]
 
 
 class Context(Experiment):
@@ -95,14 +95,14 @@ class Context(Experiment):
     question = "What does a program pay before its first kernel runs?"
     metric = Metric("ms", "lower")
     counted = (
-        "Wall time of each phase, every sample in a fresh process, kernel caches empty for compile-cold and filled by "
-        "an earlier process for compile-cached. Where nothing else touches the device, these land in the phase of a "
-        "program that does so first."
+        "Wall time of each phase, every sample in a new process, with empty kernel caches for compile-cold and caches "
+        "filled by an earlier process for compile-cached. A program spends this time in its first step that uses the "
+        "device."
     )
     source = "Schieffer et al., Grace Hopper study: the context phase"
     figures = (Bar(x="phase", colour="phase", y_title="time"),)
     share = 1.0
-    opens_device = False  # a worker that holds the device open would colour what it times
+    opens_device = False  # a worker that holds the device open would change the times
 
     def supports(self, device: DeviceInfo) -> str | None:
         return "the host alone needs no context" if not device.capabilities.runs_kernels else None
@@ -111,16 +111,18 @@ class Context(Experiment):
         return [Factor("phase", tuple(PHASES), choices=tuple(PHASES), doc="part of the start-up")]
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return {"FIRSTTOUCH_WORKER": self.name}  # of its own
+        return {"FIRSTTOUCH_WORKER": self.name}  # so that no other experiment shares the worker
 
     def measure(self, point: Point, session: Session) -> Measurement:
         phase, device, count = point.text("phase"), session.info.name, PROCESSES[session.preset]
         if phase == "compile-cold":
-            timelines = [_fresh(device, folder) for folder in _empty_folders(count)]
+            timelines = [_timeline_of_new_process(device, folder) for folder in _empty_folders(count)]
         elif phase == "compile-cached":
-            timelines = [_fresh(device, folder) for folder in _empty_folders(1) for _ in range(count + 1)][1:]
+            timelines = [
+                _timeline_of_new_process(device, folder) for folder in _empty_folders(1) for _ in range(count + 1)
+            ][1:]
         else:
-            timelines = _warm(device, count)
+            timelines = _timelines_with_user_caches(device, count)
         name = "compile" if phase.startswith("compile") else phase
         samples = [found[name] for found in timelines]
         return Measurement(samples=samples, verified=True, stopped_by="count", counters={"processes": len(samples)})
@@ -150,7 +152,7 @@ PHASE = Claim("context.phase", "phase {phase} takes {value} ({what})")
 
 
 def _sum(records: Sequence[Record]) -> Quantity:
-    """The medians of phases together, with the bounds that their intervals allow."""
+    """The sum of the medians of phases, with the sums of their interval bounds."""
     parts = [quantity(r) for r in records]
     low, high = [q.low for q in parts if q.low is not None], [q.high for q in parts if q.high is not None]
     bounds = (sum(low), sum(high)) if len(low) == len(high) == len(parts) else (None, None)

@@ -1,6 +1,6 @@
-"""What an experiment gives the planner, checked: experiments of others may give anything.
+"""Checks what an experiment returns to the planner, since experiments outside the package may return anything.
 
-Whatever is not as `Experiment` says is a UsageError that names the experiment and what it gave.
+A value that does not conform to `Experiment` raises UsageError with the name of the experiment and the value.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "rules": (Sequence, "a sequence of rules"),
     "properties": (Mapping, "a mapping"),
 }
-"""Attributes of an experiment, with what each must be."""
+"""Attributes of an experiment, with the required type of each."""
 _ITEMS: Mapping[str, type] = {"figures": Figure, "rules": Rule}
 
 
 def flaw(experiment: type[Experiment]) -> str:
-    """What is wrong with the attributes of an experiment, '' where nothing is."""
+    """Returns what is wrong with the attributes of an experiment, or ''."""
     for name, (wanted, words) in _TYPES.items():
         value: Any = getattr(experiment, name)
         right = isinstance(value, wanted) and (name not in _ITEMS or all(isinstance(i, _ITEMS[name]) for i in value))
@@ -44,7 +44,7 @@ def flaw(experiment: type[Experiment]) -> str:
 
 
 def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> list[Factor]:
-    """Raises UsageError where factors() gives no factors, or two of one name."""
+    """Returns the factors. Raises UsageError if they are no list of factors, or two have the same name."""
     factors = experiment.factors(device, preset)
     if not isinstance(factors, (list, tuple)) or not all(isinstance(one, Factor) for one in factors):
         raise _wrong(experiment, "factors", factors, "a list of Factor")
@@ -67,7 +67,7 @@ def why_skipped(experiment: Experiment, factors: Factors, device: DeviceInfo) ->
 
 
 def environment_of(experiment: Experiment, factors: Factors) -> Mapping[str, str]:
-    """Raises UsageError where environment() gives what no process can be started with."""
+    """Returns the environment. Raises UsageError if no process can be started with it."""
     given = experiment.environment(factors)
     if not isinstance(given, Mapping) or not all(
         isinstance(name, str) and isinstance(value, str) and name and not {"=", "\0"} & {*name} and "\0" not in value

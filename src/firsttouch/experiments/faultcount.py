@@ -1,4 +1,4 @@
-"""faultcount: how memory was mapped, seen from the faults, page sizes and contiguity that a STREAM triad leaves."""
+"""faultcount: page faults, page sizes and contiguity of memory that a STREAM triad uses."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from firsttouch.analysis.statistics import median_of
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import (
     BASE_PAGE,
-    LEAST_STREAM,
-    MAP_ANEW,
+    MIN_STREAM_BYTES,
+    MMAP_EVERY_BLOCK,
     MiB,
     agents,
     allocator_factor,
@@ -48,7 +48,7 @@ def _faults() -> int:
 
 
 def _interrupts() -> dict[str, int]:
-    """Sums over processors of the named interrupts that memory management raises (x86: TLB shootdowns)."""
+    """Returns the interrupts of memory management (x86: TLB shootdowns) by name, summed over processors."""
     found = {}
     try:
         for line in Path("/proc/interrupts").read_text().splitlines():
@@ -61,7 +61,7 @@ def _interrupts() -> dict[str, int]:
 
 
 def _contiguous_pages(address: int, size: int) -> float | None:
-    """Mean length, in base pages, of runs of physically neighbouring pages; None where frames can't be read."""
+    """Returns the mean run of physically contiguous base pages, or None if frame numbers can't be read."""
     try:
         with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
             pagemap.seek(address // BASE_PAGE * 8)
@@ -85,8 +85,8 @@ class FaultCount(Experiment):
     counted = (
         "CPU page faults (getrusage) of this process from before the allocation until after a triad over three arrays, "
         "per MiB of all three. allocate, touch and triad split them; contiguous_pages is the mean run of "
-        "physically neighbouring base pages where /proc/self/pagemap tells; tlb_shootdowns come from /proc/interrupts "
-        "and belong to the whole machine."
+        "physically contiguous base pages, if /proc/self/pagemap is readable; tlb_shootdowns are from /proc/interrupts "
+        "and count the whole machine."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-E"
     figures = (
@@ -107,7 +107,7 @@ class FaultCount(Experiment):
         return [
             allocator_factor(device),
             Factor("first_touch", agents(device), choices=agents(device), doc="who touches the arrays first"),
-            Factor("size", sizes, "size", doc="bytes of one of three arrays", least=LEAST_STREAM),
+            Factor("size", sizes, "size", doc="bytes of one of three arrays", least=MIN_STREAM_BYTES),
             *switch(device, "xnack"),
         ]
 
@@ -115,18 +115,18 @@ class FaultCount(Experiment):
         return unreachable(device, factors.text("allocator"), factors.text("first_touch"))
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return {**super().environment(factors), **MAP_ANEW}
+        return {**super().environment(factors), **MMAP_EVERY_BLOCK}
 
     def measure(self, point: Point, session: Session) -> Measurement:
         allocator, agent, size = point.text("allocator"), point.text("first_touch"), point.size("size")
         device, samples, wrong = session.device, [], 0
         counters: dict[str, Scalar] = {}
         facts = []
-        with device.allocate(allocator, 3 * BASE_PAGE) as warm:  # lazily built parts of the driver and of our own
+        with device.allocate(allocator, 3 * BASE_PAGE) as warm:  # the driver and firsttouch initialise parts lazily
             warm.fill(1, agent)
         for _ in range(3):
             interrupts, start = _interrupts(), _faults()
-            with _three(device, allocator, size) as (a, b, c):
+            with _three_arrays(device, allocator, size) as (a, b, c):
                 allocated = _faults()
                 for array in (a, b, c):
                     array.fill(session.seed, agent)
@@ -180,7 +180,7 @@ def _extreme(claim: Claim, record: Record, comparison: Comparison | None = None)
 
 
 @contextmanager
-def _three(
+def _three_arrays(
     device: _core.Device, allocator: str, size: int
 ) -> Iterator[tuple[_core.Buffer, _core.Buffer, _core.Buffer]]:
     with (

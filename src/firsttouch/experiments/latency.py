@@ -1,4 +1,4 @@
-"""latency: how long one dependent load takes, over the size of what it may hit."""
+"""latency: the time of one dependent load, over the size of the buffer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PAGE_GROUP = 256 * KiB
 
 
 def _is_rarely_used(candidate: Candidate) -> bool:
-    """Whether programs of a device rarely use the memory: plain host memory, and variants of an allocator."""
+    """True if a device's programs rarely use the memory: plain host memory, and variants of an allocator."""
     allocator = candidate.factors.text("allocator")
     return candidate.device.capabilities.runs_kernels and (is_plain_host(allocator) or not is_common(allocator))
 
@@ -62,8 +62,8 @@ class Latency(Experiment):
     metric = Metric("ns", "lower")
     counted = (
         "One dependent load, averaged over at least 100,000 along one random cycle through every cache line of the "
-        "buffer, after a warm traversal. Order random leaves a page at every load; by-page reads 256 KiB at a time, "
-        "so that the difference is the TLB's."
+        "buffer, after a warm traversal. With order random every load is from another page; by-page reads 256 KiB at a "
+        "time, so that the difference is the cost of TLB misses."
     )
     source = "multichase (pointer chase); Wahlgren et al., IISWC 2025, Sec. III-A.1"
     figures = (
@@ -165,7 +165,7 @@ SLOWEST = Claim(
 
 
 def _slowest(curves: Mapping[tuple[Scalar, ...], list[Record]], main: Sequence[Record]) -> list[Finding]:
-    """The slowest loads against those of the main curve, at the largest size that most curves have."""
+    """Compares the slowest loads with those of the main curve, at the largest size that most curves have."""
     at = at_shared((r for curve in curves.values() for r in curve), ("agent", "allocator"))
     mine = [r for r in at if r in main]
     _, slowest = extremes(at)

@@ -15,8 +15,8 @@ from firsttouch.experiments.presets import (
     QUICK,
     SHORT,
     Above,
+    Contains,
     Count,
-    Including,
     Not,
     leave_out,
     take_only,
@@ -27,27 +27,27 @@ from firsttouch.session import Session
 
 RIVALS = ("both", "cpu", "gpu")
 LINE = 256
-"""Bytes between two words that are accessed inside, as the kernel has it."""
-INSIDE, MOST_INSIDE = 16, 256
-MOST_OUTSIDE, MOST_SECTIONS = 10**9, 10**9
+"""Bytes between two words of the region, as in the kernel."""
+INSIDE, MAX_INSIDE = 16, 256
+MAX_OUTSIDE, MAX_SECTIONS = 10**9, 10**9
 SECTIONS = {"quick": 500, "standard": 20_000, "full": 1_000_000}
 OUTSIDE = {"quick": [0, 1000], "standard": [0, 100, 10_000], "full": [0, *(10**k for k in range(7))]}
 
 
 class Locking(Experiment):
-    """Leaders of both agents meet at a Peterson lock. Source: Dashti and Fedorova, ISMM 2017, Sec. 4.2.4."""
+    """Leaders of both agents compete for a Peterson lock. Source: Dashti and Fedorova, ISMM 2017, Sec. 4.2.4."""
 
     name = "locking"
     order = 110
     question = "What does a critical section cost that CPU and GPU compete for?"
     metric = Metric("ns", "lower")
     counted = (
-        "One critical section: the time of a run over the sections that all competitors had in it. A competitor, a "
-        "CPU thread or a GPU group of one thread, makes `outside` accesses to words of its own, takes its agent's "
-        "test-and-set lock, as leader takes the Peterson lock between the agents, adds one to each of `inside` words "
-        "of a shared region, each on a line of its own, and leaves. rivals says who competes. The Peterson lock is "
-        "always in memory in which each agent sees the other's stores; allocator is that of the region and of the "
-        "words outside."
+        "One critical section: the time of a run over the sections that all competitors completed in it. A "
+        "competitor, a CPU thread or a GPU group of one thread, makes `outside` accesses to private words, takes its "
+        "agent's test-and-set lock, as leader takes the Peterson lock between the agents, adds one to each of `inside` "
+        "words of a shared region, each on a separate line, and releases both locks. rivals says who competes. The "
+        "Peterson lock is always in memory in which each agent sees the other's stores; allocator is that of the "
+        "region and of the private words."
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.4; Peterson, Information Processing Letters 12(3), 1981"
     figures = (
@@ -66,9 +66,9 @@ class Locking(Experiment):
         leave_out("page-locked memory is measured for one way of obtaining it",
                   QUICK, role="page-locked", variant="call"),
         leave_out("an agent that does not compete has no thread count to vary",
-                  FULL, rivals="cpu", varied=Including("gpu_groups")),
+                  FULL, rivals="cpu", varied=Contains("gpu_groups")),
         leave_out("an agent that does not compete has no thread count to vary",
-                  FULL, rivals="gpu", varied=Including("cpu_threads")),
+                  FULL, rivals="gpu", varied=Contains("cpu_threads")),
         leave_out("counts vary one at a time", FULL, outside=0, varied=Count(Above(1))),
         leave_out("counts vary only at outside=0", FULL, outside=Not(0), varied=Not(NOTHING)),
         take_only("what cannot be measured is recorded once", of={"skipped": True}, rivals="both", outside=0),
@@ -85,21 +85,21 @@ class Locking(Experiment):
         processors, (threads, groups) = _core.usable_processors(), _competitors(device)
         rivals = ("cpu",) if alone else RIVALS
         return [
-            allocator_factor(device, doc="of region and words"),
+            allocator_factor(device, doc="memory of the region and of the private words"),
             Factor("rivals", rivals, choices=rivals, doc="who competes"),
             Factor(
                 "outside",
                 OUTSIDE[preset],
                 "count",
-                most=MOST_OUTSIDE,
-                doc="accesses to a competitor's own words between sections",
+                most=MAX_OUTSIDE,
+                doc="accesses to private words between sections",
             ),
             Factor(
                 "inside",
-                (1, INSIDE, MOST_INSIDE) if more else (INSIDE,),
+                (1, INSIDE, MAX_INSIDE) if more else (INSIDE,),
                 "count",
                 least=1,
-                most=MOST_INSIDE,
+                most=MAX_INSIDE,
                 doc="accesses in a section",
             ),
             Factor(
@@ -113,7 +113,7 @@ class Locking(Experiment):
                 "gpu_groups",
                 sorted({min(1, groups), groups} if more else {groups}),
                 "count",
-                most=max(groups, _resident(device)),
+                most=max(groups, _max_resident_groups(device)),
                 doc="GPU groups of one thread that compete",
             ),
             Factor(
@@ -121,8 +121,8 @@ class Locking(Experiment):
                 [SECTIONS[preset]],
                 "count",
                 least=1,
-                most=MOST_SECTIONS,
-                doc="of a sample; fewer where much is done outside",
+                most=MAX_SECTIONS,
+                doc="sections of a sample; fewer with many accesses outside",
             ),
         ]
 
@@ -135,7 +135,7 @@ class Locking(Experiment):
         entry = device.allocator(allocator)
         if rivals == "both" and entry is not None and not entry.concurrent:
             return f"CPU and GPU do not see each other's stores to {allocator} memory while a kernel runs"
-        return _no_contest(factors, agents, device)
+        return _why_not_at_once(factors, agents, device)
 
     def measure(self, point: Point, session: Session) -> Measurement:
         rivals = point["rivals"]
@@ -192,22 +192,22 @@ SLOWEST = Claim(
 
 
 def _competitors(device: DeviceInfo) -> tuple[int, int]:
-    """CPU threads and GPU groups that compete by default: four each, half the processors where a driver shares them."""
+    """Returns the default numbers of CPU threads and GPU groups: four, or half of the processors if that is fewer."""
     processors = _core.usable_processors()
     if not device.capabilities.runs_kernels:
         return min(4, processors), 0
     threads = min(4, max(1, processors // 2))
-    return threads, threads if device.capabilities.on_host_processor else min(4, _resident(device))
+    return threads, threads if device.capabilities.on_host_processor else min(4, _max_resident_groups(device))
 
 
-def _resident(device: DeviceInfo) -> int:
-    """Groups of one thread that are resident together for certain: one on every multiprocessor."""
+def _max_resident_groups(device: DeviceInfo) -> int:
+    """Returns how many groups of one thread are certainly resident at once: one on every multiprocessor."""
     return max(1, size_fact(device, "multiprocessors"))
 
 
-def _no_contest(factors: Factors, agents: tuple[str, ...], device: DeviceInfo) -> str | None:
-    """Why nobody, or not all at once, can compete with these numbers, or None."""
-    most = {"cpu": _core.usable_processors(), "gpu": _resident(device)}
+def _why_not_at_once(factors: Factors, agents: tuple[str, ...], device: DeviceInfo) -> str | None:
+    """Returns why these numbers of competitors cannot run at once, or None."""
+    most = {"cpu": _core.usable_processors(), "gpu": _max_resident_groups(device)}
     for agent, name in (("cpu", "cpu_threads"), ("gpu", "gpu_groups")):
         number = factors.count(name)
         if agent in agents and not 1 <= number <= most[agent]:

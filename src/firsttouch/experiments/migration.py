@@ -1,4 +1,4 @@
-"""migration: iterations over data that began on the other side."""
+"""migration: passes of a kernel over data that began on the other side."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from firsttouch.units import format_size
 
 @dataclass(frozen=True)
 class Touch:
-    """A pass takes the first `run` bytes of every `stride`."""
+    """A pass touches the first `run` bytes of every `stride` bytes."""
 
     run: int
     stride: int
@@ -64,29 +64,29 @@ TOUCHES = {
     "per-2MiB": Touch(8, 2 * MiB),
 }
 SPARSE = ("per-4KiB", "per-64KiB", "per-2MiB")
-SINGLE = ("read-mostly", "preferred-gpu", "preferred-cpu", "accessed-by-gpu", "accessed-by-cpu")
-PAIRS = ("preferred-cpu+accessed-by-gpu", "preferred-gpu+accessed-by-cpu", "read-mostly+preferred-gpu")
+SINGLE_ADVICE = ("read-mostly", "preferred-gpu", "preferred-cpu", "accessed-by-gpu", "accessed-by-cpu")
+ADVICE_PAIRS = ("preferred-cpu+accessed-by-gpu", "preferred-gpu+accessed-by-cpu", "read-mostly+preferred-gpu")
 PREFETCHES = {"none": ("none", 1), "whole": ("whole", 1), "iteration": ("iteration", 1),
               "streams-2": ("whole", 2), "streams-4": ("whole", 4)}  # fmt: skip
-DUPLICATING = tuple(advice for advice in (*SINGLE, *PAIRS) if "read-mostly" in advice)
+DUPLICATING = tuple(advice for advice in (*SINGLE_ADVICE, *ADVICE_PAIRS) if "read-mostly" in advice)
 """Advice after which each agent may have a copy of a page."""
 IN_ORDER = {"touch", "order"}
 VARIANTS: Mapping[str, Sequence[str]] = {"host": ("",), "page-locked": ("", "call"), "device": ("",)}
-"""Of memory whose pages stay where they are, the variants that are measured, by its role."""
+"""The measured variants of memory that does not migrate, by role."""
 BASE: dict[str, Scalar] = {"touch": "dense", "order": "parallel", "advice": "none", "prefetch": "none",
                            "starts_on": "cpu", "operation": "update"}  # fmt: skip
-"""The point around which one condition at a time varies; its allocator is base_allocator()."""
-ITERATIONS, MOST_ITERATIONS = 12, 10**4
+"""The point around which conditions are varied one at a time; its allocator is base_allocator()."""
+ITERATIONS, MAX_ITERATIONS = 12, 10**4
 
 
 def base_allocator(device: DeviceInfo) -> str:
-    """The allocator whose conditions are varied: memory that the driver may move, if the device has any."""
+    """Returns the allocator for which conditions are varied: memory that the driver may move, if the device has any."""
     shared = (entry for entry in device.allocators if role(entry.name) == "shared" and is_common(entry.name))
     return next((entry.name for entry in shared if entry.available), main_allocator(device))
 
 
 def measured_allocators(device: DeviceInfo) -> list[str]:
-    """All memory whose pages may move, then that in VARIANTS."""
+    """Returns all allocators whose pages may move, then those in VARIANTS."""
     moving = [entry.name for entry in device.allocators if memory_of(entry) == "migrating"]
     others = [name for name in allocator_names(device) if name not in moving]
     staying = [
@@ -99,12 +99,12 @@ def measured_allocators(device: DeviceInfo) -> list[str]:
 
 
 def _is_copied(device: DeviceInfo, allocator: str) -> bool:
-    """Whether it is the device's own memory, reached by copies of the whole instead of migration: the reference."""
+    """True for device memory, to which the whole buffer is copied instead of migrated: the reference."""
     entry = device.allocator(allocator)
     return entry is not None and memory_of(entry) == "device"
 
 
-def _is_least_size(candidate: Candidate) -> bool:
+def _is_smallest_size(candidate: Candidate) -> bool:
     return candidate.factors["size"] == sizes(candidate.device, candidate.preset)[0]
 
 
@@ -121,43 +121,43 @@ def varied(factors: Factors, device: DeviceInfo) -> list[str]:
 
 
 def case_of(factors: Factors, device: DeviceInfo) -> str:
-    """A point in words: the allocator at the base point, else what differs from it."""
+    """Describes a point: the allocator at the base point, otherwise what differs from it."""
     words = {"prefetch": "prefetch {}", "starts_on": "starts on {}", "operation": "{} only"}
     said = [words.get(name, "{}").format(factors[name]) for name in varied(factors, device)]
     return ", ".join(said) or factors.text("allocator")
 
 
-def _around(*free: str, events: str = "off") -> dict[str, Scalar]:
-    """What a figure keeps: the base point's conditions except those named."""
+def _base_point_except(*free: str, events: str = "off") -> dict[str, Scalar]:
+    """Returns the conditions of a figure: those of the base point except the named ones."""
     kept = {name: value for name, value in BASE.items() if name not in free}
     return {**kept, "events": events, **({} if "allocator" in free else {"base": True})}
 
 
 class Migration(Experiment):
-    """A kernel's passes over data that began elsewhere. Source: Schieffer et al., ICPP 2024; Chien et al. 2019."""
+    """Passes of a kernel over data of the other side. Source: Schieffer et al., ICPP 2024; Chien et al. 2019."""
 
     name = "migration"
     order = 55
     question = "What do iterations cost over data that began on the other side, and what moves?"
     metric = Metric("ms", "lower")
     counted = (
-        "All passes of one repetition on a fresh buffer, each on the device's clock, plus on the host's clock the "
-        "advice, the prefetch and, for allocator device, the copy to it that come before. Not in it: the "
-        "initialisation, and the read of all words by the CPU at the end with what moves back in it (counter "
-        "cpu_read_ms). iteration_N_ms are medians over repetitions. A pass adds one to every word it takes (update) or "
-        "sums them (read). Every word is checked after every repetition."
+        "All passes of one repetition on a new buffer, each by the device's clock, plus by the host's clock the "
+        "advice, the prefetch and, for allocator device, the copy to it that precede them. Not included: the "
+        "initialisation, and the CPU's read of all words at the end, which includes the move back (counter "
+        "cpu_read_ms). iteration_N_ms are medians over repetitions. A pass adds one to every word it touches (update) "
+        "or sums them (read). Every word is checked after every repetition."
     )
     source = "Schieffer et al., ICPP 2024, Sec. 6 (12 iterations); Chien et al., MCHPC 2019 (advice and prefetch)"
     figures = (
         Line(series="iteration_{}_ms", x="series", y="value", colour="allocator", log_y=True,
-             where=_around("allocator"), x_title="iteration", y_title="time per pass, ms"),
+             where=_base_point_except("allocator"), x_title="iteration", y_title="time per pass, ms"),
         Line(series="iteration_{}_ms", x="series", y="value", colour="advice", dash="operation",
-             log_y=True, where=_around("advice", "operation", "starts_on"), facet="starts_on",
+             log_y=True, where=_base_point_except("advice", "operation", "starts_on"), facet="starts_on",
              x_title="iteration", y_title="time per pass, ms"),
         Line(series="iteration_{}_ms", x="series", y="value", colour="prefetch", log_y=True,
-             where=_around("prefetch"), x_title="iteration", y_title="time per pass, ms"),
+             where=_base_point_except("prefetch"), x_title="iteration", y_title="time per pass, ms"),
         Line(series="iteration_{}_ms", x="series", y="value", colour="touch", dash="order", log_y=True,
-             where=_around("touch", "order"), x_title="iteration", y_title="time per pass, ms"),
+             where=_base_point_except("touch", "order"), x_title="iteration", y_title="time per pass, ms"),
         Bar(x="case", colour="case", log_y=True, where={"events": "off"},
             y_title="all passes with what prepares them, ms", title="Time of all passes, preparation included"),
         Line(series="iteration_{}_h2d_bytes", x="series", y="value", colour="case", log_y=True,
@@ -176,18 +176,18 @@ class Migration(Experiment):
                   runs_on="processor", role="shared", variant="coherence", coherent=True),
         take_only("what cannot be measured is recorded once", of={"skipped": True},
                   varied={"allocator"}, events="off", least=True),
-        # A store to a duplicated page ends the copy: half a second a pass over 64 MiB on an H200.
+        # A store to a duplicated page ends the copy: a pass over 64 MiB takes half a second on an H200.
         leave_out("updates of duplicated pages take too long for this preset",
                   SHORT, advice=DUPLICATING, operation="update"),
         leave_out("events are recorded at the smallest size only", least=False, events="on"),
         leave_out("larger sizes are measured at the base point only",
                   SHORT, least=False, varied=Not(NOTHING), copied=False),
-        # Where the driver moves nothing, its refusal is an answer: once for each kind of request.
+        # If the driver moves nothing, its refusal is recorded, once for each kind of request.
         take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
                   of={"pages_move": False, "events": "on"}, varied=NOTHING),
         take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
                   of={"pages_move": False, "advice": Not("none")},
-                  varied={"advice"}, advice=SINGLE[0]),
+                  varied={"advice"}, advice=SINGLE_ADVICE[0]),
         take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
                   of={"pages_move": False, "prefetch": Not("none")},
                   varied={"prefetch"}, prefetch="whole"),
@@ -201,21 +201,21 @@ class Migration(Experiment):
         take("each kind of memory is measured at the base point", QUICK, varied={"allocator"}, role="shared"),
         take("each kind of memory is measured at the base point", QUICK, varied={"allocator"}, common=True),
         take("conditions are varied one at a time", QUICK, varied={"touch"}, touch=("eighth", "random")),
-        take("conditions are varied one at a time", QUICK, varied={"advice"}, advice=SINGLE),
+        take("conditions are varied one at a time", QUICK, varied={"advice"}, advice=SINGLE_ADVICE),
         take("conditions are varied one at a time", QUICK, varied={"prefetch"}, prefetch=("whole", "iteration")),
         take("conditions are varied one at a time", QUICK, varied=({"order"}, {"starts_on"}, {"operation"})),
         take("conditions are varied one at a time", THOROUGH, varied=Count(1)),
         take("duplicated pages are measured with reads", QUICK, varied={"advice", "operation"}, advice="read-mostly"),
         take("each advice is measured with reads", THOROUGH, varied={"advice", "operation"}),
         take("each advice is measured with data that start on the GPU",
-             THOROUGH, varied={"advice", "starts_on"}, advice=SINGLE),
+             THOROUGH, varied={"advice", "starts_on"}, advice=SINGLE_ADVICE),
         take("the full preset varies two conditions at a time", FULL, least=True, varied=Count(2, uncounted={"order"})),
         leave_out("the preset varies one condition at a time, and two where they belong together"),
     )  # fmt: skip
     properties: ClassVar = {
-        "least": _is_least_size,
+        "least": _is_smallest_size,
         "copied": lambda candidate: _is_copied(candidate.device, candidate.factors.text("allocator")),
-        "pages_move": lambda candidate: _moves(candidate.device),
+        "pages_move": lambda candidate: _has_migrating_memory(candidate.device),
     }
 
     def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
@@ -225,21 +225,21 @@ class Migration(Experiment):
         return "the CPU alone has no other side to migrate to" if not device.capabilities.runs_kernels else None
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        advices = ("none", *SINGLE, *PAIRS)
+        advices = ("none", *SINGLE_ADVICE, *ADVICE_PAIRS)
         return [
             Factor("allocator", measured_allocators(device), choices=allocator_names(device),
                    doc="how the memory is obtained"),
-            Factor("touch", tuple(TOUCHES), choices=tuple(TOUCHES), doc="which bytes a pass takes"),
+            Factor("touch", tuple(TOUCHES), choices=tuple(TOUCHES), doc="which bytes a pass touches"),
             Factor("order", ("parallel", "sequential"), choices=("parallel", "sequential"),
                    doc="by all threads, or in order by one"),
-            Factor("advice", advices, choices=advices, doc="what the driver is told after the initialisation"),
+            Factor("advice", advices, choices=advices, doc="advice to the driver after the initialisation"),
             Factor("prefetch", tuple(PREFETCHES), choices=tuple(PREFETCHES),
-                   doc="nothing; the whole before the passes, over so many streams, or before each pass"),
+                   doc="none; of the whole buffer before the passes, in one or more streams, or before each pass"),
             Factor("starts_on", ("cpu", "gpu"), choices=("cpu", "gpu"), doc="who initialises"),
             Factor("operation", ("update", "read"), choices=("update", "read"), doc="what a pass does"),
             Factor("events", ("off", "on"), choices=("off", "on"), doc="whether unified-memory events are recorded"),
             Factor("size", sizes(device, preset), "size", least=LINE, multiple=8, doc="bytes of the buffer"),
-            Factor("iterations", (ITERATIONS,), "count", least=1, most=MOST_ITERATIONS, doc="passes"),
+            Factor("iterations", (ITERATIONS,), "count", least=1, most=MAX_ITERATIONS, doc="passes"),
             *switch(device, "xnack"),
         ]  # fmt: skip
 
@@ -250,7 +250,7 @@ class Migration(Experiment):
         allocator, size = factors.text("allocator"), factors.size("size")
         stride = TOUCHES[factors.text("touch")].stride
         if size < stride:
-            return f"a pass needs one place of {format_size(stride)} at least"
+            return f"a pass touches one place in every {format_size(stride)}, so size must be at least that"
         if reason := unreachable(device, allocator, "gpu"):
             return reason
         if not _is_copied(device, allocator) and (reason := unreachable(device, allocator, "cpu")):
@@ -263,16 +263,16 @@ class Migration(Experiment):
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors["order"] == "sequential" and factors["touch"] not in SPARSE:
-            return f"only sparse touches are taken in order by one thread: {', '.join(SPARSE)}"
+            return f"order=sequential needs a sparse touch: {', '.join(SPARSE)}"
         return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        device, log, watched = session.device, session.events, point["events"] == "on"
-        if watched and log is None:
+        device, log, with_events = session.device, session.events, point["events"] == "on"
+        if with_events and log is None:
             raise Unsupported(session.events_reason or "no unified-memory events were recorded in this process")
         touch, size = TOUCHES[point.text("touch")], point.size("size")
         prefetch, streams = PREFETCHES[point.text("prefetch")]
-        with log.window() if watched and log else nullcontext() as window:
+        with log.window() if with_events and log else nullcontext() as window:
             outcome = _core.migration(
                 device,
                 allocator=point.text("allocator"),
@@ -289,7 +289,7 @@ class Migration(Experiment):
                 starts_on=point.text("starts_on"),
                 iterations=point.count("iterations"),
                 seed=session.seed,
-                stop=session.stop(max_samples=5 if watched else 50),  # a fault is a record
+                stop=session.stop(max_samples=5 if with_events else 50),  # every fault is recorded
             )
         names = varied(point.factors, session.info)
         counters: dict[str, Scalar] = {
@@ -307,6 +307,6 @@ class Migration(Experiment):
         return migration_findings(records, shares_memory=device is not None and device.capabilities.shares_host_memory)
 
 
-def _moves(device: DeviceInfo) -> bool:
-    """Whether the device has memory that its driver moves."""
+def _has_migrating_memory(device: DeviceInfo) -> bool:
+    """True if the device has memory that its driver moves."""
     return any(a.available and a.managed for a in device.allocators)

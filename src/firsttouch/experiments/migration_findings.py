@@ -1,4 +1,4 @@
-"""What the records of migration say, as findings."""
+"""The findings of migration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from firsttouch.records.schema import Record
 from firsttouch.units import format_size
 
 BASE_FAMILIES = ("base", "allocator")
-"""Of the points that differ from the base point in the allocator at most."""
+"""The families of points that differ from the base point in the allocator at most."""
 WHOLE = ("whole", "streams-2", "streams-4")
 """Prefetches of the whole buffer."""
 _PASSES = ("migration.passes", "over {size}, passes of a kernel:")
@@ -34,10 +34,10 @@ PASSES = {
     ),
     "is there": Claim(_PASSES[0], "{allocator} takes the same time from the first pass on ({value})", _PASSES[1]),
 }
-"""By what the times of the passes tell (analysis/passes.py)."""
+"""By the behaviour of the passes (analysis/passes.py)."""
 SPEEDUP = Claim("migration.speedup", "{speedup} with {case}", "speedup over no advice and no prefetch:")
 MOST_NAMED = 3
-"""Speedups named from either end of their order."""
+"""How many of the highest and of the lowest speedups are named."""
 NO_FAULTS = Claim("migration.faults", "after a prefetch of the whole buffer, the passes raise no GPU faults")
 FAULTS = Claim(
     "migration.faults",
@@ -54,9 +54,9 @@ _CAUSE = re.compile(r"compute_h2d_([a-z_]+)_bytes")
 
 
 def migration_findings(records: Sequence[Record], *, shares_memory: bool) -> list[Finding]:
-    """What the passes do, what advice and prefetches change, and what was recorded of events.
+    """Returns how the passes behave, what advice and prefetches change, and what the recorded events show.
 
-    shares_memory: the device works in the host's memory, so that nothing can migrate.
+    shares_memory: the device uses the host's memory, so nothing can migrate.
     """
     plain = [r for r in records if r.factors["events"] == "off"]
     if not plain:
@@ -67,14 +67,14 @@ def migration_findings(records: Sequence[Record], *, shares_memory: bool) -> lis
     return [
         *(_without_migration(base) if shares_memory else _passes(base)),
         *_speedups(at),
-        *_of_prefetch(records),
-        *_of_touches(records),
+        *_faults_after_prefetch(records),
+        *_bytes_of_touches(records),
         *_cost_of_events(records),
     ]
 
 
 def times_of(record: Record) -> list[float]:
-    """The passes of a record in ms, in order."""
+    """Returns the times of the passes of a record in ms, in order."""
     return [record.counter(f"iteration_{n}_ms") for n in range(record.count("iterations"))]
 
 
@@ -84,7 +84,7 @@ def _without_migration(rows: Sequence[Record]) -> list[Finding]:
 
 
 def _passes(rows: Sequence[Record]) -> list[Finding]:
-    """What the passes do with each allocator's memory, compared with the device's own."""
+    """How the passes over each allocator's memory behave, compared with those over device memory."""
     settled = {r.text("allocator"): Quantity(settled_at(times_of(r)), "ms") for r in rows}
     reference = next((settled[name] for name in settled if role(name) == "device"), None)
     found = []
@@ -99,7 +99,7 @@ def _passes(rows: Sequence[Record]) -> list[Finding]:
 
 
 def _speedups(records: Sequence[Record]) -> list[Finding]:
-    """What each advice and prefetch by itself does to the whole, the best and the worst of those that clearly do."""
+    """The speedup of the whole by each single advice and prefetch: the best and the worst of those that are clear."""
     base = {r.text("operation"): r for r in records if r.counters.get("family") in ("base", "operation")}
     rows = [r for r in records if r.counters.get("family") in ("advice", "prefetch", "advice, operation")]
     found = []
@@ -113,8 +113,8 @@ def _speedups(records: Sequence[Record]) -> list[Finding]:
     return found if len(found) <= 2 * MOST_NAMED else [*found[:MOST_NAMED], *found[-MOST_NAMED:]]
 
 
-def _of_prefetch(records: Sequence[Record]) -> list[Finding]:
-    """Whether what was prefetched whole still faults."""
+def _faults_after_prefetch(records: Sequence[Record]) -> list[Finding]:
+    """Whether passes still raise faults after the whole buffer was prefetched."""
     whole = [r for r in records if r.text("prefetch") in WHOLE]
     counted = [(r, q) for r in whole if (q := counter(r, "compute_most_gpu_fault_groups", "fault groups"))]
     raised = [(r, q) for r, q in counted if q.value]
@@ -123,8 +123,8 @@ def _of_prefetch(records: Sequence[Record]) -> list[Finding]:
     return [finding(FAULTS, r, q, case=str(r.counters["case"])) for r, q in raised]
 
 
-def _of_touches(records: Sequence[Record]) -> list[Finding]:
-    """What the records of touches in order add up to."""
+def _bytes_of_touches(records: Sequence[Record]) -> list[Finding]:
+    """The bytes that touches in order move."""
     found = []
     for record in records:
         seen = record.counters
@@ -152,12 +152,14 @@ def _of_touches(records: Sequence[Record]) -> list[Finding]:
 
 
 def _cost_of_events(records: Sequence[Record]) -> list[Finding]:
-    """Points with and without recording, by their other factors."""
-    twins: dict[str, dict[str, Record]] = defaultdict(dict)
+    """Compares points with and without recording that have the same other factors."""
+    pairs_by_factors: dict[str, dict[str, Record]] = defaultdict(dict)
     for record in records:
         key = repr({name: value for name, value in record.factors.items() if name != "events"})
-        twins[key][record.text("events")] = record
-    pairs = [(pair["on"], pair["off"]) for pair in twins.values() if len(pair) == 2 and median_of(pair["off"]) > 0]
+        pairs_by_factors[key][record.text("events")] = record
+    pairs = [
+        (pair["on"], pair["off"]) for pair in pairs_by_factors.values() if len(pair) == 2 and median_of(pair["off"]) > 0
+    ]
     ratios = [median_of(on) / median_of(off) for on, off in pairs]
     if not ratios:
         return []

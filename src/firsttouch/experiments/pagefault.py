@@ -1,4 +1,4 @@
-"""pagefault: the price of the first touch."""
+"""pagefault: the cost of the first touch of a page."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from firsttouch.allocators.properties import is_common, requested_pages, role
 from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, number, over, quantity
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import BASE_PAGE, MAP_ANEW, GiB, MiB, allocator_names, switch, unreachable
+from firsttouch.experiments.common import BASE_PAGE, MMAP_EVERY_BLOCK, GiB, MiB, allocator_names, switch, unreachable
 from firsttouch.experiments.presets import QUICK, STANDARD, Above, Candidate, leave_out
 from firsttouch.figures import Line
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
 SCENARIOS = ("cpu-1", "cpu-n", "gpu-major", "gpu-minor", "prefault+minor")
-MOST_PAGES = 2**32
+MAX_PAGES = 2**32
 PAGE_BYTES = {"base": BASE_PAGE, "huge": 2 * MiB}
 
 
-def _touched(candidate: Candidate) -> int:
+def _touched_bytes(candidate: Candidate) -> int:
     """Bytes of the pages that are touched."""
     return candidate.factors.count("pages") * PAGE_BYTES[candidate.factors.text("page_size")]
 
 
-def _is_usual(allocator: str, alone: bool) -> bool:
-    """Whether its pages may come with their touch: the CPU's base pages; beside a GPU what both may share."""
+def _is_default(allocator: str, alone: bool) -> bool:
+    """True if it is measured by default: base pages on the device `cpu`, elsewhere memory that both may share."""
     if alone:
         return requested_pages(allocator) == "base"
     return is_common(allocator) and role(allocator) in ("host", "shared")
 
 
 class PageFault(Experiment):
-    """One store per page of a fresh mapping, less a second pass over it. Source: IISWC 2025 Sec. III-D."""
+    """One store to each page of a new mapping, minus a second round over it. Source: IISWC 2025 Sec. III-D."""
 
     name = "pagefault"
     order = 50
     question = "What does the first touch of a page cost?"
     metric = Metric("ns", "lower")
     counted = (
-        "Time per page of a first store to every page of a fresh mapping, minus the time per page of a second round "
+        "Time per page of a first store to every page of a new mapping, minus the time per page of a second round "
         "over the same pages. cpu-1 and cpu-n: one or all CPU threads; gpu-major: the GPU touches first; gpu-minor: "
-        "the CPU touched before, the GPU faults (and, where memories are apart, pages migrate); prefault+minor: "
-        "gpu-minor with the CPU's own touching counted in. glibc maps every block anew. Verified on every 16th trial."
+        "the CPU touches first, then the GPU faults (and, if memories are separate, pages migrate); prefault+minor: "
+        "gpu-minor including the time of the CPU's touches. glibc maps every block anew. Verified in every 16th trial."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-D"
     figures = (
@@ -54,7 +54,7 @@ class PageFault(Experiment):
     )  # fmt: skip
     share = 1.5
 
-    properties: ClassVar = {"touched": _touched}
+    properties: ClassVar = {"touched": _touched_bytes}
     rules = (
         leave_out("the CPU's first touch of plain host memory is measured on the device cpu",
                   runs_kernels=True, plain_host=True, scenario=("cpu-1", "cpu-n")),
@@ -73,16 +73,19 @@ class PageFault(Experiment):
         }[preset]
         alone = not device.capabilities.runs_kernels
         scenarios, sizes = (SCENARIOS[:2], tuple(PAGE_BYTES)) if alone else (SCENARIOS, ("base",))
-        allocators = [name for name in allocator_names(device) if _is_usual(name, alone)]
+        allocators = [name for name in allocator_names(device) if _is_default(name, alone)]
         return [
             Factor("allocator", allocators, choices=allocator_names(device), doc="how the memory is obtained"),
             Factor(
                 "scenario", scenarios, choices=scenarios, doc="who touches the pages, and whether the CPU did before"
             ),
             Factor(
-                "page_size", sizes, choices=tuple(PAGE_BYTES), doc="asked of the kernel, and the stride of the touch"
+                "page_size",
+                sizes,
+                choices=tuple(PAGE_BYTES),
+                doc="page size requested from the kernel, and stride of the touches",
             ),
-            Factor("pages", counts, "count", least=1, most=MOST_PAGES, doc="pages touched"),
+            Factor("pages", counts, "count", least=1, most=MAX_PAGES, doc="pages touched"),
             *switch(device, "xnack"),
         ]
 
@@ -94,11 +97,11 @@ class PageFault(Experiment):
                 return reason
         entry = device.allocator(allocator)
         if entry is not None and entry.on_demand is False:
-            return f"{allocator} memory is there before the first touch"
+            return f"{allocator} memory is allocated before the first touch"
         return None
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return {**super().environment(factors), **MAP_ANEW}
+        return {**super().environment(factors), **MMAP_EVERY_BLOCK}
 
     def measure(self, point: Point, session: Session) -> Measurement:
         page = PAGE_BYTES[point.text("page_size")]

@@ -1,7 +1,7 @@
-"""What a preset measures of an experiment, as a table of rules.
+"""Rules that decide which points of an experiment a preset measures.
 
 A rule applies to the points whose factors and properties meet its conditions, and says which of them are measured. The
-first rule that applies to a point decides; a point to which no rule applies is measured. `Experiment.rules` is the
+first rule that applies to a point decides. A point to which no rule applies is measured. `Experiment.rules` is the
 table, `Experiment.properties` adds to the properties below, and `Experiment.base_point` is the point around which
 conditions vary.
 
@@ -11,8 +11,8 @@ conditions vary.
         leave_out("other allocators are measured at every third octave", QUICK, main=False, size=Not(Octave(3))),
     )
 
-A condition is a value, a tuple of values of which any will do, or a test of the value such as Above(GiB). Of a property
-that is a set of names, a set means exactly these.
+A condition is a value, a tuple of accepted values, or a test of the value such as Above(GiB). If a property is a set of
+names, a condition that is a set must be equal to it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NOTHING: AbstractSet[str] = frozenset()
 
 @dataclass(frozen=True)
 class Octave:
-    """2^(every k) for a whole k."""
+    """The value is 2^(every k) for a whole k."""
 
     every: int = 1
 
@@ -70,7 +70,7 @@ class Below:
 
 
 @dataclass(frozen=True)
-class Including:
+class Contains:
     """A set of names that includes `name`."""
 
     name: str
@@ -81,7 +81,7 @@ class Including:
 
 @dataclass(frozen=True)
 class Count:
-    """A set of so many names, some not counted."""
+    """A set of names whose number, without those in `uncounted`, meets the condition `number`."""
 
     number: Condition
     uncounted: Collection[str] = ()
@@ -92,7 +92,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Not:
-    """What the condition does not hold for."""
+    """The condition does not hold."""
 
     condition: Condition
 
@@ -111,9 +111,9 @@ def holds(condition: Condition, value: Value) -> bool:
 
 @dataclass(frozen=True)
 class Rule:
-    """Of the points for which all conditions of `of` hold, those are measured for which all of `measured` do.
+    """A rule for the points that meet all conditions in `of`: those that also meet all in `measured` are measured.
 
-    measured None: none of them. why says in words why the others are left out.
+    measured: None means that none of them is. why: the reason for which the others are left out, in words.
     """
 
     why: str
@@ -123,19 +123,19 @@ class Rule:
 
 
 def leave_out(why: str, presets: Sequence[Preset] = PRESETS, **of: Condition) -> Rule:
-    """These points are left out."""
+    """Leaves out the points that meet the conditions."""
     return Rule(why, presets, of, None)
 
 
 def take(why: str, presets: Sequence[Preset] = PRESETS, **of: Condition) -> Rule:
-    """These points are measured, whatever later rules say."""
+    """Measures the points that meet the conditions, regardless of later rules."""
     return Rule(why, presets, of, {})
 
 
 def take_only(
     why: str, presets: Sequence[Preset] = PRESETS, *, of: Mapping[str, Condition], **measured: Condition
 ) -> Rule:
-    """Of the points of `of`, those of `measured` are measured and the others left out."""
+    """Of the points that meet `of`, measures those that meet `measured` and leaves out the others."""
     return Rule(why, presets, of, measured)
 
 
@@ -153,7 +153,7 @@ class Candidate:
 
     @property
     def allocator(self) -> AllocatorInfo | None:
-        """What the device states of the point's allocator."""
+        """What the device states about the point's allocator."""
         return self.device.allocator(self.factors.text("allocator"))
 
 
@@ -161,7 +161,7 @@ Property: TypeAlias = Callable[[Candidate], Value]
 
 
 def varied(candidate: Candidate) -> AbstractSet[str]:
-    """The factors in which it differs from the experiment's base point on this device."""
+    """The factors in which the candidate differs from the experiment's base point on this device."""
     base = candidate.experiment.base_point(candidate.device)
     return frozenset(name for name, value in base.items() if candidate.factors.get(name) != value)
 
@@ -194,7 +194,7 @@ def _measured_on_cpu(candidate: Candidate) -> bool:
 
 def _same_memory(candidate: Candidate) -> bool:
     factors = candidate.factors
-    return common.known_elsewhere(candidate.device, factors.text("allocator"), factors.text("agent"))
+    return common.measured_under_another_name(candidate.device, factors.text("allocator"), factors.text("agent"))
 
 
 def _skipped(candidate: Candidate) -> bool:
@@ -213,29 +213,29 @@ PROPERTIES: Mapping[str, Property] = {
     "runs_kernels": lambda candidate: candidate.device.capabilities.runs_kernels,
     "varied": varied,
     "skipped": _skipped,  # it cannot be measured here; its record says why
-    # Of the factor `allocator`:
-    "main": _main,  # what programs use first on the device
+    # Properties of the factor `allocator`:
+    "main": _main,  # the main allocator of the device
     "role": _of_allocator(allocators.role),
     "plain_host": _of_allocator(allocators.is_plain_host),
     "common": _of_allocator(allocators.is_common),
     "variant": _of_allocator(allocators.variant),
     "migrating": lambda candidate: candidate.allocator is not None and candidate.allocator.managed,
     "coherent": _coherent,  # each agent sees the other's stores while a kernel runs
-    # Of the factors `agent` and `allocator`:
+    # Properties of the factors `agent` and `allocator`:
     "reachable": _reachable,
     "first_agent": _first_agent,
     "main_curve": lambda candidate: _main(candidate) and _first_agent(candidate),
     "measured_on_cpu": _measured_on_cpu,
     "same_memory": _same_memory,
 }
-"""What a rule may ask of a point besides its factors."""
+"""Properties of points that any rule may use in addition to factors."""
 
 
 # ----------------------------------------------------------------------------------------------------------- engine
 
 
 def left_out(candidate: Candidate) -> str:
-    """Why the preset does not measure the candidate, in words; '' where it does."""
+    """Returns why the preset does not measure the candidate, or '' if it does."""
     known: dict[str, Value] = {**candidate.factors}
     asked = {**PROPERTIES, **candidate.experiment.properties}
 

@@ -1,4 +1,4 @@
-"""tlb: how far the translation caches reach, and how much memory one of their entries covers."""
+"""tlb: how much memory the translation caches cover, and how much one entry covers."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from firsttouch.session import Session
 
 PAGES = (4 * KiB, 16 * KiB, 64 * KiB, 256 * KiB, 2 * MiB)
 QUICK_OCTAVES, OCTAVES = (3, 15), (2, 17)
-"""Pages visited, as the first power of two and the first beyond the last. Three points that agree are a level."""
+"""Exponents of the page counts: the first, and one past the last. Three points that agree are a level."""
 FLOOR_LINES = 8
-"""Lines whose repeated reading the first cache and the first TLB hold on any processor."""
-MOST_PAGES = 2**28
+"""A number of lines that fits in the first cache and the first TLB of any processor."""
+MAX_PAGES = 2**28
 ARRAY = 16 * MiB
 """Bytes of each array of the counted triad."""
 
@@ -41,11 +41,11 @@ Curves = dict[tuple[str, str], dict[int, dict[int, Record]]]
 """By agent and allocator, by stride, by pages."""
 
 
-def distance(stride: int, line: int) -> int:
-    """Bytes from one visited line to the next, for a page stride.
+def node_stride(stride: int, line: int) -> int:
+    """Returns the bytes from one visited line to the next, for a page stride.
 
-    A line more than the stride, so that the lines spread over the sets of the caches; and all smaller page sizes
-    more, so that pages of each of those sizes spread over the sets of the TLBs.
+    A line is added to the stride so that the lines spread over the sets of the caches, and all smaller page sizes so
+    that pages of each of those sizes spread over the sets of the TLBs.
     """
     return line if stride <= line else stride + sum(page for page in PAGES if page < stride) + line
 
@@ -56,7 +56,7 @@ LARGEST_BYTES = {
     "host's": {"quick": 256 * MiB, "standard": 256 * MiB, "full": 2 * GiB},
     "gpu": {"quick": 8 * GiB, "standard": 32 * GiB, "full": 64 * GiB},
 }
-"""The most that a buffer of strides may span by class of device; on a GPU, less in memory that may be the host's."""
+"""The largest buffer by class of device; on a GPU it is smaller in memory that may be on the host."""
 
 
 def largest_bytes(device: DeviceInfo, allocator: str, preset: Preset) -> int:
@@ -66,8 +66,8 @@ def largest_bytes(device: DeviceInfo, allocator: str, preset: Preset) -> int:
     return LARGEST_BYTES[where][preset]
 
 
-def hops(device: DeviceInfo) -> int:
-    """Loads a sample: few where a kernel reads a clock and its loads take long, many where launches are timed."""
+def loads_per_sample(device: DeviceInfo) -> int:
+    """Returns loads per sample: few if a kernel reads a clock and its loads take long, many if launches are timed."""
     if not device.capabilities.runs_kernels:
         return 50_000
     return 20_000 if device.capabilities.device_clock else 100_000
@@ -85,7 +85,7 @@ def _is_main_or_huge(candidate: Candidate) -> bool:
 
 
 class Tlb(Experiment):
-    """One line on each of ever more pages, in random order.
+    """Loads one line on each of n pages in random order, for growing n.
 
     Source: multichase (pointer chase); Saavedra and Smith, IEEE Trans. Computers 44(10), 1995 (knees by stride).
     """
@@ -96,11 +96,11 @@ class Tlb(Experiment):
     metric = Metric("ns", "lower")
     counted = (
         "method chase: one dependent load, averaged over 20,000 or more along a random cycle through one line on each "
-        "of `pages` pages, `stride` bytes apart, after a warm traversal. dense_ns is the same over as many lines side "
-        "by side, over_dense_ns the difference: what the translation costs. translated_ns is that added to a load "
-        "from the first cache: a GPU's loads pass its first-level one, which needs no translation. method counter: "
+        "of `pages` pages, `stride` bytes apart, after a warm traversal. dense_ns is the same over as many "
+        "adjacent lines, over_dense_ns the difference: the cost of translation. translated_ns is that added to a load "
+        "from the first cache; a GPU's loads bypass its first-level cache, which needs no translation. method counter: "
         "the time of a triad by one CPU thread per 64 bytes of its arrays; misses_per_mib are its dTLB load misses by "
-        "the processor's own counter."
+        "the processor's counter."
     )
     source = "pointer chase as in multichase; Wahlgren et al., IISWC 2025, Sec. III-B (misses by allocator)"
     figures = (
@@ -164,7 +164,7 @@ class Tlb(Experiment):
                 "method",
                 ("chase", "counter"),
                 choices=("chase", "counter"),
-                doc="timed loads, or the processor's own count of misses",
+                doc="timed loads, or the processor's count of misses",
             ),
             Factor("agent", agents(device), choices=agents(device), doc="who loads"),
             allocator_factor(device),
@@ -182,8 +182,8 @@ class Tlb(Experiment):
                 (None, *counts),
                 "count",
                 least=1,
-                most=MOST_PAGES,
-                doc="lines visited, each on a page of its own",
+                most=MAX_PAGES,
+                doc="lines visited, each on a separate page",
             ),
         ]
 
@@ -203,7 +203,7 @@ class Tlb(Experiment):
             return self._count(point.text("allocator"), session)
         stride, pages = point.size("stride"), point.count("pages")
         line = line_bytes(session.info)
-        apart = distance(stride, line)
+        apart = node_stride(stride, line)
         agent, allocator = point.text("agent"), point.text("allocator")
 
         def chase(buffer: _core.Buffer, apart: int, share: float) -> _core.Outcome:
@@ -213,9 +213,9 @@ class Tlb(Experiment):
                 agent=agent,
                 first_touch=agent,
                 stride=apart,
-                hops=hops(session.info),
+                hops=loads_per_sample(session.info),
                 last_level_bytes=last_level_bytes(session.info),
-                bypass_l1=True,  # a GPU's first cache is addressed before translation, and its sets would show
+                bypass_l1=True,  # a GPU's first cache is addressed before translation: its sets would add knees
                 seed=session.seed,
                 stop=session.stop(share=share),
             )
@@ -229,7 +229,7 @@ class Tlb(Experiment):
             outcome = chase(buffer, apart, 0.6)
             fact = buffer_fact("chase", buffer)
         median, floor_ns, dense_ns = (_core.summarise(o.samples)[1] for o in (outcome, floor, beside))
-        floor_ns = min(floor_ns, dense_ns, median)  # where loads are timed by launches, one may be slow
+        floor_ns = min(floor_ns, dense_ns, median)  # if launches are timed, one may be slow
         over = median - dense_ns
         return Measurement.of(
             outcome,
@@ -264,7 +264,7 @@ class Tlb(Experiment):
         for agent in dict.fromkeys(agent for agent, _ in curves):
             of_agent = {who: by_stride for who, by_stride in curves.items() if who[0] == agent}
             main = max((who for who in of_agent if who in found), key=lambda who: _points(curves[who]), default=None)
-            shown += _reach(curves[main], knees[main]) if main else _none(of_agent)
+            shown += _reach(curves[main], knees[main]) if main else _no_level(of_agent)
         return [*shown, *_entries(curves, found), *_misses(records)]
 
 
@@ -281,7 +281,7 @@ MISSES = Claim("tlb.misses", "{value} with {allocator} memory", "dTLB misses of 
 
 
 def _curves(records: Iterable[Record]) -> Curves:
-    """The chases that go from page to page."""
+    """Returns the records of chases whose stride is at least a page."""
     curves: Curves = defaultdict(lambda: defaultdict(dict))
     for record in records:
         cost, stride, pages = (record.counters.get("translated_ns"), *map(record.factors.get, ("stride", "pages")))
@@ -291,14 +291,14 @@ def _curves(records: Iterable[Record]) -> Curves:
 
 
 def _knees(by_stride: Mapping[int, Mapping[int, Record]]) -> dict[int, list[Knee]]:
-    """The knees of the curves that have any, by ascending stride."""
+    """Returns the knees of the curves that have any, by ascending stride."""
     costs = {stride: {n: r.counter("translated_ns") for n, r in curve.items()} for stride, curve in by_stride.items()}
     found = {stride: find_knees(list(curve), list(curve.values())) for stride, curve in sorted(costs.items())}
     return {stride: knees for stride, knees in found.items() if knees}
 
 
 def _reach(by_stride: Mapping[int, Mapping[int, Record]], knees: Mapping[int, list[Knee]]) -> list[Finding]:
-    """Where each level ends, on the curve of the least stride that shows one."""
+    """Where each level ends, on the curve with the smallest stride that has a knee."""
     stride, levels = next(iter(knees.items()))
     curve = by_stride[stride]
     return [
@@ -314,7 +314,7 @@ def _reach(by_stride: Mapping[int, Mapping[int, Record]], knees: Mapping[int, li
 
 
 def _entries(curves: Curves, knees: Mapping[tuple[str, str], Mapping[int, list[Knee]]]) -> list[Finding]:
-    """How much one entry of the first level covers, by agent and what memory."""
+    """How much memory one entry of the first level covers, by agent and allocator."""
     covered: dict[tuple[str, EffectivePage], list[str]] = defaultdict(list)
     for (agent, allocator), by_stride in knees.items():
         if page := effective_page({stride: levels[0].pages for stride, levels in by_stride.items()}):
@@ -336,8 +336,8 @@ def _points(by_stride: Mapping[int, Mapping[int, Record]]) -> int:
     return sum(map(len, by_stride.values()))
 
 
-def _none(curves: Curves) -> list[Finding]:
-    """The largest span that was visited without a knee, in the memory with the most points."""
+def _no_level(curves: Curves) -> list[Finding]:
+    """The largest buffer without a knee, in the memory with the most points."""
     strides = max(curves.values(), key=_points)
     stride = max(strides, key=lambda stride: stride * max(strides[stride]))
     pages = max(strides[stride])

@@ -1,4 +1,4 @@
-"""transfer: moving bytes between host and device, by copy engine, kernel or CPU."""
+"""transfer: copies between host and device by copy engine, kernel or CPU."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from firsttouch.figures import Line
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
-MOST_STREAMS = 64
+MAX_STREAMS = 64
 ENGINES = ("copy-engine", "kernel", "cpu")
 
 
 def _is_page_locked(candidate: Candidate) -> bool:
-    """Whether the host's side is page-locked memory as programs use it first."""
+    """True if the host's side is the common allocator of page-locked memory."""
     allocator = candidate.factors.text("allocator")
     return role(allocator) == "page-locked" and is_common(allocator)
 
 
-def _of_device(device: DeviceInfo, allocator: str) -> bool:
-    """Whether a copy to memory of the allocator goes to the device."""
+def _is_on_device(device: DeviceInfo, allocator: str) -> bool:
+    """True if a copy to memory of the allocator goes to the device."""
     entry = device.allocator(allocator)
     return entry is not None and is_device_side(entry)
 
@@ -61,8 +61,8 @@ class Transfer(Experiment):
     question = "How fast do bytes move between host and device?"
     metric = Metric("GB/s", "higher")
     counted = (
-        "Every byte copied counts once (a copy within one memory reads and writes it, so the traffic there is twice "
-        "that). Copies are queued back to back behind a gate and timed on the device's clock; latency_us is one copy "
+        "Every byte copied counts once (a copy within one memory reads and writes it, so its traffic is twice as "
+        "high). Copies are queued back to back behind a gate and timed on the device's clock; latency_us is one copy "
         "alone from the call to its completion. allocator is the host's side of h2d and d2h and both sides of d2d and "
         "h2h; other is the device's side."
     )
@@ -87,7 +87,7 @@ class Transfer(Experiment):
         leave_out("the processor's own copies are measured on the device cpu", SHORT, runs_on="processor",
                   engine="cpu"),
         leave_out("copies within the host's processor end at 64 MiB", SHORT, runs_on="processor", size=Above(64 * MiB)),
-        # 1 GiB takes most of an experiment's time, for what 256 MiB show too.
+        # 1 GiB would take most of the experiment's time and shows the same as 256 MiB.
         leave_out("copies of 1 GiB and more are measured with page-locked memory only",
                   SHORT, size=Not(Below(GiB)), page_locked=False),
         leave_out("copies of 1 GiB and more are neither split nor pipelined",
@@ -109,7 +109,7 @@ class Transfer(Experiment):
         }[preset]
         directions = ("h2h",) if alone else ("h2d", "d2h", "d2d", "h2h")
         engines = ("cpu",) if alone else ENGINES
-        of_device = [name for name in allocator_names(device) if _of_device(device, name)]
+        of_device = [name for name in allocator_names(device) if _is_on_device(device, name)]
         others = of_device if preset == "full" and not alone else [main_allocator(device)]
         streams = (1,) if preset == "quick" or alone else (1, 2, 4)
         chunks = (0,) if preset == "quick" or alone else (0, 4 * MiB)
@@ -118,9 +118,7 @@ class Transfer(Experiment):
             Factor("engine", engines, choices=engines, doc="who copies"),
             allocator_factor(device),
             Factor("other", others, choices=allocator_names(device), doc="memory of the device's side"),
-            Factor(
-                "streams", streams, "count", least=1, most=MOST_STREAMS, doc="a transfer split over so many streams"
-            ),
+            Factor("streams", streams, "count", least=1, most=MAX_STREAMS, doc="a transfer split over so many streams"),
             Factor("chunk", chunks, "count", doc="bytes of each piece of a pipelined transfer; 0 copies it whole"),
             Factor("size", sizes, "size", least=1, doc="bytes copied"),
             *switch(device, "sdma", () if preset == "quick" else ("0", "1")),
@@ -145,19 +143,19 @@ class Transfer(Experiment):
         return None
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        on_device = _of_device(device, factors.text("allocator"))
+        on_device = _is_on_device(device, factors.text("allocator"))
         engine, direction = factors.text("engine"), factors.text("direction")
         if (direction != "d2d") == on_device:
             where = "the device's" if on_device else "the host's"
-            return f"{factors['allocator']} is memory of {where} side, which {direction} does not take as allocator"
+            return f"{factors['allocator']} is memory of {where} side, so it cannot be the allocator of {direction}"
         if (engine, direction) in (("cpu", "d2d"), ("kernel", "h2h")):
-            return f"the {engine} takes no part in {direction}"
+            return f"the engine {engine} cannot make {direction} copies"
         if engine != "copy-engine" and (factors["streams"] != 1 or factors["chunk"] != 0):
-            return "streams and chunk are choices of the copy engine"
+            return "streams and chunk apply to the copy engine only"
         if engine != "copy-engine" and factors.get("sdma") == "0":
-            return "only the runtime's own copies can use the DMA engines, which sdma is about"
+            return "sdma applies to the copy engine only"
         if factors.size("chunk") > 0 and factors.size("size") < 4 * factors.size("chunk"):
-            return "a pipelined transfer has four chunks at least"
+            return "a pipelined transfer needs at least four chunks"
         return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
@@ -209,7 +207,7 @@ ALONE = Claim(
 
 
 def _fastest(rows: Sequence[Record]) -> Finding:
-    """The fastest copy of the largest size; and of any size where that is clearly faster, as copies in a cache are."""
+    """The fastest copy of the largest size, and of any size if that is clearly faster, as copies within a cache are."""
     best, peak = extremes(at_largest(rows))[1], extremes(rows)[1]
     comparison = compare(best, peak)
     if comparison.is_clear and comparison.ratio.value * MUCH < 1:
@@ -218,7 +216,7 @@ def _fastest(rows: Sequence[Record]) -> Finding:
 
 
 def _alone(records: Sequence[Record]) -> list[Finding]:
-    """The shortest of the smallest copies, one at a time."""
+    """The shortest single copy of the smallest size."""
     timed = [(q.value, i, r, q) for i, r in enumerate(records) if (q := counter(r, "latency_us", "us"))]
     if not timed:
         return []

@@ -13,7 +13,7 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
-from firsttouch.experiments.common import MAP_ANEW, switch
+from firsttouch.experiments.common import MMAP_EVERY_BLOCK, switch
 from firsttouch.harness import findings, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
@@ -158,7 +158,7 @@ class Application(Applications):
 
     def environment(self, factors: Factors) -> dict[str, str]:
         recording = {events.VARIABLE: "1"} if factors.get("events") == "on" else {}
-        return super().environment(factors) | MAP_ANEW | recording
+        return super().environment(factors) | MMAP_EVERY_BLOCK | recording
 
     # ---------------------------------------------------------------------------------------------- measurement
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from firsttouch import _core
 from firsttouch.workspace.reserved import BUILT_IN
-from firsttouch.workspace.workspace import Array, ArraySlice, ByteRange, Workspace
+from firsttouch.workspace.workspace import Agent, Array, ArraySlice, ByteRange, Workspace
 
 Value: TypeAlias = "Array | int | float"
 MAX_MARKS = 200
@@ -50,9 +50,9 @@ def entries(text: str) -> dict[str, Entry]:
     """The kernels of a kernel file, by name. Raises ValueError for a parameter of an unsupported type, and for a name
     that OpenCL C reserves.
     """
-    for what, name in _FUNCTION.findall(text):
+    for macro, name in _FUNCTION.findall(text):
         if name in BUILT_IN:
-            raise ValueError(f"{what.lower()} {name}: '{name}' is a built-in function of OpenCL C; use another name")
+            raise ValueError(f"{macro.lower()} {name}: '{name}' is a built-in function of OpenCL C; use another name")
     found = {}
     for groups, name, parameters in _KERNEL.findall(text):
         codes, constant = "", []
@@ -98,9 +98,10 @@ class KernelFile:
 
 
 class _Agent:
-    """The common part of both agents: finds kernels by name and declares the accesses of a launch."""
+    """The common part of both agents: finds kernels by name, declares the accesses of a launch, and fills arrays."""
 
-    agent: Any
+    agent: Agent
+    launch: Callable[..., None]
 
     def __init__(self, workspace: Workspace, files: Sequence[KernelFile]) -> None:
         self.workspace = workspace
@@ -138,17 +139,6 @@ class _Agent:
         for byte_range in writes:
             touch(self.agent, byte_range, reads=False, writes=True)
 
-    def launch(
-        self,
-        kernel: str,
-        *arguments: Value,
-        over: int,
-        reads: Sequence[ByteRange] = (),
-        updates: Sequence[ByteRange] = (),
-        writes: Sequence[ByteRange] = (),
-    ) -> None:
-        raise NotImplementedError
-
     def uniform(self, byte_range: ByteRange, low: float, high: float) -> None:
         """Fill with random numbers in [low, high), each derived from the array's key and its index."""
         array, first, count = _items(byte_range)
@@ -184,7 +174,7 @@ def _items(byte_range: ByteRange) -> tuple[Array, int, int]:
 class Cpu(_Agent):
     """The CPU: native kernels on `threads` pinned threads (0: all of them), and numpy views for small work."""
 
-    agent = "cpu"
+    agent: Agent = "cpu"
 
     def __init__(self, workspace: Workspace, files: Sequence[KernelFile]) -> None:
         super().__init__(workspace, files)
@@ -267,7 +257,7 @@ class LaunchSequence:
 class Gpu(_Agent):
     """The GPU: launches queued in order on one stream."""
 
-    agent = "gpu"
+    agent: Agent = "gpu"
 
     def __init__(self, workspace: Workspace, files: Sequence[KernelFile]) -> None:
         super().__init__(workspace, files)
@@ -355,7 +345,7 @@ class Gpu(_Agent):
         updates: Sequence[ByteRange] = (),
         writes: Sequence[ByteRange] = (),
     ) -> None:
-        """Queue `count` launches of a sequence, starting with `first`. The lists name what they all access together."""
+        """Queue `count` launches of a sequence, starting with `first`. The lists name everything that they access."""
         for array, store in sequence.arrays.items():
             if array.store is not store:
                 raise ValueError(f"{array.name} was swapped after the sequence was recorded")
@@ -375,12 +365,12 @@ class Gpu(_Agent):
         """Replay a whole sequence, in at most MAX_REPLAYS timed iterations. Each is a multiple of `each` launches."""
         count = each * max(1, math.ceil(len(sequence) / each / MAX_REPLAYS))
         for step in self.iterations(math.ceil(len(sequence) / count)):
-            some = min(count, len(sequence) - step * count)
-            self.replay(sequence, first=step * count, count=some, reads=reads, updates=updates, writes=writes)
+            launches = min(count, len(sequence) - step * count)
+            self.replay(sequence, first=step * count, count=launches, reads=reads, updates=updates, writes=writes)
 
-    def swap(self, one: Array, other: Array) -> None:
+    def swap(self, first: Array, second: Array) -> None:
         """Exchange the memory of two buffers of the same kind, without copying."""
-        self.workspace.swap(one, other)
+        self.workspace.swap(first, second)
 
     def iterations(self, count: int) -> Iterator[int]:
         """Count from 0 to count - 1, and record an event after each iteration (or group of them, at most MAX_MARKS).
@@ -414,8 +404,8 @@ class Gpu(_Agent):
         return min((self.windows[a] // a.row_bytes for a in arrays if a in self.windows), default=len(arrays[0]))
 
     def tiles(self, *arrays: Array) -> Iterator[Tile]:
-        """Yield the rows of `arrays`, which have equally many: as one tile if they fit on the device, else as
-        tiles that fit the budget. Kernels find row `first` of a tiled array at `offset`.
+        """Yield the rows of `arrays`, which must have the same number of rows: as one tile if they fit on the device,
+        otherwise as tiles that fit the budget. Kernels find row `first` of a tiled array at row `offset` of its memory.
         """
         rows, each = len(arrays[0]), self.tile_rows(*arrays)
         streamed = [a for a in arrays if a in self.windows]

@@ -85,7 +85,7 @@ class Declaration:
 
 
 class Store:
-    """The memory of one buffer, and which bytes of it are valid for whom.
+    """The memory of one buffer, and which bytes of it are valid for each agent.
 
     host is what the CPU uses and device what kernels use: the same object if the memory is shared, None for an agent
     that never uses it. window: offset in bytes of the part that a streamed array's device memory holds.
@@ -266,14 +266,14 @@ class Workspace:
     # ------------------------------------------------------------------------------------------------ roles
 
     def _advise(self, array: Array, implied: Sequence[str], roles: Sequence[Role]) -> None:
-        own, before = array.declaration.advice, implied[0] != "read-mostly"
-        if own is not None:
-            advice = [a for a in own if (a != "read-mostly") == before]
+        declared, before_initialise = array.declaration.advice, implied[0] != "read-mostly"
+        if declared is not None:
+            hints = [hint for hint in declared if (hint != "read-mostly") == before_initialise]
         else:
-            advice = [*implied] if array.declaration.role in roles else []
+            hints = [*implied] if array.declaration.role in roles else []
         assert array.store.host is not None
-        for one in advice:
-            self.device.advise(array.store.host, one)
+        for hint in hints:
+            self.device.advise(array.store.host, hint)
 
     def after_initialise(self) -> None:
         """Advise read-mostly on inputs and constants. Called at the end of the phase initialise."""
@@ -414,16 +414,18 @@ class Workspace:
         assert array.store.device is not None
         return np.frombuffer(array.store.device.read(0, array.nbytes), array.dtype).reshape(array.shape)
 
-    def swap(self, one: Array, other: Array) -> None:
+    def swap(self, first: Array, second: Array) -> None:
         """Exchange the memory of two buffers. Raises ValueError unless they have the same size, role and placement."""
-        if not one.declaration.is_interchangeable_with(other.declaration):
-            raise ValueError(f"{one.name} and {other.name} cannot be swapped: their size, role or placement differs")
-        one.store, other.store = other.store, one.store
+        if not first.declaration.is_interchangeable_with(second.declaration):
+            raise ValueError(f"{first.name} and {second.name} cannot be swapped: their size, role or placement differs")
+        first.store, second.store = second.store, first.store
 
     # ------------------------------------------------------------------------------------------------ tiles
 
     def move_window(self, array: Array, start: int) -> None:
-        """Move the device part of a streamed array to offset `start`, after saving what only it holds to the host."""
+        """Move the device part of a streamed array to offset `start`, after copying data that only the device holds to
+        the host.
+        """
         store = array.store
         if store.window == start:
             return

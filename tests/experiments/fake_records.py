@@ -1,4 +1,4 @@
-"""Records of curves that were not measured here, and the findings that they give."""
+"""Made-up records, and the findings and sentences that follow from them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def a_record(
     )
 
 
-def found(experiment: str, records: list[Record]) -> list[Finding]:
+def findings_of(experiment: str, records: list[Record]) -> list[Finding]:
     return list(all_experiments()[experiment].findings(records, CPU))
 
 
-def said(experiment: str, records: list[Record]) -> str:
-    return " ".join(sentences(found(experiment, records)))
+def sentences_of(experiment: str, records: list[Record]) -> str:
+    return " ".join(sentences(findings_of(experiment, records)))

@@ -1,8 +1,8 @@
-"""What an experiment leaves out on a device, and the first value of each of its factors."""
+"""Helpers for tests of preset rules."""
 
 from __future__ import annotations
 
-from imagined import DISCRETE
+from fake_devices import DISCRETE
 
 from firsttouch.experiments.base import Experiment, Preset
 from firsttouch.experiments.presets import Candidate, left_out
@@ -14,5 +14,5 @@ def left_out_of(experiment: Experiment, factors: Factors, device: DeviceInfo, pr
 
 
 def factors_of(experiment: Experiment, device: DeviceInfo = DISCRETE, **changed: object) -> Factors:
-    """The first value of every factor, and what is changed."""
+    """Returns the first value of every factor, with `changed` applied."""
     return Factors({factor.name: factor.values[0] for factor in experiment.factors(device, "quick")}) | changed

@@ -1,4 +1,4 @@
-"""Devices that are not here: what a driver of each would state, for plans and reasons."""
+"""Descriptions of devices that this machine does not have, for tests of plans and reasons."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GPU = DeviceCapabilities(
 """A GPU behind a link."""
 
 OPENCL_GPU = DeviceCapabilities(runs_kernels=True, gpu_hierarchy=True, time_class="gpu", machine_code="opencl")
-"""A GPU behind a link whose language has no clock, one kind of load and one scope of atomics."""
+"""A GPU behind a link, whose language has no clock, one kind of load and one scope of atomics."""
 
 BOTH: dict[str, Any] = {"available": True, "cpu": "direct", "gpu": "direct"}
 MAPPED: dict[str, Any] = {"available": True, "cpu": "mapped", "gpu": "direct"}
@@ -32,7 +32,7 @@ MALLOC = AllocatorInfo(
 
 
 def opencl(capabilities: DeviceCapabilities) -> DeviceInfo:
-    """An OpenCL device with what such a driver offers."""
+    """An OpenCL device with the allocators of an OpenCL driver."""
     return DeviceInfo(
         name="opencl:0",
         kind="opencl",
@@ -52,7 +52,7 @@ def opencl(capabilities: DeviceCapabilities) -> DeviceInfo:
 
 
 def amd() -> DeviceInfo:
-    """An AMD GPU with the memory that only HIP has, its pages moving on faults."""
+    """An AMD GPU with the allocators that only HIP has and pages that move on faults."""
     return DeviceInfo(
         name="hip:0",
         kind="hip",
@@ -100,4 +100,4 @@ DISCRETE = DeviceInfo(
         ),
     ],
 )
-"""A GPU behind a link that reaches no plain memory."""
+"""A GPU behind a link that cannot access plain host memory."""
