@@ -86,7 +86,7 @@ def test_invalid_launch() -> None:
     workspace.allocate([array])
     for agent in (cpu, gpu):
         for value, kind in ((-1, "uint"), (2.5, "uint"), (2**33, "uint")):
-            with pytest.raises(ValueError, match=f"^{value} is no value of type {kind}"):
+            with pytest.raises(ValueError, match=f"^{value} is not a value of type {kind}"):
                 agent.launch("fill_32", array, 0, 4, value, over=4, writes=[array])
         with pytest.raises(ValueError, match="kernel fill_32 takes 4 arguments, not 1"):
             agent.launch("fill_32", array, over=4)
