@@ -71,7 +71,7 @@ def ours(device: _core.Device, kind: str, array: int) -> dict[str, float]:
     for size in CHASES[kind]:
         with device.allocate(allocator, size) as memory:
             done = _core.chase(
-                device, memory, agent=agent, first_touch=agent, stride=stride, hops=200_000, last_level=64 * MiB,
+                device, memory, agent=agent, first_touch=agent, stride=stride, hops=200_000, last_level_bytes=64 * MiB,
                 seed=7, stop=STOP,
             )  # fmt: skip
             assert done.errors == 0

@@ -1,4 +1,4 @@
-# Writes OUTPUT: a C++ file that holds every file of FOLDER ending in .c or .h as text, by name.
+# Writes the C++ file OUTPUT with the text of every .c and .h file in FOLDER, and a function that returns it by name.
 file(GLOB files "${FOLDER}/*.c" "${FOLDER}/*.h")
 set(text "#include \"device/prelude.hpp\"\n#include <map>\nnamespace firsttouch {\n")
 string(APPEND text "const std::string& kernel_file(const std::string& name) {\n")

@@ -1,5 +1,5 @@
-# Writes, for every kernel file in FILES, OUTPUT/host_app_NAME.cpp with its kernels for the host, and
-# OUTPUT/host_apps.cpp, which lists them all. GROUP_KERNELs are for devices only.
+# Writes OUTPUT/host_app_NAME.cpp for every kernel file in FILES, with its kernels compiled for the host, and
+# OUTPUT/host_apps.cpp, which lists all of them. GROUP_KERNELs are for devices only.
 set(declared "")
 set(merged "")
 foreach(file ${FILES})

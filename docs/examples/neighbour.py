@@ -20,7 +20,7 @@ from firsttouch.api import (
 
 
 class Neighbour(Experiment):
-    """Copies to another device's memory and back, queued by the device that acts."""
+    """Copies to and from another device's memory, queued by the device that acts."""
 
     name = "neighbour"
     question = "How fast do bytes move between two devices?"
@@ -29,7 +29,7 @@ class Neighbour(Experiment):
     source = "an example"
     figures = (Line(x="size", colour="peer", dash="device", facet="direction", log_x=True, y_title="bandwidth"),)
     share = 0.5
-    across_devices = True  # one section of the report for all devices
+    across_devices = True  # the report has one section for all devices
 
     def supports(self, device):
         return None if device.capabilities.runs_kernels else f"{device.name} runs no kernels"
@@ -49,7 +49,7 @@ class Neighbour(Experiment):
     def measure(self, point, session):
         name, size = point.text("peer"), point.size("size")
         device, other = session.device, session.peer(name)
-        device.reach(other)  # opens access, or raises Unavailable with the driver's words
+        device.reach(other)  # enables access, or raises Unavailable with the driver's message
         with (
             device.allocate(main_allocator(session.info), size) as own,
             other.allocate(main_allocator(session.peer_info(name)), size) as far,

@@ -31,7 +31,7 @@ Pages pages_from(const std::string& name) {
     if (name == "policy") return Pages::policy;
     if (name == "base") return Pages::base;
     if (name == "huge") return Pages::huge;
-    throw std::invalid_argument("'" + name + "' is no page size; choose policy, base or huge");
+    throw std::invalid_argument("'" + name + "' is not a page size; page sizes are policy, base and huge");
 }
 
 namespace {
@@ -40,7 +40,7 @@ const char* access_name(Access access) {
     return access == Access::direct ? "direct" : access == Access::mapped ? "mapped" : "none";
 }
 
-nb::dict named(const Facts& facts) {
+nb::dict dict_of(const Facts& facts) {
     nb::dict out;
     for (const auto& [key, value] : facts) std::visit([&](const auto& v) { out[key.c_str()] = nb::cast(v); }, value);
     return out;
@@ -59,11 +59,11 @@ nb::list allocators_of(DeviceHandle& handle) {
         row["host_memory"] = entry.host_memory;
         row["device_memory"] = entry.device_memory;
         row["managed"] = entry.managed;
-        const auto stated = [](const std::optional<bool>& fact) { return fact ? nb::cast(*fact) : nb::none(); };
-        row["on_demand"] = stated(entry.on_demand);
-        row["concurrent"] = stated(entry.concurrent);
-        row["shared_atomics"] = stated(entry.shared_atomics);
-        row["disjoint"] = stated(entry.concurrent == true ? entry.concurrent : entry.disjoint);
+        const auto optional = [](const std::optional<bool>& value) { return value ? nb::cast(*value) : nb::none(); };
+        row["on_demand"] = optional(entry.on_demand);
+        row["concurrent"] = optional(entry.concurrent);
+        row["shared_atomics"] = optional(entry.shared_atomics);
+        row["disjoint"] = optional(entry.concurrent == true ? entry.concurrent : entry.disjoint);
         out.append(row);
     }
     return out;
@@ -74,35 +74,35 @@ const char* time_class_name(TimeClass time_class) {
 }
 
 nb::dict capabilities_of(DeviceHandle& handle) {
-    const Capabilities can = handle.device->capabilities();
+    const Capabilities capabilities = handle.device->capabilities();
     nb::dict out;
-    out["runs_kernels"] = can.runs_kernels;
-    out["on_host_processor"] = can.on_host_processor;
-    out["shares_host_memory"] = can.shares_host_memory;
-    out["gpu_hierarchy"] = can.gpu_hierarchy;
-    out["page_migration"] = can.page_migration;
-    out["memory_guidance"] = can.memory_guidance;
-    out["memory_events"] = can.memory_events;
-    out["coherent_during_kernel"] = can.coherent_during_kernel;
-    out["host_native_atomics"] = can.host_native_atomics;
-    out["uncached_loads"] = can.uncached_loads;
-    out["device_scope_atomics"] = can.device_scope_atomics;
-    out["device_clock"] = can.device_clock;
-    out["tells_free_memory"] = can.tells_free_memory;
-    out["time_class"] = time_class_name(can.time_class);
-    out["machine_code"] = can.machine_code;
+    out["runs_kernels"] = capabilities.runs_kernels;
+    out["on_host_processor"] = capabilities.on_host_processor;
+    out["shares_host_memory"] = capabilities.shares_host_memory;
+    out["gpu_hierarchy"] = capabilities.gpu_hierarchy;
+    out["page_migration"] = capabilities.page_migration;
+    out["memory_guidance"] = capabilities.memory_guidance;
+    out["memory_events"] = capabilities.memory_events;
+    out["coherent_during_kernel"] = capabilities.coherent_during_kernel;
+    out["host_native_atomics"] = capabilities.host_native_atomics;
+    out["uncached_loads"] = capabilities.uncached_loads;
+    out["device_scope_atomics"] = capabilities.device_scope_atomics;
+    out["device_clock"] = capabilities.device_clock;
+    out["tells_free_memory"] = capabilities.tells_free_memory;
+    out["time_class"] = time_class_name(capabilities.time_class);
+    out["machine_code"] = capabilities.machine_code;
     return out;
 }
 
 nb::object clocks_of(DeviceHandle& handle) {
     const Clocks clocks = handle.device->clocks();
     if (clocks.core_mhz < 0 && clocks.temperature_c < 0) return nb::none();
-    const auto given = [](double value) -> nb::object { return value < 0 ? nb::none() : nb::cast(value); };
+    const auto optional = [](double value) -> nb::object { return value < 0 ? nb::none() : nb::cast(value); };
     nb::dict out;
-    out["core_mhz"] = given(clocks.core_mhz);
-    out["memory_mhz"] = given(clocks.memory_mhz);
-    out["temperature_c"] = given(clocks.temperature_c);
-    out["power_w"] = given(clocks.power_w);
+    out["core_mhz"] = optional(clocks.core_mhz);
+    out["memory_mhz"] = optional(clocks.memory_mhz);
+    out["temperature_c"] = optional(clocks.temperature_c);
+    out["power_w"] = optional(clocks.power_w);
     out["throttle"] = clocks.throttle;
     return out;
 }
@@ -115,15 +115,15 @@ Source source_of(const std::string& name, const std::string& text,
 }  // namespace
 
 void bind_device(nb::module_& m) {
-    // Most specific last: nanobind asks the translators in reverse order of their registration.
+    // The most specific last, because nanobind tries exception translators in reverse order of registration.
     nb::exception<Unavailable>(m, "Unavailable", PyExc_RuntimeError);
     nb::exception<VendorError>(m, "VendorError", PyExc_RuntimeError);
     nb::exception<GuardRefused>(m, "GuardRefused", PyExc_MemoryError);
 
     m.def("set_library_paths", &set_library_paths, "name"_a, "candidates"_a,
-          "Paths or sonames to try, in order, when the vendor library `name` is first needed.");
+          "Sets the paths or sonames to try, in order, when the vendor library `name` is first needed.");
     m.def("count_devices", &count_devices, "kind"_a,
-          "How many devices of a kind (cpu, opencl, cuda, hip) there are. Raises Unavailable with the reason.");
+          "Returns the number of devices of a kind (cpu, opencl, cuda, hip). Raises Unavailable with the reason.");
     m.def(
         "device_kinds",
         [] {
@@ -131,11 +131,12 @@ void bind_device(nb::module_& m) {
             for (const auto& backend : backends()) kinds.push_back(backend.kind);
             return kinds;
         },
-        "The kinds of device that the core can open.");
+        "Returns the kinds of device that this module can open.");
     m.def("throttle_reasons", &cuda::throttle_reasons, "mask"_a,
-          "The reasons in a mask of NVML's clock events, in words; idleness is none, an unknown one is its number.");
-    m.def("clock_cost", &clock_cost, "Seconds that one reading of the host's clock takes.");
-    m.def("usable_processors", &usable_processors, "Processors that this process may run on.");
+          "Returns the names of the reasons in a mask of NVML's clock events, or the number of an unknown one.\n\n"
+          "Idle is left out.");
+    m.def("clock_cost", &clock_cost, "Returns the seconds that one reading of the host's clock takes.");
+    m.def("usable_processors", &usable_processors, "Returns the number of processors that this process may run on.");
     m.def(
         "guard_limits",
         [] {
@@ -147,9 +148,10 @@ void bind_device(nb::module_& m) {
             }
             return out;
         },
-        nb::sig("def guard_limits() -> dict[str, int | None]"), "Bytes that the guard allows at most, by limit.");
+        nb::sig("def guard_limits() -> dict[str, int | None]"),
+        "Returns the guard's limits in bytes: the limit of host memory, and those that environment variables set.");
     m.def("oversubscription_allowed", &Guard::oversubscription_allowed,
-          "Whether the user lets managed memory exceed what a device has free.");
+          "True if managed memory may exceed the device's free memory.");
     m.def(
         "guard_held",
         [](const std::string& device) {
@@ -161,31 +163,32 @@ void bind_device(nb::module_& m) {
             return out;
         },
         "device"_a, nb::sig("def guard_held(device: str) -> dict[str, int]"),
-        "Bytes alive in this process that were allocated through a device, by limit: host, device, managed.");
-    m.def("host_available", &host_available, "root"_a = "", "Bytes the host can give, under another root for tests.");
-    m.def("kernel_file", &kernel_file, "name"_a, "Text of an embedded file of src/firsttouch/kernels.");
+        "Returns the bytes that this process holds through a device, by limit: host, device, managed.");
+    m.def("host_available", &host_available, "root"_a = "",
+          "Returns the bytes of available host memory. Tests pass another root directory.");
+    m.def("kernel_file", &kernel_file, "name"_a, "Returns the text of an embedded file of src/firsttouch/kernels.");
     m.def(
         "host_kernel_code",
         [](const std::string& name) {
             const HostKernel kernel = find_host_kernel(name);
-            if (kernel == nullptr) throw Unavailable("the core holds no host version of kernel " + name);
+            if (kernel == nullptr) throw Unavailable("there is no host version of kernel " + name);
             return nb::bytes(reinterpret_cast<const char*>(kernel), 512);
         },
-        "name"_a, "The machine code of a kernel in the core: 512 bytes from its entry.");
+        "name"_a, "Returns the machine code of a host kernel: 512 bytes from its entry.");
     m.def(
         "nvrtc_compile",
         [](const std::string& text, const std::string& name, const std::string& architecture) {
             const cuda::Compiled compiled = cuda::nvrtc_compile(text, name, architecture);
             return std::make_tuple(nb::bytes(compiled.cubin.data(), compiled.cubin.size()), compiled.ptx, compiled.log);
         },
-        "text"_a, "name"_a, "architecture"_a, "Compiles CUDA C++ without a GPU: (cubin, PTX, log).");
+        "text"_a, "name"_a, "architecture"_a, "Compiles CUDA C++ without a GPU. Returns (cubin, PTX, log).");
     m.def(
         "hiprtc_compile",
         [](const std::string& text, const std::string& name, const std::string& architecture) {
             const hip::Compiled compiled = hip::hiprtc_compile(text, name, architecture);
             return std::make_tuple(nb::bytes(compiled.code.data(), compiled.code.size()), compiled.log);
         },
-        "text"_a, "name"_a, "architecture"_a, "Compiles HIP C++ without a GPU: (code object, log).");
+        "text"_a, "name"_a, "architecture"_a, "Compiles HIP C++ without a GPU. Returns (code object, log).");
     m.def(
         "translation_unit",
         [](const std::string& name, const std::string& language,
@@ -194,14 +197,16 @@ void bind_device(nb::module_& m) {
             return translation_unit(source, language);
         },
         "name"_a, "language"_a, "defines"_a = std::vector<std::pair<std::string, std::string>>{}, "text"_a = "",
-        "The whole text of a kernel file, an embedded one without `text`, in a language: cuda, hip or opencl.");
+        "Returns the text to compile for a kernel in a language (cuda, hip, opencl), with prelude and defines.\n\n"
+        "The kernel is `text`, or by default the embedded file `name`.");
 
-    nb::class_<BufferHandle> buffer(m, "Buffer",
-                                    "Memory of a device, charged to the guard; freed at the end of its with block.");
+    nb::class_<BufferHandle> buffer(
+        m, "Buffer", "An allocation charged to the guard. As a context manager, it is freed at the end of the block.");
     buffer.def_prop_ro("size", [](BufferHandle& b) { return b.get().size(); })
         .def_prop_ro("allocator", [](BufferHandle& b) { return to_string(b.get().allocator()); })
         .def_prop_ro(
-            "device", [](BufferHandle& b) { return b.owner->device->name(); }, "Name of the device that allocated it.")
+            "device", [](BufferHandle& b) { return b.owner->device->name(); },
+            "Name of the device that allocated the buffer.")
         .def(
             "__enter__", [](BufferHandle& b) -> BufferHandle& { return b; }, nb::rv_policy::reference)
         .def(
@@ -213,18 +218,19 @@ void bind_device(nb::module_& m) {
             [](BufferHandle& b, std::uint64_t seed, const std::string& agent) {
                 b.owner->lab.fill(b.get(), seed, agent_from(agent));
             },
-            "seed"_a, "agent"_a)
+            "seed"_a, "agent"_a, "The agent fills the buffer with the seed's pattern.")
         .def(
             "check",
             [](BufferHandle& b, std::uint64_t seed, const std::string& agent) {
                 return b.owner->lab.check(b.get(), seed, agent_from(agent));
             },
-            "seed"_a, "agent"_a, "Words that differ from the seed's pattern.")
+            "seed"_a, "agent"_a,
+            "Returns the number of words that differ from the seed's pattern, as the agent reads them.")
         .def(
             "read",
             [](BufferHandle& b, std::size_t offset, std::size_t count) {
                 if (count > b.get().size() || offset > b.get().size() - count)
-                    throw std::out_of_range("read beyond the buffer");
+                    throw std::out_of_range("read beyond the end of the buffer");
                 std::string bytes(count, '\0');
                 b.owner->lab.read(b.get(), offset, bytes.data(), count);
                 return nb::bytes(bytes.data(), bytes.size());
@@ -234,7 +240,7 @@ void bind_device(nb::module_& m) {
             "write",
             [](BufferHandle& b, std::size_t offset, nb::bytes bytes) {
                 if (bytes.size() > b.get().size() || offset > b.get().size() - bytes.size())
-                    throw std::out_of_range("write beyond the buffer");
+                    throw std::out_of_range("write beyond the end of the buffer");
                 b.owner->lab.write(b.get(), offset, bytes.c_str(), bytes.size());
             },
             "offset"_a, "bytes"_a)
@@ -242,25 +248,26 @@ void bind_device(nb::module_& m) {
             "residency",
             [](BufferHandle& b) {
                 const HostView view(b.get());
-                const Residency where = residency(view.data(), b.get().size());
-                return std::make_pair(where.numa_node < 0 ? std::nullopt : std::optional<int>(where.numa_node),
-                                      where.page_bytes == 0 ? std::nullopt
-                                                            : std::optional<std::size_t>(where.page_bytes));
+                const auto [node, page_bytes] = residency(view.data(), b.get().size());
+                return std::make_pair(node < 0 ? std::nullopt : std::optional<int>(node),
+                                      page_bytes == 0 ? std::nullopt : std::optional<std::size_t>(page_bytes));
             },
-            "NUMA node and page size in bytes of the host's pages, each None where unknown.")
+            "Returns the NUMA node and the page size in bytes of the buffer's pages in host memory, each None if "
+            "unknown.")
         .def_prop_ro(
             "address", [](BufferHandle& b) { return reinterpret_cast<std::uintptr_t>(b.get().block().host); },
-            "The CPU's address, 0 where there is none outside a mapping.");
+            "The CPU's address, or 0 if the buffer has none or must be mapped first.");
 
-    nb::class_<DeviceHandle> device(m, "Device", "A device and its measuring loops.");
+    nb::class_<DeviceHandle> device(m, "Device", "An open device.");
     device.def_prop_ro("name", [](DeviceHandle& d) { return d.device->name(); })
         .def(
-            "facts", [](DeviceHandle& d) { return named(d.device->facts()); },
+            "facts", [](DeviceHandle& d) { return dict_of(d.device->facts()); },
             nb::sig("def facts(self) -> dict[str, bool | int | float | str]"))
         .def(
-            "usage", [](DeviceHandle& d) { return named(d.device->usage()); },
+            "usage", [](DeviceHandle& d) { return dict_of(d.device->usage()); },
             nb::sig("def usage(self) -> dict[str, int]"),
-            "Bytes of device memory in use by all programs, by the vendor's management library; empty without one.")
+            "Returns the bytes of device memory in use by all programs, from the vendor's management library.\n\n"
+            "Empty if there is no such library.")
         .def(
             "reach",
             [](DeviceHandle& d, DeviceHandle& other) {
@@ -268,14 +275,14 @@ void bind_device(nb::module_& m) {
                 d.device->reach(*other.device);
             },
             "other"_a,
-            "Lets kernels and copies of this device use memory of the other one; raises Unavailable with the driver's "
-            "words.")
+            "Gives kernels and copies of this device access to memory of the other device.\n\n"
+            "Raises Unavailable with the driver's message.")
         .def(
             "why_unreachable",
             [](DeviceHandle& d, DeviceHandle& other) { return d.device->why_unreachable(*other.device); }, "other"_a,
-            "Why reach would raise, as the driver states it; None where it would not. Opens nothing.")
+            "Returns the reason why reach would raise, as far as the driver states it, or None. Has no side effects.")
         .def("capabilities", &capabilities_of, nb::sig("def capabilities(self) -> dict[str, bool | str]"),
-             "What the device can do, as its driver states it: the fields of DeviceCapabilities.")
+             "Returns what the device can do, as its driver reports it: the fields of DeviceCapabilities.")
         .def("allocators", &allocators_of, nb::sig("def allocators(self) -> list[dict[str, object]]"))
         .def("clocks", &clocks_of, nb::sig("def clocks(self) -> dict[str, object] | None"))
         .def(
@@ -284,7 +291,7 @@ void bind_device(nb::module_& m) {
                 const DeviceMemory memory = d.device->memory();
                 return std::make_pair(memory.total, memory.free);
             },
-            "Bytes of device memory: (total, free).")
+            "Returns the bytes of device memory: (total, free).")
         .def(
             "allocate",
             [](std::shared_ptr<DeviceHandle> d, const std::string& allocator, std::size_t bytes,
@@ -295,7 +302,7 @@ void bind_device(nb::module_& m) {
                 return handle;
             },
             "allocator"_a, "bytes"_a, "pages"_a = "policy",
-            "Allocates memory, charged to the guard. Raises GuardRefused, Unavailable or VendorError.")
+            "Allocates memory and charges it to the guard. Raises GuardRefused, Unavailable or VendorError.")
         .def(
             "map_file",
             [](std::shared_ptr<DeviceHandle> d, int descriptor, std::size_t bytes) {
@@ -305,7 +312,8 @@ void bind_device(nb::module_& m) {
                 return handle;
             },
             "descriptor"_a, "bytes"_a,
-            "Maps the first bytes of an open file for reading, charged as mmap is. Raises GuardRefused or Unavailable.")
+            "Maps the first `bytes` of an open file read-only, charged to the guard like mmap memory.\n\n"
+            "Raises GuardRefused or Unavailable.")
         .def(
             "compile",
             [](DeviceHandle& d, const std::string& name, const std::string& text,
@@ -314,7 +322,7 @@ void bind_device(nb::module_& m) {
                 return std::make_tuple(binary.kind, nb::bytes(binary.code.data(), binary.code.size()), binary.assembly);
             },
             "name"_a, "text"_a, "defines"_a = std::vector<std::pair<std::string, std::string>>{},
-            "Compiles a kernel file without the cache: (kind, machine code, assembly).")
+            "Compiles a kernel file without the cache. Returns (kind, machine code, assembly).")
         .def(
             "prepare",
             [](std::shared_ptr<DeviceHandle> d, const std::string& name, const std::string& text,
@@ -331,7 +339,8 @@ void bind_device(nb::module_& m) {
             },
             "name"_a, "text"_a, "entry"_a,
             nb::sig("def prepare(self, name: str, text: str, entry: str) -> typing.Callable[[Buffer, int], None]"),
-            "Compiles a kernel with parameters (pointer, ulong); the result runs it over n items and waits.");
+            "Compiles a kernel with the parameters (pointer, ulong).\n\n"
+            "Returns a function that runs it on a buffer and n items, and waits for it.");
     bind_work(m, device, buffer);
     m.def(
         "open", [](const std::string& name) { return std::make_shared<DeviceHandle>(name); }, "name"_a,

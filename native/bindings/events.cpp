@@ -14,13 +14,14 @@ namespace nb = nanobind;
 namespace firsttouch {
 namespace {
 
-// The only source of this process. It lives until the process ends, since CUPTI may deliver records until then.
+// The only event source of the process. It is never destroyed, because CUPTI may deliver records until the process
+// ends.
 EventSource*& source() {
-    static EventSource* one = nullptr;
-    return one;
+    static EventSource* instance = nullptr;
+    return instance;
 }
 
-EventSource& started() {
+EventSource& require_source() {
     if (source() == nullptr) throw Unavailable("no events are being recorded; call events_start first");
     return *source();
 }
@@ -29,15 +30,15 @@ nb::list take() {
     std::vector<MemoryEvent> events;
     {
         const nb::gil_scoped_release release;
-        events = started().take();
+        events = require_source().take();
     }
-    std::map<std::uint64_t, std::string> places;
+    std::map<std::uint64_t, std::string> symbols;
     nb::list rows;
     for (const MemoryEvent& e : events) {
-        const auto [place, is_new] = places.try_emplace(e.instruction);
-        if (is_new) place->second = describe_instruction(e.instruction);
+        const auto [symbol, is_new] = symbols.try_emplace(e.instruction);
+        if (is_new) symbol->second = describe_instruction(e.instruction);
         rows.append(nb::make_tuple(e.kind, e.start, e.end, e.address, e.bytes, e.count, e.source, e.target, e.cause,
-                                   place->second));
+                                   symbol->second));
     }
     return rows;
 }
@@ -51,15 +52,16 @@ void bind_events(nb::module_& m) {
             if (source() == nullptr) source() = new EventSource(cupti::Cupti::instance());
             return source()->kinds();
         },
-        "Starts recording the unified-memory events of this process and returns the kinds recorded.\n\n"
-        "CUDA must be initialised; recording ends with the process. Raises Unavailable with the reason.");
+        "Starts recording the unified-memory events of this process. Returns the kinds of events recorded.\n\n"
+        "CUDA must be initialised. Recording lasts until the process ends. Raises Unavailable with the reason.");
     m.def("events_take", &take,
           nb::sig("def events_take() -> list[tuple[str, float, float, int, int, int, str, str, str, str]]"),
-          "Events recorded since the last call, of work that has ended.\n\nEach is (kind, start and end in seconds of "
-          "time.monotonic(),\naddress, bytes, count, source, target, cause, symbol).");
+          "Returns the events recorded since the last call, of completed work.\n\n"
+          "Each is (kind, start, end, address, bytes, count, source, target, cause, symbol).\n"
+          "Times are in seconds of time.monotonic().");
     m.def(
-        "events_dropped", [] { return started().dropped(); },
-        "Records lost since the last call because the buffers were full.");
+        "events_dropped", [] { return require_source().dropped(); },
+        "Returns the number of records lost since the last call because the buffers were full.");
 }
 
 }  // namespace firsttouch

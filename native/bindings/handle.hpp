@@ -1,4 +1,4 @@
-// The Python objects: a device with its lab, and a buffer that keeps its device alive.
+// The Python objects of a device with its lab, and of a buffer, which keeps its device alive.
 #pragma once
 
 #include <memory>

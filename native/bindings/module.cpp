@@ -1,11 +1,11 @@
-// Entry of firsttouch._core, the Python module. The bindings convert and check arguments, keep owners alive and release
-// the interpreter's lock; what they call is in the folders beside this one.
+// The entry point of the Python module firsttouch._core. The bindings convert and check arguments, keep owners alive
+// and release the GIL. The functions they call are in the other folders of native.
 #include <nanobind/nanobind.h>
 
 #include "bindings/bindings.hpp"
 
 NB_MODULE(_core, module) {
-    module.doc() = "Native core of firsttouch: devices, the allocation guard, measuring loops.";
+    module.doc() = "Native module of firsttouch: devices, the allocation guard, probes.";
     firsttouch::bind_device(module);
     firsttouch::bind_probe(module);
     firsttouch::bind_events(module);

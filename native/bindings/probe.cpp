@@ -28,13 +28,13 @@ StreamOp op_from(const std::string& name) {
 Element element_from(const std::string& name) {
     if (name == "u64") return Element::u64;
     if (name == "f64") return Element::f64;
-    throw std::invalid_argument("'" + name + "' is no element type; choose u64 or f64");
+    throw std::invalid_argument("'" + name + "' is not an element type; element types are u64 and f64");
 }
 
-// False for the first word, true for the second.
-bool one_of(const std::string& given, const char* first, const char* second) {
-    if (given == first || given == second) return given == second;
-    throw std::invalid_argument("'" + given + "' is neither " + first + " nor " + second);
+// Returns whether `name` is `second`. Throws if it is neither `first` nor `second`.
+bool is_second(const std::string& name, const char* first, const char* second) {
+    if (name == first || name == second) return name == second;
+    throw std::invalid_argument("'" + name + "' is neither " + first + " nor " + second);
 }
 
 Engine engine_from(const std::string& name) {
@@ -44,7 +44,7 @@ Engine engine_from(const std::string& name) {
     throw std::invalid_argument("'" + name + "' is not an engine");
 }
 
-// Runs `work` without the interpreter's lock.
+// Calls `work` with the GIL released.
 template <class Work>
 auto without_gil(Work&& work) {
     nb::gil_scoped_release release;
@@ -55,7 +55,7 @@ SharingMode sharing_mode_from(const std::string& name) {
     if (name == "concurrent") return SharingMode::concurrent;
     if (name == "lockstep") return SharingMode::lockstep;
     if (name == "copying") return SharingMode::copying;
-    throw std::invalid_argument("'" + name + "' is no strategy; choose concurrent, lockstep or copying");
+    throw std::invalid_argument("'" + name + "' is not a strategy; strategies are concurrent, lockstep and copying");
 }
 
 Advice advice_from(const std::string& name) {
@@ -63,14 +63,14 @@ Advice advice_from(const std::string& name) {
                                         "accessed-by-cpu"};
     for (int i = 0; i < 5; ++i)
         if (name == names[i]) return static_cast<Advice>(i);
-    throw std::invalid_argument("'" + name + "' is no advice about memory");
+    throw std::invalid_argument("'" + name + "' is not memory advice");
 }
 
 Prefetch prefetch_from(const std::string& name) {
     if (name == "none") return Prefetch::none;
     if (name == "whole") return Prefetch::whole;
     if (name == "iteration") return Prefetch::iteration;
-    throw std::invalid_argument("'" + name + "' is no way to prefetch; choose none, whole or iteration");
+    throw std::invalid_argument("'" + name + "' is not a prefetch mode; modes are none, whole and iteration");
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ void bind_probe(nb::module_& m) {
             nb::kw_only(), "tolerance"_a, "seconds"_a, "min_samples"_a = 3, "max_samples"_a = 1000)
         .def_ro("tolerance", &Stop::tolerance)
         .def_ro("seconds", &Stop::seconds);
-    nb::class_<Outcome>(m, "Outcome", "Samples of one point, wrong words found, further counters.")
+    nb::class_<Outcome>(m, "Outcome", "The result of a probe: samples, the number of wrong words, other counters.")
         .def_prop_ro("samples", [](const Outcome& o) { return o.samples.values; })
         .def_prop_ro("stopped_by", [](const Outcome& o) { return o.samples.stopped_by; })
         .def_ro("errors", &Outcome::errors)
@@ -96,7 +96,7 @@ void bind_probe(nb::module_& m) {
             const Statistics s = summarise(std::move(values));
             return std::make_tuple(s.n, s.median, s.p5, s.p95, s.min, s.max, s.ci_low, s.ci_high);
         },
-        "values"_a, "n, median, p5, p95, min, max, and the 95 % interval of the median.");
+        "values"_a, "Returns n, median, p5, p95, min, max, and the two ends of the median's 95 % interval.");
     m.def(
         "stream_bytes", [](const std::string& op) { return stream_bytes(op_from(op)); }, "op"_a);
     m.def("stream_instructions", &stream_instructions);
@@ -104,22 +104,22 @@ void bind_probe(nb::module_& m) {
     m.def(
         "chase",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, const std::string& first_touch,
-           std::size_t stride, std::size_t group_bytes, std::size_t hops, std::size_t last_level, bool past_l1,
+           std::size_t stride, std::size_t group_bytes, std::size_t hops, std::size_t last_level_bytes, bool bypass_l1,
            std::uint64_t seed, const Stop& stop) {
             const ChaseRequest request{.agent = agent_from(agent),
                                        .first_touch = agent_from(first_touch),
                                        .stride = stride,
                                        .group_bytes = group_bytes,
                                        .hops = hops,
-                                       .last_level = last_level,
+                                       .last_level = last_level_bytes,
                                        .seed = seed,
-                                       .past_l1 = past_l1};
+                                       .past_l1 = bypass_l1};
             nb::gil_scoped_release release;
             return chase(d.lab, buffer.get(), request, stop);
         },
         "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "first_touch"_a, "stride"_a, "group_bytes"_a = 0,
-        "hops"_a = 100'000, "last_level"_a = 0, "past_l1"_a = false, "seed"_a, "stop"_a,
-        "Dependent loads; ns per load.");
+        "hops"_a = 100'000, "last_level_bytes"_a = 0, "bypass_l1"_a = false, "seed"_a, "stop"_a,
+        "Measures dependent loads. Samples: ns per load.");
     m.def(
         "stream",
         [](DeviceHandle& d, BufferHandle& a, BufferHandle& b, BufferHandle& c, const std::string& op,
@@ -131,7 +131,8 @@ void bind_probe(nb::module_& m) {
             return stream(d.lab, a.get(), b.get(), c.get(), request, stop);
         },
         "device"_a, "a"_a, "b"_a, "c"_a, nb::kw_only(), "op"_a, "agent"_a, "first_touch"_a, "threads"_a = 0,
-        "nontemporal"_a = false, "passes"_a = 1, "seed"_a, "stop"_a, "STREAM; GB/s of bytes read plus written.");
+        "nontemporal"_a = false, "passes"_a = 1, "seed"_a, "stop"_a,
+        "Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written.");
     m.def(
         "copy",
         [](DeviceHandle& d, BufferHandle& target, BufferHandle& source, const std::string& engine, std::size_t bytes,
@@ -141,7 +142,7 @@ void bind_probe(nb::module_& m) {
             return copy(d.lab, target.get(), source.get(), request, stop);
         },
         "device"_a, "target"_a, "source"_a, nb::kw_only(), "engine"_a, "bytes"_a, "streams"_a = 1, "chunk"_a = 0,
-        "seed"_a, "stop"_a, "One-way copies; GB/s, each byte counted once.");
+        "seed"_a, "stop"_a, "Measures one-way copies. Samples: GB/s, each byte counted once.");
     m.def(
         "allocation",
         [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, int chunks, int warmups,
@@ -151,7 +152,7 @@ void bind_probe(nb::module_& m) {
             return allocation(d.lab, request, stop);
         },
         "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "chunks"_a = 100, "warmups"_a = 10, "stop"_a,
-        "ns per allocation, memory not touched.");
+        "Measures allocations whose memory is not touched. Samples: ns per allocation.");
     m.def(
         "page_faults",
         [](DeviceHandle& d, const std::string& allocator, const std::string& pages, std::size_t page_bytes,
@@ -162,8 +163,8 @@ void bind_probe(nb::module_& m) {
             return page_faults(d.lab, request, stop);
         },
         "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "scenario"_a, "warmups"_a = 10,
-        "seed"_a, "stop"_a, "ns per page of the first touch, less a second touch.");
-    nb::class_<MigrationOutcome, Outcome>(m, "MigrationOutcome", "An Outcome with the steps of every repetition.")
+        "seed"_a, "stop"_a, "Measures page faults. Samples: ns per page of a first touch minus a second touch.");
+    nb::class_<MigrationOutcome, Outcome>(m, "MigrationOutcome", "An Outcome with the phases of every repetition.")
         .def_prop_ro(
             "repetitions",
             [](const MigrationOutcome& o) {
@@ -174,7 +175,7 @@ void bind_probe(nb::module_& m) {
                 }
                 return out;
             },
-            "Per repetition (name, start, end) of its steps in order; seconds of time.monotonic().");
+            "For each repetition, its phases in order: (name, start, end), in seconds of time.monotonic().");
     m.def(
         "migration",
         [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, bool copied, std::size_t run_bytes,
@@ -202,31 +203,35 @@ void bind_probe(nb::module_& m) {
         "stride_bytes"_a = 128, "shuffled"_a = false, "sequential"_a = false, "update"_a = true,
         "advice"_a = std::vector<std::string>{}, "prefetch"_a = "none", "streams"_a = 1, "starts_on"_a = "cpu",
         "iterations"_a = 12, "seed"_a, "stop"_a,
-        "Passes over a buffer that began on one side, then a read by the CPU; ms of all passes.");
+        "Measures passes of a kernel over a buffer that an agent initialised, then a read by the CPU.\n\n"
+        "Samples: ms of all passes.");
     m.def(
         "concurrency",
         [](DeviceHandle& d, BufferHandle& array, BufferHandle* copy, const std::string& strategy, int iterations,
-           int threads, double longest, std::uint64_t seed, const Stop& stop) {
-            const ConcurrencyRequest request{sharing_mode_from(strategy), iterations, threads, longest, seed};
-            const Buffer* own = copy == nullptr ? nullptr : &copy->get();
+           int threads, double max_seconds, std::uint64_t seed, const Stop& stop) {
+            const ConcurrencyRequest request{sharing_mode_from(strategy), iterations, threads, max_seconds, seed};
+            const Buffer* cpu_copy = copy == nullptr ? nullptr : &copy->get();
             nb::gil_scoped_release release;
-            return concurrency(d.lab, array.get(), own, request, stop);
+            return concurrency(d.lab, array.get(), cpu_copy, request, stop);
         },
         "device"_a, "array"_a, "copy"_a.none(), nb::kw_only(), "strategy"_a, "iterations"_a = 100, "threads"_a = 0,
-        "longest"_a = 20.0, "seed"_a, "stop"_a, "CPU and GPU count up a half each and swap; ms per iteration.");
+        "max_seconds"_a = 20.0, "seed"_a, "stop"_a,
+        "CPU and GPU each increment one half of an array, and swap halves after each iteration.\n\n"
+        "Samples: ms per iteration.");
     m.def(
         "atomics",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& type, const std::string& scope,
            std::uint64_t elements, int cpu_threads, int gpu_threads, const std::string& reading, double window,
            std::uint64_t seed, const Stop& stop) {
-            const AtomicsRequest request{element_from(type), one_of(scope, "device", "system"),  elements, cpu_threads,
-                                         gpu_threads,        one_of(reading, "progress", "end"), window,   seed};
+            const AtomicsRequest request{
+                element_from(type), is_second(scope, "device", "system"),  elements, cpu_threads,
+                gpu_threads,        is_second(reading, "progress", "end"), window,   seed};
             nb::gil_scoped_release release;
             return atomics(d.lab, buffer.get(), request, stop);
         },
         "device"_a, "buffer"_a, nb::kw_only(), "type"_a, "scope"_a, "elements"_a, "cpu_threads"_a, "gpu_threads"_a,
         "reading"_a = "progress", "window"_a = 0.01, "seed"_a, "stop"_a,
-        "A histogram incremented by the CPU, the GPU or both; million updates per second of all.");
+        "CPU, GPU or both increment a histogram atomically. Samples: million updates per second, of both together.");
     m.def(
         "counted_triad",
         [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& event,
@@ -235,18 +240,19 @@ void bind_probe(nb::module_& m) {
             return without_gil([&] { return counted_triad(d.lab, request, stop); });
         },
         "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "event"_a = "dtlb-load-misses", "seed"_a, "stop"_a,
-        "A triad by one CPU thread, its hardware events counted. Raises Unavailable where they cannot be.");
+        "Counts a hardware event during a triad of one CPU thread. Raises Unavailable if it cannot be counted.");
     m.def(
         "caching",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t threads, std::size_t stride,
            bool even_only, const std::string& loads, std::uint64_t seed, const Stop& stop) {
             const CachingRequest request{
-                agent_from(agent), threads, stride, even_only, one_of(loads, "cached", "uncached"), seed};
+                agent_from(agent), threads, stride, even_only, is_second(loads, "cached", "uncached"), seed};
             nb::gil_scoped_release release;
             return caching(d.lab, buffer.get(), request, stop);
         },
         "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "threads"_a, "stride"_a, "even_only"_a = false,
-        "loads"_a = "cached", "seed"_a, "stop"_a, "A load and a store of each thread's entry; ns per update.");
+        "loads"_a = "cached", "seed"_a, "stop"_a,
+        "Each thread updates its entry with a load and a store. Samples: ns per update.");
     m.attr("REREAD_BYTES") = reread_bytes;
     m.def(
         "reread",
@@ -255,20 +261,22 @@ void bind_probe(nb::module_& m) {
             return reread(d.lab, buffer.get(), agent_from(agent), seed, stop);
         },
         "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "seed"_a, "stop"_a,
-        "ns per load of 4 KiB that are read again; counters reread_ns and cold_ns tell whether the agent caches.");
+        "Measures whether the agent caches the memory. Samples: ns per load of 4 KiB that are read repeatedly.\n\n"
+        "Counters reread_ns and cold_ns: these loads, and loads over the whole buffer.");
     m.def(
         "locking",
         [](DeviceHandle& d, BufferHandle& region, int cpu_threads, int gpu_groups, std::uint64_t sections,
-           std::uint64_t inside, std::uint64_t outside, double patience, double longest, bool stuck, std::uint64_t seed,
-           const Stop& stop) {
-            const LockingRequest request{cpu_threads, gpu_groups, sections, inside, outside,
-                                         patience,    longest,    stuck,    seed};
+           std::uint64_t inside, std::uint64_t outside, double livelock_seconds, double max_seconds, bool block_lock,
+           std::uint64_t seed, const Stop& stop) {
+            const LockingRequest request{cpu_threads,      gpu_groups,  sections,   inside, outside,
+                                         livelock_seconds, max_seconds, block_lock, seed};
             nb::gil_scoped_release release;
             return locking(d.lab, region.get(), request, stop);
         },
         "device"_a, "region"_a, nb::kw_only(), "cpu_threads"_a, "gpu_groups"_a, "sections"_a, "inside"_a = 16,
-        "outside"_a = 0, "patience"_a = 2.0, "longest"_a = 15.0, "stuck"_a = false, "seed"_a, "stop"_a,
-        "Critical sections under a lock that both agents compete for; ns per section.");
+        "outside"_a = 0, "livelock_seconds"_a = 2.0, "max_seconds"_a = 15.0, "block_lock"_a = false, "seed"_a, "stop"_a,
+        "Threads of both agents compete for a lock.\n\n"
+        "Samples: ns per critical section. block_lock is for tests: the lock is never released.");
     m.def(
         "try_access",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed) {
@@ -276,69 +284,72 @@ void bind_probe(nb::module_& m) {
             return try_access(d.lab, buffer.get(), agent_from(agent), seed);
         },
         "device"_a, "buffer"_a, "agent"_a, "seed"_a,
-        "Wrong words after the agent used the buffer by its bare address. May end the process.");
+        "Returns the number of wrong words after the agent used the buffer by its address. May crash the process.");
     m.def(
         "try_coherence",
         [](DeviceHandle& d, BufferHandle& buffer) {
-            const Coherence found = without_gil([&] { return try_coherence(d.lab, buffer.get()); });
+            const Coherence result = without_gil([&] { return try_coherence(d.lab, buffer.get()); });
             nb::dict out;
-            out["gpu_saw"] = found.gpu_saw;
-            out["cpu_saw"] = found.cpu_saw;
-            out["rounds"] = found.rounds;
-            out["answered"] = found.answered;
-            out["round_trip_ns"] = found.round_trip_ns;
+            out["gpu_saw"] = result.gpu_saw;
+            out["cpu_saw"] = result.cpu_saw;
+            out["rounds"] = result.rounds;
+            out["answered"] = result.answered;
+            out["round_trip_ns"] = result.round_trip_ns;
             return out;
         },
         "device"_a, "buffer"_a, nb::sig("def try_coherence(device: Device, buffer: Buffer) -> dict[str, float]"),
-        "How many changes each agent saw of what the other stored while a kernel ran. May end the process.");
+        "Counts the changes of a word that each agent saw while a kernel ran and the other agent stored to it.\n\n"
+        "May crash the process.");
     m.def(
         "try_halves",
         [](DeviceHandle& d, BufferHandle& buffer) {
-            const Halves found = without_gil([&] { return try_halves(d.lab, buffer.get()); });
+            const Halves result = without_gil([&] { return try_halves(d.lab, buffer.get()); });
             nb::dict out;
-            out["errors"] = found.errors;
-            out["cpu_passes"] = found.cpu_passes;
-            out["gpu_passes"] = found.gpu_passes;
-            out["seconds"] = found.seconds;
+            out["errors"] = result.errors;
+            out["cpu_passes"] = result.cpu_passes;
+            out["gpu_passes"] = result.gpu_passes;
+            out["seconds"] = result.seconds;
             return out;
         },
         "device"_a, "buffer"_a, nb::sig("def try_halves(device: Device, buffer: Buffer) -> dict[str, float]"),
-        "Wrong words after both agents worked on a half each at once. May end the process.");
+        "Counts the wrong words after CPU and GPU each worked on one half at the same time. May crash the process.");
     m.def(
         "try_shared_adds",
         [](DeviceHandle& d, BufferHandle& buffer) {
-            const SharedAdds found = without_gil([&] { return try_shared_adds(d.lab, buffer.get()); });
+            const SharedAdds result = without_gil([&] { return try_shared_adds(d.lab, buffer.get()); });
             nb::dict out;
-            out["by_cpu"] = found.by_cpu;
-            out["by_gpu"] = found.by_gpu;
-            out["sum"] = found.sum;
-            out["mixed"] = found.mixed;
+            out["by_cpu"] = result.by_cpu;
+            out["by_gpu"] = result.by_gpu;
+            out["sum"] = result.sum;
+            out["mixed"] = result.mixed;
             return out;
         },
         "device"_a, "buffer"_a, nb::sig("def try_shared_adds(device: Device, buffer: Buffer) -> dict[str, int]"),
-        "What one word holds after both agents added to it at once. May end the process.");
+        "CPU and GPU add to one word at the same time.\n\n"
+        "Returns how often each added, and the sum that the word holds. May crash the process.");
     m.def(
         "try_moves",
         [](DeviceHandle& d, BufferHandle& buffer, std::uint64_t seed) {
-            const Moves found = without_gil([&] { return try_moves(d.lab, buffer.get(), seed); });
+            const Moves result = without_gil([&] { return try_moves(d.lab, buffer.get(), seed); });
             nb::dict out;
-            out["page_bytes"] = found.page_bytes;
-            out["pages"] = found.pages;
-            out["present"] = found.present;
-            out["touched"] = found.touched;
-            out["left_by_one"] = found.left_by_one;
-            out["left_by_all"] = found.left_by_all;
-            out["region_first"] = found.region_first;
-            out["region"] = found.region;
-            out["back"] = found.back;
-            out["node_before"] = found.node_before;
-            out["node_by_all"] = found.node_by_all;
-            out["errors"] = found.errors;
+            out["page_bytes"] = result.page_bytes;
+            out["pages"] = result.pages;
+            out["present"] = result.present;
+            out["touched"] = result.touched;
+            out["left_by_one"] = result.left_by_one;
+            out["left_by_all"] = result.left_by_all;
+            out["region_first"] = result.region_first;
+            out["region"] = result.region;
+            out["back"] = result.back;
+            out["node_before"] = result.node_before;
+            out["node_by_all"] = result.node_by_all;
+            out["errors"] = result.errors;
             return out;
         },
         "device"_a, "buffer"_a, "seed"_a,
         nb::sig("def try_moves(device: Device, buffer: Buffer, seed: int) -> dict[str, typing.Any]"),
-        "Which pages left the CPU's page tables when the GPU touched one word, and one in every page.");
+        "Finds out which pages leave the CPU's page tables when the GPU touches one word, and then one word in every "
+        "page.");
 }
 
 }  // namespace firsttouch

@@ -1,8 +1,8 @@
-"""Writes src/firsttouch/_core.pyi from the built core by nanobind's stubgen; `--check` only compares.
+"""Writes src/firsttouch/_core.pyi from the built module with nanobind's stubgen; `--check` only compares.
 
     make stub
 
-Raises SystemExit: with --check, the committed stub is not what the core gives.
+Raises SystemExit if, with --check, the committed stub differs from the generated one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def formatted(text: str) -> str:
 
 
 def declarations(text: str) -> list[str]:
-    """The stub without its layout: what ruff's formatting changes does not count."""
+    """The stub in a normal form, so that differences in formatting do not count."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -48,8 +48,8 @@ def main() -> None:
         return
     committed, built = declarations(STUB.read_text()), declarations(generated())
     if committed != built:
-        sys.stdout.writelines(difflib.unified_diff(committed, built, str(STUB), "the built core"))
-        sys.exit("_core.pyi is not what the core declares; `make stub` writes it anew")
+        sys.stdout.writelines(difflib.unified_diff(committed, built, str(STUB), "generated from the built module"))
+        sys.exit("_core.pyi differs from the built module; run `make stub` to regenerate it")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-// The part of the interface that applications use: kernel launches on GPU and CPU, copies, prefetches, events. Work
-// goes to the lab's stream unless another one is given.
+// The bindings that applications use: kernel launches on GPU and CPU, copies, prefetches, events. Work is queued on the
+// lab's stream unless another stream is given.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -32,22 +32,23 @@ struct EventHandle {
 struct KernelHandle {
     std::shared_ptr<DeviceHandle> owner;
     std::unique_ptr<Kernel> kernel;
-    std::string codes;  // of its parameters, as scalar_of takes them; p for a pointer
+    std::string codes;  // type codes of the parameters: p for a pointer, otherwise a code of scalar_of
 };
 
-Stream& stream_of(DeviceHandle& device, StreamHandle* given) {
-    return given == nullptr ? device.lab.stream() : *given->stream;
+Stream& stream_of(DeviceHandle& device, StreamHandle* stream) {
+    return stream == nullptr ? device.lab.stream() : *stream->stream;
 }
 
 template <class T>
 T number_of(const char* type, nb::handle value) {
     T number{};
     if (!nb::try_cast<T>(value, number))
-        throw std::invalid_argument(std::string(nb::repr(value).c_str()) + " is no value of type " + type);
+        throw std::invalid_argument(std::string(nb::repr(value).c_str()) + " is not a value of type " + type);
     return number;
 }
 
-// One scalar as the kernel's own type. Codes: i, I 32-bit, l, L 64-bit whole numbers, B a byte, f, d floating point.
+// A scalar converted to its parameter's type. Codes: i, I: 32-bit integers, l, L: 64-bit integers (capitals: unsigned),
+// B: unsigned byte, f, d: floating point.
 Argument scalar_of(char code, nb::handle value) {
     switch (code) {
     case 'i':
@@ -65,11 +66,10 @@ Argument scalar_of(char code, nb::handle value) {
     case 'd':
         return number_of<double>("double", value);
     default:
-        throw std::invalid_argument(std::string("no argument has code '") + code + "'");
+        throw std::invalid_argument(std::string("'") + code + "' is not a type code");
     }
 }
 
-// Kernels are compiled for one device.
 void require_same_device(const DeviceHandle& device, const KernelHandle& kernel) {
     if (kernel.owner->device->name() != device.device->name())
         throw std::invalid_argument("the kernel was compiled for " + kernel.owner->device->name() + ", not for " +
@@ -95,7 +95,8 @@ std::vector<Argument> arguments_of(const KernelHandle& kernel, const Values& val
     return arguments;
 }
 
-// Launches prepared once and replayed in order by the core, for applications of thousands of small ones.
+// Launches that are prepared once and replayed in order without Python. For applications with thousands of small
+// launches.
 class LaunchList {
   public:
     explicit LaunchList(std::shared_ptr<DeviceHandle> device) : device_(std::move(device)) {}
@@ -106,7 +107,7 @@ class LaunchList {
         const auto arguments = arguments_of(handle, values);
         steps_.push_back({handle.kernel.get(), {blocks, threads}, arguments_.size(), arguments.size()});
         arguments_.insert(arguments_.end(), arguments.begin(), arguments.end());
-        if (kept_.size() == 0 || !kept_[kept_.size() - 1].is(kernel)) kept_.append(kernel);
+        if (kernels_.size() == 0 || !kernels_[kernels_.size() - 1].is(kernel)) kernels_.append(kernel);
         for (nb::handle value : values)
             if (nb::isinstance<BufferHandle>(value)) buffers_.add(value);
     }
@@ -129,14 +130,14 @@ class LaunchList {
     std::shared_ptr<DeviceHandle> device_;
     std::vector<Step> steps_;
     std::vector<Argument> arguments_;
-    nb::list kept_;  // kernels and buffers that the steps name
+    nb::list kernels_;  // keeps the kernels and buffers of the launches alive
     nb::set buffers_;
 };
 
-// Runs a host kernel on pinned threads. Pointers are addresses.
+// Runs a host kernel on pinned threads. Arguments for pointers are addresses.
 double launch_on_host(const std::string& name, const std::string& codes, int threads, const Values& values) {
     const HostKernel kernel = find_host_kernel(name);
-    if (kernel == nullptr) throw Unavailable("the core holds no host version of kernel " + name);
+    if (kernel == nullptr) throw Unavailable("there is no host version of kernel " + name);
     const std::size_t count = checked_count(codes, values);
     std::vector<Argument> arguments;
     std::vector<void*> pointers(count);
@@ -154,31 +155,31 @@ double launch_on_host(const std::string& name, const std::string& codes, int thr
 
 void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<BufferHandle>& buffer) {
     using Shared = std::shared_ptr<DeviceHandle>;
-    nb::class_<StreamHandle>(m, "Stream", "A queue of a device; work in it runs in order.");
+    nb::class_<StreamHandle>(m, "Stream", "A queue of a device. Its work runs in order.");
     nb::class_<KernelHandle>(m, "Kernel", "A kernel compiled for one device.");
-    nb::class_<EventHandle>(m, "Event", "A point in a stream, recorded when the work before it has ended.")
+    nb::class_<EventHandle>(m, "Event", "A position in a stream, reached when the work queued before it has completed.")
         .def(
             "seconds_until",
             [](EventHandle& from, EventHandle& to) { return from.owner->device->elapsed(*from.event, *to.event); },
-            "later"_a, "Seconds between two events on the device's clock; waits for the later one.");
+            "later"_a, "Returns the seconds between two events on the device's clock. Waits for the later one.");
     nb::class_<LaunchList>(m, "LaunchList",
-                           "Kernel launches that are prepared once and replayed without Python between them.")
+                           "Kernel launches that are prepared once and replayed in order without Python.")
         .def(nb::init<Shared>(), "device"_a)
         .def("add", &LaunchList::add, "kernel"_a, "blocks"_a, "threads"_a, "arguments"_a)
         .def("__len__", &LaunchList::size)
         .def("replay", &LaunchList::replay, "first"_a, "count"_a);
     m.def("launch_on_host", &launch_on_host, "kernel"_a, "codes"_a, "threads"_a, "arguments"_a,
-          "Runs 'application/entry' on pinned threads (0: all), with addresses for pointers. Returns the seconds it "
-          "took.");
+          "Runs the host kernel 'application/entry' on pinned threads and returns the seconds it took.\n\n"
+          "threads: 0 is one for each usable processor. Arguments for pointers are addresses.");
     m.def(
         "has_host_kernel", [](const std::string& name) { return find_host_kernel(name) != nullptr; }, "name"_a,
-        "Whether the core has a host version of 'application/entry'.");
+        "True if there is a host version of 'application/entry'.");
 
     buffer
         .def(
             "map",
             [](BufferHandle& b) { return reinterpret_cast<std::uintptr_t>(b.owner->device->map(b.get().block())); },
-            "Maps the buffer for the CPU and returns its address; unmap ends that.")
+            "Maps the buffer for the CPU and returns its address. unmap must follow.")
         .def(
             "unmap",
             [](BufferHandle& b, std::uintptr_t address) {
@@ -188,7 +189,7 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
             "address"_a)
         .def_prop_ro(
             "device_address", [](BufferHandle& b) { return static_cast<std::uint64_t>(b.get().block().address); },
-            "Its address for kernels, 0 where the device has no addresses.");
+            "The address in kernels, or 0 if the device has no addresses.");
     device
         .def(
             "kernel",
@@ -201,7 +202,7 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
                 return handle;
             },
             "name"_a, "text"_a, "entry"_a, "codes"_a, "defines"_a = Defines{},
-            "Compiles a kernel. codes: one letter per parameter, p for a pointer.")
+            "Compiles a kernel. codes: the type of each parameter as one letter: p (pointer), i, I, l, L, B, f, d.")
         .def(
             "launch",
             [](DeviceHandle& d, KernelHandle& kernel, std::uint32_t blocks, std::uint32_t threads,
@@ -217,7 +218,7 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
                 const Grid grid = d.lab.grid_for(n);
                 return std::make_pair(grid.blocks, grid.threads);
             },
-            "n"_a, "Blocks and threads for about n items, one per thread.")
+            "n"_a, "Returns (blocks, threads) for n items, about one per thread.")
         .def("stream",
              [](Shared d) {
                  auto handle = std::make_unique<StreamHandle>();
@@ -250,7 +251,7 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
                                                                        {"accessed-by-cpu", Advice::accessed_by_cpu}};
                 for (const auto& [name, value] : names)
                     if (advice == name) return d.device->advise(buffer.get(), value);
-                throw std::invalid_argument("'" + advice + "' is no advice about memory");
+                throw std::invalid_argument("'" + advice + "' is not memory advice");
             },
             "buffer"_a, "advice"_a)
         .def(
@@ -259,7 +260,7 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
                 nb::gil_scoped_release release;
                 d.device->wait(d.lab.stream());
             },
-            "Waits until all work in the device's own stream has ended.")
+            "Waits until all work in the default stream has completed.")
         .def(
             "record",
             [](Shared d, StreamHandle* stream) {
@@ -271,7 +272,7 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
             "stream"_a.none() = nb::none())
         .def(
             "join", [](DeviceHandle& d, EventHandle& event) { d.device->join(d.lab.stream(), *event.event); },
-            "event"_a, "Work queued in the device's own stream from now on waits for the event.");
+            "event"_a, "Makes work that is queued on the default stream afterwards wait for the event.");
 }
 
 }  // namespace firsttouch

@@ -1,5 +1,5 @@
-// The allocators, and what a driver states about each. To add one: a row here and a case in one device's obtain and
-// release.
+// The allocators, and what a driver states about each. A new allocator needs a name here and a case in obtain and
+// release of a device.
 #pragma once
 
 #include <array>
@@ -46,42 +46,42 @@ inline Allocator allocator_from(std::string_view name) {
     throw std::invalid_argument("'" + std::string(name) + "' is not an allocator");
 }
 
-// How an agent reaches an allocation: by its address, only between map and unmap, or not at all.
+// How an agent accesses an allocation: not at all, only between map and unmap, or by its address at any time.
 enum class Access : std::uint8_t { none, mapped, direct };
 
 struct AllocatorInfo {
     Allocator allocator;
     bool available = true;
-    std::string reason;  // why not available
+    std::string reason;  // why it is not available
     Access cpu = Access::direct;
     Access gpu = Access::none;
-    std::string gpu_reason;         // why the device's kernels can't reach it
+    std::string gpu_reason;         // why kernels cannot access it
     bool host_memory = false;       // charged to the host limit
     bool device_memory = false;     // charged to the device limit
     bool managed = false;           // charged to the managed limit
-    std::optional<bool> on_demand;  // stated: pages come at the first touch (true) or by the call (false)
-    // Stated: whether the CPU may use it while a kernel does, each seeing what the other stores; and whether atomic
-    // operations of both on one word are atomic together. Empty where the driver says nothing, or one has no access.
+    std::optional<bool> on_demand;  // pages are allocated at first touch (true) or by the call (false)
+    // concurrent: the CPU may use it while a kernel does, and each sees the other's stores. shared_atomics: CPU and GPU
+    // atomics on the same word are mutually atomic. Empty if the driver states nothing or one of them has no access.
     std::optional<bool> concurrent;
     std::optional<bool> shared_atomics;
-    // Stated: whether the CPU may use one part of it while a kernel uses another, each finding what the other stored
-    // after the kernel has ended. True wherever concurrent is.
+    // The CPU may use one part of it while a kernel uses another part, and each finds the other's stores after the
+    // kernel has ended. Implied by concurrent.
     std::optional<bool> disjoint;
 };
 
-// Page size asked of the kernel for host memory: its own policy, base pages for certain, or transparent huge pages.
+// Page size requested for host memory: the kernel's policy, base pages only, or transparent huge pages.
 enum class Pages : std::uint8_t { policy, base, huge };
 
-// Memory as a device allocated it, without its guard. Plain data, because the allocation probe times obtain and
+// Memory as a device allocated it, without its reservation. Plain data, because the allocation probe times obtain and
 // release.
 struct Block {
     Allocator allocator{};
-    std::size_t bytes = 0;           // as asked for
-    void* host = nullptr;            // address for the CPU, if any
-    unsigned long long address = 0;  // address for kernels, if the device has addresses
-    void* handle = nullptr;          // the vendor's object (cl_mem, CUmodule, allocation handle)
-    void* base = nullptr;            // what must be given back (an aligned block keeps its origin here)
-    std::size_t reserved = 0;        // bytes really taken
+    std::size_t bytes = 0;           // as requested
+    void* host = nullptr;            // the CPU's address, if any
+    unsigned long long address = 0;  // the address in kernels, if the device has addresses
+    void* handle = nullptr;          // the vendor's object (cl_mem, CUmodule)
+    void* base = nullptr;            // the address to free; differs from host if the block was aligned
+    std::size_t reserved = 0;        // bytes allocated, with padding
 };
 
 }  // namespace firsttouch

@@ -1,5 +1,4 @@
-// The table of backends: a kind of device, how its devices are named, how many there are, how to open one. Its row in
-// Python is in src/firsttouch/machine/backends.py.
+// The table of backends. Each also has a row in src/firsttouch/machine/backends.py.
 #pragma once
 
 #include "device/device.hpp"
@@ -8,9 +7,9 @@ namespace firsttouch {
 
 struct Backend {
     std::string kind;
-    std::string devices;
+    std::string names;  // of its devices, such as "cuda:N"
     int (*count)();
-    std::unique_ptr<Device> (*open)(int);
+    std::unique_ptr<Device> (*open)(int index);
 };
 
 const std::vector<Backend>& backends();

@@ -27,7 +27,7 @@ std::string hex(std::uint64_t value) {
     return digits;
 }
 
-std::filesystem::path folder() {
+std::filesystem::path cache_directory() {
     if (const char* chosen = std::getenv("FIRSTTOUCH_CACHE"); chosen != nullptr && *chosen != '\0') return chosen;
     if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
         return std::filesystem::path(cache) / "firsttouch";
@@ -36,7 +36,7 @@ std::filesystem::path folder() {
     return {};
 }
 
-// The first two lines of a file: its format, then size and checksum of the rest.
+// The first two lines of a file: the format, then size and checksum of the content.
 std::string header_of(const std::string& content) {
     return "firsttouch cache 1\n" + std::to_string(content.size()) + " " + hex(fnv1a(content)) + "\n";
 }
@@ -44,14 +44,14 @@ std::string header_of(const std::string& content) {
 std::optional<std::string> load(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     if (!file) return std::nullopt;
-    std::ostringstream text;
-    text << file.rdbuf();
-    const std::string whole = text.str();
-    const auto first = whole.find('\n');
-    const auto second = first == std::string::npos ? first : whole.find('\n', first + 1);
+    std::ostringstream stream;
+    stream << file.rdbuf();
+    const std::string text = stream.str();
+    const auto first = text.find('\n');
+    const auto second = first == std::string::npos ? first : text.find('\n', first + 1);
     if (second == std::string::npos) return std::nullopt;
-    std::string content = whole.substr(second + 1);
-    if (content.empty() || whole.compare(0, second + 1, header_of(content)) != 0) return std::nullopt;
+    std::string content = text.substr(second + 1);
+    if (content.empty() || text.compare(0, second + 1, header_of(content)) != 0) return std::nullopt;
     return content;
 }
 
@@ -65,8 +65,8 @@ bool write_all(int descriptor, const std::string& bytes) {
     return true;
 }
 
-// Writes a temporary file, synchronises it and renames it, so that other processes see a complete file or none. After a
-// failure, such as a full disk, nothing is left behind.
+// Writes, syncs and renames a temporary file, so that other processes see a complete file or none. A failure, such as a
+// full disk, leaves no file behind.
 void store(const std::filesystem::path& path, const std::string& content) {
     std::string temporary = path.string() + ".XXXXXX";
     const int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
@@ -79,9 +79,10 @@ void store(const std::filesystem::path& path, const std::string& content) {
 }  // namespace
 
 std::string cached(const std::string& key, const std::function<std::string()>& make) {
-    const std::filesystem::path directory = folder();
+    const std::filesystem::path directory = cache_directory();
     if (directory.empty()) return make();
-    // The suffix is the file format. Earlier releases have no suffix and would load a file with a header.
+    // The suffix is the version of the file format. Earlier releases use names without a suffix and would load the
+    // header as part of the kernel.
     const std::filesystem::path path = directory / (hex(fnv1a(key)) + hex(fnv1a(key, 0x9AE16A3B2F90404Full)) + ".1");
     if (std::optional<std::string> content = load(path)) return *std::move(content);
     std::string value = make();

@@ -1,4 +1,4 @@
-// Compiled kernels on disk, by hash of source, options and driver. Losing the folder loses only time.
+// A cache of compiled kernels on disk, keyed by a hash of source, options and driver. It is safe to delete.
 #pragma once
 
 #include <functional>
@@ -6,9 +6,8 @@
 
 namespace firsttouch {
 
-// The cached value of `key`; where there is none, the result of `make`, which is then stored. The folder is
-// ~/.cache/firsttouch unless FIRSTTOUCH_CACHE names another; one that cannot be written costs only time. A file that is
-// truncated or damaged is not used.
+// Returns the cached value of `key`, or else calls `make` and stores its result. The directory is FIRSTTOUCH_CACHE, or
+// ~/.cache/firsttouch by default. If it cannot be written, nothing is stored. Truncated or damaged files are ignored.
 std::string cached(const std::string& key, const std::function<std::string()>& make);
 
 }  // namespace firsttouch

@@ -1,4 +1,4 @@
-// One program of a run-time compiler. NVRTC and hipRTC have the same interface, so Api is either one's function table.
+// A program of a run-time compiler. NVRTC and hipRTC have the same interface; Api is the function table of either.
 #pragma once
 
 #include <string>
@@ -19,11 +19,11 @@ class CompilerProgram {
     CompilerProgram(const CompilerProgram&) = delete;
     CompilerProgram& operator=(const CompilerProgram&) = delete;
 
-    // Returns the log. Throws VendorError with it where the text does not compile.
+    // Returns the log. Throws VendorError with the log if the text does not compile.
     std::string compile(const std::vector<std::string>& options) {
-        std::vector<const char*> words;
-        for (const auto& option : options) words.push_back(option.c_str());
-        const int result = api_.compile(program_, static_cast<int>(words.size()), words.data());
+        std::vector<const char*> list;
+        for (const auto& option : options) list.push_back(option.c_str());
+        const int result = api_.compile(program_, static_cast<int>(list.size()), list.data());
         std::string log = fetch(api_.log_size, api_.log);
         if (result != 0)
             throw VendorError(api_.library.name_of(api_.compile) + " of " + file_ + " with " + options.front() + ": " +
@@ -31,7 +31,7 @@ class CompilerProgram {
         return log;
     }
 
-    // Fetches a variable-length result by its size/get pair of calls. Empty where there is none.
+    // Returns a variable-length result, read by a pair of calls: its size, then its content. Empty if there is none.
     template <class Program>
     std::string fetch(int (*size_of)(Program, std::size_t*), int (*get)(Program, char*)) const {
         std::size_t size = 0;

@@ -9,10 +9,10 @@
 namespace firsttouch {
 namespace {
 
-// Whether a device has only plain host memory, for which no access needs to be opened.
+// Plain host memory needs no access to be opened.
 bool has_only_host_memory(Device& device) {
-    const auto& all = device.allocators();
-    return std::all_of(all.begin(), all.end(), [](const auto& entry) { return is_host_allocator(entry.allocator); });
+    return std::ranges::all_of(device.allocators(),
+                               [](const auto& entry) { return is_host_allocator(entry.allocator); });
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ std::unique_ptr<Buffer> Device::map_file(int descriptor, std::size_t bytes) {
 
 void Device::launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) {
     for (const Argument& argument : arguments)
-        if (argument.buffer != nullptr) require_reach(*argument.buffer, a_kernel_of);
+        if (argument.buffer != nullptr) require_reach(*argument.buffer, kernel_user);
     queue_launch(stream, kernel, grid, arguments);
 }
 
@@ -69,10 +69,10 @@ void Device::copy(Stream& stream, const Buffer& target, std::size_t target_offse
     queue_copy(stream, target, target_offset, source, source_offset, bytes);
 }
 
-void Device::require_reach(const Buffer& buffer, const char* what) {
+void Device::require_reach(const Buffer& buffer, const char* user) {
     if (&buffer.device() == this || buffer.device().name() == name_) return;
     if (const auto reason = why_out_of_reach(buffer))
-        throw Unavailable(what + name_ + " cannot reach " + to_string(buffer.allocator()) + " memory of " +
+        throw Unavailable(user + name_ + " cannot reach " + to_string(buffer.allocator()) + " memory of " +
                           buffer.device().name() + ": " + *reason);
 }
 
@@ -85,13 +85,13 @@ void Device::reach(Device& other) {
 
 std::optional<std::string> Device::why_unreachable(Device& other) {
     if (other.name() == name_ || has_only_host_memory(other)) return std::nullopt;
-    return name_ + " and " + other.name() + " have different drivers, which share no device memory";
+    return name_ + " and " + other.name() + " have different drivers and cannot share device memory";
 }
 
 std::optional<std::string> Device::why_out_of_reach(const Buffer& buffer) {
     if (is_host_allocator(buffer.allocator()) || reached_.contains(buffer.device().name())) return std::nullopt;
     if (const auto reason = why_unreachable(buffer.device())) return reason;
-    return "access is not open; reach opens it";
+    return "access is not enabled; call reach first";
 }
 
 unsigned long long Device::kernel_address(const Buffer& buffer) {
@@ -100,10 +100,10 @@ unsigned long long Device::kernel_address(const Buffer& buffer) {
     return info(block.allocator).gpu == Access::direct ? reinterpret_cast<unsigned long long>(block.host) : 0;
 }
 
-unsigned long long Device::require_address(const Buffer& buffer, const char* what) {
-    require_reach(buffer, what);
+unsigned long long Device::require_address(const Buffer& buffer, const char* user) {
+    require_reach(buffer, user);
     if (const auto address = kernel_address(buffer); address != 0) return address;
-    throw Unavailable(what + name_ + " cannot reach " + to_string(buffer.allocator()) + " memory");
+    throw Unavailable(user + name_ + " cannot reach " + to_string(buffer.allocator()) + " memory");
 }
 
 std::unique_ptr<Device> open_device(const std::string& name) {
@@ -112,8 +112,8 @@ std::unique_ptr<Device> open_device(const std::string& name) {
     int index = 0;
     if (colon != std::string::npos) {
         const char* last = name.data() + name.size();
-        const auto [end, problem] = std::from_chars(name.data() + colon + 1, last, index);
-        if (problem != std::errc() || end != last || index < 0) index = -1;
+        const auto [end, error] = std::from_chars(name.data() + colon + 1, last, index);
+        if (error != std::errc() || end != last || index < 0) index = -1;
     }
     for (const auto& backend : backends()) {
         if (backend.kind != kind || index < 0) continue;
@@ -123,7 +123,7 @@ std::unique_ptr<Device> open_device(const std::string& name) {
         return backend.open(index);
     }
     std::string known;
-    for (const auto& backend : backends()) known += (known.empty() ? "" : ", ") + backend.devices;
+    for (const auto& backend : backends()) known += (known.empty() ? "" : ", ") + backend.names;
     throw Unavailable("'" + name + "' is not a device; devices are " + known);
 }
 

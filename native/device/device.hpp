@@ -1,5 +1,5 @@
-// The Device interface: everything that probes, experiments and applications ask of a device and its memory. The
-// folders cuda, hip, opencl and host implement it, one per driver.
+// The Device interface, through which probes, experiments and applications use a device and its memory. The folders
+// cuda, hip, opencl and host implement it, one for each driver.
 #pragma once
 
 #include <cstring>
@@ -18,51 +18,52 @@
 
 namespace firsttouch {
 
-// Something this machine cannot do, as a sentence for the user. A point that runs into it is skipped with that reason.
+// The machine cannot do what was asked; what() is a sentence for the user. The point is skipped with that reason.
 class Unavailable : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// A driver or library call that failed: the call and the driver's message.
+// A driver or library call failed; what() has the call and the driver's message.
 class VendorError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// A gate that gave up waiting before it was opened, so that the time measured behind it is wrong. The point fails;
-// what() names the cause and the remedy.
+// A gate timed out before it was opened, so the time measured behind it is wrong. The point fails; what() says what
+// causes this and what to do.
 class GateTimeout : public std::runtime_error {
   public:
-    explicit GateTimeout(double seconds);  // how long the gate waits
+    explicit GateTimeout(double seconds);  // the gate's time limit
 };
 
 using Fact = std::variant<bool, std::int64_t, double, std::string>;
 using Facts = std::vector<std::pair<std::string, Fact>>;
 
-// How long a device's points may take: the host's own, kernels that run on the host's processor, or a GPU's.
+// Which of a preset's time budgets a device's points use: the host's, that of kernels on the host's processor, or the
+// GPU's.
 enum class TimeClass : std::uint8_t { host, host_kernels, gpu };
 
-// What a device can do, as its driver states it. What is measured, and how, follows from these and from the allocators,
-// never from a kind of device. src/firsttouch/records/schema.py (DeviceCapabilities) mirrors the fields.
+// What a device can do, as its driver reports it. These fields and the allocators decide what is measured and how; the
+// kind of device never does. DeviceCapabilities in src/firsttouch/records/schema.py has the same fields.
 struct Capabilities {
-    bool runs_kernels = true;             // has an agent beside the CPU; only the host has none
-    bool on_host_processor = false;       // what runs on it runs on the host's processor, through the host's caches
-    bool shares_host_memory = false;      // its memory is the host's: a CPU, an integrated GPU, an APU
-    bool gpu_hierarchy = false;           // a GPU's caches and TLBs: first level per multiprocessor, before translation
-    bool page_migration = false;          // managed pages move between the memories when an agent touches them
-    bool memory_guidance = false;         // has calls that prefetch managed memory and advise on it
-    bool memory_events = false;           // its driver can record what unified memory does
-    bool coherent_during_kernel = false;  // has memory in which CPU and a running kernel see each other's stores
-    bool host_native_atomics = false;     // atomics of kernel and CPU on one word of host memory are atomic together
-    bool uncached_loads = false;          // its language has loads past the first-level cache
-    bool device_scope_atomics = false;    // its language has atomics of a scope narrower than the system
+    bool runs_kernels = true;         // false for the host only
+    bool on_host_processor = false;   // kernels run on the host's processor and use its caches
+    bool shares_host_memory = false;  // its memory is host memory: a CPU, an integrated GPU, an APU
+    bool gpu_hierarchy = false;       // has a GPU's caches and TLBs, with a virtually addressed L1 per multiprocessor
+    bool page_migration = false;      // managed pages migrate between host and device memory when touched
+    bool memory_guidance = false;     // has calls to prefetch managed memory and to advise on its use
+    bool memory_events = false;       // its driver can record unified-memory events
+    bool coherent_during_kernel = false;  // has memory in which the CPU and a running kernel see each other's stores
+    bool host_native_atomics = false;     // CPU and GPU atomics on the same word of host memory are mutually atomic
+    bool uncached_loads = false;          // kernels have loads that bypass the first-level cache
+    bool device_scope_atomics = false;    // kernels have atomics of a narrower scope than the system
     bool device_clock = false;            // kernels can read a clock
-    bool tells_free_memory = false;       // its driver tells how much of its own memory is free
+    bool tells_free_memory = false;       // its driver reports how much device memory is free
     TimeClass time_class = TimeClass::gpu;
-    std::string machine_code;  // what a kernel is compiled to: "cubin", "hsaco", "opencl"; "" where none is compiled
+    std::string machine_code;  // format of compiled kernels: "cubin", "hsaco", "opencl"; "" if kernels are not compiled
 };
 
 struct Clocks {
-    double core_mhz = -1;  // < 0: not offered
+    double core_mhz = -1;  // negative: unknown
     double memory_mhz = -1;
     double temperature_c = -1;
     double power_w = -1;
@@ -71,7 +72,7 @@ struct Clocks {
 
 enum class Agent : std::uint8_t { cpu, gpu };
 
-// What a program may tell the driver about managed memory.
+// A hint to the driver about the use of managed memory.
 enum class Advice : std::uint8_t { read_mostly, preferred_gpu, preferred_cpu, accessed_by_gpu, accessed_by_cpu };
 
 struct Grid {
@@ -81,7 +82,7 @@ struct Grid {
 
 class Device;
 
-// Guarded memory. Freed when it goes out of scope; must not outlive its device.
+// An allocation charged to the guard. Its destructor frees it. It must not outlive its device.
 class Buffer {
   public:
     Buffer(Device& device, Reservation reservation, const Block& block)
@@ -94,15 +95,15 @@ class Buffer {
     Allocator allocator() const { return block_.allocator; }
     const Block& block() const { return block_; }
     Device& device() const { return *device_; }
-    void release() noexcept;  // early; the buffer is empty afterwards
+    void release() noexcept;  // frees the memory before destruction; the buffer is empty afterwards
 
   private:
     Device* device_;
-    Reservation reservation_;  // given back after the block
+    Reservation reservation_;  // released after the block
     Block block_;
 };
 
-// The CPU's view of a buffer while it lives: maps and unmaps where the allocator needs that.
+// Gives the CPU access to a buffer during its lifetime. Maps and unmaps the buffer if the allocator requires it.
 class HostView {
   public:
     explicit HostView(const Buffer& buffer);
@@ -132,14 +133,14 @@ class Kernel {
   public:
     virtual ~Kernel() = default;
 };
-// Holds back everything queued after it on a stream until opened. Its destructor opens it.
+// Holds back all work queued after it on a stream until it is opened. Its destructor opens it.
 class Gate {
   public:
     virtual ~Gate() = default;
-    virtual void open() = 0;  // throws GateTimeout where it had given up before
+    virtual void open() = 0;  // throws GateTimeout if the gate timed out before
 };
 
-// A kernel argument: a buffer, or up to eight bytes of a scalar.
+// A kernel argument: a buffer, or a scalar of up to eight bytes.
 struct Argument {
     const Buffer* buffer = nullptr;
     std::size_t size = 0;
@@ -150,14 +151,14 @@ struct Argument {
     requires std::is_arithmetic_v<T> Argument(T value) : size(sizeof(T)) { std::memcpy(bytes, &value, sizeof(T)); }
 };
 
-// Device code: text in the dialect of src/firsttouch/kernels, and the macros it is compiled with.
+// Device code: a text in the dialect of src/firsttouch/kernels and the macros to compile it with.
 struct Source {
     std::string name;
     std::string text;
     std::vector<std::pair<std::string, std::string>> defines;
 };
 
-// What a compiler made of a Source: machine code and, where the vendor has one, its assembly text.
+// A compiled Source: machine code and, if the vendor's compiler provides it, assembly text.
 struct Binary {
     std::string kind;  // "cubin", "hsaco", "opencl"
     std::string code;
@@ -174,75 +175,77 @@ class Device {
 
     const std::string& name() const { return name_; }
 
-    // What the device is: "title" first, then the vendor's attributes under plain names, sizes in bytes.
+    // The device's properties: "title" first, then the vendor's attributes by plain names, with sizes in bytes.
     virtual Facts facts() = 0;
 
     virtual Capabilities capabilities() = 0;
 
-    // Every allocator that this kind of device knows, with what the driver states about it here.
+    // All allocators of this kind of device, with what the driver states about each on this machine.
     virtual const std::vector<AllocatorInfo>& allocators() = 0;
 
-    // Device memory now; for a device that shares the host's memory, the host's.
+    // Total and currently free device memory; host memory if the device shares it.
     virtual DeviceMemory memory() = 0;
 
-    // Obtains memory without asking the guard: only for allocate() and for probes that hold a Reservation.
+    // Obtains memory without charging the guard. For allocate(), and for probes that hold a Reservation.
     // Throws Unavailable, VendorError or std::bad_alloc.
     virtual Block obtain(Allocator allocator, std::size_t bytes, Pages pages) = 0;
     virtual void release(Block& block) noexcept = 0;
 
-    // The CPU's address of a block; paired with unmap. A no-op where the CPU has direct access.
+    // Returns the CPU's address of a block; unmap must follow. No-ops if the CPU has direct access.
     virtual void* map(const Block& block) = 0;
     virtual void unmap(const Block& block, void* address) = 0;
 
-    // Compiles (or takes from the cache) and finds one kernel. Throws VendorError with the compiler's log.
+    // Returns one kernel of a source, compiled or from the cache. Throws VendorError with the compiler's log.
     virtual std::unique_ptr<Kernel> kernel(const Source& source, const std::string& entry) = 0;
     virtual Binary compile(const Source& source) = 0;
 
-    // Work is queued on streams, in order within one; arguments are copied before launch returns. Both throw
-    // Unavailable where a buffer belongs to another device and this one has no access to it.
+    // Queues work on a stream. The work of one stream runs in order. Arguments are copied before launch returns. Both
+    // throw Unavailable if a buffer belongs to another device and this device has no access to it.
     virtual std::unique_ptr<Stream> stream() = 0;
     void launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments);
     void copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
               std::size_t source_offset, std::size_t bytes);
 
-    // Opens the other device's memory to kernels and copies of this one; calling it again changes nothing. Throws
-    // Unavailable with the driver's message where there is no such access. Plain host memory, and page-locked and
-    // managed memory of the same driver, need no call.
+    // Gives kernels and copies of this device access to the other device's memory. Idempotent. Throws Unavailable with
+    // the driver's message if access is not possible. Plain host memory needs no call, nor do page-locked and managed
+    // memory of the same driver.
     void reach(Device& other);
-    // Why reach would throw, as far as the driver states it; nothing where it would not. Opens nothing.
+    // The reason why reach would throw, as far as the driver states it, or nullopt. Has no side effects.
     virtual std::optional<std::string> why_unreachable(Device& other);
-    // The address of a buffer for kernels of this device; 0 where it has none.
+    // The buffer's address in kernels of this device, or 0 if it has none.
     unsigned long long kernel_address(const Buffer& buffer);
-    // The same; throws Unavailable where there is none or this device has no access. `what` names who asks: "a kernel
-    // of ".
-    unsigned long long require_address(const Buffer& buffer, const char* what);
-    static constexpr const char* a_kernel_of = "a kernel of ";
+    // The same, but throws Unavailable if there is no address or no access. The message starts with `user` and this
+    // device's name.
+    unsigned long long require_address(const Buffer& buffer, const char* user);
+    static constexpr const char* kernel_user = "a kernel of ";
 
-    // Moves `bytes` of managed memory from `offset` to an agent ahead of their use, and tells the driver how the
-    // buffer will be used. Both throw Unavailable where the device has no such call for this memory.
+    // prefetch moves `bytes` of managed memory, starting at `offset`, to an agent before they are used. advise passes a
+    // hint about the buffer to the driver. Both throw Unavailable if the device has no such call for this memory.
     virtual void prefetch(Stream& stream, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) = 0;
     virtual void advise(const Buffer& buffer, Advice advice) = 0;
     virtual void wait(Stream& stream) = 0;
 
-    // Marks a place in a stream; elapsed gives the seconds between two completed marks on the device's clock.
+    // record queues an event on a stream. elapsed returns the seconds between two events on the device's clock, after
+    // both have completed.
     virtual std::unique_ptr<Event> record(Stream& stream) = 0;
     virtual double elapsed(Event& from, Event& to) = 0;
-    virtual void join(Stream& stream, Event& event) = 0;  // work queued on stream from now on waits for event
+    virtual void join(Stream& stream, Event& event) = 0;  // work queued on the stream afterwards waits for the event
     virtual std::unique_ptr<Gate> hold(Stream& stream) = 0;
 
-    // Clocks and throttle reasons now; nothing where the vendor offers none.
+    // Current clocks and throttle reasons, as far as the vendor's library reports them.
     virtual Clocks clocks() { return {}; }
 
-    // Device memory in use by all programs, as the vendor's management library counts it: "total_bytes", "used_bytes",
-    // "free_bytes", "reserved_bytes" as far as it tells; nothing where there is none.
+    // Device memory in use by all programs according to the vendor's management library: "total_bytes", "used_bytes",
+    // "free_bytes" and, if reported, "reserved_bytes". Empty if there is no such library.
     virtual Facts usage() { return {}; }
 
-    // Guarded memory. Throws GuardRefused, or Unavailable with the reason that allocators() gives.
+    // Allocates memory and charges it to the guard. Throws GuardRefused, or Unavailable with the reason in
+    // allocators().
     std::unique_ptr<Buffer> allocate(Allocator allocator, std::size_t bytes, Pages pages = Pages::policy);
-    // The first `bytes` of an open file in memory, to be read only, guarded and charged as mmap is. Kernels reach it
-    // where they reach mmap. Throws GuardRefused, or Unavailable with the reason.
+    // Maps the first `bytes` of an open file read-only. Charged to the guard like mmap memory, and accessible to
+    // kernels if mmap memory is. Throws GuardRefused, or Unavailable with the reason.
     std::unique_ptr<Buffer> map_file(int descriptor, std::size_t bytes);
-    // A charge for `bytes` of `allocator`, for code that obtains blocks itself.
+    // Charges the guard for `bytes` of `allocator`, for code that calls obtain itself.
     Reservation reserve(Allocator allocator, std::size_t bytes);
     const AllocatorInfo& info(Allocator allocator);
 
@@ -250,21 +253,21 @@ class Device {
     virtual void queue_launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) = 0;
     virtual void queue_copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
                             std::size_t source_offset, std::size_t bytes) = 0;
-    // Opens access in the driver. Throws Unavailable with the driver's message.
+    // Opens access to another device's memory in the driver. Throws Unavailable with the driver's message.
     virtual void open_access(Device&) {}
-    // Why this device cannot use a buffer of another device; nothing where it can.
+    // The reason why this device cannot use a buffer of another device, or nullopt.
     virtual std::optional<std::string> why_out_of_reach(const Buffer& buffer);
 
   private:
-    void require_reach(const Buffer& buffer, const char* what);
+    void require_reach(const Buffer& buffer, const char* user);
 
     std::string name_;
-    std::set<std::string> reached_;  // names of devices whose memory reach has opened
+    std::set<std::string> reached_;  // names of the devices to which reach has opened access
 };
 
 // Opens "cpu", "opencl:N", "cuda:N" or "hip:N". Throws Unavailable with the reason.
 std::unique_ptr<Device> open_device(const std::string& name);
-// How many devices of a kind ("cpu", "opencl", "cuda", "hip") this machine has. Throws Unavailable with the reason.
+// The number of devices of a kind ("cpu", "opencl", "cuda", "hip"). Throws Unavailable with the reason.
 int count_devices(const std::string& kind);
 
 }  // namespace firsttouch

@@ -5,7 +5,7 @@
 namespace firsttouch {
 namespace {
 
-// The kernel watches the first word of the flag, and sets the second where it gave up (src/firsttouch/kernels/gate.c).
+// The kernel polls the first word of the flag and sets the second when it times out (src/firsttouch/kernels/gate.c).
 class SpinGate : public Gate {
   public:
     SpinGate(Device& device, Stream& stream, Kernel& kernel, std::chrono::nanoseconds limit)
@@ -24,9 +24,9 @@ class SpinGate : public Gate {
         }
     }
     void open() override {
-        const bool gave_up = __atomic_load_n(words_ + 1, __ATOMIC_ACQUIRE) != 0;
+        const bool timed_out = __atomic_load_n(words_ + 1, __ATOMIC_ACQUIRE) != 0;
         raise();
-        if (gave_up) throw GateTimeout(std::chrono::duration<double>(limit_).count());
+        if (timed_out) throw GateTimeout(std::chrono::duration<double>(limit_).count());
     }
 
   private:
@@ -48,10 +48,10 @@ std::string seconds_text(double seconds) {
 
 GateTimeout::GateTimeout(double seconds)
     : runtime_error(
-          "the work behind a gate was still being queued after " + seconds_text(seconds) +
-          ", when the gate opened by itself, so its time would be wrong: a call that queues work waited for the "
-          "device, or the process was held up. Measure less at once (a smaller size or more bytes per chunk), "
-          "on a machine with a free processor and without a debugger") {}
+          "work behind a gate was still being queued when the gate timed out after " + seconds_text(seconds) +
+          ", so its time would be wrong: a call that queues work waited for the device, or the process was delayed. "
+          "Measure less at once (a smaller size or more bytes per chunk), on a machine with an idle processor and "
+          "without a debugger") {}
 
 std::unique_ptr<Gate> spin_gate(Device& device, Stream& stream, std::chrono::nanoseconds limit) {
     const auto spin = device.kernel(kernel_source("gate"), "gate_wait");

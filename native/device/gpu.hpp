@@ -1,7 +1,7 @@
-// What the CUDA and the HIP device have in common, since both drivers have the same interface: streams, events, modules
-// of kernels, managed and virtual memory. Each device adds its allocators, facts and compiler.
+// The common base of the CUDA and HIP devices, whose drivers have the same interface: streams, events, kernel modules,
+// managed memory and virtual memory. Each device adds its allocators, facts and compiler.
 //
-// Api is one driver's function table; both tables use the same member names.
+// Api is the function table of one driver; both tables use the same member names.
 #pragma once
 
 #include <algorithm>
@@ -15,50 +15,50 @@
 
 namespace firsttouch {
 
-// Calls a function of a table; throws VendorError with its name and the driver's words where it fails.
+// Calls a function of a table. If it fails, throws VendorError with its name and the driver's message.
 template <class Api, class... P, class... A>
 void call(const Api& api, int (*function)(P...), A&&... arguments) {
     if (const int result = function(std::forward<A>(arguments)...); result != 0)
         api.check(result, api.library.name_of(function));
 }
 
-// Makes a device current on the calling thread for a scope, as every call that names no device works on the current
-// one. Api::Current is a context for CUDA and a device number for HIP. Restores what was current before, if anything
-// was.
+// Makes a device current on the calling thread for a scope, because calls without a device argument use the current
+// one. Api::Current is a context in CUDA and a device number in HIP. The destructor restores the previous one, if there
+// was one.
 template <class Api>
 class CurrentDevice {
   public:
     using Current = typename Api::Current;
-    CurrentDevice(const Api& api, Current wanted) : api_(api) {
-        call(api_, api_.current_get, &before_);
-        if (before_ == wanted) return;
-        call(api_, api_.current_set, wanted);
-        restores_ = before_ != Api::no_current;
+    CurrentDevice(const Api& api, Current device) : api_(api) {
+        call(api_, api_.current_get, &previous_);
+        if (previous_ == device) return;
+        call(api_, api_.current_set, device);
+        restores_ = previous_ != Api::no_current;
     }
     CurrentDevice(const CurrentDevice&) = delete;
     CurrentDevice& operator=(const CurrentDevice&) = delete;
     ~CurrentDevice() {
-        if (restores_) api_.current_set(before_);
+        if (restores_) api_.current_set(previous_);
     }
 
   private:
     const Api& api_;
-    Current before_{};
+    Current previous_{};
     bool restores_ = false;
 };
 
-// Runs `give` with the device current, for destructors. If the device cannot be made current it is lost, and with it
-// whatever was to be released.
+// Calls `release` with the device current, for destructors. If the device cannot be made current, it is lost together
+// with its resources, and there is nothing to release.
 template <class Api, class F>
-void give_back(const Api& api, typename Api::Current current, F&& give) noexcept {
+void release_on(const Api& api, typename Api::Current device, F&& release) noexcept {
     try {
-        const CurrentDevice<Api> scope(api, current);
-        give();
+        const CurrentDevice<Api> scope(api, device);
+        release();
     } catch (const VendorError&) {
     }
 }
 
-// Undoes a step at the end of the scope unless disarmed.
+// Undoes a step at the end of the scope, unless disarmed.
 template <class F>
 struct Undo {
     F undo;
@@ -70,52 +70,51 @@ struct Undo {
 template <class F>
 Undo(F) -> Undo<F>;
 
-// Holds a stream by a kernel of one thread that watches a word of pinned memory. It ends by itself after `limit`, so
-// that nothing hangs when the host waits for the device while it queues; open() throws GateTimeout then.
+// Holds a stream with a kernel of one thread that polls a word of pinned memory. The kernel times out after `limit`, so
+// that a host that waits for the device while it queues work does not hang; open() then throws GateTimeout.
 std::unique_ptr<Gate> spin_gate(Device& device, Stream& stream,
                                 std::chrono::nanoseconds limit = std::chrono::seconds(5));
 
-// Streams, events and modules are made while their device is current.
+// Streams, events and modules are created while their device is current.
 template <class Api>
 struct GpuStream : Stream {
-    GpuStream(const Api& table, typename Api::Current current) : api(table), its_device(current) {
+    GpuStream(const Api& table, typename Api::Current current) : api(table), device(current) {
         call(api, api.stream_create, &handle, non_blocking);
     }
     ~GpuStream() override {
-        give_back(api, its_device, [&] { api.stream_destroy(handle); });
+        release_on(api, device, [&] { api.stream_destroy(handle); });
     }
     static constexpr unsigned non_blocking = 1;  // CU_STREAM_NON_BLOCKING, hipStreamNonBlocking
     const Api& api;
-    typename Api::Current its_device;
+    typename Api::Current device;
     typename Api::Stream handle = nullptr;
 };
 
 template <class Api>
 struct GpuEvent : Event {
-    GpuEvent(const Api& table, typename Api::Current current) : api(table), its_device(current) {
+    GpuEvent(const Api& table, typename Api::Current current) : api(table), device(current) {
         call(api, api.event_create, &handle, 0u);
     }
     ~GpuEvent() override {
-        give_back(api, its_device, [&] { api.event_destroy(handle); });
+        release_on(api, device, [&] { api.event_destroy(handle); });
     }
     const Api& api;
-    typename Api::Current its_device;
+    typename Api::Current device;
     typename Api::Event handle = nullptr;
 };
 
 template <class Api>
 struct GpuModule {
-    GpuModule(const Api& table, typename Api::Current current, const std::string& image)
-        : api(table), its_device(current) {
+    GpuModule(const Api& table, typename Api::Current current, const std::string& image) : api(table), device(current) {
         call(api, api.module_load, &handle, image.c_str());
     }
     ~GpuModule() {
-        give_back(api, its_device, [&] { api.module_unload(handle); });
+        release_on(api, device, [&] { api.module_unload(handle); });
     }
     GpuModule(const GpuModule&) = delete;
     GpuModule& operator=(const GpuModule&) = delete;
     const Api& api;
-    typename Api::Current its_device;
+    typename Api::Current device;
     typename Api::Module handle = nullptr;
 };
 
@@ -130,10 +129,10 @@ class GpuDevice : public Device {
   public:
     // Makes this device current on the calling thread while the result lives.
     CurrentDevice<Api> make_current() const { return {api_, current_}; }
-    // Runs `give` with this device current; never throws.
+    // Calls `release` with this device current; never throws.
     template <class F>
-    void while_current(F&& give) const noexcept {
-        give_back(api_, current_, give);
+    void while_current(F&& release) const noexcept {
+        release_on(api_, current_, release);
     }
 
     const std::vector<AllocatorInfo>& allocators() override { return allocators_; }
@@ -156,13 +155,13 @@ class GpuDevice : public Device {
     }
     std::optional<std::string> why_unreachable(Device& other) override;
     void prefetch(Stream& stream, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) override {
-        if (!migrates(buffer)) throw Unavailable(to_string(buffer.allocator()) + " memory is not prefetched");
+        if (!migrates(buffer)) throw Unavailable(to_string(buffer.allocator()) + " memory cannot be prefetched");
         const auto scope = make_current();
         call(api_, api_.mem_prefetch, pointer(buffer.block().address + offset), bytes,
-             agent == Agent::gpu ? ordinal_ : the_host, handle(stream));
+             agent == Agent::gpu ? ordinal_ : host_ordinal, handle(stream));
     }
     void advise(const Buffer& buffer, Advice advice) override {
-        if (!migrates(buffer)) throw Unavailable(to_string(buffer.allocator()) + " memory takes no advice");
+        if (!migrates(buffer)) throw Unavailable(to_string(buffer.allocator()) + " memory does not support advice");
         // CUmem_advise and hipMemoryAdvise: 1 read mostly, 3 preferred location, 5 accessed by.
         static constexpr struct {
             int number;
@@ -171,7 +170,7 @@ class GpuDevice : public Device {
         const auto& [number, of_gpu] = numbers[static_cast<std::size_t>(advice)];
         const auto scope = make_current();
         call(api_, api_.mem_advise, pointer(buffer.block().address), buffer.size(), number,
-             of_gpu ? ordinal_ : the_host);
+             of_gpu ? ordinal_ : host_ordinal);
     }
     void wait(Stream& stream) override {
         const auto scope = make_current();
@@ -205,10 +204,10 @@ class GpuDevice : public Device {
     void open_access(Device& other) override;
     std::optional<std::string> why_out_of_reach(const Buffer& buffer) override;
 
-    // Machine code of a source for this device, from the cache where it is there.
+    // Returns a source's machine code for this device, compiled or from the cache.
     virtual std::string image(const Source& source) = 0;
 
-    // What every such device can do; the rest is its own. integrated: its memory is the host's, in which nothing moves.
+    // The capabilities that all such devices have. integrated: the device's memory is host memory, so no page migrates.
     Capabilities gpu_capabilities(bool integrated, std::string machine_code) const {
         return {.shares_host_memory = integrated,
                 .gpu_hierarchy = true,
@@ -227,17 +226,17 @@ class GpuDevice : public Device {
     static typename Api::Event handle(Event& event) { return static_cast<GpuEvent<Api>&>(event).handle; }
     static Pointer pointer(unsigned long long address) { return std::bit_cast<Pointer>(address); }
     static unsigned long long address(Pointer pointer) { return std::bit_cast<unsigned long long>(pointer); }
-    // One address space: host memory is copied by its host address.
+    // All memory shares one address space, so the host address of host memory serves for copies.
     static unsigned long long address_of(const Block& block) {
         return block.address != 0 ? block.address : reinterpret_cast<unsigned long long>(block.host);
     }
-    // Whether the driver moves its pages: managed memory, and plain memory where the GPU reaches it.
+    // Whether the driver migrates its pages: managed memory, and plain host memory if the GPU has access.
     bool migrates(const Buffer& buffer) {
         const AllocatorInfo& entry = info(buffer.allocator());
         return entry.managed || (is_host_allocator(buffer.allocator()) && entry.gpu != Access::none);
     }
 
-    void state(AllocatorInfo entry, bool available = true, const char* reason = "") {
+    void add_allocator(AllocatorInfo entry, bool available = true, const char* reason = "") {
         entry.available = available;
         if (!available) entry.reason = reason;
         allocators_.push_back(std::move(entry));
@@ -249,7 +248,7 @@ class GpuDevice : public Device {
     }
     void obtain_vmm(Block& block);
     void release_vmm(const Block& block) noexcept {
-        std::erase_if(mappings_, [&](const Mapping& mapping) { return mapping.place == pointer(block.address); });
+        std::erase_if(mappings_, [&](const Mapping& mapping) { return mapping.start == pointer(block.address); });
         api_.mem_unmap(pointer(block.address), block.reserved);
         api_.address_free(pointer(block.address), block.reserved);
     }
@@ -259,30 +258,30 @@ class GpuDevice : public Device {
         block.allocator = Allocator::malloc;
         release_host(block);
     }
-    // Where kernels see page-locked host memory.
+    // The address of page-locked host memory in kernels.
     unsigned long long mapped_address(void* host) const {
         Pointer mapped{};
         call(api_, api_.mem_host_device_pointer, &mapped, host, 0u);
         return address(mapped);
     }
 
-    // Peer access does not cover virtual memory: each mapping is opened to each device that reaches this one.
+    // Peer access does not cover virtual memory management: each mapping needs access for each device.
     struct Mapping {
-        Pointer place;
+        Pointer start;
         std::size_t bytes;
     };
-    void give_access(const Mapping& mapping, int ordinal) const {
+    void grant_access(const Mapping& mapping, int ordinal) const {
         // Both vendors: location type 1 is a device, access 3 is read and write.
         const typename Api::AccessDescription access{{1, ordinal}, 3};
-        call(api_, api_.mem_set_access, mapping.place, mapping.bytes, &access, std::size_t{1});
+        call(api_, api_.mem_set_access, mapping.start, mapping.bytes, &access, std::size_t{1});
     }
 
-    static constexpr int the_host = -1;  // CU_DEVICE_CPU, hipCpuDeviceId
+    static constexpr int host_ordinal = -1;  // CU_DEVICE_CPU, hipCpuDeviceId
     const Api& api_;
     int ordinal_ = 0;
     typename Api::Current current_{};
     std::vector<Mapping> mappings_;
-    std::vector<int> readers_;  // ordinals of devices that reach this one's memory
+    std::vector<int> peers_;  // ordinals of the devices that have access to this device's memory
     std::vector<AllocatorInfo> allocators_;
     std::map<std::string, std::shared_ptr<GpuModule<Api>>> modules_;
 };
@@ -324,15 +323,16 @@ void GpuDevice<Api>::open_access(Device& other) {
         const int result = api_.peer_enable(peer->current_, 0u);
         if (result != Api::peer_enabled_before) api_.check(result, api_.library.name_of(api_.peer_enable));
         const auto on_peer = peer->make_current();
-        if (std::find(peer->readers_.begin(), peer->readers_.end(), ordinal_) != peer->readers_.end()) return;
-        for (const Mapping& mapping : peer->mappings_) peer->give_access(mapping, ordinal_);
-        peer->readers_.push_back(ordinal_);
+        if (std::ranges::find(peer->peers_, ordinal_) != peer->peers_.end()) return;
+        for (const Mapping& mapping : peer->mappings_) peer->grant_access(mapping, ordinal_);
+        peer->peers_.push_back(ordinal_);
     } catch (const VendorError& failed) {
         throw Unavailable(name() + " cannot reach " + other.name() + ": " + failed.what());
     }
 }
 
-// Page-locked host memory is allocated as portable and managed memory as global, so all devices of a driver may use it.
+// Page-locked host memory is allocated as portable and managed memory as global, so all devices of the driver have
+// access.
 template <class Api>
 std::optional<std::string> GpuDevice<Api>::why_out_of_reach(const Buffer& buffer) {
     if (dynamic_cast<GpuDevice<Api>*>(&buffer.device()) != nullptr) {
@@ -349,7 +349,7 @@ void GpuDevice<Api>::queue_launch(Stream& stream, Kernel& kernel, Grid grid, std
     if (arguments.size() > 24) throw std::invalid_argument("a kernel takes at most 24 arguments");
     for (std::size_t i = 0; i < arguments.size(); ++i) {
         if (arguments[i].buffer != nullptr) {
-            addresses[i] = require_address(*arguments[i].buffer, a_kernel_of);
+            addresses[i] = require_address(*arguments[i].buffer, kernel_user);
             pointers[i] = &addresses[i];
         } else {
             pointers[i] = const_cast<unsigned char*>(arguments[i].bytes);
@@ -363,24 +363,24 @@ void GpuDevice<Api>::queue_launch(Stream& stream, Kernel& kernel, Grid grid, std
 
 template <class Api>
 void GpuDevice<Api>::obtain_vmm(Block& block) {
-    // Both vendors: type 1 is pinned, location type 1 is a device, granularity 0 the least.
-    const typename Api::AllocationProperties wanted{.type = 1, .location = {1, ordinal_}};
+    // Both vendors: type 1 is pinned, location type 1 is a device, granularity 0 is the minimum.
+    const typename Api::AllocationProperties properties{.type = 1, .location = {1, ordinal_}};
     std::size_t granularity = 0;
-    call(api_, api_.mem_granularity, &granularity, &wanted, 0);
+    call(api_, api_.mem_granularity, &granularity, &properties, 0);
     const std::size_t bytes = (block.bytes + granularity - 1) / granularity * granularity;
     typename Api::AllocationHandle memory{};
-    call(api_, api_.mem_create, &memory, bytes, &wanted, 0ull);
-    const Undo release{[&] { api_.mem_release(memory); }};  // also when all goes well: the mapping keeps the memory
-    Pointer place{};
-    call(api_, api_.address_reserve, &place, bytes, std::size_t{0}, Pointer{}, 0ull);
-    Undo give_back{[&] { api_.address_free(place, bytes); }};
-    call(api_, api_.mem_map, place, bytes, std::size_t{0}, memory, 0ull);
-    Undo unmap{[&] { api_.mem_unmap(place, bytes); }};
-    give_access({place, bytes}, ordinal_);
-    for (const int reader : readers_) give_access({place, bytes}, reader);
-    mappings_.push_back({place, bytes});
-    unmap.armed = give_back.armed = false;
-    block.address = address(place);
+    call(api_, api_.mem_create, &memory, bytes, &properties, 0ull);
+    const Undo release{[&] { api_.mem_release(memory); }};  // always: the mapping keeps the memory
+    Pointer start{};
+    call(api_, api_.address_reserve, &start, bytes, std::size_t{0}, Pointer{}, 0ull);
+    Undo free_addresses{[&] { api_.address_free(start, bytes); }};
+    call(api_, api_.mem_map, start, bytes, std::size_t{0}, memory, 0ull);
+    Undo unmap{[&] { api_.mem_unmap(start, bytes); }};
+    grant_access({start, bytes}, ordinal_);
+    for (const int peer : peers_) grant_access({start, bytes}, peer);
+    mappings_.push_back({start, bytes});
+    unmap.armed = free_addresses.armed = false;
+    block.address = address(start);
     block.reserved = bytes;
 }
 

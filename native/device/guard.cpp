@@ -33,7 +33,8 @@ std::size_t meminfo_available(const std::string& root) {
     return unlimited;
 }
 
-// What each cgroup from ours up to the root leaves; page cache that can be reclaimed is not counted as used.
+// The minimum over this process's cgroup and its ancestors of limit minus usage. Reclaimable page cache does not count
+// as usage.
 std::size_t cgroup_available(const std::string& root) {
     std::size_t least = unlimited;
     std::ifstream membership(root + "/proc/self/cgroup");
@@ -64,7 +65,7 @@ std::size_t cgroup_available(const std::string& root) {
     return least;
 }
 
-std::string human(std::size_t bytes) {
+std::string format_size(std::size_t bytes) {
     static const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double value = static_cast<double>(bytes);
     int unit = 0;
@@ -75,14 +76,14 @@ std::string human(std::size_t bytes) {
     return text.str();
 }
 
-void refuse(const char* what, std::size_t wanted, std::size_t alive, std::size_t limit, const std::string& why) {
-    throw GuardRefused(std::string("needs ") + human(wanted) + " of " + what + " memory with " + human(alive) +
-                       " already held; the limit is " + human(limit) + " (" + why + ")");
+void refuse(const char* kind, std::size_t bytes, std::size_t held, std::size_t limit, const std::string& source) {
+    throw GuardRefused(std::string("needs ") + format_size(bytes) + " of " + kind + " memory with " +
+                       format_size(held) + " already held; the limit is " + format_size(limit) + " (" + source + ")");
 }
 
-// Memory that is always left to other processes.
+// Memory that is always left for other processes.
 std::size_t reserve_of(std::size_t total) { return std::max<std::size_t>(512 * MiB, total / 50); }
-std::size_t less_reserve(std::size_t bytes) { return bytes - std::min(bytes, reserve_of(bytes)); }
+std::size_t without_reserve(std::size_t bytes) { return bytes - std::min(bytes, reserve_of(bytes)); }
 
 }  // namespace
 
@@ -99,22 +100,22 @@ std::size_t Guard::environment_limit(const char* variable) {
     const char* text = std::getenv(variable);
     if (text == nullptr || *text == '\0') return unlimited;
     const std::string value(text);
-    const std::invalid_argument no_size(std::string(variable) + "='" + value + "' is not a size such as 24GiB");
+    const std::invalid_argument not_a_size(std::string(variable) + "='" + value + "' is not a size such as 24GiB");
     const bool power = value.rfind("2^", 0) == 0;
     const std::string digits = value.substr(power ? 2 : 0);
-    // Digits and one point alone: stod would take "inf", "nan", signs, exponents and hexadecimal numbers too.
+    // stod alone would also accept "inf", "nan", signs, exponents and hexadecimal numbers.
     std::size_t end = digits.find_first_not_of("0123456789.");
     if (end == std::string::npos) end = digits.size();
     if (end == 0 || digits[0] == '.' || std::count(digits.begin(), digits.begin() + static_cast<long>(end), '.') > 1)
-        throw no_size;
+        throw not_a_size;
     double number = 0;
     try {
         number = std::stod(digits.substr(0, end));
     } catch (const std::exception&) {
-        throw no_size;
+        throw not_a_size;
     }
     if (power) {
-        if (end != digits.size() || number != std::floor(number) || number > 63) throw no_size;
+        if (end != digits.size() || number != std::floor(number) || number > 63) throw not_a_size;
         return std::size_t{1} << static_cast<int>(number);
     }
     std::string unit;
@@ -127,7 +128,7 @@ std::size_t Guard::environment_limit(const char* variable) {
         {"G", 1e9},        {"T", 1e12},          {"KI", 1024.0},
         {"MI", 1048576.0}, {"GI", 1073741824.0}, {"TI", 1099511627776.0}};
     const auto scale = scales.find(unit);
-    if (scale == scales.end() || number * scale->second >= 0x1p64 || number * scale->second < 1) throw no_size;
+    if (scale == scales.end() || number * scale->second >= 0x1p64 || number * scale->second < 1) throw not_a_size;
     return static_cast<std::size_t>(number * scale->second);
 }
 
@@ -137,38 +138,39 @@ bool Guard::oversubscription_allowed() {
 }
 
 std::size_t Guard::host_limit() {
-    if (at_start_ == 0) at_start_ = less_reserve(host_available());
-    return std::min(at_start_, environment_limit("FIRSTTOUCH_MAX_HOST"));
+    if (limit_at_start_ == 0) limit_at_start_ = without_reserve(host_available());
+    return std::min(limit_at_start_, environment_limit("FIRSTTOUCH_MAX_HOST"));
 }
 
-void Guard::take(const Charge& charge, const std::string& device, const DeviceMemory& memory) {
+void Guard::add(const Charge& charge, const std::string& device, const DeviceMemory& memory) {
     const std::lock_guard lock(mutex_);
     if (charge.host > 0) {
         const std::size_t limit = host_limit();
-        const std::size_t asked = environment_limit("FIRSTTOUCH_MAX_HOST");
+        const std::size_t user_limit = environment_limit("FIRSTTOUCH_MAX_HOST");
         if (host_ + charge.host > limit || host_ + charge.host < host_)
             refuse("host", charge.host, host_, limit,
-                   asked == limit ? "FIRSTTOUCH_MAX_HOST" : "what was free at the start less a reserve");
-        const std::size_t now = less_reserve(host_available());
-        if (charge.host > now) refuse("host", charge.host, host_, now, "what is free now less a reserve");
+                   user_limit == limit ? "FIRSTTOUCH_MAX_HOST" : "free memory at the start, less a reserve");
+        const std::size_t now = without_reserve(host_available());
+        if (charge.host > now) refuse("host", charge.host, host_, now, "free memory now, less a reserve");
     }
     Charge& held = held_[device];
     if (charge.device > 0) {
-        const std::size_t asked = environment_limit("FIRSTTOUCH_MAX_DEVICE");
-        if (asked != unlimited && held.device + charge.device > asked)
-            refuse("device", charge.device, held.device, asked, "FIRSTTOUCH_MAX_DEVICE");
+        const std::size_t user_limit = environment_limit("FIRSTTOUCH_MAX_DEVICE");
+        if (user_limit != unlimited && held.device + charge.device > user_limit)
+            refuse("device", charge.device, held.device, user_limit, "FIRSTTOUCH_MAX_DEVICE");
         const bool may_exceed = charge.managed > 0 && oversubscription_allowed();
         const std::size_t now = may_exceed ? unlimited : memory.free - std::min(memory.free, reserve_of(memory.total));
         if (charge.device > now)
-            refuse("device", charge.device, held.device, now, "what " + device + " has free now less a reserve");
-        // Managed memory takes device memory only once it is touched there: count what is promised too.
+            refuse("device", charge.device, held.device, now, "free memory of " + device + " now, less a reserve");
+        // Managed memory occupies device memory only when it is touched there, so allocations not yet touched count
+        // too.
         if (charge.managed > 0 && held.managed + charge.managed > now)
-            refuse("managed", charge.managed, held.managed, now, "what " + device + " has free now less a reserve");
+            refuse("managed", charge.managed, held.managed, now, "free memory of " + device + " now, less a reserve");
     }
     if (charge.managed > 0) {
-        const std::size_t asked = environment_limit("FIRSTTOUCH_MAX_MANAGED");
-        if (asked != unlimited && held.managed + charge.managed > asked)
-            refuse("managed", charge.managed, held.managed, asked, "FIRSTTOUCH_MAX_MANAGED");
+        const std::size_t user_limit = environment_limit("FIRSTTOUCH_MAX_MANAGED");
+        if (user_limit != unlimited && held.managed + charge.managed > user_limit)
+            refuse("managed", charge.managed, held.managed, user_limit, "FIRSTTOUCH_MAX_MANAGED");
     }
     host_ += charge.host;
     held.host += charge.host;
@@ -176,7 +178,7 @@ void Guard::take(const Charge& charge, const std::string& device, const DeviceMe
     held.managed += charge.managed;
 }
 
-void Guard::give(const Charge& charge, const std::string& device) noexcept {
+void Guard::remove(const Charge& charge, const std::string& device) noexcept {
     const std::lock_guard lock(mutex_);
     host_ -= charge.host;
     Charge& held = held_[device];

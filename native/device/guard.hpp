@@ -1,4 +1,4 @@
-// Every allocation on every device is charged here first, and refused where it would exceed a limit.
+// The guard. Every allocation on every device is charged to it first, and refused if it would exceed a limit.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace firsttouch {
 
-// An allocation that would exceed what the machine, the device or the user allows. what() names the limit.
+// An allocation would exceed a limit of the machine, the device or the user. what() names the limit.
 class GuardRefused : public std::bad_alloc {
   public:
     explicit GuardRefused(std::string message) : message_(std::move(message)) {}
@@ -19,7 +19,7 @@ class GuardRefused : public std::bad_alloc {
     std::string message_;
 };
 
-// Bytes by the limits that they count against.
+// Bytes to count against each limit.
 struct Charge {
     std::size_t host = 0;
     std::size_t device = 0;
@@ -31,42 +31,43 @@ struct DeviceMemory {
     std::size_t free = 0;
 };
 
-// Bytes the host can give right now: the least of MemAvailable and every cgroup's limit less its usage.
+// Bytes of host memory available now: the minimum of MemAvailable and, for every cgroup, its limit minus its usage.
+// `root` replaces / in tests.
 std::size_t host_available(const std::string& root = "");
 
 class Guard {
   public:
     static Guard& instance();
 
-    // Throws GuardRefused unless everything alive plus `charge` stays within the limits. Host memory is one pool for
-    // all; device and managed memory are counted, and limited, for each device by itself.
-    void take(const Charge& charge, const std::string& device, const DeviceMemory& memory);
-    void give(const Charge& charge, const std::string& device) noexcept;
+    // Throws GuardRefused if the bytes held plus `charge` would exceed a limit. Host memory has one sum for the
+    // process; device and managed memory have a sum and a limit for each device.
+    void add(const Charge& charge, const std::string& device, const DeviceMemory& memory);
+    void remove(const Charge& charge, const std::string& device) noexcept;
 
-    // What is alive through a device.
+    // Bytes held through a device.
     Charge held(const std::string& device);
 
     // The limit on the sum of host allocations of this process, in bytes.
     std::size_t host_limit();
-    // The limits that the environment sets, or SIZE_MAX.
+    // The limit that an environment variable sets, or SIZE_MAX. Throws std::invalid_argument if it is not a size.
     static std::size_t environment_limit(const char* variable);
-    // Whether the user lets managed memory exceed what a device has free (FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION=1).
+    // Whether managed memory may exceed the device's free memory (FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION=1).
     static bool oversubscription_allowed();
 
   private:
     std::mutex mutex_;
-    std::size_t at_start_ = 0;
+    std::size_t limit_at_start_ = 0;
     std::size_t host_ = 0;
     std::map<std::string, Charge> held_;  // by device
 };
 
-// Holds a charge for as long as it lives.
+// Holds a charge during its lifetime.
 class Reservation {
   public:
     Reservation() = default;
     Reservation(const Charge& charge, std::string device, const DeviceMemory& memory)
         : charge_(charge), device_(std::move(device)) {
-        Guard::instance().take(charge_, device_, memory);
+        Guard::instance().add(charge_, device_, memory);
         held_ = true;
     }
     Reservation(Reservation&& other) noexcept { *this = std::move(other); }
@@ -77,7 +78,7 @@ class Reservation {
         return *this;
     }
     ~Reservation() {
-        if (held_) Guard::instance().give(charge_, device_);
+        if (held_) Guard::instance().remove(charge_, device_);
     }
 
   private:

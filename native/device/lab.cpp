@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t result_bytes = 64 * 1024;
 
-// The bytes after the last whole word hold the beginning of the pattern's first word.
+// Bytes after a buffer's last whole word hold the first bytes of the pattern's first word.
 std::uint64_t first_word(std::uint64_t seed) {
     std::uint64_t value = 0;
     run_on_host("fill_words", 1, &value, std::uint64_t{1}, seed);
@@ -33,10 +33,9 @@ Kernel& Lab::kernel(const std::string& source, const std::string& entry, const D
 }
 
 Grid Lab::grid_for(std::uint64_t n) const {
-    // Threads stride over what is left: this many blocks fill the largest device and keep launches short.
-    constexpr std::uint32_t threads = 256, most_blocks = 8192;
-    return {static_cast<std::uint32_t>(std::clamp<std::uint64_t>((n + threads - 1) / threads, 1, most_blocks)),
-            threads};
+    // Kernels use grid-stride loops, so the grid is bounded: this many blocks fill the largest device.
+    constexpr std::uint32_t threads = 256, max_blocks = 8192;
+    return {static_cast<std::uint32_t>(std::clamp<std::uint64_t>((n + threads - 1) / threads, 1, max_blocks)), threads};
 }
 
 bool Lab::shares_host_memory() {
@@ -71,7 +70,7 @@ Buffer& Lab::board() {
             std::memset(board_->block().host, 0, result_bytes);
             return *board_;
         }
-    throw Unavailable(device_.name() + " states no memory that the CPU and a running kernel share");
+    throw Unavailable(device_.name() + " has no memory in which the CPU and a running kernel see each other's stores");
 }
 
 bool Lab::is_foreign(const Buffer& buffer) {

@@ -1,4 +1,5 @@
-// What every probe needs besides a device: a stream, compiled kernels, a buffer for results, filling and checking.
+// The Lab: what every probe needs in addition to a device. It has a stream, compiled kernels and a buffer for results,
+// and fills and checks buffers.
 #pragma once
 
 #include <map>
@@ -14,7 +15,7 @@
 
 namespace firsttouch {
 
-// What a probe returns: samples, the number of wrong words, and further counters.
+// The result of a probe: samples, the number of wrong words, and other counters.
 struct Outcome {
     Samples samples;
     std::uint64_t errors = 0;
@@ -23,12 +24,12 @@ struct Outcome {
 
 using Defines = std::vector<std::pair<std::string, std::string>>;
 
-// Runs a kernel of the host prelude on a team, or on `threads` pinned threads (0: all) of a team of its own; the
-// seconds that the kernel took. The arguments have the very types of its parameters.
+// Runs a host kernel on a team, or on a new team of `threads` pinned threads (0: one for each usable processor).
+// Returns the seconds that the kernel took. The arguments must have exactly the types of the kernel's parameters.
 template <class... A>
 double run_on_team(Team& team, const std::string& kernel, A... arguments) {
     const HostKernel function = find_host_kernel(kernel);
-    if (function == nullptr) throw Unavailable("the core holds no host version of kernel " + kernel);
+    if (function == nullptr) throw Unavailable("there is no host version of kernel " + kernel);
     void* pointers[] = {&arguments...};
     return run_on(team, function, pointers);
 }
@@ -45,10 +46,10 @@ class Lab {
     Device& device() { return device_; }
     Stream& stream();
 
-    // A kernel of the embedded file `source`, compiled once per set of defines.
+    // Returns a kernel of the embedded file `source`, compiled once for each set of defines.
     Kernel& kernel(const std::string& source, const std::string& entry, const Defines& defines = {});
 
-    // Queues `entry` over about n items, one a thread.
+    // Queues `entry` over n items, about one for each thread.
     template <class... A>
     void over(std::uint64_t n, const std::string& source, const std::string& entry, const A&... arguments) {
         const Argument list[] = {Argument(arguments)...};
@@ -56,36 +57,36 @@ class Lab {
     }
     Grid grid_for(std::uint64_t n) const;
 
-    // Whether the device states that it works in the host's own memory.
+    // Whether the device states that its memory is host memory.
     bool shares_host_memory();
 
-    // Whether the agent can work on the buffer in place, the GPU being the buffer's own device.
+    // Whether the agent can access the buffer in place. "gpu" is the device that allocated the buffer.
     bool reaches(Agent agent, const Buffer& buffer);
 
-    // Fills with a seed's pattern, or counts the 8-byte words (and odd bytes at the end) that differ from it. The
-    // agent works in place; the CPU maps the buffer where its allocator requires that. A buffer of another device is
-    // filled and checked, written and read by that device, after this lab's work has ended.
+    // fill writes a seed's pattern. check counts the 8-byte words that differ from it; bytes after the last whole word
+    // count as one. The agent works in place; the CPU maps the buffer if its allocator requires it. A buffer of another
+    // device is filled, checked, written and read by that device, after this lab's work has ended.
     void fill(const Buffer& buffer, std::uint64_t seed, Agent agent);
     std::uint64_t check(const Buffer& buffer, std::uint64_t seed, Agent agent);
 
-    // 64 KiB of device memory for what kernels report; `words` of it read back or cleared.
+    // 64 KiB of device memory for results of kernels, and calls that zero it or read its first `words` 64-bit words.
     Buffer& results();
     void clear_results();
     std::vector<std::uint64_t> read_results(std::size_t words);
 
-    // 64 KiB, zeroed when made, in which the CPU and a running kernel see each other's stores. Throws Unavailable where
-    // the device states no such memory.
+    // 64 KiB of memory, initially zero, in which the CPU and a running kernel see each other's stores. Throws
+    // Unavailable if the device states no such memory.
     Buffer& board();
 
-    // Bytes in or out of any buffer through the host, by the device's copies where the CPU cannot reach it.
+    // Copy bytes into or out of any buffer, with a copy by the device.
     void write(const Buffer& buffer, std::size_t offset, const void* bytes, std::size_t count);
     void read(const Buffer& buffer, std::size_t offset, void* bytes, std::size_t count);
 
-    // The buffer's address for kernels of this lab's device.
+    // The buffer's address in kernels of this lab's device.
     std::uint64_t device_address(const Buffer& buffer);
 
   private:
-    // Whether the buffer belongs to another device; if so, waits for this lab's work.
+    // Returns whether the buffer belongs to another device; if so, waits for this lab's work first.
     bool is_foreign(const Buffer& buffer);
 
     Device& device_;
@@ -95,7 +96,7 @@ class Lab {
     std::map<std::string, std::unique_ptr<Kernel>> kernels_;
 };
 
-// Seconds that the device needs for what `work` queues, on its own clock.
+// Returns the seconds, on the device's clock, that the device takes for the work that `work` queues.
 template <class Work>
 double device_seconds(Lab& lab, Work&& work) {
     const auto from = lab.device().record(lab.stream());

@@ -27,10 +27,10 @@ Library::Library(const std::string& name, const std::vector<std::string>& fallba
             path_ = candidate;
             return;
         }
-        const std::string problem = dlerror();
-        if (tried.find(problem) == std::string::npos) tried += (tried.empty() ? "" : "; ") + problem;
+        const std::string error = dlerror();
+        if (tried.find(error) == std::string::npos) tried += (tried.empty() ? "" : "; ") + error;
     }
-    throw Unavailable("the " + name + " library is not here: " + tried);
+    throw Unavailable("the " + name + " library was not found: " + tried);
 }
 
 void* Library::optional_symbol(const char* function) const { return dlsym(handle_, function); }

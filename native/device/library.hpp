@@ -1,4 +1,4 @@
-// A shared library opened at run time; its absence is a reason in words, never an error at import.
+// A shared library opened at run time. If it is missing, the exception says why; the module can be imported without it.
 #pragma once
 
 #include <map>
@@ -7,18 +7,19 @@
 
 namespace firsttouch {
 
-// Where to look for a vendor library (name such as "cuda" or "nvrtc"), in order: paths or sonames for dlopen.
+// The paths or sonames to try with dlopen, in order, for a vendor library such as "cuda" or "nvrtc".
 void set_library_paths(const std::string& name, std::vector<std::string> candidates);
 const std::vector<std::string>& library_paths(const std::string& name);
 
 class Library {
   public:
-    // Tries the paths set for `name`, or `fallbacks` where none are set. Throws Unavailable listing what was tried.
+    // Tries the paths set for `name`, or `fallbacks` if none are set. Throws Unavailable with the errors of all
+    // attempts.
     Library(const std::string& name, const std::vector<std::string>& fallbacks);
 
     const std::string& path() const { return path_; }
 
-    // Throws Unavailable where the library has no such function.
+    // If the library has no such function, symbol throws Unavailable and optional_symbol returns nullptr.
     void* symbol(const char* function) const;
     void* optional_symbol(const char* function) const;
 
@@ -31,7 +32,7 @@ class Library {
         pointer = reinterpret_cast<F*>(remember(optional_symbol(function.c_str()), function));
     }
 
-    // The name under which a function was loaded, for errors; without the "_v2" of a later form.
+    // The name under which a function was loaded, without a "_v2" suffix. For error messages.
     template <class F>
     std::string name_of(F* function) const {
         return name_at(reinterpret_cast<const void*>(function));

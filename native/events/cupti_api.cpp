@@ -9,7 +9,7 @@ Library open_library() {
     try {
         return {"cupti", {"libcupti.so.13", "libcupti.so.12", "libcupti.so"}};
     } catch (const Unavailable& missing) {
-        throw Unavailable("events need CUPTI, which pip install 'firsttouch[cuda]' brings; " +
+        throw Unavailable("events need CUPTI, which pip install 'firsttouch[cuda]' installs; " +
                           std::string(missing.what()));
     }
 }

@@ -1,5 +1,5 @@
-// The part of CUPTI that records unified-memory events, as a table of function pointers. Types are declared here,
-// minimal; tests/native/test_vendor_types.cpp compares them with the vendor's headers where present.
+// The functions of CUPTI that record unified-memory events, as a table of function pointers. The types needed are
+// declared here; tests/native/test_vendor_types.cpp compares them with the vendor's headers if they are installed.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ namespace firsttouch::cupti {
 using Result = int;
 using Subscriber = struct SubscriberTag*;
 using Callback = void (*)(void*, int, std::uint32_t, const void*);
-using RequestBuffer = void (*)(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records);
+using RequestBuffer = void (*)(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records);
 using CompleteBuffer = void (*)(void* context, std::uint32_t stream, std::uint8_t* buffer, std::size_t size,
                                 std::size_t valid);
 
-// Codes that mean something to the reader; see events.cpp for what is said of them.
+// Result codes that are handled; events.cpp has an error message for each failure.
 enum Code : Result {
     ok = 0,
     end_of_buffer = 12,
@@ -24,7 +24,7 @@ enum Code : Result {
     not_initialised = 15,
     um_not_supported = 28,
     um_not_on_device = 29,
-    um_not_without_peers = 30,
+    um_not_on_non_p2p_devices = 30,
     um_not_with_mps = 31,
     virtualised = 33,
     insufficient_privileges = 35,
@@ -35,9 +35,9 @@ enum Code : Result {
     wsl = 45,
 };
 
-inline constexpr int unified_memory_counter = 25;  // the kind of record
-inline constexpr int all_devices = 2;              // the scope of a counter
-inline constexpr std::uint32_t the_cpu = 0xFFFFFFFF;
+inline constexpr int unified_memory_counter = 25;  // kind of record
+inline constexpr int all_devices = 2;              // scope of a counter
+inline constexpr std::uint32_t cpu_id = 0xFFFFFFFF;
 
 enum CounterKind : int {
     bytes_h2d = 1,
@@ -57,12 +57,12 @@ struct CounterConfig {
     std::uint32_t enable;
 };
 
-// The first members of every record.
+// The common first members of all records.
 struct Record {
     int kind;
 };
 
-// Of CUDA 7.0 to 12.6.
+// The layout in CUDA 7.0 to 12.6.
 struct CounterRecord {
     int kind;
     int counter_kind;
@@ -75,7 +75,7 @@ struct CounterRecord {
     std::uint32_t flags;
     std::uint32_t pad;
 };
-// Since CUDA 12.8.
+// The layout since CUDA 12.8.
 inline constexpr std::uint32_t version_with_processors = 26;
 struct CounterRecord3 {
     CounterRecord prefix;
@@ -99,7 +99,7 @@ struct Functions {
 
 struct Cupti : Functions {
     Cupti();
-    static Cupti& instance();  // opened at the first use; throws Unavailable
+    static Cupti& instance();  // opened on first use; throws Unavailable
 
     Library library;
 };

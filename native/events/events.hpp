@@ -1,5 +1,5 @@
-// Unified-memory events: what the driver migrated, faulted and mapped, on the clock of now(). docs/events.md says what
-// each kind counts.
+// Unified-memory events: migrations, page faults and mappings by the driver, with times on the clock of now().
+// docs/events.md defines each kind.
 #pragma once
 
 #include <cstdint>
@@ -14,45 +14,48 @@ struct MemoryEvent {
     const char* kind = "";      // h2d, d2h, d2d, cpu_fault, gpu_fault, thrashing, throttling, remote_map
     double start = 0, end = 0;  // seconds; equal where the kind has no duration
     std::uint64_t address = 0;
-    std::uint64_t bytes = 0;        // of the region; 0 for faults and throttling
-    std::uint64_t count = 1;        // the page faults that one gpu_fault stands for
-    std::string source, target;     // "cpu", "cuda:0", several joined by '+', "" where the kind has none
-    const char* cause = "";         // of a migration or a remote map, or the access of a fault; "" where not stated
-    std::uint64_t instruction = 0;  // of a cpu_fault: the program counter
+    std::uint64_t bytes = 0;        // size of the region; 0 for faults and throttling
+    std::uint64_t count = 1;        // number of page faults in a gpu_fault
+    std::string source, target;     // "cpu", "cuda:0", several joined by '+'; "" if the kind has none
+    const char* cause = "";         // of a migration or remote map, or the access type of a fault; "" if unknown
+    std::uint64_t instruction = 0;  // program counter of a cpu_fault
 };
 
-// From the clock of the records (ns) to that of now(), by two readings of both; beyond them at the rate of now().
+// Converts times on CUPTI's clock to the clock of now(): interpolates between two simultaneous readings of both clocks,
+// and extrapolates outside them as if both had the same rate.
 struct ClockPair {
-    std::uint64_t theirs = 0;
-    double ours = 0;
+    std::uint64_t cupti_ns = 0;
+    double host_seconds = 0;
 };
 struct ClockMap {
     ClockPair first, last;
-    double operator()(std::uint64_t theirs) const;
+    double operator()(std::uint64_t cupti_ns) const;
 };
 
-// One record as an event. `processors` are the devices of a thrashing record as bits, null where the record has none.
+// Converts a record to an event. `processors` has the devices of a thrashing record as a bit mask; it is null if the
+// record's version has no such field.
 MemoryEvent decode(const cupti::CounterRecord& record, const std::uint64_t* processors, const ClockMap& clock);
 
-// "function+0x12", else "file+0x1234", else "": where a program counter of this process lies.
+// Returns the location of a program counter of this process as "function+0x12", or "file+0x1234" if the function is
+// unknown, or "" if the file is unknown too.
 std::string describe_instruction(std::uint64_t address);
 
-// Records from its construction until its end, of the whole process; one at a time.
+// Records the events of the whole process during its lifetime. Only one may exist at a time.
 class EventSource {
   public:
-    // CUDA must be initialised in this process (cuInit). Throws Unavailable with one sentence where there are no
-    // events.
+    // CUDA must be initialised in this process (cuInit). Throws Unavailable with the reason if events cannot be
+    // recorded.
     explicit EventSource(const cupti::Functions& api);
     ~EventSource();
     EventSource(const EventSource&) = delete;
     EventSource& operator=(const EventSource&) = delete;
 
-    // Everything recorded since the last call, in no order. Work on the devices must have ended before, or its events
-    // come with a later call. Throws VendorError.
+    // Returns the events recorded since the last call, in no particular order. Events of work that has not completed
+    // are returned by a later call. Throws VendorError.
     std::vector<MemoryEvent> take();
-    // Records lost since the last call, for want of room.
+    // Returns the number of records lost since the last call because buffers were full.
     std::uint64_t dropped();
-    // What is recorded here: the kinds that the library accepted.
+    // The kinds of events recorded, that is, those that CUPTI accepted.
     const std::vector<std::string>& kinds() const { return kinds_; }
 
   private:
@@ -64,7 +67,7 @@ class EventSource {
     cupti::Subscriber subscriber_ = nullptr;
     std::uint32_t version_ = 0;
     std::vector<std::string> kinds_;
-    ClockPair since_;
+    ClockPair last_clocks_;  // at the last call of take
 };
 
 }  // namespace firsttouch

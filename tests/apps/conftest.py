@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-BY_DEFAULT = 2
-"""Wrong kernels of each test that are tried by default; the others are where exhaustive tests run, as in CI."""
+MUTATIONS_BY_DEFAULT = 2
+"""Wrong kernels that each test tries by default. The others are tried in exhaustive runs, as in CI."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -15,5 +15,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, pytest.Function) and "before" in getattr(getattr(item, "callspec", None), "params", ()):
             test = (str(item.path), item.originalname)
             seen[test] += 1
-            if seen[test] > BY_DEFAULT:
+            if seen[test] > MUTATIONS_BY_DEFAULT:
                 item.add_marker(pytest.mark.exhaustive)

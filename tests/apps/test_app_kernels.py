@@ -1,4 +1,4 @@
-"""The kernels of every application compile for every target; on PoCL and the host they also run, in other tests."""
+"""The kernels of every application compile for every target. Other tests run them on PoCL and the host."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ FILES = {
     name: shared_kernels(name) for name in (GENERATE, *(n for app in all_apps().values() for n in app.more_kernels))
 }
 FILES |= {name: app(app.sizes["tiny"]).kernels for name, app in all_apps().items()}
-OF_THE_CPU = {"dwt2d_image", "bfs_count", "bfs_connect", "kronecker_deal", "kronecker_sort"}
-"""Kernels that no GPU runs, which may keep arrays where they like."""
+CPU_ONLY = {"dwt2d_image", "bfs_count", "bfs_connect", "kronecker_deal", "kronecker_sort"}
+"""Kernels that no GPU runs, so they may have arrays in local memory."""
 every_file = pytest.mark.parametrize("name", FILES)
 
 
@@ -33,7 +33,7 @@ def test_sm_90(name: str) -> None:
     spilled = {
         found[1] for found in re.finditer(r"\.entry (\w+)\((?:(?!^\}).)*?\.local\b", ptx, re.DOTALL | re.MULTILINE)
     }
-    assert spilled <= OF_THE_CPU, "arrays in local memory"
+    assert spilled <= CPU_ONLY, "arrays in local memory"
 
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
@@ -44,7 +44,7 @@ def test_amdgpu(name: str, target: str) -> None:
 
 
 @every_file
-def test_the_core_holds_the_kernels_that_need_no_groups(name: str) -> None:
+def test_core_contains_the_kernels_without_groups(name: str) -> None:
     file = FILES[name]
     for entry in file.entries.values():
         assert _core.has_host_kernel(f"{file.name}/{entry.name}") != entry.groups

@@ -1,4 +1,4 @@
-"""Properties of every application: correct under all strategies of the OpenCL device, and registered once."""
+"""Properties of every application: its results are correct under all strategies of the OpenCL device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.harness.running import opencl, run_tiny, strategies, why_not
+from tests.harness.running import opencl, run_tiny, skip_reason, strategies
 
 from firsttouch.apps import all_apps
 from firsttouch.errors import Unsupported
@@ -20,13 +20,13 @@ from firsttouch.workspace.strategies import STRATEGIES
 from firsttouch.workspace.workspace import Array
 
 APPS = all_apps()
-OF_ONE_MEMORY = {"producer_consumer"}
+STRICTER = {"producer_consumer"}
 """Applications that override refuses() with stricter conditions."""
 every_app = pytest.mark.parametrize("name", APPS)
 
 
 def _check_result(name: str, strategy: str) -> None:
-    if reason := why_not(APPS[name], strategy):
+    if reason := skip_reason(APPS[name], strategy):
         pytest.skip(reason)
     try:
         run = run_tiny(APPS[name], strategy)
@@ -50,17 +50,17 @@ def test_results_are_correct_under_every_strategy(name: str, strategy: str) -> N
 
 @every_app
 def test_results_are_correct_with_another_seed(name: str) -> None:
-    strategy = next(s for s in reversed(strategies()) if not why_not(APPS[name], s))
+    strategy = next(s for s in reversed(strategies()) if not skip_reason(APPS[name], s))
     assert run_tiny(APPS[name], strategy, seed=7).error == ""
 
 
-def test_halves_need_memory_that_both_agents_may_use_at_once() -> None:
+def test_applications_by_halves_refuse_memory_of_one_agent_at_a_time() -> None:
     info, _ = opencl()
     if info.kind != "opencl":
-        pytest.skip(f"{info.name} has no memory of one side at a time")
-    halved = {name for name, app in APPS.items() if app.refuses(STRATEGIES["svm-coarse"], info)}
-    assert halved == {"bfs_concurrent", "cfd_concurrent", "gaussian_concurrent", "kmeans_concurrent", *OF_ONE_MEMORY}
-    for name in halved - OF_ONE_MEMORY:
+        pytest.skip(f"{info.name} has no memory that only one side may use at a time")
+    refused = {name for name, app in APPS.items() if app.refuses(STRATEGIES["svm-coarse"], info)}
+    assert refused == {"bfs_concurrent", "cfd_concurrent", "gaussian_concurrent", "kmeans_concurrent", *STRICTER}
+    for name in refused - STRICTER:
         for strategy in ("svm-coarse", "buffer"):
             assert "only one may access this memory at a time" in str(APPS[name].refuses(STRATEGIES[strategy], info))
         assert APPS[name].refuses(STRATEGIES["explicit"], info) is None
@@ -68,27 +68,27 @@ def test_halves_need_memory_that_both_agents_may_use_at_once() -> None:
 
 @every_app
 def test_nan_results_are_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NaN is neither above nor below a tolerance: a check must not take it for a small error."""
-    app, spoiled = APPS[name], []
+    """NaN is neither above nor below a tolerance. A check must not accept it as a small error."""
+    app, replaced = APPS[name], []
     check = app.check
 
-    def of_nans(self: App, view: View) -> str:
-        def seen(array: Array) -> np.ndarray:
+    def check_nans(self: App, view: View) -> str:
+        def view_nans(array: Array) -> np.ndarray:
             if array.dtype.kind not in "fc" or array.declaration.ends_on != "cpu":
                 return view(array)
-            spoiled.append(array)
+            replaced.append(array)
             return np.full(array.shape, np.nan, array.dtype)
 
-        return check(self, seen)
+        return check(self, view_nans)
 
-    monkeypatch.setattr(app, "check", of_nans)
-    strategy = next(s for s in reversed(strategies()) if not why_not(app, s))
-    wrong = run_tiny(app, strategy).error
-    assert wrong or not spoiled
+    monkeypatch.setattr(app, "check", check_nans)
+    strategy = next(s for s in reversed(strategies()) if not skip_reason(app, s))
+    error = run_tiny(app, strategy).error
+    assert error or not replaced
 
 
 @every_app
-def test_it_names_no_strategy_and_no_vendor_and_stays_short(name: str) -> None:
+def test_application_is_short_and_names_no_strategy_or_vendor(name: str) -> None:
     kernels = APPS[name].kernel_path()
     for path in (kernels, kernels.with_suffix(".py")):
         text = path.read_text()
@@ -98,7 +98,7 @@ def test_it_names_no_strategy_and_no_vendor_and_stays_short(name: str) -> None:
         assert not re.findall(r"\b(cuda|nvidia|hip|amd|rocm|opencl|pocl)\w*", text, re.IGNORECASE)
 
 
-def test_the_kernels_of_a_point_are_compiled_before_any_phase_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_compiled_before_any_phase_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[tuple[str, str]] = []
     point: Any = SimpleNamespace(factors=Factors({"strategy": strategies()[0], "size": "tiny", "pyramid": 5}))
     info, device = opencl()

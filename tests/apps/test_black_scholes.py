@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.running import assert_caught, opencl, run_tiny
+from tests.harness.running import assert_detected, opencl, run_tiny
 
 from firsttouch.apps.black_scholes import BlackScholes
 from firsttouch.harness import measure
@@ -19,19 +19,19 @@ from firsttouch.workspace.workspace import Workspace
         ("put[at] = both.y", "put[at] = both.x"),
     ],
 )
-def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
-    assert_caught(BlackScholes, before, after)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(BlackScholes, before, after)
 
 
-def test_the_last_options_of_an_odd_number_are_not_skipped() -> None:
-    """Other data than any test before, so that no old result lies where none is written."""
+def test_remaining_options_are_computed() -> None:
+    """Uses other data than earlier tests, so that no old result is in memory that is not written."""
     skips = ("FOR_EACH(rest, n % 4)", "FOR_EACH(rest, 0)")
     assert run_tiny(BlackScholes, params={"n": 4_003}, mutation=skips, seed=4003).error
     for n in (1, 2, 3, 5):
         assert run_tiny(BlackScholes, params={"n": n}).error == ""
 
 
-def test_options_are_streamed_through_a_small_window() -> None:
+def test_options_are_streamed_through_a_window() -> None:
     info, device = opencl()
     app = BlackScholes(BlackScholes.sizes["tiny"])
     windows = dict.fromkeys(app.tiled_arrays(), 16_384 * 4)
@@ -40,6 +40,6 @@ def test_options_are_streamed_through_a_small_window() -> None:
     assert run.transferred["gpu"] == 3 * 3 * 4 * app.n, "three inputs in each of three iterations"
 
 
-def test_a_size_in_bytes_is_met_closely() -> None:
+def test_size_in_bytes() -> None:
     found = solve(BlackScholes, 1 << 32)
     assert (1 << 32) - 20 < BlackScholes.footprint(found) <= 1 << 32

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.harness.libraries import use_numpy
-from tests.harness.running import assert_caught, run_tiny, strategies, why_not
+from tests.harness.running import assert_detected, run_tiny, skip_reason, strategies
 
 from firsttouch.apps.conjugate_gradient import ConjugateGradient
 from firsttouch.harness.app import solve
@@ -24,26 +24,26 @@ from firsttouch.harness.random import uniform_f32
         ("*(other_sum) = 0.0", ""),
     ],
 )
-def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
-    assert_caught(ConjugateGradient, before, after)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(ConjugateGradient, before, after)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 255, 256, 257, 600_000])
-def test_any_number_of_rows_is_right(n: int) -> None:
+def test_any_number_of_rows(n: int) -> None:
     assert run_tiny(ConjugateGradient, params={"n": n}).error == ""
 
 
-def test_it_stops_by_itself() -> None:
+def test_solver_stops_at_the_tolerance() -> None:
     app = ConjugateGradient(ConjugateGradient.sizes["tiny"])
-    run = run_tiny(ConjugateGradient, one=app)
+    run = run_tiny(ConjugateGradient, instance=app)
     assert (run.error, len(run.iterations)) == ("", 2)
     assert 4 <= int(app.used["steps"]) <= 12
     assert app.used["library"].startswith("own kernels (")
 
 
 @pytest.mark.parametrize("strategy", strategies())
-def test_a_library_is_used_where_there_is_one(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if reason := why_not(ConjugateGradient, strategy):
+def test_library_is_used_if_available(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if reason := skip_reason(ConjugateGradient, strategy):
         pytest.skip(reason)
     use_numpy(monkeypatch)
     broken = ("row += values[k]", "row -= values[k]")
@@ -52,12 +52,12 @@ def test_a_library_is_used_where_there_is_one(strategy: str, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("n", [1, 2, 40])
-def test_elimination_from_both_sides_is_the_solution(n: int) -> None:
+def test_elimination_from_both_sides_solves_the_system(n: int) -> None:
     app = ConjugateGradient({"n": n, "iterations": 1})
     i = np.arange(n)
     matrix = np.diag(uniform_f32(app.values.key, 2 * i, 10, 11).astype(float))
-    beside = uniform_f32(app.values.key, 2 * i[:-1] + 1, 0, 1).astype(float)
-    matrix += np.diag(beside, 1) + np.diag(beside, -1)
+    coupling = uniform_f32(app.values.key, 2 * i[:-1] + 1, 0, 1).astype(float)
+    matrix += np.diag(coupling, 1) + np.diag(coupling, -1)
     assert np.allclose(app.eliminated(i), np.linalg.solve(matrix, np.ones(n)), rtol=0, atol=1e-12)
 
 

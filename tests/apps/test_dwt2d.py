@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.harness.running import run_tiny, strategies, why_not
+from tests.harness.running import run_tiny, skip_reason, strategies
 
 from firsttouch.apps import dwt2d
 from firsttouch.apps.dwt2d import Dwt2d
@@ -16,30 +16,33 @@ BOTH = [
     ("p < SIDE - 1;", "p < SIDE - 5;"),
     ("row * high_cols + to_col] = value;\n        else\n", "to_col] = value;\n        else\n"),
 ]
-WHOLE = [("-(beside >> 1)", "-(beside / 2)"), ("(beside + 2) >> 2", "(beside + 1) >> 2")]
+INTEGER = [("-(neighbours >> 1)", "-(neighbours / 2)"), ("(neighbours + 2) >> 2", "(neighbours + 1) >> 2")]
 REAL = [("1.0f / 1.230174104914f) * (y", "1.0f / 1.2302f) * (y"), ("0.4435068522f", "0.4436f")]
 
 
 @pytest.mark.parametrize(
-    ("wavelet", "mutation"), [("5/3", m) for m in [*BOTH, *WHOLE]] + [("9/7", m) for m in [*BOTH, *REAL]]
+    ("wavelet", "mutation"), [("5/3", m) for m in [*BOTH, *INTEGER]] + [("9/7", m) for m in [*BOTH, *REAL]]
 )
 @pytest.mark.parametrize("windows", [False, True])
-def test_a_wrong_kernel_is_caught(
+def test_wrong_kernel_is_detected(
     monkeypatch: pytest.MonkeyPatch, wavelet: str, mutation: tuple[str, str], windows: bool
 ) -> None:
     if windows:
-        monkeypatch.setattr(dwt2d, "WHOLE", 0)
+        monkeypatch.setattr(dwt2d, "FULL_CHECK_PIXELS", 0)
     assert run_tiny(Dwt2d, options={"wavelet": wavelet}, mutation=mutation).error
 
 
-def test_one_direction_before_the_other_matters_in_whole_numbers() -> None:
-    order = "    LIFT_WHOLE(PITCH, 1)\n    LIFT_WHOLE(1, PITCH)", "    LIFT_WHOLE(1, PITCH)\n    LIFT_WHOLE(PITCH, 1)"
+def test_integer_transform_depends_on_the_order_of_directions() -> None:
+    order = (
+        "    LIFT_INTEGER(PITCH, 1)\n    LIFT_INTEGER(1, PITCH)",
+        "    LIFT_INTEGER(1, PITCH)\n    LIFT_INTEGER(PITCH, 1)",
+    )
     assert run_tiny(Dwt2d, mutation=order).error
 
 
 @pytest.mark.parametrize("strategy", strategies())
-def test_the_real_transform_under_every_strategy(strategy: str) -> None:
-    if reason := why_not(Dwt2d, strategy):
+def test_real_transform_under_every_strategy(strategy: str) -> None:
+    if reason := skip_reason(Dwt2d, strategy):
         pytest.skip(reason)
     assert run_tiny(Dwt2d, strategy, options={"wavelet": "9/7"}).error == ""
 
@@ -54,13 +57,13 @@ def test_images_of_any_shape(wavelet: str, shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("wavelet", WAVELETS)
 def test_windows_of_a_large_image(monkeypatch: pytest.MonkeyPatch, wavelet: str) -> None:
-    monkeypatch.setattr(dwt2d, "WHOLE", 0)
+    monkeypatch.setattr(dwt2d, "FULL_CHECK_PIXELS", 0)
     monkeypatch.setattr(dwt2d, "WINDOW", 32)
     assert run_tiny(Dwt2d, params={"rows": 411, "cols": 502}, options={"wavelet": wavelet}).error == ""
 
 
 class Grey(Dwt2d):
-    """An image of one colour: all of it is in the lowest band."""
+    """An image of one colour, which is represented by the lowest band alone."""
 
     @classmethod
     def kernel_path(cls) -> Path:
@@ -83,15 +86,15 @@ def test_an_image_of_one_colour_has_no_details(wavelet: str) -> None:
     assert float(run_tiny(Grey, options={"wavelet": wavelet}).error) <= (1e-6 if wavelet == "9/7" else 0)
 
 
-def test_more_levels_than_numbers_have_bits() -> None:
+def test_too_many_levels_are_rejected() -> None:
     assert "levels must be at most 30" in Dwt2d.problem({"rows": 9, "cols": 9, "levels": 31})
 
 
-def test_a_size_in_bytes_is_met() -> None:
+def test_size_in_bytes() -> None:
     assert 0.999 * 2**32 < Dwt2d.footprint(solve(Dwt2d, 2**32)) <= 2**32
 
 
-def test_windows_of_a_large_image_hold_all_four_corners() -> None:
+def test_windows_of_a_large_image_include_all_corners() -> None:
     app = Dwt2d({"rows": 4001, "cols": 2999, "levels": 3})
     windows = [(rows[down], cols[across]) for rows, cols, (down, across) in app.windows()]
     for row in (0, 4000):
@@ -99,7 +102,7 @@ def test_windows_of_a_large_image_hold_all_four_corners() -> None:
             assert any(row in rows and col in cols for rows, cols in windows)
 
 
-def test_the_real_transform_is_that_of_the_published_filter() -> None:
+def test_real_transform_is_the_published_filter() -> None:
     """Twice the taps of the synthesis low pass of Antonini et al. (IEEE Trans. Image Process. 1992)."""
     low = np.zeros(16)
     low[8] = 1

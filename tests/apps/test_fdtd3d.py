@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.running import assert_caught, run_tiny
+from tests.harness.running import assert_detected, run_tiny
 
 from firsttouch.apps import fdtd3d
 from firsttouch.apps.fdtd3d import Fdtd3d
@@ -17,31 +17,29 @@ MUTATIONS = [
 
 
 @pytest.mark.parametrize(("before", "after"), MUTATIONS)
-def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
-    assert_caught(Fdtd3d, before, after)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(Fdtd3d, before, after)
 
 
 @pytest.mark.parametrize(("before", "after"), MUTATIONS)
-def test_samples_of_a_space_too_large_to_check_whole_catch_it_too(
-    before: str, after: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fdtd3d, "EVERYTHING", 0)
+def test_wrong_kernel_is_detected_at_sampled_cells(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fdtd3d, "FULL_CHECK_CELLS", 0)
     assert run_tiny(Fdtd3d).error == ""
-    assert_caught(Fdtd3d, before, after)
+    assert_detected(Fdtd3d, before, after)
 
 
 @pytest.mark.parametrize("params", [{"n": 4}, {"n": 64}, {"n": 68, "depth": 1}, {"n": 20, "depth": 100}])
-def test_neither_the_size_nor_the_depth_changes_a_cell(params: dict[str, int]) -> None:
+def test_any_size_and_depth(params: dict[str, int]) -> None:
     assert run_tiny(Fdtd3d, params=params).error == ""
 
 
-def test_impossible_parameters_are_refused_in_a_sentence() -> None:
+def test_invalid_parameters_are_rejected() -> None:
     tiny = Fdtd3d.sizes["tiny"]
     assert "multiple of 4" in Fdtd3d.problem({**tiny, "n": 75})
     assert "at most 20" in Fdtd3d.problem({**tiny, "iterations": 21})
     assert Fdtd3d.problem(tiny) == ""
 
 
-def test_a_size_in_bytes_is_met_closely() -> None:
+def test_size_in_bytes() -> None:
     found = solve(Fdtd3d, 1 << 32)
     assert 0.98 * (1 << 32) < Fdtd3d.footprint(found) <= 1 << 32

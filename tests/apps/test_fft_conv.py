@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.harness.libraries import use_numpy
-from tests.harness.running import assert_caught, run_tiny, strategies, why_not
+from tests.harness.running import assert_detected, run_tiny, skip_reason, strategies
 
 from firsttouch.apps import fft
 from firsttouch.apps.fft_conv import FftConvC2C, FftConvFused, FftConvR2C
@@ -26,8 +26,8 @@ every_variant = pytest.mark.parametrize("app", VARIANTS, ids=lambda app: app.nam
     ],
 )
 @every_variant
-def test_a_wrong_kernel_is_caught(app: type[App], before: str, after: str) -> None:
-    assert_caught(app, before, after)
+def test_wrong_kernel_is_detected(app: type[App], before: str, after: str) -> None:
+    assert_detected(app, before, after)
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,19 @@ def test_a_wrong_kernel_is_caught(app: type[App], before: str, after: str) -> No
         (FftConvFused, "other = c_conj(c_sub(even, odd))", "other = c_sub(even, odd)"),
     ],
 )
-def test_a_wrong_kernel_of_a_variant_is_caught(app: type[App], before: str, after: str) -> None:
-    assert_caught(app, before, after)
+def test_wrong_kernel_of_a_variant_is_detected(app: type[App], before: str, after: str) -> None:
+    assert_detected(app, before, after)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 58, 59, 122])
 @every_variant
-def test_any_size_is_right(app: type[App], n: int) -> None:
+def test_any_size(app: type[App], n: int) -> None:
     assert run_tiny(app, params={"n": n}).error == ""
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(3, 3), (4, 5), (10, 5), (5, 10)])
 @every_variant
-def test_transforms_in_one_pass_and_in_two_are_right(
+def test_transforms_in_one_and_two_passes(
     app: type[App], rows: int, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fft, "LONGEST", {"rows": rows, "columns": columns})
@@ -62,8 +62,8 @@ def test_transforms_in_one_pass_and_in_two_are_right(
 
 @pytest.mark.parametrize("strategy", strategies())
 @every_variant
-def test_a_library_is_used_where_there_is_one(app: type[App], strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if reason := why_not(app, strategy):
+def test_library_is_used_if_available(app: type[App], strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if reason := skip_reason(app, strategy):
         pytest.skip(reason)
     use_numpy(monkeypatch)
     broken = ("AT(k) = v;", "AT(k) = c_scale(2.0f, v);")
@@ -72,23 +72,23 @@ def test_a_library_is_used_where_there_is_one(app: type[App], strategy: str, mon
 
 
 def test_sizes() -> None:
-    # The transforms' sides are powers of two: the most data are those that leave 6 rows and columns for the taps.
+    # The sides of the transforms are powers of two, of which the taps need 6 rows and columns.
     found = solve(FftConvR2C, 2**33)
     assert found["n"] == 2**14 - 6
     assert FftConvR2C.footprint(found) > 0.6 * 2**33
     assert FftConvR2C.declarations({"n": 8000, "iterations": 1})[2].shape == (8192, 8192)
 
 
-def test_every_border_is_compared_with_the_direct_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
-    n, looked_at = 3000, []
+def test_borders_are_compared_with_the_direct_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, compared = 3000, []
     app = FftConvR2C({"n": n, "iterations": 1})
 
     def direct(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        looked_at.append((rows, columns))
+        compared.append((rows, columns))
         return np.ones(len(rows))
 
     monkeypatch.setattr(app, "direct", direct)
     assert app.check(lambda _: np.ones((n, n), np.float32)) == ""
-    for places in looked_at[0]:
+    for places in compared[0]:
         for border in (0, n - 1):
             assert (places == border).sum() >= 1000

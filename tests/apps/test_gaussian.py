@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.running import assert_caught, run_tiny
+from tests.harness.running import assert_detected, run_tiny
 
 from firsttouch.apps.gaussian import Gaussian, GaussianConcurrent
 from firsttouch.harness.app import solve
 
-both = pytest.mark.parametrize("app", [Gaussian, GaussianConcurrent])
+every_variant = pytest.mark.parametrize("app", [Gaussian, GaussianConcurrent])
 
 
 @pytest.mark.parametrize(
@@ -19,18 +19,18 @@ both = pytest.mark.parametrize("app", [Gaussian, GaussianConcurrent])
         ("const float pivot = a[t * n + j]", "const float pivot = a[(t > 60 ? t - 1 : t) * n + j]"),
     ],
 )
-@both
-def test_a_wrong_kernel_is_caught(app: type[Gaussian], before: str, after: str) -> None:
-    assert_caught(app, before, after)
+@every_variant
+def test_wrong_kernel_is_detected(app: type[Gaussian], before: str, after: str) -> None:
+    assert_detected(app, before, after)
 
 
 @pytest.mark.parametrize(("n", "iterations"), [(1, 1), (2, 1), (3, 100), (300, 299), (300, 20), (1100, 5)])
-@both
-def test_other_sizes_and_eliminations_that_stop_early_are_right(app: type[Gaussian], n: int, iterations: int) -> None:
+@every_variant
+def test_other_sizes_and_partial_eliminations(app: type[Gaussian], n: int, iterations: int) -> None:
     assert run_tiny(app, params={"n": n, "iterations": iterations}).error == ""
 
 
-def test_only_the_cpus_rows_and_the_gpus_half_cross_when_both_work() -> None:
+def test_bytes_transferred_when_both_agents_work() -> None:
     n, word = 150, 4
     run = run_tiny(GaussianConcurrent, "explicit")
     half_of_all = 2 * (n // 2) * n * word + (n // 2) * word
@@ -44,9 +44,9 @@ def test_sizes() -> None:
     assert "n must be at least 1" in Gaussian.problem({"n": 0, "iterations": 1})
 
 
-@both
-def test_rows_far_below_the_pivot_are_looked_at(app: type[Gaussian]) -> None:
-    """Their multipliers are far smaller than any error near the diagonal."""
+@every_variant
+def test_wrong_rows_far_below_the_pivot_are_detected(app: type[Gaussian]) -> None:
+    """Their multipliers are far smaller than the errors near the diagonal."""
     far = {"n": 1700, "iterations": 20}
     assert run_tiny(app, params=far).error == ""
     skips = ("FOR_EACH(k, last - first) m[", "FOR_EACH(k, last - first) if (first + k < 1600) m[")

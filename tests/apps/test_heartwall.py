@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.harness.running import assert_caught, run_tiny, why_not
+from tests.harness.running import assert_detected, run_tiny, skip_reason
 
-from firsttouch.apps.heartwall import STEP, SWING, Heartwall
+from firsttouch.apps.heartwall import MAX_DISPLACEMENT, MAX_STEP, Heartwall
 from firsttouch.harness.app import Cpu, solve
 
 
@@ -21,14 +21,14 @@ from firsttouch.harness.app import Cpu, solve
         ("mine[i] = 0.87f", "if (i > 0) mine[i] = 0.87f"),
     ],
 )
-def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
-    assert_caught(Heartwall, before, after)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(Heartwall, before, after)
 
 
-def test_the_film_moves_within_what_is_searched() -> None:
+def test_film_moves_within_the_search_region() -> None:
     path = Heartwall({**Heartwall.sizes["tiny"], "iterations": 500}).path
-    assert np.abs(path).max() == SWING
-    assert np.abs(np.diff(path, axis=0)).max() == STEP
+    assert np.abs(path).max() == MAX_DISPLACEMENT
+    assert np.abs(np.diff(path, axis=0)).max() == MAX_STEP
     assert not path[0].any()
 
 
@@ -38,25 +38,23 @@ def test_other_films(changed: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["explicit", "svm-fine", "svm-coarse"])
-def test_a_frame_is_delivered_while_the_one_before_it_is_searched(
-    strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    searched, film = [], Heartwall.film
+def test_next_frame_is_generated_while_the_gpu_searches(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched, generate_frame = [], Heartwall.generate_frame
 
-    def delivered(self: Heartwall, cpu: Cpu, number: int) -> None:
-        film(self, cpu, number)
+    def recorded(self: Heartwall, cpu: Cpu, number: int) -> None:
+        generate_frame(self, cpu, number)
         searched.append(bool(self.frame.store.busy_read or self.frame.store.busy_written))
 
-    monkeypatch.setattr(Heartwall, "film", delivered)
-    if why_not(Heartwall, strategy):
+    monkeypatch.setattr(Heartwall, "generate_frame", recorded)
+    if skip_reason(Heartwall, strategy):
         pytest.skip(f"no {strategy} here")
     assert run_tiny(Heartwall, strategy).error == ""
     assert searched == [False] + [True] * (Heartwall.sizes["tiny"]["iterations"] - 1)
 
 
-def test_a_frame_that_holds_no_window() -> None:
+def test_frames_smaller_than_a_window_are_rejected() -> None:
     assert "cols must be above 96" in Heartwall.problem({**Heartwall.sizes["tiny"], "cols": 96})
 
 
-def test_a_size_in_bytes_is_met() -> None:
+def test_size_in_bytes() -> None:
     assert 0.999 * 2**32 < Heartwall.footprint(solve(Heartwall, 2**32)) <= 2**32

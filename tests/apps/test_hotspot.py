@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.harness.running import assert_caught, run_tiny
+from tests.harness.running import assert_detected, run_tiny
 
 from firsttouch.apps import hotspot
 from firsttouch.apps.hotspot import Hotspot
@@ -20,21 +20,19 @@ MUTATIONS = [
 
 
 @pytest.mark.parametrize(("before", "after"), MUTATIONS)
-def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
-    assert_caught(Hotspot, before, after)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(Hotspot, before, after)
 
 
 @pytest.mark.parametrize(("before", "after"), MUTATIONS)
-def test_samples_of_a_chip_too_large_to_check_whole_catch_it_too(
-    before: str, after: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hotspot, "EVERYTHING", 1000)
+def test_wrong_kernel_is_detected_at_sampled_cells(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hotspot, "FULL_CHECK_CELLS", 1000)
     assert run_tiny(Hotspot).error == ""
-    assert_caught(Hotspot, before, after)
+    assert_detected(Hotspot, before, after)
 
 
 class Kept(Hotspot):
-    """Leaves its result behind."""
+    """Keeps a copy of its result."""
 
     result: np.ndarray
 
@@ -48,34 +46,34 @@ class Kept(Hotspot):
 
 
 @pytest.mark.parametrize("n", [1, 60, 61, 187])
-def test_the_height_of_the_pyramid_changes_nothing(n: int) -> None:
+def test_result_does_not_depend_on_the_pyramid(n: int) -> None:
     found = []
     for pyramid in (1, 3, 8):
-        one = Kept({"n": n, "iterations": 7, "pyramid": pyramid})
-        assert run_tiny(Kept, one=one).error == ""
-        found.append(one.result)
-    assert max(np.abs(one - found[0]).max() for one in found[1:]) <= 1e-4
+        chip = Kept({"n": n, "iterations": 7, "pyramid": pyramid})
+        assert run_tiny(Kept, instance=chip).error == ""
+        found.append(chip.result)
+    assert max(np.abs(result - found[0]).max() for result in found[1:]) <= 1e-4
 
 
 class Idle(Kept):
-    """Without power, and as warm as what is around it."""
+    """No power, and the ambient temperature everywhere."""
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         cpu.fill(self.temp, hotspot.AMBIENT)
         cpu.fill(self.power, 0)
 
 
-def test_a_chip_that_nothing_heats_stays_as_it_is() -> None:
-    one = Idle(Idle.sizes["tiny"])
-    run_tiny(Idle, one=one)
-    assert (one.result == hotspot.AMBIENT).all()
+def test_chip_without_power_keeps_the_ambient_temperature() -> None:
+    chip = Idle(Idle.sizes["tiny"])
+    run_tiny(Idle, instance=chip)
+    assert (chip.result == hotspot.AMBIENT).all()
 
 
-def test_many_steps_of_a_fine_chip_stay_stable() -> None:
+def test_many_steps_on_a_fine_grid_are_stable() -> None:
     """The original's time step overflows here."""
-    one = Kept({"n": 1600, "iterations": 40, "pyramid": 8})
-    one.check = lambda view: str(view(one.temp).max())  # type: ignore[method-assign]
-    assert 323 < float(run_tiny(Kept, one=one).error) < 345
+    chip = Kept({"n": 1600, "iterations": 40, "pyramid": 8})
+    chip.check = lambda view: str(view(chip.temp).max())  # type: ignore[method-assign]
+    assert 323 < float(run_tiny(Kept, instance=chip).error) < 345
 
 
 def test_sizes() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.running import assert_caught, opencl, run_tiny
+from tests.harness.running import assert_detected, opencl, run_tiny
 
 from firsttouch.apps.kmeans import Kmeans, KmeansConcurrent
 from firsttouch.harness import measure
@@ -19,8 +19,8 @@ from firsttouch.workspace.workspace import Workspace
         ("block + row < d", "block + row < d - 1"),
     ],
 )
-def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
-    assert_caught(Kmeans, before, after)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(Kmeans, before, after)
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,11 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
     ids=lambda p: "-".join(f"{name}{value}" for name, value in p.items()),
 )
 @pytest.mark.parametrize("app", [Kmeans, KmeansConcurrent])
-def test_any_shape_is_right(app: type[Kmeans], params: dict[str, int]) -> None:
+def test_any_shape(app: type[Kmeans], params: dict[str, int]) -> None:
     assert run_tiny(app, params=params).error == ""
 
 
-def test_both_versions_find_the_same_clusters() -> None:
+def test_both_variants_find_the_same_clusters() -> None:
     info, device = opencl()
     found = []
     for kind in (Kmeans, KmeansConcurrent):
@@ -44,18 +44,18 @@ def test_both_versions_find_the_same_clusters() -> None:
     assert found[0] == pytest.approx(found[1], rel=1e-6)
 
 
-def test_points_are_transposed_through_a_small_window() -> None:
+def test_points_are_transposed_through_a_window() -> None:
     info, device = opencl()
     app = Kmeans(Kmeans.sizes["tiny"])
     run = measure.run(app, Workspace(STRATEGIES["explicit"], info, device), windows={app.features: 3_001 * 19 * 4})
     assert run.error == ""
 
 
-def test_impossible_parameters_are_refused_in_a_sentence() -> None:
+def test_invalid_parameters_are_rejected() -> None:
     assert "n must be at least k = 5" in Kmeans.problem({"n": 4, "d": 2, "k": 5, "iterations": 1})
     assert "at least 1" in Kmeans.problem({"n": 0, "d": 2, "k": 5, "iterations": 1})
 
 
-def test_a_size_in_bytes_is_met_closely() -> None:
+def test_size_in_bytes() -> None:
     found = solve(Kmeans, 1 << 32)
     assert (1 << 32) - 300 < Kmeans.footprint(found) <= 1 << 32

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.harness.running import assert_caught, opencl, run_tiny
+from tests.harness.running import assert_detected, opencl, run_tiny
 
 from firsttouch import _core
 from firsttouch.apps import mapped_file
@@ -29,11 +29,11 @@ from firsttouch.workspace.workspace import Workspace
         ("GROUP_SUM(sums, sum, THREADS)", "GROUP_SUM(sums, sum, THREADS / 2)"),
     ],
 )
-def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
-    assert_caught(MappedFile, before, after)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(MappedFile, before, after)
 
 
-def test_the_check_reads_the_file_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_reads_the_file_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapped_file, "CHUNK", 7_001)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -45,8 +45,8 @@ def workspace(strategy: str) -> Workspace:
     return Workspace(STRATEGIES[strategy], info, device)
 
 
-class Looking(MappedFile):
-    """Notes what the buffer's memory is while the application runs."""
+class Inspected(MappedFile):
+    """Records the kind of the buffer's memory while the application runs."""
 
     def check(self, view):  # type: ignore[no-untyped-def]
         store = self.words.store
@@ -55,26 +55,26 @@ class Looking(MappedFile):
         return super().check(view)
 
 
-def look(space: Workspace) -> Looking:
-    app = Looking(MappedFile.sizes["tiny"])
+def inspect(space: Workspace) -> Inspected:
+    app = Inspected(MappedFile.sizes["tiny"])
     app.kernels = MappedFile(MappedFile.sizes["tiny"]).kernels
     assert measure.run(app, space).error == ""
     return app
 
 
-def test_explicit_copies_from_the_mapping_itself() -> None:
-    app = look(workspace("explicit"))
+def test_explicit_copies_from_the_mapping() -> None:
+    app = inspect(workspace("explicit"))
     assert (app.host, app.shared) == ("mmap", False)
 
 
-def test_where_the_gpu_needs_memory_of_its_own_kind_the_file_is_read_into_it() -> None:
-    app = look(workspace("svm-fine"))
+def test_file_is_read_into_memory_that_the_gpu_can_access() -> None:
+    app = inspect(workspace("svm-fine"))
     assert (app.host, app.shared) == ("svm-fine", True)
 
 
 @pytest.mark.parametrize("strategy", ["system", "system+prefault"])
-def test_plain_memory_of_both_sides_is_the_mapping(strategy: str) -> None:
-    """As far as the CPU goes: that kernels reach it too is not for this device to show."""
+def test_shared_plain_memory_is_the_mapping(strategy: str) -> None:
+    """Tests only the CPU's access. This device cannot show that kernels access it too."""
     app, space = MappedFile(MappedFile.sizes["tiny"]), workspace(strategy)
     app.arrange()
     space.allocate([app.words])
@@ -87,18 +87,18 @@ def test_plain_memory_of_both_sides_is_the_mapping(strategy: str) -> None:
         space.free()
 
 
-def test_the_mapping_is_given_back_with_its_charge(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mapping_and_its_reservation_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
     before = sum("(deleted)" in line for line in Path("/proc/self/maps").read_text().splitlines())
-    app = look(workspace("explicit"))
+    app = inspect(workspace("explicit"))
     assert app.mappings > before
     assert sum("(deleted)" in line for line in Path("/proc/self/maps").read_text().splitlines()) == before
-    # Here device memory is the host's: a run takes the file twice, and would not if one charge were left.
+    # Device memory is host memory here, so a run needs twice the file. A reservation left over would exceed the limit.
     monkeypatch.setenv("FIRSTTOUCH_MAX_HOST", str(app.words.nbytes * 3))
-    look(workspace("explicit"))
-    look(workspace("explicit"))
+    inspect(workspace("explicit"))
+    inspect(workspace("explicit"))
 
 
-def test_the_guard_refuses_a_mapping_too() -> None:
+def test_guard_refuses_a_mapping_beyond_the_limit() -> None:
     _, device = opencl()
     with tempfile.TemporaryFile() as file:
         file.truncate(1 << 20)
@@ -110,7 +110,7 @@ def test_the_guard_refuses_a_mapping_too() -> None:
             assert (mapped.allocator, mapped.size) == ("mmap", 1 << 20)
 
 
-def test_what_cannot_be_mapped_is_said() -> None:
+def test_files_that_cannot_be_mapped_are_reported() -> None:
     _, device = opencl()
     with tempfile.TemporaryFile() as file:
         file.write(b"short")
@@ -121,12 +121,12 @@ def test_what_cannot_be_mapped_is_said() -> None:
         device.map_file(-1, 4096)
 
 
-def test_a_full_disk_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(Unsupported, match="no room for a file of 2400056 bytes"):
+    with pytest.raises(Unsupported, match="not enough space for a file of 2400056 bytes"):
         run_tiny(MappedFile)
 
 
@@ -137,7 +137,7 @@ def test_no_file_is_left_behind() -> None:
     assert not [name for name in left if name.startswith("tmp")]
 
 
-def test_the_file_is_streamed_through_a_small_window() -> None:
+def test_file_is_streamed_through_a_window() -> None:
     app = MappedFile(MappedFile.sizes["tiny"])
     run = measure.run(app, workspace("explicit"), windows={app.words: 100_000 * 8})
     assert run.error == ""
@@ -149,6 +149,6 @@ def test_only_an_input_may_be_a_file() -> None:
         buffer(u64, "n", role="inout", file=True)
 
 
-def test_a_size_in_bytes_is_met_closely() -> None:
+def test_size_in_bytes() -> None:
     found = solve(MappedFile, 1 << 32)
     assert (1 << 32) - 16 < MappedFile.footprint(found) <= 1 << 32

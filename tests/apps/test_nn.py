@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.running import assert_caught, opencl, run_tiny
+from tests.harness.running import assert_detected, opencl, run_tiny
 
 from firsttouch.apps.nn import Nn
 from firsttouch.harness import measure
@@ -20,13 +20,13 @@ from firsttouch.workspace.workspace import Workspace
         ("at.x - lat", "at.x - lat * 1.00001f"),
     ],
 )
-def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
-    assert_caught(Nn, before, after)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(Nn, before, after)
 
 
 @pytest.mark.parametrize("wrong", ["1.0000015f * SQRT_F32(", "SQRT_F32(-1.0f - "], ids=["1.5e-6", "nan"])
-def test_distances_a_little_off_or_no_numbers_are_caught(wrong: str) -> None:
-    assert "a distance is off by" in run_tiny(Nn, mutation=("SQRT_F32(", wrong)).error
+def test_slightly_wrong_and_nan_distances_are_detected(wrong: str) -> None:
+    assert "the relative error of a distance is" in run_tiny(Nn, mutation=("SQRT_F32(", wrong)).error
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 2), (4097, 64), (8192, 7), (8193, 1)])
@@ -34,7 +34,7 @@ def test_any_number_of_records_and_neighbours(n: int, k: int) -> None:
     assert run_tiny(Nn, params={"n": n, "k": k}).error == ""
 
 
-def test_tiles_give_the_same() -> None:
+def test_records_stream_through_a_window() -> None:
     info, device = opencl()
     app = Nn(Nn.sizes["tiny"])
     windows = {app.locations: 3001 * 8, app.distances: 3001 * 4}
@@ -43,9 +43,9 @@ def test_tiles_give_the_same() -> None:
 
 
 @pytest.mark.parametrize(("n", "k"), [(3, 4), (1000, 65)])
-def test_more_neighbours_than_there_can_be(n: int, k: int) -> None:
+def test_too_many_neighbours_are_rejected(n: int, k: int) -> None:
     assert "k must be at most" in Nn.problem({**Nn.sizes["tiny"], "n": n, "k": k})
 
 
-def test_a_size_in_bytes_is_met() -> None:
+def test_size_in_bytes() -> None:
     assert 0.999 * 2**32 < Nn.footprint(solve(Nn, 2**32)) <= 2**32

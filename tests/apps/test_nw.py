@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.harness.running import assert_caught, run_tiny
+from tests.harness.running import assert_detected, run_tiny
 
 from firsttouch.apps.nw import BLOSUM62, Nw
 from firsttouch.harness.app import View, solve
@@ -20,16 +20,16 @@ from firsttouch.harness.app import View, solve
         ("band = LOCAL_ID", "band = diagonal == 4 ? BANDS : LOCAL_ID"),
     ],
 )
-def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
-    assert_caught(Nw, before, after)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(Nw, before, after)
 
 
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 128])
-def test_tables_of_any_size_are_right(n: int) -> None:
+def test_any_size(n: int) -> None:
     assert run_tiny(Nw, params={"n": n, "penalty": 3}).error == ""
 
 
-def test_the_scores_of_letters_are_symmetric_and_best_on_the_diagonal() -> None:
+def test_blosum62_is_symmetric_with_maxima_on_the_diagonal() -> None:
     assert np.array_equal(BLOSUM62, BLOSUM62.T)
     assert np.all(np.argmax(BLOSUM62, axis=0) == np.arange(len(BLOSUM62)))
 
@@ -40,7 +40,7 @@ def test_sizes() -> None:
     assert "32 bits" in Nw.problem({"n": 1 << 27, "penalty": 10})
 
 
-def test_one_wrong_cell_of_a_large_table_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_wrong_cell_of_a_large_table_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     check = Nw.check
 
     def spoiled(self: Nw, view: View) -> str:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.running import assert_caught, run_tiny
+from tests.harness.running import assert_detected, run_tiny
 
-from firsttouch.apps.particlefilter import OFFSETS, RECOMPUTED, ParticleFilter
+from firsttouch.apps.particlefilter import FULL_CHECK_PARTICLES, OFFSETS, ParticleFilter
 from firsttouch.harness.app import View, solve
 
 MUTATIONS = [
@@ -18,20 +18,20 @@ MUTATIONS = [
 
 
 @pytest.mark.parametrize(("before", "after"), MUTATIONS)
-def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
-    assert_caught(ParticleFilter, before, after)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(ParticleFilter, before, after)
 
 
 @pytest.mark.parametrize(
     ("before", "after"), [("y[i] - 2.0", "y[i]"), ("start[GROUP_ID] +", ""), ("next_y[i] = y[low]", "next_y[i] = y[i]")]
 )
-def test_a_wrong_kernel_is_caught_among_more_particles_than_are_filtered_again(before: str, after: str) -> None:
-    run = run_tiny(ParticleFilter, params={"n": RECOMPUTED + 1, "iterations": 3}, mutation=(before, after))
+def test_wrong_kernel_is_detected_without_a_full_check(before: str, after: str) -> None:
+    run = run_tiny(ParticleFilter, params={"n": FULL_CHECK_PARTICLES + 1, "iterations": 3}, mutation=(before, after))
     assert run.error
 
 
-@pytest.mark.parametrize(("array", "word"), [("x", "resampled"), ("y", "resampled"), ("weight", "by weight")])
-def test_few_wrong_results_among_many_are_caught(array: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("array", "word"), [("x", "resampled"), ("y", "resampled"), ("weight", "weighted mean")])
+def test_few_wrong_results_are_detected(array: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check = ParticleFilter.check
 
     def spoiled(self: ParticleFilter, view: View) -> str:
@@ -40,16 +40,16 @@ def test_few_wrong_results_among_many_are_caught(array: str, word: str, monkeypa
         return check(self, view)
 
     monkeypatch.setattr(ParticleFilter, "check", spoiled)
-    assert word in run_tiny(ParticleFilter, params={"n": 2 * RECOMPUTED}).error
+    assert word in run_tiny(ParticleFilter, params={"n": 2 * FULL_CHECK_PARTICLES}).error
 
 
-@pytest.mark.parametrize("n", [1, 255, 1024, 1025, RECOMPUTED + 1])
-def test_any_number_of_particles_that_finds_the_disk_is_right(n: int) -> None:
+@pytest.mark.parametrize("n", [1, 255, 1024, 1025, FULL_CHECK_PARTICLES + 1])
+def test_any_number_of_particles(n: int) -> None:
     wrong = run_tiny(ParticleFilter, params={"n": n}).error
     assert wrong == "" if n > 1 else "distance from the disk" in wrong
 
 
-def test_the_disk_has_as_many_pixels_as_the_kernel_divides_by() -> None:
+def test_kernel_and_check_have_the_same_disk() -> None:
     assert f"#define OFFSETS {len(OFFSETS)} " in ParticleFilter.kernel_path().read_text()
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.running import assert_caught, opencl, run_tiny
+from tests.harness.running import assert_detected, opencl, run_tiny
 
 from firsttouch.apps.pathfinder import Pathfinder
 from firsttouch.harness import measure
@@ -21,8 +21,8 @@ from firsttouch.workspace.workspace import Workspace
         ("- 2 * PYRAMID)", "- 2 * PYRAMID + 2)"),
     ],
 )
-def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
-    assert_caught(Pathfinder, before, after)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(Pathfinder, before, after)
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
     ],
     ids=str,
 )
-def test_other_shapes_are_right(changed: dict[str, int]) -> None:
+def test_other_shapes(changed: dict[str, int]) -> None:
     assert run_tiny(Pathfinder, params=changed).error == ""
 
 
 @pytest.mark.parametrize("rows", [1, 5, 14, 60])
-def test_the_wall_streams_through_a_window_of_any_number_of_rows(rows: int) -> None:
+def test_wall_streams_through_a_window_of_any_height(rows: int) -> None:
     info, device = opencl()
     app = Pathfinder(Pathfinder.sizes["tiny"])
     windows = {app.wall: rows * app.wall.row_bytes}
@@ -51,12 +51,12 @@ def test_the_wall_streams_through_a_window_of_any_number_of_rows(rows: int) -> N
     assert run.transferred["gpu"] == app.wall.nbytes
 
 
-def test_a_size_in_bytes_is_met_from_below() -> None:
+def test_size_in_bytes() -> None:
     params = solve(Pathfinder, 4 << 30)
     assert 0 <= (4 << 30) - Pathfinder.footprint(params) <= 4 * params["cols"]
 
 
-def test_impossible_sizes_are_refused() -> None:
+def test_invalid_sizes_are_rejected() -> None:
     tiny = Pathfinder.sizes["tiny"]
     assert "at most 128" in Pathfinder.problem({**tiny, "pyramid": 129})
     assert "rows must be at least 1" in Pathfinder.problem({**tiny, "rows": 0})

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.running import opencl, run_tiny, why_not
+from tests.harness.running import opencl, run_tiny, skip_reason
 
 from firsttouch.apps.producer_consumer import ProducerConsumer
 from firsttouch.harness.app import solve
@@ -11,9 +11,9 @@ from firsttouch.workspace.strategies import STRATEGIES, strategies_of
 @pytest.fixture
 def strategy() -> str:
     for name in reversed(strategies_of(opencl()[0])):
-        if not why_not(ProducerConsumer, name):
+        if not skip_reason(ProducerConsumer, name):
             return name
-    pytest.skip("no memory here is used by both agents at once")
+    pytest.skip("no memory of this device may be used by both agents at once")
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def strategy() -> str:
         ("k % (slots * words)", "k % ((slots - 1) * words)"),
     ],
 )
-def test_a_wrong_kernel_is_caught(before: str, after: str, strategy: str) -> None:
+def test_wrong_kernel_is_detected(before: str, after: str, strategy: str) -> None:
     params = {"slots": 3, "words": 700, "iterations": 2}
     assert "wrong answer" in run_tiny(ProducerConsumer, strategy, params=params, mutation=(before, after)).error
 
@@ -38,7 +38,7 @@ def test_a_wrong_kernel_is_caught(before: str, after: str, strategy: str) -> Non
         ("next = until > 0 ? until : last;", "next = until > 0 ? until + slots : last;"),
     ],
 )
-def test_a_lost_message_ends_the_wait_of_both_agents(
+def test_both_agents_give_up_after_a_lost_message(
     before: str, after: str, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ProducerConsumer, "polls", 3_000_000)
@@ -46,24 +46,24 @@ def test_a_lost_message_ends_the_wait_of_both_agents(
     assert "before one agent gave up" in run_tiny(ProducerConsumer, strategy, mutation=(before, after)).error
 
 
-def test_an_item_left_out_is_caught_whenever_that_happens(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last of all is waited for; another has a wrong answer."""
+def test_skipped_item_is_detected(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it is the last item, the CPU waits for it and gives up. Any other has a wrong answer."""
     monkeypatch.setattr(ProducerConsumer, "polls", 3_000_000)
     monkeypatch.setattr(ProducerConsumer, "seconds", 0.02)
     wrong = ("next = until > 0 ? until : last;", "next = until > 0 ? until + 1 : last;")
     assert run_tiny(ProducerConsumer, strategy, params={"iterations": 4}, mutation=wrong).error
 
 
-def test_a_ring_of_one_slot(strategy: str) -> None:
+def test_ring_of_one_slot(strategy: str) -> None:
     assert run_tiny(ProducerConsumer, strategy, params={"slots": 1, "words": 1}).error == ""
 
 
-def test_memory_that_is_not_shared_at_once_is_refused() -> None:
+def test_memory_of_one_agent_at_a_time_is_refused() -> None:
     info, _ = opencl()
     assert "copies" in (ProducerConsumer.refuses(STRATEGIES["explicit"], info) or "")
     assert "each other's stores" in (ProducerConsumer.refuses(STRATEGIES["buffer"], info) or "")
 
 
-def test_a_size_in_bytes_is_met() -> None:
+def test_size_in_bytes() -> None:
     found = ProducerConsumer.footprint(solve(ProducerConsumer, 4 << 30))
     assert (4 << 30) - 5000 < found <= 4 << 30

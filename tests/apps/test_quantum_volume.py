@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.harness.running import assert_caught, run_tiny
+from tests.harness.running import assert_detected, run_tiny
 
 from firsttouch.apps import quantum_volume
 from firsttouch.apps.quantum_volume import HEAVY, QuantumVolume, heavy
@@ -20,21 +20,21 @@ from firsttouch.harness.app import solve
         ("spread(2 * i + 1, lo, hi) / 2", "first + 1"),
     ],
 )
-def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
-    assert_caught(QuantumVolume, before, after)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(QuantumVolume, before, after)
 
 
 @pytest.mark.parametrize("qubits", [3, 4, 8, 14])
-def test_every_amplitude_is_right(qubits: int) -> None:
+def test_every_amplitude(qubits: int) -> None:
     assert run_tiny(QuantumVolume, params={"qubits": qubits}).error == ""
 
 
-def test_a_larger_state_is_random_and_normal() -> None:
+def test_larger_states_are_random_and_normalised() -> None:
     run = run_tiny(QuantumVolume, params={"qubits": 16})
     assert (run.error, len(run.iterations)) == ("", 16)
 
 
-def test_the_mirror_circuit_comes_back() -> None:
+def test_mirror_circuit_restores_the_state() -> None:
     mirror = {"circuit": "mirror"}
     run = run_tiny(QuantumVolume, options=mirror, params={"qubits": 12})
     assert (run.error, len(run.iterations)) == ("", 24)
@@ -42,13 +42,13 @@ def test_the_mirror_circuit_comes_back() -> None:
     assert "mirror" in run_tiny(QuantumVolume, options=mirror, mutation=wrong).error
 
 
-def test_states_too_large_for_a_reference_must_be_random(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quantum_volume, "COMPARED_WHOLE", 2)
+def test_wrong_kernel_is_detected_without_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantum_volume, "FULL_CHECK_QUBITS", 2)
     wrong = ("state[first] = after[0]", "if (i % 2 == 1) state[first] = after[0]")
     assert run_tiny(QuantumVolume, mutation=wrong).error
 
 
-def test_the_circuits_are_those_of_quantum_volume() -> None:
+def test_circuits_have_the_properties_of_quantum_volume() -> None:
     apps = [QuantumVolume({"qubits": 7}, seed) for seed in range(20)]
     assert np.mean([heavy(app.reference_state()) for app in apps]) == pytest.approx(HEAVY, abs=0.02)
     gates = apps[0].unitaries()
@@ -62,6 +62,6 @@ def test_the_circuits_are_those_of_quantum_volume() -> None:
 
 
 def test_sizes() -> None:
-    assert solve(QuantumVolume, 2**33)["qubits"] == 30  # the gates are more than that, by little
+    assert solve(QuantumVolume, 2**33)["qubits"] == 30  # the gates exceed the size slightly
     assert "qubits must be 3 to 60, not 2" in QuantumVolume.problem({"qubits": 2})
     assert "not 61" in QuantumVolume.problem({"qubits": 61})

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.harness.running import assert_caught, run_tiny
+from tests.harness.running import assert_detected, run_tiny
 
-from firsttouch.apps.streamcluster import MOST, Streamcluster
+from firsttouch.apps.streamcluster import OPEN_LIMIT, Streamcluster
 from firsttouch.harness.app import Cpu, Gpu, View, solve
 
 
@@ -19,23 +19,23 @@ from firsttouch.harness.app import Cpu, Gpu, View, solve
         ("if (LOCAL_ID < count) {", "if (LOCAL_ID + 1 < count) {"),
     ],
 )
-def test_a_wrong_kernel_is_caught(before: str, after: str) -> None:
-    assert_caught(Streamcluster, before, after)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(Streamcluster, before, after)
 
 
-def test_centres_are_moved_and_settle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search must accept what the GPU finds, else its kernel is hardly judged."""
+def test_search_accepts_gains_and_converges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the search accepted no centres, it would hardly test the GPU's kernel."""
     gains, settled = [], []
 
     def gain(self: Streamcluster, *arguments: object) -> float:
-        gains.append(one(self, *arguments))  # type: ignore[arg-type]
+        gains.append(original(self, *arguments))  # type: ignore[arg-type]
         return gains[-1]
 
     def keep(self: Streamcluster, view: View) -> str:
         settled.append(self.kmin <= len(self.centres) <= self.kmax)
         return check(self, view)
 
-    one, check = Streamcluster.gain, Streamcluster.check
+    original, check = Streamcluster.gain, Streamcluster.check
     monkeypatch.setattr(Streamcluster, "gain", gain)
     monkeypatch.setattr(Streamcluster, "check", keep)
     assert run_tiny(Streamcluster).error == ""
@@ -43,7 +43,7 @@ def test_centres_are_moved_and_settle(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settled == [True]
 
 
-def test_the_same_centres_under_other_strategies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strategies_find_the_same_centres(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
 
     def keep(self: Streamcluster, view: View) -> str:
@@ -57,17 +57,17 @@ def test_the_same_centres_under_other_strategies(monkeypatch: pytest.MonkeyPatch
     assert found[0] == found[1]
 
 
-def test_the_cpu_alone_finds_the_same_centres(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reference_on_the_cpu_finds_the_same_centres(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, alone = (Streamcluster(Streamcluster.sizes["tiny"]) for _ in range(2))
-    assert run_tiny(Streamcluster, one=gpu).error == ""
+    assert run_tiny(Streamcluster, instance=gpu).error == ""
     monkeypatch.setattr(Streamcluster, "gain", gain_in_f64)
-    assert run_tiny(Streamcluster, one=alone).error == ""
+    assert run_tiny(Streamcluster, instance=alone).error == ""
     assert alone.centres == gpu.centres
     assert alone.total == pytest.approx(gpu.total, rel=1e-5)
 
 
 def gain_in_f64(self: Streamcluster, cpu: Cpu, _: Gpu, x: int) -> float:
-    """pgain of PARSEC point by point: what a centre at x saves, less its price, and with it the closing of others."""
+    """PARSEC's pgain, point by point: what a centre at x and the closing of others save, minus the price of x."""
     if x in self.centres:
         return 0.0
     coord = cpu.reads(self.coord).astype(float)
@@ -78,7 +78,7 @@ def gain_in_f64(self: Streamcluster, cpu: Cpu, _: Gpu, x: int) -> float:
     kept = [c for c in self.centres if lost[c] >= self.price]
     closed = lost.keys() - kept
     gained = -apart[moves].sum() - self.price + sum(self.price - lost[c] for c in closed)
-    if gained <= 0 or len(kept) >= MOST * self.kmax:
+    if gained <= 0 or len(kept) >= OPEN_LIMIT * self.kmax:
         return 0.0
     moves |= np.isin(assign, [*closed])
     cost[moves], assign[moves] = there[moves], x
@@ -86,16 +86,16 @@ def gain_in_f64(self: Streamcluster, cpu: Cpu, _: Gpu, x: int) -> float:
     return float(gained)
 
 
-def test_a_few_passes_are_right_too() -> None:
+def test_a_single_pass() -> None:
     assert run_tiny(Streamcluster, params={"iterations": 1}).error == ""
 
 
-def test_impossible_sizes_say_why() -> None:
+def test_invalid_sizes_are_rejected() -> None:
     tiny = Streamcluster.sizes["tiny"]
     assert "kmin <= kmax" in Streamcluster.problem({**tiny, "kmin": 9})
     assert "n / 4" in Streamcluster.problem({**tiny, "n": 30})
 
 
-def test_a_size_in_bytes_is_met() -> None:
+def test_size_in_bytes() -> None:
     found = Streamcluster.footprint(solve(Streamcluster, 4 << 30))
     assert (4 << 30) - 20_000 < found <= 4 << 30

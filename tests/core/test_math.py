@@ -245,7 +245,7 @@ def test_the_error_of_a_missing_library_lists_the_paths(device: _core.Device) ->
         "    try:\n"
         "        getattr(_core, 'open_' + kind)(device)\n"
         "    except _core.Unavailable as reason:\n"
-        "        assert f'the {name} library is not here' in str(reason), reason\n"
+        "        assert f'the {name} library was not found' in str(reason), reason\n"
         "        assert 'libnowhere.so.7' in str(reason), reason\n"
         "    else:\n"
         "        raise AssertionError(name)\n"

@@ -44,7 +44,7 @@ def test_fills_chases_and_copies_use_the_devices_own_memory(results: dict[str, A
 
 
 def test_memory_without_access_is_refused_with_a_reason(results: dict[str, Any]) -> None:
-    reason = "cannot reach device memory of opencl:1: access is not open; reach opens it"
+    reason = "cannot reach device memory of opencl:1: access is not enabled; call reach first"
     assert results["copy refused"] == f"a copy by opencl:0 {reason}"
     assert results["launch refused"] == f"a kernel of opencl:0 {reason}"
     assert results["errors after refusals"] == 0

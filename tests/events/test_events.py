@@ -276,7 +276,7 @@ def test_resume_appends_to_the_trace(library, tmp_path):
     ("settings", "sentence"),
     matrix(
         [
-            ({"STANDIN_CUPTI_FAILS": "cuptiSubscribe=39"}, "another tool holds CUPTI"),
+            ({"STANDIN_CUPTI_FAILS": "cuptiSubscribe=39"}, "another tool uses CUPTI"),
             (
                 {"STANDIN_CUPTI_FAILS": "cuptiActivityConfigureUnifiedMemoryCounter=28"},
                 "no unified-memory events on this",
@@ -286,7 +286,7 @@ def test_resume_appends_to_the_trace(library, tmp_path):
             ({"STANDIN_CUPTI_FAILS": "cuptiActivityConfigureUnifiedMemoryCounter=31"}, "under MPS"),
             ({"STANDIN_CUPTI_FAILS": "cuptiActivityEnable=35"}, "lacks the permission"),
             ({"STANDIN_CUPTI_FAILS": "cuptiActivityFlushAll=999"}, "cuptiActivityFlushAll: STANDIN_ERROR"),
-            ({"FIRSTTOUCH_LIB_CUPTI": "/nowhere/libcupti.so"}, "the cupti library is not here"),
+            ({"FIRSTTOUCH_LIB_CUPTI": "/nowhere/libcupti.so"}, "the cupti library was not found"),
             ({"FIRSTTOUCH_LIB_CUPTI": "old"}, "has no function cuptiGetTimestamp"),
         ]
     ),

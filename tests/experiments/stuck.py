@@ -20,8 +20,8 @@ class Stuck(locking.Locking):
                 cpu_threads=int(rivals == "cpu"),
                 gpu_groups=int(rivals == "gpu"),
                 sections=100,
-                patience=0.2,
-                stuck=True,
+                livelock_seconds=0.2,
+                block_lock=True,
                 seed=session.seed,
                 stop=session.stop(),
             )

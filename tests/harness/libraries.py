@@ -1,5 +1,5 @@
-"""Libraries in NumPy behind the interface of the vendors' ones, so that an application's use of one is tested where no
-device has any: which buffers it hands over in which order, and what it declares to the workspace around them.
+"""NumPy implementations of the interfaces to vendors' libraries. They test how applications use a library on devices
+that have none: which buffers they pass in which order, and which accesses they declare to the workspace.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from firsttouch.workspace.agents import Gpu
 f32, c64, i32 = np.dtype(np.float32), np.dtype(np.complex64), np.dtype(np.int32)
 
 
-def get(memory: _core.Buffer, dtype: np.dtype[Any], *shape: int) -> np.ndarray[Any, Any]:
+def as_array(memory: _core.Buffer, dtype: np.dtype[Any], *shape: int) -> np.ndarray[Any, Any]:
     count = int(np.prod(shape)) * dtype.itemsize
     return np.frombuffer(memory.read(0, count), dtype).reshape(shape)
 
@@ -24,7 +24,7 @@ class Blas:
     title = "NumPy"
 
     def gemm(self, a: _core.Buffer, b: _core.Buffer, c: _core.Buffer, m: int, n: int, k: int) -> None:
-        c.write(0, (get(a, f32, m, k) @ get(b, f32, k, n)).tobytes())
+        c.write(0, (as_array(a, f32, m, k) @ as_array(b, f32, k, n)).tobytes())
 
 
 class Sparse:
@@ -41,8 +41,8 @@ class Sparse:
     ) -> Any:
         class Plan:
             def multiply(self, x: _core.Buffer, y: _core.Buffer) -> None:
-                starts = get(pointers, i32, rows + 1)
-                terms = get(values, f32, nonzeros) * get(x, f32, width)[get(columns, i32, nonzeros)]
+                starts = as_array(pointers, i32, rows + 1)
+                terms = as_array(values, f32, nonzeros) * as_array(x, f32, width)[as_array(columns, i32, nonzeros)]
                 y.write(0, np.add.reduceat(terms, starts[:-1]).astype(f32).tobytes())
 
         return Plan()
@@ -56,13 +56,13 @@ class Fft:
             def execute(self, source: _core.Buffer, target: _core.Buffer, direction: str) -> None:
                 scale = height * width
                 if transform == "r2c":
-                    result = np.fft.rfft2(get(source, f32, height, width))
+                    result = np.fft.rfft2(as_array(source, f32, height, width))
                 elif transform == "c2r":
-                    half = get(source, c64, height, width // 2 + 1)
+                    half = as_array(source, c64, height, width // 2 + 1)
                     result = np.fft.irfft2(half, (height, width)) * scale
                 else:
-                    both = {"forward": np.fft.fft2, "backward": lambda z: np.fft.ifft2(z) * scale}
-                    result = both[direction](get(source, c64, height, width))
+                    transforms = {"forward": np.fft.fft2, "backward": lambda z: np.fft.ifft2(z) * scale}
+                    result = transforms[direction](as_array(source, c64, height, width))
                 target.write(0, result.astype(f32 if transform == "c2r" else c64).tobytes())
 
         return Plan()
@@ -72,7 +72,7 @@ LIBRARIES = {"blas": Blas, "sparse": Sparse, "fft": Fft}
 
 
 def use_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every library that an application asks for under "auto" is there."""
+    """Make every library available to applications under "auto"."""
 
     def library(gpu: Gpu, kind: str, wanted: str = "auto") -> tuple[Any, str]:
         return (LIBRARIES[kind](), "NumPy") if wanted == "auto" else (None, "own kernels")

@@ -1,5 +1,5 @@
-"""What tests of applications share: tiny runs in this process, on the first OpenCL device, or on the device that
-FIRSTTOUCH_TEST_DEVICE names, such as cuda:0.
+"""Helpers for tests of applications: tiny runs in this process, on the first OpenCL device or on the device in
+FIRSTTOUCH_TEST_DEVICE, such as cuda:0.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def opencl() -> tuple[DeviceInfo, _core.Device]:
     pytest.skip(f"no device {wanted}")
 
 
-def why_not(app: type[App], strategy: str) -> str | None:
-    """Why the application is not run under the strategy on the device, or None."""
+def skip_reason(app: type[App], strategy: str) -> str | None:
+    """Why the application cannot run under the strategy on the test device, or None."""
     info, _ = opencl()
     chosen = STRATEGIES[strategy]
     if chosen.bounded and not app.bounded:
-        return "no bound"
+        return "its buffer sizes have no upper bound at compile time"
     return unavailable(chosen, info) or app.refuses(chosen, info)
 
 
@@ -52,37 +52,41 @@ def run_tiny(
     mutation: tuple[str, str] | None = None,
     seed: int = 1,
     windows: int = 0,
-    one: App | None = None,
+    instance: App | None = None,
 ) -> measure.Run:
-    """Run `app` at size tiny, in memory of arbitrary values; mutation: a text of its kernel file and what takes its
-    place on the GPU; windows: rows of each tiled buffer that the device holds at a time, 0 all; one: the application
-    itself, where more of it is asked afterwards.
+    """Run an application at size tiny, in memory filled with arbitrary values.
+
+    Args:
+        mutation: a text of its kernel file, and its replacement on the GPU.
+        windows: rows of each tiled buffer that the device holds at a time; 0: all.
+        instance: the instance to run, for tests that examine it afterwards.
     """
     info, device = opencl()
     if mutation is not None and "library" in app.options:
-        options = {"library": "own", **(options or {})}  # a vendor's library knows nothing of our kernels
-    one = one or app({**app.sizes["tiny"], **(params or {})}, seed, options)
+        options = {"library": "own", **(options or {})}  # a vendor's library does not run our kernels
+    instance = instance or app({**app.sizes["tiny"], **(params or {})}, seed, options)
     if mutation is not None:
         before, after = mutation
-        assert before in one.kernels.text, f"'{before}' is not in the kernels of {app.name}"
-        one.kernels = KernelFile(one.kernels.name, one.kernels.text.replace(before, after), one.defines())
-    _poison_first(one)
-    if strategy not in strategies():  # the default, on another kind of device
-        strategy = next(s for s in strategies() if not why_not(app, s))
-    parts = {array: windows * array.row_bytes for array in one.tiled_arrays()} if windows else None
+        assert before in instance.kernels.text, f"'{before}' is not in the kernels of {app.name}"
+        kernels = instance.kernels
+        instance.kernels = KernelFile(kernels.name, kernels.text.replace(before, after), instance.defines())
+    _poison_memory(instance)
+    if strategy not in strategies():  # the default strategy on another kind of device
+        strategy = next(s for s in strategies() if not skip_reason(app, s))
+    parts = {array: windows * array.row_bytes for array in instance.tiled_arrays()} if windows else None
     try:
-        return measure.run(one, Workspace(STRATEGIES[strategy], info, device), windows=parts)
+        return measure.run(instance, Workspace(STRATEGIES[strategy], info, device), windows=parts)
     except Exception as error:
         if mutation is None:
             raise
-        pytest.fail(f"'{mutation[1]}' must give a wrong result, and made {app.name} raise {error!r}")
+        pytest.fail(f"'{mutation[1]}' must cause a wrong result, but {app.name} raised {error!r}")
 
 
-def _poison_first(app: App) -> None:
-    """Fill all memory before the data come: an earlier run may have left its right results there."""
+def _poison_memory(app: App) -> None:
+    """Fill all memory before the run, because an earlier run may have left correct results there."""
     prepare = app.prepare
 
-    def poisoned(gpu: Gpu) -> None:
+    def fill_and_prepare(gpu: Gpu) -> None:
         workspace = gpu.workspace
         for array in app.arrays.values():
             if array.store.device is not None and array not in gpu.windows:
@@ -94,13 +98,13 @@ def _poison_first(app: App) -> None:
                 valid.clear()
         prepare(gpu)
 
-    app.prepare = poisoned  # type: ignore[method-assign]
+    app.prepare = fill_and_prepare  # type: ignore[method-assign]
 
 
-def assert_caught(app: type[App], before: str, after: str, strategy: str = "svm-fine") -> None:
-    """A kernel with one text replaced by another must fail the check.
+def assert_detected(app: type[App], before: str, after: str, strategy: str = "svm-fine") -> None:
+    """Asserts that the check fails for a kernel in which `before` is replaced by `after`.
 
-    The kernel runs in the process of the tests, on any OpenCL: it must stay within all buffers, end by itself, and not
-    take an index, a bound or a divisor from memory that nothing has written. What is noticed must not hang on a race.
+    The kernel runs in the process of the tests, on any OpenCL implementation. It must stay within all buffers, end by
+    itself, and not read an index, a bound or a divisor from uninitialised memory. Detection must not depend on a race.
     """
-    assert run_tiny(app, strategy, mutation=(before, after)).error, f"'{after}' instead of '{before}' is not noticed"
+    assert run_tiny(app, strategy, mutation=(before, after)).error, f"'{after}' instead of '{before}' is not detected"

@@ -1,4 +1,4 @@
-"""What an application declares wrongly is said in a sentence when its module is loaded."""
+"""Invalid declarations of an application are reported in one sentence when its module is loaded."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from firsttouch.workspace.strategies import STRATEGIES
 from firsttouch.workspace.workspace import Array, Declaration, Workspace
 
 SIZES = {"tiny": {"n": 4}, "default": {"n": 8}}
-RIGHT = {"name": "sample", "source": "ours", "pattern": "none", "sizes": SIZES}
+VALID = {"name": "sample", "source": "ours", "pattern": "none", "sizes": SIZES}
 
 
 def application(**declared: Any) -> type[App]:
-    return type("Sample", (App,), {**RIGHT, **declared})
+    return type("Sample", (App,), {**VALID, **declared})
 
 
 @pytest.mark.parametrize(
-    ("declared", "words"),
+    ("declared", "message"),
     [
         ({"sizes": {"tiny": {"n": 4}}}, "sizes must hold tiny and default"),
         ({"sizes": {**SIZES, "large": {"n": 9}}}, "sizes must hold tiny and default"),
@@ -41,28 +41,28 @@ def application(**declared: Any) -> type[App]:
         ),
     ],
 )
-def test_an_application(declared: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=f"^application sample: {words}"):
+def test_invalid_application(declared: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^application sample: {message}"):
         application(**declared)
     assert application().footprint({"n": 4}) == 0
 
 
 @pytest.mark.parametrize(
-    ("declared", "words"),
+    ("declared", "message"),
     [
         ({"role": "inputs"}, "'inputs' is not a buffer role; the roles are input, output"),
-        ({"role": "input", "starts_on": "host"}, "a buffer of sides=both cannot start or end on host"),
-        ({"role": "scratch", "starts_on": "cpu", "ends_on": "gpu"}, "a buffer of sides=cpu cannot start or end on gpu"),
+        ({"role": "input", "starts_on": "host"}, "a buffer with sides=both cannot start or end on host"),
+        ({"role": "scratch", "starts_on": "cpu", "ends_on": "gpu"}, "with sides=cpu cannot start or end on gpu"),
         ({"role": "output", "file": True}, "a buffer with file=True must be an input, not output"),
     ],
 )
-def test_a_buffer(declared: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_invalid_buffer(declared: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         buffer(f32, "n", **declared)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (
             "from firsttouch.apps.hotspot import Hotspot\nclass Mine(Hotspot):\n    name = 'lud'",
@@ -71,14 +71,14 @@ def test_a_buffer(declared: dict[str, Any], words: str) -> None:
         ("from firsttouch.harness.app import App\nclass Mine(App):\n    name = 'mine'", "mine: source is missing"),
     ],
 )
-def test_a_module(text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_module(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "module.py").write_text(text)
     monkeypatch.setenv(modules.VARIABLE, str(tmp_path / "module.py"))
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=message):
         all_apps()
 
 
-def test_a_launch() -> None:
+def test_invalid_launch() -> None:
     workspace = Workspace(STRATEGIES["explicit"], *opencl())
     file = shared_kernels(GENERATE)
     cpu, gpu = Cpu(workspace, [file]), Gpu(workspace, [file])
@@ -86,7 +86,7 @@ def test_a_launch() -> None:
     workspace.allocate([array])
     for agent in (cpu, gpu):
         for value, kind in ((-1, "uint"), (2.5, "uint"), (2**33, "uint")):
-            with pytest.raises(ValueError, match=f"^{value} is no value of type {kind}"):
+            with pytest.raises(ValueError, match=f"^{value} is not a value of type {kind}"):
                 agent.launch("fill_32", array, 0, 4, value, over=4, writes=[array])
         with pytest.raises(ValueError, match="kernel fill_32 takes 4 arguments, not 1"):
             agent.launch("fill_32", array, over=4)

@@ -1,4 +1,4 @@
-"""Which sizes fit: what the words mean, what a budget and a ballast leave, what is refused, on an imaginary GPU."""
+"""Which sizes fit on a simulated GPU: the named sizes, budgets, ballasts, and the reasons for refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALLOCATORS = [
 ]
 
 
-def a_gpu(**facts: Scalar) -> DeviceInfo:
+def simulated_gpu(**facts: Scalar) -> DeviceInfo:
     known: dict[str, Scalar] = {"memory_bytes": 8 * GiB, "memory_free_bytes": 8 * GiB, **facts}
     can = DeviceCapabilities(
         runs_kernels=True,
@@ -34,13 +34,13 @@ def a_gpu(**facts: Scalar) -> DeviceInfo:
         time_class="gpu",
     )
     return DeviceInfo(
-        name="cuda:0", kind="cuda", title="imaginary", facts=known, capabilities=can, allocators=ALLOCATORS
+        name="cuda:0", kind="cuda", title="simulated", facts=known, capabilities=can, allocators=ALLOCATORS
     )
 
 
 @pytest.fixture(autouse=True)
 def limits(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
-    """A host with 64 GiB that may be used, and no limit that a user sets."""
+    """A host with 64 GiB of usable memory, and no limits set by the user."""
     known: dict[str, int | None] = {"host": 64 * GiB, "FIRSTTOUCH_MAX_MANAGED": None}
     monkeypatch.setattr(_core, "guard_limits", lambda: known)
     monkeypatch.delenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", raising=False)
@@ -48,12 +48,12 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
 
 
 def plan(name: str, device: DeviceInfo | None = None, **sets: str) -> dict[str, Planned]:
-    """The points of one application by strategy; each set is one value or several, parted by commas."""
-    given: dict[str, list[Scalar]] = {k: [*v.split(",")] for k, v in ({"events": "off"} | sets).items()}
+    """The points of one application by strategy. sets: values of factors, separated by commas."""
+    requested: dict[str, list[Scalar]] = {k: [*v.split(",")] for k, v in ({"events": "off"} | sets).items()}
     request = Request(
-        schema=SCHEMA, experiments=[name], devices=["cuda:0"], preset="quick", seed=1, kind="app", set=given
+        schema=SCHEMA, experiments=[name], devices=["cuda:0"], preset="quick", seed=1, kind="app", set=requested
     )
-    points = make_plan(request, [device or a_gpu()], applications(all_apps(), given), {}, APP.planning)
+    points = make_plan(request, [device or simulated_gpu()], applications(all_apps(), requested), {}, APP.planning)
     return {str(p.point.factors["strategy"]): p for p in points}
 
 
@@ -62,7 +62,7 @@ def reasons(name: str, device: DeviceInfo | None = None, **sets: str) -> dict[st
 
 
 @pytest.mark.parametrize(
-    ("least", "facts", "host", "managed", "sets"),
+    ("smallest", "facts", "host", "managed", "sets"),
     [
         (8 * GiB, {}, 64 * GiB, None, {}),
         (5 * GiB, {"memory_free_bytes": 5 * GiB}, 64 * GiB, None, {}),
@@ -73,8 +73,8 @@ def reasons(name: str, device: DeviceInfo | None = None, **sets: str) -> dict[st
         (2 * GiB, {}, 64 * GiB, 2 * GiB, {"budget": "4GiB"}),
     ],
 )
-def test_in_memory_is_four_fifths_of_the_least(
-    least: int,
+def test_in_memory_is_80_percent_of_the_smallest_limit(
+    smallest: int,
     facts: dict[str, Scalar],
     host: int,
     managed: int | None,
@@ -82,11 +82,11 @@ def test_in_memory_is_four_fifths_of_the_least(
     limits: dict[str, int | None],
 ) -> None:
     limits |= {"host": host, "FIRSTTOUCH_MAX_MANAGED": managed}
-    points = plan("black_scholes", a_gpu(**facts), size="in-memory", strategy="managed,explicit", **sets)
+    points = plan("black_scholes", simulated_gpu(**facts), size="in-memory", strategy="managed,explicit", **sets)
     for point in points.values():
         size = point.point.factors["size"]
         assert isinstance(size, int)
-        assert 0.8 * least * 15 / 16 <= size <= 0.8 * least  # rounded, so that the same is asked next time
+        assert 0.8 * smallest * 15 / 16 <= size <= 0.8 * smallest  # rounded down, to be reproducible
         assert point.reason == ""
 
 
@@ -98,55 +98,55 @@ def test_in_memory_is_four_fifths_of_the_least(
         (2 * GiB, {}, {"budget": "2GiB"}),
     ],
 )
-def test_oversubscribed_is_half_as_much_again(
+def test_oversubscribed_is_150_percent_of_free_memory_or_budget(
     of: int, facts: dict[str, Scalar], sets: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
-    (point,) = plan("black_scholes", a_gpu(**facts), size="oversubscribed", strategy="managed", **sets).values()
+    (point,) = plan("black_scholes", simulated_gpu(**facts), size="oversubscribed", strategy="managed", **sets).values()
     size = point.point.factors["size"]
     assert isinstance(size, int)
     assert 1.5 * of * 15 / 16 <= size <= 1.5 * of
     assert point.reason == ""
 
 
-def test_managed_memory_beyond_the_device_needs_to_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {"size": "12GiB", "strategy": "explicit,managed,managed+prefetch,pinned"}
-    found = reasons("black_scholes", **asked)
+def test_managed_oversubscription_must_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = {"size": "12GiB", "strategy": "explicit,managed,managed+prefetch,pinned"}
+    found = reasons("black_scholes", **sets)
     needs = "black_scholes needs 12 GiB of cuda:0, which has 8 GiB"
     assert found == {"explicit": needs, "managed": needs + HINT, "managed+prefetch": needs + HINT, "pinned": ""}
     with pytest.raises(UsageError, match=r"nothing to measure: .*--allow-oversubscription"):
         plan("black_scholes", size="12GiB", strategy="managed")
     monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
-    assert reasons("black_scholes", **asked) == {"explicit": needs, "managed": "", "managed+prefetch": "", "pinned": ""}
+    assert reasons("black_scholes", **sets) == {"explicit": needs, "managed": "", "managed+prefetch": "", "pinned": ""}
 
 
-def test_a_budget_streams_explicit_and_refuses_managed(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {"size": "2GiB", "budget": "1GiB", "strategy": "explicit,managed,pinned,system"}
+def test_budget_streams_explicit_and_refuses_managed(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = {"size": "2GiB", "budget": "1GiB", "strategy": "explicit,managed,pinned,system"}
     needs = "black_scholes needs 2 GiB of device memory, more than the budget"
-    assert reasons("black_scholes", **asked) == {"explicit": "", "managed": needs + HINT, "pinned": "", "system": ""}
+    assert reasons("black_scholes", **sets) == {"explicit": "", "managed": needs + HINT, "pinned": "", "system": ""}
     monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
-    assert reasons("black_scholes", **asked)["managed"] == ""
+    assert reasons("black_scholes", **sets)["managed"] == ""
 
 
-def test_a_budget_that_holds_everything_changes_nothing() -> None:
+def test_budget_larger_than_the_application_has_no_effect() -> None:
     found = reasons("black_scholes", size="2GiB", budget="4GiB", strategy="explicit,managed,pinned")
     assert set(found.values()) == {""}
 
 
-def test_streaming_takes_an_application_beyond_the_device() -> None:
+def test_streaming_allows_sizes_beyond_device_memory() -> None:
     assert reasons("black_scholes", size="12GiB", budget="1GiB", strategy="explicit,pinned")["explicit"] == ""
 
 
-def test_a_ballast_is_refused_before_the_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {"size": "2GiB", "oversubscribe": "4", "strategy": "explicit,managed,pinned,system"}
+def test_application_larger_than_the_ballast_leaves_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = {"size": "2GiB", "oversubscribe": "4", "strategy": "explicit,managed,pinned,system"}
     needs = "black_scholes needs 2 GiB of device memory, more than the 512 MiB left free"
-    assert reasons("black_scholes", **asked) == {"explicit": needs, "managed": needs + HINT, "pinned": "", "system": ""}
-    assert set(reasons("black_scholes", **asked | {"oversubscribe": "0.5"}).values()) == {""}
+    assert reasons("black_scholes", **sets) == {"explicit": needs, "managed": needs + HINT, "pinned": "", "system": ""}
+    assert set(reasons("black_scholes", **sets | {"oversubscribe": "0.5"}).values()) == {""}
     monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
-    assert reasons("black_scholes", **asked)["managed"] == ""
+    assert reasons("black_scholes", **sets)["managed"] == ""
 
 
-def test_the_host_bounds_every_strategy(limits: dict[str, int | None]) -> None:
+def test_host_limit_applies_to_every_strategy(limits: dict[str, int | None]) -> None:
     limits["host"] = GiB
     assert reasons("black_scholes", size="512MiB", strategy="explicit") == {"explicit": ""}
     with pytest.raises(UsageError, match="black_scholes needs 2 GiB of host memory; the limit is 1 GiB"):
@@ -165,7 +165,7 @@ def test_the_host_bounds_every_strategy(limits: dict[str, int | None]) -> None:
         ("explicit", {}, None),
     ],
 )
-def test_a_ballast_is_there_for_who_must_live_in_what_it_leaves(
+def test_ballast_exists_only_where_it_limits_the_strategy(
     strategy: str, factors: dict[str, Scalar], left: int | None
 ) -> None:
     hotspot = all_apps()["hotspot"]

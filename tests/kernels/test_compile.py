@@ -1,6 +1,6 @@
-"""Every kernel file compiles for every target, and the machine code is what a reader of the sources expects.
+"""Every kernel file compiles for every target to the expected machine code.
 
-The kernels are found by listing the package, so that a new file is covered by itself.
+Kernel files are found by listing the package, so that new files are covered automatically.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.kernels.compilers import absent, compile_amdgpu, compile_sm_90
+from tests.kernels.compilers import compile_amdgpu, compile_sm_90, skip_missing_compiler
 
 import firsttouch.kernels
 from firsttouch import _core
@@ -25,7 +25,7 @@ from firsttouch.machine.libraries import candidates
 FOLDER = Path(str(firsttouch.kernels.__file__)).parent
 FILES = sorted(path.stem for path in FOLDER.glob("*.c"))
 
-# What a file must be compiled with; each set is one build.
+# The macros with which a file must be compiled. Each list is one build.
 DEFINES: dict[str, list[list[tuple[str, str]]]] = {
     "walk": [[], [("HOP(p)", "LOAD_UNCACHED(p)")]],
     "stream": [[("UNROLL", unroll)] for unroll in ("1", "2", "4", "16")],
@@ -35,14 +35,14 @@ DEFINES: dict[str, list[list[tuple[str, str]]]] = {
         for scope in ("DEVICE", "SYSTEM")
     ],
 }
-NOT_OPENCL = {"gate": "waits by a device clock, which OpenCL has not; the OpenCL device holds streams by a user event"}
+NOT_OPENCL = {"gate": "uses a device clock, which OpenCL lacks; the OpenCL device holds streams by a user event"}
 NOT_HOST = {
-    "atomics": "groups that run until they are stopped; the host increments by increment_host",
-    "copy": "tiles of groups; the host copies by memcpy",
-    "gate": "waits inside a stream, which the host has not",
-    "stream": "tiles of groups; the host has loops of its own for each instruction set",
-    "together": "the host's side of it is native/probe/together.cpp",
-    "walk": "the host walks by walk_host",
+    "atomics": "its groups run until they are stopped; the host uses increment_host",
+    "copy": "uses groups; the host copies with memcpy",
+    "gate": "waits in a stream, which the host lacks",
+    "stream": "uses groups; the host has separate loops for each instruction set",
+    "together": "the host's part is in native/probe/together.cpp",
+    "walk": "the host uses walk_host",
 }
 
 BUILDS = [(name, defines) for name in FILES for defines in DEFINES.get(name, [[]])]
@@ -73,7 +73,6 @@ HIPRTC = """
 import json, sys
 from firsttouch import _core
 from firsttouch.machine.libraries import candidates
-from tests.kernels.compilers import absent, compile_amdgpu, compile_sm_90
 _core.set_library_paths("hiprtc", candidates("hiprtc"))
 for name, defines in json.load(sys.stdin):
     text = _core.translation_unit(name, "hip", [tuple(pair) for pair in defines])
@@ -90,7 +89,7 @@ def opencl() -> _core.Device:
     try:
         return open_device("opencl:0")
     except _core.Unavailable as reason:
-        absent(str(reason))
+        skip_missing_compiler(str(reason))
 
 
 def ptx_of(ptx: str, entry: str) -> str:
@@ -107,7 +106,7 @@ def gcn_of(assembly: str, entry: str) -> str:
     return found[0]
 
 
-def test_the_kernels_are_found_and_embedded() -> None:
+def test_kernels_are_found_and_embedded() -> None:
     assert {"chase", "copy", "pattern", "stream"} <= set(FILES)
     for name in FILES:
         assert entries(name), f"{name}.c has no kernel"
@@ -128,7 +127,7 @@ def test_amdgpu(name: str, defines: Defines, target: str) -> None:
     assembly = amdgpu(name, target, tuple(defines))
     assert set(re.findall(r"^\s*\.amdhsa_kernel (\w+)", assembly, re.MULTILINE)) == entries(name)
     if ("UNROLL", "16") in defines:
-        return  # for processors under OpenCL alone: too many registers for a GPU
+        return  # only for CPUs under OpenCL; needs too many registers for a GPU
     scratch = re.findall(r"^\s*\.private_segment_fixed_size: (\d+)", assembly, re.MULTILINE)
     assert scratch == ["0"] * len(entries(name)), "arrays in scratch memory"
     spilled = re.findall(r"^\s*\.vgpr_spill_count: (\d+)", assembly, re.MULTILINE)
@@ -136,16 +135,16 @@ def test_amdgpu(name: str, defines: Defines, target: str) -> None:
 
 
 def test_hiprtc() -> None:
-    """AMD's own run-time compiler, which adds a header of its own; no GPU is needed. In a process that it may end."""
+    """AMD's run-time compiler adds its own header and needs no GPU. It runs in a separate process: it may crash."""
     every = sorted({entry for name in FILES for entry in entries(name)})
     program = HIPRTC.replace("{entries}", repr(every))
-    made = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", program], input=json.dumps(BUILDS), text=True, capture_output=True, timeout=100
     )
-    if made.stderr.startswith("unavailable"):
-        absent(f"{made.stderr} (Debian 12: libamdhip64-5, libhiprtc-builtins5)")
-    assert made.returncode == 0, made.stderr
-    answers = [json.loads(line) for line in made.stdout.splitlines()]
+    if done.stderr.startswith("unavailable"):
+        skip_missing_compiler(f"{done.stderr} (Debian 12: libamdhip64-5, libhiprtc-builtins5)")
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(answers) == len(BUILDS)
     for (name, _), (magic, log, found) in zip(BUILDS, answers, strict=True):
         assert magic == b"\x7fELF".hex()
@@ -164,13 +163,13 @@ def test_pocl(name: str, defines: Defines) -> None:
         assert entry.encode() in code
 
 
-def test_tables_name_only_files_that_exist() -> None:
+def test_tables_contain_only_existing_files() -> None:
     assert set(DEFINES) | set(NOT_OPENCL) | set(NOT_HOST) <= set(FILES)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_host(name: str) -> None:
-    """Kernels without groups are in the core; the others say that they are not."""
+    """Kernels without groups are compiled into the core; the others are unavailable."""
     cpu = open_device("cpu")
     text = _core.kernel_file(f"{name}.c")
     missing = set()
@@ -191,7 +190,7 @@ def test_streams_load_16_bytes_on_sm_90(unroll: str) -> None:
         stores = re.findall(r"st\.global\.(\S+)", body)
         assert set(loads) <= SIXTEEN_BYTES, f"{entry} loads {loads}"
         assert bool(loads) == (entry != "stream_write")
-        if entry != "stream_read":  # which leaves one sum of 8 bytes a thread
+        if entry != "stream_read":  # each thread stores one sum of 8 bytes
             assert set(stores) <= SIXTEEN_BYTES, f"{entry} stores {stores}"
             assert stores
 
@@ -206,13 +205,13 @@ def test_streams_load_16_bytes_on_amdgpu(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
-def test_all_loads_of_a_tile_come_before_its_first_store(target: str) -> None:
+def test_loads_of_a_tile_precede_its_stores(target: str) -> None:
     body = gcn_of(amdgpu("stream", target, (("UNROLL", "4"),)), "stream_copy")
     memory = re.findall(r"global_(load|store)_dwordx4", body)
     assert ["load"] * 4 + ["store"] * 4 in [memory[i : i + 8] for i in range(len(memory))]
 
 
-def test_sm_90_adds_natively() -> None:
+def test_sm_90_has_native_adds() -> None:
     _, ptx = sm_90("codegen")
     for entry, scope, kind in [
         ("codegen_add_f64_device", "", "f64"),
@@ -230,7 +229,7 @@ def test_sm_90_adds_natively() -> None:
 
 
 @pytest.mark.parametrize("defines", DEFINES["atomics"], ids=lambda defines: defines[1][1])
-def test_a_histogram_is_incremented_by_one_native_add_on_sm_90(defines: Defines) -> None:
+def test_histogram_uses_one_native_add_on_sm_90(defines: Defines) -> None:
     _, ptx = sm_90("atomics", tuple(defines))
     body, kind = ptx_of(ptx, "atomics_increment"), {"ulong": "u64", "double": "f64"}[defines[0][1]]
     scope = r"sys\." if "SYSTEM" in defines[1][1] else ""
@@ -241,7 +240,7 @@ def test_a_histogram_is_incremented_by_one_native_add_on_sm_90(defines: Defines)
 
 @pytest.mark.parametrize("loads", ["cached", "uncached"])
 def test_every_update_is_a_load_and_a_store(loads: str) -> None:
-    """In the loop of every target: nothing is kept in a register, and only uncached loads pass a cache."""
+    """In the loop of every target no value is kept in a register, and only uncached loads bypass a cache."""
     body = ptx_of(sm_90("caching")[1], f"caching_{loads}")
     load = r"ld\.ca\.u64" if loads == "cached" else r"ld\.volatile\.global\.u64"
     memory = re.findall(rf"\b({load}|st\.u64|(?:ld|st)\.(?!param)\S+)", body)
@@ -254,7 +253,7 @@ def test_every_update_is_a_load_and_a_store(loads: str) -> None:
         assert re.search(r"_load_dwordx2(?:(?!\.LBB\w+:).)*_store_dwordx2(?:(?!\.LBB\w+:).)*s_cbranch", loop, re.DOTALL)
 
 
-def test_gfx942_adds_doubles_natively_at_system_scope() -> None:
+def test_gfx942_has_native_adds_of_doubles_at_system_scope() -> None:
     assembly = amdgpu("codegen", "gfx942")
     at_system = gcn_of(assembly, "codegen_add_f64_system")
     assert re.search(r"global_atomic_add_f64 .*\bsc1\b", at_system)
@@ -264,34 +263,34 @@ def test_gfx942_adds_doubles_natively_at_system_scope() -> None:
     assert "cmpswap" not in on_device
 
 
-def test_gfx90a_swaps_until_it_holds_at_system_scope() -> None:
+def test_gfx90a_adds_doubles_by_compare_and_swap_at_system_scope() -> None:
     assembly = amdgpu("codegen", "gfx90a")
     at_system = gcn_of(assembly, "codegen_add_f64_system")
     assert "global_atomic_cmpswap_x2" in at_system
     assert "atomic_add_f64" not in at_system
-    assert re.search(r"s_cbranch_\w+ ", at_system), "a loop"
+    assert re.search(r"s_cbranch_\w+ ", at_system), "no loop"
 
 
 @pytest.mark.parametrize(
     ("target", "doubles", "shown"),
     [("gfx942", "native", r"global_atomic_add_f64 .*\bsc1\b"), ("gfx90a", "loop", "global_atomic_cmpswap_x2")],
 )
-def test_the_experiment_reads_amdgpu_code(target: str, doubles: str, shown: str, tmp_path: Path) -> None:
-    """From a code object, by llvm-objdump, as it does on such a GPU."""
+def test_experiment_classifies_amdgpu_code(target: str, doubles: str, shown: str, tmp_path: Path) -> None:
+    """Uses llvm-objdump on a code object, as the experiment does on such a GPU."""
     amdgpu_text, code = amdgpu("codegen", target), tmp_path / "codegen.o"
     (tmp_path / "codegen.s").write_text(amdgpu_text)
     command = ["clang-19", "-target", "amdgcn-amd-amdhsa", f"-mcpu={target}", "-c", str(tmp_path / "codegen.s")]
     subprocess.run([*command, "-o", str(code)], check=True)
-    made = {}
+    done = {}
     for operation in codegen.OPERATIONS:
         try:
             read_from, listing = codegen.hip_listing(f"codegen_{operation}", code.read_bytes())
         except Unsupported as reason:
-            absent(f"{reason} (Debian: llvm-19)")
+            skip_missing_compiler(f"{reason} (Debian: llvm-19)")
         assert read_from == "AMD GPU code"
         assert listing[-1] == "s_endpgm"
-        made[operation] = codegen.classify(operation, listing)
-    assert {operation: verdict for operation, (verdict, _) in made.items()} == {
+        done[operation] = codegen.classify(operation, listing)
+    assert {operation: verdict for operation, (verdict, _) in done.items()} == {
         "add_u64_device": "native",
         "add_u64_system": "native",
         "add_f64_device": doubles,
@@ -299,26 +298,26 @@ def test_the_experiment_reads_amdgpu_code(target: str, doubles: str, shown: str,
         "load_vector": "16 bytes or more a load",
         "load_uncached": "bypasses the first level",
     }
-    assert re.search(shown, made["add_f64_system"][1])
+    assert re.search(shown, done["add_f64_system"][1])
 
 
-def test_what_is_no_amdgpu_code_is_a_reason() -> None:
+def test_invalid_amdgpu_code_is_reported() -> None:
     with pytest.raises(Unsupported, match="llvm-objdump"):
         codegen.hip_listing("codegen_load_vector", b"nothing")
 
 
-def test_uncached_loads_pass_the_caches() -> None:
+def test_uncached_loads_bypass_the_caches() -> None:
     assert re.search(r"ld\.volatile\.global|ld\.relaxed\.sys", ptx_of(sm_90("codegen")[1], "codegen_load_uncached"))
     assert re.search(r"global_load_dwordx2 .*sc0 sc1", gcn_of(amdgpu("codegen", "gfx942"), "codegen_load_uncached"))
     assert re.search(r"global_load_dwordx2 .*glc", gcn_of(amdgpu("codegen", "gfx90a"), "codegen_load_uncached"))
 
 
-def test_the_walk_is_runs_of_32_dependent_loads() -> None:
-    # Each load's address is the value that the load before it gave; nothing stands between them.
+def test_walk_consists_of_32_dependent_loads() -> None:
+    # The address of each load is the result of the previous one, with no instruction between them.
     body = ptx_of(sm_90("walk")[1], "chase_walk")
     chained = r"(?:\n\s*ld\.(?:global\.)?[ub]64\s+%rd\d+, \[%rd\d+\];)"
     runs = [run.count("\n") for run in re.findall(f"{chained}+", body)]
-    assert sorted(runs)[-2:] == [32, 32], "one warm, one timed"
+    assert sorted(runs)[-2:] == [32, 32], "one warm-up run, one timed run"
     for target in ("gfx90a", "gfx942"):
         loads = re.findall(
             r"(?:flat|global)_load_dwordx2 (v\[\d+:\d+\]), ", gcn_of(amdgpu("walk", target), "chase_walk")
@@ -326,10 +325,10 @@ def test_the_walk_is_runs_of_32_dependent_loads() -> None:
         assert len(loads) >= 64
 
 
-def test_a_kernel_that_does_not_compile_says_where() -> None:
+def test_compiler_errors_name_the_line() -> None:
     _core.set_library_paths("nvrtc", candidates("nvrtc"))
     try:
         with pytest.raises(_core.VendorError, match=r"broken\.cu\(1\).*undeclared_name"):
             _core.nvrtc_compile('extern "C" __global__ void f(int* p) { *p = undeclared_name; }', "broken", "sm_90")
     except _core.Unavailable as reason:
-        absent(str(reason))
+        skip_missing_compiler(str(reason))

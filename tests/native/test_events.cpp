@@ -108,14 +108,14 @@ TEST(Events, TwoReadingsOfBothClocksMapOneToTheOther) {
 
 TEST(Events, RefusalsAreOneSentenceAndReleaseCupti) {
     const std::pair<const char*, const char*> refused[] = {
-        {"cuptiSubscribe=39", "another tool holds CUPTI"},
-        {"cuptiActivityConfigureUnifiedMemoryCounter=28", "no unified-memory events on this platform"},
+        {"cuptiSubscribe=39", "another tool uses CUPTI"},
+        {"cuptiActivityConfigureUnifiedMemoryCounter=28", "does not support unified-memory events on this platform"},
         {"cuptiActivityConfigureUnifiedMemoryCounter=29", "CUDA_VISIBLE_DEVICES"},
-        {"cuptiActivityConfigureUnifiedMemoryCounter=30", "do not reach each other's memory"},
+        {"cuptiActivityConfigureUnifiedMemoryCounter=30", "without peer access to each other"},
         {"cuptiActivityConfigureUnifiedMemoryCounter=31", "MPS"},
         {"cuptiActivityEnable=35", "permission"},
-        {"cuptiSubscribe=15", "may not fit the driver"},
-        {"cuptiActivityRegisterCallbacks=999", "CUPTI refused cuptiActivityRegisterCallbacks: STANDIN_ERROR (999)"},
+        {"cuptiSubscribe=15", "may not match the driver"},
+        {"cuptiActivityRegisterCallbacks=999", "cuptiActivityRegisterCallbacks failed: STANDIN_ERROR (999)"},
     };
     for (const auto& [failure, reason] : refused) {
         const ScopedVariable variable("STANDIN_CUPTI_FAILS", failure);
@@ -128,7 +128,7 @@ TEST(Events, RefusalsAreOneSentenceAndReleaseCupti) {
 
 TEST(Events, OneRecorderPerProcess) {
     EventSource first(standin());
-    EXPECT_TRUE(contains(message_of<Unavailable>([] { EventSource second(standin()); }), "another tool holds CUPTI"));
+    EXPECT_TRUE(contains(message_of<Unavailable>([] { EventSource second(standin()); }), "another tool uses CUPTI"));
     EXPECT_EQ(first.take().size(), 9u);
 }
 

@@ -36,14 +36,15 @@ TEST(Guard, RefusesBeyondTheManagedLimitOfTheEnvironment) {
 TEST(Guard, ManagedMemoryExceedsTheDeviceOnlyWhereThatIsAllowed) {
     const DeviceMemory small{4 * GiB, GiB};
     const Charge more{.device = 2 * GiB, .managed = 2 * GiB};
-    EXPECT_TRUE(contains(refusal(more, small), "has free now"));
+    EXPECT_TRUE(contains(refusal(more, small), "free memory of test:0 now"));
     const ScopedVariable allowed("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1");
     EXPECT_EQ(refusal(more, small), "");
-    EXPECT_TRUE(contains(refusal({.device = 2 * GiB}, small), "has free now"));  // device memory never exceeds it
+    EXPECT_TRUE(
+        contains(refusal({.device = 2 * GiB}, small), "free memory of test:0 now"));  // device memory never exceeds it
     const ScopedVariable managed("FIRSTTOUCH_MAX_MANAGED", "1GiB");
     EXPECT_TRUE(contains(refusal(more, small), "FIRSTTOUCH_MAX_MANAGED"));  // the user's limit applies too
     const ScopedVariable forbidden("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "0");
-    EXPECT_TRUE(contains(refusal(more, small), "has free now"));
+    EXPECT_TRUE(contains(refusal(more, small), "free memory of test:0 now"));
 }
 
 TEST(Guard, SumsOverAllLiveReservations) {
@@ -91,7 +92,7 @@ TEST(Guard, MovedReservationsAreGivenBackOnce) {
 TEST(Guard, LeavesAReserveOnADevice) {
     const DeviceMemory memory{2 * GiB, GiB};
     EXPECT_EQ(refusal({.device = 512 * MiB}, memory), "");
-    EXPECT_TRUE(contains(refusal({.device = 512 * MiB + 1}, memory), "free now less a reserve"));
+    EXPECT_TRUE(contains(refusal({.device = 512 * MiB + 1}, memory), "now, less a reserve"));
     EXPECT_NE(refusal({.device = 1}, {2 * GiB, 512 * MiB}), "");
     EXPECT_NE(refusal({.device = 1}, {}), "");
 }

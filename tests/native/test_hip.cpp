@@ -40,9 +40,9 @@ TEST_F(Hip, ManagedMemoryTakesAdviceAndPrefetches) {
     }
     const auto plain = device->allocate(Allocator::device, MiB);
     EXPECT_EQ(message_of<Unavailable>([&] { device->prefetch(*stream, *plain, 0, MiB, Agent::gpu); }),
-              "device memory is not prefetched");
+              "device memory cannot be prefetched");
     EXPECT_EQ(message_of<Unavailable>([&] { device->advise(*plain, Advice::read_mostly); }),
-              "device memory takes no advice");
+              "device memory does not support advice");
 }
 
 TEST_F(Hip, RefusedAdviceNamesTheCall) {
@@ -121,7 +121,7 @@ TEST_F(Hip, AGateThatGaveUpFailsTheSample) {
     const auto late = spin_gate(*device, *stream, std::chrono::milliseconds(1));
     device->wait(*stream);  // like a call that waits for the device while work is being queued
     const std::string message = message_of<GateTimeout>([&] { late->open(); });
-    EXPECT_TRUE(contains(message, "still being queued after 0.001 s"));
+    EXPECT_TRUE(contains(message, "timed out after 0.001 s"));
     EXPECT_TRUE(contains(message, "Measure less at once"));
 }
 
@@ -139,7 +139,7 @@ TEST_F(Hip, MemoryOfAnotherDeviceNeedsAccess) {
     for (const Buffer* shared : {pinned.get(), managed.get(), plain.get()})
         EXPECT_EQ(copied(*device, *stream, *mine, *shared), "");
     EXPECT_EQ(copied(*device, *stream, *mine, *peers),
-              "a copy by hip:0 cannot reach device memory of hip:1: access is not open; reach opens it");
+              "a copy by hip:0 cannot reach device memory of hip:1: access is not enabled; call reach first");
     device->reach(*second);
     device->reach(*second);
     EXPECT_EQ(copied(*device, *stream, *mine, *peers), "");

@@ -36,7 +36,7 @@ TEST(VendorTypes, HipRuntime) {
 #if defined(HIP_VERSION_MAJOR) && HIP_VERSION_MAJOR >= 6
     using namespace hip;
     static_assert(sizeof(Properties) >= 2 * sizeof(hipDeviceProp_t));
-    static_assert(Properties::name_at == offsetof(hipDeviceProp_t, gcnArchName));
+    static_assert(Properties::name_offset == offsetof(hipDeviceProp_t, gcnArchName));
     static_assert(Properties::name_bytes == sizeof(hipDeviceProp_t::gcnArchName));
     static_assert(sizeof(Uuid) == sizeof(hipUUID));
     static_assert(sizeof(Location) == sizeof(hipMemLocation) && offsetof(Location, id) == offsetof(hipMemLocation, id));

@@ -249,7 +249,7 @@ TEST(VendorTypes, Cupti) {
 
     static_assert(unified_memory_counter == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER);
     static_assert(all_devices == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_SCOPE_PROCESS_ALL_DEVICES);
-    EXPECT_EQ(the_cpu, CUPTI_UNIFIED_MEMORY_CPU_DEVICE_ID);
+    EXPECT_EQ(cpu_id, CUPTI_UNIFIED_MEMORY_CPU_DEVICE_ID);
     const std::pair<int, int> kinds[] = {
         {bytes_h2d, CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD},
         {bytes_d2h, CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH},
@@ -283,7 +283,7 @@ TEST(VendorTypes, Cupti) {
         {not_initialised, CUPTI_ERROR_NOT_INITIALIZED},
         {um_not_supported, CUPTI_ERROR_UM_PROFILING_NOT_SUPPORTED},
         {um_not_on_device, CUPTI_ERROR_UM_PROFILING_NOT_SUPPORTED_ON_DEVICE},
-        {um_not_without_peers, CUPTI_ERROR_UM_PROFILING_NOT_SUPPORTED_ON_NON_P2P_DEVICES},
+        {um_not_on_non_p2p_devices, CUPTI_ERROR_UM_PROFILING_NOT_SUPPORTED_ON_NON_P2P_DEVICES},
         {um_not_with_mps, CUPTI_ERROR_UM_PROFILING_NOT_SUPPORTED_WITH_MPS},
         {virtualised, CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED},
         {insufficient_privileges, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES},

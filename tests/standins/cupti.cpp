@@ -56,14 +56,14 @@ struct ScriptedRecord {
     std::uint32_t source, target, flags;
 };
 const ScriptedRecord script[] = {
-    {bytes_h2d, 2 << 20, 0x200000, the_cpu, 0, 2},
-    {bytes_h2d, 64 << 10, 0x400000, the_cpu, 0, 1},
-    {bytes_d2h, 4096, 0x200000, 0, the_cpu, 4},
+    {bytes_h2d, 2 << 20, 0x200000, cpu_id, 0, 2},
+    {bytes_h2d, 64 << 10, 0x400000, cpu_id, 0, 1},
+    {bytes_d2h, 4096, 0x200000, 0, cpu_id, 4},
     {cpu_page_fault, reinterpret_cast<std::uint64_t>(&std::strtoul), 0x201000, 77, 77, 2},
     {gpu_page_fault, 7, 0x202000, 0, 77, 1},
     {thrashing, 64 << 10, 0x210000, 0b11, 77, 1},
     {throttling, 99, 0x211000, 0, 77, 0},
-    {remote_map, 4096, 0x212000, 0, the_cpu, 3},
+    {remote_map, 4096, 0x212000, 0, cpu_id, 3},
     {bytes_d2d, 8192, 0x600000, 0, 1, 5},
 };
 

@@ -183,7 +183,7 @@ Result hipDeviceGetAttribute(int* value, int which, int device) {
 }
 Result hipGetDevicePropertiesR0600(hip::Properties* properties, int index) {
     const std::string name = architecture(index);
-    std::memcpy(properties->bytes + hip::Properties::name_at, name.c_str(), name.size() + 1);
+    std::memcpy(properties->bytes + hip::Properties::name_offset, name.c_str(), name.size() + 1);
     return 0;
 }
 

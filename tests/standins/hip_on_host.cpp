@@ -397,7 +397,7 @@ Result hipDeviceGetAttribute(int* value, int which, int) {
 Result hipGetDevicePropertiesR0600(hip::Properties* properties, int) {
     std::string name = environment("STANDIN_ARCH", "gfx90a:sramecc+");
     if (environment("STANDIN_XNACK", "") != "none") name += xnack() ? ":xnack+" : ":xnack-";
-    std::memcpy(properties->bytes + hip::Properties::name_at, name.c_str(), name.size() + 1);
+    std::memcpy(properties->bytes + hip::Properties::name_offset, name.c_str(), name.size() + 1);
     return injected_failure(__func__);
 }
 

@@ -48,7 +48,7 @@ def test_four_devices_used_alternately() -> None:
 
 def test_reach_opens_access_that_was_refused() -> None:
     found = run_program()
-    reason = "cannot reach device memory of hip:1: access is not open; reach opens it"
+    reason = "cannot reach device memory of hip:1: access is not enabled; call reach first"
     assert found["copy refused"] == f"a copy by hip:0 {reason}"
     assert found["launch refused"] == f"a kernel of hip:0 {reason}"
     assert (found["errors after refusals"], found["why unreachable"], found["reach refused"]) == (0, None, "")

@@ -137,7 +137,7 @@ def test_a_machine_without_rocm_is_reported_in_one_sentence(monkeypatch: pytest.
         monkeypatch.setenv(variable, "/nowhere/libamdhip64.so")
     device = discovered()
     assert (device.name, device.available) == ("hip", False)
-    assert device.reason.startswith("the hip library is not here: /nowhere/libamdhip64.so")
+    assert device.reason.startswith("the hip library was not found: /nowhere/libamdhip64.so")
 
 
 def test_a_missing_function_is_named(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -170,7 +170,7 @@ def test_without_xnack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STANDIN_XNACK", "none")
     device = discovered()
     assert device.facts["xnack"] == "none"
-    assert "it has no XNACK" in entry(device, "malloc").gpu_reason
+    assert "the GPU has no XNACK" in entry(device, "malloc").gpu_reason
 
 
 def test_with_xnack(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +286,7 @@ try:
 except _core.GuardRefused as refusal:
     answer(str(refusal))
 """
-    assert "what hip:0 has free now" in run_program(program, STANDIN_MEMORY=str(2**30))
+    assert "free memory of hip:0 now" in run_program(program, STANDIN_MEMORY=str(2**30))
 
 
 FAILING = [

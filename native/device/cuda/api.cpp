@@ -65,9 +65,9 @@ Driver::Driver() : library("cuda", {"libcuda.so.1", "libcuda.so"}) {
     library.load(memcpy_async, "cuMemcpyAsync");
     const Result result = init(0);
     if (result != 0) {
-        const char* words = nullptr;
-        get_error_string(result, &words);
-        throw Unavailable("cuInit: " + std::string(words != nullptr ? words : "unknown error") + " (" +
+        const char* message = nullptr;
+        get_error_string(result, &message);
+        throw Unavailable("cuInit: " + std::string(message != nullptr ? message : "unknown error") + " (" +
                           std::to_string(result) + ")");
     }
 }
@@ -75,10 +75,10 @@ Driver::Driver() : library("cuda", {"libcuda.so.1", "libcuda.so"}) {
 void Driver::check(Result result, const std::string& call) const {
     if (result == 0) return;
     const char* name = nullptr;
-    const char* words = nullptr;
+    const char* message = nullptr;
     get_error_name(result, &name);
-    get_error_string(result, &words);
-    throw VendorError(call + ": " + (words != nullptr ? words : "unknown error") + " (" +
+    get_error_string(result, &message);
+    throw VendorError(call + ": " + (message != nullptr ? message : "unknown error") + " (" +
                       (name != nullptr ? name : std::to_string(result).c_str()) + ")");
 }
 
@@ -121,7 +121,7 @@ Nvml::Nvml() : library("nvml", {"libnvidia-ml.so.1"}) {
     library.load(throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
     library.load(memory, "nvmlDeviceGetMemoryInfo");
     library.load_optional(memory_v2, "nvmlDeviceGetMemoryInfo_v2");
-    if (init() != 0) throw Unavailable("NVML does not initialise");
+    if (init() != 0) throw Unavailable("nvmlInit failed");
 }
 
 std::vector<std::string> throttle_reasons(unsigned long long mask) {

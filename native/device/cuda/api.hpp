@@ -1,5 +1,6 @@
-// The CUDA driver, NVRTC and NVML as tables of function pointers. Types are declared here, minimal, so that the core
-// builds without a toolkit; tests/native/test_vendor_types.cpp compares them with the vendor's headers where present.
+// The CUDA driver, NVRTC and NVML as tables of function pointers. The types needed are declared here, so that the
+// native module builds without a toolkit. tests/native/test_vendor_types.cpp compares them with the vendor's headers if
+// they are installed.
 #pragma once
 
 #include <cstddef>
@@ -82,12 +83,12 @@ struct Driver {
     using AllocationHandle = cuda::AllocationHandle;
     using AllocationProperties = cuda::AllocationProperties;
     using AccessDescription = cuda::AccessDescription;
-    using Current = Context;  // what is current on a thread
+    using Current = Context;  // a thread's current context
     static constexpr Current no_current = nullptr;
     static constexpr Result peer_enabled_before = 704;  // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 
     Driver();
-    static Driver& instance();  // opened and initialised at the first use; throws Unavailable
+    static Driver& instance();  // opened and initialised on first use; throws Unavailable
 
     Library library;
     Result (*init)(unsigned);
@@ -142,7 +143,7 @@ struct Driver {
     Result (*event_elapsed)(float*, EventHandle, EventHandle);
     Result (*memcpy_async)(DevicePointer, DevicePointer, std::size_t, StreamHandle);
 
-    // Throws VendorError with the driver's own words and the call.
+    // Throws VendorError with the call and the driver's message unless result is 0.
     void check(Result result, const std::string& call) const;
 };
 
@@ -168,7 +169,7 @@ struct Nvrtc {
 struct Compiled {
     std::string cubin, ptx, log;
 };
-// Compiles for an architecture such as "sm_90". Needs no GPU. Throws VendorError with the log.
+// Compiles for an architecture such as "sm_90"; no GPU is needed. Throws VendorError with the log.
 Compiled nvrtc_compile(const std::string& text, const std::string& name, const std::string& architecture);
 
 struct NvmlMemory {
@@ -194,8 +195,9 @@ struct Nvml {
     int (*memory_v2)(Handle, NvmlMemoryV2*);  // nullptr in drivers before 510
 };
 
-constexpr unsigned long long kApplicationClocks = 0x2;  // the user's own setting of the clocks
-// The reasons in a mask of nvmlClocksEventReasons (nvml.h) in words, an unknown one as its number. Idle (1) is none.
+inline constexpr unsigned long long application_clocks = 0x2;  // clocks limited by the user's setting
+// Returns the names of the reasons in a mask of nvmlClocksEventReasons (nvml.h), or the number of an unknown one. Idle
+// (bit 0) is left out.
 std::vector<std::string> throttle_reasons(unsigned long long mask);
 
 }  // namespace firsttouch::cuda

@@ -1,4 +1,4 @@
-// The CUDA Device, on the driver API alone.
+// The CUDA Device. It uses the driver API only.
 #include <cstdio>
 #include <map>
 
@@ -12,7 +12,7 @@ namespace cuda {
 namespace {
 
 // First-level data cache per multiprocessor in bytes, by compute capability (CUDA C++ Programming Guide, "Compute
-// Capabilities": unified data cache size). The driver does not tell.
+// Capabilities": unified data cache size). The driver does not report it.
 std::int64_t l1_bytes_of(int capability) {
     static const std::map<int, int> kib = {{60, 24},   {61, 48},   {70, 128}, {72, 128}, {75, 96},
                                            {80, 192},  {86, 128},  {87, 192}, {89, 128}, {90, 256},
@@ -28,13 +28,13 @@ class CudaDevice : public GpuDevice<Driver> {
         call(api_, api_.context_retain, &current_, ordinal_);
         const auto scope = make_current();
         capability_ = attribute(compute_major) * 10 + attribute(compute_minor);
-        state_allocators();
+        add_allocators();
     }
     ~CudaDevice() override {
         modules_.clear();
-        // Another owner of the context may go on with it; this thread does not.
-        Context left = nullptr;
-        if (api_.current_get(&left) == 0 && left == current_) api_.current_set(nullptr);
+        // Another owner may keep the context, but this thread must not have a released one as current.
+        Context context = nullptr;
+        if (api_.current_get(&context) == 0 && context == current_) api_.current_set(nullptr);
         api_.context_release(ordinal_);
     }
 
@@ -47,7 +47,7 @@ class CudaDevice : public GpuDevice<Driver> {
     Facts usage() override;
 
   private:
-    // All devices share one address space, so the addresses alone say where the bytes are, also on a peer.
+    // All devices share one address space, so the addresses alone identify the memory, also on a peer.
     void queue_copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
                     std::size_t source_offset, std::size_t bytes) override {
         const auto scope = make_current();
@@ -55,9 +55,9 @@ class CudaDevice : public GpuDevice<Driver> {
              address_of(source.block()) + source_offset, bytes, handle(stream));
     }
     std::string uuid() const;
-    Nvml::Handle gpu_in_nvml();
+    Nvml::Handle nvml_handle();
     std::string architecture() const { return "sm_" + std::to_string(capability_); }
-    void state_allocators();
+    void add_allocators();
     void obtain_static(Block& block);
     void release_on_device(Block& block);
     void obtain_host_pinned(Block& block, unsigned flags);
@@ -87,14 +87,14 @@ Facts CudaDevice::facts() {
     api_.device_pci_bus_id(bus, sizeof(bus), ordinal_);
     int version = 0;
     api_.driver_version(&version);
-    const DeviceMemory now = memory();
+    const DeviceMemory device_memory = memory();
     Facts facts = {{"title", std::string(title)},
                    {"uuid", uuid()},
                    {"pci_bus", std::string(bus)},
                    {"driver_api", std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)},
                    {"compute_capability", std::to_string(capability_ / 10) + "." + std::to_string(capability_ % 10)},
-                   {"memory_bytes", static_cast<std::int64_t>(now.total)},
-                   {"memory_free_bytes", static_cast<std::int64_t>(now.free)},
+                   {"memory_bytes", static_cast<std::int64_t>(device_memory.total)},
+                   {"memory_free_bytes", static_cast<std::int64_t>(device_memory.free)},
                    {"l1_bytes", l1_bytes_of(capability_)},
                    {"line_bytes", std::int64_t{128}}};
     static const std::pair<const char*, int> numbers[] = {{"multiprocessors", multiprocessors},
@@ -121,16 +121,16 @@ Facts CudaDevice::facts() {
 }
 
 Capabilities CudaDevice::capabilities() {
-    const bool apart = attribute(integrated) == 0;
-    Capabilities can = gpu_capabilities(!apart, "cubin");
-    can.page_migration = apart && attribute(concurrent_managed_access) != 0;
-    can.memory_guidance = attribute(concurrent_managed_access) != 0;
-    can.memory_events = true;  // through CUPTI
-    can.host_native_atomics = attribute(host_native_atomics) != 0;
-    return can;
+    const bool discrete = attribute(integrated) == 0;
+    Capabilities capabilities = gpu_capabilities(!discrete, "cubin");
+    capabilities.page_migration = discrete && attribute(concurrent_managed_access) != 0;
+    capabilities.memory_guidance = attribute(concurrent_managed_access) != 0;
+    capabilities.memory_events = true;  // through CUPTI
+    capabilities.host_native_atomics = attribute(host_native_atomics) != 0;
+    return capabilities;
 }
 
-void CudaDevice::state_allocators() {
+void CudaDevice::add_allocators() {
     allocators_ = host_allocators();
     const bool pageable = attribute(pageable_memory_access) != 0;
     for (auto& entry : allocators_) {
@@ -142,21 +142,22 @@ void CudaDevice::state_allocators() {
     }
     using A = Allocator;
     constexpr Access direct = Access::direct, none = Access::none;
-    state({.allocator = A::device, .cpu = none, .gpu = direct, .device_memory = true, .on_demand = false});
-    state({.allocator = A::vmm, .cpu = none, .gpu = direct, .device_memory = true, .on_demand = false},
-          attribute(virtual_memory_management) != 0 && api_.mem_create != nullptr,
-          "the driver has no virtual memory management here");
-    // The GPU reaches pinned host memory over the link, where its atomics are the CPU's too only by hardware support
-    // (CUDA C++ Programming Guide, "Mapped Memory").
-    AllocatorInfo over_link{.cpu = direct, .gpu = direct, .host_memory = true, .on_demand = false, .concurrent = true};
-    over_link.shared_atomics = attribute(host_native_atomics) != 0;
+    add_allocator({.allocator = A::device, .cpu = none, .gpu = direct, .device_memory = true, .on_demand = false});
+    add_allocator({.allocator = A::vmm, .cpu = none, .gpu = direct, .device_memory = true, .on_demand = false},
+                  attribute(virtual_memory_management) != 0 && api_.mem_create != nullptr,
+                  "the driver does not support virtual memory management");
+    // The GPU accesses page-locked host memory over the link, where its atomics are atomic for the CPU too only with
+    // hardware support (CUDA C++ Programming Guide, "Mapped Memory").
+    AllocatorInfo page_locked{
+        .cpu = direct, .gpu = direct, .host_memory = true, .on_demand = false, .concurrent = true};
+    page_locked.shared_atomics = attribute(host_native_atomics) != 0;
     for (const A allocator : {A::pinned, A::pinned_wc, A::registered}) {
-        over_link.allocator = allocator;
-        state(over_link, allocator != A::registered || attribute(host_register_supported) != 0,
-              "hostRegisterSupported is 0");
+        page_locked.allocator = allocator;
+        add_allocator(page_locked, allocator != A::registered || attribute(host_register_supported) != 0,
+                      "hostRegisterSupported is 0");
     }
-    const bool together = attribute(concurrent_managed_access) != 0;
-    // Managed pages may end on either side, so both limits bear them.
+    const bool concurrent = attribute(concurrent_managed_access) != 0;
+    // Managed pages may be in host or device memory, so they are charged to both limits.
     const AllocatorInfo managed_entry{.allocator = A::managed,
                                       .cpu = direct,
                                       .gpu = direct,
@@ -164,12 +165,12 @@ void CudaDevice::state_allocators() {
                                       .device_memory = true,
                                       .managed = true,
                                       .on_demand = true,
-                                      .concurrent = together,
-                                      .shared_atomics = together};
+                                      .concurrent = concurrent,
+                                      .shared_atomics = concurrent};
     AllocatorInfo static_entry = managed_entry;
     static_entry.allocator = A::managed_static;
-    state(managed_entry, attribute(managed_memory) != 0, "managedMemory is 0");
-    state(static_entry, attribute(managed_memory) != 0, "managedMemory is 0");
+    add_allocator(managed_entry, attribute(managed_memory) != 0, "managedMemory is 0");
+    add_allocator(static_entry, attribute(managed_memory) != 0, "managedMemory is 0");
 }
 
 void CudaDevice::obtain_host_pinned(Block& block, unsigned flags) {
@@ -180,7 +181,7 @@ void CudaDevice::obtain_host_pinned(Block& block, unsigned flags) {
     free_host.armed = false;
 }
 
-// A module that holds one __managed__ array, written in PTX so that no compiler is needed.
+// Loads a module with one __managed__ array. It is written in PTX, so that no compiler is needed.
 void CudaDevice::obtain_static(Block& block) {
     const std::string text =
         ".version 7.0\n.target sm_" + std::to_string(std::min(capability_, 80)) +
@@ -231,7 +232,7 @@ Block CudaDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
 
 void CudaDevice::release(Block& block) noexcept {
     if (is_host_allocator(block.allocator)) return release_host(block);
-    give_back(api_, current_, [&] { release_on_device(block); });
+    release_on(api_, current_, [&] { release_on_device(block); });
     block = {};
 }
 
@@ -274,8 +275,8 @@ std::string CudaDevice::image(const Source& source) {
     return cached(key, [&] { return compile(source).code; });
 }
 
-// This GPU to the management library; nullptr where there is no such library or it does not know the GPU.
-Nvml::Handle CudaDevice::gpu_in_nvml() {
+// This GPU's NVML handle, or nullptr if NVML is missing or does not know the GPU.
+Nvml::Handle CudaDevice::nvml_handle() {
     if (!nvml_tried_) {
         nvml_tried_ = true;
         try {
@@ -289,7 +290,7 @@ Nvml::Handle CudaDevice::gpu_in_nvml() {
 
 Clocks CudaDevice::clocks() {
     Clocks clocks;
-    const Nvml::Handle gpu = gpu_in_nvml();
+    const Nvml::Handle gpu = nvml_handle();
     if (gpu == nullptr) return clocks;
     unsigned value = 0;
     if (nvml_->clock(gpu, 1, &value) == 0) clocks.core_mhz = value;
@@ -297,21 +298,23 @@ Clocks CudaDevice::clocks() {
     if (nvml_->temperature(gpu, 0, &value) == 0) clocks.temperature_c = value;
     if (nvml_->power(gpu, &value) == 0) clocks.power_w = value / 1000.0;
     unsigned long long reasons = 0;
-    if (nvml_->throttle_reasons(gpu, &reasons) == 0) clocks.throttle = throttle_reasons(reasons & ~kApplicationClocks);
+    if (nvml_->throttle_reasons(gpu, &reasons) == 0) clocks.throttle = throttle_reasons(reasons & ~application_clocks);
     return clocks;
 }
 
 Facts CudaDevice::usage() {
-    const Nvml::Handle gpu = gpu_in_nvml();
+    const Nvml::Handle gpu = nvml_handle();
     if (gpu == nullptr) return {};
     const auto bytes = [](unsigned long long value) { return static_cast<std::int64_t>(value); };
-    if (NvmlMemoryV2 now; nvml_->memory_v2 != nullptr && nvml_->memory_v2(gpu, &now) == 0)
-        return {{"total_bytes", bytes(now.total)},
-                {"used_bytes", bytes(now.used)},
-                {"free_bytes", bytes(now.free)},
-                {"reserved_bytes", bytes(now.reserved)}};
-    if (NvmlMemory now{}; nvml_->memory(gpu, &now) == 0)
-        return {{"total_bytes", bytes(now.total)}, {"used_bytes", bytes(now.used)}, {"free_bytes", bytes(now.free)}};
+    if (NvmlMemoryV2 memory; nvml_->memory_v2 != nullptr && nvml_->memory_v2(gpu, &memory) == 0)
+        return {{"total_bytes", bytes(memory.total)},
+                {"used_bytes", bytes(memory.used)},
+                {"free_bytes", bytes(memory.free)},
+                {"reserved_bytes", bytes(memory.reserved)}};
+    if (NvmlMemory memory{}; nvml_->memory(gpu, &memory) == 0)
+        return {{"total_bytes", bytes(memory.total)},
+                {"used_bytes", bytes(memory.used)},
+                {"free_bytes", bytes(memory.free)}};
     return {};
 }
 

@@ -7,7 +7,7 @@
 namespace firsttouch::hip {
 
 std::string Properties::architecture() const {
-    const char* name = bytes + name_at;
+    const char* name = bytes + name_offset;
     return {name, strnlen(name, name_bytes)};
 }
 
@@ -31,7 +31,7 @@ Runtime::Runtime() : library("hip", {"libamdhip64.so.7", "libamdhip64.so.6", "li
     library.load(device_uuid, "hipDeviceGetUuid");
     library.load(device_attribute, "hipDeviceGetAttribute");
     library.load(device_pci_bus_id, "hipDeviceGetPCIBusId");
-    library.load(device_properties, "hipGetDevicePropertiesR0600");  // since ROCm 6; older ones lay it out differently
+    library.load(device_properties, "hipGetDevicePropertiesR0600");  // since ROCm 6; older ones have another layout
     library.load(mem_info, "hipMemGetInfo");
     library.load(mem_alloc, "hipMalloc");
     library.load_optional(mem_alloc_flags, "hipExtMallocWithFlags");

@@ -1,6 +1,7 @@
-// The HIP runtime of ROCm 6 and newer, and hipRTC, as tables of function pointers. Types are declared here, minimal, so
-// that the core builds without ROCm; tests/native/test_hip_types.cpp compares them with hip_runtime_api.h and
-// hiprtc.h where present. Source: hip_runtime_api.h of ROCm 6.3; attributes, properties and flags are the same in 7.
+// The HIP runtime of ROCm 6 and newer, and hipRTC, as tables of function pointers. The types needed are declared here,
+// so that the native module builds without ROCm. tests/native/test_hip_types.cpp compares them with hip_runtime_api.h
+// and hiprtc.h if they are installed. Source: hip_runtime_api.h of ROCm 6.3; attributes, properties and flags are the
+// same in ROCm 7.
 #pragma once
 
 #include <cstddef>
@@ -28,10 +29,10 @@ struct Location {
     int id;
 };
 
-// hipDeviceProp_tR0600, of which one member is read: the name of the architecture with its features, such as
-// "gfx90a:sramecc+:xnack-". The runtime writes the whole structure.
+// hipDeviceProp_tR0600. The runtime writes the whole structure, but only one member is read: the name of the
+// architecture with its features, such as "gfx90a:sramecc+:xnack-".
 struct Properties {
-    static constexpr std::size_t name_at = 1160, name_bytes = 256;
+    static constexpr std::size_t name_offset = 1160, name_bytes = 256;
     alignas(8) char bytes[4096];
     std::string architecture() const;
 };
@@ -89,12 +90,12 @@ struct Runtime {
         Location location;
         int flags;  // 3: read and write
     };
-    using Current = int;  // the device that is current on a thread; there always is one
+    using Current = int;  // a thread's current device; there always is one
     static constexpr Current no_current = -1;
     static constexpr Result peer_enabled_before = 704;  // hipErrorPeerAccessAlreadyEnabled
 
     Runtime();
-    static Runtime& instance();  // opened and initialised at the first use; throws Unavailable
+    static Runtime& instance();  // opened and initialised on first use; throws Unavailable
 
     Library library;
     Result (*init)(unsigned);
@@ -148,7 +149,7 @@ struct Runtime {
     Result (*event_elapsed)(float*, EventHandle, EventHandle);
     Result (*memcpy_async)(void*, const void*, std::size_t, int, StreamHandle);
 
-    // Throws VendorError with the runtime's own words and the call.
+    // Throws VendorError with the call and the runtime's message unless result is 0.
     void check(Result result, const std::string& call) const;
 };
 
@@ -172,7 +173,7 @@ struct Hiprtc {
 struct Compiled {
     std::string code, log;
 };
-// Compiles for an architecture such as "gfx90a:sramecc+:xnack-". Needs no GPU. A define is NAME=VALUE. Throws
+// Compiles for an architecture such as "gfx90a:sramecc+:xnack-"; no GPU is needed. A define is NAME=VALUE. Throws
 // VendorError with the log.
 Compiled hiprtc_compile(const std::string& text, const std::string& name, const std::string& architecture,
                         const std::vector<std::string>& defines = {});

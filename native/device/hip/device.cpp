@@ -1,4 +1,4 @@
-// The HIP Device of AMD GPUs, on the HIP runtime's module interface and hipRTC.
+// The HIP Device, for AMD GPUs. It uses the HIP runtime's module API and hipRTC.
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -21,7 +21,7 @@ class HipDevice : public GpuDevice<Runtime> {
         Properties properties{};
         call(api_, api_.device_properties, &properties, index);
         architecture_ = properties.architecture();
-        state_allocators();
+        add_allocators();
     }
 
     Facts facts() override;
@@ -31,7 +31,7 @@ class HipDevice : public GpuDevice<Runtime> {
     Binary compile(const Source& source) override;
 
   private:
-    // All devices share one address space, so the addresses alone say where the bytes are, also on a peer.
+    // All devices share one address space, so the addresses alone identify the memory, also on a peer.
     void queue_copy(Stream& stream, const Buffer& target, std::size_t target_offset, const Buffer& source,
                     std::size_t source_offset, std::size_t bytes) override {
         const auto scope = make_current();
@@ -41,13 +41,13 @@ class HipDevice : public GpuDevice<Runtime> {
     bool has(const char* feature) const { return architecture_.find(feature) != std::string::npos; }
     std::string uuid() const;
     std::string xnack() const { return has("xnack+") ? "on" : has("xnack-") ? "off" : "none"; }
-    // What the prelude cannot know: the rate of the constant clock.
+    // The rate of the constant-rate clock, which the prelude needs and cannot query.
     std::vector<std::string> defines() const {
         const int khz = attribute(wall_clock_khz);
         if (khz <= 0) return {};
         return {"WALL_CLOCK_KHZ=" + std::to_string(khz)};
     }
-    void state_allocators();
+    void add_allocators();
     void obtain_pinned(Block& block, unsigned flags);
     void obtain_managed(Block& block);
     void release_on_device(Block& block);
@@ -56,7 +56,8 @@ class HipDevice : public GpuDevice<Runtime> {
     std::string architecture_;  // with its features, such as gfx90a:sramecc+:xnack-
 };
 
-// The runtime's UUID is 16 characters, on most GPUs the digits of the unique number; else it is shown in hexadecimal.
+// HIP's UUID has 16 bytes. On most GPUs they are the digits of a number as text; otherwise they are shown in
+// hexadecimal.
 std::string HipDevice::uuid() const {
     Uuid id{};
     if (api_.device_uuid(&id, ordinal_) != 0) return "";
@@ -77,7 +78,7 @@ Facts HipDevice::facts() {
     api_.device_pci_bus_id(bus, sizeof(bus), ordinal_);
     int version = 0;
     api_.runtime_version(&version);  // hip_version.h: major * 10^7 + minor * 10^5 + patch
-    const DeviceMemory now = memory();
+    const DeviceMemory device_memory = memory();
     Facts facts = {{"title", std::string(title)},
                    {"uuid", uuid()},
                    {"pci_bus", std::string(bus)},
@@ -85,9 +86,9 @@ Facts HipDevice::facts() {
                                    "." + std::to_string(version % 100'000)},
                    {"arch", architecture_},
                    {"xnack", xnack()},
-                   {"memory_bytes", static_cast<std::int64_t>(now.total)},
-                   {"memory_free_bytes", static_cast<std::int64_t>(now.free)},
-                   {"line_bytes", std::int64_t{128}}};  // of the second level: CDNA 2 and CDNA 3 white papers
+                   {"memory_bytes", static_cast<std::int64_t>(device_memory.total)},
+                   {"memory_free_bytes", static_cast<std::int64_t>(device_memory.free)},
+                   {"line_bytes", std::int64_t{128}}};  // of the L2 cache: CDNA 2 and CDNA 3 white papers
     static const std::pair<const char*, int> numbers[] = {{"multiprocessors", multiprocessors},
                                                           {"threads_per_multiprocessor", threads_per_multiprocessor},
                                                           {"l2_bytes", l2_bytes},
@@ -114,20 +115,21 @@ Facts HipDevice::facts() {
     return facts;
 }
 
-// HIP documentation, "Unified memory management": without XNACK managed memory is page-locked host memory.
+// Without XNACK, managed memory is page-locked host memory (HIP documentation, "Unified memory management").
 Capabilities HipDevice::capabilities() {
-    const bool apart = attribute(integrated) == 0;
-    Capabilities can = gpu_capabilities(!apart, "hsaco");
-    can.page_migration = apart && xnack() == "on" && attribute(concurrent_managed_access) != 0;
-    can.memory_guidance = attribute(concurrent_managed_access) != 0;
-    can.host_native_atomics = attribute(host_native_atomics) != 0;
-    return can;
+    const bool discrete = attribute(integrated) == 0;
+    Capabilities capabilities = gpu_capabilities(!discrete, "hsaco");
+    capabilities.page_migration = discrete && xnack() == "on" && attribute(concurrent_managed_access) != 0;
+    capabilities.memory_guidance = attribute(concurrent_managed_access) != 0;
+    capabilities.host_native_atomics = attribute(host_native_atomics) != 0;
+    return capabilities;
 }
 
-// Sources: HIP documentation, "Coherence control" (which memory is fine-grained: coherent while a kernel runs) and
-// "Unified memory management" (where pages come from, with and without XNACK). System-scope atomics on fine-grained
-// host memory are the CPU's too where the link has them (ROCm documentation, "Hardware atomics operation support").
-void HipDevice::state_allocators() {
+// Sources: HIP documentation, "Coherence control" (which memory is fine-grained, that is, coherent while a kernel runs)
+// and "Unified memory management" (how pages are allocated, with and without XNACK). System-scope atomics on
+// fine-grained host memory are atomic for the CPU too if the link supports atomics (ROCm documentation, "Hardware
+// atomics operation support").
+void HipDevice::add_allocators() {
     using A = Allocator;
     constexpr Access direct = Access::direct, none = Access::none;
     const bool atomics = attribute(host_native_atomics) != 0;
@@ -140,13 +142,13 @@ void HipDevice::state_allocators() {
             entry.shared_atomics = atomics;
         } else {
             entry.gpu_reason = "pageableMemoryAccess is 0: the GPU cannot reach plain host memory (" +
-                               std::string(xnack() == "off"  ? "XNACK is off; HSA_XNACK=1 asks for it"
-                                           : xnack() == "on" ? "XNACK is on, but the kernel has no HMM"
-                                                             : "it has no XNACK") +
+                               std::string(xnack() == "off"  ? "XNACK is off; HSA_XNACK=1 requests it"
+                                           : xnack() == "on" ? "XNACK is on, but the Linux kernel has no HMM"
+                                                             : "the GPU has no XNACK") +
                                ")";
         }
     }
-    // An APU has one memory for both processors: the CPU reaches all of it, and both limits bear it.
+    // CPU and GPU of an APU share one memory: the CPU can access all of it, and it is charged to both limits.
     const bool apu = attribute(integrated) != 0;
     AllocatorInfo on_device{.allocator = A::device,
                             .cpu = apu ? direct : none,
@@ -154,13 +156,14 @@ void HipDevice::state_allocators() {
                             .host_memory = apu,
                             .device_memory = true,
                             .on_demand = false};
-    state(on_device);
-    AllocatorInfo mapped = on_device;  // mapped for the GPU alone
+    add_allocator(on_device);
+    AllocatorInfo mapped = on_device;  // the mapping is for the GPU only
     mapped.allocator = A::vmm;
     mapped.cpu = none;
-    state(mapped, attribute(virtual_memory_management) != 0 && api_.mem_create != nullptr,
-          "the driver has no virtual memory management here");
-    // hip_runtime_api.h of write-combined memory: not functional within the HIP runtime. So there is no pinned-wc.
+    add_allocator(mapped, attribute(virtual_memory_management) != 0 && api_.mem_create != nullptr,
+                  "the driver does not support virtual memory management");
+    // There is no pinned-wc: according to hip_runtime_api.h, write-combined memory is not functional within the HIP
+    // runtime.
     AllocatorInfo on_host{.allocator = A::pinned,
                           .cpu = direct,
                           .gpu = direct,
@@ -169,12 +172,12 @@ void HipDevice::state_allocators() {
                           .on_demand = false,
                           .concurrent = true,
                           .shared_atomics = atomics};
-    state(on_host);
+    add_allocator(on_host);
     on_host.allocator = A::registered;
-    state(on_host);
+    add_allocator(on_host);
     on_host.allocator = A::pinned_noncoherent;
     on_host.concurrent = on_host.shared_atomics = false;
-    state(on_host);
+    add_allocator(on_host);
     AllocatorInfo managed{.allocator = A::managed,
                           .cpu = direct,
                           .gpu = direct,
@@ -184,17 +187,17 @@ void HipDevice::state_allocators() {
                           .on_demand = xnack() == "on",
                           .concurrent = attribute(concurrent_managed_access) != 0,
                           .shared_atomics = attribute(concurrent_managed_access) != 0 && atomics};
-    state(managed, attribute(managed_memory) != 0, "managedMemory is 0");
+    add_allocator(managed, attribute(managed_memory) != 0, "managedMemory is 0");
     on_device.allocator = A::fine_grained;
     if (apu) {
         on_device.concurrent = true;
         on_device.shared_atomics = atomics;
     }
-    state(on_device, attribute(fine_grain_support) != 0 && api_.mem_alloc_flags != nullptr,
-          "the device has no fine-grained memory (fineGrainSupport is 0)");
+    add_allocator(on_device, attribute(fine_grain_support) != 0 && api_.mem_alloc_flags != nullptr,
+                  "the device has no fine-grained memory (fineGrainSupport is 0)");
     managed.allocator = A::coarse_grained;
     managed.concurrent = managed.shared_atomics = false;
-    state(managed, attribute(managed_memory) != 0, "managedMemory is 0");
+    add_allocator(managed, attribute(managed_memory) != 0, "managedMemory is 0");
 }
 
 void HipDevice::obtain_pinned(Block& block, unsigned flags) {
@@ -253,7 +256,7 @@ Block HipDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
 
 void HipDevice::release(Block& block) noexcept {
     if (is_host_allocator(block.allocator)) return release_host(block);
-    give_back(api_, current_, [&] { release_on_device(block); });
+    release_on(api_, current_, [&] { release_on_device(block); });
     block = {};
 }
 

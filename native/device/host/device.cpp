@@ -1,4 +1,4 @@
-// The CPU as a device: host allocators, kernels from the same source through the host prelude, copies by memcpy.
+// The CPU as a device: host allocators, kernels compiled with the host prelude, copies by memcpy.
 #include <cstring>
 
 #include "device/backends.hpp"
@@ -52,20 +52,20 @@ class HostDevice : public Device {
         auto kernel = std::make_unique<CompiledKernel>();
         kernel->function = find_host_kernel(entry);
         if (kernel->function == nullptr)
-            throw Unavailable("the core holds no host version of kernel " + entry + " of " + source.name);
+            throw Unavailable("there is no host version of kernel " + entry + " of " + source.name);
         return kernel;
     }
     Binary compile(const Source& source) override {
-        throw Unavailable(source.name + ": host kernels are compiled when the core is built");
+        throw Unavailable(source.name + ": host kernels are compiled when firsttouch is built");
     }
     std::unique_ptr<Stream> stream() override { return std::make_unique<HostStream>(); }
-    // The CPU uses other devices' memory wherever the allocator allows it; there is nothing to open.
+    // The CPU's access to another device's memory depends on the allocator only; there is nothing to open.
     std::optional<std::string> why_unreachable(Device&) override { return std::nullopt; }
 
     void prefetch(Stream&, const Buffer&, std::size_t, std::size_t, Agent) override {
-        throw Unavailable("cpu has no prefetch");
+        throw Unavailable("cpu does not support prefetching");
     }
-    void advise(const Buffer&, Advice) override { throw Unavailable("cpu has no advice about memory"); }
+    void advise(const Buffer&, Advice) override { throw Unavailable("cpu does not support memory advice"); }
     void wait(Stream&) override {}
     std::unique_ptr<Event> record(Stream&) override { return std::make_unique<HostEvent>(); }
     double elapsed(Event& from, Event& to) override {
@@ -78,7 +78,7 @@ class HostDevice : public Device {
     std::optional<std::string> why_out_of_reach(const Buffer& buffer) override {
         const Access access = buffer.device().info(buffer.allocator()).cpu;
         if (access == Access::direct) return std::nullopt;
-        return access == Access::mapped ? "the CPU reaches it only while it is mapped" : "the CPU cannot reach it";
+        return access == Access::mapped ? "the CPU can access it only while it is mapped" : "the CPU cannot reach it";
     }
     void queue_launch(Stream&, Kernel& kernel, Grid, std::span<const Argument> arguments) override {
         std::vector<void*> addresses(arguments.size());

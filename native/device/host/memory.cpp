@@ -18,7 +18,7 @@ namespace {
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// Advice about page size needs whole pages; a kernel without huge pages answers EINVAL, which changes nothing.
+// madvise needs whole pages. A kernel without huge pages returns EINVAL, which is harmless.
 void advise_pages(void* address, std::size_t bytes, Pages pages) {
     const auto start = round_up(reinterpret_cast<std::uintptr_t>(address), base_page);
     const auto end = (reinterpret_cast<std::uintptr_t>(address) + bytes) / base_page * base_page;
@@ -26,7 +26,7 @@ void advise_pages(void* address, std::size_t bytes, Pages pages) {
     madvise(reinterpret_cast<void*>(start), end - start, pages == Pages::huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
-// A mapping aligned to huge pages, so that they can be used from its first byte.
+// A mapping; aligned to huge pages if they are requested, so that the first byte can be in one.
 Block obtain_mapping(Allocator allocator, std::size_t bytes, Pages pages) {
     Block block{.allocator = allocator, .bytes = bytes};
     const std::size_t padding = pages == Pages::huge ? huge_page : 0;
@@ -39,8 +39,8 @@ Block obtain_mapping(Allocator allocator, std::size_t bytes, Pages pages) {
     return block;
 }
 
-// malloc as a program calls it. Blocks of a page and more are aligned inside to a page, so that nodes, vectors and
-// registration start on a boundary.
+// Plain malloc. Blocks of at least a page are over-allocated and aligned to a page, for the nodes of a chase, vector
+// loads and registration.
 Block obtain_malloc(Allocator allocator, std::size_t bytes, Pages pages) {
     Block block{.allocator = allocator, .bytes = bytes};
     const std::size_t alignment = bytes < base_page ? 0 : pages == Pages::huge ? huge_page : base_page;
@@ -69,7 +69,7 @@ std::vector<AllocatorInfo> host_allocators() {
     if (line.empty() || line.find("[never]") != std::string::npos) {
         list.back().available = false;
         list.back().reason = line.empty() ? "this kernel has no transparent huge pages"
-                                          : "transparent huge pages are set to never on this machine";
+                                          : "transparent huge pages are disabled on this machine (set to never)";
     }
     return list;
 }
@@ -83,10 +83,11 @@ Block obtain_host(Allocator allocator, std::size_t bytes, Pages pages) {
 
 Block map_host_file(int descriptor, std::size_t bytes) {
     struct stat found {};
-    if (fstat(descriptor, &found) != 0) throw Unavailable(std::string("the file: ") + std::strerror(errno));
-    // Past its end a page would be a bus error.
+    if (fstat(descriptor, &found) != 0) throw Unavailable(std::string("fstat of the file: ") + std::strerror(errno));
+    // Access to a page beyond the end of the file would raise SIGBUS.
     if (found.st_size < 0 || static_cast<std::size_t>(found.st_size) < bytes)
-        throw Unavailable("the file has " + std::to_string(found.st_size) + " bytes, not " + std::to_string(bytes));
+        throw Unavailable("the file has " + std::to_string(found.st_size) + " bytes, but " + std::to_string(bytes) +
+                          " are to be mapped");
     Block block{.allocator = Allocator::mmap, .bytes = bytes, .reserved = round_up(bytes, base_page)};
     block.base = mmap(nullptr, block.reserved, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (block.base == MAP_FAILED) throw Unavailable(std::string("mmap of the file: ") + std::strerror(errno));
@@ -144,13 +145,13 @@ std::vector<bool> pages_present(const void* address, std::size_t bytes) {
     const std::uint64_t first = reinterpret_cast<std::uintptr_t>(address) / base_page;
     const std::uint64_t end = (reinterpret_cast<std::uintptr_t>(address) + bytes + base_page - 1) / base_page;
     std::vector<std::uint64_t> entries(end - first);
-    // Whole entries only, so no buffered stream.
+    // pagemap must be read in whole entries, which a buffered stream does not guarantee.
     const int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    const auto wanted = static_cast<ssize_t>(entries.size() * 8);
-    const ssize_t got =
+    const auto expected = static_cast<ssize_t>(entries.size() * 8);
+    const ssize_t count =
         pagemap < 0 ? -1 : pread(pagemap, entries.data(), entries.size() * 8, static_cast<off_t>(first * 8));
     if (pagemap >= 0) close(pagemap);
-    if (got != wanted) throw Unavailable("/proc/self/pagemap cannot be read here");
+    if (count != expected) throw Unavailable("/proc/self/pagemap cannot be read here");
     std::vector<bool> present(entries.size());
     // proc(5): bit 63 is set for a page that is in memory and mapped.
     std::transform(entries.begin(), entries.end(), present.begin(),

@@ -1,4 +1,4 @@
-// Host allocators, used by every device: plain malloc and mmap, and where their pages really are.
+// Host allocators, which every device has (plain malloc and mmap), and queries of where their pages are.
 #pragma once
 
 #include <unistd.h>
@@ -13,21 +13,21 @@ inline constexpr std::size_t huge_page = 2 * 1024 * 1024;
 bool is_host_allocator(Allocator allocator);
 std::vector<AllocatorInfo> host_allocators();
 Block obtain_host(Allocator allocator, std::size_t bytes, Pages pages);
-// The first `bytes` of an open file, to be read only. Given back by release_host. Throws Unavailable with the reason.
+// Maps the first `bytes` of an open file read-only. Freed by release_host. Throws Unavailable with the reason.
 Block map_host_file(int descriptor, std::size_t bytes);
 void release_host(Block& block) noexcept;
 
-// Where the pages that hold [address, address + bytes) are: the NUMA node of most of a sample of touched pages, and
-// the page size that backs most of them. -1 and 0 where nothing is touched or the kernel does not say.
+// Where the pages of [address, address + bytes) are: the most frequent NUMA node in a sample of touched pages, and the
+// page size that backs most of the mapping. -1 and 0 if no page is touched or the kernel does not report it.
 struct Residency {
     int numa_node = -1;
     std::size_t page_bytes = 0;
 };
 Residency residency(const void* address, std::size_t bytes);
 
-// Which base pages of [address, address + bytes) this process's page tables hold, the first being the page of
-// `address`. A page that lives elsewhere (swap, another agent's memory) is not there. Throws Unavailable where the
-// kernel does not tell (/proc/self/pagemap).
+// Which base pages of [address, address + bytes) are present in this process's page tables, starting with the page of
+// `address`. A page in swap or in another agent's memory is not present. Throws Unavailable if /proc/self/pagemap
+// cannot be read.
 std::vector<bool> pages_present(const void* address, std::size_t bytes);
 
 }  // namespace firsttouch

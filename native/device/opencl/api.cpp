@@ -13,16 +13,16 @@ namespace {
 using GetFunction = void* (*)(const char*);
 using GetPlatforms = Int (*)(UInt, Object*, UInt*);
 
-std::vector<Found> look() {
-    std::vector<Found> found;
+std::vector<FoundDevice> search() {
+    std::vector<FoundDevice> found;
     const std::vector<std::string>& paths = library_paths("opencl-icd");
-    std::string problems;
-    bool has_pocl = false;  // several builds of PoCL would drive the same processor: the first is taken
+    std::string errors;
+    bool has_pocl = false;  // only the first PoCL is used, because others would drive the same processor
     for (const std::string& path : paths) {
         if (has_pocl && path.find("pocl") != std::string::npos) continue;
         void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (library == nullptr) {
-            problems += (problems.empty() ? "" : "; ") + std::string(dlerror());
+            errors += (errors.empty() ? "" : "; ") + std::string(dlerror());
             continue;
         }
         const auto get_function = reinterpret_cast<GetFunction>(dlsym(library, "clGetExtensionFunctionAddress"));
@@ -32,7 +32,7 @@ std::vector<Found> look() {
         Object platforms[8] = {};
         UInt count = 0;
         if (get_platforms == nullptr || get_platforms(8, platforms, &count) != 0) {
-            problems += (problems.empty() ? "" : "; ") + path + " is no OpenCL driver";
+            errors += (errors.empty() ? "" : "; ") + path + " is not an OpenCL driver";
             continue;
         }
         const std::size_t before = found.size();
@@ -48,18 +48,18 @@ std::vector<Found> look() {
                 found.push_back({platforms[p], devices[d], path});
             }
         }
-        if (found.size() == before) problems += (problems.empty() ? "" : "; ") + path + " offers none";
+        if (found.size() == before) errors += (errors.empty() ? "" : "; ") + path + " has no devices";
     }
     if (found.empty())
         throw Unavailable(paths.empty() ? "no OpenCL driver found: install one, or pip install pocl-binary-distribution"
-                                        : "no OpenCL device found: " + problems);
+                                        : "no OpenCL device found: " + errors);
     return found;
 }
 
 }  // namespace
 
-const std::vector<Found>& find_devices() {
-    static const std::vector<Found> devices = look();
+const std::vector<FoundDevice>& find_devices() {
+    static const std::vector<FoundDevice> devices = search();
     return devices;
 }
 
@@ -100,7 +100,7 @@ const char* error_name(Int code) {
                                                      {-59, "CL_INVALID_OPERATION"},
                                                      {-61, "CL_INVALID_BUFFER_SIZE"}};
     const auto found = names.find(code);
-    return found == names.end() ? "an unknown error" : found->second;
+    return found == names.end() ? "unknown error" : found->second;
 }
 
 void check(Int code, const char* call) {

@@ -1,5 +1,5 @@
-// OpenCL as each driver's own dispatch table, which the ICD extension fixes (cl_khr_icd): no loader library is needed.
-// tests/native/test_vendor_types.cpp compares the numbers here with the Khronos headers where present.
+// OpenCL through each driver's dispatch table, whose layout cl_khr_icd defines, so no loader library is needed.
+// tests/native/test_vendor_types.cpp compares the numbers here with the Khronos headers if they are installed.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ using UInt = std::uint32_t;
 using ULong = std::uint64_t;
 using Object = void*;  // platform, device, context, queue, memory, program, kernel or event
 
-// Places in the dispatch table.
+// Indices into the dispatch table.
 enum Slot : std::size_t {
     get_platform_info = 1,
     get_device_ids = 2,
@@ -76,10 +76,10 @@ inline constexpr ULong svm_coarse = 1, svm_fine = 2, svm_fine_system = 4, svm_at
 inline constexpr UInt program_binary_sizes = 0x1165, program_binaries = 0x1166, build_log = 0x1183;
 inline constexpr UInt profiling_end = 0x1283;
 
-// One device of one driver, and calls through its table.
+// The dispatch table of a driver, found through any of its objects.
 class Table {
   public:
-    explicit Table(Object any) : entries_(*static_cast<void***>(any)) {}
+    explicit Table(Object object) : entries_(*static_cast<void***>(object)) {}
     template <class R, class... A>
     R call(Slot slot, A... arguments) const {
         return reinterpret_cast<R (*)(A...)>(entries_[slot])(arguments...);
@@ -89,20 +89,22 @@ class Table {
     void** entries_;
 };
 
-struct Found {
+struct FoundDevice {
     Object platform;
     Object device;
     std::string library;
 };
 
-// Every device of every driver that the paths set for "opencl-icd" lead to, once per process. Throws Unavailable.
-const std::vector<Found>& find_devices();
+// Returns all devices of all drivers at the library paths set for "opencl-icd". The search is done once per process.
+// Throws Unavailable if there are none.
+const std::vector<FoundDevice>& find_devices();
 
-// Works around PoCL builds whose LLVM does not know this processor (see pocl_cpu.cpp). Returns the name it set, or "".
-std::string name_processor_for_pocl(Object device, const std::string& version);
+// Works around PoCL builds whose LLVM does not know this processor (see pocl_cpu.cpp). Returns the processor name that
+// was set, or "" if none was.
+std::string set_pocl_processor(Object device, const std::string& version);
 
 const char* error_name(Int code);
-void check(Int code, const char* call);  // throws VendorError
+void check(Int code, const char* call);  // throws VendorError unless code is 0
 
 std::string text_info(Object device, UInt what);
 template <class T>

@@ -1,4 +1,4 @@
-// The OpenCL Device: buffers and shared virtual memory of OpenCL 1.2 to 3.0, over a driver's dispatch table.
+// The OpenCL Device: buffers and shared virtual memory of OpenCL 1.2 to 3.0, through a driver's dispatch table.
 #include <map>
 #include <mutex>
 
@@ -44,14 +44,15 @@ struct ClKernel : Kernel {
     Object handle = nullptr;
 };
 
-// One context for all devices of a platform that are available, so that each can use the memory of the others. It lives
-// as long as one of them is open.
+// One context for all available devices of a platform, so that each can use the memory of the others. It is destroyed
+// when the last of them is closed.
 struct ClContext {
     explicit ClContext(Object platform) {
-        for (const Found& found : find_devices())
+        for (const FoundDevice& found : find_devices())
             if (found.platform == platform && number_info<UInt>(found.device, info_available) != 0)
                 devices.push_back(found.device);
-        for (Object device : devices) named[device] = name_processor_for_pocl(device, text_info(device, info_version));
+        for (Object device : devices)
+            pocl_processors[device] = set_pocl_processor(device, text_info(device, info_version));
         Int code = 0;
         handle =
             Table(platform).call<Object>(create_context, static_cast<const void*>(nullptr),
@@ -75,11 +76,11 @@ struct ClContext {
     }
 
     std::vector<Object> devices;
-    std::map<Object, std::string> named;  // what name_processor_for_pocl set, by device
+    std::map<Object, std::string> pocl_processors;  // the names that set_pocl_processor set, by device
     Object handle = nullptr;
 };
 
-// A user event that all work queued later waits for.
+// A user event for which all work queued later waits.
 class UserGate : public Gate {
   public:
     UserGate(const Table& table, Object context, Object queue) : table_(table) {
@@ -111,15 +112,16 @@ class OpenclDevice : public Device {
   public:
     explicit OpenclDevice(int index)
         : Device("opencl:" + std::to_string(index)), found_(find_devices().at(static_cast<std::size_t>(index))),
-          device_(found_.device), table_(device_), shared_(ClContext::of(found_.platform)), context_(shared_->handle) {
-        housekeeping_ = std::make_unique<ClStream>(queue());
+          device_(found_.device), table_(device_), shared_context_(ClContext::of(found_.platform)),
+          context_(shared_context_->handle) {
+        internal_stream_ = std::make_unique<ClStream>(queue());
         on_host_processor_ = (number_info<ULong>(device_, info_type) & device_type_cpu) != 0;
         shares_host_ = on_host_processor_ || number_info<UInt>(device_, info_unified) != 0;
         state_allocators();
     }
 
     Facts facts() override;
-    // OpenCL 1.2 C has neither a clock, nor loads past a cache, nor scopes; no query tells what memory is free.
+    // OpenCL C 1.2 has no clock, no loads that bypass a cache and no atomic scopes. No query reports free memory.
     Capabilities capabilities() override {
         const bool atomics = (number_info<ULong>(device_, info_svm) & svm_atomics) != 0;
         return {.on_host_processor = on_host_processor_,
@@ -133,7 +135,7 @@ class OpenclDevice : public Device {
     const std::vector<AllocatorInfo>& allocators() override { return allocators_; }
     DeviceMemory memory() override {
         const auto total = static_cast<std::size_t>(number_info<ULong>(device_, info_memory_bytes));
-        if (!shares_host_) return {total, total};  // OpenCL does not tell what is free
+        if (!shares_host_) return {total, total};  // OpenCL does not report free memory
         return {total, std::min(total, host_available())};
     }
     Block obtain(Allocator allocator, std::size_t bytes, Pages pages) override;
@@ -151,9 +153,9 @@ class OpenclDevice : public Device {
         return peer != nullptr && peer->context_ == context_ ? std::nullopt : Device::why_unreachable(other);
     }
     void prefetch(Stream&, const Buffer&, std::size_t, std::size_t, Agent) override {
-        throw Unavailable("OpenCL has no prefetch to an agent");
+        throw Unavailable("OpenCL does not support prefetching to an agent");
     }
-    void advise(const Buffer&, Advice) override { throw Unavailable("OpenCL has no advice about memory"); }
+    void advise(const Buffer&, Advice) override { throw Unavailable("OpenCL does not support memory advice"); }
     void wait(Stream& stream) override { check(table_.call<Int>(finish, handle(stream)), "clFinish"); }
     std::unique_ptr<Event> record(Stream& stream) override {
         Object event = nullptr;
@@ -162,7 +164,7 @@ class OpenclDevice : public Device {
         table_.call<Int>(flush, handle(stream));
         return std::make_unique<ClEvent>(event);
     }
-    double elapsed(Event& from, Event& to) override { return ended(to) - ended(from); }
+    double elapsed(Event& from, Event& to) override { return end_time(to) - end_time(from); }
     void join(Stream& stream, Event& event) override {
         const Object list[] = {static_cast<ClEvent&>(event).handle};
         check(table_.call<Int>(enqueue_barrier, handle(stream), UInt{1}, static_cast<const Object*>(list),
@@ -187,11 +189,11 @@ class OpenclDevice : public Device {
     static bool is_memory_object(const Block& block) { return block.handle != nullptr; }
     Object queue() {
         Int code = 0;
-        Object made = table_.call<Object>(create_queue, context_, device_, queue_profiling, &code);
+        Object queue = table_.call<Object>(create_queue, context_, device_, queue_profiling, &code);
         check(code, "clCreateCommandQueue");
-        return made;
+        return queue;
     }
-    double ended(Event& event) {
+    double end_time(Event& event) {
         Object raw = static_cast<ClEvent&>(event).handle;
         check(table_.call<Int>(wait_events, UInt{1}, static_cast<const Object*>(&raw)), "clWaitForEvents");
         ULong time = 0;
@@ -203,14 +205,14 @@ class OpenclDevice : public Device {
     void state_allocators();
     std::shared_ptr<ClProgram> program(const Source& source);
 
-    Found found_;
+    FoundDevice found_;
     Object device_;
     Table table_;
-    std::shared_ptr<ClContext> shared_;  // destroyed after everything that was created in it
+    std::shared_ptr<ClContext> shared_context_;  // destroyed after everything that was created in it
     Object context_;
     bool on_host_processor_ = false;
     bool shares_host_ = false;
-    std::unique_ptr<ClStream> housekeeping_;
+    std::unique_ptr<ClStream> internal_stream_;
     std::vector<AllocatorInfo> allocators_;
     std::map<std::string, std::shared_ptr<ClProgram>> programs_;
 };
@@ -236,7 +238,7 @@ Facts OpenclDevice::facts() {
     facts.emplace_back("svm_fine", (svm & svm_fine) != 0);
     facts.emplace_back("svm_fine_system", (svm & svm_fine_system) != 0);
     facts.emplace_back("svm_atomics", (svm & svm_atomics) != 0);
-    if (const std::string& named = shared_->named[device_]; !named.empty())
+    if (const std::string& named = shared_context_->pocl_processors[device_]; !named.empty())
         facts.emplace_back("processor_named_for_pocl", named);
     return facts;
 }
@@ -247,7 +249,7 @@ void OpenclDevice::state_allocators() {
     for (auto& entry : allocators_) {
         entry.gpu = (svm & svm_fine_system) != 0 ? Access::direct : Access::none;
         if (entry.gpu == Access::none) {
-            entry.gpu_reason = "the driver states no fine-grained system SVM";
+            entry.gpu_reason = "the driver does not support fine-grained system SVM";
         } else {
             entry.concurrent = entry.shared_atomics = (svm & svm_atomics) != 0;
             entry.disjoint = true;
@@ -258,9 +260,9 @@ void OpenclDevice::state_allocators() {
         if (!available) entry.reason = reason;
         entry.device_memory = allocator != Allocator::registered;
         entry.host_memory = shares_host_ || allocator == Allocator::registered || allocator == Allocator::pinned;
-        // OpenCL 3.0, 3.3.3: memory that must be mapped belongs to one side at a time; without SVM atomics the two
-        // sides see each other's stores at synchronisation points only. In fine-grained memory
-        // they may store to places that do not overlap all the same ("Host-side and Device-side Commands").
+        // OpenCL 3.0, 3.3.3: mapped memory belongs to either host or device at a time. Without SVM atomics, they see
+        // each other's stores at synchronisation points only. In fine-grained memory, they may still store to locations
+        // that do not overlap ("Host-side and Device-side Commands").
         entry.concurrent = allocator == Allocator::svm_atomic;
         entry.disjoint = cpu == Access::direct;
         entry.shared_atomics = allocator == Allocator::svm_atomic;
@@ -269,10 +271,12 @@ void OpenclDevice::state_allocators() {
     add(Allocator::device, Access::mapped, true, "");
     add(Allocator::pinned, Access::mapped, true, "");
     add(Allocator::registered, Access::mapped, true, "");
-    add(Allocator::svm_coarse, Access::mapped, (svm & svm_coarse) != 0, "the driver states no coarse-grained SVM");
-    add(Allocator::svm_fine, Access::direct, (svm & svm_fine) != 0, "the driver states no fine-grained buffer SVM");
+    add(Allocator::svm_coarse, Access::mapped, (svm & svm_coarse) != 0,
+        "the driver does not support coarse-grained SVM");
+    add(Allocator::svm_fine, Access::direct, (svm & svm_fine) != 0,
+        "the driver does not support fine-grained buffer SVM");
     add(Allocator::svm_atomic, Access::direct, (svm & svm_fine) != 0 && (svm & svm_atomics) != 0,
-        "the driver states no SVM atomics");
+        "the driver does not support SVM atomics");
 }
 
 Block OpenclDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
@@ -286,7 +290,7 @@ Block OpenclDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) 
         const ULong flags = memory_read_write | (allocator == Allocator::svm_coarse ? 0 : memory_svm_fine) |
                             (allocator == Allocator::svm_atomic ? memory_svm_atomics : 0);
         block.host = table_.call<void*>(svm_alloc, context_, flags, bytes, bytes < base_page ? UInt{0} : UInt{128});
-        if (block.host == nullptr) throw VendorError("clSVMAlloc of " + std::to_string(bytes) + " bytes gave nothing");
+        if (block.host == nullptr) throw VendorError("clSVMAlloc of " + std::to_string(bytes) + " bytes returned NULL");
         block.address = reinterpret_cast<std::uint64_t>(block.host);
         return block;
     }
@@ -305,12 +309,12 @@ Block OpenclDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) 
         release_host(plain);
     }
     check(code, "clCreateBuffer");
-    // A buffer of a context with several devices is on none of them before one uses it.
-    if (shared_->devices.size() > 1) {
+    // In a context with several devices, a buffer is not on any of them before its first use.
+    if (shared_context_->devices.size() > 1) {
         const Object list[] = {block.handle};
-        table_.call<Int>(enqueue_migrate, housekeeping_->handle, UInt{1}, static_cast<const Object*>(list),
+        table_.call<Int>(enqueue_migrate, internal_stream_->handle, UInt{1}, static_cast<const Object*>(list),
                          migrate_without_content, UInt{0}, no_events, static_cast<Object*>(nullptr));
-        table_.call<Int>(finish, housekeeping_->handle);
+        table_.call<Int>(finish, internal_stream_->handle);
     }
     return block;
 }
@@ -318,7 +322,7 @@ Block OpenclDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) 
 void OpenclDevice::release(Block& block) noexcept {
     if (is_memory_object(block)) {
         table_.call<Int>(release_memory, block.handle);
-        block.allocator = Allocator::malloc;  // what a registered buffer stood on
+        block.allocator = Allocator::malloc;  // the memory under a registered buffer
         if (block.base != nullptr) release_host(block);
     } else if (is_svm(block.allocator)) {
         table_.call<void>(svm_free, context_, block.host);
@@ -332,28 +336,28 @@ void* OpenclDevice::map(const Block& block) {
     if (is_memory_object(block)) {
         Int code = 0;
         void* address =
-            table_.call<void*>(enqueue_map, housekeeping_->handle, block.handle, UInt{1}, map_read_write,
+            table_.call<void*>(enqueue_map, internal_stream_->handle, block.handle, UInt{1}, map_read_write,
                                std::size_t{0}, block.bytes, UInt{0}, no_events, static_cast<Object*>(nullptr), &code);
         check(code, "clEnqueueMapBuffer");
         return address;
     }
     if (block.allocator == Allocator::svm_coarse)
-        check(table_.call<Int>(enqueue_svm_map, housekeeping_->handle, UInt{1}, map_read_write, block.host, block.bytes,
-                               UInt{0}, no_events, static_cast<Object*>(nullptr)),
+        check(table_.call<Int>(enqueue_svm_map, internal_stream_->handle, UInt{1}, map_read_write, block.host,
+                               block.bytes, UInt{0}, no_events, static_cast<Object*>(nullptr)),
               "clEnqueueSVMMap");
     return block.host;
 }
 
 void OpenclDevice::unmap(const Block& block, void* address) {
     if (is_memory_object(block))
-        table_.call<Int>(enqueue_unmap, housekeeping_->handle, block.handle, address, UInt{0}, no_events,
+        table_.call<Int>(enqueue_unmap, internal_stream_->handle, block.handle, address, UInt{0}, no_events,
                          static_cast<Object*>(nullptr));
     else if (block.allocator == Allocator::svm_coarse)
-        table_.call<Int>(enqueue_svm_unmap, housekeeping_->handle, block.host, UInt{0}, no_events,
+        table_.call<Int>(enqueue_svm_unmap, internal_stream_->handle, block.host, UInt{0}, no_events,
                          static_cast<Object*>(nullptr));
     else
         return;
-    table_.call<Int>(finish, housekeeping_->handle);
+    table_.call<Int>(finish, internal_stream_->handle);
 }
 
 std::shared_ptr<ClProgram> OpenclDevice::program(const Source& source) {
@@ -413,7 +417,7 @@ void OpenclDevice::queue_launch(Stream& stream, Kernel& kernel, Grid grid, std::
                                    static_cast<const void*>(&argument.buffer->block().handle)),
                   "clSetKernelArg");
         } else {
-            require_address(*argument.buffer, a_kernel_of);
+            require_address(*argument.buffer, kernel_user);
             check(table_.call<Int>(set_argument_svm, compiled, i,
                                    static_cast<const void*>(argument.buffer->block().host)),
                   "clSetKernelArgSVMPointer");
@@ -447,7 +451,7 @@ void OpenclDevice::queue_copy(Stream& stream, const Buffer& target, std::size_t 
     else
         code = table_.call<Int>(enqueue_svm_copy, handle(stream), UInt{0}, static_cast<void*>(to_host),
                                 static_cast<const void*>(from_host), bytes, UInt{0}, no_events, none);
-    check(code, "enqueueing a copy");
+    check(code, "enqueuing a copy");
     table_.call<Int>(flush, handle(stream));
 }
 

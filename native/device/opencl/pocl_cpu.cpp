@@ -1,8 +1,9 @@
-// PoCL asks its LLVM for the processor's name and hands it to its compiler. An LLVM older than the processor says
-// "generic", which that compiler refuses ("unknown target CPU 'generic'", pocl/pocl issue 1049), so that the PoCL of
-// PyPI (3.0, LLVM 14) compiles nothing on newer AMD processors. Where that is so, the device's record of the name is
-// replaced by the newest x86-64 target that the processor's features allow. The record is found by its content, and
-// only if exactly one of its first words points to that string; otherwise nothing is touched.
+// PoCL passes the processor's name, as LLVM reports it, to its compiler. For a processor that LLVM does not know, the
+// name is "generic", which the compiler rejects ("unknown target CPU 'generic'", pocl/pocl issue 1049). With the PoCL
+// of PyPI (3.0, LLVM 14), nothing compiles on newer AMD processors for that reason. In this case, the name in PoCL's
+// device structure is replaced with the newest x86-64 target that the processor supports. The pointer to the name is
+// identified by the text it points to; unless exactly one of the structure's first words points to "generic", nothing
+// is changed.
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -22,20 +23,21 @@ namespace {
 
 }  // namespace
 
-std::string name_processor_for_pocl([[maybe_unused]] Object device, [[maybe_unused]] const std::string& version) {
+std::string set_pocl_processor([[maybe_unused]] Object device, [[maybe_unused]] const std::string& version) {
 #if defined(__x86_64__)
-    constexpr std::string_view unknown = "-generic";
-    if (version.find("PoCL") == std::string::npos || version.size() < unknown.size() ||
-        version.compare(version.size() - unknown.size(), unknown.size(), unknown) != 0)
+    constexpr std::string_view generic = "-generic";
+    if (version.find("PoCL") == std::string::npos || version.size() < generic.size() ||
+        version.compare(version.size() - generic.size(), generic.size(), generic) != 0)
         return "";
-    // The name is word 80 of PoCL 3.0. The record goes on for a little, then the heap, where other copies may lie.
-    std::array<std::uintptr_t, 112> record{};
-    if (!read_own_memory(reinterpret_cast<std::uintptr_t>(device), record.data(), sizeof(record))) return "";
-    std::size_t matches = 0, place = 0;
-    for (std::size_t i = 0; i < record.size(); ++i) {
+    // In PoCL 3.0 the name is word 80. Only words close to it are searched, because the heap after the structure may
+    // hold copies of the pointer.
+    std::array<std::uintptr_t, 112> words{};
+    if (!read_own_memory(reinterpret_cast<std::uintptr_t>(device), words.data(), sizeof(words))) return "";
+    std::size_t matches = 0, index = 0;
+    for (std::size_t i = 0; i < words.size(); ++i) {
         char text[8] = {};
-        if (record[i] > 4096 && read_own_memory(record[i], text, sizeof(text)) && std::memcmp(text, "generic", 8) == 0)
-            ++matches, place = i;
+        if (words[i] > 4096 && read_own_memory(words[i], text, sizeof(text)) && std::memcmp(text, "generic", 8) == 0)
+            ++matches, index = i;
     }
     if (matches != 1) return "";
     const char* name = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -43,7 +45,7 @@ std::string name_processor_for_pocl([[maybe_unused]] Object device, [[maybe_unus
                            ? "skylake-avx512"
                        : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? "haswell"
                                                                                          : "x86-64";
-    static_cast<const char**>(device)[place] = name;
+    static_cast<const char**>(device)[index] = name;
     return name;
 #else
     return "";

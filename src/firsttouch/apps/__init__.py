@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 GROUP = "firsttouch.apps"
 _NEEDED = ("source", "pattern", "sizes", "initialise", "compute", "check")
-_OTHERS = ("fft",)
+_NOT_APPS = ("fft",)
 """Modules of this folder that are not applications."""
 
 
@@ -26,5 +26,5 @@ def all_apps() -> dict[str, type[App]]:
 
     here = sys.modules[__name__]
     return dict(
-        sorted(find_classes(App, here, group=GROUP, noun="application", excluded=_OTHERS, required=_NEEDED).items())
+        sorted(find_classes(App, here, group=GROUP, noun="application", excluded=_NOT_APPS, required=_NEEDED).items())
     )

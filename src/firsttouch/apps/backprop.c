@@ -1,10 +1,10 @@
-/* backprop: weights of a layer of 16 hidden units over `inputs` + 1 inputs, 17 to a row; row 0 belongs to the bias and
-   column 0 to nobody. */
+/* backprop: weights of a layer of 16 hidden units over `inputs` + 1 inputs. A row has 17 weights. Row 0 belongs to the
+   bias; column 0 is unused. */
 #define UNITS 16
 #define WIDTH 17
-#define BLOCK 1024 /* groups of 16 inputs whose products the CPU adds up at a time */
+#define BLOCK 1024 /* groups of 16 inputs that the CPU adds up at a time */
 
-/* For each 16 inputs and each unit the sum of weights by inputs; one thread for each sum. */
+/* For each group of 16 inputs and each unit: the sum of weights times inputs. One thread computes each sum. */
 KERNEL backprop_forward(GLOBAL const float* weights, GLOBAL const float* x, GLOBAL float* partial, ulong inputs) {
     FOR_EACH(at, inputs) {
         const ulong first = at / UNITS * UNITS + 1;
@@ -15,7 +15,7 @@ KERNEL backprop_forward(GLOBAL const float* weights, GLOBAL const float* x, GLOB
     }
 }
 
-/* The same added up over blocks of groups. */
+/* Adds these sums up over blocks of groups. */
 KERNEL backprop_sums(GLOBAL const float* partial, GLOBAL double* sums, ulong groups) {
     FOR_EACH(block, (groups + BLOCK - 1) / BLOCK) {
         const ulong last = (block + 1) * BLOCK < groups ? (block + 1) * BLOCK : groups;
@@ -27,7 +27,7 @@ KERNEL backprop_sums(GLOBAL const float* partial, GLOBAL double* sums, ulong gro
     }
 }
 
-/* Each weight by its unit's error and its input, and by its last change. */
+/* Changes each weight by its unit's error times its input, and by its last change. */
 KERNEL backprop_adjust(GLOBAL float* weights, GLOBAL float* changes, GLOBAL const float* x, GLOBAL const float* errors,
                        ulong count, float rate, float momentum) {
     FOR_EACH(at, count) {

@@ -12,8 +12,8 @@ from firsttouch.harness.random import F64, uniform_f32
 
 RATE, MOMENTUM, TARGET = 0.3, 0.3, 0.1
 UNITS, WIDTH = 16, 17  # hidden units; row length of the weights, whose column 0 is unused
-CLOSE = 1e-5  # relative rounding error of f32 sums
-LEAST = 2.0**-124  # absolute error once changes become subnormal in f32
+RELATIVE_TOLERANCE = 1e-5  # relative rounding error of f32 sums
+ABSOLUTE_TOLERANCE = 2.0**-124  # absolute error once changes become subnormal in f32
 
 
 class Backprop(App):
@@ -21,8 +21,8 @@ class Backprop(App):
 
     name = "backprop"
     source = (
-        "Rodinia (Che et al., IISWC 2009), backprop; weights around zero, since the original's saturate all units, "
-        "and the forward pass does not overwrite them"
+        "Rodinia (Che et al., IISWC 2009), backprop; weights around zero, because the original's saturate all "
+        "units, and the forward pass does not overwrite them"
     )
     pattern = "CPU and GPU alternate"
     sizes = {
@@ -36,7 +36,7 @@ class Backprop(App):
 
     x = buffer(f32, "inputs + 1", role="input", starts_on="cpu")
     weights = buffer(f32, "inputs + 1", WIDTH, role="inout", starts_on="cpu", ends_on="cpu")
-    changes = buffer(f32, "inputs + 1", WIDTH, role="inout", starts_on="cpu")  # of the last step
+    changes = buffer(f32, "inputs + 1", WIDTH, role="inout", starts_on="cpu")  # of the weights in the last step
     partial = buffer(f32, "inputs // 16", UNITS, role="output", ends_on="cpu")
     errors = buffer(f32, WIDTH, role="control", starts_on="cpu")  # of the hidden units
     sums = buffer(f64, "(inputs // 16 + 1023) // 1024", UNITS, role="scratch", starts_on="cpu")
@@ -81,22 +81,22 @@ class Backprop(App):
             true_hidden, true_output, true_errors, step = backward(products + factor[1:] * squares, outward)
             momentum = step + MOMENTUM * momentum
             outward = outward + momentum
-            off = float(
+            error = float(
                 np.max([*np.abs(hidden - true_hidden), abs(output - true_output), *np.abs(errors - true_errors)])
             )
-            if not off < 1e-4:
-                return f"a unit or its error is {off:.3g} from f64 in step {number}"
+            if not error < 1e-4:
+                return f"a unit or its error differs from f64 by {error:.3g} in step {number}"
             change = RATE * errors + MOMENTUM * change
             factor = factor + change
         rows = sample(self.inputs + 1, 10_000, self.seed)
-        first, x = self._first(rows), self._x(rows)[:, None]
+        first, x = self._initial_weights(rows), self._x(rows)[:, None]
         if not _close(view(self.weights)[rows], first + x * factor, np.abs(first) + x * np.abs(factor)):
-            return "weights differ from their initial values plus their changes in f64"
+            return "weights differ from the initial values plus the changes in f64"
         if not _close(view(self.changes)[rows], x * change, x * np.abs(change)):
             return "the last weight changes differ from momentum and errors in f64"
         groups = sample(self.inputs // UNITS, 1000, self.seed)
         rows = (groups[:, None] * UNITS + np.arange(1, UNITS + 1)).reshape(-1)
-        first, x = self._first(rows), self._x(rows)[:, None]
+        first, x = self._initial_weights(rows), self._x(rows)[:, None]
         terms = ((first + x * last) * x).reshape(-1, UNITS, WIDTH)[:, :, 1:]
         close = _close(view(self.partial)[groups], terms.sum(axis=1), np.abs(terms).sum(axis=1))
         return "" if close else "sums of 16 inputs differ from those in f64"
@@ -104,7 +104,7 @@ class Backprop(App):
     def _x(self, rows: np.ndarray[Any, Any]) -> F64:
         return np.where(rows == 0, 1.0, uniform_f32(self.x.key, rows, 0, 1))
 
-    def _first(self, rows: np.ndarray[Any, Any]) -> F64:
+    def _initial_weights(self, rows: np.ndarray[Any, Any]) -> F64:
         at = rows[:, None] * WIDTH + np.arange(WIDTH)
         return uniform_f32(self.weights.key, at, -self.scale(), self.scale()).astype(np.float64)
 
@@ -114,7 +114,7 @@ class Backprop(App):
         def piece(first: int, last: int) -> F64:
             rows = np.arange(first, last)
             x = self._x(rows)
-            return np.array([*(x @ self._first(rows)[:, 1:]), x @ x])
+            return np.array([*(x @ self._initial_weights(rows)[:, 1:]), x @ x])
 
         total = np.sum(in_pieces(piece, self.inputs + 1, 2**14), axis=0)
         return total[:-1], float(total[-1])
@@ -128,5 +128,5 @@ def backward(net: F64, outward: np.ndarray[Any, Any]) -> tuple[F64, float, F64, 
     return hidden, output, hidden * (1 - hidden) * error * outward, RATE * error * hidden
 
 
-def _close(found: np.ndarray[Any, Any], true: F64, of: F64) -> bool:
-    return bool(np.all(np.abs(found - true) <= CLOSE * of + LEAST))
+def _close(found: np.ndarray[Any, Any], expected: F64, scale: F64) -> bool:
+    return bool(np.all(np.abs(found - expected) <= RELATIVE_TOLERANCE * scale + ABSOLUTE_TOLERANCE))

@@ -1,27 +1,26 @@
-/* bfs: levels of a random graph. Node i has 2 + i % 9 edges, its k-th to where permutation k takes i, and each edge is
-   stored at both ends: what comes in is found by the inverse, so that all nodes are connected at once.
-   A node: its first edge, and their number in the upper half. Masks hold a byte for each node, padded to whole tiles.
- */
+/* bfs: levels of a random graph. Node i has 2 + i % 9 edges; its k-th edge leads to the image of i under permutation k.
+   Each edge is stored at both ends. Inverse permutations give the incoming edges, so that all nodes can be connected in
+   parallel. A node: its first edge; the number of edges in the upper half. Masks: a byte per node, in whole tiles. */
 enum { bfs_most = 10, bfs_tile = 1024, bfs_team = 8 /* neighbouring threads that share a node's edges */ };
-enum { bfs_lanes = 64 /* nodes that the CPU connects at once, in vectors */ };
+enum { bfs_lanes = 64 /* nodes that the CPU connects at a time, in vectors */ };
 
 HELPER uint bfs_out(uint i) { return 2u + i % 9u; }
 
-/* Where permutation k of [0, n) takes nodes `first` on, or (back) where it took them from. It permutes a table of rows
-   of 2^bits, which is hardly larger than n: what falls beyond n goes on. */
+/* The images of nodes from `first` on under permutation k of [0, n), or with `back` the preimages. It permutes a table
+   with rows of 2^bits, which is hardly larger than n; results that are not below n are permuted again. */
 HELPER void bfs_ends(uint* ends, uint first, uint n, uint bits, ulong key, uint k, uint back) {
     const uint rows = ((n - 1u) >> bits) + 1u;
     const ulong a = random_word(key, 2u * k), b = random_word(key, 2u * k + 1u);
-    uint most = 0;
+    uint largest = 0;
     for (uint lane = 0; lane < bfs_lanes; ++lane) {
         ends[lane] = feistel(first + lane < n ? first + lane : n - 1u, rows, bits, a, b, back);
-        most = ends[lane] > most ? ends[lane] : most;
+        largest = ends[lane] > largest ? ends[lane] : largest;
     }
-    for (uint lane = 0; most >= n && lane < bfs_lanes; ++lane)
+    for (uint lane = 0; largest >= n && lane < bfs_lanes; ++lane)
         while (ends[lane] >= n) ends[lane] = feistel(ends[lane], rows, bits, a, b, back);
 }
 
-/* Degrees of tiles of nodes, and the edges of each tile. */
+/* Counts the degrees of the nodes, and the edges of each tile of nodes. */
 KERNEL bfs_count(GLOBAL ulong* nodes, GLOBAL ulong* tiles, uint n, uint bits, ulong key) {
     FOR_EACH(tile, (n + bfs_tile - 1ul) / bfs_tile) {
         uint edges = 0;
@@ -41,7 +40,7 @@ KERNEL bfs_count(GLOBAL ulong* nodes, GLOBAL ulong* tiles, uint n, uint bits, ul
     }
 }
 
-/* The edges; tiles: by now how many come before each. */
+/* Stores the edges. tiles: the number of edges before each tile. */
 KERNEL bfs_connect(GLOBAL ulong* nodes, GLOBAL uint* edges, GLOBAL const ulong* tiles, uint n, uint bits, ulong key) {
     FOR_EACH(tile, (n + bfs_tile - 1ul) / bfs_tile) {
         ulong begin = tiles[tile];
@@ -55,7 +54,7 @@ KERNEL bfs_connect(GLOBAL ulong* nodes, GLOBAL uint* edges, GLOBAL const ulong* 
             for (uint lane = 0; lane < bfs_lanes && first + lane < n; ++lane) {
                 nodes[first + lane] |= begin + at;
                 for (uint k = 0; k < bfs_most; ++k) list[at + k] = to[k][lane];
-                at += bfs_out(first + lane); /* those beyond are written over */
+                at += bfs_out(first + lane); /* entries beyond the degree are overwritten */
                 for (uint k = 0; k < bfs_most; ++k) {
                     list[at] = from[k][lane] & ~(1u << 31);
                     at += from[k][lane] >> 31;
@@ -67,36 +66,37 @@ KERNEL bfs_connect(GLOBAL ulong* nodes, GLOBAL uint* edges, GLOBAL const ulong* 
     }
 }
 
-/* A neighbour `t`: the agent knows of its own nodes, which are `mine` from `first` on, whether they were visited. */
+/* Marks neighbour t as found and returns 1, unless it is known to be visited. An agent knows that only of its own
+   nodes; `inside`: t is one of them. */
 HELPER uint bfs_discover(uint t, uint known, ulong inside, GLOBAL uchar* visited, GLOBAL uchar* found) {
     if (known) return 0;
-    if (inside) visited[t] = 1; /* whoever comes first in this level or second stores the same */
+    if (inside) visited[t] = 1; /* all threads that find it in this level store the same */
     found[t] = 1;
     return 1;
 }
 
-/* A tile of the nodes of `mask`, which is cleared: they get their level, their neighbours are found. The first thread
-   of all that finds one tells the CPU. */
+/* Expands the nodes of a tile of `mask`, and clears it: stores their level and finds neighbours. The first of all
+   threads that finds one sets `over` for the CPU. `mine`: the number of nodes that belong to this agent. */
 GROUP_KERNEL bfs_expand(GLOBAL const ulong* nodes, GLOBAL const uint* edges, GLOBAL uint* mask, GLOBAL uchar* visited,
                         GLOBAL uchar* found, GLOBAL int* cost, GLOBAL uint* over, GLOBAL ulong* told, uint level,
                         ulong mine) {
     SHARED ulong node[bfs_tile];
     SHARED uint flags[bfs_tile / 4];
-    SHARED uint some;
+    SHARED uint any_set;
     const ulong first = GROUP_ID * bfs_tile;
     uint news = 0;
-    if (LOCAL_ID == 0) some = 0;
+    if (LOCAL_ID == 0) any_set = 0;
     BARRIER();
     for (uint w = LOCAL_ID; w < bfs_tile / 4; w += GROUP_SIZE) {
         const uint four = mask[first / 4 + w];
         flags[w] = four;
         if (four != 0) {
             mask[first / 4 + w] = 0;
-            some = 1;
+            any_set = 1;
         }
     }
     BARRIER();
-    if (some) {
+    if (any_set) {
         for (uint k = LOCAL_ID; k < bfs_tile; k += GROUP_SIZE) {
             const uint set = flags[k / 4] >> 8 * (k % 4) & 1u;
             node[k] = set ? nodes[first + k] : 0;
@@ -106,7 +106,7 @@ GROUP_KERNEL bfs_expand(GLOBAL const ulong* nodes, GLOBAL const uint* edges, GLO
         for (uint k = LOCAL_ID / bfs_team; k < bfs_tile; k += GROUP_SIZE / bfs_team) {
             const uint degree = (uint)(node[k] >> 32);
             const ulong begin = (uint)node[k];
-            for (uint e = LOCAL_ID % bfs_team; e < degree; e += 2 * bfs_team) { /* two loads on their way at once */
+            for (uint e = LOCAL_ID % bfs_team; e < degree; e += 2 * bfs_team) { /* two loads in flight */
                 const uint more = e + bfs_team < degree;
                 const uint one = edges[begin + e], two = edges[begin + (more ? e + bfs_team : e)];
                 const uint known_one = one < mine && visited[one], known_two = two < mine && visited[two];
@@ -119,7 +119,7 @@ GROUP_KERNEL bfs_expand(GLOBAL const ulong* nodes, GLOBAL const uint* edges, GLO
         *over = level + 1;
 }
 
-/* The same of nodes [first, first + n) by the CPU. */
+/* The same for nodes [first, first + n) on the CPU. */
 KERNEL bfs_expand_half(GLOBAL const ulong* nodes, GLOBAL const uint* edges, GLOBAL uchar* mask, GLOBAL uchar* visited,
                        GLOBAL uchar* found, GLOBAL int* cost, GLOBAL uint* over, uint level, ulong first, ulong n) {
     uint news = 0;
@@ -137,7 +137,8 @@ KERNEL bfs_expand_half(GLOBAL const ulong* nodes, GLOBAL const uint* edges, GLOB
     if (news) ATOMIC_OR_U32_DEVICE(over, 1u);
 }
 
-/* The next mask of words [first, first + n): what this agent found, and what the other found that was not visited. */
+/* Computes words [first, first + n) of the next mask: the nodes that this agent found, and the unvisited ones that the
+   other agent found. */
 KERNEL bfs_exchange(GLOBAL ulong* mask, GLOBAL ulong* visited, GLOBAL const ulong* found, GLOBAL const ulong* others,
                     ulong first, ulong n) {
     FOR_EACH(i, n) {

@@ -7,13 +7,13 @@ import numpy as np
 from firsttouch.analysis.graphs import wrong_levels
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, sample, u32, u64
 
-TILE, THREADS = 1024, 256  # nodes of a group of bfs.c, and its threads
+TILE, THREADS = 1024, 256  # nodes and threads per group in bfs.c
 LEVELS = 200  # more levels than a random graph has
-MASK = "(n + 1023) // 1024 * 128"  # a byte for each node, in words, padded to whole tiles
+MASK = "(n + 1023) // 1024 * 128"  # one byte per node, in 64-bit words, padded to whole tiles
 
 
 class Bfs(App):
-    """Levels of a random graph from node 0: each node has 2 to 10 edges (6 in the mean), stored at both ends."""
+    """Levels of a random graph from node 0: each node has 2 to 10 edges (6 on average), stored at both ends."""
 
     name = "bfs"
     source = (
@@ -37,7 +37,7 @@ class Bfs(App):
     @classmethod
     def problem(cls, params: Params) -> str:
         if params["n"] >= 1 << 28:
-            return f"{cls.name}: n must be below {1 << 28}, as edges have numbers of 32 bits, not {params['n']}"
+            return f"{cls.name}: n must be below {1 << 28}, because edge numbers have 32 bits, not {params['n']}"
         return super().problem(params)
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
@@ -64,21 +64,23 @@ class Bfs(App):
             gpu.swap(self.mask, self.updating)
 
     def check(self, view: View) -> str:
-        """All nodes of a small graph, some of a large one, with all their edges."""
+        """Checks the levels of all nodes of a small graph, or of a sample of a large one, along all their edges."""
         nodes, at = view(self.nodes), sample(self.n, 200_000, self.seed)
         starts, degrees = (nodes[at] & 0xFFFFFFFF).astype(np.int64), (nodes[at] >> 32).astype(np.int64)
         return wrong_levels(at, starts, degrees, view(self.edges), view(self.cost), 0)
 
 
 class BfsConcurrent(Bfs):
-    """bfs with half of the nodes on each agent; both exchange the nodes that they found in the other's half."""
+    """bfs with half of the nodes on each agent; each level they exchange the nodes found in the other's half."""
 
     name = "bfs_concurrent"
     source = f"{Bfs.source}; the division into halves is this project's"
     pattern = "both agents at once on halves, exchanged each level"
     by_halves = True
-    theirs = buffer(u64, MASK, role="inout", starts_on="cpu")  # what the CPU found; `updating` is what the GPU found
-    news = buffer(u32, 1, role="scratch", starts_on="cpu")  # whether the CPU found any
+    theirs = buffer(
+        u64, MASK, role="inout", starts_on="cpu"
+    )  # nodes that the CPU found; those that the GPU found are in `updating`
+    news = buffer(u32, 1, role="scratch", starts_on="cpu")  # nonzero if the CPU found any
 
     @classmethod
     def problem(cls, params: Params) -> str:

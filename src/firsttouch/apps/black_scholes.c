@@ -24,7 +24,7 @@ HELPER f32x2 price(float spot, float strike, float years) {
     return F32X2(spot * n1 - later * n2, later * (1.0f - n2) - spot * (1.0f - n1));
 }
 
-/* n options from `offset` on, a multiple of 4; four at a time, and what is left one by one. */
+/* Prices n options from `offset` on, a multiple of 4: four at a time, and the remaining ones one by one. */
 KERNEL black_scholes(GLOBAL const float* spot, GLOBAL const float* strike, GLOBAL const float* years,
                      GLOBAL float* call, GLOBAL float* put, ulong offset, ulong n) {
     FOR_EACH(i, n / 4) {

@@ -1,11 +1,12 @@
-/* cfd: compressible Euler on tetrahedra, finite volumes around the cells' centres. Five variables of each of n cells,
-   one after the other: density, momentum in x, y and z, energy. Normals point inwards and are as long as the face is
-   large. A neighbour below zero is the border: a wall, or the flow far away (Mach 1.2 along x). */
+/* cfd: compressible Euler equations on tetrahedra, by finite volumes around the centres of the cells. An array holds
+   five variables of n cells, one variable after the other: density, momentum in x, y and z, energy. Normals point
+   inwards; their length is the area of the face. A negative neighbour is the border: a wall, or the far field (Mach 1.2
+   along x). */
 #define GAMMA 1.4f
 #define WALL (-1)
 #define FAR (-2)
-#define NOISE 0.02f /* of the flow at the start */
-#define JITTER 0.1f /* of the mesh's inner corners, in edges of a cube */
+#define NOISE 0.02f /* amplitude of the noise in the initial flow */
+#define JITTER 0.1f /* displacement of the mesh's inner corners, in edges of a cube */
 typedef struct {
     float density, x, y, z, energy;
 } State;
@@ -29,17 +30,18 @@ HELPER State plus(State a, float f, State b) {
 HELPER float pressure(State s) {
     return (GAMMA - 1.0f) * (s.energy - 0.5f * (s.x * s.x + s.y * s.y + s.z * s.z) / s.density);
 }
-/* Of the fluid and of sound in it. */
+/* The sum of the speeds of the fluid and of sound in it. */
 HELPER float speed(State s, float p) {
     return SQRT_F32(s.x * s.x + s.y * s.y + s.z * s.z) / s.density + SQRT_F32(GAMMA * p / s.density);
 }
-/* What flows through a face. */
+/* The flux through a face. */
 HELPER State flow(State s, float p, float x, float y, float z) {
     const float v = (s.x * x + s.y * y + s.z * z) / s.density;
     return state(s.density * v, s.x * v + p * x, s.y * v + p * y, s.z * v + p * z, v * (s.energy + p));
 }
 
-/* A corner at 0 or 1 edges from cube (x, y, z) of m x m x m, moved a little where it lies inside. */
+/* A corner at offset 0 or 1 from cube (x, y, z) of m x m x m, in edges. Corners inside the mesh are displaced a
+   little. */
 HELPER f32x4 corner(ulong key, ulong m, ulong x, ulong y, ulong z, uint dx, uint dy, uint dz) {
     const ulong at = (((z + dz) * (m + 1) + y + dy) * (m + 1) + x + dx) * 3;
     const int inside = x + dx > 0 && x + dx < m && y + dy > 0 && y + dy < m && z + dz > 0 && z + dz < m;
@@ -47,20 +49,20 @@ HELPER f32x4 corner(ulong key, ulong m, ulong x, ulong y, ulong z, uint dx, uint
     return F32X4((float)dx + random_f32(key, at, -most, most), (float)dy + random_f32(key, at + 1, -most, most),
                  (float)dz + random_f32(key, at + 2, -most, most), 0.0f);
 }
-/* The area vector of the face a, b, c, towards d, and its length. */
+/* The area vector of face a, b, c, pointing towards d, and its length. */
 HELPER f32x4 inward(f32x4 a, f32x4 b, f32x4 c, f32x4 d) {
     const float bx = b.x - a.x, by = b.y - a.y, bz = b.z - a.z, cx = c.x - a.x, cy = c.y - a.y, cz = c.z - a.z;
     const float x = by * cz - bz * cy, y = bz * cx - bx * cz, z = bx * cy - by * cx;
     const float way = x * (d.x - a.x) + y * (d.y - a.y) + z * (d.z - a.z) < 0.0f ? -0.5f : 0.5f;
     return F32X4(way * x, way * y, way * z, 0.5f * SQRT_F32(x * x + y * y + z * z));
 }
-/* The number of the tetrahedron of cube (x, y, z) that goes from corner to corner along axes a, b and the third. */
+/* The number of the tetrahedron of cube (x, y, z) that extends from corner to corner along axes a, b and the third. */
 HELPER int number(ulong m, uint bits, ulong key, ulong x, ulong y, ulong z, uint a, uint b) {
     const ulong i = ((z * m + y) * m + x) * 6 + 2 * a + (b == (a + 1) % 3 ? 0 : 1);
     return (int)permute(i, 6 * m * m * m, bits, key);
 }
 
-/* m x m x m cubes of six tetrahedra each, numbered at random. areas: squared surfaces. */
+/* Generates m x m x m cubes of six tetrahedra each, in random order. areas: the squares of the cells' surface areas. */
 KERNEL cfd_mesh(GLOBAL float* areas, GLOBAL int* neighbours, GLOBAL float* normals, ulong m, uint bits, ulong key) {
     const ulong n = 6 * m * m * m;
     FOR_EACH(i, n) {
@@ -91,7 +93,7 @@ KERNEL cfd_mesh(GLOBAL float* areas, GLOBAL int* neighbours, GLOBAL float* norma
     }
 }
 
-/* The flow far away, with noise. */
+/* The far field, with noise. */
 KERNEL cfd_start(GLOBAL float* u, ulong n, ulong key) {
     FOR_EACH(i, n) {
         const State noise = state(random_f32(key, i, -NOISE, NOISE), random_f32(key, n + i, -NOISE, NOISE),
@@ -101,7 +103,7 @@ KERNEL cfd_start(GLOBAL float* u, ulong n, ulong key) {
     }
 }
 
-/* Keeps the variables as they are before the three stages, and how far each cell may step. */
+/* Saves the variables before the three stages, and computes the step factor of each cell. */
 KERNEL cfd_factors(GLOBAL const float* areas, GLOBAL const float* u, GLOBAL float* old, GLOBAL float* factors,
                    ulong first, ulong count, ulong n) {
     FOR_EACH(k, count) {

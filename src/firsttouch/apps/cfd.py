@@ -16,7 +16,7 @@ STAGES = 3
 GAMMA, NOISE = 1.4, 0.02
 FAR_AWAY = np.array([1.4, 1.68, 0, 0, 3.508])[:, None]  # density, momentum, energy at Mach 1.2
 WALL = -1
-EVERYTHING, LONGEST = 60_000, 200  # cell updates and iterations up to which the check repeats the whole run
+FULL_CHECK_UPDATES, FULL_CHECK_ITERATIONS = 60_000, 200  # up to both, the check repeats the whole run
 CHUNK = 1 << 20
 
 
@@ -69,12 +69,12 @@ class Cfd(App):
             gpu.replay(self.iteration, reads=mesh, updates=[self.u], writes=scratch)
 
     def check(self, view: View) -> str:
-        """In f64: a few iterations of a small mesh, or the last one around some cells. Checks all cells for range."""
+        """Recomputes a few iterations of a small mesh, or the last one at some cells, in f64. Checks all for range."""
         n, result = len(self.areas), view(self.u)
         for chunk in (result[:, at : at + CHUNK] for at in range(0, n, CHUNK)):
             if not (chunk[0].min() > 0 and _gas(chunk)[0].min() > 0):
                 return "a density or a pressure is not positive"
-        if n * self.iterations <= EVERYTHING and self.iterations <= LONGEST:
+        if n * self.iterations <= FULL_CHECK_UPDATES and self.iterations <= FULL_CHECK_ITERATIONS:
             cells = [np.arange(n)] * (STAGES + 1)
             state = uniform_f32(self.u.key, np.arange(5 * n).reshape(5, n), -NOISE, NOISE) + FAR_AWAY
             for _ in range(self.iterations):
@@ -86,7 +86,7 @@ class Cfd(App):
                 cells.append(np.unique(np.concatenate([cells[-1], around[around >= 0]])))
             state = self._advance(view, view(self.old)[:, cells[-1]].astype(float), cells)
         worst = float(np.max(np.abs(result[:, cells[0]] - state)))
-        return "" if worst < 5e-6 else f"a variable is {worst:.3g} from the same steps in f64"
+        return "" if worst < 5e-6 else f"a variable differs from the same steps in f64 by {worst:.3g}"
 
     def _advance(self, view: View, old: F64, cells: Sequence[np.ndarray]) -> F64:
         """One iteration for cells[0]. cells[k] are the cells within k faces of them; `old` is the state of the last."""
@@ -136,11 +136,11 @@ class CfdConcurrent(Cfd):
         for _ in gpu.iterations(self.iterations):
             for launches in zip(self.launches(0, n // 2), self.launches(n // 2, n), strict=True):
                 if self.u in launches[0][1]:
-                    cpu.reads(self.u)  # now, since after the GPU's launch this would wait for it
+                    cpu.reads(self.u)  # before the GPU's launch, because later it would wait for that launch
                 for agent, (kernel, reads, writes, values) in zip((gpu, cpu), launches, strict=True):
-                    every = [p for a in reads for p in ([a] if a is self.u else _cells(a, *values))]
-                    mine = [p for a in writes for p in _cells(a, *values)]
-                    agent.launch(kernel, *reads, *writes, *values, over=values[1], reads=every, writes=mine)
+                    read = [p for a in reads for p in ([a] if a is self.u else _cells(a, *values))]
+                    written = [p for a in writes for p in _cells(a, *values)]
+                    agent.launch(kernel, *reads, *writes, *values, over=values[1], reads=read, writes=written)
 
 
 def _cells(array: Array, first: int, count: int, n: int, *_: float) -> list[ArraySlice]:

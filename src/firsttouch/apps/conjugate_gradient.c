@@ -1,10 +1,11 @@
-/* Conjugate gradients on a tridiagonal matrix of n rows in CSR. Sums over all rows are f64, a group at a
-   time; the kernel that adds to one of the two sets the other to zero. */
-#define THREADS 256 /* of a group */
+/* Conjugate gradients on a tridiagonal matrix of n rows in CSR. There are two sums over all rows, in f64, to which each
+   group adds its part. A kernel that adds to one of them clears the other. */
+#define THREADS 256 /* per group */
 
-/* Element by the number of its row, which makes the matrix symmetric: diagonal of row i, and what joins i and i + 1. */
+/* Elements depend on the row, so that the matrix is symmetric: the diagonal of row i, and the element that couples rows
+   i and i + 1. */
 HELPER float diagonal(ulong key, ulong i) { return random_f32(key, 2 * i, 10.0f, 11.0f); }
-HELPER float beside(ulong key, ulong i) { return random_f32(key, 2 * i + 1, 0.0f, 1.0f); }
+HELPER float coupling(ulong key, ulong i) { return random_f32(key, 2 * i + 1, 0.0f, 1.0f); }
 
 KERNEL fill_matrix(GLOBAL int* starts, GLOBAL int* columns, GLOBAL float* values, ulong n, ulong key) {
     FOR_EACH(i, n) {
@@ -12,19 +13,19 @@ KERNEL fill_matrix(GLOBAL int* starts, GLOBAL int* columns, GLOBAL float* values
         starts[i] = (int)first;
         if (i > 0) {
             columns[first] = (int)(i - 1);
-            values[first] = beside(key, i - 1);
+            values[first] = coupling(key, i - 1);
         }
         columns[at] = (int)i;
         values[at] = diagonal(key, i);
         if (i + 1 < n) {
             columns[at + 1] = (int)(i + 1);
-            values[at + 1] = beside(key, i);
+            values[at + 1] = coupling(key, i);
         } else
             starts[n] = (int)(at + 1);
     }
 }
 
-/* The group's sum of `mine` is added to *sum by its first item; the first of all clears `other_sum`. */
+/* The first item of a group adds the group's sum of `mine` to *sum. The first item of all clears *other_sum. */
 #define ADD_UP(sum, mine, other_sum)                                                                                   \
     if (GLOBAL_ID == 0) *(other_sum) = 0.0;                                                                            \
     GROUP_SUM(part, mine, THREADS)                                                                                     \
@@ -44,7 +45,7 @@ GROUP_KERNEL multiply(GLOBAL const int* starts, GLOBAL const int* columns, GLOBA
     ADD_UP(sums, mine, sums + 1)
 }
 
-/* sums[0] += v . to, after a library has made `to` */
+/* sums[0] += v . to, after a library has computed `to` */
 GROUP_KERNEL add_dot(GLOBAL const float* v, GLOBAL const float* to, GLOBAL double* sums, ulong n) {
     SHARED double part[THREADS];
     double mine = 0.0;

@@ -13,15 +13,15 @@ from firsttouch.harness.random import F64, uniform_f32
 from firsttouch.workspace.agents import Value
 from firsttouch.workspace.workspace import Array, ByteRange
 
-THREADS, MOST_GROUPS = 256, 2048
-# Eigenvalues lie in [8, 13]: k steps reduce a residual to 2 sqrt(1.63) 0.121^k at most. One step is added.
-MOST_STEPS, DUE_STEPS = 100, 8
+THREADS, MAX_GROUPS = 256, 2048
+# Eigenvalues are in [8, 13], so k steps reduce a residual to at most 2 sqrt(1.63) 0.121^k. One step is added.
+MAX_STEPS, EXPECTED_STEPS = 100, 8
 TOLERANCE = 1e-6  # 2-norm of the residual relative to the initial one
-ROUNDED = 4 * 2.0**-24  # error of a row of A x, which is about 1, in f32
-# The stop test bounds the mean row. The worst has rarer neighbours with more rows (9e-6 of 12 million, in f64 too),
-# up to diagonals of 11 and links of 1, where 6 steps leave 3.5e-5.
+ROUNDING_ERROR = 4 * 2.0**-24  # error of a row of A x, which is about 1, in f32
+# The stopping test bounds the mean over the rows. The largest residual of a row grows with the number of rows, in f64
+# too: 9e-6 for 12 million. The bound is 3.5e-5 after 6 steps, for diagonals of 11 and off-diagonals of 1.
 ROW_TOLERANCE = 5e-5
-REACH = 24  # distance at which rows no longer affect each other: each row passes on less than a tenth
+COUPLING_DISTANCE = 24  # rows this far apart do not affect each other, since each row passes on less than a tenth
 
 
 class ConjugateGradient(App):
@@ -77,7 +77,7 @@ class ConjugateGradient(App):
         self._multiply(gpu, x)
         self._in_groups(gpu, "begin", self.rhs, product, r, p, sums, n, writes=[r, p])
         square = start = float(cpu.reads(sums)[1])
-        for step in range(MOST_STEPS):
+        for step in range(MAX_STEPS):
             if square <= TOLERANCE**2 * start:
                 return step
             self._multiply(gpu, p)
@@ -85,10 +85,10 @@ class ConjugateGradient(App):
             self._in_groups(gpu, "advance", p, product, x, r, sums, a, n)
             before, square = square, float(cpu.reads(sums)[1])
             gpu.launch("turn", r, p, square / before, n, over=n)
-        return MOST_STEPS
+        return MAX_STEPS
 
     def _in_groups(self, gpu: Gpu, kernel: str, *arguments: Value, writes: Sequence[ByteRange] = ()) -> None:
-        groups = min(MOST_GROUPS, math.ceil(self.n / THREADS))
+        groups = min(MAX_GROUPS, math.ceil(self.n / THREADS))
         gpu.launch(kernel, *arguments, groups=groups, threads=THREADS, writes=writes)
 
     def _multiply(self, gpu: Gpu, v: Array) -> None:
@@ -100,13 +100,13 @@ class ConjugateGradient(App):
             self._in_groups(gpu, "multiply", *matrix, v, to, self.sums, self.n, writes=[to])
 
     def check(self, view: View) -> str:
-        """The residual in f64, in total and by row; some elements of x by elimination of the rows around them; and the
-        number of steps, since wrong scalars only slow down convergence.
+        """Checks the residual in f64, in total and by row; some elements of x by elimination of the rows around them;
+        and the number of steps, since wrong scalars only slow down convergence.
         """
-        if self.steps > DUE_STEPS:
-            return f"{self.steps} steps were taken, more than the {DUE_STEPS} that the matrix's spectrum allows"
+        if self.steps > EXPECTED_STEPS:
+            return f"{self.steps} steps were taken; the spectrum of the matrix allows {EXPECTED_STEPS}"
         mean, worst = self._residual(x := view(self.x), view(self.values))
-        if not (mean <= TOLERANCE + ROUNDED and worst <= ROW_TOLERANCE):
+        if not (mean <= TOLERANCE + ROUNDING_ERROR and worst <= ROW_TOLERANCE):
             return f"rows of A x differ from the right-hand side by up to {worst:.3g}, root mean square {mean:.3g}"
         rows = sample(self.n, 10_000, self.seed)
         error = float(np.abs(x[rows] - self.eliminated(rows)).max())
@@ -127,16 +127,16 @@ class ConjugateGradient(App):
         return math.sqrt(squares / self.n), worst
 
     def eliminated(self, rows: np.ndarray[Any, Any]) -> F64:
-        """x at some rows, by Thomas' elimination from both sides; values outside the matrix are zero."""
+        """x at the given rows, by Thomas' elimination from both sides. Values outside the matrix are zero."""
 
         def off(i: np.ndarray[Any, Any]) -> F64:
             inside = (i >= 0) & (i < self.n - 1)
             return np.where(inside, uniform_f32(self.values.key, 2 * i + 1, 0, 1).astype(np.float64), 0.0)
 
         def swept(sign: int) -> tuple[F64, F64]:
-            """What the rows on one side subtract from the row's diagonal and right-hand side."""
+            """The terms that the rows on one side subtract from a row's diagonal and right-hand side."""
             taken, known = np.zeros(len(rows)), np.zeros(len(rows))
-            for distance in range(REACH, 0, -1):
+            for distance in range(COUPLING_DISTANCE, 0, -1):
                 at = rows + sign * distance
                 inside = (at >= 0) & (at < self.n)
                 pivot = uniform_f32(self.values.key, 2 * at, 10, 11) - taken

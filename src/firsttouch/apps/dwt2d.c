@@ -1,11 +1,11 @@
-/* dwt2d: levels of a two-dimensional wavelet transform by lifting, in whole numbers (5/3) or, with REAL, in real ones
-   (9/7). Beyond its borders an image goes on as its mirror image. A group transforms a tile whose rim of HALO elements
-   is lost to the neighbours it cannot see. */
+/* dwt2d: levels of a two-dimensional wavelet transform by lifting, in integers (5/3) or, with REAL, in floating point
+   (9/7). The image is extended by reflection at its borders. A group transforms a tile, of which the outer HALO
+   elements are wrong, because they depend on elements outside the tile. */
 #ifndef REAL
 #define REAL 0
 #endif
 #define SIDE 64
-#define PITCH (SIDE + 1) /* odd, so that neither rows nor columns of a tile meet in one bank */
+#define PITCH (SIDE + 1) /* odd, so that neither rows nor columns of a tile cause bank conflicts */
 #if REAL
 #define VALUE float
 #define HALO 4
@@ -17,7 +17,7 @@
 #endif
 #define INNER (SIDE - 2 * HALO)
 
-/* Light that changes smoothly over cells of 8 x 8 pixels, in three colours, with some noise. */
+/* The image: brightness that changes smoothly over cells of 8 x 8 pixels, in three colours, with some noise. */
 KERNEL dwt2d_image(GLOBAL uchar* image, ulong rows, ulong cols, ulong key) {
     FOR_EACH(row, rows) {
         const float y = (float)(uint)(row % 8) * 0.125f;
@@ -41,7 +41,7 @@ KERNEL dwt2d_image(GLOBAL uchar* image, ulong rows, ulong cols, ulong key) {
     }
 }
 
-/* Three planes around zero from pixels of three bytes. */
+/* Converts pixels of three bytes to three planes of values around zero. */
 KERNEL dwt2d_split(GLOBAL const uchar* image, GLOBAL int* planes, ulong n) {
     GLOBAL VALUE* values = (GLOBAL VALUE*)planes;
     FOR_EACH(i, n) {
@@ -51,7 +51,7 @@ KERNEL dwt2d_split(GLOBAL const uchar* image, GLOBAL int* planes, ulong n) {
     }
 }
 
-/* Where element i of a line of n lies, which goes on as its mirror image. */
+/* The index of element i of a line of n elements that is extended by reflection. */
 HELPER ulong mirrored(long i, long n) {
     if (i >= 0 && i < n) return (ulong)i;
     if (n == 1) return 0;
@@ -59,22 +59,23 @@ HELPER ulong mirrored(long i, long n) {
     return (ulong)(within < n ? within : 2 * n - 2 - within);
 }
 
-/* Every second element from `first` on changes by a function of its two neighbours. */
+/* A lifting step: every second element from `first` on changes by a function of the sum of its two neighbours. */
 #define LIFT(first, along, across, change)                                                                             \
     for (int p = (first) + 2 * (int)(LOCAL_ID / SIDE); p < SIDE - 1; p += 2 * (int)(GROUP_SIZE / SIDE)) {              \
         const int at = p * (along) + (int)(LOCAL_ID % SIDE) * (across);                                                \
-        const VALUE beside = tile[at - (along)] + tile[at + (along)];                                                  \
+        const VALUE neighbours = tile[at - (along)] + tile[at + (along)];                                              \
         tile[at] += (change);                                                                                          \
     }                                                                                                                  \
     BARRIER();
 #define LIFT_TWICE(along, across, odd, even) LIFT(1, along, across, odd) LIFT(2, along, across, even)
-#define LIFT_WHOLE(along, across) LIFT_TWICE(along, across, -(beside >> 1), (beside + 2) >> 2)
+#define LIFT_INTEGER(along, across) LIFT_TWICE(along, across, -(neighbours >> 1), (neighbours + 2) >> 2)
 #define LIFT_REAL(along, across)                                                                                       \
-    LIFT_TWICE(along, across, -1.586134342f * beside, -0.05298011854f * beside)                                        \
-    LIFT_TWICE(along, across, 0.8829110762f * beside, 0.4435068522f * beside)
+    LIFT_TWICE(along, across, -1.586134342f * neighbours, -0.05298011854f * neighbours)                                \
+    LIFT_TWICE(along, across, 0.8829110762f * neighbours, 0.4435068522f * neighbours)
 
-/* One level of height x width elements of three planes. What is low in both directions goes to `low`, plane by plane;
-   of the other bands, those high along rows, along columns and along both follow after it in each plane of `bands`. */
+/* One level of three planes of height x width elements. The band that is low in both directions is stored in `low`,
+   plane by plane. The bands that are high along rows, along columns and along both follow it in each plane of
+   `bands`. */
 GROUP_KERNEL dwt2d_level(GLOBAL const int* from, GLOBAL int* low, GLOBAL int* bands, ulong height, ulong width,
                          ulong low_plane, ulong bands_plane) {
     SHARED VALUE tile[SIDE * PITCH];
@@ -92,8 +93,8 @@ GROUP_KERNEL dwt2d_level(GLOBAL const int* from, GLOBAL int* low, GLOBAL int* ba
     LIFT_REAL(1, PITCH)
     LIFT_REAL(PITCH, 1)
 #else
-    LIFT_WHOLE(PITCH, 1)
-    LIFT_WHOLE(1, PITCH)
+    LIFT_INTEGER(PITCH, 1)
+    LIFT_INTEGER(1, PITCH)
 #endif
     /* Lanes write the low elements of a row, then the high ones. */
     const int high_x = lane >= INNER / 2, x = HALO + (high_x ? 2 * (lane - INNER / 2) + 1 : 2 * lane);

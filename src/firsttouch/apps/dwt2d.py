@@ -12,7 +12,7 @@ from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, sam
 
 THREADS, SIDE, HALO = 256, 64, {"5/3": 2, "9/7": 4}  # as in dwt2d.c
 LIFTS, GAIN = (-1.586134342, -0.05298011854, 0.8829110762, 0.4435068522), 1.230174104914
-WHOLE, WINDOW = 2**21, 256  # pixels up to which the whole image is inverted; larger ones are sampled in windows
+FULL_CHECK_PIXELS, WINDOW = 2**21, 256  # larger images are inverted in sample windows of this side
 
 Any2: TypeAlias = np.ndarray[Any, Any]
 
@@ -36,7 +36,7 @@ class Dwt2d(App):
     wavelet: str
 
     image = buffer(u8, "rows", "cols", 3, role="input", starts_on="cpu")
-    planes = buffer(i32, 3, "rows", "cols", role="scratch")  # i32 or f32, as the next two
+    planes = buffer(i32, 3, "rows", "cols", role="scratch")  # i32 or f32, like the next two
     halves = buffer(i32, 3, "(rows + 1) // 2", "(cols + 1) // 2", role="scratch")  # low band of every other level
     bands = buffer(i32, 3, "rows", "cols", role="output", ends_on="cpu")
 
@@ -69,21 +69,22 @@ class Dwt2d(App):
             source, low = low, source
 
     def check(self, view: View) -> str:
-        """The inverse transform in numpy restores the image: exactly for 5/3, within 1e-5 for 9/7."""
+        """Checks that the inverse transform in numpy restores the image: exactly for 5/3, within 1e-5 for 9/7."""
         real = self.wavelet == "9/7"
         image, bands = view(self.image), view(self.bands).view(np.float32 if real else np.int32).reshape(3, -1)
         for rows, cols, inside in self.windows():
             pixels = image[rows.start : rows.stop, cols.start : cols.stop].astype(np.int32)
             true = pixels / 255 - 0.5 if real else pixels - 128
             for plane in range(3):
-                off = np.abs(self._inverse(bands[plane], rows, cols) - true[:, :, plane])[inside]
-                if not off.max() <= (1e-5 if real else 0):
-                    return f"plane {plane} inverted is {off.max():.3g} off the image at {rows.start}, {cols.start}"
+                error = np.abs(self._inverse(bands[plane], rows, cols) - true[:, :, plane])[inside]
+                if not error.max() <= (1e-5 if real else 0):
+                    where = f"{rows.start}, {cols.start}"
+                    return f"the inverse of plane {plane} differs from the image by {error.max():.3g} at {where}"
         return ""
 
     def windows(self) -> Iterator[tuple[range, range, tuple[slice, slice]]]:
         """Rows and columns of windows, and the part of each that does not depend on pixels outside."""
-        if self.rows * self.cols <= WHOLE:
+        if self.rows * self.cols <= FULL_CHECK_PIXELS:
             yield range(self.rows), range(self.cols), (slice(None), slice(None))
             return
         step, rim = 2**self.levels, 2**self.levels * 8
@@ -127,21 +128,21 @@ def join(low: Any2, high: Any2, axis: int = 0) -> Any2:
     if len(odd) == 0:
         return low
 
-    def by_even() -> Any2:
+    def even_neighbours() -> Any2:
         return np.asarray(even[: len(odd)] + np.concatenate((even[1:], even[-1:]))[: len(odd)])
 
-    def by_odd() -> Any2:
+    def odd_neighbours() -> Any2:
         return np.asarray(np.concatenate((odd[:1], odd))[: len(even)] + np.concatenate((odd, odd[-1:]))[: len(even)])
 
     if even.dtype.kind == "f":
         even *= GAIN
         odd /= GAIN
         for k in (3, 1):
-            even -= LIFTS[k] * by_odd()
-            odd -= LIFTS[k - 1] * by_even()
+            even -= LIFTS[k] * odd_neighbours()
+            odd -= LIFTS[k - 1] * even_neighbours()
     else:
-        even -= (by_odd() + 2) >> 2
-        odd += by_even() >> 1
-    whole = np.empty((len(even) + len(odd), *even.shape[1:]), even.dtype)
-    whole[::2], whole[1::2] = even, odd
-    return np.moveaxis(whole, 0, axis)
+        even -= (odd_neighbours() + 2) >> 2
+        odd += even_neighbours() >> 1
+    joined = np.empty((len(even) + len(odd), *even.shape[1:]), even.dtype)
+    joined[::2], joined[1::2] = even, odd
+    return np.moveaxis(joined, 0, axis)

@@ -1,17 +1,17 @@
-/* fdtd3d: a star of radius 4 over n x n x n cells, inside a rim of 4 cells that stay as they are:
+/* fdtd3d: a star-shaped stencil of radius 4 over n x n x n cells, inside a halo of 4 cells that do not change:
    out = w0 in + sum over r = 1..4 of w_r (in[x - r] + in[x + r] + in[y - r] + in[y + r] + in[z - r] + in[z + r]).
-   A group takes WIDE x HIGH cells of `depth` planes, one plane after the other. The plane and its rim in x and y lie in
-   shared memory; what a thread needs in z stays in its registers, four cells side by side. */
+   A group computes WIDE x HIGH cells of `depth` planes, one plane after the other. The plane and its halo in x and y
+   are in shared memory. The cells that a thread needs in z are in its registers, in vectors of four adjacent cells. */
 #define RADIUS 4
 #define WIDE 64
 #define HIGH 16
 #define LANES (WIDE / 4)
-#define ABOVE (2 * RADIUS * LANES) /* fours of the rim above and below the tile */
-#define RIM (ABOVE + 2 * HIGH)     /* and with those at its left and right */
+#define ABOVE (2 * RADIUS * LANES) /* vectors of the halo above and below the tile */
+#define HALO (ABOVE + 2 * HIGH)     /* and with those to its left and right */
 
 HELPER ulong at_most(ulong i, ulong most) { return i < most ? i : most; }
 
-/* sum + w (a + b + c + d + e + f), four times. */
+/* sum + w (a + b + c + d + e + f) for each of four cells. */
 HELPER f32x4 ring(f32x4 sum, float w, f32x4 a, f32x4 b, f32x4 c, f32x4 d, f32x4 e, f32x4 f) {
     return F32X4(sum.x + w * (a.x + b.x + c.x + d.x + e.x + f.x), sum.y + w * (a.y + b.y + c.y + d.y + e.y + f.y),
                  sum.z + w * (a.z + b.z + c.z + d.z + e.z + f.z), sum.w + w * (a.w + b.w + c.w + d.w + e.w + f.w));
@@ -24,30 +24,31 @@ GROUP_KERNEL fdtd3d_step(GLOBAL const float* in, GLOBAL float* out, GLOBAL const
     const ulong left = GROUP_ID % tiles % across * WIDE, top = GROUP_ID % tiles / across * HIGH;
     const ulong first = GROUP_ID / tiles * depth, end = at_most(first + depth, n);
     const int lane = (int)LOCAL_ID % LANES + 1, row = (int)LOCAL_ID / LANES + RADIUS;
-    const ulong x = left + (ulong)lane * 4, y = top + (ulong)row; /* counted with the rim, as all below */
+    const ulong x = left + (ulong)lane * 4, y = top + (ulong)row; /* including the halo, as all indices below */
     const int inside = x < n + RADIUS && y < n + RADIUS;
-    /* The four of the rim that this thread brings, if any. */
+    /* The vector of the halo that this thread loads, if any. */
     const int k = (int)LOCAL_ID, side = k - ABOVE;
-    const int rim_lane = side < 0 ? k % LANES + 1 : side % 2 * (LANES + 1);
-    const int rim_row = side >= 0 ? side / 2 + RADIUS : k / LANES + (k / LANES < RADIUS ? 0 : HIGH);
-    const ulong rim_x = at_most(left + (ulong)rim_lane * 4, last_four), rim_y = at_most(top + (ulong)rim_row, last_row);
-    GLOBAL const f32x4* rim = (GLOBAL const f32x4*)(in + rim_y * pitch + rim_x) + (first + RADIUS) * layer;
+    const int halo_lane = side < 0 ? k % LANES + 1 : side % 2 * (LANES + 1);
+    const int halo_row = side >= 0 ? side / 2 + RADIUS : k / LANES + (k / LANES < RADIUS ? 0 : HIGH);
+    const ulong halo_x = at_most(left + (ulong)halo_lane * 4, last_four),
+                halo_y = at_most(top + (ulong)halo_row, last_row);
+    GLOBAL const f32x4* halo = (GLOBAL const f32x4*)(in + halo_y * pitch + halo_x) + (first + RADIUS) * layer;
     GLOBAL const f32x4* own =
         (GLOBAL const f32x4*)(in + at_most(y, last_row) * pitch + at_most(x, last_four)) + first * layer;
     GLOBAL f32x4* to = (GLOBAL f32x4*)(out + y * pitch + x) + (first + RADIUS) * layer;
     const float w0 = weights[0], w1 = weights[1], w2 = weights[2], w3 = weights[3], w4 = weights[4];
     f32x4 back4 = own[0], back3 = own[layer], back2 = own[2 * layer], back1 = own[3 * layer], now = own[4 * layer];
     f32x4 next1 = own[5 * layer], next2 = own[6 * layer], next3 = own[7 * layer];
-    f32x4 bring = now;
-    if (k < RIM) bring = *rim;
+    f32x4 halo_next = now;
+    if (k < HALO) halo_next = *halo;
     own += 8 * layer;
     for (ulong z = first; z < end; ++z) {
         const f32x4 next4 = *own;
         const int turn = (int)(z & 1); /* the other plane may still be read */
         plane[turn][row][lane] = now;
-        if (k < RIM) plane[turn][rim_row][rim_lane] = bring;
-        rim += layer;
-        if (k < RIM) bring = *rim;
+        if (k < HALO) plane[turn][halo_row][halo_lane] = halo_next;
+        halo += layer;
+        if (k < HALO) halo_next = *halo;
         BARRIER();
         const f32x4 m = now, l = plane[turn][row][lane - 1], r = plane[turn][row][lane + 1];
         f32x4 sum = F32X4(w0 * m.x, w0 * m.y, w0 * m.z, w0 * m.w);

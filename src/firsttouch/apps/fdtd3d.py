@@ -12,11 +12,11 @@ from firsttouch.harness.app import App, Cpu, Gpu, Params, View, around, buffer, 
 from firsttouch.harness.random import F64, uniform_f32
 
 RADIUS = 4
-WIDE, HIGH, THREADS = 64, 16, 256  # the tile of fdtd3d.c and its threads
+WIDE, HIGH, THREADS = 64, 16, 256  # the tile of fdtd3d.c, and threads per group
 WEIGHTS = (0.1, 0.16, 0.12, 0.08, 0.04)  # by distance; over all six directions they add up to 2.5
-MOST_STEPS = 20  # values grow 2.5 times a step
+MAX_STEPS = 20  # values grow 2.5 times a step
 TOLERANCE = 1e-5  # relative
-EVERYTHING = 1 << 20  # cells up to which all are checked
+FULL_CHECK_CELLS = 1 << 20  # larger spaces are checked at a sample of cells
 
 
 class Fdtd3d(App):
@@ -35,18 +35,18 @@ class Fdtd3d(App):
     depth: int
 
     cells = buffer(f32, "n + 8", "n + 8", "n + 8", role="inout", starts_on="cpu", ends_on="cpu")
-    next = buffer(f32, "n + 8", "n + 8", "n + 8", role="inout", starts_on="cpu")  # exchanged with cells
+    next = buffer(f32, "n + 8", "n + 8", "n + 8", role="inout", starts_on="cpu")  # swapped with cells
     weights = buffer(f32, RADIUS + 1, role="constant", starts_on="cpu")
 
     @classmethod
     def problem(cls, params: Params) -> str:
-        if params["iterations"] > MOST_STEPS:
-            return f"fdtd3d: iterations must be at most {MOST_STEPS}, not {params['iterations']}: values grow each time"
+        if params["iterations"] > MAX_STEPS:
+            return f"fdtd3d: iterations must be at most {MAX_STEPS}, not {params['iterations']}: values grow each time"
         return super().problem(params)
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         count = (self.n + 2 * RADIUS) ** 3
-        for array in (self.cells, self.next):  # in both, since the halo is never written again
+        for array in (self.cells, self.next):  # both, because the halo is not written later
             cpu.launch("uniform_f32", array, 0, count, self.cells.key, 0.0, 1.0, over=count, writes=[array])
         cpu.writes(self.weights)[:] = WEIGHTS
 
@@ -57,15 +57,15 @@ class Fdtd3d(App):
                 *("fdtd3d_step", self.cells, self.next, self.weights, self.n, self.depth),
                 groups=groups,
                 threads=THREADS,
-                updates=[self.next],  # which keeps its halo
+                updates=[self.next],  # its halo is kept
             )
             gpu.swap(self.cells, self.next)
 
     def check(self, view: View) -> str:
-        """Recomputes cells in f64 from regenerated initial data: all of a small space, else a sample."""
+        """Recomputes cells in f64 from regenerated initial data: all cells of a small space, otherwise a sample."""
         side, radius = self.n + 2 * RADIUS, RADIUS * self.iterations
-        if side**3 <= EVERYTHING:
-            worst = _furthest(view(self.cells), self._after([range(side)] * 3))
+        if side**3 <= FULL_CHECK_CELLS:
+            worst = _largest_error(view(self.cells), self._after([range(side)] * 3))
         else:
             cells = self._some_cells(max(4, 4_000_000 // (2 * radius + 1) ** 3))
             worst = float(np.max([self._error_at(view, at) for at in cells]))
@@ -79,15 +79,15 @@ class Fdtd3d(App):
 
     def _error_at(self, view: View, at: tuple[int, ...]) -> float:
         box = around(at, RADIUS * self.iterations, self.cells.shape)
-        cell = tuple(slice(i - one[0], i - one[0] + 1) for i, one in zip(at, box, strict=True))
-        return _furthest(view(self.cells)[tuple(slice(i, i + 1) for i in at)], self._after(box)[cell])
+        cell = tuple(slice(i - r[0], i - r[0] + 1) for i, r in zip(at, box, strict=True))
+        return _largest_error(view(self.cells)[tuple(slice(i, i + 1) for i in at)], self._after(box)[cell])
 
     def _after(self, box: Sequence[range]) -> F64:
         """A box after all steps. At faces inside the space, the valid region shrinks by 4 cells per step."""
         side = self.n + 2 * RADIUS
         z, y, x = np.meshgrid(*map(np.array, box), indexing="ij", sparse=True)
         cells = uniform_f32(self.cells.key, (z * side + y) * side + x, 0, 1).astype(np.float64)
-        inside = [slice(RADIUS, len(one) - RADIUS) for one in box]
+        inside = [slice(RADIUS, len(extent) - RADIUS) for extent in box]
         for _ in range(self.iterations):
             total = WEIGHTS[0] * cells[tuple(inside)]
             for axis, r in itertools.product(range(3), range(-RADIUS, RADIUS + 1)):
@@ -98,6 +98,6 @@ class Fdtd3d(App):
         return cells
 
 
-def _furthest(found: np.ndarray, expected: F64) -> float:
+def _largest_error(found: np.ndarray, expected: F64) -> float:
     """The largest relative error."""
     return float(np.max(np.abs(found - expected) / np.maximum(np.abs(expected), 0.1)))

@@ -1,23 +1,25 @@
 /* Fourier transforms of c64, pass by pass (fft.py). */
-#define TILE 2048    /* numbers of a group */
-#define LONGEST 1024 /* transform inside a group */
+#define TILE 2048    /* numbers per group */
+#define LONGEST 1024 /* longest transform in one pass */
 #define THREADS 256
-#define PADDED(i) ((i) + ((i) >> 4)) /* keeps strides off the same bank of memory */
+#define PADDED(i) ((i) + ((i) >> 4)) /* avoids bank conflicts of strided accesses */
 #define EACH(i, count) UNROLLED for (uint i = 0; i < (count); ++i)
 #define AT(k) tile[PADDED(((k) << log_lanes) + lane)]
-/* Butterfly i of this item: of which lane, and which one of its transform. */
+/* Butterfly i of this item: its lane, and its number u in the transform of that lane. */
 #define BUTTERFLY(i)                                                                                                   \
     const uint lane = (LOCAL_ID + (i)*THREADS) & (width - 1), u = (LOCAL_ID + (i)*THREADS) >> log_lanes;
-/* Number i of this item: element k of a lane, in whichever order lies side by side in memory, lane g of all. */
+/* Number i of this item: element k of a lane, lane g of all lanes. The order is the one in which memory is
+   contiguous. */
 #define NUMBER(i)                                                                                                      \
     const uint e = LOCAL_ID + (i)*THREADS, k = step == 1 ? e & (r - 1) : e >> log_lanes;                               \
     const uint lane = step == 1 ? e >> log_r : e & (width - 1);                                                        \
     const ulong g = GROUP_ID * width + lane, out = g >> log_c, in = g & ((1ul << log_c) - 1ul);
 #define TURNED(v) c_mul(v, c_root(sign, (turned == 1 ? out : in) * k, bits))
 
-/* 2^log_r points of every lane, `lanes` of which there are: element k of lane g is at (g / c) outer + (g mod c) inner +
-   k step, c = 2^log_c. Stockham's order, radix 4 (and 2 first), in a tile. A transform of 2^bits points is two passes;
-   between them element k of its lane j is turned by the root of j k: j is g / c (turned 1) or g mod c (turned 2). */
+/* Transforms 2^log_r points in each of `lanes` lanes. Element k of lane g is at (g / c) outer + (g mod c) inner + k
+   step, c = 2^log_c. Stockham's algorithm in a tile, with radix 4 and, if log_r is odd, a first step of radix 2. A
+   transform of 2^bits points takes two passes. Between them element k of lane j of the transform is multiplied by the
+   root of j k: j is g / c (turned 1) or g mod c (turned 2). */
 GROUP_KERNEL fft_pass(GLOBAL const f32x2* from, GLOBAL f32x2* to, ulong outer_from, ulong outer_to, ulong inner,
                       ulong step, uint log_c, ulong lanes, uint log_r, uint turned, uint bits, float sign) {
     SHARED f32x2 tile[TILE + TILE / 16];

@@ -1,7 +1,8 @@
-"""Two-dimensional Fourier transforms, by a vendor's library or by kernels of this project, in passes over memory.
+"""Two-dimensional Fourier transforms, by a vendor's library or by this project's kernels.
 
-A dimension of 2^bits numbers is transformed in one pass where a group of work-items holds it, else in two (Bailey's
-four-step method without the transposition), which leave it in split order (fft_conv.c). Transforms are not scaled.
+The kernels transform a dimension of 2^bits numbers in one pass over memory if a group of work-items can hold it.
+Otherwise they need two (Bailey's four-step method without the transposition), which leave it in split order
+(fft_conv.c). Transforms are not scaled.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from firsttouch.workspace.agents import Gpu
 from firsttouch.workspace.workspace import Array, ByteRange
 
 TEXT = Path(__file__).with_suffix(".c").read_text(encoding="utf-8")
-TILE, THREADS = 2048, 256  # of fft.c: numbers and items of a group
+TILE, THREADS = 2048, 256  # numbers and work-items per group in fft.c
 LONGEST = {"rows": 10, "columns": 8}
 """Bits of the longest transform in one pass, so that a tile holds several columns in whole memory sectors."""
 
@@ -58,22 +59,22 @@ class OwnFft:
         return [first] * bool(split) + [Pass(pitch << rest, 1, pitch, row_bits, width << split, rest, 0, bits)]
 
     def forward(self, gpu: Gpu, plain: Array, spectrum: Array) -> None:
-        """Rows, then columns in place; the spectrum in split order."""
+        """Transforms rows, then columns in place. The spectrum is in split order."""
         pitches = {id(plain): self.width, id(spectrum): self.pitch}
         self._queue(gpu, self._passes, [plain, *[spectrum] * len(self._passes)], pitches, -1)
 
     def backward(self, gpu: Gpu, spectrum: Array, plain: Array) -> None:
-        """Columns in place in split order, then rows. The result is scaled by the number of elements."""
+        """Transforms columns in place in split order, then rows. The result is scaled by the number of elements."""
         pitches = {id(plain): self.width, id(spectrum): self.pitch}
         self._queue(gpu, self._passes[::-1], [*[spectrum] * len(self._passes), plain], pitches, 1)
 
     @staticmethod
-    def _queue(gpu: Gpu, passes: Sequence[Pass], way: Sequence[Array], pitches: dict[int, int], sign: float) -> None:
-        for index, one in enumerate(passes):
-            source, target = way[index], way[index + 1]
-            outer = [pitches[id(a)] if one.outer is None else one.outer for a in (source, target)]
-            shape = (one.inner, one.step, one.log_c, one.lanes, one.log_r, one.turned, one.bits, sign)
-            groups, writes = math.ceil((one.lanes << one.log_r) / TILE), list[ByteRange]([target])
+    def _queue(gpu: Gpu, passes: Sequence[Pass], arrays: Sequence[Array], pitches: dict[int, int], sign: float) -> None:
+        for index, p in enumerate(passes):
+            source, target = arrays[index], arrays[index + 1]
+            outer = [pitches[id(a)] if p.outer is None else p.outer for a in (source, target)]
+            shape = (p.inner, p.step, p.log_c, p.lanes, p.log_r, p.turned, p.bits, sign)
+            groups, writes = math.ceil((p.lanes << p.log_r) / TILE), list[ByteRange]([target])
             gpu.launch(
                 "fft_pass",
                 source,
@@ -105,18 +106,18 @@ class Fft:
         """Split bits of the order of rows and of columns."""
         if library:
             side = 2**bits
-            self.there = library.plan("r2c", side, side) if real else library.plan("c2c", side, side // 2)
-            self.back = library.plan("c2r", side, side) if real else self.there
+            self.forward_plan = library.plan("r2c", side, side) if real else library.plan("c2c", side, side // 2)
+            self.backward_plan = library.plan("c2r", side, side) if real else self.forward_plan
 
     def forward(self, gpu: Gpu, plain: Array, spectrum: Array) -> None:
         if self.own:
             self.own.forward(gpu, plain, spectrum)
         else:
-            gpu.call(self.there.execute, plain, spectrum, "forward", reads=[plain], writes=[spectrum])
+            gpu.call(self.forward_plan.execute, plain, spectrum, "forward", reads=[plain], writes=[spectrum])
 
     def backward(self, gpu: Gpu, spectrum: Array, plain: Array) -> None:
         """Backward transform. Overwrites the spectrum."""
         if self.own:
             self.own.backward(gpu, spectrum, plain)
         else:
-            gpu.call(self.back.execute, spectrum, plain, "backward", updates=[spectrum], writes=[plain])
+            gpu.call(self.backward_plan.execute, spectrum, plain, "backward", updates=[spectrum], writes=[plain])

@@ -1,8 +1,8 @@
 /* 2-D convolution by Fourier transforms of side x side, a power of two. Real rows are transformed as `half` = side / 2
    complex numbers (even and odd columns), from which the half spectrum of the real data is unpacked.
 
-   Own transforms (fft.c) leave a dimension of 2^bits in split order: frequency f at place (f mod 2^split)
-   2^(bits - split) + (f >> split). A library's order is natural: split 0. */
+   The transforms of fft.c leave a dimension of 2^bits in split order: frequency f is at place (f mod 2^split) 2^(bits -
+   split) + (f >> split). The order of a library is natural: split 0. */
 #define TAPS_DOWN 7
 #define TAPS_ACROSS 6
 #define CENTRE_Y 3
@@ -15,7 +15,8 @@ HELPER ulong border(ulong i, ulong n, ulong after) { return i < n ? i : i < n + 
 
 KERNEL fill_digits(GLOBAL float* p, ulong n, ulong key) { FOR_EACH(i, n) p[i] = (float)random_below(key, i, 16); }
 
-/* Repeats the last row and column for the taps beyond them, the first ones for those before. */
+/* Pads the data: repeats the last row and column for the taps beyond them, and the first ones for the taps before
+   them. */
 KERNEL pad_data(GLOBAL const float* data, GLOBAL f32x4* padded, ulong n, uint bits) {
     FOR_EACH(i, 1ul << (2 * bits - 2)) {
         const ulong x = (4 * i) & ((1ul << bits) - 1ul);
@@ -25,7 +26,7 @@ KERNEL pad_data(GLOBAL const float* data, GLOBAL f32x4* padded, ulong n, uint bi
     }
 }
 
-/* The taps with their centre at (0, 0), around the borders. */
+/* Pads the taps. Their centre is at (0, 0), and they wrap around the borders. */
 KERNEL pad_taps(GLOBAL const float* taps, GLOBAL float* padded, uint bits) {
     const ulong last = (1ul << bits) - 1ul;
     FOR_EACH(i, 1ul << (2 * bits)) {
@@ -42,7 +43,8 @@ KERNEL multiply(GLOBAL f32x4* a, GLOBAL const f32x4* b, ulong pairs, float scale
     }
 }
 
-/* Item i of (side / 2 + 1) half: a frequency (ky, kx), where it is, and where its negative is. A pair has one item. */
+/* Item i of (side / 2 + 1) half: a frequency (ky, kx), its place, and the place of its negative. Each pair has one
+   item. */
 #define PAIRS(bits) (((1ul << ((bits)-1)) + 1ul) << ((bits)-1))
 #define PAIR(i)                                                                                                        \
     const ulong half_side = 1ul << (bits - 1), ky = (i) >> (bits - 1), x = (i) & (half_side - 1ul);                    \
@@ -51,7 +53,8 @@ KERNEL multiply(GLOBAL f32x4* a, GLOBAL const f32x4* b, ulong pairs, float scale
     if (ky == other_ky && kx > other_kx) continue;                                                                     \
     const ulong other_y = place(other_ky, bits, split_y), other_x = place(other_kx, bits - 1, split_x);                \
     const f32x2 w = c_root(-1.0f, kx, bits);
-/* From packed z at the frequency and at its negative: a = X(ky, kx) and b = conj X(-ky, half - kx); and back. */
+/* From packed z at the frequency and at its negative, UNPACK computes a = X(ky, kx) and b = conj X(-ky, half - kx).
+   REPACK is the inverse. */
 #define UNPACK(a, b, z, other)                                                                                         \
     const f32x2 a##_even = c_scale(0.5f, c_add(z, c_conj(other)));                                                     \
     const f32x2 a##_odd = c_mul(w, c_turn(-0.5f, c_sub(z, c_conj(other))));                                            \
@@ -85,7 +88,7 @@ KERNEL repack(GLOBAL const f32x2* from, GLOBAL f32x2* to, ulong from_pitch, ulon
     }
 }
 
-/* Unpacks both, multiplies and packs again, in place. */
+/* Unpacks both spectra, multiplies them and packs the product, in place. */
 KERNEL convolve(GLOBAL f32x2* data, GLOBAL const f32x2* taps, uint bits, uint split_y, uint split_x, float scale) {
     FOR_EACH(i, PAIRS(bits)) {
         PAIR(i)

@@ -15,7 +15,7 @@ from firsttouch.workspace.agents import KernelFile
 from firsttouch.workspace.workspace import Array
 
 DOWN, ACROSS, CENTRE_Y, CENTRE_X, DIGITS = 7, 6, 3, 4, 16
-SIDE = "2**(n + 5).bit_length()"  # of the transforms: the next power of two of n + 6
+SIDE = "2**(n + 5).bit_length()"  # of the transforms: the smallest power of two that is at least n + 6
 
 
 class _FftConv(App):
@@ -75,8 +75,8 @@ class _FftConv(App):
         """Multiply the data's spectrum by the taps' spectrum and by 1 / (number of elements)."""
         raise NotImplementedError
 
-    def product(self, gpu: Gpu, one: Array, other: Array) -> None:
-        gpu.launch("multiply", one, other, one.nbytes // 16, 1 / self.fft.numbers, over=one.nbytes // 16)
+    def product(self, gpu: Gpu, a: Array, b: Array) -> None:
+        gpu.launch("multiply", a, b, a.nbytes // 16, 1 / self.fft.numbers, over=a.nbytes // 16)
 
     def pairs(self, gpu: Gpu, kernel: str, source: Array, target: Array) -> None:
         """Launch unpack or repack, in place or from one array to another."""
@@ -85,12 +85,12 @@ class _FftConv(App):
         gpu.launch(kernel, source, target, *shape, over=self.side**2 // 4, writes=writes)
 
     def check(self, view: View) -> str:
-        """All elements are integers within rounding. Samples, also at borders, equal the direct convolution exactly."""
+        """Checks that all elements are nearly integers, and that samples equal the direct convolution exactly."""
         n, result = self.n, view(self.padded)[: self.n, : self.n]
         for rows in (result[first : first + 256] for first in range(0, n, 256)):
             error = float(np.abs(rows - np.rint(rows)).max())
             if not error < 0.25:
-                return f"an element is {error:.3g} from the nearest integer"
+                return f"an element differs from the nearest integer by {error:.3g}"
         edge = sample(n, 1000, self.seed)
         at = np.concatenate([sample(n * n, 70_000, self.seed), edge, edge * n, edge * n + n - 1, n * (n - 1) + edge])
         wrong = int((np.rint(result[at // n, at % n]) != self.direct(at // n, at % n)).sum())

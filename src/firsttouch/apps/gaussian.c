@@ -1,7 +1,8 @@
-/* gaussian: elimination without pivoting of a x = b; the multipliers go into m. Step t takes multiples of row t from
-   rows below it: m[i][t] = a[i][t] / a[t][t]; a[i][j] -= m[i][t] a[t][j] for j >= t; b[i] -= m[i][t] b[t]. */
-#define WIDE 256 /* columns of a group's tile, one a thread */
-#define HIGH 16  /* and its rows */
+/* gaussian: elimination without pivoting of a x = b; the multipliers are stored in m. Step t subtracts multiples of row
+   t from the rows below it: m[i][t] = a[i][t] / a[t][t]; a[i][j] -= m[i][t] a[t][j] for j >= t; b[i] -= m[i][t]
+   b[t]. */
+#define WIDE 256 /* columns of a group's tile, one per thread */
+#define HIGH 16  /* rows of a group's tile */
 #define LINE 32  /* tiles begin at columns that are multiples of it */
 
 /* a[i][j] = band[n - 1 + j - i], m = 0. */
@@ -20,7 +21,7 @@ KERNEL gaussian_fan1(GLOBAL const float* a, GLOBAL float* m, ulong n, ulong t, u
     FOR_EACH(k, last - first) m[(first + k) * n + t] = a[(first + k) * n + t] / a[t * n + t];
 }
 
-/* Step t of rows [first, last), in tiles of which `across` stand side by side. */
+/* Step t of rows [first, last), in tiles, `across` of them side by side. */
 GROUP_KERNEL gaussian_fan2(GLOBAL const float* m, GLOBAL float* a, GLOBAL float* b, ulong n, ulong t, ulong first,
                            ulong last, ulong across) {
     const ulong top = first + GROUP_ID / across * HIGH, j = t / LINE * LINE + GROUP_ID % across * WIDE + LOCAL_ID;
@@ -53,7 +54,7 @@ KERNEL gaussian_rows(GLOBAL float* m, GLOBAL float* a, GLOBAL float* b, ulong n,
     }
 }
 
-/* Back substitution: one row after the other, each from 16 sums. */
+/* Back substitution, row by row. The products of a row are added up in 16 partial sums. */
 KERNEL gaussian_back(GLOBAL const float* a, GLOBAL const float* b, GLOBAL float* x, ulong n) {
     FOR_EACH(only, 1) {
         for (ulong i = n; i-- > only;) {

@@ -6,17 +6,18 @@ import numpy as np
 
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, sample
 
-WIDE, HIGH, LINE, THREADS = 256, 16, 32, 256  # the tiles of gaussian.c and their threads
+WIDE, HIGH, LINE, THREADS = 256, 16, 32, 256  # the tiles of gaussian.c, and threads per group
 DECAY, PEAK = 0.01, 10.0
 CELLS = 1_000_000  # sampled by the check
-LIMITS = {"a": 2e-4, "m": 1e-3, "b": 1e-4, "x": 1e-4}  # of errors, where a is 10 at most, m and b 1, x 0.05;
-# those of a and m become smaller away from the diagonal as the matrix does, down to what f32 holds
-LEAST = 1e-30
+# Largest allowed errors. The maximum of a is 10, of m and b 1, of x 0.05. The limits of a and m decay with the
+# matrix away from the diagonal, down to SMALLEST_SCALE, which f32 can represent.
+LIMITS = {"a": 2e-4, "m": 1e-3, "b": 1e-4, "x": 1e-4}
+SMALLEST_SCALE = 1e-30
 
 
 class Gaussian(App):
-    """Solves A x = 1 with A[i][j] = 10 exp(-0.01 |i - j|). Eliminates `iterations` rows, at most n - 1; if that is all
-    of them, the CPU then substitutes back.
+    """Solves A x = 1 with A[i][j] = 10 exp(-0.01 |i - j|). Eliminates `iterations` rows, at most n - 1; if all are
+    eliminated, the CPU then substitutes back.
     """
 
     name = "gaussian"
@@ -74,7 +75,7 @@ class Gaussian(App):
         left = np.where(done > 0, rho ** np.maximum(i + j - 2.0 * done + 2, 0), 0.0)
         near = rho ** np.abs(i - j)
         expected = {"a": np.where(j < done, 0.0, PEAK * (near - left)), "m": np.where(j < done, near, 0.0)}
-        scale = dict.fromkeys(expected, np.maximum(near, LEAST))
+        scale = dict.fromkeys(expected, np.maximum(near, SMALLEST_SCALE))
         found = {"a": view(self.a)[i, j], "m": view(self.m)[i, j], "b": view(self.b)}
         row = np.arange(n)
         done = np.minimum(row, self.steps)
@@ -100,7 +101,7 @@ class GaussianConcurrent(Gaussian):
     by_halves = True
 
     def prepare(self, gpu: Gpu) -> None:
-        """Nothing to record: each step's launches declare the row shared with the other agent."""
+        """Records nothing, because the launches of each step declare the row that is shared with the other agent."""
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         a, m, b, n, half = self.a, self.m, self.b, self.n, self.n // 2

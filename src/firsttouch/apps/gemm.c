@@ -1,12 +1,12 @@
-/* C = A B in f32, rows by columns by depth, row-major. A group of 256 computes 128 x 128 of C: each item 8 rows,
-   ROWS_APART apart, of two vectors of 4 columns. Tiles of A and B pass through two buffers in turn, so that the next
-   one is fetched while this one is used, with one barrier a tile. */
+/* C = A B in f32, rows by columns by depth, row-major. A group of 256 items computes 128 x 128 elements of C. An item
+   computes 8 rows, ROWS_APART apart, of two vectors of 4 columns. Tiles of A and B are double-buffered: the next one is
+   loaded while the current one is used, with one barrier per tile. */
 #define SIDE 128
 #define DEPTH 8
 #define ROWS_APART (SIDE / 8)
-#define BAND 16 /* rows of tiles that are walked together, so that a stretch of B is used while it is near */
+#define BAND 16 /* rows of tiles that are processed together, so that columns of B are reused while they are cached */
 
-/* Four elements of a row from column `col` on, zeros beyond its end. */
+/* Four elements of a row from column `col` on, and zeros beyond its end. */
 HELPER f32x4 four(GLOBAL const float* row, uint col, uint cols) {
     if (col >= cols) return F32X4(0.0f, 0.0f, 0.0f, 0.0f);
     if (cols % 4 == 0) return *(GLOBAL const f32x4*)(row + col);
@@ -30,7 +30,7 @@ HELPER void put_four(GLOBAL float* row, uint col, uint cols, f32x4 v) {
     sum.y += (a) * (v).y;                                                                                              \
     sum.z += (a) * (v).z;                                                                                              \
     sum.w += (a) * (v).w;
-/* One step of depth: element `part` of the 8 vectors of A by two vectors of B. */
+/* One step in depth: element `part` of the 8 vectors of A times two vectors of B. */
 #define STEP(part, k)                                                                                                  \
     {                                                                                                                  \
         const f32x4 left = of_b[now][k][across], right = of_b[now][k][16 + across];                                    \
@@ -54,7 +54,7 @@ GROUP_KERNEL gemm(GLOBAL const float* a, GLOBAL const float* b, GLOBAL float* c,
     f32x4 sum[8][2];
     UNROLLED
     for (int i = 0; i < 8; ++i) sum[i][0] = sum[i][1] = F32X4(0.0f, 0.0f, 0.0f, 0.0f);
-    /* What this item fetches: four elements of a row of A (none below the last), four of a row of B. */
+    /* The data that this item loads: four elements of a row of A (none below the last row), four of a row of B. */
     GLOBAL const float* row_a = a + (first + top + a_row) * depth;
     GLOBAL const float* row_b = b + (ulong)b_row * cols;
     const uint end_a = top + a_row < rows ? depth : 0, col_b = side + 4 * b_at;

@@ -12,13 +12,13 @@ from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, sample
 from firsttouch.harness.random import uniform_f32
 from firsttouch.workspace.workspace import ByteRange
 
-SIDE, THREADS = 128, 256  # of gemm.c: side of a group's tile of C, and its threads
+SIDE, THREADS = 128, 256  # side of a group's tile of C in gemm.c, and threads per group
 BLOCK = 512  # columns whose f32 sum is exact enough for the check
 UNIT = 2.0**-24  # roundoff of f32
 
 
 class Gemm(App):
-    """C = A B in f32: A n x n, B and C `wide` times as wide."""
+    """C = A B in f32. A is n x n; B and C are `wide` times as wide."""
 
     name = "gemm"
     source = "um-apps (Chien et al., MCHPC 2019), matrixMul, with random matrices"
@@ -68,7 +68,7 @@ class Gemm(App):
                 )
 
     def check(self, view: View) -> str:
-        """C r = A (B r) for a vector r of signs (Freivalds 1979), and some elements recomputed in f64."""
+        """Checks C r = A (B r) for a random vector r of signs (Freivalds 1979), and recomputes some elements in f64."""
         n, cols = self.n, self.n * self.wide
         signs = np.where(np.random.default_rng(self.seed).random(cols) < 0.5, -1, 1).astype(np.float32)
         a, b, c = view(self.a), view(self.b), view(self.c)
@@ -80,13 +80,13 @@ class Gemm(App):
         steps = np.arange(n)
         some_a = uniform_f32(self.a.key, rows[:, None] * n + steps, -1, 1).astype(np.float64)
         some_b = uniform_f32(self.b.key, steps[:, None] * cols + columns, -1, 1).astype(np.float64)
-        # A sum of n products is off by at most n units of their magnitudes, and by the root of n in all likelihood
+        # The error of a sum of n products is at most n units of their magnitudes, and very probably at most sqrt(n)
         # (Higham and Mary, SIAM J. Sci. Comput. 2019), in any order of summation.
         errors = np.abs(c[rows[:, None], columns] - some_a @ some_b) / (np.abs(some_a) @ np.abs(some_b))
-        most = float(errors.max())
-        return (
-            "" if most <= (math.sqrt(n) + 1) * UNIT else f"an element of C is off by {most:.3g} of its terms from f64"
-        )
+        worst = float(errors.max())
+        if worst <= (math.sqrt(n) + 1) * UNIT:
+            return ""
+        return f"an element of C differs from f64 by {worst:.3g} of the magnitude of its terms"
 
 
 def _times(matrix: np.ndarray[Any, Any], vector: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:

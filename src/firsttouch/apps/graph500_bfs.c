@@ -1,11 +1,11 @@
-/* graph500_bfs: levels of a breadth-first search from either end: down from a small frontier to its neighbours, or up
-   from the unvisited to a neighbour in the frontier. Sets of vertices are bitmaps. */
-enum { graph_wide = 8192, graph_high = 2048, graph_threads = 256 /* vertices of a group down and up, its threads */ };
+/* graph500_bfs: levels of a breadth-first search in either direction: top-down from a small frontier to its neighbours,
+   or bottom-up from unvisited vertices to a neighbour in the frontier. Sets of vertices are bitmaps. */
+enum { graph_wide = 8192, graph_high = 2048, graph_threads = 256 /* vertices per group down and up; threads */ };
 enum {
-    graph_hub = 1024 /* edges beyond which a vertex is shared by groups */,
-    graph_team = 8 /* threads, by others */
+    graph_hub = 1024 /* a vertex with more edges is shared by groups */,
+    graph_team = 8 /* threads that share any other vertex */
 };
-enum { graph_news = 40 /* where the count of vertices begins above a count of edges */ };
+enum { graph_news = 40 /* bit at which the count of vertices begins, above a count of edges */ };
 
 #define GRAPH_HAS(set, v) ((set)[(v) / 32] >> (v) % 32 & 1u)
 
@@ -16,7 +16,8 @@ KERNEL graph_setup(GLOBAL int* parent, GLOBAL uint* visited, GLOBAL uint* fronti
     }
 }
 
-/* Edges from `e` on, by every `step`: unvisited ends get their parent. Counts those, and their edges. */
+/* Follows the edges of v from `e` on in steps of `step`, and sets the parent of unvisited targets. Returns the number
+   of these targets and of their edges. */
 HELPER ulong graph_descend(GLOBAL const ulong* row, GLOBAL const uint* col, GLOBAL uint* next, GLOBAL uint* visited,
                            GLOBAL int* parent, ulong v, ulong e, ulong step) {
     ulong news = 0;
@@ -30,23 +31,23 @@ HELPER ulong graph_descend(GLOBAL const ulong* row, GLOBAL const uint* col, GLOB
     return news;
 }
 
-/* The sum of a group's `counts`, added to those of all. */
-#define GRAPH_TELL(counts, news, found)                                                                                \
+/* Adds the sum of a group's counts to the totals. */
+#define GRAPH_ADD_COUNTS(counts, news, found)                                                                          \
     GROUP_SUM(counts, news, GROUP_SIZE)                                                                                \
     if (LOCAL_ID == 0 && (counts)[0] != 0) {                                                                           \
         ATOMIC_ADD_U64_DEVICE((found), (counts)[0] >> graph_news);                                                     \
         ATOMIC_ADD_U64_DEVICE((found) + 1, (counts)[0] & ((1ul << graph_news) - 1));                                   \
     }
 
-/* Each tile is there for `parts` groups, which share the edges of its hubs; the first has all other vertices. */
+/* `parts` groups work on each tile and share the edges of its hubs. The first of them handles all other vertices. */
 GROUP_KERNEL graph_down(GLOBAL const ulong* row, GLOBAL const uint* col, GLOBAL const uint* frontier, GLOBAL uint* next,
                         GLOBAL uint* visited, GLOBAL int* parent, GLOBAL ulong* found, ulong n, uint parts) {
     SHARED uint words[graph_wide / 32], hubs[graph_wide / 32];
-    SHARED uint some;
+    SHARED uint any_set;
     SHARED ulong counts[graph_threads];
     const ulong first = GROUP_ID / parts * (graph_wide / 32), part = GROUP_ID % parts;
     ulong news = 0;
-    if (LOCAL_ID == 0) some = 0;
+    if (LOCAL_ID == 0) any_set = 0;
     BARRIER();
     for (uint w = LOCAL_ID; w < graph_wide / 32; w += GROUP_SIZE) {
         const uint word = first + w < n / 32 ? frontier[first + w] : 0;
@@ -57,10 +58,10 @@ GROUP_KERNEL graph_down(GLOBAL const ulong* row, GLOBAL const uint* col, GLOBAL 
         }
         words[w] = word & ~large;
         hubs[w] = large;
-        if (word != 0) some = 1;
+        if (word != 0) any_set = 1;
     }
     BARRIER();
-    if (some) {
+    if (any_set) {
         for (uint k = 0; k < graph_wide; k += hubs[k / 32] == 0 ? 32 : 1) {
             const ulong v = first * 32 + k;
             if (GRAPH_HAS(hubs, k))
@@ -72,7 +73,7 @@ GROUP_KERNEL graph_down(GLOBAL const ulong* row, GLOBAL const uint* col, GLOBAL 
             if (GRAPH_HAS(words, k))
                 news += graph_descend(row, col, next, visited, parent, v, row[v] + LOCAL_ID % graph_team, graph_team);
         }
-        GRAPH_TELL(counts, news, found)
+        GRAPH_ADD_COUNTS(counts, news, found)
     }
 }
 
@@ -100,10 +101,10 @@ GROUP_KERNEL graph_up(GLOBAL const ulong* row, GLOBAL const uint* col, GLOBAL co
         next[first / 32 + w] = word;
         if (word != 0) visited[first / 32 + w] |= word;
     }
-    GRAPH_TELL(counts, news, found)
+    GRAPH_ADD_COUNTS(counts, news, found)
 }
 
-/* Tells the CPU how many vertices were found in this level, and their edges. */
+/* Passes the number of vertices found in this level and the number of their edges to the CPU. */
 KERNEL graph_report(GLOBAL ulong* found, GLOBAL ulong* counters) {
     FOR_EACH(i, 2ul) {
         counters[i] = found[i];

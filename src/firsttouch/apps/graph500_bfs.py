@@ -12,7 +12,7 @@ from firsttouch.harness.random import words
 
 WIDE, HIGH, PARTS, THREADS = 8192, 2048, 8, 256  # vertices per group top-down and bottom-up; groups that share a hub
 CHUNKS = 64  # chunks of edges in kronecker.c
-FEW = 16  # top-down while the frontier has at most 1/so many of all edges
+TOP_DOWN_DIVISOR = 16  # top-down while the frontier has less than 1/16 of all edges
 
 
 class Graph500Bfs(App):
@@ -40,7 +40,7 @@ class Graph500Bfs(App):
     visited = buffer(u32, "n // 32", role="scratch")
     found = buffer(u64, 2, role="scratch")
     counters = buffer(u64, 2, role="control", ends_on="cpu")  # vertices found in a level, and their edges
-    # Position of each chunk's edges in each bucket of vertices, and the edges of some buckets.
+    # Position of each chunk's edges in each bucket of vertices, and the edges of the buckets being sorted.
     cursors = buffer(u64, f"{CHUNKS} << (n.bit_length() - 1) // 2", role="scratch", starts_on="cpu")
     pairs = buffer(u64, "factor * (n // 32 + 4096)", role="scratch", starts_on="cpu")
 
@@ -61,7 +61,7 @@ class Graph500Bfs(App):
         ends = cpu.reads(self.cursors).reshape(CHUNKS, -1)[-1]
         first, begin, size = 0, 0, self.n // len(ends)
         cpu.writes(self.row[0:1])[0] = 0
-        while first < len(ends):  # as many buckets at a time as fit into `pairs`
+        while first < len(ends):  # as many buckets at a time as `pairs` can hold
             last = int(np.searchsorted(ends, begin + len(self.pairs), side="right"))
             if last == first:
                 raise ValueError(f"bucket {first} has {ends[first] - begin} edges, more than {len(self.pairs)}")
@@ -75,9 +75,9 @@ class Graph500Bfs(App):
 
     def choose(self, row: np.ndarray) -> list[int]:
         """Random vertices with edges, as roots."""
-        tried = (words(self.row.key, np.arange(64 * self.iterations)) % np.uint64(self.n)).astype(np.int64)
-        able = tried[row[tried + 1] > row[tried]]
-        return [int(able[i % len(able)]) for i in range(self.iterations)]
+        candidates = (words(self.row.key, np.arange(64 * self.iterations)) % np.uint64(self.n)).astype(np.int64)
+        connected = candidates[row[candidates + 1] > row[candidates]]
+        return [int(connected[i % len(connected)]) for i in range(self.iterations)]
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         for i in gpu.iterations(self.iterations):
@@ -85,12 +85,12 @@ class Graph500Bfs(App):
 
     def search(self, cpu: Cpu, gpu: Gpu, root: int) -> None:
         n = self.n
-        fresh = [self.parent, self.visited, self.frontier]
-        gpu.launch("graph_setup", *fresh, n, root, over=n, writes=fresh)
+        initialised = [self.parent, self.visited, self.frontier]
+        gpu.launch("graph_setup", *initialised, n, root, over=n, writes=initialised)
         vertices, arcs = 1, 0
         while vertices:
             arrays = (self.row, self.col, self.frontier, self.next, self.visited, self.parent, self.found, n)
-            if arcs * FEW < len(self.col):
+            if arcs * TOP_DOWN_DIVISOR < len(self.col):
                 gpu.fill(self.next, 0)
                 groups = math.ceil(n / WIDE) * PARTS
                 gpu.launch("graph_down", *arrays, PARTS, groups=groups, threads=THREADS)
@@ -102,13 +102,13 @@ class Graph500Bfs(App):
             vertices, arcs = (int(word) for word in cpu.reads(self.counters))
 
     def check(self, view: View) -> str:
-        """The rules of Graph500, for the last tree: (1) the root is its own parent, (2) no cycles, (3) parents are one
-        level up, (4) edges span at most one level, or join unreached vertices, (5) tree edges are edges of the graph.
+        """Checks the rules of Graph500 for the last tree: (1) the root is its own parent, (2) no cycles, (3) parents
+        are one level up, (4) edges span at most one level, or join unreached vertices, (5) tree edges are in the graph.
         """
         row, col, parent, root = view(self.row), view(self.col), view(self.parent), self.roots[-1]
         level = levels_of_tree(parent, root)
-        if astray := int(np.count_nonzero((level < 0) & (parent >= 0))):
-            return f"{astray} vertices have a parent but no path to the root"
+        if lost := int(np.count_nonzero((level < 0) & (parent >= 0))):
+            return f"{lost} vertices have a parent but no path to the root"
         at = sample(self.n, 20_000, self.seed)
         starts, degrees = row[at].astype(np.int64), (row[at + 1] - row[at]).astype(np.int64)
         of, ends = neighbours(starts, degrees, col)

@@ -1,13 +1,13 @@
-/* heartwall: points of a wall followed through a film of rows x cols pixels, stored column by column. A template of
-   51 x 51 pixels belongs to each point; a window of 81 x 81 around where the point was ten frames ago at most is
-   searched for it, within 5 pixels back and 4 on of its last place. */
-#define MARGIN 64 /* rows and columns that the still has more than a frame, for the film to move in */
+/* heartwall: tracks points of a wall through a film of rows x cols pixels, stored column by column. Each point has a
+   template of 51 x 51 pixels. It is searched for in a window of 81 x 81 pixels around the point's position of at most
+   ten frames ago, from 5 pixels before to 4 pixels after its last position. */
+#define MARGIN 64 /* rows and columns that the still image has more than a frame, for the film to move in */
 #define SIDE 51
 #define AREA (SIDE * SIDE)
 #define SEARCH 10
 #define SHIFTS (SEARCH * SEARCH)
 #define REACH (SIDE + SEARCH - 1)
-#define PARTS 5 /* of a template's columns, each added up by a thread of its own */
+#define PARTS 5 /* parts of a template's columns; each is added up by one thread */
 
 /* Speckle of about four pixels between 0 and 255. */
 KERNEL heartwall_still(GLOBAL float* still, ulong rows, ulong cols, ulong key) {
@@ -23,7 +23,7 @@ KERNEL heartwall_still(GLOBAL float* still, ulong rows, ulong cols, ulong key) {
     }
 }
 
-/* One frame: the still and the grain from where they lie in it. */
+/* One frame: a section of the still image plus a section of the grain. */
 KERNEL heartwall_film(GLOBAL const float* still, GLOBAL const float* grain, GLOBAL float* frame, ulong rows, ulong cols,
                       ulong still_row, ulong still_col, ulong grain_row, ulong grain_col) {
     FOR_EACH(col, cols) {
@@ -34,7 +34,7 @@ KERNEL heartwall_film(GLOBAL const float* still, GLOBAL const float* grain, GLOB
     }
 }
 
-/* Frame 0: the templates are what lies around the points. */
+/* Frame 0: the templates are the pixels around the points. */
 KERNEL heartwall_begin(GLOBAL const float* frame, GLOBAL const int* points, GLOBAL float* templates,
                        GLOBAL int* positions, GLOBAL float* peaks, ulong rows, ulong count) {
     FOR_EACH(i, count * AREA) {
@@ -47,8 +47,8 @@ KERNEL heartwall_begin(GLOBAL const float* frame, GLOBAL const int* points, GLOB
     }
 }
 
-/* Frame `number`: normalised cross-correlation, the first largest of the search column by column, and every tenth
-   frame the template renewed by a little. A group has one point. */
+/* Frame `number`: finds the position of the largest normalised cross-correlation, the first one column by column. Every
+   tenth frame is blended into the template. A group handles one point. */
 GROUP_KERNEL heartwall_track(GLOBAL const float* frame, GLOBAL float* templates, GLOBAL int* positions,
                              GLOBAL float* peaks, ulong rows, ulong cols, ulong count, ulong number) {
     SHARED float pattern[AREA];
@@ -60,7 +60,7 @@ GROUP_KERNEL heartwall_track(GLOBAL const float* frame, GLOBAL float* templates,
     GLOBAL const int* centre = positions + 2 * ((number - 1) / 10 * 10 * count + GROUP_ID);
     GLOBAL const int* last = positions + 2 * ((number - 1) * count + GROUP_ID);
     GLOBAL float* mine = templates + GROUP_ID * AREA;
-    /* The region searched, from its first row and column in the window; nothing is seen beyond the window. */
+    /* The first row and column of the searched region within the window. Pixels outside the window count as 0. */
     const int top = 65 + last[0] - centre[0] - 55, left = 65 + last[1] - centre[1] - 55;
     for (int i = (int)LOCAL_ID; i < AREA; i += (int)GROUP_SIZE) pattern[i] = mine[i];
     for (int i = (int)LOCAL_ID; i < REACH * REACH; i += (int)GROUP_SIZE) {

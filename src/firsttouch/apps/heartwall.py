@@ -13,8 +13,8 @@ from firsttouch.harness.random import below
 
 THREADS = 512
 SIDE, BORDER = 51, 48  # side of a template in pixels; minimum distance of points from the border
-SWING, STEP = 7, 4  # pixels that the heart moves at most: in total, and per frame
-MARGIN = 64  # rows and columns that the still image is larger than a frame
+MAX_DISPLACEMENT, MAX_STEP = 7, 4  # of the heart in pixels, from its first position and per frame
+MARGIN = 64  # rows and columns that the still image has more than a frame
 
 
 class Heartwall(App):
@@ -33,7 +33,7 @@ class Heartwall(App):
     rows: int
     cols: int
     points: int
-    iterations: int  # frames, the first among them
+    iterations: int  # frames, including the first
 
     # Column-major. The CPU rewrites it each time, so read-mostly copies would be invalidated.
     frame = buffer(f32, "cols", "rows", role="input", starts_on="cpu", advice=("preferred-gpu", "accessed-by-cpu"))
@@ -57,7 +57,7 @@ class Heartwall(App):
         cpu.launch("heartwall_still", self.still, rows, cols, self.still.key, over=rows * cols, writes=[self.still])
         cpu.uniform(self.grain, -20, 20)
         cpu.writes(self.start)[:] = self._start()
-        self.film(cpu, 0)
+        self.generate_frame(cpu, 0)
 
     def _start(self) -> np.ndarray[Any, Any]:
         at = np.arange(self.points)
@@ -67,28 +67,28 @@ class Heartwall(App):
     @cached_property
     def path(self) -> np.ndarray[Any, Any]:
         """Displacement of the still image in each frame, in rows and columns."""
-        steps = below(self.still.key, np.arange(2 * self.iterations), 2 * STEP + 1) - STEP
+        steps = below(self.still.key, np.arange(2 * self.iterations), 2 * MAX_STEP + 1) - MAX_STEP
         path = np.zeros((self.iterations, 2), np.int64)
         for i in range(1, self.iterations):
-            path[i] = np.clip(path[i - 1] + steps[2 * i : 2 * i + 2], -SWING, SWING)
+            path[i] = np.clip(path[i - 1] + steps[2 * i : 2 * i + 2], -MAX_DISPLACEMENT, MAX_DISPLACEMENT)
         return path
 
-    def _places(self, number: int) -> list[int]:
+    def _origins(self, number: int) -> list[int]:
         """Row and column of the still image and of the grain at which a frame begins."""
         at_grain = below(self.grain.key, np.array([2 * number, 2 * number + 1]), MARGIN)
         return [*(MARGIN // 2 - self.path[number]).tolist(), *at_grain.tolist()]
 
-    def film(self, cpu: Cpu, number: int) -> None:
+    def generate_frame(self, cpu: Cpu, number: int) -> None:
         size, planes = (self.rows, self.cols), (self.still, self.grain, self.next)
         over = self.rows * self.cols
-        cpu.launch("heartwall_film", *planes, *size, *self._places(number), over=over, writes=[self.next])
+        cpu.launch("heartwall_film", *planes, *size, *self._origins(number), over=over, writes=[self.next])
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         rows, cols, points, templates = self.rows, self.cols, self.points, self.templates
         found = (self.positions, self.peaks)
         for i in gpu.iterations(self.iterations):
             gpu.swap(self.frame, self.next)
-            cpu.writes(self.next)  # now, since after the launch this would wait for it
+            cpu.writes(self.next)  # before the launch, because later it would wait for that launch
             wrote = [self.positions[i : i + 1], self.peaks[i : i + 1]]
             if i == 0:
                 first = (self.frame, self.start, templates, *found)
@@ -100,20 +100,22 @@ class Heartwall(App):
                 planes, size = (self.frame, templates, *found), (rows, cols, points, i)
                 gpu.launch("heartwall_track", *planes, *size, groups=points, threads=THREADS, reads=seen, writes=wrote)
             if i + 1 < self.iterations:
-                self.film(cpu, i + 1)
+                self.generate_frame(cpu, i + 1)
 
     def check(self, view: View) -> str:
-        """Every point follows the film exactly. Some templates and peaks are recomputed in f64."""
+        """Checks that every point follows the film exactly, and recomputes some templates and peaks in f64."""
         true = self._start()[None] + self.path[:, None]
         lost = np.argwhere((view(self.positions) != true).any(axis=2))
         if lost.size:
             return f"{len(lost)} positions do not follow the film, the first in frame {lost[0][0]} point {lost[0][1]}"
         templates = view(self.templates)
         points = sample(self.points, 20, self.seed)
-        worst = float(np.max([self._off(view, int(point), true, templates) for point in points]))
+        worst = float(np.max([self._largest_error(view, int(point), true, templates) for point in points]))
         return "" if worst < 3e-5 else f"a correlation differs from its value in f64 by {worst:.3g}"
 
-    def _off(self, view: View, point: int, true: np.ndarray[Any, Any], templates: np.ndarray[Any, Any]) -> float:
+    def _largest_error(
+        self, view: View, point: int, true: np.ndarray[Any, Any], templates: np.ndarray[Any, Any]
+    ) -> float:
         area, worst = SIDE * SIDE, 0.0
         expected = self._patch(view, 0, *true[0, point])
         for number in range(1, self.iterations):
@@ -127,7 +129,7 @@ class Heartwall(App):
 
     def _patch(self, view: View, number: int, row: int, col: int) -> np.ndarray[Any, Any]:
         """The part of a frame that a template covers, regenerated."""
-        y, x, grain_y, grain_x = self._places(number)
+        y, x, grain_y, grain_x = self._origins(number)
         top, left, half = row - SIDE // 2, col - SIDE // 2, slice(0, SIDE)
         still = view(self.still)[left + x :, top + y :][half, half]
         grain = view(self.grain)[left + grain_x :, top + grain_y :][half, half]

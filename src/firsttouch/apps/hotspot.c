@@ -1,6 +1,7 @@
 /* hotspot: steps of the heat equation on rows x cols cells, neighbours clamped at the borders:
    T' = T + by_power P + by_y (north + south - 2 T) + by_x (east + west - 2 T) + by_z (80 - T).
-   A group does up to PYRAMID steps in a tile whose rim of PYRAMID cells is lost to the neighbours it cannot see. */
+   A group computes up to PYRAMID steps of a tile. Its outer PYRAMID cells become wrong, because they depend on cells
+   outside the tile. */
 #ifndef PYRAMID
 #define PYRAMID 2
 #endif

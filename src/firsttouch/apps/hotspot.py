@@ -11,9 +11,9 @@ from firsttouch.harness.app import App, Cpu, Gpu, Params, View, around, buffer, 
 from firsttouch.harness.random import F64, uniform_f32
 
 AMBIENT = 80.0
-WIDE, HIGH, THREADS = 64, 32, 256  # the tile of hotspot.c and its threads
-EVERYTHING = 2**20  # cells of a chip that is checked as a whole; larger ones are sampled with at least as many
-ROUNDED = 7e-5  # error of a step in kelvin at 340 K: four f32 sums of 1.53e-5 each, and differences
+WIDE, HIGH, THREADS = 64, 32, 256  # the tile of hotspot.c, and threads per group
+FULL_CHECK_CELLS = 2**20  # larger chips are sampled; at least as many cells are recomputed
+ROUNDING_ERROR = 7e-5  # error per step in kelvin at 340 K: four f32 sums of 1.53e-5 each, and differences
 
 
 class Hotspot(App):
@@ -75,22 +75,25 @@ class Hotspot(App):
         return step / capacity, step / capacity / rx, step / capacity / rx, step / capacity / rz
 
     def check(self, view: View) -> str:
-        """Recomputes a small chip in f64 from regenerated data, or of a large one a sample of cells with all corners
-        and some cells of each border.
+        """Recomputes a small chip in f64 from regenerated data, or for a large one a sample of cells that includes the
+        corners and some cells of each border.
         """
         n, result = self.n, view(self.temp)
-        if n * n <= EVERYTHING:
+        if n * n <= FULL_CHECK_CELLS:
             worst = float(np.abs(result - self._after(range(n), range(n))).max())
         else:
-            inner = sample(n * n, min(10_000, max(2, 2 * EVERYTHING // (2 * self.iterations + 1) ** 2)), self.seed)
+            inner = sample(
+                n * n, min(10_000, max(2, 2 * FULL_CHECK_CELLS // (2 * self.iterations + 1) ** 2)), self.seed
+            )
             border = sample(n, max(2, len(inner) // 40), self.seed)
             places = np.concatenate([inner, border, (n - 1) * n + border, border * n, border * n + n - 1])
             worst = float(
                 np.max([abs(float(result[at]) - self._cone(*at)) for at in zip(*divmod(places, n), strict=True)])
             )
-        return "" if worst < ROUNDED * self.iterations else f"a cell differs from f64 by {worst:.3g} K"
+        return "" if worst < ROUNDING_ERROR * self.iterations else f"a cell differs from f64 by {worst:.3g} K"
 
     def _cone(self, row: int, col: int) -> float:
+        """A cell after all steps, from the cells that it depends on."""
         rows, cols = around((row, col), self.iterations, self.temp.shape)
         return float(self._after(rows, cols)[row - rows[0], col - cols[0]])
 

@@ -6,7 +6,7 @@
 #define LANES 16 /* partial sums of a distance on the CPU */
 #define FAR 3.4e38f
 
-/* Points around `blobs`, the first k one of each. */
+/* Generates points around `blobs`. The first k points belong to one blob each. */
 KERNEL kmeans_points(GLOBAL float* features, GLOBAL const float* blobs, ulong labels, ulong noise, ulong n, uint d,
                      uint stride, uint k, float spread) {
     FOR_EACH(i, n) {
@@ -34,7 +34,7 @@ GROUP_KERNEL kmeans_transpose(GLOBAL const float* features, GLOBAL float* transp
     }
 }
 
-/* The nearest centre of each of n points, the first where several are. */
+/* The nearest centre of each of n points; the first if several are equally near. */
 KERNEL kmeans_assign(GLOBAL const float* transposed, GLOBAL const float* centres, GLOBAL int* membership, ulong n,
                      uint d, uint stride, uint k) {
     FOR_EACH(i, n) {
@@ -42,7 +42,7 @@ KERNEL kmeans_assign(GLOBAL const float* transposed, GLOBAL const float* centres
         int nearest = 0;
         for (uint base = 0; base < k; base += BLOCK) {
             float sum[BLOCK];
-            GLOBAL const float* centre[BLOCK]; /* the last one again where there are no more: it never wins */
+            GLOBAL const float* centre[BLOCK]; /* beyond k the last centre again, which is never nearer than itself */
             UNROLLED for (uint j = 0; j < BLOCK; ++j) {
                 sum[j] = 0;
                 centre[j] = centres + (ulong)(base + j < k ? base + j : k - 1) * stride;
@@ -72,7 +72,7 @@ KERNEL kmeans_assign(GLOBAL const float* transposed, GLOBAL const float* centres
     }
 }
 
-/* The same on the CPU, which has the points in rows: n of them from `first` on. */
+/* The same on the CPU, where the points are stored in rows: n of them from `first` on. */
 KERNEL kmeans_assign_rows(GLOBAL const float* features, GLOBAL const float* centres, GLOBAL int* membership,
                           ulong first, ulong n, uint d, uint stride, uint k) {
     FOR_EACH(i, n) {
@@ -96,8 +96,8 @@ KERNEL kmeans_assign_rows(GLOBAL const float* features, GLOBAL const float* cent
     }
 }
 
-/* Per piece of n points from `first` on: the members' sum and number for each of k centres, and in the place after
-   those how many points changed theirs. */
+/* For each piece of n points from `first` on: the sum and the number of the members of each of k centres, and in the
+   last place the number of points whose centre changed. */
 KERNEL kmeans_sums(GLOBAL const float* features, GLOBAL const int* membership, GLOBAL int* previous,
                    GLOBAL double* sums, GLOBAL long* counts, ulong first, ulong n, ulong first_piece, ulong pieces,
                    uint d, uint k) {

@@ -10,10 +10,10 @@ import numpy as np
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, i64, sample
 from firsttouch.harness.random import below, uniform_f32
 
-PIECES = 1024  # of the points, each summed by one thread
-SIDE, THREADS = 32, 256  # points of a group that transposes, and its threads
+PIECES = 1024  # pieces of the points; each is summed by one thread
+SIDE, THREADS = 32, 256  # points and threads per group of kmeans_transpose
 BLOBS, SPREAD = (0.0, 10.0), 5.0  # range of the generated centres, and spread of the points around them
-CHUNK = 1 << 16  # points of a chunk of the check
+CHUNK = 1 << 16  # points that the check reads at a time
 
 
 class Kmeans(App):
@@ -111,7 +111,7 @@ class Kmeans(App):
         self.explained.append(float((members * centres.astype(float) ** 2).sum()))
 
     def check(self, view: View) -> str:
-        """Sampled points have the nearest centre, centres are means, and inertia decreased in every round."""
+        """Checks that sampled points have the nearest centre, that centres are means, and that inertia never rose."""
         # After averaging, inertia is the sum of squares minus the part explained by the means.
         if (np.diff(self.explained) < -1e-6 * self.explained[-1]).any():
             return f"the inertia rose: the means explain {self.explained[1:]}"

@@ -1,8 +1,9 @@
-/* lud: A = L U in place, without pivoting; L has ones on its diagonal, which are not kept. Blocks of SIDE rows and
-   columns, from the top left: the block on the diagonal, the blocks to the right of it and below it, and all others. */
+/* lud: A = L U in place, without pivoting. The ones on the diagonal of L are not stored. Works in blocks of SIDE rows
+   and columns from the top left: the block on the diagonal, then the blocks to the right of it and below it, then all
+   others. */
 #define SIDE 64
 #define PANEL 16
-#define TILE 128 /* rows and columns of a group's tile of the others; a thread has 8 rows and 2 x 4 columns of it */
+#define TILE 128 /* side of a group's tile of these others; a thread has 8 rows and 2 x 4 columns of it */
 #define DEPTH 16 /* columns of L and rows of U that are in SHARED memory at once */
 
 /* A[i][j] = band[n - 1 + j - i]. */
@@ -14,8 +15,8 @@ KERNEL lud_fill(GLOBAL const float* band, GLOBAL float* a, ulong n) {
     }
 }
 
-/* The block on the diagonal from row `at` on, by one group of 256 threads with 4 x 4 elements each. Columns of L are
-   divided by their pivots at the end, so that a step needs one barrier. */
+/* Factorises the block on the diagonal from row `at` on, by one group of 256 threads with 4 x 4 elements each. Columns
+   of L are divided by their pivots at the end, so that a step needs only one barrier. */
 GROUP_KERNEL lud_diagonal(GLOBAL float* a, ulong n, ulong at) {
     SHARED float row[2][SIDE], column[2][SIDE], pivot[SIDE];
     const int tx = (int)(LOCAL_ID % 16), ty = (int)(LOCAL_ID / 16);
@@ -49,10 +50,10 @@ GROUP_KERNEL lud_diagonal(GLOBAL float* a, ulong n, ulong at) {
     }
 }
 
-/* The `blocks` blocks to the right of the diagonal's (rows of U, by L) and as many below it (columns of L, by U): SIDE
-   threads solve for a column or a row each, PANEL unknowns at a time. */
+/* Solves for the `blocks` blocks to the right of the diagonal block (rows of U, by L) and for as many below it (columns
+   of L, by U). Each of SIDE threads solves for a column or a row, PANEL unknowns at a time. */
 GROUP_KERNEL lud_perimeter(GLOBAL float* a, ulong n, ulong at, ulong blocks) {
-    SHARED float tile[SIDE][SIDE + 1]; /* of unknowns by thread */
+    SHARED float tile[SIDE][SIDE + 1]; /* unknowns by thread */
     SHARED float factor[SIDE][PANEL];
     const int right = GROUP_ID < blocks;
     const ulong far = at + SIDE * (1 + (right ? GROUP_ID : GROUP_ID - blocks));
@@ -81,16 +82,17 @@ GROUP_KERNEL lud_perimeter(GLOBAL float* a, ulong n, ulong at, ulong blocks) {
     for (uint y = 0; y < SIDE; ++y) block[y * n + own] = tile[right ? y : own][right ? own : y];
 }
 
-HELPER f32x4 less(f32x4 c, float factor, f32x4 v) {
+HELPER f32x4 minus(f32x4 c, float factor, f32x4 v) {
     return F32X4(c.x - factor * v.x, c.y - factor * v.y, c.z - factor * v.z, c.w - factor * v.w);
 }
 
-/* All others: A -= L U, with SIDE columns of L and SIDE rows of U from `at` on. `across` tiles in a row of tiles. */
+/* All other blocks: A -= L U, with SIDE columns of L and SIDE rows of U from `at` on. `across`: tiles in a row of
+   tiles. */
 GROUP_KERNEL lud_interior(GLOBAL f32x4* a, ulong n, ulong at, ulong across) {
     SHARED f32x4 lower[TILE][DEPTH / 4 + 1];
     SHARED f32x4 upper[DEPTH][TILE / 4];
     const ulong pitch = n / 4, top = at + SIDE + GROUP_ID / across * TILE, left = at + SIDE + GROUP_ID % across * TILE;
-    const ulong column = left / 4 + LOCAL_ID % 16; /* in fours, and 16 fours further */
+    const ulong column = left / 4 + LOCAL_ID % 16; /* in vectors of four; the second vector is 16 further */
     const uint tx = LOCAL_ID % 16, ty = LOCAL_ID / 16;
     f32x4 own[8][2];
     UNROLLED for (int i = 0; i < 8; ++i) {
@@ -99,7 +101,7 @@ GROUP_KERNEL lud_interior(GLOBAL f32x4* a, ulong n, ulong at, ulong across) {
             own[i][j] = y < n && x < pitch ? a[y * pitch + x] : F32X4(0.0f, 0.0f, 0.0f, 0.0f);
         }
     }
-    for (uint step = 0; step <= SIDE / DEPTH; ++step) { /* brings one piece and multiplies the piece before it */
+    for (uint step = 0; step <= SIDE / DEPTH; ++step) { /* loads one piece and multiplies the one before it */
         const ulong k = at + (step < SIDE / DEPTH ? step : 0) * DEPTH;
         f32x4 l_next[2], u_next[2];
         UNROLLED for (uint part = 0; part < 2; ++part) {
@@ -118,7 +120,7 @@ GROUP_KERNEL lud_interior(GLOBAL f32x4* a, ulong n, ulong at, ulong across) {
             UNROLLED for (int i = 0; i < 8; ++i) {
                 const f32x4 l = lower[ty + 16 * i][q];
                 UNROLLED for (int j = 0; j < 2; ++j) own[i][j] =
-                    less(less(less(less(own[i][j], l.x, u[0][j]), l.y, u[1][j]), l.z, u[2][j]), l.w, u[3][j]);
+                    minus(minus(minus(minus(own[i][j], l.x, u[0][j]), l.y, u[1][j]), l.z, u[2][j]), l.w, u[3][j]);
             }
         }
         BARRIER();

@@ -12,10 +12,10 @@ from firsttouch.harness.random import F64
 
 SIDE, TILE, THREADS = 64, 128, 256  # side of a block and of a group's tile in lud.c, and threads per group
 DECAY, PEAK = 0.001, 10.0
-# In f32 the errors of the last row have a norm of 2e-4 for n = 4096 and 4e-3 for 8192 and 16,384. Updates by columns
-# farther away vanish.
-FAR = 5e-3
-FEW = 512  # rows up to which a matrix is checked as a whole
+# Relative to PEAK. In f32 the errors of the last row have a norm of 2e-4 for n = 4096, and 4e-3 for 8192 and 16,384.
+# Updates by more distant columns vanish.
+PRODUCT_TOLERANCE = 5e-3
+FULL_CHECK_ROWS = 512  # larger matrices are checked at a sample of rows and columns
 
 
 class Lud(App):
@@ -49,15 +49,15 @@ class Lud(App):
 
     def check(self, view: View) -> str:
         """Compares with the formula of A in f64: L U in 64 rows and 64 columns (all of a small matrix), and L (U r) for
-        a vector r of signs, which depends on every element (Freivalds 1979).
+        a random vector r of signs, which depends on every element (Freivalds 1979).
         """
         n, a = self.n, view(self.a)
         signs = np.random.default_rng(self.seed).choice((-1.0, 1.0), n)
         above = np.concatenate(in_pieces(lambda p, q: np.triu(a[p:q, p:].astype(f64)) @ signs[p:], n, SIDE))
         below = np.concatenate(in_pieces(lambda p, q: np.tril(a[p:q, :q].astype(f64), p - 1) @ above[:q], n, SIDE))
-        apart = float(np.abs(below + above - _of_band(signs)).max())
-        rows = sample(n, 64 if n > FEW else n, self.seed)
-        starts = sample(n // 16, 4 if n > FEW else n, self.seed + 1)
+        apart = float(np.abs(below + above - _times_band(signs)).max())
+        rows = sample(n, 64 if n > FULL_CHECK_ROWS else n, self.seed)
+        starts = sample(n // 16, 4 if n > FULL_CHECK_ROWS else n, self.seed + 1)
         columns = (16 * starts[:, None] + np.arange(16)).reshape(-1)
         k = np.arange(n)
         lower = np.where(k < rows[:, None], a[rows], k == rows[:, None]).astype(np.float64)
@@ -65,12 +65,12 @@ class Lud(App):
         exact = PEAK * np.exp(-DECAY * np.abs(rows[:, None] - columns))
         with np.errstate(all="ignore"):
             worst = float(np.max(np.abs(lower @ upper - exact)))
-        if not apart < FAR * PEAK:
-            return f"L (U r) differs from A r by {apart:.3g}, more than {FAR * PEAK:.3g}"
+        if not apart < PRODUCT_TOLERANCE * PEAK:
+            return f"L (U r) differs from A r by {apart:.3g}, more than {PRODUCT_TOLERANCE * PEAK:.3g}"
         return "" if worst < 1e-4 * PEAK else f"L U differs from A by {worst:.3g}, more than {1e-4 * PEAK:.3g}"
 
 
-def _of_band(r: F64) -> F64:
+def _times_band(r: F64) -> F64:
     """A r, by recurrences from the left and from the right, since A decays exponentially."""
     ratio = math.exp(-DECAY)
     sides = [np.array([*accumulate(side, lambda sum, x: ratio * sum + x)]) for side in (r, r[::-1])]

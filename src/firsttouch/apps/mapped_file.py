@@ -13,7 +13,7 @@ from firsttouch import _core
 from firsttouch.errors import Unsupported
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, u64
 
-GROUPS, THREADS = 1024, 256  # of a launch; THREADS as in mapped_file.c
+GROUPS, THREADS = 1024, 256  # groups of a launch, and threads per group as in mapped_file.c
 CHUNK = 1 << 20  # words that the check reads at a time
 
 
@@ -37,15 +37,15 @@ class MappedFile(App):
     partial = buffer(u64, GROUPS, role="output", ends_on="cpu")
 
     def arrange(self) -> None:
-        """Write the file. It has no name, so it disappears with this process, however that ends."""
-        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - stays open with the application
+        """Write the file. It has no name, so it is removed when this process ends, even if it crashes."""
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - stays open as long as the application
         weakref.finalize(self, self.file.close)
         self.words.file = self.file.fileno()
         try:
             os.posix_fallocate(self.words.file, 0, self.words.nbytes)
         except OSError as error:
             raise Unsupported(
-                f"there is no room for a file of {self.words.nbytes} bytes in {tempfile.gettempdir()}: {error.strerror}"
+                f"not enough space for a file of {self.words.nbytes} bytes in {tempfile.gettempdir()}: {error.strerror}"
             ) from error
         with mmap.mmap(self.words.file, self.words.nbytes) as mapping:
             address = np.frombuffer(mapping, u64).ctypes.data
@@ -75,4 +75,4 @@ class MappedFile(App):
             words = np.frombuffer(os.pread(self.file.fileno(), 8 * min(CHUNK, self.n - first), 8 * first), u64)
             places = np.arange(first, first + len(words), dtype=u64)
             expected = (expected + int((words * (2 * places + 1)).sum(dtype=u64))) % 2**64
-        return "" if found == expected else f"the checksum is {found:016x}, but that of the file is {expected:016x}"
+        return "" if found == expected else f"the checksum is {found:016x}; that of the file is {expected:016x}"

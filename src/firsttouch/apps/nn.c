@@ -1,5 +1,5 @@
-/* nn: how far every record is from a query, and the k nearest. A record is 53 characters (a name of 32, a blank, the
-   latitude as dd.ddddd, a blank, the longitude as ddd.ddddd, a blank, an end of line) and a distance of 4 bytes. */
+/* nn: the distance of every record from a query, and the k nearest. A record is 53 characters (a name of 32, a blank,
+   the latitude as dd.ddddd, a blank, the longitude as ddd.ddddd, a blank, an end of line) and a distance of 4 bytes. */
 #define RECORD 57
 #define BLOCK 4096 /* distances of which the CPU keeps the k smallest at a time */
 
@@ -33,7 +33,7 @@ KERNEL nn_records(GLOBAL uchar* records, GLOBAL float* locations, ulong n, ulong
     }
 }
 
-/* Of records `first`, an even number, to first + n: two by each thread. */
+/* Distances of records [first, first + n), two per thread. `first` is even. */
 KERNEL nn_distances(GLOBAL const float* locations, GLOBAL float* distances, ulong first, ulong n, float lat,
                     float lng) {
     GLOBAL const f32x4* pairs = (GLOBAL const f32x4*)(locations + 2 * first);
@@ -62,22 +62,23 @@ HELPER void nn_insert(GLOBAL float* nearest, GLOBAL long* which, uint k, float d
     which[at] = (long)i;
 }
 
-/* The k smallest of each block, the first of equals first; which is -1 where a block has fewer. */
+/* The k smallest distances of each block; of equal ones the first record comes first. `which` is -1 where a block has
+   fewer. */
 KERNEL nn_nearest(GLOBAL const float* distances, GLOBAL float* nearest, GLOBAL long* which, ulong n, uint k) {
     FOR_EACH(block, (n + BLOCK - 1) / BLOCK) {
-        GLOBAL float* mine = nearest + block * k;
-        GLOBAL long* whose = which + block * k;
+        GLOBAL float* smallest = nearest + block * k;
+        GLOBAL long* indices = which + block * k;
         for (uint j = 0; j < k; ++j) {
-            mine[j] = 3.0e38f;
-            whose[j] = -1;
+            smallest[j] = 3.0e38f;
+            indices[j] = -1;
         }
         const ulong end = (block + 1) * BLOCK < n ? (block + 1) * BLOCK : n;
         for (ulong run = block * BLOCK; run < end; run += 64) {
             const ulong stop = run + 64 < end ? run + 64 : end;
-            const float worst = mine[k - 1];
+            const float worst = smallest[k - 1];
             uint nearer = 0;
             for (ulong i = run; i < stop; ++i) nearer |= distances[i] < worst;
-            for (ulong i = run; nearer && i < stop; ++i) nn_insert(mine, whose, k, distances[i], i);
+            for (ulong i = run; nearer && i < stop; ++i) nn_insert(smallest, indices, k, distances[i], i);
         }
     }
 }

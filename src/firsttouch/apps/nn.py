@@ -9,11 +9,11 @@ import numpy as np
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, i64, in_pieces, sample, u8
 from firsttouch.harness.random import F32, below
 
-MOST = 64  # neighbours
+MAX_NEIGHBOURS = 64
 
 
 class Nn(App):
-    """Distances of all records by the GPU, the k smallest by the CPU."""
+    """The GPU computes the distances of all records, the CPU finds the k smallest."""
 
     name = "nn"
     source = "Rodinia (Che et al., IISWC 2009), nn; random records, and the k nearest found in one pass"
@@ -37,13 +37,13 @@ class Nn(App):
     @classmethod
     def problem(cls, params: Params) -> str:
         n, k = params["n"], params["k"]
-        if k > min(n, MOST):
-            return f"nn: k must be at most {MOST} and at most n, not {k} of {n}"
+        if k > min(n, MAX_NEIGHBOURS):
+            return f"nn: k must be at most {MAX_NEIGHBOURS} and at most n, not {k} of {n}"
         return super().problem(params)
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
-        made = [self.records, self.locations]
-        cpu.launch("nn_records", *made, self.n, self.locations.key, over=self.n, writes=made)
+        generated = [self.records, self.locations]
+        cpu.launch("nn_records", *generated, self.n, self.locations.key, over=self.n, writes=generated)
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         place = (float(self.latitude), float(self.longitude))
@@ -60,19 +60,21 @@ class Nn(App):
         order = np.lexsort((which, nearest))[: self.k]
         self.found = which[order].tolist()
         for at, distance in zip(self.found, nearest[order], strict=True):
-            if at >= 0:  # or fewer than k distances are not NaN
+            if at >= 0:  # it is -1 if fewer than k distances are numbers
                 cpu.updates(self.records[at : at + 1])[0, 53:] = np.frombuffer(distance.tobytes(), np.uint8)
 
     def check(self, view: View) -> str:
-        """All distances from the locations in memory, samples against the generator and the text, and the k nearest."""
+        """Checks all distances, the k nearest, and samples of the locations against the generator and the text."""
         locations, distances, records = view(self.locations), view(self.distances), view(self.records)
         some = sample(self.n, 10_000, self.seed)
-        if not np.array_equal(locations[some], self._made(some)):
+        if not np.array_equal(locations[some], self._generated(some)):
             return "the locations differ from the generated ones"
-        worst = float(np.max([*in_pieces(lambda a, b: self._off(locations[a:b], distances[a:b]), self.n, 2**20)]))
+        worst = float(
+            np.max([*in_pieces(lambda a, b: self._largest_error(locations[a:b], distances[a:b]), self.n, 2**20)])
+        )
         if not worst < 1e-6:
-            return f"a distance is off by {worst:.3g} of its value"
-        # Records at most as far as the last one found must be those found, except for later ties.
+            return f"the relative error of a distance is {worst:.3g}"
+        # The records found must be all that are not farther than the last of them, except for later ties.
         last = distances[self.found[-1]]
         nearer = np.flatnonzero(distances <= last)
         expected = nearer[np.lexsort((nearer, distances[nearer]))][: self.k].tolist()
@@ -81,17 +83,17 @@ class Nn(App):
         for at in self.found:
             text, (latitude, longitude) = bytes(records[at, :53]).decode(), locations[at]
             if (np.float32(text[33:41]), np.float32(text[42:51])) != (latitude, longitude):
-                return f"record {at} reads {text!r} and lies at {latitude}, {longitude}"
+                return f"the text of record {at} is {text!r}, but its location is {latitude}, {longitude}"
             if records[at, 53:].view(np.float32)[0] != distances[at]:
                 return f"record {at} does not hold its distance"
         return ""
 
-    def _made(self, at: np.ndarray[tuple[int], np.dtype[np.int64]]) -> F32:
+    def _generated(self, at: np.ndarray[tuple[int], np.dtype[np.int64]]) -> F32:
         key = self.locations.key
         pair = (700_000 + below(key, 6 * at, 6_300_000), below(key, 6 * at + 1, 35_800_000))
         return (np.stack(pair, axis=1) / 1e5).astype(np.float32)
 
-    def _off(self, locations: F32, distances: F32) -> float:
+    def _largest_error(self, locations: F32, distances: F32) -> float:
         """The largest difference from f64, relative except near zero."""
         y, x = locations[:, 0] - float(self.latitude), locations[:, 1].astype(np.float64) - self.longitude
         true = np.hypot(y.astype(np.float64), x)

@@ -1,15 +1,15 @@
 /* nw (Needleman-Wunsch): the score table of two sequences of n letters, (n + 1)^2 int32:
    S[i][j] = max(S[i-1][j-1] + ref[i][j], S[i][j-1] - penalty, S[i-1][j] - penalty).
-   A group does a tile of SIDE x SIDE cells in SHARED memory, in which the scores take the place of the references.
-   BANDS threads own PATCH rows each; patches of PATCH x PATCH cells are done in registers, along anti-diagonals. */
+   A group computes a tile of SIDE x SIDE cells in SHARED memory, where the scores replace the references. Each of BANDS
+   threads has PATCH rows. Patches of PATCH x PATCH cells are computed in registers, along anti-diagonals. */
 #define SIDE 64
 #define THREADS 128
 #define PATCH 4
 #define BANDS (SIDE / PATCH)
 #define LETTERS 10
 
-/* The reference table row by row, the table of scores cleared but for its borders. profile: for each letter, its scores
-   against the second sequence. */
+/* Fills the reference table row by row, and clears the table of scores except for its borders. profile: the scores of
+   each letter against the second sequence. */
 KERNEL nw_begin(GLOBAL const int* profile, GLOBAL int* ref, GLOBAL int* score, ulong n, ulong key, int penalty) {
     FOR_EACH(i, n + 1) {
         GLOBAL const int* letter = profile + random_below(key, i, LETTERS) * (n + 1);
@@ -23,9 +23,9 @@ KERNEL nw_begin(GLOBAL const int* profile, GLOBAL int* ref, GLOBAL int* score, u
 
 HELPER int larger(int a, int b) { return a > b ? a : b; }
 
-/* The tiles of one anti-diagonal, the first of them in row `top` of tiles. */
+/* Computes the tiles of one anti-diagonal. The first is in row `top` of tiles. */
 GROUP_KERNEL nw_tiles(GLOBAL const int* ref, GLOBAL int* score, ulong n, ulong diagonal, ulong top, int penalty) {
-    SHARED int cell[SIDE + 1][SIDE + 2]; /* row and column 0 are the neighbours'; the pitch keeps most banks apart */
+    SHARED int cell[SIDE + 1][SIDE + 2]; /* row, column 0: neighbouring tiles; the pitch avoids most bank conflicts */
     const ulong pitch = n + 1, row = (top + GROUP_ID) * SIDE, column = (diagonal - top - GROUP_ID) * SIDE;
     const uint x = LOCAL_ID % SIDE, first = LOCAL_ID / SIDE;
     const int inside = column + x < n;

@@ -9,7 +9,7 @@ import numpy as np
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces
 from firsttouch.harness.random import below
 
-SIDE, THREADS = 64, 128  # side of a tile of nw.c, and threads of its group
+SIDE, THREADS = 64, 128  # side of a tile of nw.c, and threads per group
 ROWS = 16  # rows that the check computes at a time
 # BLOSUM62 (Henikoff and Henikoff, PNAS 1992) of the amino acids R N D C Q E G H I L.
 BLOSUM62 = np.array(
@@ -41,7 +41,7 @@ class Nw(App):
 
     ref = buffer(i32, "n + 1", "n + 1", role="input", starts_on="cpu")  # score of letters i and j
     score = buffer(i32, "n + 1", "n + 1", role="inout", starts_on="cpu", ends_on="cpu")
-    profile = buffer(i32, len(BLOSUM62), "n + 1", role="scratch", starts_on="cpu")  # scores of a letter in each column
+    profile = buffer(i32, len(BLOSUM62), "n + 1", role="scratch", starts_on="cpu")  # scores of each letter by column
 
     @classmethod
     def problem(cls, params: Params) -> str:
@@ -68,7 +68,7 @@ class Nw(App):
         gpu.replay_all(self.launches, reads=[self.ref], updates=[self.score])
 
     def check(self, view: View) -> str:
-        """The borders, and the recurrence at every cell with regenerated letters: by induction, all cells."""
+        """Checks the borders and, with regenerated letters, the recurrence at every cell, which implies all cells."""
         n, penalty, score = self.n, self.penalty, view(self.score)
         border = -penalty * np.arange(n + 1)
         if not (np.array_equal(score[0], border) and np.array_equal(score[:, 0], border)):
@@ -88,5 +88,5 @@ class Nw(App):
             i, j = places[0]
             return len(places), f"({first + 1 + i}, {1 + j}) is {found[i + 1, j + 1]}, not {expected[i, j]}"
 
-        found = [each for each in in_pieces(wrong, n, ROWS) if each[0]]
+        found = [piece for piece in in_pieces(wrong, n, ROWS) if piece[0]]
         return f"{sum(count for count, _ in found)} of {n * n} cells are wrong; {found[0][1]}" if found else ""

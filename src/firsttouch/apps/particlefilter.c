@@ -1,22 +1,22 @@
-/* particlefilter: sequential Monte Carlo tracking of a disk in a noisy film, whose frames of height x width bytes lie
-   one after the other. The noise of particle i depends on a key, the frame and i alone. */
+/* particlefilter: sequential Monte Carlo tracking of a disk in a noisy film. The frames of height x width bytes are
+   stored one after the other. The noise of particle i depends only on a key, the frame and i. */
 #define THREADS 256
-#define EACH 4 /* particles of a thread, side by side */
+#define EACH 4 /* adjacent particles of a thread */
 #define BLOCK (THREADS * EACH)
 #define RADIUS 5
 #define OFFSETS 69 /* pixels nearer than RADIUS to a centre */
 #define DISK 228
 #define GROUND 100
 
-/* The sine of an angle of at most a quarter of a turn, by its series; nothing else is asked for here, and libraries'
-   functions pay for angles of any size. */
+/* The sine of an angle of at most a quarter turn, by its series. Library functions are slower, because they accept any
+   angle. */
 HELPER double sine(double angle) {
     double sum = 1.0;
     UNROLLED for (int k = 11; k > 0; --k) sum = 1.0 - angle * angle * (1.0 / (2 * k * (2 * k + 1))) * sum;
     return angle * sum;
 }
 
-/* Normally distributed number i of the stream that a key names (Box and Muller 1958, by the cosine). */
+/* Normally distributed number i of the random stream of a key (Box and Muller 1958, by the cosine). */
 HELPER double normal(ulong key, ulong i) {
     const double u = 1.0 - random_f64(key, 2 * i), v = random_f64(key, 2 * i + 1);
     return SQRT_F64(-2.0 * LOG_F64(u)) * sine(6.283185307179586 * (ABS_F64(v - 0.5) - 0.25));
@@ -36,8 +36,8 @@ KERNEL particlefilter_film(GLOBAL uchar* film, ulong width, ulong height, ulong 
     }
 }
 
-/* What speaks for a disk at (x, y): the mean of ((I - GROUND)^2 - (I - DISK)^2) / 50 over its pixels. Pixels beyond the
-   frame count as the first of the film. */
+/* The logarithm of the likelihood of a disk at (x, y): the mean of ((I - GROUND)^2 - (I - DISK)^2) / 50 over its
+   pixels. A pixel outside the frame counts as the first pixel of the film. */
 HELPER double likelihood(GLOBAL const uchar* film, ulong width, ulong height, ulong frame, double x, double y) {
     const int left = (int)RINT_F64(x), top = (int)RINT_F64(y);
     int sum = 0;
@@ -54,7 +54,8 @@ HELPER double likelihood(GLOBAL const uchar* film, ulong width, ulong height, ul
     return (double)sum / 50.0 / OFFSETS;
 }
 
-/* Sums over the group's threads up to each, of one number each, into a SHARED array; in the same order in every run. */
+/* Inclusive prefix sums over the threads of a group, of one number each, in a SHARED array. The order of summation is
+   the same in every run. */
 #define SCAN(sum, mine)                                                                                                \
     sum[LOCAL_ID] = mine;                                                                                              \
     for (uint by = 1; by < THREADS; by *= 2) {                                                                         \
@@ -65,8 +66,8 @@ HELPER double likelihood(GLOBAL const uchar* film, ulong width, ulong height, ul
     }                                                                                                                  \
     BARRIER();
 
-/* Moves all particles into a frame and weighs them by its pixels: they were of one weight, 1 / n. partial: of each
-   block the sums of w, w x and w y. */
+/* Moves all particles to a frame and weights them by its pixels. Before, all have the weight 1 / n. partial: the sums
+   of w, w x and w y of each block. */
 GROUP_KERNEL particlefilter_weigh(GLOBAL double* x, GLOBAL double* y, GLOBAL double* w, GLOBAL double* partial,
                                   GLOBAL const uchar* film, ulong n, ulong width, ulong height, ulong frame,
                                   ulong key_x, ulong key_y) {
@@ -89,8 +90,8 @@ GROUP_KERNEL particlefilter_weigh(GLOBAL double* x, GLOBAL double* y, GLOBAL dou
     if (LOCAL_ID < 3) partial[3 * GROUP_ID + LOCAL_ID] = sum[LOCAL_ID][THREADS - 1];
 }
 
-/* By one group: start[b] = the weight of all blocks before b, start[blocks] = of all; the estimate of a frame, the
-   first of which is 1. */
+/* One group computes start[b] = the weight of all blocks before b, start[blocks] = the total weight, and the estimate
+   of a frame. The first frame is 1. */
 GROUP_KERNEL particlefilter_total(GLOBAL const double* partial, GLOBAL double* start, GLOBAL double* estimate,
                                   ulong blocks, ulong frame) {
     SHARED double sum[3][THREADS];
@@ -109,7 +110,7 @@ GROUP_KERNEL particlefilter_total(GLOBAL const double* partial, GLOBAL double* s
     if (LOCAL_ID < 2) estimate[2 * frame - 2 + LOCAL_ID] = sum[1 + LOCAL_ID][THREADS - 1] / sum[0][THREADS - 1];
 }
 
-/* Weights that sum to 1, and their sums up to each particle. */
+/* Scales the weights to a sum of 1, and computes the sum up to each particle. */
 GROUP_KERNEL particlefilter_cdf(GLOBAL double* w, GLOBAL double* cdf, GLOBAL const double* start, ulong n,
                                 ulong blocks) {
     SHARED double sum[THREADS];

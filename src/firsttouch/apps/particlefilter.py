@@ -11,10 +11,10 @@ import numpy as np
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, sample, u8
 from firsttouch.harness.random import F64, unit_f64
 
-BLOCK, THREADS, RADIUS = 1024, 256, 5  # particles and threads of a group of particlefilter.c; pixels
+BLOCK, THREADS, RADIUS = 1024, 256, 5  # particles and threads per group in particlefilter.c; pixels
 DISK, GROUND = 228, 100  # brightness of the disk and of the background
 OFFSETS = [(x, y) for y in range(-4, 5) for x in range(-4, 5) if x * x + y * y < RADIUS**2]
-RECOMPUTED, CHUNK = 20_000, 1 << 16  # most particles that the check filters again; resampled at a time
+FULL_CHECK_PARTICLES, CHUNK = 20_000, 1 << 16  # up to which all frames are recomputed; checked at a time
 
 
 class ParticleFilter(App):
@@ -77,12 +77,12 @@ class ParticleFilter(App):
         return float(unit_f64(self.cdf.key, frame))
 
     def check(self, view: View) -> str:
-        """The film, the estimates, and the last frame's steps. With few particles, all frames are recomputed."""
-        faults = self._faults(view)
-        return next((f"{what} is {off:.3g}, more than {most:.3g}" for what, off, most in faults if not off <= most), "")
+        """Checks the film, the estimates and the last frame's steps. With few particles, recomputes all frames."""
+        wrong = (f"{name} is {v:.3g}, more than {most:.3g}" for name, v, most in self._errors(view) if not v <= most)
+        return next(wrong, "")
 
-    def _faults(self, view: View) -> Iterator[tuple[str, float, float]]:
-        """Each property (distances in pixels), its value, and its largest allowed value."""
+    def _errors(self, view: View) -> Iterator[tuple[str, float, float]]:
+        """The name, the value and the limit of each property. Distances are in pixels."""
         estimates, weight, film, n = view(self.estimates), view(self.weight), view(self.film), self.n
         x, y, old_x, old_y = map(view, (self.x, self.y, self.next_x, self.next_y))
         at, begin, step = sample(film.size, 10_000, self.seed), [self.width // 2, self.height // 2], np.array([1, -2])
@@ -91,15 +91,15 @@ class ParticleFilter(App):
         yield "an estimate's distance from the disk", np.hypot(*apart.T).max(), 3
         yield "the distance of the weights' sum from 1", abs(weight.sum() - 1), 1e-9
         off = math.dist((old_x.mean(), old_y.mean()), (estimates[-2] if self.iterations > 1 else begin) + step)
-        yield "the distance of the mean of moved particles from where it should be", off, 30 / math.sqrt(n)
+        yield "the distance of the mean of the moved particles from its expected position", off, 30 / math.sqrt(n)
         mean = np.array([weight @ old_x, weight @ old_y])
-        yield "the distance of the last estimate from the mean by weight", abs(estimates[-1] - mean).max(), 1e-6
+        yield "the distance of the last estimate from the weighted mean", abs(estimates[-1] - mean).max(), 1e-6
         some = sample(n, 10_000, self.seed)
         odds = weight[some] / np.exp(self._likelihood(film, self.iterations, old_x[some], old_y[some]))
         yield "the relative excess of a weight over its likelihood", np.ptp(odds) / odds.max(), 1e-6
-        # Sums in another order may select another particle near a boundary.
+        # A different order of summation may select another particle near a boundary.
         yield "the number of particles resampled wrongly", self._misplaced(weight, (x, y), (old_x, old_y)), 1e-13 * n**2
-        if n <= RECOMPUTED:
+        if n <= FULL_CHECK_PARTICLES:
             yield "an estimate's distance from the CPU's", abs(estimates - [*self._recompute(film)]).max(), 1e-6
 
     def _film(self, at: np.ndarray[Any, np.dtype[np.int64]]) -> F64:
@@ -118,7 +118,7 @@ class ParticleFilter(App):
         return total / 50 / len(OFFSETS)
 
     def _misplaced(self, weight: F64, new: tuple[F64, F64], old: tuple[F64, F64]) -> int:
-        """The number of particles that are not the first old one whose cumulative weight reaches their position."""
+        """The number of new particles that are not the first old one whose cumulative weight reaches their position."""
         wrong, done, reached, offset = 0, 0, 0.0, self.offset(self.iterations)
         for first in range(0, self.n, CHUNK):
             sums = reached + np.cumsum(weight[first : first + CHUNK])
@@ -130,7 +130,7 @@ class ParticleFilter(App):
         return wrong
 
     def _recompute(self, film: np.ndarray[Any, Any]) -> Iterator[F64]:
-        """The estimates."""
+        """The estimates, by the same filter on the CPU."""
         i, x, y = np.arange(self.n), np.full(self.n, self.width // 2), np.full(self.n, self.height // 2)
         for frame in range(1, self.iterations + 1):
             x = x + 1 + 5 * _normal(self.next_x.key, frame * self.n + i)

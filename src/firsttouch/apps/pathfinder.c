@@ -1,6 +1,7 @@
-/* pathfinder: the cheapest way down a grid: to[j] = wall[row][j] + min(from[j-1], from[j], from[j+1]), int32.
-   A group does up to PYRAMID rows in a tile of columns whose rim of PYRAMID columns on either side is lost to the
-   neighbours it cannot see. Costs of the row before stay in SHARED; rows of the wall are loaded AHEAD of their turn. */
+/* pathfinder: the cheapest path down a grid: to[j] = wall[row][j] + min(from[j-1], from[j], from[j+1]), int32.
+   A group computes up to PYRAMID rows in a tile of columns. PYRAMID columns on either side become wrong, because they
+   depend on columns outside the tile. The costs of the previous row are in SHARED memory. Rows of the wall are loaded
+   AHEAD rows in advance. */
 #ifndef PYRAMID
 #define PYRAMID 20
 #endif
@@ -9,16 +10,16 @@
 #define TILE (THREADS * EACH)
 #define INNER (TILE - 2 * PYRAMID)
 #define AHEAD 8
-#define FAR 0x3fffffff /* beyond the edges of the grid: never the cheapest, and a step's cost more still fits */
+#define FAR 0x3fffffff /* outside the grid: never the cheapest, and does not overflow when a step's cost is added */
 
 HELPER int least(int a, int b) { return a < b ? a : b; }
 
-/* To come to the first row costs what its walls cost. */
+/* The cost to reach the first row is that of its walls. */
 KERNEL pathfinder_begin(GLOBAL const int* wall, GLOBAL int* cost, ulong cols) {
     FOR_EACH(j, cols) cost[j] = cost[cols + j] = wall[j];
 }
 
-/* Rows [row, row + rows) of the wall. cost: two rows, of which `from` holds what it cost to come there. */
+/* Computes rows [row, row + rows) of the wall. cost: two rows; row `from` holds the costs to reach the previous row. */
 GROUP_KERNEL pathfinder_rows(GLOBAL const int* wall, GLOBAL int* cost, ulong cols, ulong row, uint rows, uint from) {
     SHARED int before[2][TILE + 2];
     const long left = (long)(GROUP_ID * INNER) - PYRAMID;

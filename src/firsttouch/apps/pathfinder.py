@@ -1,4 +1,4 @@
-"""pathfinder: the cheapest way down a grid."""
+"""pathfinder: the cheapest path down a grid."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, sam
 from firsttouch.harness.random import below
 from firsttouch.workspace.agents import MAX_REPLAYS, Tile
 
-TILE, THREADS = 512, 256  # columns of a group's tile in pathfinder.c, and its threads
-MOST = 9  # largest cost of a wall; the smallest is 0
-FAR = 1 << 30
+TILE, THREADS = 512, 256  # columns of a group's tile in pathfinder.c, and threads per group
+MAX_WALL = 9  # largest cost of a cell of the wall; the smallest is 0
+UNREACHABLE = 1 << 30
 
 
 class Pathfinder(App):
@@ -40,15 +40,17 @@ class Pathfinder(App):
     def problem(cls, params: Params) -> str:
         if params["pyramid"] > TILE // 4:
             return f"pathfinder: pyramid must be at most {TILE // 4}, not {params['pyramid']}"
-        if params["rows"] > FAR // MOST:
-            return f"pathfinder: {params['rows']} rows may cost more than 32 bits hold"
+        if params["rows"] > UNREACHABLE // MAX_WALL:
+            return f"pathfinder: the cost of {params['rows']} rows may not fit 32 bits"
         return super().problem(params)
 
     def defines(self) -> Mapping[str, object]:
         return {"PYRAMID": self.pyramid}
 
     def prepare(self, gpu: Gpu) -> None:
-        """Record all launches. By first row of each tile: the groups that are replayed together, as first and count."""
+        """Record all launches. `replays` holds the first launch and the number of launches of each replay, by the first
+        row of its tile.
+        """
         each = gpu.tile_rows(self.wall)
         strips = {tile: [*self._strips(tile, min(self.rows, tile + each))] for tile in range(0, self.rows, each)}
         at_once = math.ceil((1 + sum(map(len, strips.values()))) / MAX_REPLAYS)
@@ -71,7 +73,7 @@ class Pathfinder(App):
             yield row, min(self.pyramid, end - row)
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
-        cpu.integers(self.wall, 0, MOST + 1)
+        cpu.integers(self.wall, 0, MAX_WALL + 1)
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         steps = gpu.iterations(sum(map(len, self.replays.values())))
@@ -85,12 +87,12 @@ class Pathfinder(App):
                 yield tile, first, count
 
     def check(self, view: View) -> str:
-        """All costs by the recurrence on the walls in memory, and samples of the walls against the generator."""
+        """Checks all costs by the recurrence on the walls in memory, and samples of the walls against the generator."""
         wall = view(self.wall)
         at = sample(wall.size, 100_000, self.seed)
-        if others := np.count_nonzero(wall.reshape(-1)[at] != below(self.wall.key, at, MOST + 1)):
-            return f"{others} of {at.size} walls differ from the generated ones"
-        row = np.full(self.cols + 2, FAR, np.int32)
+        if different := np.count_nonzero(wall.reshape(-1)[at] != below(self.wall.key, at, MAX_WALL + 1)):
+            return f"{different} of {at.size} walls differ from the generated ones"
+        row = np.full(self.cols + 2, UNREACHABLE, np.int32)
         row[1:-1] = wall[0]
         best = np.empty(self.cols, np.int32)
         for walls in wall[1:]:

@@ -1,11 +1,11 @@
-/* pointer_tree: a search tree of nodes {left, right, key, value}, linked by addresses, in memory order at random. The
-   node of rank r (1 to n in the order of keys) stands over the ranks that differ from it in its lowest bits: children
-   are half a step away, so that every node is linked without its neighbours being there yet. */
+/* pointer_tree: a search tree of nodes {left, right, key, value}, linked by addresses, in random memory order. The node
+   of rank r (1 to n in the order of keys) is the root of the ranks that differ from r only in its lowest bits. Its
+   children are half a step away, so that every node can be linked before its neighbours are written. */
 
 HELPER ulong tree_key(ulong rank, ulong key) { return rank << 20 | (random_word(key, rank) & 0x7FFFFul) << 1; }
 HELPER ulong tree_value(ulong rank, ulong key) { return random_word(key + 1, rank) | 1ul; }
 
-/* The rank at the top of what lies up to `step` beyond or before `rank`, 0 where nothing does. */
+/* The root of the subtree of ranks less than `step` away from `rank`, or 0 if the subtree is empty. */
 HELPER ulong tree_top(ulong rank, ulong step, ulong n) {
     while (rank > n && step > 1) {
         step /= 2;
@@ -30,8 +30,8 @@ KERNEL tree_grow(GLOBAL ulong* nodes, GLOBAL ulong* root, ulong n, uint bits, ul
     }
 }
 
-/* Searches number `first` on: each adds the value of the greatest key that is not above the one sought, which is there
-   or one less. No path is longer than the bits of a rank. */
+/* Runs searches from number `first` on. Each adds the value of the largest key that is not above the key sought; this
+   is the key itself or one less. No path is longer than the number of bits of a rank. */
 KERNEL tree_search(GLOBAL const ulong* nodes, GLOBAL const ulong* root, GLOBAL ulong* sums, ulong n, ulong searches,
                    ulong first, ulong key) {
     FOR_EACH(i, searches) {

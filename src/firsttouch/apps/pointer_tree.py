@@ -15,7 +15,7 @@ class PointerTree(App):
     """A balanced search tree linked by addresses, built by all CPU threads and searched in place by the GPU."""
 
     name = "pointer_tree"
-    source = "this project: possible only with unified memory"
+    source = "this project; possible only with unified memory"
     pattern = "pointer chasing in a structure built by the CPU"
     sizes = {
         "tiny": {"n": 3001, "searches": 2500, "iterations": 3},
@@ -50,7 +50,7 @@ class PointerTree(App):
             gpu.launch("tree_search", self.nodes, self.root, self.sums, *shape, over=self.searches)
 
     def check(self, view: View) -> str:
-        """The result of each search follows from its number. Large runs are sampled."""
+        """Checks the result of each search, which follows from its number. Large runs are sampled."""
         at, key = sample(self.searches, 200_000, self.seed), self.nodes.key
         expected = np.zeros(len(at), np.uint64)
         for i in range(self.iterations):

@@ -1,17 +1,18 @@
-/* producer_consumer: the CPU puts items into a ring, a kernel that runs meanwhile answers each in its place, and the
-   CPU takes the answers. Two words tell how far either is; each is written by one agent and polled by one thread of the
-   other. Whoever waits gives up after a while without progress, so that nothing hangs. */
+/* producer_consumer: the CPU puts items into a ring, a kernel that runs at the same time replaces each item by its
+   answer, and the CPU reads the answers. Two words hold the progress of the two agents. Each is written by one agent
+   and polled by one thread of the other. An agent that waits without progress gives up after a while, so that nothing
+   hangs. */
 enum {
     ring_produced = 0,
     ring_answered = 32, /* words of the board: no cache line holds two */
     ring_end = 64,      /* the CPU has given up */
-    ring_spins = 64     /* polls between two looks at the clock */
+    ring_spins = 64     /* polls between two readings of the clock */
 };
 
 HELPER ulong ring_answer(ulong word, ulong item) { return mix64(word ^ item); }
 
-/* Polls until item `next` is there: how many are produced by then, or 0 for having given up. patience: nanoseconds, or
-   where the device has no clock polls. */
+/* Polls until item `next` is produced. Returns the number of items produced by then, or 0 if it gave up. patience: in
+   nanoseconds, or in polls if the device has no clock. */
 HELPER ulong ring_wait(GLOBAL ulong* board, ulong next, ulong patience) {
     const ulong start = clock_ns();
     for (ulong polls = 1;; ++polls) {
@@ -22,7 +23,7 @@ HELPER ulong ring_wait(GLOBAL ulong* board, ulong next, ulong patience) {
     }
 }
 
-/* One group answers items [first, last), as many at once as there are. */
+/* One group answers items [first, last), as many at a time as have been produced. */
 GROUP_KERNEL ring_consume(GLOBAL ulong* ring, GLOBAL ulong* board, ulong slots, ulong words, ulong first, ulong last,
                           ulong patience) {
     SHARED ulong produced;
@@ -35,14 +36,14 @@ GROUP_KERNEL ring_consume(GLOBAL ulong* ring, GLOBAL ulong* board, ulong slots, 
             const ulong at = k % (slots * words);
             ring[at] = ring_answer(ring[at], k / words);
         }
-        FENCE_SYSTEM(); /* every thread's own stores; then the word that tells of all of them */
+        FENCE_SYSTEM(); /* orders the stores of every thread before the word that announces them */
         BARRIER();
         if (LOCAL_ID == 0 && until > next) STORE_RELEASE_SYSTEM(board + ring_answered, until);
         next = until > 0 ? until : last;
     }
 }
 
-/* One thread of the CPU produces items [first, last) and sums up the words of each answer. patience: polls. */
+/* One thread of the CPU produces items [first, last) and sums up the words of each answer. patience: in polls. */
 KERNEL ring_produce(GLOBAL ulong* ring, GLOBAL ulong* board, GLOBAL ulong* sums, ulong slots, ulong words, ulong first,
                     ulong last, ulong key, ulong patience) {
     FOR_EACH(one, 1ul) {

@@ -1,4 +1,4 @@
-"""producer_consumer: both agents at the same time in the same memory."""
+"""producer_consumer: both agents use the same memory at the same time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from firsttouch.harness.random import mix64, words
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.strategies import Strategy
 
-ROUNDS, THREADS = 2, 256  # times around the ring per iteration; threads of the only group
-SECONDS, POLLS = 5, 1 << 32  # without progress until the GPU and the CPU give up
+ROUNDS, THREADS = 2, 256  # passes around the ring per iteration; threads of the only group
+SECONDS, POLLS = 5, 1 << 32  # time without progress after which the GPU gives up, and polls after which the CPU does
 
 
 class ProducerConsumer(App):
     """The CPU produces items into a ring while a kernel answers each in place, ordered by system-scope atomics."""
 
     name = "producer_consumer"
-    source = "this project: possible only with unified memory"
+    source = "this project; possible only with unified memory"
     pattern = "concurrent access in both directions"
     sizes = {
         "tiny": {"slots": 5, "words": 37, "iterations": 3},
@@ -62,7 +62,7 @@ class ProducerConsumer(App):
                 break
 
     def check(self, view: View) -> str:
-        """The sums of the answers of the last iteration. Large runs are sampled."""
+        """Checks the sums of the answers of the last iteration. Large runs are sampled."""
         produced, answered, items = int(view(self.board)[0]), int(view(self.board)[32]), ROUNDS * self.slots
         if produced != answered or answered != self.iterations * items:
             return f"{answered} of {self.iterations * items} items were answered before one agent gave up"

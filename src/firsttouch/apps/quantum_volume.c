@@ -1,4 +1,4 @@
-/* A state vector of 2^n complex f32, two amplitudes (of states that differ in qubit 0) in a vector. */
+/* A state vector of 2^n complex f32. A vector holds two amplitudes, of states that differ in qubit 0. */
 
 KERNEL zero_state(GLOBAL f32x4* state, ulong vectors) {
     FOR_EACH(i, vectors) state[i] = F32X4(i == 0 ? 1.0f : 0.0f, 0.0f, 0.0f, 0.0f);
@@ -16,13 +16,14 @@ HELPER ulong spread(ulong i, uint lo, uint hi) {
         a = b;                                                                                                         \
         b = held;                                                                                                      \
     }
-/* Of each two vectors the second amplitude of one for the first of the other. */
+/* Swaps the second amplitude of p with the first of q. */
 #define CROSS(p, q)                                                                                                    \
     SWAP(p.z, q.x)                                                                                                     \
     SWAP(p.w, q.y)
 
-/* Gate `gate` (or its inverse), row by row of 4 x 4, on qubits lo < hi; the row is 2 hi + lo. An item does it to two
-   times four amplitudes, `items` of which there are. With lo = 0, which is inside a vector, they are crossed over. */
+/* Applies gate `gate` or its inverse, a row-major 4 x 4 matrix, to qubits lo < hi. The row is 2 hi + lo. Each of
+   `items` items handles two sets of four amplitudes. With lo = 0, a vector holds both amplitudes of a pair, so vectors
+   are regrouped by CROSS. */
 KERNEL apply_gate(GLOBAL f32x4* state, GLOBAL const f32x2* gates, ulong gate, ulong items, uint lo, uint hi,
                   int inverse) {
     f32x2 u[4][4];

@@ -10,8 +10,8 @@ import numpy as np
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, c64, sample
 
 C128: TypeAlias = np.ndarray[Any, np.dtype[np.complex128]]
-COMPARED_WHOLE = 14  # qubits up to which every amplitude is compared
-HEAVY = (1 + math.log(2)) / 2  # share of the outputs above the median, of a random state
+FULL_CHECK_QUBITS = 14  # with more, the check does not compare every amplitude
+HEAVY = (1 + math.log(2)) / 2  # probability of the outputs above the median, for a random state
 
 
 class QuantumVolume(App):
@@ -72,11 +72,11 @@ class QuantumVolume(App):
     def check(self, view: View) -> str:
         state = view(self.state)
         if not abs(norm := _norm(state) - 1) <= 1e-5:
-            return f"the norm is off by {norm:.3g}"
+            return f"the squared norm differs from 1 by {norm:.3g}"
         if self.circuit == "mirror":
             rest = float(np.maximum(abs(1 - float(abs(state[0])) ** 2), _largest(state[1:])))
             return "" if rest <= 1e-5 else f"the mirror circuit leaves {rest:.3g} outside the first amplitude"
-        if self.qubits <= COMPARED_WHOLE:
+        if self.qubits <= FULL_CHECK_QUBITS:
             error = float(np.linalg.norm(state - self.reference_state()))
             return "" if error <= 1e-5 else f"the state differs from the same circuit in c128 by {error:.3g}"
         share = heavy(state[sample(len(state), 2**18, self.seed)])
@@ -88,9 +88,9 @@ class QuantumVolume(App):
         state = np.zeros(2**n, np.complex128)
         state[0] = 1
         for lo, hi in (pair for layer in self.layers() for pair in layer):
-            parted = state.reshape(2 ** (n - 1 - hi), 2, 2 ** (hi - lo - 1), 2, 2**lo)
+            split = state.reshape(2 ** (n - 1 - hi), 2, 2 ** (hi - lo - 1), 2, 2**lo)
             gate = next(unitaries).reshape(2, 2, 2, 2)
-            state = np.einsum("abcd,xcydz->xaybz", gate, parted).reshape(-1)
+            state = np.einsum("abcd,xcydz->xaybz", gate, split).reshape(-1)
         return state
 
 

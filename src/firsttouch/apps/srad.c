@@ -1,5 +1,5 @@
-/* srad: speckle-reducing anisotropic diffusion of an image of rows x cols pixels, stored column by column. A thread of
-   a group keeps its row and walks `strip` columns, so that each pixel of a row is loaded once. */
+/* srad: speckle-reducing anisotropic diffusion of an image of rows x cols pixels, stored column by column. A thread
+   stays in its row and processes `strip` columns, so that each pixel of a row is loaded once. */
 
 /* The neighbours of each of n lines, clamped at both ends. */
 KERNEL srad_neighbours(GLOBAL int* before, GLOBAL int* after, ulong n) {
@@ -9,7 +9,7 @@ KERNEL srad_neighbours(GLOBAL int* before, GLOBAL int* after, ulong n) {
     }
 }
 
-/* The image from its logarithm, and what the first reduction adds up. */
+/* Computes the image from its logarithm, and the values that the first reduction adds up. */
 KERNEL srad_extract(GLOBAL float* image, GLOBAL float* sums, GLOBAL float* squares, ulong n) {
     FOR_EACH(i, n) {
         const float value = EXP_F32(image[i] / 255.0f);
@@ -49,7 +49,7 @@ GROUP_KERNEL srad_reduce(GLOBAL const float* sums, GLOBAL const float* squares, 
     if (LOCAL_ID < 2) partial[2 * GROUP_ID + LOCAL_ID] = total[LOCAL_ID][0];
 }
 
-/* Differences to the four neighbours, and how readily each pixel diffuses: 1 inside a region, 0 at an edge. */
+/* Differences to the four neighbours, and the diffusion coefficient of each pixel: 1 inside a region, 0 at an edge. */
 GROUP_KERNEL srad_coefficient(GLOBAL const float* image, GLOBAL const int* north, GLOBAL const int* south,
                               GLOBAL const int* west, GLOBAL const int* east, GLOBAL float* to_north,
                               GLOBAL float* to_south, GLOBAL float* to_west, GLOBAL float* to_east,
@@ -81,7 +81,7 @@ GROUP_KERNEL srad_coefficient(GLOBAL const float* image, GLOBAL const int* north
     }
 }
 
-/* One step of the diffusion, by a quarter of lambda, and what the next reduction adds up. */
+/* One step of the diffusion, by a quarter of lambda, and the values that the next reduction adds up. */
 GROUP_KERNEL srad_diffuse(GLOBAL float* image, GLOBAL const int* south, GLOBAL const int* east,
                           GLOBAL const float* to_north, GLOBAL const float* to_south, GLOBAL const float* to_west,
                           GLOBAL const float* to_east, GLOBAL const float* diffuses, GLOBAL float* sums,

@@ -11,12 +11,12 @@ import numpy as np
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, around, buffer, f32, f64, i32, in_pieces, sample
 from firsttouch.harness.random import F32, F64, uniform_f32
 
-QUARTER = 0.5 / 4  # of lambda, the original's 0.5
-THREADS, STRIP, GROUPS = 256, 16, 1024  # per group; columns per thread; groups of reductions, and to fill a GPU
+QUARTER = 0.5 / 4  # a quarter of lambda, which is 0.5 as in the original
+THREADS, STRIP, GROUPS = 256, 16, 1024  # per group; columns per thread; groups of a reduction, enough to fill a GPU
 BLOCK = 520  # rows and columns of the block that the check recomputes
-TOLERANCE = 0.01  # of 255
-AREA = 20_000_000  # pixels times iterations that the check recomputes of a larger image
-CONES = (8, 1000)  # at least and at most
+TOLERANCE = 0.01  # pixels range from 0 to 255
+AREA = 20_000_000  # pixels times iterations that the check recomputes of an image larger than that
+CONES = (8, 1000)  # minimum and maximum number of light cones that the check recomputes
 
 
 class Srad(App):
@@ -51,8 +51,9 @@ class Srad(App):
 
     @classmethod
     def problem(cls, params: Params) -> str:
-        one = params["rows"] * params["cols"] == 1
-        return "srad: an image of one pixel has no variance; use more rows or cols" if one else super().problem(params)
+        one_pixel = params["rows"] * params["cols"] == 1
+        reason = "srad: an image of one pixel has no variance; use more rows or cols"
+        return reason if one_pixel else super().problem(params)
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         cpu.uniform(self.image, 0, 255)
@@ -80,7 +81,7 @@ class Srad(App):
         gpu.launch("srad_compress", self.image, n, over=n)
 
     def check(self, view: View) -> str:
-        """The image in f64, as a whole or at samples; conservation of the sum; no new extremes; the totals."""
+        """Recomputes the image or samples of it in f64; checks the totals, and that sum and range are conserved."""
         n, key = self.rows * self.cols, self.image.key
         after = view(self.image)
         flat = after.reshape(-1)
@@ -92,12 +93,12 @@ class Srad(App):
         if not np.allclose(totals[0], begun[:2], rtol=2e-6):
             return f"the first sums are {totals[0]}, in f64 {begun[:2]}"
         if not np.allclose(totals[:, 0], begun[0], rtol=1e-5) or np.any(np.diff(totals[:, 1]) > 1e-5 * begun[1]):
-            return f"diffusion must keep the sum {begun[0]:.8g} and not raise that of squares; totals: {totals}"
+            return f"diffusion must keep the sum {begun[0]:.8g} and not increase the sum of squares; totals: {totals}"
         used = [_speckle(t, n) for t in self.totals]
         first = self._first(range(self.cols)[:BLOCK], range(self.rows)[:BLOCK])
         block, speckles = _diffused(first, [None] * self.iterations)
         whole = block.size == n
-        # Otherwise of the block, which is noise like the rest, with fewer independent pixels in each iteration.
+        # A block is noise like the rest of the image, with fewer independent pixels in each iteration.
         noise = 1e-4 if whole else (5 + 1.5 * np.arange(self.iterations)) / math.sqrt(block.size)
         if not np.all(np.abs(np.subtract(used, speckles)) <= 1e-8 + noise * np.abs(speckles)):
             return f"the speckle of the iterations was {used}, in f64 it is {speckles}"
@@ -132,7 +133,7 @@ def _moments(logarithms: np.ndarray[Any, Any]) -> F64:
 
 
 def _diffused(image: F32, given: Sequence[float | None]) -> tuple[F64, list[float]]:
-    """A patch after one iteration per given speckle value, in f64, and the values. None is computed from the patch."""
+    """A patch after one iteration per given speckle value, in f64, and the values. None: computed from the patch."""
     now, used = np.exp(image.astype(np.float64) / 255), []
     for speckle in given:
         q0 = _speckle(np.array([now.sum(), np.square(now).sum()]), now.size) if speckle is None else speckle

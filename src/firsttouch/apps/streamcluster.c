@@ -1,15 +1,13 @@
-/* streamcluster: facility location among n points, whose coordinates lie
-   dimension by dimension. A point's cost is its weight by the squared distance
-   to its centre, which is the point `assign`; table: the column of each open
-   centre, -1 of one that closes. */
+/* streamcluster: facility location among n points, whose coordinates are stored dimension by dimension. The cost of a
+   point is its weight times the squared distance to its centre, which is point `assign`. table: the column of each open
+   centre, or -1 for a centre that closes. */
 enum {
     stream_points = 64,
     stream_threads = 256,
-    stream_block = 1024 /* points that one CPU thread does at a time */
+    stream_block = 1024 /* points that a CPU thread processes at a time */
 };
 
-/* Opens centre x for all who are nearer to it than to their own, or (all) for
- * everyone. */
+/* Opens centre x for all points that are nearer to it than to their centre, or with `all` for every point. */
 KERNEL stream_open(GLOBAL const float* coord, GLOBAL const float* weight, GLOBAL float* candidate, GLOBAL float* cost,
                    GLOBAL int* assign, ulong n, ulong d, ulong x, uint all) {
     FOR_EACH(b, (n + stream_block - 1) / stream_block) {
@@ -30,8 +28,8 @@ KERNEL stream_open(GLOBAL const float* coord, GLOBAL const float* weight, GLOBAL
     }
 }
 
-/* The first point after `last` that draws a number below its cost by that of a
- * centre. */
+/* Finds the first point after `last` whose random number in [0, centre) is below its cost. centre: the cost of a
+   centre. */
 KERNEL stream_draw(GLOBAL const float* cost, GLOBAL uint* drawn, ulong n, ulong last, float centre, ulong key) {
     FOR_EACH(i, n - last - 1) {
         const ulong at = last + 1 + i;
@@ -41,9 +39,9 @@ KERNEL stream_draw(GLOBAL const float* cost, GLOBAL uint* drawn, ulong n, ulong 
     }
 }
 
-/* What a centre at x would change: a row for each point of `width` columns, all
-   but one zero. In the last what the point saves that moves to x, else in its
-   centre's what it would lose if that closed. */
+/* The change that a centre at x would make. Each point has a row of `width` columns, all but one zero. For a point that
+   moves to x, the last column holds what it saves. For any other, the column of its centre holds what it would lose if
+   that centre closed. */
 GROUP_KERNEL stream_gain(GLOBAL const float* coord, GLOBAL const float* weight, GLOBAL const float* cost,
                          GLOBAL const int* assign, GLOBAL const int* table, GLOBAL float* rows, GLOBAL uchar* moves,
                          GLOBAL float* candidate, ulong n, ulong d, ulong width, ulong x) {
@@ -68,7 +66,7 @@ GROUP_KERNEL stream_gain(GLOBAL const float* coord, GLOBAL const float* weight, 
     }
 }
 
-/* Sums of the columns, of each block of points. */
+/* Sums of the columns over each block of points. */
 KERNEL stream_sum(GLOBAL const float* rows, GLOBAL double* sums, ulong n, ulong width) {
     FOR_EACH(b, (n + stream_block - 1) / stream_block) {
         GLOBAL double* mine = sums + b * width;
@@ -78,7 +76,7 @@ KERNEL stream_sum(GLOBAL const float* rows, GLOBAL double* sums, ulong n, ulong 
     }
 }
 
-/* Points that gain, and those whose centre closes, go to x. */
+/* Moves to x the points that gain, and those whose centre closes. */
 KERNEL stream_move(GLOBAL const float* candidate, GLOBAL const uchar* moves, GLOBAL const int* table,
                    GLOBAL float* cost, GLOBAL int* assign, ulong n, ulong x) {
     FOR_EACH(i, n) {

@@ -1,4 +1,4 @@
-"""streamcluster: facility location by a local search on alternating agents."""
+"""streamcluster: facility location by local search; the agents alternate."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, sample, u8, u32
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
-POINTS, THREADS, BLOCK = 64, 256, 1024  # points and threads per group, and points that a CPU thread sums at a time
-MOST = 2  # at most this many times kmax centres are open
+POINTS, THREADS, BLOCK = 64, 256, 1024  # points and threads per group, points that a CPU thread processes at a time
+OPEN_LIMIT = 2  # of centres, as a multiple of kmax
 
 
 class Streamcluster(App):
@@ -39,8 +39,8 @@ class Streamcluster(App):
     table = buffer(i32, "n", role="inout", starts_on="cpu")
     moves = buffer(u8, "n", role="output")
     candidate = buffer(f32, "n", role="output")
-    rows = buffer(f32, f"n * ({MOST} * kmax + 1)", role="output")
-    sums = buffer(f64, f"(n + {BLOCK - 1}) // {BLOCK} * ({MOST} * kmax + 1)", role="scratch", starts_on="cpu")
+    rows = buffer(f32, f"n * ({OPEN_LIMIT} * kmax + 1)", role="output")
+    sums = buffer(f64, f"(n + {BLOCK - 1}) // {BLOCK} * ({OPEN_LIMIT} * kmax + 1)", role="scratch", starts_on="cpu")
     drawn = buffer(u32, 1, role="scratch", starts_on="cpu")
 
     @classmethod
@@ -75,7 +75,7 @@ class Streamcluster(App):
             self.left *= low < 0.999 * high  # the bisection has converged
             self.total += ((low + high) / 2 - self.price) * k
             self.price = (low + high) / 2
-        next(passes, None)  # the mark after the last pass
+        next(passes, None)  # records the end of the last pass
 
     def open_first(self, cpu: Cpu) -> float:
         """Open point 0 as the only centre, and return the cost."""
@@ -94,7 +94,7 @@ class Streamcluster(App):
         """Initial solution: each point in turn becomes a centre with a probability proportional to its cost."""
         key = int(self.chance.integers(1 << 62))
         self.open_first(cpu)
-        while len(self.centres) < MOST * self.kmax:
+        while len(self.centres) < OPEN_LIMIT * self.kmax:
             cpu.fill(self.drawn, self.n)
             shape = (self.n, self.centres[-1], self.price, key)
             cpu.launch("stream_draw", self.cost, self.drawn, *shape, over=self.n)
@@ -128,7 +128,7 @@ class Streamcluster(App):
         saved = self.price + columns[:-1]
         gained = float(saved[saved > 0].sum() - self.price - columns[-1])
         kept = centres[saved <= 0].tolist()
-        if gained <= 0 or len(kept) >= MOST * self.kmax:
+        if gained <= 0 or len(kept) >= OPEN_LIMIT * self.kmax:
             return 0.0
         cpu.updates(self.table)[centres[saved > 0]] = -1
         cpu.launch("stream_move", self.candidate, self.moves, self.table, self.cost, self.assign, n, x, over=n)
@@ -136,10 +136,10 @@ class Streamcluster(App):
         return gained
 
     def check(self, view: View) -> str:
-        """All assigned centres are open, costs match f64, and the total matches the initial cost minus all gains."""
+        """Checks that assigned centres are open, costs match f64, and the total is the initial cost minus all gains."""
         cost, assign, coord, k = view(self.cost), view(self.assign), view(self.coord), len(self.centres)
-        if astray := int(np.count_nonzero(~np.isin(assign, self.centres))):
-            return f"{astray} points are assigned to a centre that is not open"
+        if lost := int(np.count_nonzero(~np.isin(assign, self.centres))):
+            return f"{lost} points are assigned to a centre that is not open"
         at = sample(self.n, max(2, 2_000_000 // self.d), self.seed)
         true = sum((line[at].astype(np.float64) - line[assign[at]]) ** 2 for line in coord) * view(self.weight)[at]
         worst = float(np.max(np.abs(true - cost[at])) / true.max())

@@ -139,7 +139,7 @@ class Latency(Experiment):
                 first_touch=first_toucher(agent, point["first_touch"]),
                 stride=line_bytes(session.info),
                 group_bytes=PAGE_GROUP if point["order"] == "by-page" else 0,
-                last_level=last_level_bytes(session.info),
+                last_level_bytes=last_level_bytes(session.info),
                 seed=session.seed,
                 stop=session.stop(),
             )

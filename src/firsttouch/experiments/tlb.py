@@ -214,8 +214,8 @@ class Tlb(Experiment):
                 first_touch=agent,
                 stride=apart,
                 hops=loads_per_sample(session.info),
-                last_level=last_level_bytes(session.info),
-                past_l1=True,  # a GPU's first cache is addressed before translation: its sets would add knees
+                last_level_bytes=last_level_bytes(session.info),
+                bypass_l1=True,  # a GPU's first cache is addressed before translation: its sets would add knees
                 seed=session.seed,
                 stop=session.stop(share=share),
             )

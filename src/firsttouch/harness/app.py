@@ -1,7 +1,7 @@
 """The application contract: a class declares buffers, initialises, computes and checks. It never places memory.
 
-Each module in apps/ defines a subclass of App and has a kernel file of the same name next to it (hotspot.py,
-hotspot.c). Applications need no other registration. docs/applications.md explains an example.
+Each module in apps/ defines a subclass of App, next to a kernel file of the same name (hotspot.py, hotspot.c).
+Applications need no other registration. docs/applications.md explains an example.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class BufferSpec:
         return self if app is None else app.arrays[self.name]
 
     def declaration(self, params: Params) -> Declaration:
-        """The declaration for given parameters. Shape expressions are evaluated as Python code."""
+        """Returns the declaration for given parameters. Shape expressions are evaluated as Python code."""
         try:
             shape = [eval(s, {"__builtins__": {}}, dict(params)) if isinstance(s, str) else s for s in self.shape]
         except Exception as error:
@@ -92,7 +92,7 @@ def buffer(
     if sides is None:
         sides = "both" if role != "scratch" else starts_on or "gpu"
     if invalid := {starts_on, ends_on} - {None, *(get_args(Agent) if sides == "both" else (sides,))}:
-        raise ValueError(f"a buffer of sides={sides} cannot start or end on {invalid.pop()}")
+        raise ValueError(f"a buffer with sides={sides} cannot start or end on {invalid.pop()}")
     declared = {"starts_on": starts_on, "ends_on": ends_on, "advice": advice, "file": file}
     return BufferSpec(dtype, shape, role=role, sides=sides, **declared)
 
@@ -105,7 +105,7 @@ class App:
 
     name: ClassVar[str]
     source: ClassVar[str]
-    """Who defined the computation, with deviations from the original."""
+    """Where the computation was first defined, and how this version deviates from it."""
     pattern: ClassVar[str]
     """The memory access pattern in a few words."""
     sizes: ClassVar[Mapping[str, Params]]
@@ -122,13 +122,14 @@ class App:
     by_halves: ClassVar[bool] = False
     """Whether both agents work at the same time, each on its half of the same buffers."""
     tiled: ClassVar[Sequence[str]] = ()
-    """Buffers that compute() walks with gpu.tiles, so that a memory budget can stream them. All have as many rows."""
+    """Buffers that compute() processes with gpu.tiles, so that they can be streamed under a budget. All must have the
+    same number of rows."""
     kernel_text: ClassVar[str] = ""
     """Source of the kernels, if they are not in a file next to the module."""
     more_kernels: ClassVar[Sequence[str]] = ()
     """Names of further kernel files in apps/, such as one that generates the input."""
     options: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """Parameters with a choice of words, of which the first is the default. Set with --set, and kept as attributes."""
+    """Parameters whose values are words, the default first. They are set with --set and become attributes."""
 
     def __init_subclass__(cls) -> None:
         """Raises ValueError for an invalid declaration."""
@@ -184,7 +185,7 @@ class App:
 
     @classmethod
     def problem(cls, params: Params) -> str:
-        """Why these parameters are invalid, in one sentence, or ''. Override it to add conditions."""
+        """Returns why these parameters are invalid, in one sentence, or ''. Override it to add conditions."""
         for name, value in params.items():
             if value < 1:
                 return f"{cls.name}: {name} must be at least 1, not {value}"
@@ -197,7 +198,7 @@ class App:
 
     @classmethod
     def refuses(cls, strategy: Strategy, device: DeviceInfo) -> str | None:
-        """Why the application can't use a strategy, or None. Decide by the strategy's properties, never by its name."""
+        """Returns why the application can't use a strategy, or None. Test the strategy's properties, not its name."""
         entry = device.allocator(strategy.allocator)
         if not cls.by_halves or strategy.duplicated or entry is None:
             return None
@@ -244,9 +245,10 @@ class App:
         raise NotImplementedError
 
     def check(self, view: View) -> str:
-        """Return '' if the result is correct, else what is wrong, in one sentence. Called after the measured window.
+        """Return '' if the result is correct, otherwise what is wrong, in one sentence.
 
-        view(array) is the memory as a numpy array of the declared shape. Avoid copies of large arrays.
+        Called after the measured window. view(array) returns the memory as a numpy array of the declared shape. Avoid
+        copies of large arrays.
         """
         raise NotImplementedError
 
@@ -255,9 +257,9 @@ class App:
 
 
 def solve(app: type[App], size: int) -> dict[str, int]:
-    """The largest parameters whose footprint is at most `size` bytes.
+    """Returns the largest parameters whose footprint is at most `size` bytes.
 
-    If these are below 90 % of the size, the next larger ones are taken if they exceed it by at most 0.1 %: a quantum
+    If these are below 90 % of the size, returns the next larger ones if they exceed it by at most 0.1 %: a quantum
     state takes 2^n bytes, and its gates a little more. Raises ValueError if none fit or they are invalid.
     """
     params = {**app.sizes["default"], **app.sizes.get("bytes", {})}
@@ -274,17 +276,17 @@ def solve(app: type[App], size: int) -> dict[str, int]:
         low, high = (middle, high) if app.footprint(with_step(middle)) <= size else (low, middle)
     if app.footprint(with_step(low)) < 0.9 * size and app.footprint(with_step(high)) <= 1.001 * size:
         low = high
-    found = with_step(low)
+    solution = with_step(low)
     if low == 0:
-        least = app.footprint(with_step(1))
-        raise ValueError(f"{app.name} needs at least {least} bytes, more than {size}")
-    if problem := app.problem(found):
+        smallest = app.footprint(with_step(1))
+        raise ValueError(f"{app.name} needs at least {smallest} bytes, more than {size}")
+    if problem := app.problem(solution):
         raise ValueError(f"{problem} (for a size of {size} bytes)")
-    return found
+    return solution
 
 
 def sample(n: int, count: int, seed: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """`count` random indices below n, including the first and the last, for checks of a sample."""
+    """Returns `count` random indices below n for checks of a sample, including the first and the last."""
     if n <= count:
         return np.arange(n)
     chosen = np.random.default_rng(seed).integers(0, n, count)
@@ -293,7 +295,7 @@ def sample(n: int, count: int, seed: int) -> np.ndarray[Any, np.dtype[np.int64]]
 
 
 def around(centre: Sequence[int], radius: int, shape: Sequence[int]) -> list[range]:
-    """Index ranges within `radius` of a point in each dimension, clamped to `shape`."""
+    """Returns the index range within `radius` of a point in each dimension, clamped to `shape`."""
     return [range(max(0, i - radius), min(n, i + radius + 1)) for i, n in zip(centre, shape, strict=True)]
 
 
@@ -301,8 +303,9 @@ T = TypeVar("T")
 
 
 def in_pieces(function: Callable[[int, int], T], rows: int, each: int) -> list[T]:
-    """Call function(first, last) for ranges of at most `each` rows, on several threads, and return the results in
-    order. numpy releases the GIL, so the calls run in parallel.
+    """Call function(first, last) for ranges of at most `each` rows on several threads. Returns the results in order.
+
+    numpy releases the GIL, so the calls run in parallel.
     """
     pieces = math.ceil(rows / each)
     edges = [math.ceil(rows * i / pieces) for i in range(pieces + 1)]

@@ -1,6 +1,6 @@
 """Derived values of application records: unified-memory events from their events runs, and ratios to explicit.
 
-A point of a strategy whose pages move is measured twice: without recording events, and in a separate events run.
+A point of a strategy whose pages move is measured twice: once without recording events, and once in an events run.
 
 Results files from others are treated as untrusted: any factor or counter may be absent or of another type.
 """
@@ -18,10 +18,10 @@ from firsttouch.records.schema import Record
 
 BASELINE = "explicit"
 EVENTS, ON = "events", "on"
-"""The factor and its value of an events run, which records unified-memory events and is slower where pages fault."""
+"""The factor of events runs, and its value. Such a run records unified-memory events and is slower if pages fault."""
 
 RELATIVE = {"relative_time": "median", "relative_compute": "phase_compute_ms", "relative_memory": "peak_bytes"}
-"""The value that each ratio to explicit compares."""
+"""The compared value, by the name of its ratio to explicit."""
 
 _HUGE = 1e300
 """Integers in a result file may be too large for a float; larger values are clamped to this."""
@@ -29,9 +29,9 @@ _HUGE = 1e300
 _Key: TypeAlias = tuple[str, ...]
 
 
-def _key(record: Record, *left_out: str) -> _Key:
+def _key(record: Record, *excluded: str) -> _Key:
     """The record's factors without some of them. repr keeps 1, '1' and True distinct."""
-    return tuple(sorted(f"{name}={v!r}" for name, v in record.factors.items() if name not in left_out))
+    return tuple(sorted(f"{name}={v!r}" for name, v in record.factors.items() if name not in excluded))
 
 
 def setting(record: Record) -> _Key:
@@ -44,13 +44,13 @@ def is_events_run(record: Record) -> bool:
 
 
 def non_negative(record: Record, name: str) -> float | None:
-    """A value that is zero or positive, or None."""
+    """Returns a value if it is zero or positive, otherwise None."""
     v = value(record, name)
     return None if isinstance(v, bool | str | None) or not 0 <= v < math.inf else float(min(v, _HUGE))
 
 
 def positive(record: Record, name: str) -> float | None:
-    """A positive value, or None."""
+    """Returns a value if it is positive, otherwise None."""
     return non_negative(record, name) or None
 
 
@@ -77,14 +77,14 @@ def _merge_events_runs(records: Sequence[Record]) -> list[Record]:
     points = {_key(r, EVENTS): i for i, r in enumerate(records) if not is_events_run(r)}
     merged: list[Record | None] = list(records)
     for i, run in enumerate(records):
-        place = points.get(_key(run, EVENTS))
-        if not is_events_run(run) or place is None or run.verified is False:
+        index = points.get(_key(run, EVENTS))
+        if not is_events_run(run) or index is None or run.verified is False:
             continue
-        point = merged[place]
+        point = merged[index]
         assert point is not None
         if run.status == "ok":
             events = {name: v for name, v in run.counters.items() if name.startswith("um_")}
-            merged[place] = msgspec.structs.replace(point, counters={**point.counters, **events})
+            merged[index] = msgspec.structs.replace(point, counters={**point.counters, **events})
             merged[i] = None
         elif run.status == point.status == "skipped" and run.reason == point.reason:
             merged[i] = None
@@ -95,8 +95,8 @@ def _with_ratios(record: Record, baseline: Record | None) -> Record:
     """The record with its ratios to explicit. An events run gets none, since recording events takes time."""
     counters = {name: v for name, v in record.counters.items() if name not in RELATIVE}
     if baseline is not None and record.status == "ok" and not is_events_run(record):
-        for name, of in RELATIVE.items():
-            measured_value, base = positive(record, of), positive(baseline, of)
+        for name, source in RELATIVE.items():
+            measured_value, base = positive(record, source), positive(baseline, source)
             if measured_value is not None and base is not None and math.isfinite(measured_value / base):
                 counters[name] = measured_value / base
     return msgspec.structs.replace(record, counters=counters)

@@ -33,15 +33,20 @@ SETTINGS = {
     "host": Factor("host", HOST_ARRAYS, choices=HOST_ARRAYS, doc="allocator of the host arrays of duplicated buffers"),
     "initialise": Factor("initialise", ("parallel", "single"), choices=("parallel", "single"), doc="CPU threads"),
     "budget": Factor("budget", (), "size", doc="bytes of device memory that the application may use"),
-    "oversubscribe": Factor("oversubscribe", (), "ratio", doc="peak over the device memory that is left free"),
+    "oversubscribe": Factor(
+        "oversubscribe",
+        (),
+        "ratio",
+        doc="ratio of the application's device memory to the device memory that is left free",
+    ),
     "repeat": Factor("repeat", (REPEATS,), "count", least=1, doc="runs in one process"),
 }
-"""Factors that a plan has only when they are set."""
+"""Factors that a plan has only if they are set."""
 
 
-def applications(known: Mapping[str, type[App]], asked: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
-    """Each application as an experiment, by its name. asked: the factors set by --set and other options."""
-    return {name: Application(app, asked) for name, app in known.items()}
+def applications(known: Mapping[str, type[App]], requested: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
+    """Each application as an experiment, by name. requested: the factors set by --set and other options."""
+    return {name: Application(app, requested) for name, app in known.items()}
 
 
 _SOLUTIONS: dict[tuple[type[App], int], Params] = {}
@@ -55,7 +60,7 @@ def _solve_cached(app: type[App], size: int) -> Params:
 
 
 class Applications(Experiment):
-    """Derives and reports the records of any applications. known: those whose code is available."""
+    """Derives and reports the records of any application. known: the applications whose code is available."""
 
     name = "app"
     order = 1000
@@ -84,9 +89,9 @@ class Application(Applications):
 
     fresh_process = True
 
-    def __init__(self, app: type[App], asked: Mapping[str, Sequence[Scalar]] | None = None) -> None:
+    def __init__(self, app: type[App], requested: Mapping[str, Sequence[Scalar]] | None = None) -> None:
         super().__init__({app.name: app})
-        self.app, self.asked = app, asked or {}
+        self.app, self.requested = app, requested or {}
 
     def supports(self, device: DeviceInfo) -> str | None:
         return (
@@ -100,13 +105,13 @@ class Application(Applications):
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         app = self.app
         strategies = [s for s in strategies_of(device) if app.bounded or not STRATEGIES[s].bounded]
-        known = {"tiny": "tiny", "default": "default"} | _memory_sizes(device, _budget_asked(self.asked))
+        known = {"tiny": "tiny", "default": "default"} | _memory_sizes(device, _requested_budget(self.requested))
         factors = [
             Factor("app", (app.name,), choices=(app.name,)),
             Factor("strategy", strategies, choices=tuple(STRATEGIES)),
             Factor("size", ("default",), "extent", known=known),
         ]
-        factors += [f for name, f in self._optional().items() if name in self.asked]
+        factors += [f for name, f in self._optional().items() if name in self.requested]
         factors += switch(device, "xnack")
         if device.capabilities.memory_events:
             factors.append(Factor("events", ("off", "on"), choices=("off", "on"), doc="record unified-memory events"))
@@ -151,7 +156,7 @@ class Application(Applications):
         return _too_large(app, params, strategy, factors, device)
 
     def params(self, factors: Factors) -> dict[str, int]:
-        """The application's parameters at this point. Raises ValueError if none fit the size."""
+        """Returns the application's parameters at this point. Raises ValueError if none fit the size."""
         size = factors["size"]
         found = dict(_solve_cached(self.app, size) if isinstance(size, int) else self.app.sizes[str(size)])
         return found | {name: int(v) for name in found if isinstance(v := factors.get(name), int)}
@@ -195,31 +200,31 @@ class Application(Applications):
                 log=session.events,
             )
 
-        # Warm-up: every kernel runs once, and the driver allocates its own memory. Another seed, so that leftover data
-        # can't pass the check.
+        # Warm-up: every kernel runs once, and the driver allocates its own memory. The seed differs, so that leftover
+        # data can't pass the check.
         run_once(self.app.sizes["tiny"], seed=session.seed + 1, check=False)
         runs = []
         with _Ballast(device, bytes_left_by_ballast(self.app, params, strategy, factors)):
             for repeat in range(_repeats(factors)):
-                app, ended = run_once(params, seed=session.seed, check=repeat == 0)
-                runs.append(ended)
+                app, finished = run_once(params, seed=session.seed, check=repeat == 0)
+                runs.append(finished)
         return self._measurement(app, params, context, runs)
 
     def _measurement(self, app: App, params: Params, context: float, runs: list[Run]) -> Measurement:
         last, error = runs[-1], runs[0].error
         counters: dict[str, Scalar] = {"phase_context_ms": context * 1e3}
         for phase in PHASES[1:]:
-            counters[f"phase_{phase}_ms"] = median(one.phases[phase] for one in runs) * 1e3
+            counters[f"phase_{phase}_ms"] = median(r.phases[phase] for r in runs) * 1e3
         counters |= {f"iteration_{i}_ms": s * 1e3 for i, s in enumerate(last.iterations)}
         if last.iterations:
-            counters["iterations_ms"] = median(one.iterations_total for one in runs) * 1e3
-        counters |= {name: max(one.memory.get(name, 0) for one in runs) for name in last.memory}
+            counters["iterations_ms"] = median(r.iterations_total for r in runs) * 1e3
+        counters |= {name: max(r.memory.get(name, 0) for r in runs) for name in last.memory}
         counters["footprint_bytes"] = app.footprint(params)
         counters["copied_h2d_bytes"], counters["copied_d2h_bytes"] = last.transferred["gpu"], last.transferred["cpu"]
         counters |= {f"param_{name}": value for name, value in params.items()}
         counters |= {**app.used, **last.events}
         return Measurement(
-            samples=[one.seconds * 1e3 for one in runs],
+            samples=[r.seconds * 1e3 for r in runs],
             verified=not error,
             verified_why=error,
             stopped_by="repetitions",
@@ -232,8 +237,8 @@ class Application(Applications):
 
 
 def _repeats(factors: Factors) -> int:
-    wanted = factors.get("repeat")
-    return wanted if isinstance(wanted, int) else REPEATS
+    repeats = factors.get("repeat")
+    return repeats if isinstance(repeats, int) else REPEATS
 
 
 def _round_down(size: float) -> int:
@@ -242,10 +247,10 @@ def _round_down(size: float) -> int:
     return int(size) // step * step
 
 
-def _budget_asked(asked: Mapping[str, Sequence[Scalar]]) -> int | None:
+def _requested_budget(requested: Mapping[str, Sequence[Scalar]]) -> int | None:
     try:
-        return min((parse_size(str(text)) for text in asked.get("budget", ())), default=None)
-    except ValueError:  # the plan reports it with a better message
+        return min((parse_size(str(text)) for text in requested.get("budget", ())), default=None)
+    except ValueError:  # reported when the plan is made
         return None
 
 
@@ -255,8 +260,8 @@ def _memory_sizes(device: DeviceInfo, budget: int | None) -> dict[str, Scalar]:
     host, managed = limits["host"] or 0, limits["FIRSTTOUCH_MAX_MANAGED"]
     on_device = device.facts.get("memory_free_bytes") or device.facts.get("memory_bytes")
     free = on_device if isinstance(on_device, int) else host
-    least = min(free, host // 2, *(limit for limit in (managed, budget) if limit is not None))
-    return {"in-memory": _round_down(0.8 * least), "oversubscribed": _round_down(1.5 * (budget or free))}
+    smallest = min(free, host // 2, *(limit for limit in (managed, budget) if limit is not None))
+    return {"in-memory": _round_down(0.8 * smallest), "oversubscribed": _round_down(1.5 * (budget or free))}
 
 
 def _gpu_bytes(declarations: Iterable[Declaration]) -> int:
@@ -270,7 +275,7 @@ def _budget(factors: Factors) -> int | None:
 
 
 def _window_rows(app: type[App], params: Params, strategy: Strategy, factors: Factors) -> int:
-    """Rows of the tiled buffers that fit on the device at once under the budget; 0 if all fit.
+    """Returns the rows of the tiled buffers that fit on the device at once under the budget; 0 if all fit.
 
     Raises:
         ValueError: not even one row fits, or no buffers are tiled.
@@ -279,18 +284,18 @@ def _window_rows(app: type[App], params: Params, strategy: Strategy, factors: Fa
     if budget is None or not strategy.duplicated or _gpu_bytes(declarations) <= budget:
         return 0
     tiled = [d for d in declarations if d.name in app.tiled]
-    wanted = f"{app.name} needs {format_size(_gpu_bytes(declarations))} of device memory, more than the budget"
+    needs = f"{app.name} needs {format_size(_gpu_bytes(declarations))} of device memory, more than the budget"
     if not tiled:
-        raise ValueError(f"{wanted}, and has no tiled buffers that could be streamed")
+        raise ValueError(f"{needs}, and has no tiled buffers that could be streamed")
     rest = _gpu_bytes(d for d in declarations if d.name not in app.tiled)
     rows = max(0, budget - rest) // sum(d.nbytes // d.shape[0] for d in tiled)
     if rows < 1:
-        raise ValueError(f"{wanted}, which is too small for one row of its tiled buffers")
+        raise ValueError(f"{needs}, which is too small for one row of its tiled buffers")
     return rows // 256 * 256 or rows
 
 
 def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Factors, device: DeviceInfo) -> str | None:
-    """Why the application does not fit into memory or the budget under the strategy, or None."""
+    """Returns why the application does not fit into memory or the budget under the strategy, or None."""
     declarations = app.declarations(params)
     both = sum(d.nbytes for d in declarations if d.sides == "both")
     on_gpu, on_cpu = _gpu_bytes(declarations), sum(d.nbytes for d in declarations if d.sides == "cpu")
@@ -327,9 +332,9 @@ def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Fact
 
 
 def bytes_left_by_ballast(app: type[App], params: Params, strategy: Strategy, factors: Factors) -> int | None:
-    """Bytes of device memory that a ballast allocation leaves free, or None if there is no ballast.
+    """Returns the bytes of device memory that a ballast allocation leaves free, or None if there is no ballast.
 
-    A ballast imitates a smaller device, for --oversubscribe and for managed memory under a budget.
+    A ballast simulates a smaller device, for --oversubscribe and for managed memory under a budget.
     """
     ratio, budget, peak = factors.get("oversubscribe"), _budget(factors), _gpu_bytes(app.declarations(params))
     if isinstance(ratio, (int, float)):

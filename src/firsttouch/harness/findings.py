@@ -13,7 +13,7 @@ from firsttouch.records.schema import Record
 from firsttouch.text import condition, count
 
 NOTABLE_SAVING = 0.95
-"""A peak memory below this fraction of explicit's is reported."""
+"""A peak memory below this fraction of the peak under explicit is reported."""
 
 WRONG = Claim("app.wrong", "incorrect results are excluded: {value} of {strategy}")
 NONE = Claim("app.none", "no run produced a correct result")

@@ -1,4 +1,4 @@
-"""One run of an application under a strategy: phases, iterations, memory, and whether the result is right."""
+"""One run of an application under a strategy: phases, iterations, memory, and the check of the result."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """From the first allocation to the last free."""
+        """The time from the first allocation to the last free."""
         return sum(seconds for phase, seconds in self.phases.items() if phase != "context")
 
 
 class Meter:
     """Measures memory in use: the process's resident size on the host, and the device's own count.
 
-    device_used: bytes of device memory in use now, or None if it can't be counted or is the host's memory.
+    device_used: bytes of device memory in use, or None if they can't be counted or are host memory.
     """
 
     def __init__(self, device_used: Callable[[], int | None]) -> None:
@@ -57,7 +57,7 @@ class Meter:
         self.peak = {"peak_host_bytes": 0, "peak_bytes": 0}
 
     def read(self, phase: str) -> None:
-        """Update the peaks at the end of a phase. Between readings only the host's high-water mark is tracked."""
+        """Update the peaks at the end of a phase. Between readings, only the host's peak resident size is tracked."""
         now, highest = _resident()
         host = max(0, now - self._host_before)
         device = self._device_used()
@@ -132,7 +132,7 @@ def run(
 
     Args:
         threads: CPU threads of the phase initialise; 0: all.
-        windows: bytes of device memory for each tiled array under a budget.
+        windows: bytes of device memory for each tiled array, if there is a budget.
         device_used: counts device memory in use.
         log: event log; events from the first allocation to the end of readback are added up.
 

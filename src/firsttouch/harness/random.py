@@ -1,4 +1,4 @@
-"""The random generator of kernels/common.h in numpy, which reproduces any element of initial data for checks."""
+"""The random generator of kernels/common.h in numpy. Checks use it to reproduce any element of the initial data."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ COUNTED = (
     "conditions. Events come from a separate run, since recording them takes time."
 )
 COUNTED_IN_SHORT = f"{_SAMPLE} The section of all applications defines phases, peaks and relative values."
-SOURCE = "Each application names its own; the strategies are those of docs/applications.md"
+SOURCE = "Each application states its source; docs/applications.md describes the strategies"
 
 _TITLES = {
     "median": "total",
@@ -74,10 +74,10 @@ OVERVIEW = tuple(
 
 @dataclass(frozen=True)
 class Row:
-    """The summary of one point. Times in ms, memory in bytes; None where not measured.
+    """The summary of one point. Times are in ms, memory is in bytes; None if not measured.
 
-    conditions: the factors besides the strategy that vary among the points of its application. reason: why it was
-    not measured, or what is wrong with its result. relative_*: ratios to explicit.
+    conditions: the factors other than the strategy that vary among the points of the application. reason: why the point
+    was not measured, or what is wrong with its result. relative_*: ratios to explicit.
     """
 
     device: str
@@ -135,7 +135,7 @@ def _row(record: Record, conditions: dict[str, Scalar]) -> Row:
 
 
 def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mapping[str, str]) -> list[ReportSection]:
-    """One section per application in alphabetical order, after an overview of all where there are several.
+    """One section per application in alphabetical order. If there are several, an overview of all comes first.
 
     about, sources: by application, its access pattern in a few words, and who defined it.
     """
@@ -163,7 +163,7 @@ def _of_all_records(
     _good: Sequence[Record],
     _device: DeviceInfo | None,
 ) -> list[Finding]:
-    """Findings from all records, since those that the page passes exclude incorrect results."""
+    """Findings from all records. The records that the page passes exclude incorrect results."""
     return find(records)
 
 
@@ -171,7 +171,7 @@ _RANKS = {name: rank for rank, name in enumerate(STRATEGIES)}
 
 
 def _rank(record: Record) -> int:
-    """Order of strategies: that of the strategy table, with unknown ones last."""
+    """The position in the table of strategies. Unknown strategies come last."""
     return _RANKS.get(strategy(record), len(_RANKS))
 
 
@@ -192,6 +192,6 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
         found.append(ITERATIONS)
     conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]
-    said = {"strategy": True, "verified": any(r.verified is not True for r in ran)}
-    kept = [n for n in TABLE.columns if said.get(n, any(value(r, n) is not None for r in ran))]
-    return [*found, replace(TABLE, columns=(kept[0], *conditions, *kept[1:]))]
+    shown = {"strategy": True, "verified": any(r.verified is not True for r in ran)}
+    columns = [n for n in TABLE.columns if shown.get(n, any(value(r, n) is not None for r in ran))]
+    return [*found, replace(TABLE, columns=(columns[0], *conditions, *columns[1:]))]

@@ -1,8 +1,8 @@
 /* Dependent loads through one cycle over every node of a buffer. A node is the first word of a stride and holds the
-   address of the next. The cycle visits node order(0), order(1), ..., so that both agents can write it in parallel,
-   check it, and say in closed form where a walk of any length must end.
+   address of the next node. The cycle visits node order(0), order(1), ..., so that both agents can write it in
+   parallel, check it, and compute in closed form where a walk of any length ends.
    Ordering: group = 0 permutes all nodes; group > 0 permutes groups (pages) and the nodes inside each, so that a page
-   is left only when all of it was read, as multichase does to keep TLB misses out. */
+   is left only when all of it was read. multichase does this to avoid TLB misses. */
 
 HELPER ulong chase_order(ulong step, ulong nodes, uint bits, ulong group, uint group_bits, uint inner_bits, ulong key) {
     if (group == 0) return permute(step, nodes, bits, key);
@@ -10,7 +10,7 @@ HELPER ulong chase_order(ulong step, ulong nodes, uint bits, ulong group, uint g
     return page * group + permute(step % group, group, inner_bits, mix64(key ^ page));
 }
 
-/* base: the address of p for the agent that will walk. */
+/* base: the address of p as the agent that walks sees it. */
 KERNEL chase_write(GLOBAL ulong* p, ulong base, ulong nodes, ulong stride, uint bits, ulong group, uint group_bits,
                    uint inner_bits, ulong key) {
     FOR_EACH(step, nodes) {

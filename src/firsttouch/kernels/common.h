@@ -29,7 +29,7 @@ HELPER ulong permute(ulong i, ulong n, uint bits, ulong key) {
     return i;
 }
 
-/* The inverse of `permute`: its steps undone, last first. The multipliers are inverses modulo 2^64. */
+/* The inverse of `permute`: the inverses of its steps in reverse order. The multipliers are inverses modulo 2^64. */
 HELPER ulong unpermute(ulong i, ulong n, uint bits, ulong key) {
     const ulong mask = (1ul << bits) - 1ul;
     const uint shift = bits / 2u + 1u;
@@ -46,7 +46,8 @@ HELPER ulong unpermute(ulong i, ulong n, uint bits, ulong key) {
     return i;
 }
 
-/* Random data of applications: word i of the stream of a key, so that any element can be regenerated. */
+/* Word i of the random stream of a key. Applications generate their data from it, so that any element can be
+   regenerated. */
 HELPER ulong random_word(ulong key, ulong i) { return mix64(key + i); }
 /* Uniform in [low, high), by 24 bits. */
 HELPER float random_f32(ulong key, ulong i, float low, float high) {
@@ -57,15 +58,16 @@ HELPER double random_f64(ulong key, ulong i) { return (double)(random_word(key, 
 /* Uniform integer in [0, n). */
 HELPER uint random_below(ulong key, ulong i, uint n) { return (uint)(((random_word(key, i) >> 32) * (ulong)n) >> 32); }
 
-/* 16 random bits of each i. */
+/* 16 pseudo-random bits for each i. */
 HELPER uint hash16(uint i, uint key) {
     const uint x = i * 0x9E3779B1u + key;
     return (x ^ x >> 15) * 0x85EBCA6Bu >> 16;
 }
 
-/* A permutation of [0, rows * 2^bits), rows <= 2^16, bits <= 16, that two random words name, without branches, so that
-   CPUs do many at once: three rounds of a Feistel network (Luby, Rackoff, 1988) add to the row what the column says, to
-   the column what the row says, and to the row again. back: the inverse, which takes them off, last first. */
+/* A permutation of [0, rows * 2^bits), rows <= 2^16, bits <= 16, selected by two random words. It has no branches, so
+   that CPUs compute many images at once. Three rounds of a Feistel network (Luby, Rackoff, 1988): the row is increased
+   by a hash of the column, the column by a hash of the row, and the row by a hash of the column. back: the inverse,
+   which subtracts the hashes in reverse order. */
 HELPER uint feistel(uint i, uint rows, uint bits, ulong a, ulong b, uint back) {
     const uint mask = (1u << bits) - 1u;
     uint row = i >> bits, column = i & mask;
@@ -80,23 +82,25 @@ HELPER uint feistel(uint i, uint rows, uint bits, ulong a, ulong b, uint back) {
     return row << bits | column;
 }
 
-/* The sum of `mine` over a group of `threads`, a power of two, into part[0] of a SHARED array: in one order always. */
+/* The sum of `mine` over a group of `threads` threads, a power of two, in part[0] of a SHARED array. The order of
+   summation is always the same. */
 #define GROUP_SUM(part, mine, threads)                                                                                 \
     (part)[LOCAL_ID] = (mine);                                                                                         \
     BARRIER();                                                                                                         \
-    for (uint apart = (threads) / 2; apart > 0; apart /= 2) {                                                          \
-        if (LOCAL_ID < apart) (part)[LOCAL_ID] += (part)[LOCAL_ID + apart];                                            \
+    for (uint span = (threads) / 2; span > 0; span /= 2) {                                                             \
+        if (LOCAL_ID < span) (part)[LOCAL_ID] += (part)[LOCAL_ID + span];                                              \
         BARRIER();                                                                                                     \
     }
 
-/* Complex numbers in pairs of f32; c_turn is s i a. */
+/* Complex numbers as pairs of f32. c_turn(s, a) is s i a. */
 HELPER f32x2 c_add(f32x2 a, f32x2 b) { return F32X2(a.x + b.x, a.y + b.y); }
 HELPER f32x2 c_sub(f32x2 a, f32x2 b) { return F32X2(a.x - b.x, a.y - b.y); }
 HELPER f32x2 c_mul(f32x2 a, f32x2 b) { return F32X2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
 HELPER f32x2 c_scale(float s, f32x2 a) { return F32X2(s * a.x, s * a.y); }
 HELPER f32x2 c_conj(f32x2 a) { return F32X2(a.x, -a.y); }
 HELPER f32x2 c_turn(float s, f32x2 a) { return F32X2(-s * a.y, s * a.x); }
-/* e^(sign 2 pi i k / 2^bits), bits <= 28: whole quarter turns are taken off exactly, Taylor's series do the rest. */
+/* e^(sign 2 pi i k / 2^bits), bits <= 28. Multiples of a quarter turn are subtracted exactly; Taylor series give the
+   rest. */
 HELPER f32x2 c_root(float sign, ulong k, uint bits) {
     const uint n = 1u << bits, four = 4u * ((uint)k & (n - 1u)), quarters = (four + n / 2u) >> bits;
     const float a = (float)((int)four - (int)(quarters << bits)) * (1.5707963267948966f / (float)n), b = a * a;

@@ -1,4 +1,4 @@
-/* Copies made by a kernel: 16-byte vectors, four in flight a thread. */
+/* Copies by a kernel. Each thread has four vectors of 16 bytes in flight. */
 KERNEL copy_vectors(GLOBAL f64x2* target, GLOBAL const f64x2* source, ulong vectors) {
     for (ulong tile = GROUP_ID * ((ulong)GROUP_SIZE * 4); tile < vectors; tile += GLOBAL_SIZE * 4) {
         const ulong first = tile + LOCAL_ID;

@@ -1,5 +1,5 @@
-/* Holds a stream until the host sets flag[0], or until `limit` nanoseconds have passed, so that it cannot hang. In that
-   case it sets flag[1]. */
+/* Holds a stream until the host sets flag[0]. After `limit` nanoseconds it stops waiting, so that it cannot hang, and
+   sets flag[1]. */
 KERNEL gate_wait(GLOBAL ulong* flag, ulong limit) {
     if (GLOBAL_ID != 0) return;
     const ulong start = clock_ns();

@@ -1,4 +1,4 @@
-/* An array of 32-bit integers in two halves that both agents increment. */
+/* An array of 32-bit integers, divided into two halves, that both agents increment. */
 
 KERNEL halves_fill(GLOBAL uint* p, ulong n, ulong seed) {
     FOR_EACH(i, n) p[i] = (uint)pattern_word(i, seed);

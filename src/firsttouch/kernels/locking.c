@@ -1,12 +1,13 @@
 /* Critical sections for which both agents compete. The threads of an agent elect a leader by a test-and-set lock in
-   memory of that agent; the leader competes with the other agent's for a Peterson lock (G. L. Peterson, Myths about the
-   mutual exclusion problem, Information Processing Letters 12 (3), 1981) on a board that both access. Peterson's
-   lock needs only loads and stores: no atomic operation has to cross a link.
+   memory of that agent. The leader competes with the leader of the other agent for a Peterson lock (G. L. Peterson,
+   Myths about the mutual exclusion problem, Information Processing Letters 12 (3), 1981) on a board that both agents
+   access. Peterson's lock needs only loads and stores: no atomic operation has to cross a link.
 
-   Words of the board, a line each: what either agent's leader wants, whose turn it is to go first, whether the run has
-   ended. A leader's word is twice the sections that the agent has left behind, plus one while a leader wants in or is in.
-   Words of an agent's own memory, a line each: the lock, the sections, then for each competitor its sections and its
-   accesses outside. */
+   Words of the board, each in its own cache line: the state of either agent's leader, the agent that may enter first,
+   and whether the run has ended. The state of a leader is twice the number of sections that the agent has completed,
+   plus one while a leader waits to enter or is inside.
+   Words of an agent's own memory: the lock and the number of sections, each in its own cache line, then a line for each
+   competitor with the numbers of its sections and of its accesses outside. */
 enum {
     locking_line = 32, /* words: no cache line holds two of the above */
     locking_turn = 2 * locking_line,
@@ -19,24 +20,26 @@ enum {
     locking_spins = 256     /* tries between two checks */
 };
 
-/* Whether to stop: the CPU requested it, or should have long ago. The limit is in nanoseconds since `start`, or where the
-   device has no clock of one wait, ten to each try; it ends a kernel whose CPU is gone. */
-HELPER uint locking_over(GLOBAL ulong* board, ulong start, ulong tries, ulong limit) {
+/* True if the kernel must stop: the CPU has requested it, or `limit` has been exceeded, which ends a kernel whose CPU
+   process has died. The limit is in nanoseconds since `start`. On a device without a clock it applies to one wait and
+   counts ten nanoseconds for each try. */
+HELPER uint locking_is_over(GLOBAL ulong* board, ulong start, ulong tries, ulong limit) {
     const ulong spent = HAS_CLOCK ? clock_ns() - start : 10 * tries;
     return LOAD_ACQUIRE_SYSTEM(board + locking_end) != 0 || spent > limit;
 }
 
-/* Takes the agent's own lock: 1, or 0 if the run is over. */
+/* Takes the agent's own lock. Returns 1, or 0 if the run is over. */
 HELPER uint locking_take_own(GLOBAL ulong* own, GLOBAL ulong* board, ulong start, ulong limit) {
     for (ulong tries = 1;; ++tries) {
         if (LOAD_ACQUIRE_SYSTEM(own) == 0 && EXCHANGE_U64_DEVICE(own, 1) == 0)
-            return (uint)LOAD_ACQUIRE_SYSTEM(own); /* reads the exchange, so that the last holder's stores are seen */
-        if (tries % locking_spins == 0 && locking_over(board, start, tries, limit)) return 0;
+            return (uint)LOAD_ACQUIRE_SYSTEM(own); /* acquires the last holder's stores */
+        if (tries % locking_spins == 0 && locking_is_over(board, start, tries, limit)) return 0;
     }
 }
 
-/* Takes the lock between the agents: 1, or 0 if the run is over. The fence between the two stores is needed where a
-   store may be overtaken by a later one that another observes first; the one after them orders them before the loads. */
+/* Takes the lock between the agents. Returns 1, or 0 if the run is over. The fence between the two stores is needed on
+   memory systems where another observer may see the second store first. The fence after them orders them before the
+   loads. */
 HELPER uint locking_take_shared(GLOBAL ulong* board, uint agent, ulong left, ulong start, ulong limit) {
     const uint other = 1u - agent;
     STORE_RELEASE_SYSTEM(board + agent * locking_line, 2 * left + 1);
@@ -46,14 +49,14 @@ HELPER uint locking_take_shared(GLOBAL ulong* board, uint agent, ulong left, ulo
     for (ulong tries = 1;; ++tries) {
         if (LOAD_ACQUIRE_SYSTEM(board + other * locking_line) % 2 == 0) return 1;
         if (LOAD_ACQUIRE_SYSTEM(board + locking_turn) == agent) return 1;
-        if (tries % locking_spins == 0 && locking_over(board, start, tries, limit)) break;
+        if (tries % locking_spins == 0 && locking_is_over(board, start, tries, limit)) break;
     }
     STORE_RELEASE_SYSTEM(board + agent * locking_line, 2 * left);
     return 0;
 }
 
-/* One access to each of `inside` words under both locks, by ordinary loads and stores: two leaders inside at once would
-   lose one. 1, or 0 if the run is over. */
+/* Increments each of `inside` words once while both locks are held, by ordinary loads and stores: if two leaders were
+   inside at once, an increment would be lost. Returns 1, or 0 if the run is over. */
 HELPER uint locking_section(GLOBAL ulong* board, GLOBAL ulong* own, GLOBAL ulong* region, uint agent, ulong inside,
                             ulong start, ulong limit) {
     if (!locking_take_own(own, board, start, limit)) return 0;
@@ -69,10 +72,10 @@ HELPER uint locking_section(GLOBAL ulong* board, GLOBAL ulong* own, GLOBAL ulong
     return taken;
 }
 
-/* Every competitor, one a group: `outside` accesses to words of its own, then a section, until the run is over or the
-   competitor has had `most` sections. */
+/* Runs the competitors, one in each group: `outside` accesses to private words, then a section, until the run is over
+   or the competitor has completed `max_sections` sections. */
 KERNEL locking_compete(GLOBAL ulong* board, GLOBAL ulong* own, GLOBAL ulong* region, GLOBAL ulong* privates,
-                       ulong competitors, uint agent, ulong inside, ulong outside, ulong most, ulong limit) {
+                       ulong competitors, uint agent, ulong inside, ulong outside, ulong max_sections, ulong limit) {
     FOR_EACH(me, competitors) {
         GLOBAL ulong* words = privates + me * locking_private;
         GLOBAL ulong* tally = own + locking_tally + me * locking_line;
@@ -80,24 +83,25 @@ KERNEL locking_compete(GLOBAL ulong* board, GLOBAL ulong* own, GLOBAL ulong* reg
         ulong sections = 0;
         ulong accesses = tally[1];
         uint over = 0;
-        while (!over && sections < most) {
+        while (!over && sections < max_sections) {
             for (ulong left = outside; left > 0 && !over;) {
                 const ulong piece = left < locking_piece ? left : (ulong)locking_piece;
                 for (ulong i = 0; i < piece; ++i) words[(accesses + i) % locking_private] += 1;
                 accesses += piece;
                 left -= piece;
-                over = left > 0 && locking_over(board, start, 0, limit);
+                over = left > 0 && locking_is_over(board, start, 0, limit);
             }
             if (over || !locking_section(board, own, region, agent, inside, start, limit)) break;
             ++sections;
-            if (sections % locking_rounds == 0) over = locking_over(board, start, 0, limit);
+            if (sections % locking_rounds == 0) over = locking_is_over(board, start, 0, limit);
         }
         tally[0] += sections;
         tally[1] = accesses;
     }
 }
 
-/* Counts the words of the region that differ from the pattern plus one for every section, where sections count. */
+/* Counts the words of the region that differ from the pattern, plus one per section for the words that sections
+   increment. */
 KERNEL locking_check_region(GLOBAL const ulong* region, ulong words, ulong seed, ulong inside, ulong sections,
                             GLOBAL ulong* errors) {
     ulong wrong = 0;
@@ -108,7 +112,8 @@ KERNEL locking_check_region(GLOBAL const ulong* region, ulong words, ulong seed,
     if (wrong > 0) ATOMIC_ADD_U64_SYSTEM(errors, wrong);
 }
 
-/* Counts the competitors' own words that differ from the pattern plus one for every access, which went round in order. */
+/* Counts the competitors' private words that differ from the pattern plus one per access. The accesses of a competitor
+   go through its words in order, again and again. */
 KERNEL locking_check_privates(GLOBAL const ulong* privates, GLOBAL const ulong* own, ulong competitors, ulong seed,
                               GLOBAL ulong* errors) {
     ulong wrong = 0;

@@ -1,7 +1,7 @@
-/* Passes over a buffer whose pages may migrate: which words a pass takes, in which order, and their final values.
+/* Passes over a buffer whose pages may migrate: which words a pass accesses, in which order, and their final values.
 
-   A pass takes `run` = 2^run_bits words at the start of every `stride` words, `slots` times. Place i of a pass is word
-   i mod run of slot i / run, or of the slot that a keyed permutation gives (key 0: none). */
+   A pass accesses the first `run` = 2^run_bits words of every `stride` words, `slots` times. Access i of a pass is to
+   word i mod run of slot i / run. If `key` is not 0, a permutation with that key is applied to the slots. */
 
 HELPER ulong migration_word(ulong i, ulong slots, uint run_bits, ulong stride, uint bits, ulong key) {
     ulong slot = i >> run_bits;
@@ -9,14 +9,14 @@ HELPER ulong migration_word(ulong i, ulong slots, uint run_bits, ulong stride, u
     return slot * stride + (i & ((1ul << run_bits) - 1ul));
 }
 
-/* Spreads sums over 4096 words by their own bits, to avoid contention on one word. */
+/* Adds a thread's sum to one of 4096 words, chosen by bits of the sum, to avoid contention on one word. */
 HELPER void migration_report(GLOBAL ulong* sums, ulong sum) { ATOMIC_ADD_U64_DEVICE(sums + ((sum >> 20) & 4095ul), sum); }
 
 KERNEL migration_update(GLOBAL ulong* p, ulong slots, uint run_bits, ulong stride, uint bits, ulong key) {
     FOR_EACH(i, slots << run_bits) p[migration_word(i, slots, run_bits, stride, bits, key)] += 1ul;
 }
 
-/* sums: 4096 words that together hold the sum. */
+/* sums: 4096 words that add up to the sum of the words read. */
 KERNEL migration_read(GLOBAL const ulong* p, ulong slots, uint run_bits, ulong stride, uint bits, ulong key,
                       GLOBAL ulong* sums) {
     ulong sum = 0;
@@ -31,7 +31,7 @@ KERNEL migration_sum(GLOBAL const ulong* p, ulong words, GLOBAL ulong* sums) {
     migration_report(sums, sum);
 }
 
-/* Counts words that differ from the seed's pattern, plus `added` for those of a pass. */
+/* Counts the words that differ from the pattern of `seed`, plus `added` for the words of a pass. */
 KERNEL migration_check(GLOBAL const ulong* p, ulong words, ulong seed, ulong slots, uint run_bits, ulong stride,
                        ulong added, GLOBAL ulong* errors) {
     ulong wrong = 0;

@@ -1,11 +1,11 @@
-/* Filling memory with a seed's pattern and counting what differs from it. */
+/* Fills memory with the pattern of a seed and counts the words that differ from it. */
 
-/* Words of [0, words); the last partial word of a buffer is the host's to fill and check. */
+/* Fills words [0, words). The last, partial word of a buffer is filled and checked by the host. */
 KERNEL fill_words(GLOBAL ulong* p, ulong words, ulong seed) {
     FOR_EACH(i, words) p[i] = pattern_word(i, seed);
 }
 
-/* The pattern of seed 0, for a first launch with nothing else to pass. */
+/* Fills with the pattern of seed 0, for a first launch that has no other arguments. */
 KERNEL fill_seeded(GLOBAL ulong* p, ulong words) {
     FOR_EACH(i, words) p[i] = pattern_word(i, 0);
 }
@@ -16,7 +16,7 @@ KERNEL check_words(GLOBAL const ulong* p, ulong words, ulong seed, GLOBAL ulong*
     if (wrong > 0) ATOMIC_ADD_U64_SYSTEM(errors, wrong);
 }
 
-/* One store to every page, at the start of each. */
+/* Stores one word at the start of every page. */
 KERNEL touch_pages(GLOBAL ulong* p, ulong pages, ulong page_words, ulong seed) {
     FOR_EACH(i, pages) p[i * page_words] = pattern_word(i, seed);
 }

@@ -21,7 +21,7 @@ typedef double2 f64x2;
 #define ATOMIC_ADD_F64_SYSTEM(p, v) atomicAdd_system((p), (double)(v))
 #define LOAD_UNCACHED(p) (*(volatile GLOBAL const ulong*)(p))
 #define STORE_UNCACHED(p, v) (*(volatile GLOBAL ulong*)(p) = (v))
-/* A load and a store that the compiler cannot move or remove, cached at all levels. */
+/* A load and a store that the compiler cannot move or remove and that use the caches of all levels. */
 HELPER ulong load_cached(const ulong* p) {
     ulong v;
     asm volatile("ld.ca.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
@@ -71,8 +71,8 @@ HELPER ulong clock_cycles() {
 }
 #define HAS_CLOCK 1
 
-/* For applications: vectors, 32-bit atomics (which return the old value), functions by type. FAST_ ones may be
-   off by a few units in the last place. */
+/* For applications: vectors, 32-bit atomics (which return the old value), mathematical functions by type. FAST_
+   variants may be off by a few units in the last place. */
 typedef float2 f32x2;
 typedef float4 f32x4;
 #define F32X2(a, b) make_float2((a), (b))

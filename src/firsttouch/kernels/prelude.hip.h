@@ -29,7 +29,8 @@ typedef double f64x2 __attribute__((ext_vector_type(2)));
     __hip_atomic_fetch_add((p), (double)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM)
 #define LOAD_UNCACHED(p) __hip_atomic_load((GLOBAL ulong*)(p), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM)
 #define STORE_UNCACHED(p, v) __hip_atomic_store((p), (ulong)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM)
-/* A load and a store that the compiler cannot move or remove, cached at all levels, unlike `volatile` ones. */
+/* A load and a store that the compiler cannot move or remove. They use the caches of all levels, unlike `volatile`
+   ones. */
 HELPER ulong load_cached(const ulong* p) {
     asm volatile("" ::: "memory");
     return *p;
@@ -46,7 +47,8 @@ HELPER void store_cached(ulong* p, ulong v) {
 #define LOAD_ACQUIRE_SYSTEM(p) __hip_atomic_load((GLOBAL ulong*)(p), __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM)
 #define STORE_RELEASE_SYSTEM(p, v) \
     __hip_atomic_store((p), (ulong)(v), __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM)
-/* The constant-rate counter: hipDeviceAttributeWallClockRate, which the device gives; 100 MHz on gfx90a and gfx942. */
+/* The rate of the constant-rate counter, hipDeviceAttributeWallClockRate, is set by the HIP backend; it is 100 MHz on
+   gfx90a and gfx942. */
 #ifndef WALL_CLOCK_KHZ
 #define WALL_CLOCK_KHZ 100000
 #endif
@@ -62,8 +64,8 @@ HELPER ulong clock_ns() {
 HELPER ulong clock_cycles() { return (ulong)__builtin_readcyclecounter(); }
 #define HAS_CLOCK 1
 
-/* For applications: vectors, 32-bit atomics (which return the old value), functions by type. FAST_ ones may be
-   off by a few units in the last place. */
+/* For applications: vectors, 32-bit atomics (which return the old value), mathematical functions by type. FAST_
+   variants may be off by a few units in the last place. */
 typedef float f32x2 __attribute__((ext_vector_type(2)));
 typedef float f32x4 __attribute__((ext_vector_type(4)));
 #define F32X2(a, b) (f32x2{(float)(a), (float)(b)})
@@ -77,7 +79,7 @@ typedef float f32x4 __attribute__((ext_vector_type(4)));
 #endif
 #define ATOMIC_OR_U32_DEVICE(p, v) __hip_atomic_fetch_or((p), (uint)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
 #define ATOMIC_MIN_U32_DEVICE(p, v) __hip_atomic_fetch_min((p), (uint)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
-/* Of the device libraries; on a block of linkage these attributes would be ignored. */
+/* Functions of the device libraries. On a linkage block these attributes would be ignored. */
 #define OCML extern "C" __attribute__((device)) __attribute__((const))
 OCML float __ocml_exp_f32(float);
 OCML float __ocml_log_f32(float);

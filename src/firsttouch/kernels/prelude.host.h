@@ -1,4 +1,4 @@
-/* The dialect in C++ for the host: a launch gives every thread a contiguous share of what FOR_EACH walks.
+/* The dialect in C++ for the host. Each thread of a launch runs a contiguous share of the iterations of FOR_EACH.
    Included inside a namespace, after <atomic>, <cmath> and host/kernels.hpp. */
 typedef unsigned char uchar;
 typedef unsigned int uint;
@@ -27,7 +27,8 @@ HELPER double atomic_add_f64(double* p, double v) {
 #define ATOMIC_ADD_F64_SYSTEM(p, v) atomic_add_f64((p), (v))
 #define LOAD_UNCACHED(p) (*(volatile const ulong*)(p))
 #define STORE_UNCACHED(p, v) (*(volatile ulong*)(p) = (v))
-/* Not moved or removed by the compiler, cached at all levels; relaxed atomics, so that threads may race on a word. */
+/* Not moved or removed by the compiler, and cached at all levels. Relaxed atomics, so that threads may race on a
+   word. */
 #define LOAD_CACHED(p) std::atomic_ref<ulong>(*(ulong*)(p)).load(std::memory_order_relaxed)
 #define STORE_CACHED(p, v) std::atomic_ref<ulong>(*(p)).store((v), std::memory_order_relaxed)
 #define EXCHANGE_U64_DEVICE(p, v) std::atomic_ref<ulong>(*(p)).exchange((v), std::memory_order_relaxed)
@@ -37,7 +38,7 @@ HELPER double atomic_add_f64(double* p, double v) {
 #define clock_ns() 0ul
 #define HAS_CLOCK 0
 
-/* For applications: vectors, 32-bit atomics (which return the old value), functions by type. */
+/* For applications: vectors, 32-bit atomics (which return the old value), mathematical functions by type. */
 struct f32x2 {
     float x, y;
 };

@@ -1,4 +1,4 @@
-/* The dialect in OpenCL C 1.2 and later. No generic pointers: every helper's pointer is GLOBAL. */
+/* The dialect in OpenCL C 1.2 and later. There are no generic pointers: every pointer of a helper is GLOBAL. */
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 typedef double2 f64x2;
@@ -15,7 +15,7 @@ typedef double2 f64x2;
 #define FOR_EACH(i, n) for (ulong i = GLOBAL_ID; i < (n); i += GLOBAL_SIZE)
 #define UNROLLED
 #ifdef __clang__
-/* PoCL: the compiler's own atomics; they are visible to all agents that share host memory. */
+/* PoCL: the compiler's atomics, which are visible to all agents that share host memory. */
 #define ATOMIC_ADD_U64_DEVICE(p, v) __atomic_fetch_add((p), (ulong)(v), __ATOMIC_RELAXED)
 #define EXCHANGE_U64_DEVICE(p, v) __atomic_exchange_n((p), (ulong)(v), __ATOMIC_RELAXED)
 #define FENCE_SYSTEM() __atomic_thread_fence(__ATOMIC_SEQ_CST)
@@ -60,8 +60,8 @@ HELPER double atomic_add_f64(GLOBAL double* p, double v) {
 #define clock_cycles() 0
 #define HAS_CLOCK 0
 
-/* For applications: vectors, 32-bit atomics (which return the old value), functions by type. FAST_ ones may be
-   off by a few units in the last place. */
+/* For applications: vectors, 32-bit atomics (which return the old value), mathematical functions by type. FAST_
+   variants may be off by a few units in the last place. */
 typedef float2 f32x2;
 typedef float4 f32x4;
 #define F32X2(a, b) ((float2)((a), (b)))

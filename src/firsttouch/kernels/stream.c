@@ -1,7 +1,7 @@
 /* STREAM on a device. A group moves one tile of GROUP_SIZE * UNROLL vectors of 16 bytes: all loads of a thread are
-   issued before its first store. UNROLL is set when the kernel is compiled; the launch covers n vectors, and repeats
-   the pass `passes` times inside the kernel (the cache sweep). PASS_ARGUMENTS are the same for all, so that one host
-   loop drives them. Bytes: copy, scale 16 read + 16 written a vector; add, triad 32 + 16; read 16; write 16. */
+   issued before its first store. UNROLL is set when the kernel is compiled. A launch covers n vectors and repeats the
+   pass `passes` times inside the kernel (the cache sweep). All kernels have the same PASS_ARGUMENTS, so that one host
+   loop can launch them. Bytes per vector: copy, scale 16 read + 16 written; add, triad 32 + 16; read 16; write 16. */
 
 #define TILE_BODY(LOAD, VALUE)                                                            \
     for (ulong pass = 0; pass < passes; ++pass)                                           \
@@ -37,8 +37,9 @@ KERNEL stream_add(PASS_ARGUMENTS) { TILE_BODY(LOAD_BC, v.x = x[u].x + y[u].x; v.
 KERNEL stream_triad(PASS_ARGUMENTS) { TILE_BODY(LOAD_BC, v.x = x[u].x + s * y[u].x; v.y = x[u].y + s * y[u].y;) }
 KERNEL stream_write(PASS_ARGUMENTS) { TILE_BODY(LOAD_NONE, v.x = s; v.y = s;) }
 
-/* Sums b; thread t leaves its partial sum in the t-th double of a. The pass number enters the address through a value
-   that is always zero (a run-time argument), so that no pass can be left out. */
+/* Sums b. Thread t stores its partial sum in the t-th double of a. The address depends on the pass number through a
+   term that is always zero. `passes` is a run-time argument, so the compiler cannot know this and cannot drop a
+   pass. */
 KERNEL stream_read(PASS_ARGUMENTS) {
     double sum[UNROLL];
     for (int u = 0; u < UNROLL; ++u) sum[u] = 0;
@@ -59,7 +60,7 @@ KERNEL stream_read(PASS_ARGUMENTS) {
             }
         }
     }
-    double all = 0;
-    for (int u = 0; u < UNROLL; ++u) all += sum[u];
-    ((GLOBAL double*)a)[GLOBAL_ID] = all;
+    double total = 0;
+    for (int u = 0; u < UNROLL; ++u) total += sum[u];
+    ((GLOBAL double*)a)[GLOBAL_ID] = total;
 }

@@ -1,5 +1,5 @@
-/* The arrays of STREAM (McCalpin): small integers that depend on the index, so that every result is exact and
-   neighbours differ, and a check of every element. */
+/* The arrays of STREAM (McCalpin) and a check of every element. Elements are small integers that depend on the index,
+   so that every result is exact and neighbours differ. */
 
 HELPER double stream_value(ulong i, ulong seed) { return (double)(1ul + (mix64(i ^ (seed << 40)) & 0xFFFFul)); }
 
@@ -18,7 +18,8 @@ KERNEL stream_check(GLOBAL const double* a, ulong n, uint op, ulong b, ulong c, 
     if (wrong > 0) ATOMIC_ADD_U64_SYSTEM(errors, wrong);
 }
 
-/* The sum of p, and the sum expected after stream_fill; integers below 2^53, so exact in any order. */
+/* The sum of p, and the sum expected after stream_fill. They are integers below 2^53, so they are exact in any order of
+   summation. */
 KERNEL stream_sum(GLOBAL const double* p, ulong n, GLOBAL double* result) {
     double sum = 0;
     FOR_EACH(i, n) sum += p[i];

@@ -1,7 +1,7 @@
-/* The walk of chase.c on a device, by one thread. state[0] holds the start address and gets the last one;
-   result[2 s] and result[2 s + 1] get nanoseconds and cycles of sample s where the device has a clock. Warm loads
-   come first, inside the same kernel, since some first-level caches are emptied between kernels. HOP may be set to
-   another load, such as one that bypasses the first-level cache. */
+/* The walk of chase.c on a device, by one thread. state[0] holds the start address and receives the last one.
+   result[2s] and result[2s+1] receive the nanoseconds and cycles of sample s where the device has a clock. Warm-up
+   loads come first, inside the same kernel, because some first-level caches are emptied between kernels. HOP may be set
+   to another load, such as one that bypasses the first-level cache. */
 
 #ifndef HOP
 #define HOP(p) (*(p))
@@ -27,12 +27,12 @@ KERNEL chase_walk(GLOBAL ulong* state, GLOBAL ulong* result, ulong warm, ulong h
     }
 }
 
-/* The address of a buffer in a kernel. */
+/* Stores the address of a buffer as kernels see it. */
 KERNEL address_of(GLOBAL ulong* p, GLOBAL ulong* result) {
     if (GLOBAL_ID == 0) result[0] = (ulong)p;
 }
 
-/* Reads every word, so that a buffer sits in caches and TLBs as after any pass over it. */
+/* Reads every word, so that caches and TLBs are in the state that any pass over the buffer leaves. */
 KERNEL read_words(GLOBAL const ulong* p, ulong words, GLOBAL ulong* result) {
     ulong sum = 0;
     FOR_EACH(i, words) sum += p[i];
