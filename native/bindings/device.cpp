@@ -88,7 +88,7 @@ nb::dict capabilities_of(DeviceHandle& handle) {
     out["uncached_loads"] = capabilities.uncached_loads;
     out["device_scope_atomics"] = capabilities.device_scope_atomics;
     out["device_clock"] = capabilities.device_clock;
-    out["tells_free_memory"] = capabilities.tells_free_memory;
+    out["reports_free_memory"] = capabilities.reports_free_memory;
     out["time_class"] = time_class_name(capabilities.time_class);
     out["machine_code"] = capabilities.machine_code;
     return out;

@@ -57,7 +57,7 @@ struct Capabilities {
     bool uncached_loads = false;          // kernels have loads that bypass the first-level cache
     bool device_scope_atomics = false;    // kernels have atomics of a narrower scope than the system
     bool device_clock = false;            // kernels can read a clock
-    bool tells_free_memory = false;       // its driver reports how much device memory is free
+    bool reports_free_memory = false;     // its driver reports how much device memory is free
     TimeClass time_class = TimeClass::gpu;
     std::string machine_code;  // format of compiled kernels: "cubin", "hsaco", "opencl"; "" if kernels are not compiled
 };

@@ -215,7 +215,7 @@ class GpuDevice : public Device {
                 .uncached_loads = true,
                 .device_scope_atomics = true,
                 .device_clock = true,
-                .tells_free_memory = true,
+                .reports_free_memory = true,
                 .machine_code = std::move(machine_code)};
     }
     int attribute(int which) const {

@@ -16,7 +16,7 @@ GPU = DeviceCapabilities(
     uncached_loads=True,
     device_scope_atomics=True,
     device_clock=True,
-    tells_free_memory=True,
+    reports_free_memory=True,
     time_class="gpu",
 )
 """A GPU behind a link."""

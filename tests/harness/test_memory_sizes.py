@@ -30,7 +30,7 @@ def simulated_gpu(**facts: Scalar) -> DeviceInfo:
         runs_kernels=True,
         shares_host_memory=known.pop("shares_host_memory", None) is True,
         memory_events=True,
-        tells_free_memory=True,
+        reports_free_memory=True,
         time_class="gpu",
     )
     return DeviceInfo(

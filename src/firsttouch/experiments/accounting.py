@@ -197,7 +197,7 @@ class _Counters:
         self.device, self.tree = session.device, Tree()
         total, free = self.device.memory()
         device = session.info.capabilities
-        self.reports_free_memory = device.tells_free_memory and free < total
+        self.reports_free_memory = device.reports_free_memory and free < total
         self.separate = self.reports_free_memory and not device.shares_host_memory
         self.rollup_seconds = 0.0
 

@@ -82,7 +82,7 @@ def _resident() -> tuple[int, int]:
 
 def device_counter(info: DeviceInfo, device: _core.Device) -> Callable[[], int | None]:
     """A counter of device memory in use, from the vendor's management library or else the driver's free memory."""
-    if info.capabilities.shares_host_memory or not info.capabilities.tells_free_memory:
+    if info.capabilities.shares_host_memory or not info.capabilities.reports_free_memory:
         return lambda: None
 
     def used() -> int | None:

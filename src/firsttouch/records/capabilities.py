@@ -44,7 +44,7 @@ def capabilities_of_schema1(kind: str, facts: Mapping[str, Scalar]) -> DeviceCap
             uncached_loads=True,
             device_scope_atomics=True,
             device_clock=True,
-            tells_free_memory=True,
+            reports_free_memory=True,
             time_class="gpu",
             machine_code=_MACHINE_CODE[kind],
         )
