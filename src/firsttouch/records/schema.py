@@ -265,9 +265,9 @@ class DeviceCapabilities(Stored):
     coherent_during_kernel: it has memory in which the CPU and a running kernel see each other's stores.
     host_native_atomics: atomics of kernel and CPU on one word of host memory are atomic together. uncached_loads: its
     language has loads that bypass the first-level cache. device_scope_atomics: its language has atomics of a scope
-    narrower than the system. device_clock: kernels can read a clock. reports_free_memory: its driver reports how much of
-    the device's memory is free. time_class: the budget of a preset that its points share. machine_code: the format that
-    a kernel is compiled to, '' if none is compiled.
+    narrower than the system. device_clock: kernels can read a clock. reports_free_memory: its driver reports how much
+    of the device's memory is free. time_class: the budget of a preset that its points share. machine_code: the format
+    that a kernel is compiled to, '' if none is compiled.
     """
 
     runs_kernels: bool = False
