@@ -42,12 +42,15 @@ class Run:
         return [r for r in self._records if r.experiment == "latency" and r.summary and r.summary.median > 0]
 
     def load_ns(self, agent: str, device: str) -> float | None:
-        """The time of a load from the largest buffer that was measured; None if there is none. All devices have the
-        same CPU.
+        """The time of the fastest load from the largest buffer; None if no load was measured. All devices have the same
+        CPU.
         """
-        mine = [r for r in self._loads if r.factors.get("agent") == agent and (agent == "cpu" or r.device == device)]
-        sizes = [size for r in mine if (size := _number(r.factors.get("size"))) is not None]
-        return min((_summary(r).median for r in mine if sizes and r.factors.get("size") == max(sizes)), default=None)
+        fastest: dict[float, float] = {}
+        for r in self._loads:
+            size = _number(r.factors.get("size"))
+            if size is not None and r.factors.get("agent") == agent and (agent == "cpu" or r.device == device):
+                fastest[size] = min(_summary(r).median, fastest.get(size, math.inf))
+        return fastest[max(fastest)] if fastest else None
 
 
 def mark(records: Sequence[Record], machine: Machine) -> None:
