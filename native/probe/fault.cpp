@@ -39,7 +39,12 @@ class TouchedBlock {
   public:
     TouchedBlock(Lab& lab, const FaultRequest& request, std::size_t count)
         : lab_(lab), request_(request), pages_(count), words_(request.page_bytes / 8),
-          buffer_(lab.device().allocate(request.allocator, count * request.page_bytes, request.pages)) {}
+          buffer_(lab.device().allocate(request.allocator, (count + 1) * request.page_bytes, request.pages)) {
+        if (!lab.reaches(Agent::cpu, *buffer_)) return;
+        const HostView view(*buffer_);
+        const auto address = reinterpret_cast<std::uintptr_t>(view.data());
+        first_ = (request.page_bytes - address % request.page_bytes) % request.page_bytes / 8;
+    }
 
     // Both return the seconds that the accesses took.
     double touch_by_cpu(Team& team, bool load) {
@@ -47,12 +52,12 @@ class TouchedBlock {
         std::uint64_t* data = view.as<std::uint64_t>();
         std::uint64_t seed = seed_of(load, request_.seed);
         std::uint64_t* loaded = &loaded_;
-        void* arguments[] = {&data, &pages_, &words_, &seed, &loaded};
+        void* arguments[] = {&data, &first_, &pages_, &words_, &seed, &loaded};
         // The rehearsal accesses one line for each member.
-        std::uint64_t members = static_cast<std::uint64_t>(team.size()), line_words = 8, unused = 0;
+        std::uint64_t members = static_cast<std::uint64_t>(team.size()), line_words = 8, unused = 0, none = 0;
         std::vector<std::uint64_t> lines(members * line_words);
         std::uint64_t *line = lines.data(), *counted = &unused;
-        void* rehearsal[] = {&line, &members, &line_words, &seed, &counted};
+        void* rehearsal[] = {&line, &none, &members, &line_words, &seed, &counted};
         return run_rehearsed(team, find_host_kernel(load ? "check_pages" : "touch_pages"), rehearsal, arguments);
     }
     double touch_by_gpu(bool load) {
@@ -60,13 +65,13 @@ class TouchedBlock {
         loads_by_gpu_ |= load;
         return device_seconds(lab_, [&] {
             if (load)
-                lab_.over(pages_, "pattern", "check_pages", *buffer_, pages_, words_, seed, lab_.results());
+                lab_.over(pages_, "pattern", "check_pages", *buffer_, first_, pages_, words_, seed, lab_.results());
             else
-                lab_.over(pages_, "pattern", "touch_pages", *buffer_, pages_, words_, seed);
+                lab_.over(pages_, "pattern", "touch_pages", *buffer_, first_, pages_, words_, seed);
         });
     }
 
-    // Base pages of the block that are in the CPU's page tables, or nothing if that cannot be read.
+    // Base pages of those accessed that are in the CPU's page tables, or nothing if that cannot be read.
     std::optional<std::size_t> count_present() const {
         if (!lab_.reaches(Agent::cpu, *buffer_)) return std::nullopt;
         constexpr std::size_t piece = std::size_t{1} << 16;  // pages
@@ -75,7 +80,8 @@ class TouchedBlock {
         try {
             for (std::size_t at = 0; at < base_pages(); at += piece) {
                 const std::size_t pages = std::min(piece, base_pages() - at);
-                const auto found = pages_present(view.as<char>() + at * base_page, pages * base_page);
+                const auto found =
+                    pages_present(view.as<std::uint64_t>() + first_ + at * (base_page / 8), pages * base_page);
                 present += static_cast<std::size_t>(std::ranges::count(found, true));
             }
         } catch (const Unavailable&) {
@@ -83,7 +89,7 @@ class TouchedBlock {
         }
         return present;
     }
-    std::size_t base_pages() const { return (buffer_->size() + base_page - 1) / base_page; }
+    std::size_t base_pages() const { return std::max<std::size_t>(1, pages_ * words_ * 8 / base_page); }
 
     // Counts the pages that do not hold the word stored last, and those that loads missed. The device's loads are
     // counted since clear_results().
@@ -96,12 +102,12 @@ class TouchedBlock {
         if (!last_) return errors;
         if (!lab_.reaches(Agent::cpu, *buffer_)) {
             lab_.clear_results();
-            lab_.over(pages_, "pattern", "check_pages", *buffer_, pages_, words_, *last_, lab_.results());
+            lab_.over(pages_, "pattern", "check_pages", *buffer_, first_, pages_, words_, *last_, lab_.results());
             return errors + lab_.read_results(1)[0];
         }
         const HostView view(*buffer_);
-        run_on_host("check_pages", 1, static_cast<const std::uint64_t*>(view.as<std::uint64_t>()), pages_, words_,
-                    *last_, &errors);
+        run_on_host("check_pages", 1, static_cast<const std::uint64_t*>(view.as<std::uint64_t>()), first_, pages_,
+                    words_, *last_, &errors);
         return errors;
     }
 
@@ -114,7 +120,8 @@ class TouchedBlock {
 
     Lab& lab_;
     const FaultRequest& request_;
-    std::uint64_t pages_, words_;
+    std::uint64_t pages_, words_;        // pages accessed, and words from one to the next
+    std::uint64_t first_ = 0;            // word of the block where the first page starts
     std::optional<std::uint64_t> last_;  // seed of the words stored last
     std::uint64_t loads_ = 0;            // pages that were to be loaded
     std::uint64_t loaded_ = 0;           // pages that the CPU loaded
@@ -163,7 +170,7 @@ Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop) {
         else if (*present > 0)
             throw Unavailable(std::to_string(*present) + " of " + std::to_string(fresh.base_pages()) + " pages of " +
                               to_string(request.allocator) +
-                              " memory are there before the first touch, which therefore causes no fault for them");
+                              " memory are there before the first touch, which causes no fault in them");
         if (checked && by_gpu && request.load) lab.clear_results();
         const double prefault = cpu_first ? fresh.touch_by_cpu(team, false) : 0;
         const double cold = touch() + (count_both ? prefault : 0);

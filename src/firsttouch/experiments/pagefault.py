@@ -36,6 +36,8 @@ SINGLE_TRIALS = (100, 1000)
 """The least and the most trials of a point with one page, whose samples are a distribution of single faults."""
 TRIALS = (6, 100)
 """Those of other points. The range of six trials is a 95 % interval of the median."""
+TRIED_BYTES = 64 * MiB
+"""Trials beyond the least are taken until they have touched this many bytes, however long they take."""
 
 
 def _touched_bytes(candidate: Candidate) -> int:
@@ -135,13 +137,15 @@ class PageFault(Experiment):
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        allocator = factors.text("allocator")
-        for agent in TOUCHERS[factors.text("scenario")]:
+        allocator, agents = factors.text("allocator"), TOUCHERS[factors.text("scenario")]
+        for agent in agents:
             if reason := unreachable(device, allocator, agent):
                 return reason
         entry = device.allocator(allocator)
         if entry is not None and entry.on_demand is False:
             return f"{allocator} memory is allocated before the first touch"
+        if len(agents) > 1 and device.capabilities.on_host_processor:
+            return "the kernels use the CPU's page tables, so what the CPU has touched causes no fault in them"
         return None
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
@@ -154,7 +158,7 @@ class PageFault(Experiment):
 
     def measure(self, point: Point, session: Session) -> Measurement:
         page = PAGE_BYTES[point.text("page_size")]
-        least, most = SINGLE_TRIALS if point["pages"] == 1 else TRIALS
+        least, most = _trials(page, point.count("pages"))
         outcome = _core.page_faults(
             session.device,
             allocator=point.text("allocator"),
@@ -178,6 +182,14 @@ class PageFault(Experiment):
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         current = [r for r in records if r.metric_version == self.metric.version]
         return [*_costs(current), *_singles(current)]
+
+
+def _trials(page_bytes: int, pages: int) -> tuple[int, int]:
+    """The least and the most trials of a point."""
+    if pages == 1:
+        return SINGLE_TRIALS
+    least, most = TRIALS
+    return min(most, max(least, TRIED_BYTES // (pages * page_bytes))), most
 
 
 def _absent(point: Point, device: DeviceInfo, shown: bool) -> str:
