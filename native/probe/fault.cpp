@@ -146,7 +146,7 @@ Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop) {
     const auto* scenario =
         std::ranges::find_if(scenarios, [&](const Scenario& s) { return request.scenario == s.name; });
     if (scenario == std::end(scenarios)) throw std::invalid_argument("'" + request.scenario + "' is not a scenario");
-    if (request.count == 0) throw std::invalid_argument("count must be at least 1");
+    if (request.count == 0 || request.page_bytes < 8) throw std::invalid_argument("there must be a page to touch");
     const auto [_, by_gpu, cpu_first, count_both] = *scenario;
     const auto threads = static_cast<std::size_t>(request.threads > 0 ? request.threads : usable_processors());
     Team team(static_cast<int>(std::min(threads, request.count)));

@@ -13,7 +13,16 @@ from firsttouch.analysis.findings import Claim, Finding, Quantity, counter, find
 from firsttouch.analysis.statistics import group_by
 from firsttouch.errors import Unsupported
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import BASE_PAGE, MMAP_EVERY_BLOCK, GiB, MiB, allocator_names, switch, unreachable
+from firsttouch.experiments.common import (
+    BASE_PAGE,
+    HUGE_PAGE,
+    MMAP_EVERY_BLOCK,
+    GiB,
+    MiB,
+    allocator_names,
+    switch,
+    unreachable,
+)
 from firsttouch.experiments.presets import FULL, QUICK, STANDARD, Above, Candidate, Not, leave_out, take
 from firsttouch.figures import Bar, Line
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
@@ -31,7 +40,7 @@ TIMES_CPU = ("cpu", "prefault+minor")
 """The scenarios in which the CPU's accesses are timed."""
 ACCESSES = {"store": "store to", "load": "load from"}
 MAX_PAGES = 2**32
-PAGE_BYTES = {"base": BASE_PAGE, "huge": 2 * MiB}
+PAGE_BYTES = {"base": BASE_PAGE, "huge": HUGE_PAGE}
 SINGLE_TRIALS = (100, 1000)
 """The least and the most trials of a point with one page, whose samples are a distribution of single faults."""
 TRIALS = (3, 100)
