@@ -32,6 +32,13 @@ Kernel& Lab::kernel(const std::string& source, const std::string& entry, const D
     return *known;
 }
 
+Kernel& Lab::timed_kernel(bool counted, const std::string& source, const std::string& entry, Defines defines) {
+    if (!counted) return kernel(source, entry, defines);
+    const std::string name = "counted_" + entry;
+    defines.emplace_back(entry, name);
+    return kernel(source, name, defines);
+}
+
 Grid Lab::grid_for(std::uint64_t n) const {
     // Kernels use grid-stride loops, so the grid is bounded: this many blocks fill the largest device.
     constexpr std::uint32_t threads = 256, max_blocks = 8192;

@@ -42,6 +42,8 @@ from firsttouch.session import Session
 from firsttouch.units import format_size
 
 KERNELS = ("copy", "scale", "add", "triad", "read", "write")
+SHAPE = ("shape_unroll", "shape_threads", "shape_blocks")
+"""Counters of the launch shape that was found to be the fastest."""
 SWEEP_BYTES = 64 * MiB
 """The least that the passes of one sweep run move, in bytes, so that caching shows."""
 
@@ -160,6 +162,9 @@ class Bandwidth(Experiment):
             return "arrays=sweep is measured with the triad only"
         return ""
 
+    def why_not_counted(self, factors: Factors) -> str:
+        return ""
+
     def measure(self, point: Point, session: Session) -> Measurement:
         agent, device, size = point.text("agent"), session.device, point.size("size")
         allocator = point.text("allocator")
@@ -179,6 +184,7 @@ class Bandwidth(Experiment):
                 nontemporal=point["stores"] == "nontemporal",
                 passes=passes,
                 seed=session.seed,
+                shape=_timed_shape(session),
                 stop=session.stop(),
             )  # fmt: skip
             counters: dict[str, Scalar] = {"passes": passes}
@@ -197,6 +203,15 @@ class Bandwidth(Experiment):
             *map(_best, best),
             *(found for of in by_agent for found in fastest_over_slowest(RANGE, of, "allocator")),
         ]
+
+
+def _timed_shape(session: Session) -> tuple[int, int, int]:
+    """The launch shape of the timed samples if a profiler counts this run, so that each of its passes launches the
+    same; otherwise zeros, and the fastest is searched.
+    """
+    timed = Factors(session.counted or {})
+    unroll, threads, blocks = (int(timed.number(name)) if name in timed else 0 for name in SHAPE)
+    return unroll, threads, blocks
 
 
 CPU = Claim(

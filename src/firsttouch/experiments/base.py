@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Preset = Literal["quick", "standard", "full"]
 FactorKind = Literal["size", "count", "ratio", "extent", "choice"]
+ONE_AT_A_TIME = "a profiler stops the GPU around each kernel, so CPU and GPU would not work at once"
+"""Why a profiler cannot count an experiment in which they do."""
 MAX_VALUES = 10_000
 """The most values that a factor may have."""
 
@@ -245,6 +247,12 @@ class Experiment:
         runtime's switches among the factors (machine/switches.py).
         """
         return switches.environment(factors)
+
+    def why_not_counted(self, factors: Factors) -> str:
+        """Returns why --counters cannot count the point with the vendor's profiler, or ''. An experiment that returns
+        '' takes its stopping rule from session.stop(), and its probe launches what is timed by Lab::timed_kernel.
+        """
+        return "the vendor's counters are not offered for this experiment"
 
     def measure(self, point: Point, session: Session) -> Measurement:
         """Measures and verifies a point. Raises _core.GuardRefused if memory limits forbid it (it is then skipped)."""

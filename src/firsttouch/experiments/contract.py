@@ -66,6 +66,10 @@ def why_skipped(experiment: Experiment, factors: Factors, device: DeviceInfo) ->
     return _reason(experiment, "skip", experiment.skip(factors, device))
 
 
+def why_not_counted(experiment: Experiment, factors: Factors) -> str:
+    return _reason(experiment, "why_not_counted", experiment.why_not_counted(factors))
+
+
 def environment_of(experiment: Experiment, factors: Factors) -> Mapping[str, str]:
     """Returns the environment. Raises UsageError if no process can be started with it."""
     given = experiment.environment(factors)

@@ -129,6 +129,9 @@ class Latency(Experiment):
             return f"order=by-page needs two groups of pages, {format_size(2 * PAGE_GROUP)} or more"
         return ""
 
+    def why_not_counted(self, factors: Factors) -> str:
+        return ""
+
     def measure(self, point: Point, session: Session) -> Measurement:
         agent, device = point.text("agent"), session.device
         with device.allocate(point.text("allocator"), point.size("size")) as buffer:

@@ -266,6 +266,10 @@ class Migration(Experiment):
             return f"order=sequential needs a sparse touch: {', '.join(SPARSE)}"
         return ""
 
+    def why_not_counted(self, factors: Factors) -> str:
+        recorded = "events=on records the driver's events, which excludes a profiler; the same point has events=off"
+        return recorded if factors["events"] == "on" else ""
+
     def measure(self, point: Point, session: Session) -> Measurement:
         device, log, with_events = session.device, session.events, point["events"] == "on"
         if with_events and log is None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-MAJOR, MINOR = 2, 0
+MAJOR, MINOR = 2, 1
 SCHEMA = f"firsttouch/{MAJOR}.{MINOR}"
 LARGEST = 1e100
 """The largest magnitude of a number in a record, so that no sum or product of a few of them overflows."""
@@ -371,6 +371,7 @@ class Request(Stored):
     timeout: Timeout | None = None
     set: dict[str, list[Scalar]] = {}
     events: bool = False
+    counters: bool = False
     kind: Kind = "run"
     modules: list[str] = []
     allow_oversubscription: bool = False
