@@ -78,6 +78,7 @@ class Bandwidth(Experiment):
              title="Triad bandwidth over array size"),
     )  # fmt: skip
     share = 3.0
+    counters_offered = True
 
     rules = (
         leave_out("the CPU's streams through plain host memory are measured on the device cpu", measured_on_cpu=True),
@@ -160,9 +161,6 @@ class Bandwidth(Experiment):
             return "the kernel read makes no stores"
         if factors["arrays"] == "sweep" and factors["kernel"] != "triad":
             return "arrays=sweep is measured with the triad only"
-        return ""
-
-    def why_not_counted(self, factors: Factors) -> str:
         return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:

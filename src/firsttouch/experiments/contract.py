@@ -24,6 +24,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "order": (int, "a whole number"),
     "share": ((int, float), "a number above 0"),
     "fresh_process": (bool, "True or False"),
+    "counters_offered": (bool, "True or False"),
     "across_devices": (bool, "True or False"),
     "opens_device": (bool, "True or False"),
     "rules": (Sequence, "a sequence of rules"),

@@ -71,6 +71,7 @@ class Latency(Experiment):
              x_title="buffer", y_title="time per load", levels="caches"),
     )  # fmt: skip
     share = 3.0
+    counters_offered = True
 
     rules = (
         leave_out("the CPU's loads from plain host memory are measured on the device cpu", measured_on_cpu=True),
@@ -127,9 +128,6 @@ class Latency(Experiment):
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors["order"] == "by-page" and factors.size("size") < 2 * PAGE_GROUP:
             return f"order=by-page needs two groups of pages, {format_size(2 * PAGE_GROUP)} or more"
-        return ""
-
-    def why_not_counted(self, factors: Factors) -> str:
         return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:

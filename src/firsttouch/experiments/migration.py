@@ -171,6 +171,8 @@ class Migration(Experiment):
     )  # fmt: skip
     share = 1.0
 
+    counters_offered = True
+
     rules = (
         leave_out("on the host's processor no page moves, so atomics make no difference",
                   runs_on="processor", role="shared", variant="coherence", coherent=True),

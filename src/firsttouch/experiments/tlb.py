@@ -113,6 +113,8 @@ class Tlb(Experiment):
             where={"method": "counter"}),
     )  # fmt: skip
 
+    counters_offered = True
+
     rules = (
         leave_out("the CPU's accesses to plain host memory are measured on the device cpu", measured_on_cpu=True),
         leave_out("the CPU's counter is read on the device cpu", QUICK, method="counter", runs_kernels=True),
