@@ -182,7 +182,8 @@ class Record(Stored):
     """One measured, skipped or failed point: one line of results.jsonl.
 
     parties: all devices that took part; empty if that was `device` alone. stated_by: the source of the facts that made
-    the point possible, if that was not the driver.
+    the point possible, if that was not the driver. suspect: the name of the rule of plausibility.py that the record
+    breaks, or ''.
     """
 
     schema: str
@@ -210,6 +211,7 @@ class Record(Stored):
     clocks_before: Clocks | None = None
     clocks_after: Clocks | None = None
     throttled: bool | None = None
+    suspect: str = ""
 
     def __post_init__(self) -> None:
         check_integers((*self.factors.values(), *self.counters.values()))
