@@ -32,7 +32,6 @@ from firsttouch.experiments.common import (
     agents,
     allocator_factor,
     buffer_fact,
-    switch,
     unreachable,
 )
 from firsttouch.experiments.presets import leave_out
@@ -108,35 +107,37 @@ class FaultCount(Experiment):
             allocator_factor(device),
             Factor("first_touch", agents(device), choices=agents(device), doc="who touches the arrays first"),
             Factor("size", sizes, "size", doc="bytes of one of three arrays", least=MIN_STREAM_BYTES),
-            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         return unreachable(device, factors.text("allocator"), factors.text("first_touch"))
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return {**super().environment(factors), **MMAP_EVERY_BLOCK}
+        return MMAP_EVERY_BLOCK
 
     def measure(self, point: Point, session: Session) -> Measurement:
         allocator, agent, size = point.text("allocator"), point.text("first_touch"), point.size("size")
         device, samples, wrong = session.device, [], 0
         counters: dict[str, Scalar] = {}
         facts = []
-        with device.allocate(allocator, 3 * BASE_PAGE) as warm:  # the driver and firsttouch initialise parts lazily
-            warm.fill(1, agent)
+
+        def triad(arrays: Arrays) -> int:
+            return _core.stream(
+                device, *arrays, op="triad", agent=streamed_by, first_touch=first_touch, seed=session.seed,
+                stop=_core.Stop(tolerance=1, seconds=0.001, min_samples=1, max_samples=1),
+            ).errors  # fmt: skip
+
+        with _three_arrays(device, allocator, BASE_PAGE) as small:  # driver and firsttouch initialise parts lazily
+            triad(small)
         for _ in range(3):
             interrupts, start = _interrupts(), _faults()
-            with _three_arrays(device, allocator, size) as (a, b, c):
+            with _three_arrays(device, allocator, size) as arrays:
                 allocated = _faults()
-                for array in (a, b, c):
-                    array.fill(session.seed, agent)
+                for array in arrays:
+                    array.fill(session.seed, first_touch)
                 touched = _faults()
-                outcome = _core.stream(
-                    device, a, b, c, op="triad", agent=agent, first_touch=agent, seed=session.seed,
-                    stop=_core.Stop(tolerance=1, seconds=0.001, min_samples=1, max_samples=1),
-                )  # fmt: skip
+                wrong += triad(arrays)
                 end = _faults()
-                wrong += outcome.errors
                 counters = {
                     "allocate": allocated - start,
                     "touch": touched - allocated,
@@ -146,9 +147,9 @@ class FaultCount(Experiment):
                         for name, count in _interrupts().items()
                     },
                 }
-                facts = [buffer_fact("a", a)]
+                facts, address = [buffer_fact("a", arrays[0])], arrays[0].address
                 counters["page_bytes"] = facts[0].page_bytes
-                counters["contiguous_pages"] = _contiguous_pages(a.address, size) if a.address else None
+                counters["contiguous_pages"] = _contiguous_pages(address, size) if address else None
                 samples.append((end - start) / (3 * size / MiB))
         return Measurement(samples=samples, verified=wrong == 0, stopped_by="count", counters=counters, buffers=facts)
 
@@ -180,9 +181,7 @@ def _extreme(claim: Claim, record: Record, comparison: Comparison | None = None)
 
 
 @contextmanager
-def _three_arrays(
-    device: _core.Device, allocator: str, size: int
-) -> Iterator[tuple[_core.Buffer, _core.Buffer, _core.Buffer]]:
+def _three_arrays(device: _core.Device, allocator: str, size: int) -> Iterator[Arrays]:
     with (
         device.allocate(allocator, size) as a,
         device.allocate(allocator, size) as b,

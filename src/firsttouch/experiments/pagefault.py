@@ -11,7 +11,7 @@ from firsttouch.allocators.properties import is_common, requested_pages, role
 from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, number, quantity, ratio_of
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import BASE_PAGE, MMAP_EVERY_BLOCK, GiB, MiB, allocator_names, switch, unreachable
+from firsttouch.experiments.common import BASE_PAGE, MMAP_EVERY_BLOCK, GiB, MiB, allocator_names, unreachable
 from firsttouch.experiments.presets import QUICK, STANDARD, Above, Candidate, leave_out
 from firsttouch.figures import Line
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
@@ -86,7 +86,6 @@ class PageFault(Experiment):
                 doc="page size requested from the kernel, and stride of the touches",
             ),
             Factor("pages", counts, "count", least=1, most=MAX_PAGES, doc="pages touched"),
-            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
@@ -101,7 +100,7 @@ class PageFault(Experiment):
         return None
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return {**super().environment(factors), **MMAP_EVERY_BLOCK}
+        return MMAP_EVERY_BLOCK
 
     def measure(self, point: Point, session: Session) -> Measurement:
         page = PAGE_BYTES[point.text("page_size")]
