@@ -120,24 +120,21 @@ class FaultCount(Experiment):
         device, samples, wrong = session.device, [], 0
         counters: dict[str, Scalar] = {}
         facts = []
-
-        def triad(arrays: Arrays) -> int:
-            return _core.stream(
-                device, *arrays, op="triad", agent=streamed_by, first_touch=first_touch, seed=session.seed,
-                stop=_core.Stop(tolerance=1, seconds=0.001, min_samples=1, max_samples=1),
-            ).errors  # fmt: skip
-
-        with _three_arrays(device, allocator, BASE_PAGE) as small:  # driver and firsttouch initialise parts lazily
-            triad(small)
+        with device.allocate(allocator, 3 * BASE_PAGE) as warm:  # the driver and firsttouch initialise parts lazily
+            warm.fill(1, agent)
         for _ in range(3):
             interrupts, start = _interrupts(), _faults()
-            with _three_arrays(device, allocator, size) as arrays:
+            with _three_arrays(device, allocator, size) as (a, b, c):
                 allocated = _faults()
-                for array in arrays:
-                    array.fill(session.seed, first_touch)
+                for array in (a, b, c):
+                    array.fill(session.seed, agent)
                 touched = _faults()
-                wrong += triad(arrays)
+                outcome = _core.stream(
+                    device, a, b, c, op="triad", agent=agent, first_touch=agent, seed=session.seed,
+                    stop=_core.Stop(tolerance=1, seconds=0.001, min_samples=1, max_samples=1),
+                )  # fmt: skip
                 end = _faults()
+                wrong += outcome.errors
                 counters = {
                     "allocate": allocated - start,
                     "touch": touched - allocated,
@@ -147,9 +144,9 @@ class FaultCount(Experiment):
                         for name, count in _interrupts().items()
                     },
                 }
-                facts, address = [buffer_fact("a", arrays[0])], arrays[0].address
+                facts = [buffer_fact("a", a)]
                 counters["page_bytes"] = facts[0].page_bytes
-                counters["contiguous_pages"] = _contiguous_pages(address, size) if address else None
+                counters["contiguous_pages"] = _contiguous_pages(a.address, size) if a.address else None
                 samples.append((end - start) / (3 * size / MiB))
         return Measurement(samples=samples, verified=wrong == 0, stopped_by="count", counters=counters, buffers=facts)
 
@@ -181,7 +178,9 @@ def _extreme(claim: Claim, record: Record, comparison: Comparison | None = None)
 
 
 @contextmanager
-def _three_arrays(device: _core.Device, allocator: str, size: int) -> Iterator[Arrays]:
+def _three_arrays(
+    device: _core.Device, allocator: str, size: int
+) -> Iterator[tuple[_core.Buffer, _core.Buffer, _core.Buffer]]:
     with (
         device.allocate(allocator, size) as a,
         device.allocate(allocator, size) as b,
