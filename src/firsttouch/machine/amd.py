@@ -73,15 +73,15 @@ def kfd(tree: Tree) -> Facts:
 
 
 def _in_use(tree: Tree, pci_bus: str) -> Facts:
-    """Memory in use by the kernel's counters, which need no AMD SMI: of the device, and by the programs whose DRM
-    clients this user may read; programs is the number of those that hold any.
+    """Memory in use by the kernel's counters, which need no AMD SMI: of the device, of host memory that its driver
+    allocated (GTT), and by the programs whose DRM clients this user may read; programs is the number that hold any.
     """
-    used = usage.kernel_usage(tree, pci_bus, shared=False).get("vendor_used")
     processes = [name for name in tree.names("proc") if name.isdigit()]
     held = [total for name in processes if (total := usage.drm_usage(tree, name, pci_bus).total())]
     return drop_missing(
         {
-            "memory_used_bytes": used,
+            "memory_used_bytes": usage.region_usage(tree, pci_bus, "vram"),
+            "gtt_used_bytes": usage.region_usage(tree, pci_bus, "gtt"),
             "programs": len(held) or None,
             "programs_bytes": sum(held) or None,
         }

@@ -94,12 +94,15 @@ def kernel_usage(tree: Tree, pci_bus: str, *, shared: bool) -> dict[str, int]:
     (drm-memory-REGION of /proc/self/fdinfo, each client once). Sources: the kernel's documentation, "AMDGPU driver
     information" and "DRM client usage stats".
     """
-    folder = f"sys/bus/pci/devices/{pci_bus.lower()}"
     regions = ("vram", "gtt") if shared else ("vram",)
-    used = [tree.integer(f"{folder}/mem_info_{region}_used") for region in regions] if pci_bus else []
-    counted = [value for value in used if value is not None]
+    counted = [value for region in regions if (value := region_usage(tree, pci_bus, region)) is not None]
     found = {"vendor_used": sum(counted)} if counted else {}
     return found | {f"process_{region}": value for region, value in drm_usage(tree, "self", pci_bus).items()}
+
+
+def region_usage(tree: Tree, pci_bus: str, region: str) -> int | None:
+    """Bytes of a memory region of a device in use by all programs: vram, or gtt (host memory of its driver)."""
+    return tree.integer(f"sys/bus/pci/devices/{pci_bus.lower()}/mem_info_{region}_used") if pci_bus else None
 
 
 def drm_usage(tree: Tree, process: str, pci_bus: str) -> Counter[str]:
