@@ -160,14 +160,24 @@ void bind_probe(nb::module_& m) {
     m.def(
         "page_faults",
         [](DeviceHandle& d, const std::string& allocator, const std::string& pages, std::size_t page_bytes,
-           std::size_t count, const std::string& scenario, int warmups, std::uint64_t seed, const Stop& stop) {
-            const FaultRequest request{
-                allocator_from(allocator), pages_from(pages), page_bytes, count, scenario, warmups, seed};
+           std::size_t count, const std::string& scenario, bool load, int threads, int warmups, std::uint64_t seed,
+           const Stop& stop) {
+            const FaultRequest request{allocator_from(allocator),
+                                       pages_from(pages),
+                                       page_bytes,
+                                       count,
+                                       scenario,
+                                       load,
+                                       threads,
+                                       warmups,
+                                       seed};
             nb::gil_scoped_release release;
             return page_faults(d.lab, request, stop);
         },
-        "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "scenario"_a, "warmups"_a = 10,
-        "seed"_a, "stop"_a, "Measures page faults. Samples: ns per page of a first touch minus a second touch.");
+        "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "scenario"_a, "load"_a = false,
+        "threads"_a = 0, "warmups"_a = 10, "seed"_a, "stop"_a,
+        "Measures page faults. Samples: ns per page of a first touch minus a second touch.\n\n"
+        "Raises Unavailable if pages are there before the first touch, or if huge pages are not given.");
     nb::class_<MigrationOutcome, Outcome>(m, "MigrationOutcome", "An Outcome with the phases of every repetition.")
         .def_prop_ro(
             "repetitions",

@@ -70,12 +70,17 @@ struct FaultRequest {
     Pages pages = Pages::base;
     std::size_t page_bytes = 0;  // from one touch to the next
     std::size_t count = 1;       // pages touched
-    std::string scenario;        // "cpu-1", "cpu-n", "gpu-major", "gpu-minor", "prefault+minor"
+    std::string scenario;        // "cpu", "gpu-major", "gpu-minor", "prefault+minor"
+    bool load = false;           // the timed accesses are loads, otherwise stores
+    int threads = 0;             // of the CPU; 0: all
     int warmups = 10;
     std::uint64_t seed = 1;
 };
-// Samples: ns per page, the first run on a new mapping minus a second run on the same mapping. Counters: first_ns,
-// second_ns.
+// Samples: ns per page, a first pass over a new block minus a second pass over the same block, of every trial.
+// Counters: first_ns, second_ns, medians of the passes; cpu_threads, where the CPU's accesses are timed; shown_absent,
+// 1 if in every trial the CPU's page tables showed no page of the block before the first touch, 0 if they could not be
+// read. errors: pages with a wrong word or without a load. Throws Unavailable if pages were there before, or if huge
+// pages were requested and not given.
 Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop);
 
 enum class SharingMode : std::uint8_t { concurrent, lockstep, copying };

@@ -347,12 +347,16 @@ def page_faults(
     page_bytes: int,
     count: int,
     scenario: str,
+    load: bool = False,
+    threads: int = 0,
     warmups: int = 10,
     seed: int,
     stop: Stop,
 ) -> Outcome:
     """
     Measures page faults. Samples: ns per page of a first touch minus a second touch.
+
+    Raises Unavailable if pages are there before the first touch, or if huge pages are not given.
     """
 
 class MigrationOutcome(Outcome):
