@@ -20,7 +20,6 @@ from firsttouch.experiments.common import (
     GiB,
     MiB,
     allocator_names,
-    switch,
     unreachable,
 )
 from firsttouch.experiments.presets import FULL, QUICK, STANDARD, Above, Candidate, Not, leave_out, take
@@ -142,7 +141,6 @@ class PageFault(Experiment):
                 most=_core.usable_processors(),
                 doc="CPU threads whose accesses are timed, pinned and spread; 0 is all",
             ),
-            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
@@ -163,7 +161,7 @@ class PageFault(Experiment):
         return ""
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return {**super().environment(factors), **MMAP_EVERY_BLOCK}
+        return MMAP_EVERY_BLOCK
 
     def measure(self, point: Point, session: Session) -> Measurement:
         page = PAGE_BYTES[point.text("page_size")]
