@@ -39,6 +39,9 @@ def clock_cost() -> float:
 def usable_processors() -> int:
     """Returns the number of processors that this process may run on."""
 
+def usable_cores() -> int:
+    """Returns the number of cores to which these processors belong."""
+
 def guard_limits() -> dict[str, int | None]:
     """
     Returns the guard's limits in bytes: the limit of host memory, and those that environment variables set.
@@ -300,13 +303,15 @@ def stream(
     op: str,
     agent: str,
     first_touch: str,
-    threads: int = 0,
+    threads: Sequence[int] = [0],
     nontemporal: bool = False,
     passes: int = 1,
     seed: int,
     stop: Stop,
 ) -> Outcome:
-    """Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written."""
+    """
+    Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. threads: numbers of CPU threads, of which the fastest is measured; 0 means all.
+    """
 
 def copy(
     device: Device,

@@ -171,13 +171,13 @@ def _parse_ratio(text: str) -> float:
     return ratio
 
 
-def _parse_extent(factor: Factor, text: str) -> Scalar:
-    if text in factor.known:
-        return factor.known[text]
+def _parse_number(factor: Factor, parse: Callable[[str], int], text: str) -> int:
+    """Returns parse(text). Its message also names the words that the factor accepts."""
     try:
-        return parse_size(text)
+        return parse(text)
     except ValueError as error:
-        raise ValueError(f"{error}; or one of {', '.join(factor.known)}") from None
+        words = f"; or one of {', '.join(factor.known)}" if factor.known else ""
+        raise ValueError(f"{error}{words}") from None
 
 
 def accepted_values(factor: Factor) -> dict[str, Scalar]:
@@ -187,14 +187,16 @@ def accepted_values(factor: Factor) -> dict[str, Scalar]:
 
 def parse_value(factor: Factor, text: str) -> Scalar:
     """Parses a value of `factor`. Raises ValueError with a message that says what is accepted."""
+    if text in factor.known:
+        return factor.known[text]
     if factor.kind == "size":
         return _check_range(factor, parse_size(text), text)
     if factor.kind == "count":
-        return _check_range(factor, _parse_count(text), text)
+        return _check_range(factor, _parse_number(factor, _parse_count, text), text)
     if factor.kind == "ratio":
         return _parse_ratio(text)
     if factor.kind == "extent":
-        return _parse_extent(factor, text)
+        return _parse_number(factor, parse_size, text)
     words = accepted_values(factor)
     if text not in words:
         raise ValueError(str(unknown(factor.name, text, words)))
@@ -339,7 +341,7 @@ class _Pair:
     def _why_excluded(self, factors: Factors) -> str:
         """Why the preset leaves out the point, or '' if it does not."""
         device = optimistic_device(self.device, factors)
-        return left_out(Candidate(self.experiment, factors, device, self.preset))
+        return left_out(Candidate(self.experiment, factors, device, self.preset, self.chosen))
 
 
 def _valid_values(factor: Factor, text: str) -> list[Scalar]:

@@ -42,8 +42,9 @@ class Factor:
     """A condition that is varied. values are those that the preset measures; `--set name=...` may name others.
 
     kind: "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "choice" one of `choices`, and
-    "extent" bytes or a word of `known`, which stands for the value there. doc says in a few words what is varied, for
-    --list. names_devices: the values name devices; without --set, only those are measured that the call chose.
+    "extent" bytes. For "extent" and "count", known has words that are accepted too, each with the value for which it
+    stands. doc says in a few words what is varied, for --list. names_devices: the values name devices; without --set,
+    only those are measured that the call chose.
     """
 
     name: str
@@ -85,7 +86,7 @@ class Factor:
         least = f" of at least {as_word(self.least)}" if self.most is None and self.least else ""
         between = f" from {as_word(self.least)} to {as_word(self.most)}" if self.most is not None else ""
         multiple = f", a multiple of {as_word(self.multiple)}" if self.multiple > 1 else ""
-        return f"{what}{least}{between}{multiple}"
+        return ", or ".join((*self.known, f"{what}{least}{between}{multiple}"))
 
 
 def describe_factors(factors: Iterable[Factor]) -> dict[str, dict[str, str]]:

@@ -80,6 +80,16 @@ class Contains:
 
 
 @dataclass(frozen=True)
+class ContainsAll:
+    """A set of names that includes all of `names`."""
+
+    names: Collection[str]
+
+    def __call__(self, value: Value) -> bool:
+        return isinstance(value, AbstractSet) and value >= set(self.names)
+
+
+@dataclass(frozen=True)
 class Count:
     """A set of names whose number, without those in `uncounted`, meets the condition `number`."""
 
@@ -144,12 +154,15 @@ def take_only(
 
 @dataclass(frozen=True)
 class Candidate:
-    """A combination of factors that may become a point of a preset on a device."""
+    """A combination of factors that may become a point of a preset on a device. chosen: the factors whose values were
+    given with --set.
+    """
 
     experiment: Experiment
     factors: Factors
     device: DeviceInfo
     preset: Preset
+    chosen: AbstractSet[str] = NOTHING
 
     @property
     def allocator(self) -> AllocatorInfo | None:
@@ -189,7 +202,10 @@ def _first_agent(candidate: Candidate) -> bool:
 
 def _measured_on_cpu(candidate: Candidate) -> bool:
     factors = candidate.factors
-    return common.measured_on_cpu(candidate.device, factors.text("allocator"), factors.text("agent"))
+    device, allocator = candidate.device, factors.text("allocator")
+    if factors.get("first_touch") == "other" and common.unreachable(device, allocator, "gpu") is None:
+        return False  # the device cpu has no memory that a GPU touched first
+    return common.measured_on_cpu(device, allocator, factors.text("agent"))
 
 
 def _same_memory(candidate: Candidate) -> bool:
@@ -212,6 +228,7 @@ PROPERTIES: Mapping[str, Property] = {
     "runs_on": lambda candidate: runs_on(candidate.device),
     "runs_kernels": lambda candidate: candidate.device.capabilities.runs_kernels,
     "varied": varied,
+    "chosen": lambda candidate: candidate.chosen,  # the factors given with --set
     "skipped": _skipped,  # it cannot be measured here; its record says why
     # Properties of the factor `allocator`:
     "main": _main,  # the main allocator of the device
