@@ -42,6 +42,11 @@ def usable_processors() -> int:
 def usable_cores() -> int:
     """Returns the number of cores to which these processors belong."""
 
+def page_sizes() -> tuple[int, int]:
+    """
+    Returns the bytes of a base page and of a transparent huge page of the host's processor.
+    """
+
 def guard_limits() -> dict[str, int | None]:
     """
     Returns the guard's limits in bytes: the limit of host memory, and those that environment variables set.

@@ -32,6 +32,7 @@ def test_every_factor_is_described(experiment: Experiment) -> None:
         (Factor("a", (1,), "count", most=8, known={"best": "best"}), "best, or a whole number from 0 to 8"),
         (Factor("a", (1.5,), "ratio"), "a number above 0"),
         (Factor("a", ("tiny",), "extent", known={"tiny": "tiny"}), "tiny, or a size"),
+        (Factor("a", (), "name", choices=("gfx942", "sm_90"), pattern=r"\w+"), "a name such as gfx942, sm_90"),
     ],
 )
 def test_accepted_values_in_words(factor: Factor, words: str) -> None:
