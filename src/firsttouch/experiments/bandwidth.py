@@ -45,6 +45,8 @@ from firsttouch.session import Session
 KERNELS = ("copy", "scale", "add", "triad", "read", "write")
 BEST = "best"
 """The value of the factor threads for which several numbers of threads are tried, and the fastest is measured."""
+SHAPE = ("shape_unroll", "shape_threads", "shape_blocks")
+"""Counters of the launch shape that was found to be the fastest."""
 SWEEP_BYTES = 64 * MiB
 """The least that the passes of one sweep run move, in bytes, so that caching shows."""
 
@@ -88,6 +90,7 @@ class Bandwidth(Experiment):
              title="Bandwidth over CPU threads, as tried for threads=best"),
     )  # fmt: skip
     share = 3.0
+    counters_offered = True
 
     rules = (
         leave_out("the CPU's streams through plain host memory are measured on the device cpu", measured_on_cpu=True),
@@ -200,6 +203,7 @@ class Bandwidth(Experiment):
                 nontemporal=point["stores"] == "nontemporal",
                 passes=passes,
                 seed=session.seed,
+                shape=_timed_shape(session),
                 stop=session.stop(),
             )  # fmt: skip
             counters: dict[str, Scalar] = {"passes": passes}
@@ -220,6 +224,15 @@ class Bandwidth(Experiment):
             *map(_best, best),
             *(found for of in by_agent for found in fastest_over_slowest(RANGE, of, "allocator")),
         ]
+
+
+def _timed_shape(session: Session) -> tuple[int, int, int]:
+    """The launch shape of the timed samples if a profiler counts this run, so that each of its passes launches the
+    same; otherwise zeros, and the fastest is searched.
+    """
+    timed = Factors(session.counted or {})
+    unroll, threads, blocks = (int(timed.number(name)) if name in timed else 0 for name in SHAPE)
+    return unroll, threads, blocks
 
 
 CPU = Claim(

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Preset = Literal["quick", "standard", "full"]
 FactorKind = Literal["size", "count", "ratio", "extent", "name", "choice"]
+ONE_AT_A_TIME = "a profiler stops the GPU around each kernel, so CPU and GPU would not work at once"
+"""Why a profiler cannot count an experiment in which they do."""
 MAX_VALUES = 10_000
 """The most values that a factor may have."""
 
@@ -211,6 +213,10 @@ class Experiment:
     """Weight of this experiment in a preset's time."""
     fresh_process: ClassVar[bool] = False
     """True if every point is measured in a new worker."""
+    counters_offered: ClassVar[bool] = False
+    """True if --counters counts its points with the vendor's profiler. Then it takes its stopping rule from
+    session.stop(), and its probe launches what it times by Lab::timed_kernel.
+    """
     across_devices: ClassVar[bool] = False
     """True if the report shows the records of all devices together. Figures may then name `device` and, if it is a
     factor, `peer`; derive(), sections() and findings() get the records of all devices, and None for the device.
@@ -254,6 +260,10 @@ class Experiment:
         runtime's switches among the factors (machine/switches.py).
         """
         return switches.environment(factors)
+
+    def why_not_counted(self, factors: Factors) -> str:
+        """Returns why --counters does not count the point with the vendor's profiler, or ''."""
+        return "" if self.counters_offered else "the vendor's counters are not offered for this experiment"
 
     def measure(self, point: Point, session: Session) -> Measurement:
         """Measures and verifies a point. Raises _core.GuardRefused if memory limits forbid it (it is then skipped)."""

@@ -72,6 +72,7 @@ class Latency(Experiment):
              x_title="buffer", y_title="time per load", levels="caches"),
     )  # fmt: skip
     share = 3.0
+    counters_offered = True
 
     rules = (
         leave_out("the CPU's loads from plain host memory are measured on the device cpu", measured_on_cpu=True),
