@@ -135,3 +135,13 @@ def test_set_size_overrides_the_rule_about_caches() -> None:
     assert [p.point.factors | {"size": 128 * MiB} for p in chosen] == [p.point.factors for p in own]
     assert {(p.point["size"], p.reason) for p in chosen} == {(MiB, "")}
     assert {p.point["arrays"] for p in plan(HOST, "quick", size=["1MiB"])} == {"sweep"}
+    assert {p.point["arrays"] for p in plan(HOST, "quick", size=["1MiB"], kernel=["read"])} == {"sweep"}
+
+
+def test_a_combination_that_set_names_keeps_the_rules_about_sizes_and_kernels() -> None:
+    """The preset leaves out these combinations, so that all of their points are measured but those of strict rules."""
+    sets: dict[str, list[Scalar]] = {"agent": ["gpu"], "allocator": ["pinned"], "kernel": ["copy"]}
+    points = plan(DISCRETE, "standard", arrays=["memory"], **sets)
+    assert points
+    assert all(p.point.size("size") >= 4 * last_level_bytes(DISCRETE) for p in points)
+    assert {p.point["kernel"] for p in plan(HOST, "quick", arrays=["sweep"], allocator=["mmap"])} == {"triad"}

@@ -23,7 +23,7 @@ from firsttouch.experiments.contract import (
     why_skipped,
     why_unsupported,
 )
-from firsttouch.experiments.presets import Candidate, left_out
+from firsttouch.experiments.presets import Candidate, excluded, left_out
 from firsttouch.machine.backends import kind_of
 from firsttouch.machine.switches import optimistic_device
 from firsttouch.records.reading import point_key
@@ -281,7 +281,7 @@ class _Pair:
         meaningless: dict[tuple[Scalar, ...], str] = {}
         for values in itertools.product(*(f.values for f in self.factors)):
             factors = Factors(zip(names, values, strict=True))
-            if why := why_meaningless(experiment, factors, self.device):
+            if why := why_meaningless(experiment, factors, self.device) or excluded(self._candidate(factors)):
                 meaningless.setdefault(self._choice(factors), why)
                 continue
             reason = why_skipped(experiment, factors, optimistic_device(self.device, factors))
@@ -317,7 +317,7 @@ class _Pair:
         """Removes the points that the preset leaves out. If that would remove all points of values given with --set,
         those of them that can be measured are kept; if there are none, one point for each reason is kept.
         """
-        excluded = {p.key: why for p in planned if (why := self._why_excluded(p.point.factors))}
+        excluded = {p.key: why for p in planned if (why := left_out(self._candidate(p.point.factors)))}
         kept = [p for p in planned if p.key not in excluded]
         if planned and not kept and not self.chosen:
             reasons = "; ".join(dict.fromkeys(excluded.values()))
@@ -345,10 +345,9 @@ class _Pair:
             kept.setdefault(p.reason if counts[p.reason] > _MOST_SKIPPED else p.key, p)
         return list(kept.values())
 
-    def _why_excluded(self, factors: Factors) -> str:
-        """Why the preset leaves out the point, or '' if it does not."""
+    def _candidate(self, factors: Factors) -> Candidate:
         device = optimistic_device(self.device, factors)
-        return left_out(Candidate(self.experiment, factors, device, self.preset, self.chosen))
+        return Candidate(self.experiment, factors, device, self.preset, self.chosen)
 
 
 def _valid_values(factor: Factor, text: str) -> list[Scalar]:

@@ -223,7 +223,7 @@ class Experiment:
     """
     rules: ClassVar[Sequence[Rule]] = ()
     """Which points the presets leave out (presets.py). If the rules leave out every point of a value that --set names,
-    all of its combinations are measured.
+    all of its combinations are measured, except those that a strict rule excludes.
     """
     properties: ClassVar[Mapping[str, Property]] = {}
     """Properties of points that the rules use, in addition to factors and to the properties in presets.py."""

@@ -123,18 +123,27 @@ def holds(condition: Condition, value: Value) -> bool:
 class Rule:
     """A rule for the points that meet all conditions in `of`: those that also meet all in `measured` are measured.
 
-    measured: None means that none of them is. why: the reason for which the others are left out, in words.
+    measured: None means that none of them is. why: the reason for which the others are left out, in words. strict: the
+    others are left out also if all points of a value that --set names are among them.
     """
 
     why: str
     presets: Sequence[Preset]
     of: Mapping[str, Condition]
     measured: Mapping[str, Condition] | None
+    strict: bool = False
 
 
 def leave_out(why: str, presets: Sequence[Preset] = PRESETS, **of: Condition) -> Rule:
     """Leaves out the points that meet the conditions."""
     return Rule(why, presets, of, None)
+
+
+def exclude(why: str, presets: Sequence[Preset] = PRESETS, **of: Condition) -> Rule:
+    """Leaves out the points that meet the conditions, before any other rule, and also if --set names one of their
+    values. The property `chosen` has the factors that --set names.
+    """
+    return Rule(why, presets, of, None, strict=True)
 
 
 def take(why: str, presets: Sequence[Preset] = PRESETS, **of: Condition) -> Rule:
@@ -251,8 +260,18 @@ PROPERTIES: Mapping[str, Property] = {
 # ----------------------------------------------------------------------------------------------------------- engine
 
 
+def excluded(candidate: Candidate) -> str:
+    """Returns why a strict rule leaves out the candidate, or '' if none does."""
+    return _first_reason(candidate, [rule for rule in candidate.experiment.rules if rule.strict])
+
+
 def left_out(candidate: Candidate) -> str:
     """Returns why the preset does not measure the candidate, or '' if it does."""
+    return excluded(candidate) or _first_reason(candidate, candidate.experiment.rules)
+
+
+def _first_reason(candidate: Candidate, rules: Sequence[Rule]) -> str:
+    """Returns why the first rule that applies leaves out the candidate, or '' if it does not."""
     known: dict[str, Value] = {**candidate.factors}
     asked = {**PROPERTIES, **candidate.experiment.properties}
 
@@ -264,7 +283,7 @@ def left_out(candidate: Candidate) -> str:
     def match(conditions: Mapping[str, Condition]) -> bool:
         return all(holds(condition, value_of(name)) for name, condition in conditions.items())
 
-    for rule in candidate.experiment.rules:
+    for rule in rules:
         if candidate.preset in rule.presets and match(rule.of):
             return "" if rule.measured is not None and match(rule.measured) else rule.why
     return ""
