@@ -15,7 +15,6 @@ from firsttouch.experiments import all_experiments
 from firsttouch.experiments.bandwidth import thread_counts
 from firsttouch.experiments.base import Preset
 from firsttouch.experiments.common import MiB, last_level_bytes
-from firsttouch.machine.switches import find_switch
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Request, Scalar
 
@@ -105,7 +104,6 @@ def test_the_cpu_streams_malloc_that_the_gpu_touched_first(device: DeviceInfo) -
 
 
 def test_the_cpu_streams_malloc_that_the_gpu_touched_first_with_xnack() -> None:
-    assert find_switch(amd(), "xnack")
     assert not having(plan(amd(), "standard"), **TOUCHED_BY_GPU)
     assert having(plan(amd(), "standard", xnack=["1"]), **TOUCHED_BY_GPU)
 
