@@ -434,7 +434,7 @@ def test_each_value_of_xnack_has_a_worker_that_decides_what_to_skip(tmp_path: Pa
     reasons = {(record.factors["allocator"], record.reason[:40]) for record in by_xnack["0"]}
     assert reasons == {
         ("malloc", "pageableMemoryAccess is 0: the GPU canno"),
-        ("managed", "managed memory is there before the first"),
+        ("managed", "managed memory is allocated before the f"),
     }
 
 
