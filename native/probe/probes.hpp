@@ -60,9 +60,9 @@ Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop)
 struct FaultRequest {
     Allocator allocator = Allocator::mmap;
     Pages pages = Pages::base;
-    std::size_t page_bytes = 4096;
-    std::size_t count = 1;  // pages touched
-    std::string scenario;   // "cpu-1", "cpu-n", "gpu-major", "gpu-minor", "prefault+minor"
+    std::size_t page_bytes = 0;  // from one touch to the next
+    std::size_t count = 1;       // pages touched
+    std::string scenario;        // "cpu-1", "cpu-n", "gpu-major", "gpu-minor", "prefault+minor"
     int warmups = 10;
     std::uint64_t seed = 1;
 };

@@ -39,6 +39,11 @@ def clock_cost() -> float:
 def usable_processors() -> int:
     """Returns the number of processors that this process may run on."""
 
+def page_sizes() -> tuple[int, int]:
+    """
+    Returns the bytes of a base page and of a transparent huge page of the host's processor.
+    """
+
 def guard_limits() -> dict[str, int | None]:
     """
     Returns the guard's limits in bytes: the limit of host memory, and those that environment variables set.

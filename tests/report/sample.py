@@ -433,6 +433,7 @@ def hostile():
         point("latency", "cpu", status="crashed", reason=evil, factors={"allocator": evil}),
         point("latency", "cpu", 3.0, verified=False, verified_why=evil, factors={"allocator": evil}),
         point("latency", "cpu", 3.0, verified=None, verified_why=evil, factors={"allocator": evil}),
+        point("latency", "cpu", 3.0, suspect=evil, factors={"allocator": evil}),
         point(evil, "cpu", 3.0, factors={"allocator": evil}),
     ]
     one.records = records

@@ -135,6 +135,7 @@ def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[Outc
             show(outcome)
         else:
             findings.show(answers)
+        findings.show_suspect(outcome.suspect)
         print_stdout(str(outcome.report or outcome.directory))
     return outcome.exit_status
 

@@ -75,13 +75,14 @@ class RunOptions:
 class Outcome:
     """The outcome of a run.
 
-    counts: the number of points in the directory by status. summary: what the kind of work adds to the output of
-    --json.
+    counts: the number of points in the directory by status. suspect: the number of suspect points by the rule that they
+    break. summary: what the kind of work adds to the output of --json.
     """
 
     directory: Path
     counts: dict[str, int]
     unverified: int
+    suspect: dict[str, int]
     seconds: float
     report: Path | None = None
     summary: dict[str, Any] = field(default_factory=dict)
@@ -92,6 +93,7 @@ class Outcome:
             "report": str(self.report) if self.report else None,
             "counts": self.counts,
             "unverified": self.unverified,
+            "suspect": self.suspect,
             "seconds": self.seconds,
             **self.summary,
         }
@@ -424,6 +426,7 @@ def summarise(store: Store, work: Work, seconds: float) -> Outcome:
         store.directory,
         counts=dict(Counter(r.status for r in records)),
         unverified=sum(r.verified is False for r in records),
+        suspect=dict(Counter(r.suspect for r in records if r.suspect)),
         seconds=round(seconds, 3),
         summary=work.summary(records),
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from firsttouch.session import Session
 
 Preset = Literal["quick", "standard", "full"]
-FactorKind = Literal["size", "count", "ratio", "extent", "choice"]
+FactorKind = Literal["size", "count", "ratio", "extent", "name", "choice"]
 MAX_VALUES = 10_000
 """The most values that a factor may have."""
 
@@ -41,9 +41,10 @@ def _is_scalar(value: object) -> bool:
 class Factor:
     """A condition that is varied. values are those that the preset measures; `--set name=...` may name others.
 
-    kind: "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "choice" one of `choices`, and
-    "extent" bytes or a word of `known`, which stands for the value there. doc says in a few words what is varied, for
-    --list. names_devices: the values name devices; without --set, only those are measured that the call chose.
+    kind: "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "choice" one of `choices`,
+    "name" a text that matches `pattern`, of which `choices` are examples, and "extent" bytes or a word of `known`,
+    which stands for the value there. doc says in a few words what is varied, for --list. names_devices: the values name
+    devices; without --set, only those are measured that the call chose.
     """
 
     name: str
@@ -58,6 +59,12 @@ class Factor:
     """For the kinds "size" and "count": the range of values that can be measured; None means no upper limit."""
     multiple: int = 1
     """For the kinds "size" and "count": a value must be a multiple of this."""
+    pattern: str = ""
+    """For the kind "name": the regular expression that a value must match."""
+    only_on: str = ""
+    """For an optional factor: the name of the only device whose points may have it. If --set names the factor, its
+    experiment is measured on no other device.
+    """
 
     def __post_init__(self) -> None:
         """Raises ValueError if no record can hold a value or --set cannot name the factor."""
@@ -78,6 +85,8 @@ class Factor:
             return ", ".join(dict.fromkeys(str(value) for value in (*self.choices, *self.values)))
         if self.kind == "ratio":
             return "a number above 0"
+        if self.kind == "name":
+            return f"a name such as {', '.join(self.choices)}"
         if self.kind == "extent":
             return ", ".join((*self.known, "or a size"))
         as_word = format_size if self.kind == "size" else str

@@ -8,7 +8,7 @@ from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, finding, lowest
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import allocator_factor, buffer_fact, size_fact, unreachable
+from firsttouch.experiments.common import BASE_PAGE, allocator_factor, buffer_fact, size_fact, unreachable
 from firsttouch.experiments.presets import (
     FULL,
     NOTHING,
@@ -141,7 +141,7 @@ class Locking(Experiment):
         rivals = point["rivals"]
         number = {name: point.count(name) for name in ("cpu_threads", "gpu_groups", "sections", "inside", "outside")}
         sections = max(16, number["sections"] // (1 + number["outside"] // 100))
-        with session.device.allocate(point.text("allocator"), max(4096, number["inside"] * LINE)) as region:
+        with session.device.allocate(point.text("allocator"), max(BASE_PAGE, number["inside"] * LINE)) as region:
             outcome = _core.locking(
                 session.device,
                 region,

@@ -11,7 +11,15 @@ from firsttouch.allocators.properties import is_common, requested_pages, role
 from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, number, quantity, ratio_of
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import BASE_PAGE, MMAP_EVERY_BLOCK, GiB, MiB, allocator_names, switch, unreachable
+from firsttouch.experiments.common import (
+    BASE_PAGE,
+    HUGE_PAGE,
+    MMAP_EVERY_BLOCK,
+    GiB,
+    allocator_names,
+    switch,
+    unreachable,
+)
 from firsttouch.experiments.presets import QUICK, STANDARD, Above, Candidate, leave_out
 from firsttouch.figures import Line
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
@@ -19,7 +27,7 @@ from firsttouch.session import Session
 
 SCENARIOS = ("cpu-1", "cpu-n", "gpu-major", "gpu-minor", "prefault+minor")
 MAX_PAGES = 2**32
-PAGE_BYTES = {"base": BASE_PAGE, "huge": 2 * MiB}
+PAGE_BYTES = {"base": BASE_PAGE, "huge": HUGE_PAGE}
 
 
 def _touched_bytes(candidate: Candidate) -> int:

@@ -111,7 +111,6 @@ class Application(Applications):
             Factor("strategy", strategies, choices=tuple(STRATEGIES)),
             Factor("size", ("default",), "extent", known=known),
         ]
-        factors += [f for name, f in self._optional().items() if name in self.requested]
         factors += switch(device, "xnack")
         if device.capabilities.memory_events:
             factors.append(Factor("events", ("off", "on"), choices=("off", "on"), doc="record unified-memory events"))
