@@ -45,6 +45,8 @@ class SmallRun:
     """By device, the indices of figures that have nothing to show. All others must be drawn."""
     may_be_negative: ClassVar[bool] = False
     """True if a sample is a difference, which noise can make negative."""
+    may_be_empty: ClassVar[Mapping[str, set[int]]] = {}
+    """By device, the indices of figures that have nothing to show where this machine cannot resolve their points."""
     states_buffers: ClassVar[bool] = False
     """True if records say where their buffers are."""
 
@@ -83,7 +85,9 @@ class SmallRun:
             assert all(held.issuperset(one.points) and one.points for one in findings)
             assert all(sentence.endswith(".") for sentence in sentences(findings))
             drawn = {i for i, f in enumerate(experiment.figures) if draw(f, good, Context(device, Palette()))}
-            assert drawn == set(range(len(experiment.figures))) - self.empty_figures.get(device.name, set())
+            expected = set(range(len(experiment.figures))) - self.empty_figures.get(device.name, set())
+            unsure = self.may_be_empty.get(device.name, set())
+            assert drawn - unsure == expected - unsure
 
     def test_no_records_have_no_findings(self) -> None:
         device = DeviceInfo(name="cpu", kind="cpu", title="")

@@ -157,6 +157,13 @@ LOADS = (load(1.0, 4096), load(90.0, 2**28), load(120.0, 2**28), load(600.0, 2**
          load(130.0, 2**28, "gpu", "opencl:0"))  # fmt: skip
 
 
+def test_a_fault_is_compared_by_intervals():
+    noisy = load(90.0, 2**28)
+    noisy.summary.ci_low = 40.0
+    assert broken(fault(60.0, "cpu-1", 1, "cpu", "mmap"), noisy)[0] == ""
+    assert broken(fault(39.0, "cpu-1", 1, "cpu", "mmap"), noisy)[0] == "below-load"
+
+
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
@@ -167,6 +174,8 @@ LOADS = (load(1.0, 4096), load(90.0, 2**28), load(120.0, 2**28), load(600.0, 2**
         (fault(22.0, "cpu-n", 4096, "cpu", "mmap"), "below-load"),
         (fault(50.0, "cpu-n", 1, "cpu", "mmap"), "below-load"),  # one page: one processor
         (fault(30.0, "cpu-n", 4096, "cpu", "mmap", threads=2), "below-load"),
+        (fault(24.0, "cpu", 4096, "cpu", "mmap", threads=0), ""),  # 0 is all
+        (fault(24.0, "cpu", 4096, "cpu", "mmap", threads=1), "below-load"),
         (fault(4.3, "gpu-minor", 100_000, "opencl:0", "svm"), "below-load"),
         (fault(500.0, "gpu-major", 1, "cuda:0", "managed"), "below-load"),
         (fault(20.0, "gpu-major", 4096, "cuda:0", "managed"), ""),  # a GPU's threads fault at once

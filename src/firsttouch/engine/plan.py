@@ -490,6 +490,7 @@ def list_experiment(experiment: Experiment, devices: Sequence[DeviceInfo], prese
         "factors": describe_factors([*(f for pair in pairs for f in pair.factors), *experiment.optional()]),
         "devices": {p.device.name: {f.name: _words(f) for f in p.factors} for p in pairs if not p.reason},
         "not_on": {p.device.name: p.reason for p in pairs if p.reason},
+        "counters": experiment.counters_offered,
     }
 
 

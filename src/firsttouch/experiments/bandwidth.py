@@ -21,7 +21,6 @@ from firsttouch.experiments.common import (
     last_level_bytes,
     memory_bytes,
     octaves,
-    switch,
     unreachable,
 )
 from firsttouch.experiments.presets import (
@@ -42,6 +41,8 @@ from firsttouch.session import Session
 from firsttouch.units import format_size
 
 KERNELS = ("copy", "scale", "add", "triad", "read", "write")
+SHAPE = ("shape_unroll", "shape_threads", "shape_blocks")
+"""Counters of the launch shape that was found to be the fastest."""
 SWEEP_BYTES = 64 * MiB
 """The least that the passes of one sweep run move, in bytes, so that caching shows."""
 
@@ -76,6 +77,7 @@ class Bandwidth(Experiment):
              title="Triad bandwidth over array size"),
     )  # fmt: skip
     share = 3.0
+    counters_offered = True
 
     rules = (
         leave_out("the CPU's streams through plain host memory are measured on the device cpu", measured_on_cpu=True),
@@ -136,7 +138,6 @@ class Bandwidth(Experiment):
             Factor(
                 "size", list(dict.fromkeys([*memory, *sweep])), "size", doc="bytes of one array", least=MIN_STREAM_BYTES
             ),
-            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
@@ -179,6 +180,7 @@ class Bandwidth(Experiment):
                 nontemporal=point["stores"] == "nontemporal",
                 passes=passes,
                 seed=session.seed,
+                shape=_timed_shape(session),
                 stop=session.stop(),
             )  # fmt: skip
             counters: dict[str, Scalar] = {"passes": passes}
@@ -197,6 +199,15 @@ class Bandwidth(Experiment):
             *map(_best, best),
             *(found for of in by_agent for found in fastest_over_slowest(RANGE, of, "allocator")),
         ]
+
+
+def _timed_shape(session: Session) -> tuple[int, int, int]:
+    """The launch shape of the timed samples if a profiler counts this run, so that each of its passes launches the
+    same; otherwise zeros, and the fastest is searched.
+    """
+    timed = Factors(session.counted or {})
+    unroll, threads, blocks = (int(timed.number(name)) if name in timed else 0 for name in SHAPE)
+    return unroll, threads, blocks
 
 
 CPU = Claim(

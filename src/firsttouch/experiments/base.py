@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from firsttouch.analysis.findings import Finding
 from firsttouch.figures import Figure
-from firsttouch.machine import switches
+from firsttouch.machine.switches import Part
 from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.units import format_size
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Preset = Literal["quick", "standard", "full"]
 FactorKind = Literal["size", "count", "ratio", "extent", "name", "choice"]
+ONE_AT_A_TIME = "a profiler stops the GPU around each kernel, so CPU and GPU would not work at once"
+"""Why a profiler cannot count an experiment in which they do."""
 MAX_VALUES = 10_000
 """The most values that a factor may have."""
 
@@ -211,6 +213,10 @@ class Experiment:
     """Weight of this experiment in a preset's time."""
     fresh_process: ClassVar[bool] = False
     """True if every point is measured in a new worker."""
+    counters_offered: ClassVar[bool] = False
+    """True if --counters counts its points with the vendor's profiler. Then it takes its stopping rule from
+    session.stop(), and its probe launches what it times by Lab::timed_kernel.
+    """
     across_devices: ClassVar[bool] = False
     """True if the report shows the records of all devices together. Figures may then name `device` and, if it is a
     factor, `peer`; derive(), sections() and findings() get the records of all devices, and None for the device.
@@ -221,6 +227,9 @@ class Experiment:
     """
     properties: ClassVar[Mapping[str, Property]] = {}
     """Properties of points that the rules use, in addition to factors and to the properties in presets.py."""
+    switches_of: ClassVar[Sequence[Part]] = ("memory",)
+    """Which switches of a device's runtime (machine/switches.py) are factors: those of its memory, of its copies. Every
+    experiment that measures what they change has them, so that no two records with different values look alike."""
     opens_device: ClassVar[bool] = True
     """False if the worker must not open the device. environment() must then return a variable that no other experiment
     has, so that no other experiment has opened the device in the same worker."""
@@ -250,10 +259,14 @@ class Experiment:
         return ""
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        """Returns the environment variables with which the worker of this point must start. By default these are the
-        runtime's switches among the factors (machine/switches.py).
+        """Returns further environment variables with which the worker of this point must start. Those of the switches
+        among the factors are set in any case.
         """
-        return switches.environment(factors)
+        return {}
+
+    def why_not_counted(self, factors: Factors) -> str:
+        """Returns why --counters does not count the point with the vendor's profiler, or ''."""
+        return "" if self.counters_offered else "the vendor's counters are not offered for this experiment"
 
     def measure(self, point: Point, session: Session) -> Measurement:
         """Measures and verifies a point. Raises _core.GuardRefused if memory limits forbid it (it is then skipped)."""

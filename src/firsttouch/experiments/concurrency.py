@@ -10,7 +10,7 @@ from firsttouch import _core
 from firsttouch.allocators.properties import common_allocator, needs_mapping
 from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, compare, finding, quantity, ratio_of
 from firsttouch.analysis.statistics import median_of
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import KiB, MiB, allocator_factor, buffer_fact, unreachable
 from firsttouch.experiments.presets import QUICK, SHORT, STANDARD, leave_out
 from firsttouch.figures import Bar
@@ -43,6 +43,7 @@ class Concurrency(Experiment):
         Bar(x="allocator", y="overlap", colour="strategy", y_title="overlap"),
     )
     share = 1.0
+    switches_of = ("memory", "copies")
 
     rules = (
         leave_out("plain host memory is measured with one page size", SHORT, variant="pages"),
@@ -90,6 +91,9 @@ class Concurrency(Experiment):
         if entry.cpu == "mapped":
             return f"no kernel may use {allocator} memory while it is mapped for the CPU"
         return f"the driver does not allow the CPU to use {allocator} memory while a kernel does"
+
+    def why_not_counted(self, factors: Factors) -> str:
+        return ONE_AT_A_TIME
 
     def measure(self, point: Point, session: Session) -> Measurement:
         device, size = session.device, point.size("size")

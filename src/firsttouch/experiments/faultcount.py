@@ -32,7 +32,6 @@ from firsttouch.experiments.common import (
     agents,
     allocator_factor,
     buffer_fact,
-    switch,
     unreachable,
 )
 from firsttouch.experiments.presets import leave_out
@@ -108,14 +107,13 @@ class FaultCount(Experiment):
             allocator_factor(device),
             Factor("first_touch", agents(device), choices=agents(device), doc="who touches the arrays first"),
             Factor("size", sizes, "size", doc="bytes of one of three arrays", least=MIN_STREAM_BYTES),
-            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         return unreachable(device, factors.text("allocator"), factors.text("first_touch"))
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return {**super().environment(factors), **MMAP_EVERY_BLOCK}
+        return MMAP_EVERY_BLOCK
 
     def measure(self, point: Point, session: Session) -> Measurement:
         allocator, agent, size = point.text("allocator"), point.text("first_touch"), point.size("size")

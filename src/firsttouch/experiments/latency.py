@@ -23,7 +23,6 @@ from firsttouch.experiments.common import (
     last_level_bytes,
     line_bytes,
     octaves,
-    switch,
     unreachable,
 )
 from firsttouch.experiments.presets import (
@@ -72,6 +71,7 @@ class Latency(Experiment):
              x_title="buffer", y_title="time per load", levels="caches"),
     )  # fmt: skip
     share = 3.0
+    counters_offered = True
 
     rules = (
         leave_out("the CPU's loads from plain host memory are measured on the device cpu", measured_on_cpu=True),
@@ -116,7 +116,6 @@ class Latency(Experiment):
                 least=line_bytes(device),
                 doc="bytes of the buffer",
             ),
-            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:

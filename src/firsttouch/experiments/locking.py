@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, finding, lowest
 from firsttouch.analysis.statistics import group_by
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import BASE_PAGE, allocator_factor, buffer_fact, size_fact, unreachable
 from firsttouch.experiments.presets import (
     FULL,
@@ -136,6 +136,9 @@ class Locking(Experiment):
         if rivals == "both" and entry is not None and not entry.concurrent:
             return f"CPU and GPU do not see each other's stores to {allocator} memory while a kernel runs"
         return _why_not_at_once(factors, agents, device)
+
+    def why_not_counted(self, factors: Factors) -> str:
+        return ONE_AT_A_TIME
 
     def measure(self, point: Point, session: Session) -> Measurement:
         rivals = point["rivals"]

@@ -119,6 +119,8 @@ class Tlb(Experiment):
             where={"method": "counter"}),
     )  # fmt: skip
 
+    counters_offered = True
+
     rules = (
         leave_out("the CPU's accesses to plain host memory are measured on the device cpu", measured_on_cpu=True),
         leave_out("the CPU's counter is read on the device cpu", QUICK, method="counter", runs_kernels=True),
@@ -204,6 +206,9 @@ class Tlb(Experiment):
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         return unreachable(device, factors.text("allocator"), factors.text("agent"))
 
+    def why_not_counted(self, factors: Factors) -> str:
+        return "method=counter reads the processor's counter itself" if factors["method"] == "counter" else ""
+
     def measure(self, point: Point, session: Session) -> Measurement:
         if point["method"] == "counter":
             return self._count(point.text("allocator"), session)
@@ -212,7 +217,7 @@ class Tlb(Experiment):
         apart = node_stride(stride, line)
         agent, allocator = point.text("agent"), point.text("allocator")
 
-        def chase(buffer: _core.Buffer, apart: int, share: float) -> _core.Outcome:
+        def chase(buffer: _core.Buffer, apart: int, share: float, counted: bool = False) -> _core.Outcome:
             return _core.chase(
                 session.device,
                 buffer,
@@ -223,7 +228,7 @@ class Tlb(Experiment):
                 last_level_bytes=last_level_bytes(session.info),
                 bypass_l1=True,  # a GPU's first cache is addressed before translation: its sets would add knees
                 seed=session.seed,
-                stop=session.stop(share=share),
+                stop=session.stop(share=share, counted=counted),
             )
 
         def dense(lines: int) -> _core.Outcome:
@@ -232,7 +237,7 @@ class Tlb(Experiment):
 
         floor, beside = dense(FLOOR_LINES), dense(pages)
         with session.device.allocate(allocator, pages * apart) as buffer:
-            outcome = chase(buffer, apart, 0.6)
+            outcome = chase(buffer, apart, 0.6, counted=True)
             fact = buffer_fact("chase", buffer)
         median, floor_ns, dense_ns = (_core.summarise(o.samples)[1] for o in (outcome, floor, beside))
         floor_ns = min(floor_ns, dense_ns, median)  # if launches are timed, one may be slow

@@ -13,7 +13,7 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
-from firsttouch.experiments.common import MMAP_EVERY_BLOCK, switch
+from firsttouch.experiments.common import MMAP_EVERY_BLOCK
 from firsttouch.harness import findings, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
@@ -69,6 +69,7 @@ class Applications(Experiment):
     counted = report.COUNTED
     source = report.SOURCE
     figures = report.FIGURES
+    switches_of = ("memory", "copies")
 
     def __init__(self, known: Mapping[str, type[App]] | None = None) -> None:
         self.known = known or {}
@@ -111,7 +112,6 @@ class Application(Applications):
             Factor("strategy", strategies, choices=tuple(STRATEGIES)),
             Factor("size", ("default",), "extent", known=known),
         ]
-        factors += switch(device, "xnack")
         if device.capabilities.memory_events:
             factors.append(Factor("events", ("off", "on"), choices=("off", "on"), doc="record unified-memory events"))
         return factors
@@ -162,7 +162,7 @@ class Application(Applications):
 
     def environment(self, factors: Factors) -> dict[str, str]:
         recording = {events.VARIABLE: "1"} if factors.get("events") == "on" else {}
-        return super().environment(factors) | MMAP_EVERY_BLOCK | recording
+        return MMAP_EVERY_BLOCK | recording
 
     # ---------------------------------------------------------------------------------------------- measurement
 
@@ -306,12 +306,11 @@ def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Fact
         return str(error)
     allowed, budget = _core.oversubscription_allowed(), _budget(factors)
     hint = "; use --allow-oversubscription to run it anyway" if entry.managed else ""
-    if not strategy.duplicated and budget is not None:
-        used = on_gpu if entry.device_memory else on_gpu - both
-        if used > budget and not (entry.managed and allowed):
-            return f"{app.name} needs {format_size(used)} of device memory, more than the budget{hint}"
-    on_host = on_cpu + (both if strategy.duplicated or entry.host_memory else 0)
-    on_device = on_gpu if strategy.duplicated or entry.device_memory else on_gpu - both
+    scratch = sum(d.nbytes for d in declarations if d.sides == "gpu" and d.role == "scratch")
+    on_device = on_gpu if strategy.duplicated or entry.device_memory else scratch
+    if not strategy.duplicated and budget is not None and on_device > budget and not (entry.managed and allowed):
+        return f"{app.name} needs {format_size(on_device)} of device memory, more than the budget{hint}"
+    on_host = on_cpu + (both if strategy.duplicated else on_gpu - scratch if entry.host_memory else 0)
     if rows:
         on_device = min(on_device, budget or on_device)
     if device.capabilities.shares_host_memory:

@@ -373,6 +373,7 @@ class Request(Stored):
     timeout: Timeout | None = None
     set: dict[str, list[Scalar]] = {}
     events: bool = False
+    counters: bool = False
     kind: Kind = "run"
     modules: list[str] = []
     allow_oversubscription: bool = False

@@ -38,7 +38,8 @@ def select(figure: Figure, records: Sequence[Record]) -> list[Record]:
 
 
 def matching(figure: Figure, records: Sequence[Record]) -> list[Record]:
-    return [r for r in records if all(value(r, name) == wanted for name, wanted in figure.where.items())]
+    accepted = {name: wanted if isinstance(wanted, tuple) else (wanted,) for name, wanted in figure.where.items()}
+    return [r for r in records if all(value(r, name) in values for name, values in accepted.items())]
 
 
 def complete(records: Sequence[Record], amount: str, *others: str) -> list[Record]:
