@@ -20,7 +20,7 @@ GROWTH_FROM, GROWTH_RATIO = 256 * KiB, 3.0
 
 
 class Allocation(Experiment):
-    """Allocates 100 blocks in one loop and frees them in a second. Source: IISWC 2025 Sec. III-C."""
+    """Allocates 100 blocks in one loop and frees them in a second. Source: IISWC 2025 Sec. III-A.5."""
 
     name = "allocation"
     order = 40
@@ -30,7 +30,7 @@ class Allocation(Experiment):
         "One allocation, averaged over a loop of 100 (fewer where 100 blocks exceed the preset's memory: counter "
         "chunks), after 10 warm-up loops, memory not touched. free_ns is one free of the second loop."
     )
-    source = "Wahlgren et al., IISWC 2025, Sec. III-C"
+    source = "Wahlgren et al., IISWC 2025, Sec. III-A.5"
     figures = (
         Line(x="size", colour="allocator", log_x=True, log_y=True, x_title="block",
              y_title="time per allocation"),

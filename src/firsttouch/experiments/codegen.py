@@ -176,7 +176,7 @@ class Codegen(Experiment):
         "present, else PTX; an AMD code object by llvm-objdump; PoCL's object; the code of the native module for the "
         "CPU). made says native or loop; the listing is in the record."
     )
-    source = "Wahlgren et al., IISWC 2025, Sec. III-F; the vendors' instruction-set manuals"
+    source = "Wahlgren et al., IISWC 2025, Sec. III-B.4; the vendors' instruction-set manuals"
     figures = (
         Table(titles={"median": "instructions"},
               columns=("operation", "made", "instruction", "read_from", "median")),

@@ -35,7 +35,7 @@ def _is_default(allocator: str, alone: bool) -> bool:
 
 
 class PageFault(Experiment):
-    """One store to each page of a new mapping, minus a second round over it. Source: IISWC 2025 Sec. III-D."""
+    """One store to each page of a new mapping, minus a second round over it. Source: IISWC 2025 Sec. III-A.6."""
 
     name = "pagefault"
     order = 50
@@ -47,7 +47,7 @@ class PageFault(Experiment):
         "the CPU touches first, then the GPU faults (and, if memories are separate, pages migrate); prefault+minor: "
         "gpu-minor including the time of the CPU's touches. glibc maps every block anew. Verified in every 16th trial."
     )
-    source = "Wahlgren et al., IISWC 2025, Sec. III-D"
+    source = "Wahlgren et al., IISWC 2025, Sec. III-A.6"
     figures = (
         Line(x="pages", colour="scenario", dash="page_size", facet="allocator", log_x=True, log_y=True,
              x_title="pages touched", y_title="time per page"),
