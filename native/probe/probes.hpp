@@ -51,10 +51,13 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
 struct AllocationRequest {
     Allocator allocator = Allocator::malloc;
     std::size_t bytes = 0;
-    int chunks = 100;
+    int chunks = 100;  // blocks that one loop allocates and a second one frees
     int warmups = 10;
+    bool frees = false;   // samples are frees, not allocations
+    double longest = 20;  // maximum seconds of both loops
 };
-// Samples: ns per allocation. Counters: free_ns, the median per free.
+// Samples: ns per allocation. Counters: free_ns, the median per free. With `frees`, samples: ns per free; counters:
+// allocate_ns. Throws Unavailable if both loops would take longer than `longest`.
 Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop);
 
 struct FaultRequest {

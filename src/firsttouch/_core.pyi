@@ -323,10 +323,18 @@ def copy(
     """Measures one-way copies. Samples: GB/s, each byte counted once."""
 
 def allocation(
-    device: Device, *, allocator: str, bytes: int, chunks: int = 100, warmups: int = 10, stop: Stop
+    device: Device,
+    *,
+    allocator: str,
+    bytes: int,
+    call: str = "allocate",
+    chunks: int = 100,
+    warmups: int = 10,
+    max_seconds: float = 20.0,
+    stop: Stop,
 ) -> Outcome:
     """
-    Measures allocations whose memory is not touched. Samples: ns per allocation.
+    Measures allocations whose memory is not touched, or frees. Samples: ns per call.
     """
 
 def page_faults(

@@ -131,6 +131,13 @@ TEST_P(Probes, Allocation) {
         const Outcome outcome = allocation(*lab, request, brief);
         expect_sane(outcome);
         EXPECT_GT(outcome.counters.at("free_ns"), -1000);
+        AllocationRequest frees = request;
+        frees.frees = true;
+        const Outcome freed = allocation(*lab, frees, brief);
+        expect_sane(freed);
+        EXPECT_GT(freed.counters.at("allocate_ns"), -1000);
+        frees.longest = 0;
+        EXPECT_TRUE(contains(message_of<Unavailable>([&] { allocation(*lab, frees, brief); }), "request fewer chunks"));
     }
 }
 
