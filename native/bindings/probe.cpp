@@ -37,6 +37,13 @@ bool is_second(const std::string& name, const char* first, const char* second) {
     throw std::invalid_argument("'" + name + "' is neither " + first + " nor " + second);
 }
 
+EntryLoads entry_loads_from(const std::string& name) {
+    static const char* const names[] = {"cached", "uncached", "bypass-l1", "staged"};
+    for (int i = 0; i < 4; ++i)
+        if (name == names[i]) return static_cast<EntryLoads>(i);
+    throw std::invalid_argument("'" + name + "' is not a kind of load");
+}
+
 Engine engine_from(const std::string& name) {
     if (name == "copy-engine") return Engine::copy_engine;
     if (name == "kernel") return Engine::kernel;
@@ -246,15 +253,16 @@ void bind_probe(nb::module_& m) {
     m.def(
         "caching",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t threads, std::size_t stride,
-           bool even_only, const std::string& loads, std::uint64_t seed, const Stop& stop) {
-            const CachingRequest request{
-                agent_from(agent), threads, stride, even_only, is_second(loads, "cached", "uncached"), seed};
+           std::uint64_t entries, bool even_only, const std::string& loads, std::uint64_t seed, const Stop& stop) {
+            const CachingRequest request{agent_from(agent),       threads, stride, entries, even_only,
+                                         entry_loads_from(loads), seed};
             nb::gil_scoped_release release;
             return caching(d.lab, buffer.get(), request, stop);
         },
-        "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "threads"_a, "stride"_a, "even_only"_a = false,
-        "loads"_a = "cached", "seed"_a, "stop"_a,
-        "Each thread updates its entry with a load and a store. Samples: ns per update.");
+        "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "threads"_a, "stride"_a, "entries"_a = 0,
+        "even_only"_a = false, "loads"_a = "cached", "seed"_a, "stop"_a,
+        "Each thread updates its entry with a load and a store. Samples: ns per update.\n\n"
+        "entries: the threads update each of these once in a run. Samples: ns per entry.");
     m.attr("REREAD_BYTES") = reread_bytes;
     m.def(
         "reread",

@@ -144,16 +144,21 @@ struct CountedTriadRequest {
 // in user mode per MiB of the arrays. Throws Unavailable if the event cannot be counted, before anything is allocated.
 Outcome counted_triad(Lab& lab, const CountedTriadRequest& request, const Stop& stop);
 
+// How a GPU loads an entry: through all caches; past the first-level cache, at the scope of the system or of the
+// device, if its language has such loads; or through all caches into the local memory of a group, where it is updated.
+enum class EntryLoads : std::uint8_t { cached, uncached, bypass_l1, staged };
 struct CachingRequest {
     Agent agent = Agent::cpu;
     std::uint64_t threads = 1;
-    std::size_t stride = 8;  // bytes between the entries of two threads; 0: all threads update one entry, and race
-    bool even_only = false;  // odd threads do nothing
-    bool uncached = false;   // loads bypass the first-level cache; only for a GPU whose language has such loads
+    std::size_t stride = 8;     // bytes between two entries; 0: all threads update one entry, and race
+    std::uint64_t entries = 0;  // 0: one for each thread; otherwise the threads update each of them once in a run
+    bool even_only = false;     // odd entries are not updated
+    EntryLoads loads = EntryLoads::cached;
     std::uint64_t seed = 1;
 };
-// Samples: ns per update by one thread, a load and a store of its entry. Counters: updates of each thread; for one
-// shared entry kept, the fraction of updates that were not lost. errors: words with wrong values.
+// Samples: ns per update by one thread, a load and a store of its entry; in a single pass over `entries`, ns per
+// updated entry. Counters: updates of each entry; for one shared entry kept, the fraction of updates that were not
+// lost. errors: words with wrong values.
 Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, const Stop& stop);
 
 // Shows by timing whether an agent caches memory: dependent loads that cycle through 4 KiB of the buffer, and loads

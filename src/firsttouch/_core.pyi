@@ -437,6 +437,7 @@ def caching(
     agent: str,
     threads: int,
     stride: int,
+    entries: int = 0,
     even_only: bool = False,
     loads: str = "cached",
     seed: int,
@@ -444,6 +445,8 @@ def caching(
 ) -> Outcome:
     """
     Each thread updates its entry with a load and a store. Samples: ns per update.
+
+    entries: the threads update each of these once in a run. Samples: ns per entry.
     """
 
 REREAD_BYTES: int = 4096

@@ -31,7 +31,7 @@ SMALL: dict[str, list[str]] = {
     "concurrency": ["size=1MiB", "iterations=10"],
     "accounting": ["size=64MiB"],
     "atomics": ["elements=2^10", "allocator=malloc,device,svm-fine,svm-atomic", "gpu_threads=0,64"],
-    "caching": ["threads=1,2,1024", "allocator=malloc,device,svm-fine"],
+    "caching": ["threads=0,1,2,1024", "allocator=malloc,device,svm-fine"],
     "locking": ["sections=100"],
     "tlb": ["pages=8,64", "stride=4KiB,64KiB"],
     "migration": ["size=4MiB", "iterations=4"],
@@ -45,6 +45,8 @@ class SmallRun:
     """By device, the indices of figures that have nothing to show. All others must be drawn."""
     may_be_negative: ClassVar[bool] = False
     """True if a sample is a difference, which noise can make negative."""
+    shows_derived: ClassVar[bool] = False
+    """True if figures show what the experiment derives from several records."""
     states_buffers: ClassVar[bool] = False
     """True if records say where their buffers are."""
 
@@ -82,7 +84,8 @@ class SmallRun:
             assert {one.claim.id.partition(".")[0] for one in findings} == {self.name}
             assert all(held.issuperset(one.points) and one.points for one in findings)
             assert all(sentence.endswith(".") for sentence in sentences(findings))
-            drawn = {i for i, f in enumerate(experiment.figures) if draw(f, good, Context(device, Palette()))}
+            shown = experiment.derive(good) if self.shows_derived else good
+            drawn = {i for i, f in enumerate(experiment.figures) if draw(f, shown, Context(device, Palette()))}
             assert drawn == set(range(len(experiment.figures))) - self.empty_figures.get(device.name, set())
 
     def test_no_records_have_no_findings(self) -> None:
