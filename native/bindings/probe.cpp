@@ -216,16 +216,18 @@ void bind_probe(nb::module_& m) {
         "Samples: ms of all passes.");
     m.def(
         "concurrency",
-        [](DeviceHandle& d, BufferHandle& array, BufferHandle* copy, const std::string& strategy, int iterations,
-           int threads, double max_seconds, std::uint64_t seed, const Stop& stop) {
+        [](DeviceHandle& d, BufferHandle& array, BufferHandle* second, BufferHandle* copy, const std::string& strategy,
+           int iterations, int threads, double max_seconds, std::uint64_t seed, const Stop& stop) {
             const ConcurrencyRequest request{sharing_mode_from(strategy), iterations, threads, max_seconds, seed};
+            const Buffer* second_half = second == nullptr ? nullptr : &second->get();
             const Buffer* cpu_copy = copy == nullptr ? nullptr : &copy->get();
             nb::gil_scoped_release release;
-            return concurrency(d.lab, array.get(), cpu_copy, request, stop);
+            return concurrency(d.lab, array.get(), second_half, cpu_copy, request, stop);
         },
-        "device"_a, "array"_a, "copy"_a.none(), nb::kw_only(), "strategy"_a, "iterations"_a = 100, "threads"_a = 0,
-        "max_seconds"_a = 20.0, "seed"_a, "stop"_a,
+        "device"_a, "array"_a, nb::kw_only(), "second"_a = nb::none(), "copy"_a = nb::none(), "strategy"_a,
+        "iterations"_a = 100, "threads"_a = 0, "max_seconds"_a = 20.0, "seed"_a, "stop"_a,
         "CPU and GPU each increment one half of an array, and swap halves after each iteration.\n\n"
+        "second: a buffer that holds the second half, if array holds only the first.\n"
         "Samples: ms per iteration.");
     m.def(
         "atomics",

@@ -81,12 +81,13 @@ struct ConcurrencyRequest {
     double longest = 20;   // maximum seconds of one sample
     std::uint64_t seed = 1;
 };
-// Samples: ms per iteration, in which CPU and GPU each add one to every integer of one half. `copy` is the CPU's array
-// in the mode copying. Counters: cpu_alone_ms, gpu_alone_ms (one agent adding to its half, the other idle),
+// Samples: ms per iteration, in which CPU and GPU each add one to every integer of one half. `second`: holds the second
+// half, and `array` only the first; without it `array` holds both. `copy` is the CPU's array in the mode copying.
+// Counters: cpu_alone_ms, gpu_alone_ms (one agent adding to its half, the other idle),
 // together_ms, overlap, copying_ms. errors: integers that were not incremented once per iteration. Throws Unavailable
 // if the CPU may not use the memory while a kernel does, or if one sample would take longer than `longest`.
-Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* copy, const ConcurrencyRequest& request,
-                    const Stop& stop);
+Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* second, const Buffer* copy,
+                    const ConcurrencyRequest& request, const Stop& stop);
 enum class Prefetch : std::uint8_t { none, whole, iteration };
 struct MigrationRequest {
     Allocator allocator = Allocator::managed;

@@ -390,8 +390,9 @@ def migration(
 def concurrency(
     device: Device,
     array: Buffer,
-    copy: Buffer | None,
     *,
+    second: Buffer | None = None,
+    copy: Buffer | None = None,
     strategy: str,
     iterations: int = 100,
     threads: int = 0,
@@ -402,6 +403,7 @@ def concurrency(
     """
     CPU and GPU each increment one half of an array, and swap halves after each iteration.
 
+    second: a buffer that holds the second half, if array holds only the first.
     Samples: ms per iteration.
     """
 

@@ -28,7 +28,7 @@ SMALL: dict[str, list[str]] = {
     "faultcount": ["size=1MiB"],
     "context": ["phase=context,launch-next"],
     "codegen": [],
-    "concurrency": ["size=1MiB", "iterations=10"],
+    "concurrency": ["size=1MiB", "iterations=10", "cpu_half=same,svm-fine"],
     "accounting": ["size=64MiB"],
     "atomics": ["elements=2^10", "allocator=malloc,device,svm-fine,svm-atomic", "gpu_threads=0,64"],
     "caching": ["threads=0,1,2,1024", "allocator=malloc,device,svm-fine"],

@@ -26,7 +26,8 @@ TEST_P(Sharing, HalvesAreIncrementedUnderEveryStrategy) {
                 SCOPED_TRACE(to_string(entry.allocator) + ", mode " + std::to_string(static_cast<int>(mode)));
                 const auto array = device->allocate(entry.allocator, bytes);
                 const auto copy = mode == SharingMode::copying ? device->allocate(Allocator::malloc, bytes) : nullptr;
-                const Outcome outcome = concurrency(*lab, *array, copy.get(), {.mode = mode, .iterations = 100}, brief);
+                const Outcome outcome =
+                    concurrency(*lab, *array, nullptr, copy.get(), {.mode = mode, .iterations = 100}, brief);
                 expect_positive(outcome);
                 for (const char* counter : {"cpu_alone_ms", "gpu_alone_ms", "together_ms", "overlap"})
                     EXPECT_GT(outcome.counters.at(counter), 0);
@@ -34,11 +35,28 @@ TEST_P(Sharing, HalvesAreIncrementedUnderEveryStrategy) {
         }
 }
 
+TEST_P(Sharing, HalvesMayBeInDifferentMemory) {
+    for (const auto& entry : available_allocators())
+        for (const SharingMode mode : {SharingMode::lockstep, SharingMode::copying}) {
+            if (!supports(entry, mode) || entry.allocator == Allocator::malloc) continue;
+            SCOPED_TRACE(to_string(entry.allocator) + ", mode " + std::to_string(static_cast<int>(mode)));
+            const Allocator other = available_allocators().back().allocator;
+            if (!supports(device->info(other), mode)) continue;
+            const auto first = device->allocate(entry.allocator, 12), second = device->allocate(other, 12);
+            const auto copy = mode == SharingMode::copying ? device->allocate(Allocator::malloc, 24) : nullptr;
+            expect_positive(concurrency(*lab, *first, second.get(), copy.get(), {.mode = mode}, brief));
+            const auto longer = device->allocate(other, 24);
+            EXPECT_THROW(concurrency(*lab, *first, longer.get(), copy.get(), {.mode = mode}, brief),
+                         std::invalid_argument);
+        }
+}
+
 TEST_P(Sharing, ConcurrentUseIsRefusedUnlessTheDriverStatesIt) {
     for (const auto& entry : available_allocators()) {
         if (supports(entry, SharingMode::concurrent)) continue;
         const auto array = device->allocate(entry.allocator, 4096);
-        EXPECT_THROW(concurrency(*lab, *array, nullptr, {.mode = SharingMode::concurrent}, brief), Unavailable);
+        EXPECT_THROW(concurrency(*lab, *array, nullptr, nullptr, {.mode = SharingMode::concurrent}, brief),
+                     Unavailable);
     }
 }
 
@@ -104,33 +122,34 @@ class SharingFaults : public testing::Test {
 
 TEST_F(SharingFaults, AnIncrementThatIsLostIsCounted) {
     const auto array = device.allocate(Allocator::malloc, 65536);
-    EXPECT_EQ(concurrency(lab, *array, nullptr, lockstep, brief).errors, 0u);
+    EXPECT_EQ(concurrency(lab, *array, nullptr, nullptr, lockstep, brief).errors, 0u);
     device.before_map = [&](const Block& block) { static_cast<std::uint32_t*>(block.host)[777] -= 1; };
-    EXPECT_EQ(concurrency(lab, *array, nullptr, lockstep, brief).errors, 3u) << "by one agent, by the other, by both";
+    EXPECT_EQ(concurrency(lab, *array, nullptr, nullptr, lockstep, brief).errors, 3u)
+        << "by one agent, by the other, by both";
 }
 
 TEST_F(SharingFaults, AHalfThatIsSwappedWronglyIsCounted) {
     const auto array = device.allocate(Allocator::malloc, 65536), copy = device.allocate(Allocator::malloc, 65536);
-    EXPECT_EQ(concurrency(lab, *array, copy.get(), copying, brief).errors, 0u);
+    EXPECT_EQ(concurrency(lab, *array, nullptr, copy.get(), copying, brief).errors, 0u);
     int copied_back = 0;
     device.after_copy = [&](const Block& block) {
         if (block.host == array->block().host) return;
-        if (++copied_back == 2)
-            static_cast<std::uint32_t*>(block.host)[5] -= 1;  // the first swap; a check copied before
+        if (++copied_back == 3)
+            static_cast<std::uint32_t*>(block.host)[5] -= 1;  // the first swap; a check copied both halves before
     };
-    EXPECT_EQ(concurrency(lab, *array, copy.get(), copying, brief).errors, 2u) << "in both arrays";
+    EXPECT_EQ(concurrency(lab, *array, nullptr, copy.get(), copying, brief).errors, 2u) << "in both arrays";
 }
 
 TEST_F(SharingFaults, InvalidRequestsAreRefused) {
     const auto array = device.allocate(Allocator::malloc, 65536), small = device.allocate(Allocator::malloc, 4096),
                odd = device.allocate(Allocator::malloc, 12);
-    EXPECT_THROW(concurrency(lab, *array, small.get(), copying, brief), std::invalid_argument);
-    EXPECT_THROW(concurrency(lab, *array, nullptr, copying, brief), std::invalid_argument);
-    EXPECT_THROW(concurrency(lab, *array, small.get(), lockstep, brief), std::invalid_argument);
-    EXPECT_THROW(concurrency(lab, *odd, nullptr, lockstep, brief), std::invalid_argument);
-    EXPECT_THROW(concurrency(lab, *array, nullptr, {.iterations = 0}, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *array, nullptr, small.get(), copying, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *array, nullptr, nullptr, copying, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *array, nullptr, small.get(), lockstep, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *odd, nullptr, nullptr, lockstep, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *array, nullptr, nullptr, {.iterations = 0}, brief), std::invalid_argument);
     const std::string message = message_of<Unavailable>(
-        [&] { concurrency(lab, *array, nullptr, {.iterations = 1'000'000'000, .longest = 1e-3}, brief); });
+        [&] { concurrency(lab, *array, nullptr, nullptr, {.iterations = 1'000'000'000, .longest = 1e-3}, brief); });
     EXPECT_TRUE(contains(message, "request fewer iterations"));
 }
 
