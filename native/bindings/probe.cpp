@@ -277,16 +277,17 @@ void bind_probe(nb::module_& m) {
         "Counters reread_ns and cold_ns: these loads, and loads over the whole buffer.");
     m.def(
         "locking",
-        [](DeviceHandle& d, BufferHandle& region, int cpu_threads, int gpu_groups, std::uint64_t sections,
-           std::uint64_t inside, std::uint64_t outside, double livelock_seconds, double max_seconds, bool block_lock,
-           std::uint64_t seed, const Stop& stop) {
-            const LockingRequest request{cpu_threads,      gpu_groups,  sections,   inside, outside,
-                                         livelock_seconds, max_seconds, block_lock, seed};
+        [](DeviceHandle& d, BufferHandle& region, int cpu_threads, int gpu_groups, int group_threads,
+           std::uint64_t sections, std::uint64_t inside, std::uint64_t outside, double livelock_seconds,
+           double max_seconds, bool block_lock, std::uint64_t seed, const Stop& stop) {
+            const LockingRequest request{cpu_threads, gpu_groups,       group_threads, sections,   inside,
+                                         outside,     livelock_seconds, max_seconds,   block_lock, seed};
             nb::gil_scoped_release release;
             return locking(d.lab, region.get(), request, stop);
         },
-        "device"_a, "region"_a, nb::kw_only(), "cpu_threads"_a, "gpu_groups"_a, "sections"_a, "inside"_a = 16,
-        "outside"_a = 0, "livelock_seconds"_a = 2.0, "max_seconds"_a = 15.0, "block_lock"_a = false, "seed"_a, "stop"_a,
+        "device"_a, "region"_a, nb::kw_only(), "cpu_threads"_a, "gpu_groups"_a, "group_threads"_a = 1, "sections"_a,
+        "inside"_a = 16, "outside"_a = 0, "livelock_seconds"_a = 2.0, "max_seconds"_a = 15.0, "block_lock"_a = false,
+        "seed"_a, "stop"_a,
         "Threads of both agents compete for a lock.\n\n"
         "Samples: ns per critical section. block_lock is for tests: the lock is never released.");
     m.def(

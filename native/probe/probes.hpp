@@ -170,7 +170,8 @@ Outcome reread(Lab& lab, const Buffer& buffer, Agent agent, std::uint64_t seed, 
 
 struct LockingRequest {
     int cpu_threads = 1;         // competitors on the CPU; 0: none
-    int gpu_groups = 1;          // competitors on the GPU, one thread each; at most as many as are resident at once
+    int gpu_groups = 1;          // groups of competitors on the GPU; at most as many as are resident at once
+    int group_threads = 1;       // competitors in each group
     std::uint64_t sections = 1;  // minimum critical sections per sample, of all competitors together
     std::uint64_t inside = 16;   // accesses to the region in a section, each to another line
     std::uint64_t outside = 0;   // accesses to the competitor's private words between sections
@@ -181,9 +182,10 @@ struct LockingRequest {
 };
 // Samples: ns per critical section, the elapsed time over the sections of all competitors. The competitors' private
 // words come from the same allocator as the region. Counters: sections_a_sample, sections_in_all, cpu_sections_per_s,
-// gpu_sections_per_s, and if both agents compete cpu_share. errors: wrong words of the region or of competitors, and
-// sections that the lock of an agent lost. Throws std::runtime_error ("livelock: ...") if no section is entered, and
-// Unavailable if both agents compete and cannot see each other's stores.
+// gpu_sections_per_s, gpu_threads_seen (GPU threads that had a section), and if both agents compete cpu_share. errors:
+// wrong words of the region or of competitors, and sections that the lock of an agent lost. Throws std::runtime_error
+// ("livelock: ...") if no section is entered, and Unavailable if both agents compete and cannot see each other's
+// stores.
 Outcome locking(Lab& lab, const Buffer& region, const LockingRequest& request, const Stop& stop);
 
 }  // namespace firsttouch

@@ -466,6 +466,7 @@ def locking(
     *,
     cpu_threads: int,
     gpu_groups: int,
+    group_threads: int = 1,
     sections: int,
     inside: int = 16,
     outside: int = 0,

@@ -61,21 +61,27 @@ TEST_P(Sharing, ConcurrentUseIsRefusedUnlessTheDriverStatesIt) {
 }
 
 struct Contention {
-    int cpu_threads, gpu_groups;
+    int cpu_threads, gpu_groups, group_threads = 1;
 };
 
 TEST_P(Sharing, NoIncrementUnderTheLockIsLost) {
     for (const auto& entry : available_allocators())
-        for (const auto& [threads, groups] : {Contention{2, 0}, Contention{0, 2}, Contention{1, 1}}) {
+        for (const auto& [threads, groups, in_group] :
+             {Contention{2, 0}, Contention{0, 2}, Contention{0, 2, 3}, Contention{1, 1}}) {
             if (threads > 0 && entry.cpu == Access::none) continue;
             if (groups > 0 && entry.gpu == Access::none) continue;
             if (threads > 0 && groups > 0 && entry.concurrent != true) continue;
             for (const std::uint64_t outside : {0, 1500}) {
                 SCOPED_TRACE(to_string(entry.allocator) + ", " + std::to_string(threads) + " threads, " +
-                             std::to_string(groups) + " groups, outside " + std::to_string(outside));
+                             std::to_string(groups) + " groups of " + std::to_string(in_group) + ", outside " +
+                             std::to_string(outside));
                 const auto region = device->allocate(entry.allocator, 4096);
-                const LockingRequest request{
-                    .cpu_threads = threads, .gpu_groups = groups, .sections = 200, .outside = outside, .seed = 5};
+                const LockingRequest request{.cpu_threads = threads,
+                                             .gpu_groups = groups,
+                                             .group_threads = in_group,
+                                             .sections = 200,
+                                             .outside = outside,
+                                             .seed = 5};
                 const Outcome outcome = locking(*lab, *region, request, brief);
                 EXPECT_EQ(outcome.errors, 0u);
                 EXPECT_FALSE(outcome.samples.values.empty());  // few where contenders share a processor
@@ -83,17 +89,25 @@ TEST_P(Sharing, NoIncrementUnderTheLockIsLost) {
                 EXPECT_GE(outcome.counters.at("sections_in_all"), outcome.counters.at("sections_a_sample"));
                 EXPECT_EQ(outcome.counters.count("cpu_sections_per_s"), threads > 0);
                 EXPECT_EQ(outcome.counters.count("gpu_sections_per_s"), groups > 0);
+                if (groups > 0) {
+                    EXPECT_GE(outcome.counters.at("gpu_threads_seen"), 1);
+                    EXPECT_LE(outcome.counters.at("gpu_threads_seen"), groups * in_group);
+                }
             }
         }
 }
 
 TEST_P(Sharing, ALockThatIsNeverReleasedIsReportedAsLivelock) {
     for (const auto& entry : available_allocators())
-        for (const auto& [threads, groups] : {Contention{2, 0}, Contention{0, 2}}) {
+        for (const auto& [threads, groups, in_group] : {Contention{2, 0}, Contention{0, 2}, Contention{0, 1, 3}}) {
             if ((threads > 0 ? entry.cpu : entry.gpu) == Access::none) continue;
             SCOPED_TRACE(to_string(entry.allocator) + (threads > 0 ? " by threads" : " by groups"));
             const auto region = device->allocate(entry.allocator, 4096);
-            LockingRequest request{.cpu_threads = threads, .gpu_groups = groups, .patience = 0.1, .stuck = true};
+            LockingRequest request{.cpu_threads = threads,
+                                   .gpu_groups = groups,
+                                   .group_threads = in_group,
+                                   .patience = 0.1,
+                                   .stuck = true};
             const std::string message = message_of<std::runtime_error>([&] { locking(*lab, *region, request, brief); });
             EXPECT_TRUE(contains(message, "livelock: no critical section was entered for 0.1"));
             request.stuck = false;
@@ -172,7 +186,8 @@ TEST_F(SharingFaults, InvalidRequestsForTheLockAreRefused) {
     for (const LockingRequest& request :
          {LockingRequest{.cpu_threads = 0, .gpu_groups = 0}, LockingRequest{.cpu_threads = -1, .gpu_groups = 2},
           LockingRequest{.gpu_groups = 0, .sections = 0}, LockingRequest{.gpu_groups = 0, .inside = 0},
-          LockingRequest{.gpu_groups = 0, .inside = 17}})
+          LockingRequest{.gpu_groups = 0, .inside = 17}, LockingRequest{.group_threads = 0},
+          LockingRequest{.group_threads = 1025}})
         EXPECT_THROW(locking(lab, *region, request, brief), std::invalid_argument);
 }
 
