@@ -25,6 +25,7 @@ ABOUT = {
     "allocators": "properties of allocators, and trials",
     "workers": "processes that may crash",
     "events": "unified-memory events",
+    "counters": "counters of profilers",
     "machine": "this machine, backends, devices",
     "analysis": "statistics, curves, findings",
     "figures": "kinds of figure",

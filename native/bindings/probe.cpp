@@ -86,10 +86,10 @@ void bind_probe(nb::module_& m) {
     nb::class_<Stop>(m, "Stop", "When to stop sampling.")
         .def(
             "__init__",
-            [](Stop* self, double tolerance, double seconds, int min_samples, int max_samples) {
-                new (self) Stop{tolerance, seconds, min_samples, max_samples};
+            [](Stop* self, double tolerance, double seconds, int min_samples, int max_samples, bool counted) {
+                new (self) Stop{tolerance, seconds, min_samples, max_samples, counted};
             },
-            nb::kw_only(), "tolerance"_a, "seconds"_a, "min_samples"_a = 3, "max_samples"_a = 1000)
+            nb::kw_only(), "tolerance"_a, "seconds"_a, "min_samples"_a = 3, "max_samples"_a = 1000, "counted"_a = false)
         .def_ro("tolerance", &Stop::tolerance)
         .def_ro("seconds", &Stop::seconds);
     nb::class_<Outcome>(m, "Outcome", "The result of a probe: samples, the number of wrong words, other counters.")
@@ -131,15 +131,19 @@ void bind_probe(nb::module_& m) {
         "stream",
         [](DeviceHandle& d, BufferHandle& a, BufferHandle& b, BufferHandle& c, const std::string& op,
            const std::string& agent, const std::string& first_touch, int threads, bool nontemporal, std::size_t passes,
-           std::uint64_t seed, const Stop& stop) {
+           std::uint64_t seed, std::tuple<int, std::uint32_t, std::uint32_t> shape, const Stop& stop) {
+            const auto& [unroll, group, blocks] = shape;
             const StreamRequest request{
-                op_from(op), agent_from(agent), agent_from(first_touch), threads, nontemporal, passes, seed};
+                op_from(op), agent_from(agent),      agent_from(first_touch), threads, nontemporal, passes,
+                seed,        {unroll, group, blocks}};
             nb::gil_scoped_release release;
             return stream(d.lab, a.get(), b.get(), c.get(), request, stop);
         },
         "device"_a, "a"_a, "b"_a, "c"_a, nb::kw_only(), "op"_a, "agent"_a, "first_touch"_a, "threads"_a = 0,
-        "nontemporal"_a = false, "passes"_a = 1, "seed"_a, "stop"_a,
-        "Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written.");
+        "nontemporal"_a = false, "passes"_a = 1, "seed"_a, "shape"_a = std::make_tuple(0, 0u, 0u), "stop"_a,
+        "Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. shape: unroll, threads in a block and "
+        "blocks "
+        "of a device's launches; unroll 0 searches the fastest.");
     m.def(
         "copy",
         [](DeviceHandle& d, BufferHandle& target, BufferHandle& source, const std::string& engine, std::size_t bytes,
@@ -165,14 +169,24 @@ void bind_probe(nb::module_& m) {
     m.def(
         "page_faults",
         [](DeviceHandle& d, const std::string& allocator, const std::string& pages, std::size_t page_bytes,
-           std::size_t count, const std::string& scenario, int warmups, std::uint64_t seed, const Stop& stop) {
-            const FaultRequest request{
-                allocator_from(allocator), pages_from(pages), page_bytes, count, scenario, warmups, seed};
+           std::size_t count, const std::string& scenario, bool load, int threads, int warmups, std::uint64_t seed,
+           const Stop& stop) {
+            const FaultRequest request{allocator_from(allocator),
+                                       pages_from(pages),
+                                       page_bytes,
+                                       count,
+                                       scenario,
+                                       load,
+                                       threads,
+                                       warmups,
+                                       seed};
             nb::gil_scoped_release release;
             return page_faults(d.lab, request, stop);
         },
-        "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "scenario"_a, "warmups"_a = 10,
-        "seed"_a, "stop"_a, "Measures page faults. Samples: ns per page of a first touch minus a second touch.");
+        "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "scenario"_a, "load"_a = false,
+        "threads"_a = 0, "warmups"_a = 10, "seed"_a, "stop"_a,
+        "Measures page faults. Samples: ns per page of a first touch minus a second touch.\n\n"
+        "Raises Unavailable if pages are there before the first touch, or if huge pages are not given.");
     nb::class_<MigrationOutcome, Outcome>(m, "MigrationOutcome", "An Outcome with the phases of every repetition.")
         .def_prop_ro(
             "repetitions",

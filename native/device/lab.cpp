@@ -25,10 +25,20 @@ Stream& Lab::stream() {
 }
 
 Kernel& Lab::kernel(const std::string& source, const std::string& entry, const Defines& defines) {
-    std::string key = source + "/" + entry;
-    for (const auto& [name, value] : defines) key += " " + name + "=" + value;
+    return timed_kernel(false, source, entry, defines);
+}
+
+Kernel& Lab::timed_kernel(bool counted, const std::string& source, const std::string& entry, const Defines& defines) {
+    const std::string name = (counted ? "counted_" : "") + entry;
+    std::string key = source + "/" + name;
+    for (const auto& [macro, value] : defines) key += " " + macro + "=" + value;
     auto& known = kernels_[key];
-    if (known == nullptr) known = device_.kernel(kernel_source(source, defines), entry);
+    if (known == nullptr) {
+        Source code = kernel_source(source, defines);
+        if (const std::size_t at = code.text.find("KERNEL " + entry + "("); counted && at != std::string::npos)
+            code.text.insert(at + std::string("KERNEL ").size(), "counted_");
+        known = device_.kernel(code, name);
+    }
     return *known;
 }
 

@@ -48,6 +48,10 @@ class Lab {
 
     // Returns a kernel of the embedded file `source`, compiled once for each set of defines.
     Kernel& kernel(const std::string& source, const std::string& entry, const Defines& defines = {});
+    // The same for launches that are timed. If `counted`, the kernel's name begins with "counted_", by which a profiler
+    // tells it from launches that warm up, search or check.
+    Kernel& timed_kernel(bool counted, const std::string& source, const std::string& entry,
+                         const Defines& defines = {});
 
     // Queues `entry` over n items, about one for each thread.
     template <class... A>

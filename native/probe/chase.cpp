@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "host/clock.hpp"
+#include "host/counted.hpp"
 #include "probe/probes.hpp"
 
 namespace firsttouch {
@@ -69,13 +70,17 @@ Outcome walk_on_cpu(Cycle& cycle, const Stop& stop) {
     const std::size_t warm = cycle.warm_hops(), hops = round_up_to_blocks(cycle.request.hops);
     std::uint64_t walked = warm;
     p = walk_host(p, warm);
-    outcome.samples = sample(stop, [&] {
-        const double start = now();
-        p = walk_host(p, hops);
-        const double spent = now() - start - clock_cost();
-        walked += hops;
-        return spent / static_cast<double>(hops) * 1e9;
-    });
+    {
+        const CountedRegion region(stop.counted);
+        outcome.samples = sample(stop, [&] {
+            const double start = now();
+            p = walk_host(p, hops);
+            const double spent = now() - start - clock_cost();
+            walked += hops;
+            return spent / static_cast<double>(hops) * 1e9;
+        });
+    }
+    if (stop.counted) outcome.counters["hw_loads"] = static_cast<double>(walked - warm);
     outcome.errors = p != cycle.address(walked);
     return outcome;
 }
@@ -88,18 +93,21 @@ Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
     const std::uint64_t start = cycle.address(0);
     lab.write(*state, 0, &start, 8);
     const Defines past_l1 = {{"HOP(p)", "LOAD_UNCACHED(p)"}};
-    Kernel& walk = lab.kernel("walk", "chase_walk", cycle.request.past_l1 ? past_l1 : Defines{});
+    const Defines defines = cycle.request.past_l1 ? past_l1 : Defines{};
+    Kernel& warming = lab.kernel("walk", "chase_walk", defines);
+    Kernel& timed = lab.timed_kernel(stop.counted, "walk", "chase_walk", defines);
     const std::size_t hops = round_up_to_blocks(cycle.request.hops);
     std::uint64_t walked = 0;
-    const auto launch = [&](std::uint64_t warm, std::uint64_t length, std::uint32_t samples) {
+    const auto launch = [&](Kernel& walk, std::uint64_t warm, std::uint64_t length, std::uint32_t samples) {
         const Argument list[] = {*state, lab.results(), warm, length, samples};
         device.launch(lab.stream(), walk, {1, 1}, list);
         walked += warm + length * samples;
     };
     const std::uint64_t words = cycle.bytes() / 8;
     lab.over(words, "walk", "read_words", cycle.buffer, words, lab.results());
-    launch(cycle.warm_hops(), hops_per_block, 1);
+    launch(warming, cycle.warm_hops(), hops_per_block, 1);
     device.wait(lab.stream());
+    const std::uint64_t walked_before = walked;
     // First-level caches are invalidated between kernels, so each launch first walks again over nodes that may fit
     // one.
     const std::uint64_t rewarm_hops = cycle.footprint() <= 1024 * 1024 ? cycle.warm_hops() : 0;
@@ -108,12 +116,12 @@ Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
     std::vector<double> cycles;
     for (bool more = true; more;) {
         if (!has_clock) {
-            const double seconds = device_seconds(lab, [&] { launch(0, hops, 1); });
+            const double seconds = device_seconds(lab, [&] { launch(timed, 0, hops, 1); });
             more = sampler.add(seconds / static_cast<double>(hops) * 1e9);
             continue;
         }
         constexpr std::uint32_t batch = 3;
-        launch(rewarm_hops, hops, batch);
+        launch(timed, rewarm_hops, hops, batch);
         const auto results = lab.read_results(2 * batch);
         for (std::uint32_t s = 0; s < batch && more; ++s) {
             cycles.push_back(static_cast<double>(results[2 * s + 1]) / static_cast<double>(hops));
@@ -122,6 +130,7 @@ Outcome walk_on_device(Cycle& cycle, const Stop& stop) {
     }
     outcome.samples = sampler.finish();
     if (has_clock) outcome.counters["cycles_per_load"] = summarise(cycles).median;
+    if (stop.counted) outcome.counters["hw_loads"] = static_cast<double>(walked - walked_before);
     std::uint64_t reached = 0;
     lab.read(*state, 0, &reached, 8);
     outcome.errors = reached != cycle.address(walked);

@@ -32,7 +32,7 @@ class Transfer {
         const std::size_t chunk = request_.chunk > 0 ? request_.chunk : std::max<std::size_t>(request_.bytes, 1);
         const int streams = 1 + static_cast<int>(extra_.size());
         for (int s = 0; s < streams; ++s) {
-            const Share part = share_of(request_.bytes, s, streams, 4096);
+            const Share part = share_of(request_.bytes, s, streams, base_page);
             for (std::size_t at = part.first; at < part.last; at += chunk)
                 lab_.device().copy(stream(s), target_, at, source_, at, std::min(chunk, part.last - at));
         }
@@ -49,7 +49,7 @@ class Transfer {
     }
     double cpu_copy() {
         return team_->run([&](int member) {
-            const Share part = share_of(request_.bytes, member, team_->size(), 4096);
+            const Share part = share_of(request_.bytes, member, team_->size(), base_page);
             std::memcpy(to_->as<char>() + part.first, from_->as<char>() + part.first, part.last - part.first);
         });
     }

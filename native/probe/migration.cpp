@@ -32,8 +32,8 @@ struct Pattern {
 // One repetition, from the initialisation of a fresh buffer to the CPU's final read.
 class Trial {
   public:
-    Trial(Lab& lab, const MigrationRequest& request)
-        : lab_(lab), device_(lab.device()), request_(request), pattern_(request),
+    Trial(Lab& lab, const MigrationRequest& request, bool counted)
+        : lab_(lab), device_(lab.device()), request_(request), counted_(counted), pattern_(request),
           buffer_(device_.allocate(request.allocator, request.bytes)) {
         if (request.copied) host_ = device_.allocate(staging_allocator(), request.bytes);
         for (int i = 1; i < request.streams; ++i) extra_.push_back(device_.stream());
@@ -129,9 +129,8 @@ class Trial {
             std::vector<Argument> list = {*buffer_, slots, run_bits, stride, bits, key};
             if (!request_.update) list.emplace_back(lab_.results());
             const Grid grid = request_.sequential ? Grid{1, 1} : lab_.grid_for(std::min(pattern_.items(), max_items));
-            device_.launch(lab_.stream(),
-                           lab_.kernel("migration", request_.update ? "migration_update" : "migration_read"), grid,
-                           list);
+            const char* entry = request_.update ? "migration_update" : "migration_read";
+            device_.launch(lab_.stream(), lab_.timed_kernel(counted_, "migration", entry), grid, list);
         });
         phases_.push_back({name, start, now(), seconds, true});
     }
@@ -152,6 +151,7 @@ class Trial {
     Lab& lab_;
     Device& device_;
     const MigrationRequest& request_;
+    bool counted_;
     Pattern pattern_;
     std::unique_ptr<Buffer> buffer_, host_;
     std::vector<std::unique_ptr<Stream>> extra_;
@@ -176,12 +176,12 @@ MigrationOutcome migration(Lab& lab, const MigrationRequest& request, const Stop
     validate_request(request);
     MigrationRequest small = request;  // a small untimed run loads kernels and fills memory pools
     small.bytes = std::min(request.bytes, std::max(request.stride_bytes, prefetch_unit));
-    Trial(lab, small).run();
+    Trial(lab, small, false).run();
 
     MigrationOutcome outcome;
     std::map<std::string, std::vector<double>> milliseconds;
     outcome.samples = sample(stop, [&] {
-        Trial trial(lab, request);
+        Trial trial(lab, request, stop.counted);
         trial.run();
         outcome.errors += trial.count_errors();
         double counted = 0;

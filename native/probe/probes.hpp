@@ -18,10 +18,17 @@ struct ChaseRequest {
     std::size_t bytes = 0;  // that the cycle spans from the start of the buffer; 0: all
     bool past_l1 = false;   // a device's loads bypass its first-level cache, if it has such loads
 };
-// Samples: ns per load. Counters: nodes, cycles_per_load where the device counts them. errors: wrong nodes, plus one
-// if the walk did not end where the cycle's closed form says.
+// Samples: ns per load. Counters: nodes, cycles_per_load where the device counts them, hw_loads (all loads that the
+// profiler saw) if the sample is counted. errors: wrong nodes, plus one if the walk did not end where the cycle's
+// closed form says.
 Outcome chase(Lab& lab, const Buffer& buffer, const ChaseRequest& request, const Stop& stop);
 
+// How a device's STREAM kernel is launched. unroll 0: the fastest shape is searched.
+struct StreamShape {
+    int unroll = 0;
+    std::uint32_t threads = 0;  // in a block
+    std::uint32_t blocks = 0;
+};
 struct StreamRequest {
     StreamOp op = StreamOp::triad;
     Agent agent = Agent::cpu;
@@ -30,9 +37,10 @@ struct StreamRequest {
     bool nontemporal = false;  // CPU stores
     std::size_t passes = 1;    // over the arrays in each timed run: the cache sweep
     std::uint64_t seed = 1;
+    StreamShape shape = {};  // of a device's launches
 };
 // Samples: GB/s, bytes read plus bytes written by the kernel over all passes. On a device the launch shape is searched
-// first and reported (counters threads, unroll, blocks).
+// first, unless it is given, and reported (counters threads, unroll, blocks). A counted sample is one launch.
 Outcome stream(Lab& lab, const Buffer& a, const Buffer& b, const Buffer& c, const StreamRequest& request,
                const Stop& stop);
 
@@ -63,14 +71,19 @@ Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop)
 struct FaultRequest {
     Allocator allocator = Allocator::mmap;
     Pages pages = Pages::base;
-    std::size_t page_bytes = 4096;
-    std::size_t count = 1;  // pages touched
-    std::string scenario;   // "cpu-1", "cpu-n", "gpu-major", "gpu-minor", "prefault+minor"
+    std::size_t page_bytes = 0;  // from one touch to the next
+    std::size_t count = 1;       // pages touched
+    std::string scenario;        // "cpu", "gpu-major", "gpu-minor", "prefault+minor"
+    bool load = false;           // the timed accesses are loads, otherwise stores
+    int threads = 0;             // of the CPU; 0: all
     int warmups = 10;
     std::uint64_t seed = 1;
 };
-// Samples: ns per page, the first run on a new mapping minus a second run on the same mapping. Counters: first_ns,
-// second_ns.
+// Samples: ns per page, a first pass over a new block minus a second pass over the same block, of every trial.
+// Counters: first_ns, second_ns, medians of the passes; cpu_threads, where the CPU's accesses are timed; shown_absent,
+// 1 if in every trial the CPU's page tables showed no page of the block before the first touch, 0 if they could not be
+// read. errors: pages with a wrong word or without a load. Throws Unavailable if pages were there before, or if huge
+// pages were requested and not given.
 Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop);
 
 enum class SharingMode : std::uint8_t { concurrent, lockstep, copying };

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "host/clock.hpp"
+#include "host/counted.hpp"
 #include "probe/probes.hpp"
 
 namespace firsttouch {
@@ -9,12 +10,6 @@ namespace {
 
 constexpr double scalar = 3;
 constexpr std::uint64_t seed_of_b = 11, seed_of_c = 12, seed_of_poison = 13;  // added to the request's seed
-
-struct Shape {
-    int unroll;
-    std::uint32_t threads;
-    std::uint32_t blocks_per_multiprocessor;  // 0: one tile per block
-};
 
 struct Arrays {
     Lab& lab;
@@ -92,7 +87,10 @@ Outcome stream_on_cpu(Arrays& arrays, const Stop& stop) {
     };
     run();
     const double overhead = clock_cost();
-    outcome.samples = sample(stop, [&] { return rate(arrays, run() - overhead, 1); });
+    {
+        const CountedRegion region(stop.counted);
+        outcome.samples = sample(stop, [&] { return rate(arrays, run() - overhead, 1); });
+    }
     double sum = 0;
     for (const Sum& part : sums) sum += part.value;
     outcome.errors = arrays.count_errors(sum);
@@ -114,54 +112,64 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
         if (key == "multiprocessors") multiprocessors = static_cast<std::uint32_t>(std::get<std::int64_t>(value));
         if (key == "largest_group") largest_group = std::get<std::int64_t>(value);
     }
-    const auto grid = [&](const Shape& shape) {
-        const std::uint64_t tile = std::uint64_t{shape.threads} * static_cast<std::uint64_t>(shape.unroll);
+    // blocks_per_multiprocessor 0: one tile per block.
+    const auto shape_of = [&](int unroll, std::uint32_t threads, std::uint32_t blocks_per_multiprocessor) {
+        const std::uint64_t tile = std::uint64_t{threads} * static_cast<std::uint64_t>(unroll);
         std::uint64_t blocks = std::max<std::uint64_t>(1, (vectors + tile - 1) / tile);
-        if (shape.blocks_per_multiprocessor > 0)
-            blocks = std::min<std::uint64_t>(blocks, std::uint64_t{shape.blocks_per_multiprocessor} * multiprocessors);
-        return Grid{static_cast<std::uint32_t>(blocks), shape.threads};
+        if (blocks_per_multiprocessor > 0)
+            blocks = std::min<std::uint64_t>(blocks, std::uint64_t{blocks_per_multiprocessor} * multiprocessors);
+        return StreamShape{unroll, threads, static_cast<std::uint32_t>(blocks)};
     };
-    const auto launch = [&](const Shape& shape, std::uint64_t passes) {
-        Kernel& kernel = lab.kernel("stream", entry, {{"UNROLL", std::to_string(shape.unroll)}});
+    const auto launch = [&](const StreamShape& shape, std::uint64_t passes, bool counted = false) {
+        Kernel& kernel = lab.timed_kernel(counted, "stream", entry, {{"UNROLL", std::to_string(shape.unroll)}});
         const Argument list[] = {arrays.a, arrays.b, arrays.c, scalar, vectors, passes};
-        lab.device().launch(lab.stream(), kernel, grid(shape), list);
+        lab.device().launch(lab.stream(), kernel, Grid{shape.blocks, shape.threads}, list);
     };
 
-    // Shape search: each candidate runs once to warm up and once timed. A read stores a partial sum per thread in `a`.
-    std::vector<Shape> shapes;
-    for (const int unroll : {1, 2, 4})
-        for (const std::uint32_t threads : {128u, 256u, 512u, 1024u})
-            for (const std::uint32_t blocks : {0u, 2048u / threads}) shapes.push_back({unroll, threads, blocks});
-    if (lab.shares_host_memory()) shapes = {{1, 256, 0}, {1, 1024, 0}, {1, 4096, 0}, {16, 64, 0}};  // OpenCL on a CPU
-    std::erase_if(shapes, [&](const Shape& s) { return s.threads > largest_group; });
-    if (request.op == StreamOp::read)
-        std::erase_if(shapes, [&](const Shape& s) {
-            return (s.blocks_per_multiprocessor == 0 && s.unroll < 16) ||
-                   std::uint64_t{grid(s).blocks} * s.threads > arrays.elements;
-        });
-    if (shapes.empty()) throw std::invalid_argument("the array is too small for a read on this device");
-    Shape best = shapes.front();
-    double best_seconds = 1e30;
-    const double search_start = now();
-    for (const Shape& shape : shapes) {
-        launch(shape, 1);
-        const double seconds = device_seconds(lab, [&] { launch(shape, request.passes); });
-        if (seconds < best_seconds) best_seconds = seconds, best = shape;
-        if (now() - search_start > std::max(0.02, stop.seconds)) break;
+    StreamShape best = request.shape;
+    int runs = 1;
+    if (best.unroll > 0) {
+        launch(best, request.passes);
+    } else {
+        // Shape search: each candidate runs once to warm up and once timed. A read stores a partial sum per thread in
+        // `a`.
+        std::vector<StreamShape> shapes;
+        const auto add = [&](int unroll, std::uint32_t threads, std::uint32_t blocks_per_multiprocessor) {
+            const StreamShape shape = shape_of(unroll, threads, blocks_per_multiprocessor);
+            const bool too_many_sums = std::uint64_t{shape.blocks} * threads > arrays.elements;
+            const bool unsuited = (blocks_per_multiprocessor == 0 && unroll < 16) || too_many_sums;
+            if (threads <= largest_group && !(request.op == StreamOp::read && unsuited)) shapes.push_back(shape);
+        };
+        if (lab.shares_host_memory()) {  // OpenCL on a CPU
+            for (const std::uint32_t threads : {256u, 1024u, 4096u}) add(1, threads, 0);
+            add(16, 64, 0);
+        } else {
+            for (const int unroll : {1, 2, 4})
+                for (const std::uint32_t threads : {128u, 256u, 512u, 1024u})
+                    for (const std::uint32_t blocks : {0u, 2048u / threads}) add(unroll, threads, blocks);
+        }
+        if (shapes.empty()) throw std::invalid_argument("the array is too small for a read on this device");
+        double best_seconds = 1e30;
+        const double search_start = now();
+        for (const StreamShape& shape : shapes) {
+            launch(shape, 1);
+            const double seconds = device_seconds(lab, [&] { launch(shape, request.passes); });
+            if (seconds < best_seconds) best_seconds = seconds, best = shape;
+            if (now() - search_start > std::max(0.02, stop.seconds)) break;
+        }
+        if (!stop.counted) runs = std::clamp(static_cast<int>(2e-3 / best_seconds), 1, 64);
     }
-    const int runs = std::clamp(static_cast<int>(2e-3 / best_seconds), 1, 64);
     outcome.samples = sample(stop, [&] {
         const double seconds = device_seconds(lab, [&] {
-            for (int i = 0; i < runs; ++i) launch(best, request.passes);
+            for (int i = 0; i < runs; ++i) launch(best, request.passes, stop.counted);
         });
         return rate(arrays, seconds, runs);
     });
     double sum = 0;
     if (request.op == StreamOp::read) {
-        const Grid used = grid(best);
         launch(best, 1);
         lab.clear_results();
-        const std::uint64_t partial = std::uint64_t{used.blocks} * used.threads;
+        const std::uint64_t partial = std::uint64_t{best.blocks} * best.threads;
         lab.over(partial, "stream_data", "stream_sum", arrays.a, partial, lab.results());
         const auto words = lab.read_results(1);
         std::memcpy(&sum, words.data(), 8);
@@ -169,7 +177,7 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
     outcome.errors = arrays.count_errors(sum);
     outcome.counters["unroll"] = best.unroll;
     outcome.counters["threads"] = best.threads;
-    outcome.counters["blocks"] = grid(best).blocks;
+    outcome.counters["blocks"] = best.blocks;
     return outcome;
 }
 

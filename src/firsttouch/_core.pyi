@@ -39,6 +39,11 @@ def clock_cost() -> float:
 def usable_processors() -> int:
     """Returns the number of processors that this process may run on."""
 
+def page_sizes() -> tuple[int, int]:
+    """
+    Returns the bytes of a base page and of a transparent huge page of the host's processor.
+    """
+
 def guard_limits() -> dict[str, int | None]:
     """
     Returns the guard's limits in bytes: the limit of host memory, and those that environment variables set.
@@ -248,7 +253,9 @@ def open(name: str) -> Device:
 class Stop:
     """When to stop sampling."""
 
-    def __init__(self, *, tolerance: float, seconds: float, min_samples: int = 3, max_samples: int = 1000) -> None: ...
+    def __init__(
+        self, *, tolerance: float, seconds: float, min_samples: int = 3, max_samples: int = 1000, counted: bool = False
+    ) -> None: ...
     @property
     def tolerance(self) -> float: ...
     @property
@@ -304,9 +311,12 @@ def stream(
     nontemporal: bool = False,
     passes: int = 1,
     seed: int,
+    shape: tuple[int, int, int] = (0, 0, 0),
     stop: Stop,
 ) -> Outcome:
-    """Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written."""
+    """
+    Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. shape: unroll, threads in a block and blocks of a device's launches; unroll 0 searches the fastest.
+    """
 
 def copy(
     device: Device,
@@ -345,12 +355,16 @@ def page_faults(
     page_bytes: int,
     count: int,
     scenario: str,
+    load: bool = False,
+    threads: int = 0,
     warmups: int = 10,
     seed: int,
     stop: Stop,
 ) -> Outcome:
     """
     Measures page faults. Samples: ns per page of a first touch minus a second touch.
+
+    Raises Unavailable if pages are there before the first touch, or if huge pages are not given.
     """
 
 class MigrationOutcome(Outcome):

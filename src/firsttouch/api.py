@@ -24,6 +24,7 @@ from firsttouch.errors import Unsupported, UsageError
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
 from firsttouch.experiments.common import (
     BASE_PAGE,
+    HUGE_PAGE,
     GiB,
     KiB,
     MiB,
@@ -67,6 +68,7 @@ from firsttouch.units import format_seconds, format_size, parse_size
 
 __all__ = [
     "BASE_PAGE",
+    "HUGE_PAGE",
     "Above",
     "AllocatorInfo",
     "App",

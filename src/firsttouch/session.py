@@ -12,7 +12,7 @@ from firsttouch.events import log as events
 from firsttouch.events.log import EventLog
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.devices import open_device
-from firsttouch.records.schema import SELF, DeviceInfo
+from firsttouch.records.schema import SELF, DeviceInfo, Scalar
 
 
 @dataclass
@@ -33,6 +33,8 @@ class Session:
     """Unified-memory events, if they were requested and the open device reports them. Windows are cut from this log."""
     events_reason: str = field(default="", init=False)
     """Why there are no events although they were requested, as one sentence; otherwise ''."""
+    counted: Mapping[str, Scalar] | None = field(default=None, init=False)
+    """If a profiler counts this run of the point: the counters of the record with the timed samples. Otherwise None."""
     _others: dict[str, _core.Device] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -77,8 +79,18 @@ class Session:
         """The CPU as a device; the same object as `device` on the device `cpu`."""
         return self.device if self.info.name == HOST else open_device(HOST)
 
-    def stop(self, *, min_samples: int = 3, max_samples: int = 1000, share: float = 1.0) -> _core.Stop:
-        """The stopping rule of this point. share: fraction of its time, for points that sample several quantities."""
+    def stop(
+        self, *, min_samples: int = 3, max_samples: int = 1000, share: float = 1.0, counted: bool = True
+    ) -> _core.Stop:
+        """The stopping rule of this point: one sample if a profiler counts it.
+
+        share: fraction of its time, for points that sample several quantities. counted: whether these are the samples
+        that a profiler counts.
+        """
+        if self.counted is not None:
+            return _core.Stop(
+                tolerance=self.tolerance, seconds=self.seconds, min_samples=1, max_samples=1, counted=counted
+            )
         return _core.Stop(
             tolerance=self.tolerance,
             seconds=self.seconds * share,

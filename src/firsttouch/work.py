@@ -58,6 +58,8 @@ class Experiments(Work):
                 words = "; ".join(f"{name} {_some(values)}" for name, values in factors.items())
                 lines.append(f"  {device}: {words or 'no factors'}")
             lines += _accepted(entry["factors"])
+            if entry["counters"]:
+                lines.append("  --counters: adds counters of the vendor's profiler")
             lines += [f"  not on {device}: {reason}" for device, reason in entry["not_on"].items()]
         return Listing("experiments", entries, lines)
 

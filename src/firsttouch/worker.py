@@ -1,19 +1,20 @@
 """The worker process, with the table of the tasks that it carries out.
 
-``python -m firsttouch.worker PARENT_PID``; firsttouch/workers/protocol.py has the protocol.
+``python -m firsttouch.worker PARENT_PID``, or with two files; firsttouch/workers/protocol.py has the protocol.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from firsttouch.allocators.trials import TrialTask, carry_out_trial
 from firsttouch.engine.discover import Discover, describe_kind
 from firsttouch.engine.job import Job, JobHandler
 from firsttouch.records.schema import Factors
-from firsttouch.workers.protocol import Handler, Task, serve
+from firsttouch.workers.protocol import Handler, Task, carry_out, serve
 
 if TYPE_CHECKING:
     from firsttouch.experiments.base import Experiment
@@ -32,4 +33,7 @@ TASKS: Mapping[type[Task], Handler] = {
 }
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), TASKS)
+    if len(sys.argv) == 2:
+        serve(int(sys.argv[1]), TASKS)
+    else:
+        carry_out(Path(sys.argv[1]), Path(sys.argv[2]), TASKS)

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from tests.matrix import matrix
 
+from firsttouch.records.schema import SCHEMA
+
 FAULTS = Path(__file__).parents[1] / "engine" / "faults.py"
 COMMAND = [sys.executable, "-m", "firsttouch.cli.main", "run"]
 ENVIRONMENT = {**os.environ, "FIRSTTOUCH_MODULES": str(FAULTS)}
@@ -116,7 +118,7 @@ def _break_middle(directory: Path) -> None:
 
 def _foreign_schema(directory: Path) -> None:
     path = directory / "results.jsonl"
-    path.write_text(path.read_text().replace("firsttouch/2.0", "firsttouch/0"))
+    path.write_text(path.read_text().replace(SCHEMA, "firsttouch/0"))
 
 
 def _other_device(directory: Path) -> None:

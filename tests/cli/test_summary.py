@@ -86,3 +86,14 @@ def test_wrong_results_are_listed_before_what_was_skipped(capsys: pytest.Capture
     assert ["a0", "wrong"] in shown(many, capsys)
     failed = [replace(skipped, status="failed", reason=f"reason {i}") for i in range(20)]
     assert shown(failed, capsys)[-1] == ["-", "and", "8", "more,", "listed", "in", "the", "report"]
+
+
+def test_suspect_points_have_a_mark_and_the_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = of("lud")
+    odd = [replace(row, suspect="part-above-whole") if row.strategy == "managed" else row for row in rows]
+    lines = [" ".join(line) for line in shown(odd, capsys)]
+    assert [line.split()[-1] for line in lines if line.startswith("managed ")] == ["!"]
+    assert "- managed of lud: suspect: part-above-whole" in lines
+    assert "suspect" in next(
+        " ".join(line) for line in shown([*odd, *of("bfs"), *ROWS[:40]], capsys) if line[0] == "lud"
+    )

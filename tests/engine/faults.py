@@ -132,6 +132,7 @@ FAULTS: dict[str, Callable[[Session], Measurement]] = {
     "nan": lambda _: Measurement([1.0, math.nan], True),
     "empty": lambda _: Measurement([], True),
     "no-why": lambda _: Measurement(GOOD, None),
+    "negative": lambda _: Measurement([-3.0, -2.0, -1.0], True),
     "why": lambda _: Measurement(GOOD, None, "nothing to check"),
     "odd-counter": lambda _: Measurement(GOOD, True, counters={"x": object()}),  # type: ignore[dict-item]
     "spin": _spin,

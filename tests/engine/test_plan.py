@@ -84,6 +84,45 @@ def test_a_value_that_one_device_does_not_have_is_reported(experiments):
     assert told == ["left out of shaped on cpu: allocator=device (cpu has no such allocator)"]
 
 
+class Colourful(Experiment):
+    """Has a factor that points have only if --set names it, on the device `cpu` alone."""
+
+    name = "colourful"
+    metric = Metric("ns", "lower")
+
+    def factors(self, device, preset):
+        return [Factor("n", (1,), "count")]
+
+    def optional(self):
+        return [Factor("colour", (), "name", choices=("red",), pattern="[a-z]+", only_on="cpu")]
+
+
+def colourful(devices=(), **sets) -> list[tuple[str, dict]]:
+    told: list[str] = []
+    plan = make_plan(
+        a_request("colourful", devices=devices, **sets), DEVICES, {"colourful": Colourful()}, LIMITS, warn=told.append
+    )
+    assert not told
+    return [(p.point.device, dict(p.point.factors)) for p in plan]
+
+
+def test_points_have_an_optional_factor_only_if_set_names_it():
+    assert colourful() == [(d, {"n": 1}) for d in ("cpu", "opencl:0", "opencl:1")]
+    assert colourful(colour=["red", "blue"]) == [("cpu", {"n": 1, "colour": c}) for c in ("red", "blue")]
+
+
+@pytest.mark.parametrize(
+    ("devices", "colour", "said"),
+    [
+        ((), "R2", "^colour: 'R2' is no such name; accepted: a name such as red$"),
+        (("opencl:0",), "red", "colourful can't run on opencl:0: colour goes with the device cpu only"),
+    ],
+)
+def test_an_optional_factor_is_refused_in_one_sentence(devices, colour, said):
+    with pytest.raises(UsageError, match=said):
+        colourful(devices, colour=[colour])
+
+
 def test_combinations_given_with_set_are_measured_with_any_preset():
     sets = {"allocator": ["malloc", "mmap"], "size": ["4KiB", "12KiB"], "order": ["random"]}
     plan = make_plan(a_request("latency", **sets), DEVICES, all_experiments(), LIMITS)

@@ -84,6 +84,25 @@ def test_an_endless_kernel_is_ended(call, tmp_path):
     assert records["fine"].status == "ok"
 
 
+def test_suspect_points_are_marked_and_left_out_of_the_findings(call, tmp_path):
+    done = call("fault", "--device", "cpu", "--set", "what=negative,fine", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    assert "1 suspect point, left out of the findings" in done.stdout
+    assert "1 against the rule not-positive: a time or a rate is above zero" in done.stdout
+    assert "2 ok, 1 suspect" in done.stderr
+    records = _by_what(tmp_path / "out")
+    assert {what: (r.status, r.suspect) for what, r in records.items()} == {
+        "negative": ("ok", "not-positive"),
+        "fine": ("ok", ""),
+    }
+    assert "not-positive" in (tmp_path / "out" / "report.html").read_text()
+    again = call("fault", "--device", "cpu", "--set", "what=negative,fine", "--out", "out", "--resume", "--json")
+    outcome = json.loads(again.stdout)
+    assert (outcome["suspect"], outcome["counts"]) == ({"not-positive": 1}, {"ok": 2})
+    (finding,) = outcome["findings"]
+    assert [json.loads(key)[2]["what"] for key in finding["points"]] == ["fine"]
+
+
 @pytest.mark.parametrize(("what", "status"), [("fine", 0), ("unsupported", 0), ("raise", 1), ("flip", 3)])
 def test_exit_status(call, what, status):
     done = call("fault", "--device", "cpu", "--set", f"what={what}", "--out", "out")

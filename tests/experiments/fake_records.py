@@ -15,12 +15,14 @@ def a_record(
     experiment: str, median: float, factors: dict[str, Scalar], spread: float = 0.01, **counters: float
 ) -> Record:
     low, high = median * (1 - spread), median * (1 + spread)
+    metric = all_experiments()[experiment].metric
     return Record(
         schema=SCHEMA,
         experiment=experiment,
         device="cpu",
         factors=factors,
-        unit=all_experiments()[experiment].metric.unit,
+        unit=metric.unit,
+        metric_version=metric.version,
         status="ok",
         samples=[median] * 9,
         summary=Summary(n=9, median=median, p5=low, p95=high, min=low, max=high, ci_low=low, ci_high=high),

@@ -47,6 +47,8 @@ class SmallRun:
     """True if a sample is a difference, which noise can make negative."""
     shows_derived: ClassVar[bool] = False
     """True if figures show what the experiment derives from several records."""
+    may_be_empty: ClassVar[Mapping[str, set[int]]] = {}
+    """By device, the indices of figures that have nothing to show where this machine cannot resolve their points."""
     states_buffers: ClassVar[bool] = False
     """True if records say where their buffers are."""
 
@@ -86,7 +88,9 @@ class SmallRun:
             assert all(sentence.endswith(".") for sentence in sentences(findings))
             shown = experiment.derive(good) if self.shows_derived else good
             drawn = {i for i, f in enumerate(experiment.figures) if draw(f, shown, Context(device, Palette()))}
-            assert drawn == set(range(len(experiment.figures))) - self.empty_figures.get(device.name, set())
+            expected = set(range(len(experiment.figures))) - self.empty_figures.get(device.name, set())
+            unsure = self.may_be_empty.get(device.name, set())
+            assert drawn - unsure == expected - unsure
 
     def test_no_records_have_no_findings(self) -> None:
         device = DeviceInfo(name="cpu", kind="cpu", title="")

@@ -1,9 +1,158 @@
-"""codegen on this machine."""
+"""codegen on this machine, and for GPUs that this machine does not have."""
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
 from small import SmallRun
+from tests.kernels.compilers import skip_missing_compiler
+
+from firsttouch.engine.plan import parse_value
+from firsttouch.experiments.codegen import OPERATIONS, Codegen
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import Record
+from firsttouch.report.answers import answered
+from firsttouch.report.draw import draw
+from firsttouch.report.drawing import Context
+from firsttouch.report.palette import Palette
+
+TARGETS = ("gfx942", "gfx90a", "sm_90")
+NO_COMPILERS = {"PATH": "/nowhere", "FIRSTTOUCH_LIB_NVRTC": "/nowhere", "FIRSTTOUCH_LIB_HIPRTC": "/nowhere"}
 
 
 class TestSmallRun(SmallRun):
     name = "codegen"
+
+
+def run(out: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "firsttouch.cli.main", "run", "codegen", "--out", str(out), *words]
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=110)
+
+
+@pytest.fixture(scope="session")
+def of_targets(make_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    def fill(folder: Path) -> None:
+        done = run(folder / "out", "--set", f"target={','.join(TARGETS)}")
+        assert done.returncode == 0, done.stderr
+        assert "codegen: other machines on cpu" in done.stdout
+
+    return make_once("codegen-targets", fill) / "out"
+
+
+@cache
+def records_of(folder: Path) -> list[Record]:
+    return list(load_results(folder).records)
+
+
+def made(folder: Path, operation: str, target: str) -> tuple[str, str]:
+    """What the record says that the compiler made, and the instruction that shows it."""
+    factors = {"operation": operation, "target": target}
+    record = next(r for r in records_of(folder) if r.factors == factors)
+    if record.status != "ok":
+        skip_missing_compiler(record.reason)
+    assert str(record.counters["instruction"]) in str(record.counters["listing"])
+    return str(record.counters["made"]), str(record.counters["instruction"])
+
+
+def test_every_operation_is_listed_for_every_target_on_the_device_cpu(of_targets: Path) -> None:
+    records = records_of(of_targets)
+    assert {(r.factors["operation"], r.factors["target"]) for r in records} == {
+        (operation, target) for operation in OPERATIONS for target in TARGETS
+    }
+    assert {r.device for r in records} == {"cpu"}
+    compiled = [r for r in records if r.status == "ok"]
+    assert len(compiled) == len(records) or not os.environ.get("CI")
+    for r in compiled:
+        assert r.verified is None
+        assert r.verified_why == r.counters["execution"] == "compiled, not run"
+        assert r.counters["compiler"]
+        assert r.samples == [float(len(str(r.counters["listing"]).splitlines()))]
+
+
+def test_gfx942_adds_doubles_natively_at_system_scope(of_targets: Path) -> None:
+    form, instruction = made(of_targets, "add_f64_system", "gfx942")
+    assert form == "native"
+    assert re.match(r"global_atomic_add_f64 .*\bsc1$", instruction)
+    assert "sc1" not in made(of_targets, "add_f64_device", "gfx942")[1]
+
+
+def test_gfx90a_adds_doubles_by_compare_and_swap_at_system_scope(of_targets: Path) -> None:
+    form, instruction = made(of_targets, "add_f64_system", "gfx90a")
+    assert form == "loop"
+    assert instruction.startswith("global_atomic_cmpswap_x2")
+    assert made(of_targets, "add_u64_system", "gfx90a")[0] == "native"
+
+
+def test_sm_90_adds_doubles_natively_at_system_scope(of_targets: Path) -> None:
+    form, instruction = made(of_targets, "add_f64_system", "sm_90")
+    assert form == "native"
+    assert re.search(r"\bsys\b.*\.f64|ADD\.F64.*\.SYS", instruction)
+
+
+def test_the_report_has_a_column_for_each_target(of_targets: Path) -> None:
+    results = load_results(of_targets)
+    (part,) = answered(results.records, results.machine.devices, {"codegen": Codegen()})
+    compiled = [r for r in part.section.records if r.status == "ok"]
+    by_target = draw(part.section.figures[0], compiled, Context(None, Palette()))
+    assert by_target is not None
+    assert by_target.title == "By target: compiled, not run"
+    targets = [target for target in TARGETS if any(r.factors["target"] == target for r in compiled)]
+    assert by_target.columns == ["operation", *targets]
+    assert [row[0] for row in by_target.rows] == list(OPERATIONS)
+    for row in by_target.rows:
+        assert row[1:] == [": ".join(made(of_targets, row[0], target)) for target in targets]
+    said = part.answer.sentences
+    assert len(said) == len(targets)
+    for target, sentence in zip(targets, said, strict=True):
+        assert sentence.startswith(f"For {target}, operations are compiled, not run, to: ")
+
+
+def test_the_device_s_own_code_has_its_own_section(of_targets: Path, small_run: Callable[[str], object]) -> None:
+    own = [r for r in small_run("codegen").records if r.device == "cpu"]  # type: ignore[attr-defined]
+    parts = list(answered([*own, *records_of(of_targets)], [], {"codegen": Codegen()}))
+    assert [part.title for part in parts] == ["codegen", "codegen: other machines"]
+    assert list(parts[0].section.records) == own
+
+
+def test_without_a_compiler_the_points_are_skipped_and_say_what_to_install(tmp_path: Path) -> None:
+    done = run(tmp_path / "out", "--set", "target=gfx942,sm_90", "--set", "operation=add_f64_system", **NO_COMPILERS)
+    assert done.returncode == 0, done.stderr
+    assert [(r.factors["target"], r.status, r.reason) for r in load_results(tmp_path / "out").records] == [
+        ("gfx942", "skipped", "no compiler for gfx942 was found; install clang 19 or newer, or ROCm"),
+        ("sm_90", "skipped", "no compiler for sm_90 was found; pip install 'firsttouch[cuda]'"),
+    ]
+
+
+def test_a_target_that_the_compilers_do_not_know_is_skipped_with_their_words(tmp_path: Path) -> None:
+    done = run(tmp_path / "out", "--set", "target=gfx999,sm_999", "--set", "operation=load_vector")
+    assert done.returncode == 0, done.stderr
+    for record in load_results(tmp_path / "out").records:
+        assert record.status == "skipped"
+        if "was found" in record.reason:
+            skip_missing_compiler(record.reason)
+        assert record.reason.startswith(f"no compiler here compiles for {record.factors['target']}: ")
+
+
+def test_a_name_of_no_target_ends_the_call(tmp_path: Path) -> None:
+    done = run(tmp_path / "out", "--set", "target=sm_90,abc")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "firsttouch: target: 'abc' is no such name; accepted: a name such as gfx942, gfx90a, sm_90\n"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_targets_are_named_as_their_compilers_spell_them() -> None:
+    (target,) = Codegen().optional()
+    for name in ("gfx942", "gfx90a:sramecc+:xnack-", "gfx1100", "sm_90", "sm_90a", "sm_120"):
+        assert parse_value(target, name) == name
+    for name in ("sm_9", "gfx", "gfx942;ls", "SM_90", "gfx942:", "sm_90 ", "sm_90\n"):
+        with pytest.raises(ValueError, match="no such name"):
+            parse_value(target, name)

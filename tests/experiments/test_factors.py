@@ -31,6 +31,7 @@ def test_every_factor_is_described(experiment: Experiment) -> None:
         (Factor("a", (64,), "size", least=4096), "a size of at least 4 KiB"),
         (Factor("a", (1.5,), "ratio"), "a number above 0"),
         (Factor("a", ("tiny",), "extent", known={"tiny": "tiny"}), "tiny, or a size"),
+        (Factor("a", (), "name", choices=("gfx942", "sm_90"), pattern=r"\w+"), "a name such as gfx942, sm_90"),
     ],
 )
 def test_accepted_values_in_words(factor: Factor, words: str) -> None:

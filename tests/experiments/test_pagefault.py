@@ -1,10 +1,204 @@
-"""pagefault on this machine."""
+"""pagefault on this machine, what it does with differences that noise hides, and its presets."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_devices import DISCRETE, opencl
+from fake_records import a_record, findings_of, sentences_of
+from preset_helpers import factors_of, left_out_of
 from small import SmallRun
+
+from firsttouch import _core
+from firsttouch.errors import Unsupported
+from firsttouch.experiments import all_experiments
+from firsttouch.experiments.base import Measurement, Point
+from firsttouch.records.reading import Results, load_results
+from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Record, Scalar
+from firsttouch.report.answers import answered
+
+PAGEFAULT = all_experiments()["pagefault"]
+OLD_RESULTS = Path(__file__).parents[1] / "data/firsttouch-1/cpu"
+MMAP = AllocatorInfo(name="mmap", available=True, cpu="direct", gpu="direct", host_memory=True, on_demand=True)
+PROCESSOR = opencl(DeviceCapabilities(runs_kernels=True, on_host_processor=True, shares_host_memory=True))
 
 
 class TestSmallRun(SmallRun):
     name = "pagefault"
-    may_be_negative = True
+    may_be_empty = {"opencl:0": {1}}  # the pages of a block of one page may be there already
+
+    def test_every_median_is_above_zero_and_the_pages_were_absent(self, results: Results) -> None:
+        good = [r for r in results.records if r.status == "ok"]
+        for record in good:
+            assert record.metric_version == 2
+            assert record.summary is not None
+            assert record.summary.ci_low > 0
+            assert record.counter("pages_per_s") == pytest.approx(1e9 / record.summary.median)
+            assert str(record.counters["absent"]).startswith("shown")
+        assert {r.factors["allocator"] for r in good if r.device == "cpu"} == {"mmap"}
+
+    def test_one_page_has_a_distribution_of_single_faults(self, results: Results) -> None:
+        single = [r for r in results.records if r.status == "ok" and r.factors["pages"] == 1]
+        assert {"cpu"} <= {r.device for r in single}
+        for record in single:
+            assert len(record.samples) >= 100
+            assert record.counter("p50_ns") <= record.counter("p95_ns") <= record.counter("p99_ns")
+            assert min(record.samples) <= record.counter("mean_ns") <= max(record.samples)
+            assert record.summary is not None
+            assert record.counter("p95_ns") == pytest.approx(record.summary.p95)
+        assert not any("p95_ns" in r.counters for r in results.records if r.factors["pages"] != 1)
+
+    def test_a_skipped_point_says_why_in_words(self, results: Results) -> None:
+        known = (
+            "below what this machine resolves: ",
+            "there before the first touch",
+            "the driver does not support fine-grained system SVM",
+            "the kernels use the CPU's page tables",
+            "huge pages were requested",
+        )
+        reasons = [r.reason for r in results.records if r.status == "skipped"]
+        assert all(any(words in reason for words in known) for reason in reasons), reasons
+
+
+# --------------------------------------------------------------------------------------------- what noise hides
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, samples: list[float], **factors: Scalar) -> Measurement:
+    """What the experiment makes of these differences."""
+    outcome = SimpleNamespace(
+        samples=samples,
+        errors=0,
+        stopped_by="count",
+        counters={"first_ns": 41_000.0, "second_ns": 40_000.0, "shown_absent": 1.0, "cpu_threads": 2.0},
+    )
+    monkeypatch.setattr(_core, "page_faults", lambda *_, **__: outcome)
+    session: Any = SimpleNamespace(device=None, info=DISCRETE, seed=1, stop=lambda **_: None)
+    return PAGEFAULT.measure(Point("pagefault", "gpu:0", factors_of(PAGEFAULT, with_mmap(), **factors)), session)
+
+
+def with_mmap(device: DeviceInfo = DISCRETE) -> DeviceInfo:
+    return DeviceInfo(
+        name=device.name,
+        kind=device.kind,
+        title=device.title,
+        capabilities=device.capabilities,
+        allocators=[*device.allocators, MMAP],
+    )
+
+
+def test_differences_of_both_signs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = [900.0, -150_594.0, 1000.0, 1100.0, 950.0, 1010.0, 990.0, 1020.0, 970.0, 1005.0, 995.0, 1030.0]
+    measurement = measured(monkeypatch, samples, pages=8)
+    assert measurement.samples == samples
+    assert measurement.counters["pages_per_s"] == pytest.approx(1e9 / 997.5)
+    assert measurement.counters["cpu_threads"] == 2
+    assert "shown_absent" not in measurement.counters
+
+
+def test_a_median_that_is_not_apart_from_zero_is_skipped_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unsupported) as caught:
+        measured(monkeypatch, [-150_594.0, 3.0, 900.0, 1000.0, 1100.0, 1200.0])
+    assert str(caught.value) == (
+        "below what this machine resolves: the first round took 41 us per page and the second 40 us; the median of 6 "
+        "differences is 950 ns, with a 95 % interval from -151 us to 1.2 us"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scenario", "allocator", "words"),
+    [
+        ("cpu", "managed", "shown by /proc/self/pagemap"),
+        ("gpu-major", "mmap", "shown by /proc/self/pagemap"),
+        ("gpu-major", "managed", "shown for the CPU's page tables; no call tells it for the GPU's"),
+    ],
+)
+def test_the_record_says_whose_page_tables_showed_no_page(
+    monkeypatch: pytest.MonkeyPatch, scenario: str, allocator: str, words: str
+) -> None:
+    measurement = measured(monkeypatch, [1000.0] * 6, scenario=scenario, allocator=allocator)
+    assert measurement.counters["absent"] == words
+
+
+# --------------------------------------------------------------------------------------------------- presets
+
+
+def test_mmap_is_measured_on_every_device_and_malloc_is_a_variant() -> None:
+    for device in (with_mmap(), with_mmap(PROCESSOR)):
+        allocator = PAGEFAULT.factors(device, "standard")[0]
+        assert "mmap" in allocator.values
+        assert "malloc" not in allocator.values
+        assert "malloc" in allocator.choices
+        assert "malloc" in PAGEFAULT.factors(device, "full")[0].values
+
+
+def test_threads_go_with_the_scenarios_that_time_the_cpu() -> None:
+    def meaningless(scenario: str, threads: int) -> bool:
+        factors = factors_of(PAGEFAULT, with_mmap(), scenario=scenario, threads=threads)
+        return bool(PAGEFAULT.why_meaningless(factors, DISCRETE))
+
+    assert [meaningless(scenario, 1) for scenario in ("cpu", "gpu-major", "gpu-minor", "prefault+minor")] == [
+        False, True, True, False
+    ]  # fmt: skip
+    assert not meaningless("gpu-major", 0)
+
+
+def test_where_kernels_run_on_the_cpu_its_touch_leaves_no_fault_to_them() -> None:
+    for scenario, skipped in {"cpu": False, "gpu-major": False, "gpu-minor": True, "prefault+minor": True}.items():
+        factors = factors_of(PAGEFAULT, PROCESSOR, allocator="svm-fine", scenario=scenario)
+        assert bool(PAGEFAULT.skip(factors, PROCESSOR)) == skipped
+
+
+def test_loads_are_compared_at_few_points() -> None:
+    def measures(pages: int, **changed: Scalar) -> bool:
+        factors = factors_of(PAGEFAULT, with_mmap(), allocator="managed", access="load", pages=pages, **changed)
+        return not left_out_of(PAGEFAULT, factors, with_mmap(), "standard")
+
+    assert [measures(pages, scenario="gpu-major") for pages in (1, 10, 10_000)] == [True, False, True]
+    assert not measures(1, scenario="gpu-minor")
+
+
+# -------------------------------------------------------------------------------------------------- findings
+
+
+def fault(
+    median: float, scenario: str, threads: int, access: str = "store", pages: int = 100, **counters: float
+) -> Record:
+    factors: dict[str, Scalar] = {
+        "allocator": "mmap",
+        "scenario": scenario,
+        "access": access,
+        "page_size": "base",
+        "pages": pages,
+        "threads": threads,
+    }
+    return a_record("pagefault", median, factors, page_bytes=4096, **counters)
+
+
+def test_findings_name_the_toucher_and_the_access() -> None:
+    records = [fault(1000, "cpu", 1), fault(500, "cpu", 0), fault(500, "cpu", 12), fault(2000, "gpu-major", 0, "load")]
+    assert sentences_of("pagefault", records) == (
+        "The first store to each of 100 pages of 4 KiB of mmap memory costs, per page: 1 us by one CPU thread "
+        "(1,000,000 pages/s); 500 ns by all CPU threads (2,000,000 pages/s); 500 ns by 12 CPU threads (2,000,000 "
+        "pages/s). The first load from each of 100 pages of 4 KiB of mmap memory costs, per page: 2 us by the GPU "
+        "(500,000 pages/s)."
+    )
+
+
+def test_single_faults_have_a_mean_and_a_95th_percentile() -> None:
+    found = sentences_of("pagefault", [fault(8000, "cpu", 1, pages=1, mean_ns=9000, p95_ns=11_000)])
+    assert found.endswith(
+        "A single first store to a page of 4 KiB of mmap memory takes on average: 9 us by one CPU thread (95th "
+        "percentile 11 us)."
+    )
+
+
+def test_records_of_the_first_version_load_and_support_no_finding() -> None:
+    results = load_results(OLD_RESULTS)
+    old = [r for r in results.records if r.experiment == "pagefault"]
+    assert {r.metric_version for r in old} == {1}
+    assert findings_of("pagefault", old) == []
+    (part,) = answered(old, results.machine.devices, all_experiments())
+    assert part.answer.sentences == ["These points support no finding; they are in the table."]

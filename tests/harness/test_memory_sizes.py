@@ -146,6 +146,14 @@ def test_application_larger_than_the_ballast_leaves_is_refused(monkeypatch: pyte
     assert reasons("black_scholes", **sets)["managed"] == ""
 
 
+def test_buffers_of_the_gpu_alone_are_where_the_strategy_has_them_unless_they_are_scratch() -> None:
+    """The state of quantum_volume, 16 GiB for 31 qubits, is plain memory under `system` and device memory otherwise."""
+    found = reasons("quantum_volume", qubits="31", strategy="explicit,managed,system")
+    assert found["system"] == ""
+    assert "quantum_volume needs 16 GiB of cuda:0, which has 8 GiB" in found["explicit"]
+    assert "quantum_volume needs 16 GiB of cuda:0, which has 8 GiB" in found["managed"]
+
+
 def test_host_limit_applies_to_every_strategy(limits: dict[str, int | None]) -> None:
     limits["host"] = GiB
     assert reasons("black_scholes", size="512MiB", strategy="explicit") == {"explicit": ""}

@@ -307,6 +307,7 @@ def test_experiment_classifies_amdgpu_code(target: str, doubles: str, shown: str
             skip_missing_compiler(f"{reason} (Debian: llvm-19)")
         assert read_from == "AMD GPU code"
         assert listing[-1] == "s_endpgm"
+        assert len(codegen.assembly_listing(f"codegen_{operation}", amdgpu_text)[1]) == len(listing)
         done[operation] = codegen.classify(operation, listing)
     assert {operation: verdict for operation, (verdict, _) in done.items()} == {
         "add_u64_device": "native",

@@ -57,13 +57,13 @@ TEST(Pattern, OneFlippedBitIsOneWrongWord) {
 TEST(Pages, ATouchWritesOneWordPerPage) {
     const Word pages = 37, page_words = 512;
     Words words(pages * page_words, 0);
-    run_on_host("touch_pages", 0, words.data(), pages, page_words, Word{3});
+    run_on_host("touch_pages", 0, words.data(), Word{0}, pages, page_words, Word{3});
     for (std::size_t i = 0; i < words.size(); ++i) EXPECT_EQ(words[i] != 0, i % page_words == 0);
     Word errors = 0;
-    run_on_host("check_pages", 0, static_cast<const Word*>(words.data()), pages, page_words, Word{3}, &errors);
+    run_on_host("check_pages", 0, static_cast<const Word*>(words.data()), Word{0}, pages, page_words, Word{3}, &errors);
     EXPECT_EQ(errors, 0u);
     words[page_words * 5] += 1;
-    run_on_host("check_pages", 0, static_cast<const Word*>(words.data()), pages, page_words, Word{3}, &errors);
+    run_on_host("check_pages", 0, static_cast<const Word*>(words.data()), Word{0}, pages, page_words, Word{3}, &errors);
     EXPECT_EQ(errors, 1u);
 }
 

@@ -9,6 +9,8 @@
 namespace firsttouch {
 namespace {
 
+constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
+
 bool aligned(const void* address, std::size_t to) { return reinterpret_cast<std::uintptr_t>(address) % to == 0; }
 
 TEST(HostMemory, EveryAllocatorReturnsWritableAlignedMemory) {
@@ -25,6 +27,23 @@ TEST(HostMemory, EveryAllocatorReturnsWritableAlignedMemory) {
                 release_host(block);
                 EXPECT_EQ(block.host, nullptr);
             }
+}
+
+TEST(HostMemory, AHugePageIsWhatTheKernelStates) {
+    const TemporaryFolder folder;
+    const std::string root = folder.path.string();
+    EXPECT_EQ(huge_page_bytes(4 * KiB, root), 2 * MiB);
+    EXPECT_EQ(huge_page_bytes(16 * KiB, root), 32 * MiB);
+    EXPECT_EQ(huge_page_bytes(64 * KiB, root), 512 * MiB);
+    const std::string file = "sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+    folder.write(file, std::to_string(512 * MiB) + "\n");
+    EXPECT_EQ(huge_page_bytes(64 * KiB, root), 512 * MiB);
+    folder.write(file, std::to_string(2 * MiB) + "\n");  // Power 9: base pages of 64 KiB
+    EXPECT_EQ(huge_page_bytes(64 * KiB, root), 2 * MiB);
+    for (const char* nonsense : {"", "many\n", "0\n", "-1\n", "4096\n"}) {
+        folder.write(file, nonsense);
+        EXPECT_EQ(huge_page_bytes(64 * KiB, root), 512 * MiB) << nonsense;
+    }
 }
 
 TEST(HostMemory, ImpossibleSizesThrow) {

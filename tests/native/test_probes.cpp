@@ -1,7 +1,11 @@
 // The probes on real devices (the host, and OpenCL and CUDA where a driver is found), and on one that corrupts data.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
+#include "device/host/memory.hpp"
 #include "devices.hpp"
 #include "faulty.hpp"
 #include "probe/together.hpp"
@@ -149,21 +153,46 @@ TEST_P(Probes, AllocationsAreRefusedBeforeAnyIsMade) {
     EXPECT_THROW(allocation(*lab, overflowing, brief), GuardRefused) << "the product would overflow";
 }
 
+// The request's outcome, or nothing if the allocator's pages were there before.
+std::optional<Outcome> faults_of(Lab& lab, const FaultRequest& request) {
+    try {
+        return page_faults(lab, request, brief);
+    } catch (const Unavailable& reason) {
+        EXPECT_TRUE(contains(reason.what(), "there before the first touch")) << reason.what();
+        return std::nullopt;
+    }
+}
+
 TEST_P(Probes, PageFaults) {
     for (const auto& entry : available_allocators()) {
-        SCOPED_TRACE(to_string(entry.allocator));
         std::vector<std::string> scenarios;
-        if (entry.cpu != Access::none) scenarios = {"cpu-1", "cpu-n"};
+        if (entry.cpu != Access::none) scenarios = {"cpu"};
         if (entry.gpu != Access::none) scenarios.emplace_back("gpu-major");
         if (entry.cpu != Access::none && entry.gpu != Access::none)
             scenarios.insert(scenarios.end(), {"gpu-minor", "prefault+minor"});
-        for (const std::string& scenario : scenarios) {
-            const FaultRequest request{
-                .allocator = entry.allocator, .pages = Pages::policy, .count = 64, .scenario = scenario, .warmups = 1};
-            const Outcome outcome = page_faults(*lab, request, brief);
-            expect_sane(outcome);
-            EXPECT_GT(outcome.counters.at("first_ns"), 0);
-        }
+        for (const std::string& scenario : scenarios)
+            for (const bool load : {false, true})
+                for (const int threads : {0, 1}) {
+                    SCOPED_TRACE(to_string(entry.allocator) + " " + scenario + (load ? " load" : " store"));
+                    const auto outcome = faults_of(*lab, {.allocator = entry.allocator,
+                                                          .page_bytes = base_page,
+                                                          .count = 64,
+                                                          .scenario = scenario,
+                                                          .load = load,
+                                                          .threads = threads,
+                                                          .warmups = 1});
+                    EXPECT_TRUE(outcome || entry.allocator != Allocator::mmap);
+                    if (!outcome) continue;
+                    expect_sane(*outcome);
+                    EXPECT_GT(outcome->counters.at("first_ns"), 0);
+                    const bool times_cpu = scenario == "cpu" || scenario == "prefault+minor";
+                    EXPECT_EQ(outcome->counters.count("cpu_threads"), times_cpu);
+                    if (times_cpu && threads == 1) {
+                        EXPECT_EQ(outcome->counters.at("cpu_threads"), 1);
+                    }
+                    // The CPU's page tables cannot be read where it has no access.
+                    EXPECT_EQ(outcome->counters.at("shown_absent"), entry.cpu != Access::none);
+                }
     }
 }
 
@@ -456,7 +485,56 @@ class Faults : public testing::Test {
   protected:
     FaultyDevice device;
     Lab lab{device};
+    const FaultRequest one_thread{.page_bytes = base_page, .count = 16, .scenario = "cpu", .threads = 1, .warmups = 0};
+    // Stores the words of a touch with this seed.
+    static void touch(const Block& block, std::uint64_t seed) {
+        run_on_host("touch_pages", 1, static_cast<std::uint64_t*>(block.host), std::uint64_t{0}, std::uint64_t{16},
+                    std::uint64_t{base_page / 8}, seed);
+    }
 };
+
+TEST_F(Faults, PagesThatAreThereBeforeTheFirstTouchAreNotMeasured) {
+    device.before_map = [&](const Block& block) { *static_cast<volatile char*>(block.host) = 1; };
+    try {
+        page_faults(lab, one_thread, brief);
+        FAIL() << "measured";
+    } catch (const Unavailable& reason) {
+        EXPECT_TRUE(contains(reason.what(), "1 of 16 pages of mmap memory are there before the first touch"));
+    }
+    EXPECT_EQ(device.live_blocks, 0);
+}
+
+TEST_F(Faults, APageWithoutItsStoreIsCounted) {
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        // The maps of a trial: alignment, absence, two rounds, check.
+        if (++maps == 5) static_cast<std::uint64_t*>(block.host)[base_page / 8 * 3] ^= 64;
+    };
+    EXPECT_EQ(page_faults(lab, one_thread, {.seconds = 0.05, .max_samples = 10}).errors, 1u);
+}
+
+TEST_F(Faults, ALoadThatReadsWhatNobodyStoredIsCounted) {
+    int maps = 0;
+    device.before_map = [&](const Block& block) {
+        if (++maps == 4) touch(block, one_thread.seed + 2);
+    };
+    FaultRequest request = one_thread;
+    request.load = true;
+    EXPECT_EQ(page_faults(lab, request, {.seconds = 0.05, .max_samples = 10}).errors, 16u);
+}
+
+TEST_F(Faults, HugePagesThatTheKernelDoesNotGiveAreNotMeasured) {
+    const FaultRequest request{
+        .pages = Pages::huge, .page_bytes = huge_page, .count = 2, .scenario = "cpu", .threads = 1, .warmups = 0};
+    device.before_map = [&](const Block& block) { madvise(block.base, block.reserved, MADV_NOHUGEPAGE); };
+    try {
+        page_faults(lab, request, brief);
+        FAIL() << "measured";
+    } catch (const Unavailable& reason) {
+        const std::string all = std::to_string(2 * huge_page / base_page);
+        EXPECT_TRUE(contains(reason.what(), "huge pages were requested, but the kernel mapped only 2 of the " + all));
+    }
+}
 
 TEST_F(Faults, ACorruptedCycleIsCounted) {
     const auto buffer = device.allocate(Allocator::malloc, 65536);

@@ -18,7 +18,7 @@ from stored import DATA, REQUEST, a_record, fill
 from firsttouch.errors import UsageError
 from firsttouch.records import schema1
 from firsttouch.records.reading import MACHINE, RESULTS, RUN, Results, load_results
-from firsttouch.records.schema import SCHEMA, Machine, Record, encode
+from firsttouch.records.schema import MAJOR, MINOR, SCHEMA, Machine, Record, encode
 from firsttouch.records.store import Store
 from firsttouch.records.upgrade import decode
 from firsttouch.report.page import write_report
@@ -252,7 +252,7 @@ def test_an_upgraded_record_has_the_values_of_the_old_one(record):
     assert version == (1, 0)
     now = json.loads(encode(upgraded))
     assert now.items() >= {**json.loads(msgspec.json.encode(record)), "schema": SCHEMA}.items()
-    assert decode(encode(upgraded), Record) == (upgraded, (2, 0))
+    assert decode(encode(upgraded), Record) == (upgraded, (MAJOR, MINOR))
 
 
 unknown_names = texts.filter(lambda name: name not in Record.__struct_fields__)

@@ -25,7 +25,7 @@ class Latency(Experiment):
     question = "How long does one dependent load take, at every level of the memory hierarchy?"
     metric = Metric("ns", "lower")
     counted = "One sample is 10^5 or more dependent loads along one random cycle; the time of one load."
-    source = "multichase; IISWC 2025 Sec. III-A.1."
+    source = "multichase; IISWC 2025 Sec. III-A1."
     figures = (
         Line(
             x="size",
@@ -433,6 +433,7 @@ def hostile():
         point("latency", "cpu", status="crashed", reason=evil, factors={"allocator": evil}),
         point("latency", "cpu", 3.0, verified=False, verified_why=evil, factors={"allocator": evil}),
         point("latency", "cpu", 3.0, verified=None, verified_why=evil, factors={"allocator": evil}),
+        point("latency", "cpu", 3.0, suspect=evil, factors={"allocator": evil}),
         point(evil, "cpu", 3.0, factors={"allocator": evil}),
     ]
     one.records = records

@@ -72,6 +72,14 @@ def test_what_was_not_measured_is_blank():
     assert "Blank cells were not measured." in drawing.notes
 
 
+def test_suspect_values_are_shown_and_do_not_set_the_colours():
+    odd = point({"cpu": 2, "gpu": 128, "allocator": "managed"}, counters={"ratio": 7777.0}, suspect="not-positive")
+    drawing, texts = drawn(RATIOS, [*grid(), odd])
+    assert "Hollow purple diamonds: 1 suspect point (not-positive)." in drawing.notes
+    assert "Blue is below 1, orange above." in drawing.notes, "its factor would be beyond the last colour"
+    assert "7777" in texts
+
+
 def test_wrong_data_have_neither_colour_nor_text():
     wrong = point({"cpu": 2, "gpu": 128, "allocator": "managed"}, counters={"ratio": 7777.0}, verified=False)
     drawing, texts = drawn(RATIOS, [*grid(), wrong])

@@ -101,6 +101,23 @@ def test_wrong_points_do_not_reach_the_answer():
     assert "Nothing was measured" in render_records(at(99999, False))
 
 
+def test_suspect_points_are_marked_and_do_not_reach_the_answer():
+    def at(value, kernel, **more):
+        factors = {"kernel": kernel, "allocator": "malloc"}
+        return sample.point("bandwidth", "cpu", value, factors=factors, **more)
+
+    page = render_records(at(10, "copy"), at(99999, "triad", suspect="above-peak"))
+    one = section(page, "bandwidth", "cpu")
+    assert "At best 10 GB/s" in one
+    assert "1 suspect point, left out of the answer above-peak: a copy or a stream beyond the caches" in one
+    assert "1 point checked and right" in one
+    assert re.search(r"triad99,999 GB/s.*suspect: above-peak", one)
+    assert "Hollow purple diamonds: 1 suspect point (above-peak)." in one
+    assert page.count('stroke="#6A1B9A"') == 1
+    assert '<th class="num">suspect</th>' in page
+    assert "Nothing was measured" in render_records(at(99999, "triad", suspect="above-peak"))
+
+
 def test_failed_skipped_and_unverified_points_have_reasons(page):
     one = section(page, "allocation", "cuda:0")
     assert "2 points failed timeout: no answer within 10 s" in one
@@ -125,7 +142,7 @@ def test_summary_counts_every_point(page):
 
 def test_the_summary_has_no_columns_of_zeros():
     page = render_records(sample.point("bandwidth", "cpu", 5.0, factors={"kernel": "copy", "allocator": "malloc"}))
-    assert "No point was wrong or failed or skipped or unverified or throttled." in Elements(page).text
+    assert "No point was wrong or suspect or failed or skipped or unverified or throttled." in Elements(page).text
     assert '<th class="num">failed</th>' not in page
 
 

@@ -31,5 +31,11 @@ def test_wrong_and_throttled_rows_are_marked():
     assert table.wrong == 1
 
 
+def test_suspect_rows_name_the_rule():
+    records = [point({"n": 1}, suspect="not-positive", throttled=True), point({"n": 2}, suspect="x", verified=False)]
+    table = drawing_of(Table(columns=("n",)), records)
+    assert table.rows == [["1", "suspect: not-positive"], ["2", "failed verification"]]
+
+
 def test_no_records_give_no_table():
     assert drawing_of(Table(columns=("n",), where={"n": 2}), [point({"n": 1})]) is None

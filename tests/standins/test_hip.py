@@ -423,18 +423,17 @@ def test_the_tests_of_every_device_pass_on_the_hip_device() -> None:
 
 
 def test_each_value_of_xnack_has_a_worker_that_decides_what_to_skip(tmp_path: Path) -> None:
-    options = [
-        word for setting in ("xnack=0,1", "pages=1,64", "allocator=malloc,managed") for word in ("--set", setting)
-    ]
+    options = [word for setting in ("xnack=0,1", "pages=64", "allocator=mmap,managed") for word in ("--set", setting)]
     records = run(tmp_path / "out", "pagefault", *options)
     by_xnack = {value: [record for record in records if record.factors["xnack"] == value] for value in ("0", "1")}
-    assert {record.status for record in by_xnack["1"]} == {"ok"}
-    assert all(record.verified for record in by_xnack["1"])
+    measured = [record for record in by_xnack["1"] if not record.reason.startswith("below what this machine resolves")]
+    assert {record.factors["allocator"] for record in measured} == {"mmap", "managed"}
+    assert {(record.status, record.verified) for record in measured} == {("ok", True)}
     assert {record.status for record in by_xnack["0"]} == {"skipped"}
     reasons = {(record.factors["allocator"], record.reason[:40]) for record in by_xnack["0"]}
     assert reasons == {
-        ("malloc", "pageableMemoryAccess is 0: the GPU canno"),
-        ("managed", "managed memory is there before the first"),
+        ("mmap", "pageableMemoryAccess is 0: the GPU canno"),
+        ("managed", "managed memory is allocated before the f"),
     }
 
 

@@ -55,6 +55,13 @@ Block obtain_malloc(Allocator allocator, std::size_t bytes, Pages pages) {
 
 }  // namespace
 
+std::size_t huge_page_bytes(std::size_t base, const std::string& root) {
+    std::ifstream file(root + "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+    std::int64_t stated = 0;
+    if (file >> stated && stated > static_cast<std::int64_t>(base)) return static_cast<std::size_t>(stated);
+    return base * (base / sizeof(std::uint64_t));
+}
+
 bool is_host_allocator(Allocator allocator) {
     return allocator == Allocator::malloc || allocator == Allocator::mmap || allocator == Allocator::malloc_thp;
 }

@@ -8,7 +8,10 @@
 namespace firsttouch {
 
 inline const std::size_t base_page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));  // 64 KiB on some Arm kernels
-inline constexpr std::size_t huge_page = 2 * 1024 * 1024;
+// Bytes of a transparent huge page: 2 MiB where base pages have 4 KiB, 512 MiB where they have 64 KiB. A kernel without
+// them does not say; then what one table of page entries maps. `root` replaces / in tests.
+std::size_t huge_page_bytes(std::size_t base, const std::string& root = "");
+inline const std::size_t huge_page = huge_page_bytes(base_page);
 
 bool is_host_allocator(Allocator allocator);
 std::vector<AllocatorInfo> host_allocators();

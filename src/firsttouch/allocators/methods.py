@@ -7,7 +7,6 @@ applies.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -17,6 +16,7 @@ import msgspec
 from firsttouch.allocators.properties import moves_pages, needs_mapping, requested_pages
 from firsttouch.allocators.semantics import SEMANTICS
 from firsttouch.allocators.trials import TrialTask
+from firsttouch.machine.pages import BASE_PAGE, HUGE_PAGE
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Struct
 from firsttouch.units import format_size
 from firsttouch.workers.process import Answer, Worker
@@ -103,9 +103,9 @@ def _allocation(info: AllocatorInfo) -> Stated:
 def _page(info: AllocatorInfo) -> Stated:
     """The page size that the allocator requests from the kernel, if it does."""
     if requested_pages(info.name) == "base":
-        return format_size(os.sysconf("SC_PAGE_SIZE")), "requested from the kernel with MADV_NOHUGEPAGE"
+        return format_size(BASE_PAGE), "requested from the kernel with MADV_NOHUGEPAGE"
     if requested_pages(info.name) == "huge":
-        return "2 MiB", "requested from the kernel with MADV_HUGEPAGE"
+        return format_size(HUGE_PAGE), "requested from the kernel with MADV_HUGEPAGE"
     return _NOTHING
 
 

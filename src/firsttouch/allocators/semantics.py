@@ -62,7 +62,7 @@ SEMANTICS: dict[str, AllocatorSemantics] = {
         cached="cpu",
     ),
     "malloc-thp": AllocatorSemantics(
-        "malloc with MADV_HUGEPAGE, aligned to 2 MiB: transparent huge pages if the kernel supports them",
+        "malloc with MADV_HUGEPAGE, aligned to a huge page: transparent huge pages if the kernel supports them",
         "stays in host memory; NUMA balancing may move pages",
         memory="host",
         role="host",

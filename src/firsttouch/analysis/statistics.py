@@ -11,8 +11,12 @@ from firsttouch.records.schema import Record, Scalar
 
 
 def measured(records: Iterable[Record]) -> list[Record]:
-    """The points that findings may use: those that are ok, have a summary, and did not fail verification."""
-    return [r for r in records if r.status == "ok" and r.summary is not None and r.verified is not False]
+    """The points that findings may use: those that are ok, have a summary, did not fail verification, and are not
+    suspect.
+    """
+    return [
+        r for r in records if r.status == "ok" and r.summary is not None and r.verified is not False and not r.suspect
+    ]
 
 
 def value(record: Record, name: str) -> Scalar:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +42,23 @@ def show(answers: Iterable[Answered]) -> None:
         sentences = part.answer.sentences
         print_stdout(f"{part.title} on {', '.join(part.devices)}")
         for sentence in sentences[:MOST]:
-            print_stdout(
-                textwrap.fill(sentence, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-            )
+            _print_indented(sentence)
         if (more := len(sentences) - MOST) > 0:
             print_stdout(f"  ({more} more in the report)")
         print_stdout("")
+
+
+def show_suspect(points_by_rule: Mapping[str, int]) -> None:
+    """Prints how many points are suspect, and the rules that they break."""
+    from firsttouch.records.plausibility import explain
+    from firsttouch.text import count
+
+    if points_by_rule:
+        print_stdout(f"{count(sum(points_by_rule.values()), 'suspect point')}, left out of the findings")
+        for rule, n in points_by_rule.items():
+            _print_indented(f"{n} against the rule {explain(rule)}")
+        print_stdout("")
+
+
+def _print_indented(sentence: str) -> None:
+    print_stdout(textwrap.fill(sentence, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False))

@@ -156,6 +156,7 @@ class RunProgress:
         counts = self._counts.setdefault(title, Counter())
         counts[record.status] += 1
         counts["wrong data"] += record.verified is False
+        counts["suspect"] += bool(record.suspect)
         self.kept += 1
         self._left[title] -= 1
         self._print_failure(title, planned, record, counts)

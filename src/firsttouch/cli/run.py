@@ -57,6 +57,14 @@ def command(
         bool,
         typer.Option("--events", help="Also record unified-memory events, into events.json. Faults take longer then."),
     ] = False,
+    counters: Annotated[
+        bool,
+        typer.Option(
+            "--counters",
+            help="Run points of latency, tlb, bandwidth and migration once more under the vendor's profiler (ncu, "
+            "rocprofv3, perf), and add its counters.",
+        ),
+    ] = False,
     trust_verified: TrustVerified = None,
     list_only: Annotated[
         bool, typer.Option("--list", help="List experiments with their factors and devices; measure nothing.")
@@ -88,6 +96,7 @@ def command(
         timeout=timeout,
         seed=seed,
         events=events,
+        counters=counters,
         trust=trust_in(trust_verified),
         modules=[str(file.absolute()) for file in module or []],
     )
@@ -135,6 +144,7 @@ def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[Outc
             show(outcome)
         else:
             findings.show(answers)
+        findings.show_suspect(outcome.suspect)
         print_stdout(str(outcome.report or outcome.directory))
     return outcome.exit_status
 

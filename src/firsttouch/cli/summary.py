@@ -77,7 +77,7 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[float], str]]] = (
     ("rel.\nmemory", "relative_memory", _ratio),
 )
 """Heading, attribute of the row, and format."""
-_MARKS = {"verified": "✓", "wrong": "✗", "not verified": "?"}
+_MARKS = {"verified": "✓", "wrong": "✗", "not verified": "?", "suspect": "!"}
 
 
 def _by_point(groups: Sequence[_Group]) -> Table:
@@ -136,7 +136,7 @@ def _time(row: Row) -> str:
     """The time relative to explicit. An absolute time for explicit itself, and if there is no explicit."""
     from firsttouch.harness.derive import BASELINE
 
-    if row.status != "ok" or row.verified is False:
+    if row.status != "ok" or row.verified is False or row.suspect:
         return "-" if row.status == "skipped" else _end(row)
     if row.relative_time is not None and row.strategy != BASELINE:
         return _ratio(row.relative_time)
@@ -154,8 +154,8 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
         sentences[0] += " Relative to explicit: 0.5 is half of its time or memory."
     bad: dict[tuple[str, str], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.status == "skipped"):
-        if _end(row) != "verified":
-            bad.setdefault((_end(row), row.reason), []).append(row)
+        if (end := _end(row)) != "verified":
+            bad.setdefault((end, row.suspect if end == "suspect" else row.reason), []).append(row)
     reasons = [f"- {_who(group)}: {end}{f': {reason}' if reason else ''}" for (end, reason), group in bad.items()]
     sentences += reasons[:_MOST_REASONS]
     if (more := len(reasons) - _MOST_REASONS) > 0:
@@ -166,6 +166,8 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
 def _end(row: Row) -> str:
     if row.status != "ok":
         return row.status
+    if row.suspect and row.verified is not False:
+        return "suspect"
     return {True: "verified", False: "wrong", None: "not verified"}[row.verified]
 
 

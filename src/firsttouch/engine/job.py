@@ -43,7 +43,8 @@ class Job(Task, tag="job"):
     """Measure one point.
 
     seconds: the time that its sampling may take. kind: the kind of work that the experiment belongs to
-    (firsttouch/work.py). peers: the other devices that take part.
+    (firsttouch/work.py). peers: the other devices that take part. counted: if a profiler counts this run of the point,
+    the counters of the record with the timed samples.
     """
 
     experiment: str
@@ -56,6 +57,7 @@ class Job(Task, tag="job"):
     tolerance: float
     kind: str = "run"
     peers: list[DeviceInfo] = []
+    counted: dict[str, Scalar] | None = None
 
 
 def now() -> str:
@@ -145,6 +147,7 @@ class JobHandler:
             self._session = _open_session(job, pipe)
         self._session.seconds, self._session.seed = job.seconds, job.seed
         self._session.tolerance, self._session.preset = job.tolerance, job.preset
+        self._session.counted = job.counted
         self._session.peers = {device.name: device for device in job.peers}
         return self._session
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -193,6 +194,10 @@ def parse_value(factor: Factor, text: str) -> Scalar:
         return _check_range(factor, _parse_count(text), text)
     if factor.kind == "ratio":
         return _parse_ratio(text)
+    if factor.kind == "name":
+        if not re.fullmatch(factor.pattern, text):
+            raise ValueError(f"'{text:.40}' is no such name; accepted: {factor.accepted()}")
+        return text
     if factor.kind == "extent":
         return _parse_extent(factor, text)
     words = accepted_values(factor)
@@ -228,6 +233,8 @@ class _Pair:
     """The factors whose values were given with --set."""
     refused: dict[str, list[str]] = field(default_factory=dict)
     """What the call names and the plan leaves out, in words, by the reason."""
+    elsewhere: bool = False
+    """True if a factor that --set names belongs to another device; the pair then has no points."""
 
     def keep_chosen_devices(self, selected: Collection[str], sets: Mapping[str, Sequence[Scalar]]) -> None:
         """Restricts factors that name devices to the devices that the call chose, unless --set gives their values."""
@@ -414,9 +421,10 @@ def make_plan(
     budget = BUDGETS[choose_preset(request.preset)]
     chosen = choose(facts.noun, request.experiments, experiments)
     selected, preset = choose_devices(request.devices, devices), choose_preset(request.preset)
-    pairs = [_pair(name, experiments[name], device, preset) for device in selected for name in chosen]
+    pairs = [_pair(name, experiments[name], device, preset, request.set) for device in selected for name in chosen]
     if all(pair.reason for pair in pairs):
         raise UsageError(_nothing_supported(chosen, pairs, devices))
+    pairs = [pair for pair in pairs if not pair.elsewhere]
     _keep_chosen_devices(pairs, selected, request.set)
     if supported := [pair for pair in pairs if not pair.reason]:
         _check_sets(request.set, supported, {k: v for k, v in limits.items() if v > 0})
@@ -473,7 +481,7 @@ def _first_few(words: Sequence[str]) -> str:
 
 def list_experiment(experiment: Experiment, devices: Sequence[DeviceInfo], preset: Preset) -> dict[str, Any]:
     """The entry of --list for one experiment. Values are written as --set accepts them."""
-    pairs = [_pair(experiment.name, experiment, device, preset) for device in devices]
+    pairs = [_pair(experiment.name, experiment, device, preset, {}) for device in devices]
     _keep_chosen_devices(pairs, devices, {})
     return {
         "name": experiment.name,
@@ -482,6 +490,7 @@ def list_experiment(experiment: Experiment, devices: Sequence[DeviceInfo], prese
         "factors": describe_factors([*(f for pair in pairs for f in pair.factors), *experiment.optional()]),
         "devices": {p.device.name: {f.name: _words(f) for f in p.factors} for p in pairs if not p.reason},
         "not_on": {p.device.name: p.reason for p in pairs if p.reason},
+        "counters": experiment.counters_offered,
     }
 
 
@@ -490,10 +499,20 @@ def _words(factor: Factor) -> list[str]:
     return [format_size(v).replace(" ", "") if as_size and isinstance(v, int) else str(v) for v in factor.values]
 
 
-def _pair(name: str, experiment: Experiment, device: DeviceInfo, preset: Preset) -> _Pair:
+def _pair(
+    name: str, experiment: Experiment, device: DeviceInfo, preset: Preset, sets: Mapping[str, Sequence[Scalar]]
+) -> _Pair:
+    """The pair with its factors, including the optional ones that --set names."""
     if reason := why_unsupported(experiment, device):
         return _Pair(name, experiment, device, [], preset, reason)
-    return _Pair(name, experiment, device, factors_of(experiment, device, preset), preset)
+    factors = {factor.name: factor for factor in factors_of(experiment, device, preset)}
+    for factor in experiment.optional():
+        if factor.name in sets:
+            if factor.only_on not in ("", device.name):
+                reason = f"{factor.name} goes with the device {factor.only_on} only"
+                return _Pair(name, experiment, device, [], preset, reason, elsewhere=True)
+            factors.setdefault(factor.name, factor)
+    return _Pair(name, experiment, device, list(factors.values()), preset)
 
 
 def _keep_chosen_devices(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from firsttouch.engine.counted import PointCounter, why_no_counters
 from firsttouch.engine.discover import discover_devices
 from firsttouch.engine.job import Job, blank_record
 from firsttouch.engine.plan import BUDGETS, Group, Planned, choose, choose_devices, choose_preset, make_plan
@@ -55,6 +56,8 @@ class RunOptions:
     timeout: float | None = None
     seed: int | None = None
     events: bool = False
+    counters: bool = False
+    """Run points once more under the vendor's profiler, and add its counters (--counters)."""
     modules: list[str] = field(default_factory=list)
     allow_oversubscription: bool = False
     retry: bool = False
@@ -75,13 +78,14 @@ class RunOptions:
 class Outcome:
     """The outcome of a run.
 
-    counts: the number of points in the directory by status. summary: what the kind of work adds to the output of
-    --json.
+    counts: the number of points in the directory by status. suspect: the number of suspect points by the rule that they
+    break. summary: what the kind of work adds to the output of --json.
     """
 
     directory: Path
     counts: dict[str, int]
     unverified: int
+    suspect: dict[str, int]
     seconds: float
     report: Path | None = None
     summary: dict[str, Any] = field(default_factory=dict)
@@ -92,6 +96,7 @@ class Outcome:
             "report": str(self.report) if self.report else None,
             "counts": self.counts,
             "unverified": self.unverified,
+            "suspect": self.suspect,
             "seconds": self.seconds,
             **self.summary,
         }
@@ -135,7 +140,8 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> Outcome:
     with Store(options.out or default_directory(), resume=options.resume) as store:
         store.describe(checked_machine(store, devices), request)
         retried = store.to_retry(all_failures=options.retry)
-        measure(plan, request, {d.name: d for d in devices}, store, watcher, retried)
+        counter = PointCounter(experiments) if request.counters else None
+        measure(plan, request, {d.name: d for d in devices}, store, watcher, retried, counter)
         outcome = summarise(store, work, time.monotonic() - started)
     if problem := write_report(store.directory):
         watcher.warn(problem)
@@ -170,6 +176,7 @@ def resolve(work: Work, options: RunOptions, watcher: Watcher) -> Request:
         timeout=(base.timeout or work.timeout) if options.timeout is None else options.timeout,
         set=selection.set,
         events=options.events or base.events,
+        counters=options.counters or base.counters,
         kind=work.name,
         modules=options.modules,
         allow_oversubscription=options.allow_oversubscription,
@@ -296,26 +303,31 @@ def measure(
     store: Store,
     watcher: Watcher,
     retried: Collection[str] = (),
+    counter: PointCounter | None = None,
 ) -> None:
     """Measures the points of `plan` that have no record yet. Each is recorded before the next one begins.
 
-    retried: the keys of points that are measured although they have a record.
+    retried: the keys of points that are measured although they have a record. counter: adds the counters of the
+    vendor's profiler to the records.
     """
     todo = [planned for planned in plan if planned.key not in store.keys or planned.key in retried]
     for warning in store.warnings:
         watcher.warn(warning)
     watcher.begin(store.directory, todo, len(plan) - len(todo))
-    reported: set[str] = set()
+    reported: set[tuple[str, str]] = set()
     with PointExecutor(request, Trace(store.directory)) as executor:
         for planned in todo:
             watcher.point(planned)
             job = make_job(planned, request, devices)
             record = blank_record(job, "skipped", planned.reason) if planned.reason else executor.measure(planned, job)
+            if counter is not None:
+                counter.add(planned, job, record)
             store.append(record)
             watcher.recorded(planned, record)
-            if request.events and (reason := why_no_events(record)) not in ("", *reported):
-                reported.add(reason)
-                watcher.warn(f"measured without events: {reason}")
+            for what, reason in missing(request, record).items():
+                if (what, reason) not in reported:
+                    reported.add((what, reason))
+                    watcher.warn(f"measured without {what}: {reason}")
 
 
 def make_job(planned: Planned, request: Request, devices: Mapping[str, DeviceInfo]) -> Job:
@@ -418,12 +430,22 @@ def why_no_events(record: Record) -> str:
     return state.removeprefix(events.NONE) if state.startswith(events.NONE) else ""
 
 
+def missing(request: Request, record: Record) -> dict[str, str]:
+    """What was requested and is missing in `record`, with the reason."""
+    found = {
+        "events": why_no_events(record) if request.events else "",
+        "counters": why_no_counters(record) if request.counters else "",
+    }
+    return {what: reason for what, reason in found.items() if reason}
+
+
 def summarise(store: Store, work: Work, seconds: float) -> Outcome:
     records = store.records
     return Outcome(
         store.directory,
         counts=dict(Counter(r.status for r in records)),
         unverified=sum(r.verified is False for r in records),
+        suspect=dict(Counter(r.suspect for r in records if r.suspect)),
         seconds=round(seconds, 3),
         summary=work.summary(records),
     )

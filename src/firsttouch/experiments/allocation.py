@@ -21,7 +21,7 @@ GROWTH_FROM, GROWTH_RATIO = 256 * KiB, 3.0
 
 
 class Allocation(Experiment):
-    """Allocates 100 blocks in one loop and frees them in a second. Source: IISWC 2025 Sec. III-A.5."""
+    """Allocates 100 blocks in one loop and frees them in a second. Source: IISWC 2025 Sec. III-A5."""
 
     name = "allocation"
     order = 40
@@ -32,7 +32,7 @@ class Allocation(Experiment):
         "10 warm-up rounds, memory not touched. call=allocate: the first loop, with the second as the counter free_ns; "
         "call=free: the second, with the first as the counter allocate_ns."
     )
-    source = "Wahlgren et al., IISWC 2025, Sec. III-A.5"
+    source = "Wahlgren et al., IISWC 2025, Sec. III-A5"
     figures = (
         Line(x="size", colour="allocator", where={"call": "allocate"}, log_x=True, log_y=True, x_title="block",
              y_title="time per allocation", title="Time per allocation"),

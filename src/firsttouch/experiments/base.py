@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from firsttouch.session import Session
 
 Preset = Literal["quick", "standard", "full"]
-FactorKind = Literal["size", "count", "ratio", "extent", "choice"]
+FactorKind = Literal["size", "count", "ratio", "extent", "name", "choice"]
+ONE_AT_A_TIME = "a profiler stops the GPU around each kernel, so CPU and GPU would not work at once"
+"""Why a profiler cannot count an experiment in which they do."""
 MAX_VALUES = 10_000
 """The most values that a factor may have."""
 
@@ -41,9 +43,10 @@ def _is_scalar(value: object) -> bool:
 class Factor:
     """A condition that is varied. values are those that the preset measures; `--set name=...` may name others.
 
-    kind: "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "choice" one of `choices`, and
-    "extent" bytes or a word of `known`, which stands for the value there. doc says in a few words what is varied, for
-    --list. names_devices: the values name devices; without --set, only those are measured that the call chose.
+    kind: "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "choice" one of `choices`,
+    "name" a text that matches `pattern`, of which `choices` are examples, and "extent" bytes or a word of `known`,
+    which stands for the value there. doc says in a few words what is varied, for --list. names_devices: the values name
+    devices; without --set, only those are measured that the call chose.
     """
 
     name: str
@@ -58,6 +61,12 @@ class Factor:
     """For the kinds "size" and "count": the range of values that can be measured; None means no upper limit."""
     multiple: int = 1
     """For the kinds "size" and "count": a value must be a multiple of this."""
+    pattern: str = ""
+    """For the kind "name": the regular expression that a value must match."""
+    only_on: str = ""
+    """For an optional factor: the name of the only device whose points may have it. If --set names the factor, its
+    experiment is measured on no other device.
+    """
 
     def __post_init__(self) -> None:
         """Raises ValueError if no record can hold a value or --set cannot name the factor."""
@@ -78,6 +87,8 @@ class Factor:
             return ", ".join(dict.fromkeys(str(value) for value in (*self.choices, *self.values)))
         if self.kind == "ratio":
             return "a number above 0"
+        if self.kind == "name":
+            return f"a name such as {', '.join(self.choices)}"
         if self.kind == "extent":
             return ", ".join((*self.known, "or a size"))
         as_word = format_size if self.kind == "size" else str
@@ -202,6 +213,10 @@ class Experiment:
     """Weight of this experiment in a preset's time."""
     fresh_process: ClassVar[bool] = False
     """True if every point is measured in a new worker."""
+    counters_offered: ClassVar[bool] = False
+    """True if --counters counts its points with the vendor's profiler. Then it takes its stopping rule from
+    session.stop(), and its probe launches what it times by Lab::timed_kernel.
+    """
     across_devices: ClassVar[bool] = False
     """True if the report shows the records of all devices together. Figures may then name `device` and, if it is a
     factor, `peer`; derive(), sections() and findings() get the records of all devices, and None for the device.
@@ -245,6 +260,10 @@ class Experiment:
         runtime's switches among the factors (machine/switches.py).
         """
         return switches.environment(factors)
+
+    def why_not_counted(self, factors: Factors) -> str:
+        """Returns why --counters does not count the point with the vendor's profiler, or ''."""
+        return "" if self.counters_offered else "the vendor's counters are not offered for this experiment"
 
     def measure(self, point: Point, session: Session) -> Measurement:
         """Measures and verifies a point. Raises _core.GuardRefused if memory limits forbid it (it is then skipped)."""

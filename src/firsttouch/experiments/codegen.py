@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import platform
 import re
 import shutil
@@ -14,14 +13,17 @@ from pathlib import Path
 
 import capstone
 from elftools.elf.elffile import ELFFile
+from msgspec.structs import replace
 
 from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, finding
 from firsttouch.analysis.statistics import group_by
 from firsttouch.errors import Unsupported
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
 from firsttouch.figures import Table
-from firsttouch.records.schema import DeviceInfo, Metric, Record
+from firsttouch.machine.backends import HOST
+from firsttouch.machine.compilers import TARGETS, compile_for, llvm_tools
+from firsttouch.records.schema import DeviceInfo, Metric, Record, Scalar
 from firsttouch.session import Session
 
 OPERATIONS = (
@@ -33,6 +35,10 @@ OPERATIONS = (
     "load_uncached",
 )
 LONGEST_LISTING = 6000
+TARGET = "target"
+"""The factor that names the GPU of another machine."""
+EXAMPLES = ("gfx942", "gfx90a", "sm_90")
+NOT_RUN = "compiled, not run"
 
 # By operation, (verdict, pattern over PTX, SASS, AMD GPU, x86-64 and AArch64 text). The first pattern that is found
 # decides. Compare-and-swap comes first because its loop may also contain a native add.
@@ -114,25 +120,17 @@ def _cuda_listing(kernel: str, code: bytes, ptx: str) -> tuple[str, list[str]]:
     return "PTX", re.findall(r"^\s+((?!\.|//)\S.*?);", body[1], re.MULTILINE)
 
 
-def _disassemblers() -> list[str]:
-    """Returns LLVM's disassemblers in the order to try: ROCm's supports its GPUs, others may be too old for them."""
-    folder = os.path.join(os.environ.get("ROCM_PATH", "/opt/rocm"), "llvm/bin")
-    names = ["llvm-objdump", *(f"llvm-objdump-{version}" for version in range(25, 14, -1))]
-    found = [shutil.which("llvm-objdump", path=folder), *map(shutil.which, names)]
-    return [tool for tool in found if tool is not None]
-
-
 def hip_listing(kernel: str, code: bytes) -> tuple[str, list[str]]:
     """Returns the kernel's instructions in an AMD code object, from llvm-objdump.
 
     Raises:
         Unsupported: no llvm-objdump can read the code object.
     """
-    problem = "llvm-objdump is neither on the PATH nor in ROCm's folder"
+    problem = "llvm-objdump is neither on the PATH nor in ROCm's folder; install llvm 19 or newer, or ROCm"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.co"
         path.write_bytes(code)
-        for tool in _disassemblers():
+        for tool in llvm_tools("llvm-objdump"):
             command = [tool, "-d", f"--disassemble-symbols={kernel}", str(path)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             listing = re.findall(r"^\t(\S.*?)\s*//", done.stdout, re.MULTILINE)
@@ -141,6 +139,18 @@ def hip_listing(kernel: str, code: bytes) -> tuple[str, list[str]]:
             words = done.stderr.strip().replace(str(path), "the code") or f"no kernel {kernel} of an AMD GPU is in it"
             problem = f"{tool} does not read the compiled code: {words}"
     raise Unsupported(problem)
+
+
+def assembly_listing(kernel: str, assembly: str) -> tuple[str, list[str]]:
+    """Returns the kernel's instructions in clang's assembly for an AMD GPU, without labels and directives.
+
+    Raises:
+        Unsupported: the assembly holds no such kernel.
+    """
+    body = re.search(rf"^{kernel}:(.*?)^\.Lfunc_end", assembly, re.DOTALL | re.MULTILINE)
+    if body is None:
+        raise Unsupported(f"the compiler's assembly holds no kernel {kernel}")
+    return "clang's assembly", re.findall(r"^\t([a-z].*?)\s*(?:;.*)?$", body[1], re.MULTILINE)
 
 
 def _opencl_listing(kernel: str, code: bytes) -> tuple[str, list[str]]:
@@ -161,7 +171,9 @@ def _opencl_listing(kernel: str, code: bytes) -> tuple[str, list[str]]:
 def _device_listing(kind: str, kernel: str, code: bytes, assembly: str) -> tuple[str, list[str]]:
     if kind == "cubin":
         return _cuda_listing(kernel, code, assembly)
-    return hip_listing(kernel, code) if kind == "hsaco" else _opencl_listing(kernel, code)
+    if kind == "hsaco":
+        return assembly_listing(kernel, assembly) if assembly else hip_listing(kernel, code)
+    return _opencl_listing(kernel, code)
 
 
 class Codegen(Experiment):
@@ -174,9 +186,10 @@ class Codegen(Experiment):
     counted = (
         "Instructions of a kernel that does one operation, from the compiled device code (SASS where nvdisasm is "
         "present, else PTX; an AMD code object by llvm-objdump; PoCL's object; the code of the native module for the "
-        "CPU). made says native or loop; the listing is in the record."
+        "CPU). made says native or loop; the listing is in the record. With --set target=, from code that is compiled "
+        "for another machine's GPU and not run (SASS or PTX; clang's assembly, or hipRTC's code object)."
     )
-    source = "Wahlgren et al., IISWC 2025, Sec. III-B.4; the vendors' instruction-set manuals"
+    source = "Wahlgren et al., IISWC 2025, Sec. III-B4; the vendors' instruction-set manuals"
     figures = (
         Table(titles={"median": "instructions"},
               columns=("operation", "made", "instruction", "read_from", "median")),
@@ -186,10 +199,18 @@ class Codegen(Experiment):
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         return [Factor("operation", OPERATIONS, choices=OPERATIONS, doc="what the code does")]
 
+    def optional(self) -> list[Factor]:
+        doc = "compile for this GPU, which need not be here; needs NVRTC, or clang or hipRTC"
+        return [Factor(TARGET, (), "name", choices=EXAMPLES, doc=doc, pattern=TARGETS, only_on=HOST)]
+
     def measure(self, point: Point, session: Session) -> Measurement:
         operation = point.text("operation")
-        kernel = f"codegen_{operation}"
-        if session.info.kind == "cpu":
+        kernel, about, why = f"codegen_{operation}", dict[str, Scalar](), "the instructions are read, not run"
+        if TARGET in point.factors:
+            compiled = compile_for(point.text(TARGET), "codegen")
+            read_from, listing = _device_listing(compiled.kind, kernel, compiled.code, compiled.assembly)
+            about, why = {"execution": NOT_RUN, "compiler": compiled.compiler}, NOT_RUN
+        elif session.info.kind == HOST:
             read_from, listing = _host_listing(kernel)
         else:
             kind, code, assembly = session.device.compile("codegen", _core.kernel_file("codegen.c"))
@@ -198,30 +219,58 @@ class Codegen(Experiment):
         return Measurement(
             samples=[len(listing)],
             verified=None,
-            verified_why="the instructions are read, not run",
+            verified_why=why,
             stopped_by="count",
             counters={
                 "made": made,
                 "instruction": instruction,
                 "read_from": read_from,
+                **about,
                 "listing": "\n".join(listing)[:LONGEST_LISTING],
             },
         )
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        by_form = group_by(records, "made")
         return [
             finding(
-                COMPILED,
-                rows,
+                COMPILED if target is None else COMPILED_FOR,
+                same,
                 COMPILED_WORDS.get(str(made), str(made)),
-                operation=tuple(r.text("operation") for r in rows),
+                operation=tuple(r.text("operation") for r in same),
             )
-            for (made,), rows in by_form.items()
+            for (target,), rows in group_by(records, TARGET).items()
+            for (made,), same in group_by(rows, "made").items()
         ]
+
+    def derive(self, records: Sequence[Record]) -> list[Record]:
+        """Adds to each record of a target what every target made of the same operation, as a counter of its name."""
+        made: dict[Scalar, dict[str, Scalar]] = {}
+        for r in records:
+            if TARGET in r.factors and "made" in r.counters:
+                by_target = made.setdefault(r.factors["operation"], {})
+                by_target[r.text(TARGET)] = f"{r.counters['made']}: {r.counters['instruction']}"
+        return [
+            replace(r, counters={**r.counters, **made.get(r.factors["operation"], {})}) if TARGET in r.factors else r
+            for r in records
+        ]
+
+    def sections(self, records: Sequence[Record], device: DeviceInfo | None) -> list[ReportSection]:
+        """A section on the device's code, and one on the code for targets, with a column for each target."""
+        of_targets = [r for r in records if TARGET in r.factors]
+        of_device = [r for r in records if TARGET not in r.factors]
+        targets = dict.fromkeys(r.text(TARGET) for r in of_targets if r.status == "ok")
+        figures = (
+            Table(title=f"By target: {NOT_RUN}", columns=("operation", *targets), titles={t: t for t in targets}),
+            Table(columns=(TARGET, "compiler", "read_from")),
+        )
+        by_target = ReportSection(
+            self.question, of_targets, figures, title="other machines", counted=self.counted, source=self.source
+        )
+        return [*(super().sections(of_device, device) if of_device else []), *([by_target] if of_targets else [])]
 
 
 COMPILED = Claim("codegen.form", "{value} ({operation})", "operations are compiled to:")
+COMPILED_FOR = Claim("codegen.target", COMPILED.text, "for {target}, operations are compiled, not run, to:")
 COMPILED_WORDS = {
     "native": "a native instruction",
     "loop": "a compare-and-swap loop",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from firsttouch.allocators.properties import is_common, is_plain_host, role
 from firsttouch.experiments.base import Factor
 from firsttouch.machine.caches import effective_cache_bytes
+from firsttouch.machine.pages import BASE_PAGE as BASE_PAGE
+from firsttouch.machine.pages import HUGE_PAGE as HUGE_PAGE
 from firsttouch.machine.switches import find_switch
 from firsttouch.records.schema import PEER, SELF, BufferFact, DeviceInfo
 from firsttouch.units import GiB as GiB
@@ -18,10 +19,9 @@ from firsttouch.units import MiB as MiB
 if TYPE_CHECKING:
     from firsttouch import _core
 
-BASE_PAGE = resource.getpagesize()
-"""Bytes of the kernel's base page: 4 KiB, or 64 KiB on some Arm kernels."""
-
-MMAP_EVERY_BLOCK = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4096:glibc.malloc.trim_threshold=4096"}
+MMAP_EVERY_BLOCK = {
+    "GLIBC_TUNABLES": f"glibc.malloc.mmap_threshold={BASE_PAGE}:glibc.malloc.trim_threshold={BASE_PAGE}"
+}
 """An environment in which glibc maps and unmaps every block of a page or more, so that pages are untouched at first."""
 
 

@@ -10,7 +10,7 @@ from firsttouch import _core
 from firsttouch.allocators.properties import common_allocator, needs_mapping
 from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, compare, finding, quantity, ratio_of
 from firsttouch.analysis.statistics import median_of
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import KiB, MiB, allocator_factor, allocator_names, buffer_fact, unreachable
 from firsttouch.experiments.presets import QUICK, SHORT, STANDARD, leave_out
 from firsttouch.figures import Bar
@@ -92,6 +92,9 @@ class Concurrency(Experiment):
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         reasons = (_why_not_used(name, factors.text("strategy"), device) for name in _allocators_of_halves(factors))
         return next((reason for reason in reasons if reason), None)
+
+    def why_not_counted(self, factors: Factors) -> str:
+        return ONE_AT_A_TIME
 
     def measure(self, point: Point, session: Session) -> Measurement:
         device, size, of_halves = session.device, point.size("size"), _allocators_of_halves(point.factors)

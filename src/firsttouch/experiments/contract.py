@@ -24,6 +24,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "order": (int, "a whole number"),
     "share": ((int, float), "a number above 0"),
     "fresh_process": (bool, "True or False"),
+    "counters_offered": (bool, "True or False"),
     "across_devices": (bool, "True or False"),
     "opens_device": (bool, "True or False"),
     "rules": (Sequence, "a sequence of rules"),
@@ -64,6 +65,10 @@ def why_meaningless(experiment: Experiment, factors: Factors, device: DeviceInfo
 
 def why_skipped(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
     return _reason(experiment, "skip", experiment.skip(factors, device))
+
+
+def why_not_counted(experiment: Experiment, factors: Factors) -> str:
+    return _reason(experiment, "why_not_counted", experiment.why_not_counted(factors))
 
 
 def environment_of(experiment: Experiment, factors: Factors) -> Mapping[str, str]:

@@ -81,7 +81,7 @@ AGENT_FACTORS = ("first_touch", "streamed_by")
 
 
 class FaultCount(Experiment):
-    """CPU page faults of allocating, first touching and streaming three arrays. Source: IISWC 2025 Sec. III-B.3."""
+    """CPU page faults of allocating, first touching and streaming three arrays. Source: IISWC 2025 Sec. III-B3."""
 
     name = "faultcount"
     order = 60
@@ -93,7 +93,7 @@ class FaultCount(Experiment):
         "allocate, touch and triad split the faults; contiguous_pages is the mean run of physically contiguous base "
         "pages, if /proc/self/pagemap is readable; tlb_shootdowns, from /proc/interrupts, count the whole machine."
     )
-    source = "Wahlgren et al., IISWC 2025, Sec. III-B.3"
+    source = "Wahlgren et al., IISWC 2025, Sec. III-B3"
     figures = (
         Bar(x="allocator", facet="first_touch", colour="streamed_by", y_title="CPU faults per MiB"),
         Table(titles={"median": "faults per MiB"},

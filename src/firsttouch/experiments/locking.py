@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, finding, lowest
 from firsttouch.analysis.statistics import group_by
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import allocator_factor, buffer_fact, size_fact, unreachable
+from firsttouch.experiments.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.common import BASE_PAGE, allocator_factor, buffer_fact, size_fact, unreachable
 from firsttouch.experiments.presets import (
     FULL,
     NOTHING,
@@ -158,11 +158,14 @@ class Locking(Experiment):
             return f"the threads of a group run one after another on {device.name}"
         return _why_not_at_once(factors, agents, device)
 
+    def why_not_counted(self, factors: Factors) -> str:
+        return ONE_AT_A_TIME
+
     def measure(self, point: Point, session: Session) -> Measurement:
         rivals = point["rivals"]
         number = {name: point.count(name) for name in COUNTS}
         sections = max(16, number["sections"] // (1 + number["outside"] // 100))
-        with session.device.allocate(point.text("allocator"), max(4096, number["inside"] * LINE)) as region:
+        with session.device.allocate(point.text("allocator"), max(BASE_PAGE, number["inside"] * LINE)) as region:
             outcome = _core.locking(
                 session.device,
                 region,

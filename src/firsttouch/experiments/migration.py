@@ -171,6 +171,8 @@ class Migration(Experiment):
     )  # fmt: skip
     share = 1.0
 
+    counters_offered = True
+
     rules = (
         leave_out("on the host's processor no page moves, so atomics make no difference",
                   runs_on="processor", role="shared", variant="coherence", coherent=True),
@@ -265,6 +267,10 @@ class Migration(Experiment):
         if factors["order"] == "sequential" and factors["touch"] not in SPARSE:
             return f"order=sequential needs a sparse touch: {', '.join(SPARSE)}"
         return ""
+
+    def why_not_counted(self, factors: Factors) -> str:
+        recorded = "events=on records the driver's events, which excludes a profiler; the same point has events=off"
+        return recorded if factors["events"] == "on" else ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
         device, log, with_events = session.device, session.events, point["events"] == "on"

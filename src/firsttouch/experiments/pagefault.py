@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_common, requested_pages, role
-from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, number, quantity, ratio_of
+from firsttouch.allocators.properties import is_common, is_plain_host, requested_pages, role
+from firsttouch.analysis.findings import Claim, Finding, Quantity, counter, finding, number, quantity, ratio_of
 from firsttouch.analysis.statistics import group_by
+from firsttouch.errors import Unsupported
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import BASE_PAGE, MMAP_EVERY_BLOCK, GiB, MiB, allocator_names, switch, unreachable
-from firsttouch.experiments.presets import QUICK, STANDARD, Above, Candidate, leave_out
-from firsttouch.figures import Line
-from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
+from firsttouch.experiments.common import (
+    BASE_PAGE,
+    HUGE_PAGE,
+    MMAP_EVERY_BLOCK,
+    GiB,
+    MiB,
+    allocator_names,
+    switch,
+    unreachable,
+)
+from firsttouch.experiments.presets import FULL, QUICK, STANDARD, Above, Candidate, Not, leave_out, take
+from firsttouch.figures import Bar, Line
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
+from firsttouch.units import format_seconds
 
-SCENARIOS = ("cpu-1", "cpu-n", "gpu-major", "gpu-minor", "prefault+minor")
+TOUCHERS = {
+    "cpu": ("cpu",),
+    "gpu-major": ("gpu",),
+    "gpu-minor": ("cpu", "gpu"),
+    "prefault+minor": ("cpu", "gpu"),
+}
+"""The scenarios, each with the agents that access the pages."""
+TIMES_CPU = ("cpu", "prefault+minor")
+"""The scenarios in which the CPU's accesses are timed."""
+ACCESSES = {"store": "store to", "load": "load from"}
 MAX_PAGES = 2**32
-PAGE_BYTES = {"base": BASE_PAGE, "huge": 2 * MiB}
+PAGE_BYTES = {"base": BASE_PAGE, "huge": HUGE_PAGE}
+SINGLE_TRIALS = (100, 1000)
+"""The least and the most trials of a point with one page, whose samples are a distribution of single faults."""
+TRIALS = (3, 100)
+"""Those of other points."""
+TRIED_BYTES = 128 * MiB
+"""More than the least number of trials are taken until they have touched this much, even if their time is over."""
 
 
 def _touched_bytes(candidate: Candidate) -> int:
@@ -27,42 +54,58 @@ def _touched_bytes(candidate: Candidate) -> int:
     return candidate.factors.count("pages") * PAGE_BYTES[candidate.factors.text("page_size")]
 
 
-def _is_default(allocator: str, alone: bool) -> bool:
-    """True if it is measured by default: base pages on the device `cpu`, elsewhere memory that both may share."""
-    if alone:
-        return requested_pages(allocator) == "base"
-    return is_common(allocator) and role(allocator) in ("host", "shared")
+def _is_default(allocator: str, device: DeviceInfo, preset: Preset) -> bool:
+    """True if a preset measures it: mappings with base pages, and on a device memory that both agents share. `full`
+    adds malloc, whose pages may be there already.
+    """
+    if requested_pages(allocator) == "base":
+        return True
+    return is_common(allocator) and (role(allocator) == "shared" or (preset == "full" and is_plain_host(allocator)))
 
 
 class PageFault(Experiment):
-    """One store to each page of a new mapping, minus a second round over it. Source: IISWC 2025 Sec. III-A.6."""
+    """One access to each page of a new mapping, minus a second round over it. Source: IISWC 2025 Sec. III-A6."""
 
     name = "pagefault"
     order = 50
     question = "What does the first touch of a page cost?"
-    metric = Metric("ns", "lower")
+    metric = Metric("ns", "lower", version=2)
     counted = (
-        "Time per page of a first store to every page of a new mapping, minus the time per page of a second round "
-        "over the same pages. cpu-1 and cpu-n: one or all CPU threads; gpu-major: the GPU touches first; gpu-minor: "
-        "the CPU touches first, then the GPU faults (and, if memories are separate, pages migrate); prefault+minor: "
-        "gpu-minor including the time of the CPU's touches. glibc maps every block anew. Verified in every 16th trial."
+        "Time per page of a first access to every page of a new block, minus the time per page of a second round over "
+        "the same pages. cpu: CPU threads access the pages; gpu-major: the GPU does, first; gpu-minor: the CPU stores "
+        "to them first, then the GPU faults (and, if memories are separate, pages migrate); prefault+minor: gpu-minor "
+        "including the time of the CPU's stores. Before each trial the pages are shown to be absent (counter absent); "
+        "every difference is a sample, and a point whose interval reaches zero is skipped. Verified in every 16th "
+        "trial."
     )
-    source = "Wahlgren et al., IISWC 2025, Sec. III-A.6"
+    source = "Wahlgren et al., IISWC 2025, Sec. III-A6"
     figures = (
         Line(x="pages", colour="scenario", dash="page_size", facet="allocator", log_x=True, log_y=True,
              x_title="pages touched", y_title="time per page"),
+        Bar(x="scenario", y="value", series="{}_ns", colour="series", facet="allocator",
+            where={"pages": 1, "series": ("mean", "p95")}, titles={"series": "statistic"},
+            y_title="time of a single first touch", title="A single first touch: mean and 95th percentile"),
+        Line(x="pages", y="pages_per_s", colour="scenario", dash="threads", facet="allocator", log_x=True, log_y=True,
+             x_title="pages touched", y_title="pages per second"),
     )  # fmt: skip
     share = 1.5
 
     properties: ClassVar = {"touched": _touched_bytes}
     rules = (
         leave_out("the CPU's first touch of plain host memory is measured on the device cpu",
-                  runs_kernels=True, plain_host=True, scenario=("cpu-1", "cpu-n")),
-        leave_out("plain host memory that the GPU cannot reach is recorded once",
-                  runs_kernels=True, plain_host=True, skipped=True, touched=Above(BASE_PAGE)),
+                  runs_kernels=True, plain_host=True, scenario="cpu"),
+        leave_out("what cannot be measured is recorded once", runs_kernels=True, skipped=True,
+                  touched=Above(BASE_PAGE)),
+        leave_out("a single page is touched by one thread", scenario="cpu", pages=1, threads=0),
+        leave_out("the CPU prefaults with all threads", scenario="prefault+minor", threads=Not(0)),
         leave_out("the quick preset touches at most 256 MiB", QUICK, touched=Above(GiB // 4)),
         leave_out("the standard preset touches at most 2 GiB", STANDARD, touched=Above(2 * GiB)),
         leave_out("a preset touches at most 64 GiB", touched=Above(64 * GiB)),
+        take("the full preset measures every access", FULL),
+        leave_out("loads are measured for base pages", access="load", page_size="huge"),
+        leave_out("loads are measured where the first agent faults", access="load",
+                  scenario=("gpu-minor", "prefault+minor")),
+        leave_out("loads are measured for one page and for 10,000", access="load", pages=Not((1, 10_000))),
     )  # fmt: skip
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
@@ -72,12 +115,18 @@ class PageFault(Experiment):
             "full": [10**k for k in range(8)],
         }[preset]
         alone = not device.capabilities.runs_kernels
-        scenarios, sizes = (SCENARIOS[:2], tuple(PAGE_BYTES)) if alone else (SCENARIOS, ("base",))
-        allocators = [name for name in allocator_names(device) if _is_default(name, alone)]
+        scenarios, sizes = (("cpu",), tuple(PAGE_BYTES)) if alone else (tuple(TOUCHERS), ("base",))
+        allocators = [name for name in allocator_names(device) if _is_default(name, device, preset)]
         return [
             Factor("allocator", allocators, choices=allocator_names(device), doc="how the memory is obtained"),
             Factor(
                 "scenario", scenarios, choices=scenarios, doc="who touches the pages, and whether the CPU did before"
+            ),
+            Factor(
+                "access",
+                ("store",) if preset == "quick" else tuple(ACCESSES),
+                choices=tuple(ACCESSES),
+                doc="the access that is timed",
             ),
             Factor(
                 "page_size",
@@ -86,25 +135,39 @@ class PageFault(Experiment):
                 doc="page size requested from the kernel, and stride of the touches",
             ),
             Factor("pages", counts, "count", least=1, most=MAX_PAGES, doc="pages touched"),
+            Factor(
+                "threads",
+                (1, 0),
+                "count",
+                most=_core.usable_processors(),
+                doc="CPU threads whose accesses are timed, pinned and spread; 0 is all",
+            ),
             *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        scenario, allocator = factors.text("scenario"), factors.text("allocator")
-        touchers = {"gpu-major": ("gpu",), "gpu-minor": ("cpu", "gpu"), "prefault+minor": ("cpu", "gpu")}
-        for agent in touchers.get(scenario, ("cpu",)):
+        allocator, agents = factors.text("allocator"), TOUCHERS[factors.text("scenario")]
+        for agent in agents:
             if reason := unreachable(device, allocator, agent):
                 return reason
         entry = device.allocator(allocator)
         if entry is not None and entry.on_demand is False:
             return f"{allocator} memory is allocated before the first touch"
+        if len(agents) > 1 and device.capabilities.on_host_processor:
+            return "the kernels use the CPU's page tables, so what the CPU has touched causes no fault in them"
         return None
+
+    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+        if factors["scenario"] not in TIMES_CPU and factors["threads"] != 0:
+            return "threads are those of the CPU, whose accesses are not timed in this scenario; it goes with threads=0"
+        return ""
 
     def environment(self, factors: Factors) -> dict[str, str]:
         return {**super().environment(factors), **MMAP_EVERY_BLOCK}
 
     def measure(self, point: Point, session: Session) -> Measurement:
         page = PAGE_BYTES[point.text("page_size")]
+        least, most = _trials(page, point.count("pages"))
         outcome = _core.page_faults(
             session.device,
             allocator=point.text("allocator"),
@@ -112,37 +175,119 @@ class PageFault(Experiment):
             page_bytes=page,
             count=point.count("pages"),
             scenario=point.text("scenario"),
+            load=point["access"] == "load",
+            threads=point.count("threads"),
             seed=session.seed,
-            stop=session.stop(max_samples=100),
+            stop=session.stop(min_samples=least, max_samples=most),
         )
-        return Measurement.of(outcome, counters={"page_bytes": page})
+        shown = outcome.counters["shown_absent"] == 1
+        counters: dict[str, Scalar] = {"page_bytes": page, "absent": _absent(point, session.info, shown)}
+        counters["pages_per_s"] = 1e9 / _resolved_median(outcome)
+        if point["pages"] == 1:
+            counters |= _distribution(outcome.samples)
+        kept = [name for name in outcome.counters if name != "shown_absent"]
+        return Measurement.of(outcome, keep=kept, counters=counters)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        found = []
-        for (_, size), rows in group_by(records, "allocator", "page_size").items():
-            by_scenario = {r.factors["scenario"]: r for r in sorted(rows, key=lambda r: number(r, "pages"))}
-            page = PAGE_BYTES.get(str(size))
-            found += [_cost(by_scenario[s], words, page) for s, words in TOUCHERS.items() if s in by_scenario]
-        return found
+        current = [r for r in records if r.metric_version == self.metric.version]
+        return [*_costs(current), *_singles(current)]
 
 
-TOUCHERS = {
-    "cpu-1": "by one CPU thread",
-    "cpu-n": "by all CPU threads",
-    "gpu-major": "by the GPU",
-    "gpu-minor": "by the GPU after the CPU",
-    "prefault+minor": "by the CPU and then the GPU",
-}
-"""Scenarios in words."""
-_COST = ("pagefault.cost", "the first touch of {pages} pages of {page_bytes} of {allocator} memory costs, per page:")
-COST = Claim(_COST[0], "{value} {toucher} ({rate})", _COST[1])
-NO_COST = Claim(_COST[0], "nothing measurable {toucher}", _COST[1])
+def _trials(page_bytes: int, pages: int) -> tuple[int, int]:
+    """The least and the most trials of a point."""
+    if pages == 1:
+        return SINGLE_TRIALS
+    least, most = TRIALS
+    return min(most, max(least, TRIED_BYTES // (pages * page_bytes))), most
 
 
-def _cost(record: Record, toucher: str, page: int | None) -> Finding:
-    cost = quantity(record)
-    if (cost.value if cost.low is None else cost.low) <= 0:
-        return finding(NO_COST, record, toucher=toucher, page_bytes=page)
-    rate = ratio_of(Quantity(1e9, "", 1e9, 1e9), cost)
-    details = {"rate": replace(rate, unit="pages/s")}
-    return finding(COST, record, details=details, toucher=toucher, page_bytes=page)
+def _absent(point: Point, device: DeviceInfo, shown: bool) -> str:
+    """What showed before each trial that the pages were absent. shown: the CPU's page tables had none of them."""
+    if not shown:
+        return "not shown: the CPU's page tables cannot be read"
+    capabilities = device.capabilities
+    if point["scenario"] == "cpu" or capabilities.on_host_processor or is_plain_host(point.text("allocator")):
+        return "shown by /proc/self/pagemap"
+    return "shown for the CPU's page tables; no call tells it for the GPU's"
+
+
+def _resolved_median(outcome: _core.Outcome) -> float:
+    """The median of the samples.
+
+    Raises:
+        Unsupported: its interval reaches zero.
+    """
+    n, median, *_, low, high = _core.summarise(outcome.samples)
+    if low <= 0:
+        first, second = (_ns(outcome.counters[f"{which}_ns"]) for which in ("first", "second"))
+        raise Unsupported(
+            f"below what this machine resolves: the first round took {first} per page and the second {second}; "
+            f"the median of {n} differences is {_ns(median)}, with a 95 % interval from {_ns(low)} to {_ns(high)}"
+        )
+    return median
+
+
+def _distribution(samples: Sequence[float]) -> dict[str, Scalar]:
+    percentile = statistics.quantiles(samples, n=100, method="inclusive")
+    return {"mean_ns": statistics.fmean(samples), **{f"p{k}_ns": percentile[k - 1] for k in (50, 95, 99)}}
+
+
+def _ns(nanoseconds: float) -> str:
+    return f"{'-' if nanoseconds < 0 else ''}{format_seconds(abs(nanoseconds) * 1e-9)}"
+
+
+COST = Claim(
+    "pagefault.cost",
+    "{value} {toucher} ({rate})",
+    "the first {touch} each of {pages} pages of {page_bytes} of {allocator} memory costs, per page:",
+)
+SINGLE = Claim(
+    "pagefault.single",
+    "{value} {toucher} (95th percentile {p95})",
+    "a single first {touch} a page of {page_bytes} of {allocator} memory takes on average:",
+)
+
+
+def _costs(records: Iterable[Record]) -> list[Finding]:
+    """What the first touch of the most pages costs each toucher, by memory and access."""
+    found = []
+    for rows in group_by(records, "allocator", "page_size", "access", "xnack").values():
+        for same in group_by(rows, "scenario", "threads").values():
+            most = max(same, key=lambda r: number(r, "pages"))
+            rate = replace(ratio_of(Quantity(1e9, "", 1e9, 1e9), quantity(most)), unit="pages/s")
+            found.append(_finding(COST, most, rate=rate))
+    return found
+
+
+def _singles(records: Iterable[Record]) -> list[Finding]:
+    """The mean and the 95th percentile of single first touches."""
+    found = []
+    for record in records:
+        mean, p95 = (counter(record, name, "ns") for name in ("mean_ns", "p95_ns"))
+        if record.factors["pages"] == 1 and mean and p95:
+            found.append(_finding(SINGLE, record, mean, p95=p95))
+    return found
+
+
+def _finding(claim: Claim, record: Record, value: Quantity | None = None, **details: Quantity) -> Finding:
+    return finding(
+        claim,
+        record,
+        value,
+        details=details,
+        toucher=_toucher(record),
+        touch=ACCESSES[record.text("access")],
+        page_bytes=record.counters.get("page_bytes"),
+    )
+
+
+def _toucher(record: Record) -> str:
+    """The scenario in words."""
+    threads = record.count("threads")
+    cpu = {0: "all CPU threads", 1: "one CPU thread"}.get(threads, f"{threads} CPU threads")
+    return {
+        "cpu": f"by {cpu}",
+        "gpu-major": "by the GPU",
+        "gpu-minor": "by the GPU after the CPU",
+        "prefault+minor": f"by {cpu} and then the GPU",
+    }[record.text("scenario")]

@@ -13,6 +13,7 @@ from firsttouch.analysis.tlb import EffectivePage, Knee, effective_page, find_kn
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import (
     BASE_PAGE,
+    HUGE_PAGE,
     GiB,
     KiB,
     MiB,
@@ -28,7 +29,12 @@ from firsttouch.figures import Bar, Line
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
-PAGES = (4 * KiB, 16 * KiB, 64 * KiB, 256 * KiB, 2 * MiB)
+GPU_PAGE = 2 * MiB
+"""The largest page of a GPU's own page tables."""
+PAGES = tuple(sorted({4 * KiB, 16 * KiB, 64 * KiB, 256 * KiB, GPU_PAGE, BASE_PAGE, HUGE_PAGE}))
+"""Page sizes of GPUs and of the host."""
+STRIDES = tuple(page for page in PAGES if page >= BASE_PAGE)
+"""Distances of the visited lines. Lines closer than the host's base page would share translations on the CPU."""
 QUICK_OCTAVES, OCTAVES = (3, 15), (2, 17)
 """Exponents of the page counts: the first, and one past the last. Three points that agree are a level."""
 FLOOR_LINES = 8
@@ -113,24 +119,26 @@ class Tlb(Experiment):
             where={"method": "counter"}),
     )  # fmt: skip
 
+    counters_offered = True
+
     rules = (
         leave_out("the CPU's accesses to plain host memory are measured on the device cpu", measured_on_cpu=True),
         leave_out("the CPU's counter is read on the device cpu", QUICK, method="counter", runs_kernels=True),
         take("the triad with the counter is always measured", method="counter"),
         take_only("memory that the agent cannot reach is recorded once",
-                  of={"reachable": False}, stride=PAGES[-1], pages=64),
+                  of={"reachable": False}, stride=GPU_PAGE, pages=64),
         leave_out("the buffer would be larger than the preset allows", too_large=True),
         # Quick: the curves that find the first level's reach and page.
         leave_out("the quick preset measures one agent", QUICK, first_agent=False),
         take("base and huge pages are measured with the shortest and the longest stride",
              QUICK, runs_on="cpu", pages_asked=("policy", "huge"),
-             stride=(PAGES[0], PAGES[-1])),
-        take("kernels on the host's processor get one curve", QUICK, runs_on="processor", main=True, stride=PAGES[0]),
+             stride=(BASE_PAGE, HUGE_PAGE)),
+        take("kernels on the host's processor get one curve", QUICK, runs_on="processor", main=True, stride=BASE_PAGE),
         take("the device's own memory is measured with two strides",
-             QUICK, runs_on="gpu", main=True, stride=(64 * KiB, PAGES[-1])),
+             QUICK, runs_on="gpu", main=True, stride=(64 * KiB, GPU_PAGE)),
         take("memory that both agents share gets one curve",
              QUICK, runs_on="gpu", role=("shared", "page-locked"), common=True,
-             stride=PAGES[-1]),
+             stride=GPU_PAGE),
         leave_out("the quick preset measures the main curves only", QUICK),
         take("the full preset measures every curve", FULL),
         # Standard: three strides in half octaves, two in octaves for other memory, one for the other agent.
@@ -143,8 +151,8 @@ class Tlb(Experiment):
         leave_out("both agents are the same processor", runs_on="processor", first_agent=False),
         leave_out("page-locked memory is measured for one way of obtaining it",
                   role="page-locked", variant=("call", "caching")),
-        leave_out("the other agent is measured with one stride", first_agent=False, stride=Not(PAGES[0])),
-        leave_out("other allocators are measured with two strides", stride=Not((PAGES[0], PAGES[-1]))),
+        leave_out("the other agent is measured with one stride", first_agent=False, stride=Not(BASE_PAGE)),
+        leave_out("other allocators are measured with two strides", stride=Not((BASE_PAGE, GPU_PAGE))),
         leave_out("kernels on the host's processor are measured at every second octave",
                   runs_on="processor", pages=Not(Octave(2))),
         leave_out("other allocators are measured at whole octaves", pages=Not(Octave())),
@@ -170,7 +178,7 @@ class Tlb(Experiment):
             allocator_factor(device),
             Factor(
                 "stride",
-                (None, line_bytes(device), *PAGES),
+                (None, line_bytes(device), *STRIDES),
                 "size",
                 least=8,
                 most=GiB,
@@ -198,6 +206,9 @@ class Tlb(Experiment):
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         return unreachable(device, factors.text("allocator"), factors.text("agent"))
 
+    def why_not_counted(self, factors: Factors) -> str:
+        return "method=counter reads the processor's counter itself" if factors["method"] == "counter" else ""
+
     def measure(self, point: Point, session: Session) -> Measurement:
         if point["method"] == "counter":
             return self._count(point.text("allocator"), session)
@@ -206,7 +217,7 @@ class Tlb(Experiment):
         apart = node_stride(stride, line)
         agent, allocator = point.text("agent"), point.text("allocator")
 
-        def chase(buffer: _core.Buffer, apart: int, share: float) -> _core.Outcome:
+        def chase(buffer: _core.Buffer, apart: int, share: float, counted: bool = False) -> _core.Outcome:
             return _core.chase(
                 session.device,
                 buffer,
@@ -217,7 +228,7 @@ class Tlb(Experiment):
                 last_level_bytes=last_level_bytes(session.info),
                 bypass_l1=True,  # a GPU's first cache is addressed before translation: its sets would add knees
                 seed=session.seed,
-                stop=session.stop(share=share),
+                stop=session.stop(share=share, counted=counted),
             )
 
         def dense(lines: int) -> _core.Outcome:
@@ -226,7 +237,7 @@ class Tlb(Experiment):
 
         floor, beside = dense(FLOOR_LINES), dense(pages)
         with session.device.allocate(allocator, pages * apart) as buffer:
-            outcome = chase(buffer, apart, 0.6)
+            outcome = chase(buffer, apart, 0.6, counted=True)
             fact = buffer_fact("chase", buffer)
         median, floor_ns, dense_ns = (_core.summarise(o.samples)[1] for o in (outcome, floor, beside))
         floor_ns = min(floor_ns, dense_ns, median)  # if launches are timed, one may be slow

@@ -73,12 +73,12 @@ def derive(records: Sequence[Record]) -> list[Record]:
 
 
 def _merge_events_runs(records: Sequence[Record]) -> list[Record]:
-    """Merge events runs into their points, except those that failed, were incorrect or have no point."""
+    """Merge events runs into their points, except those that failed, were incorrect or suspect, or have no point."""
     points = {_key(r, EVENTS): i for i, r in enumerate(records) if not is_events_run(r)}
     merged: list[Record | None] = list(records)
     for i, run in enumerate(records):
         index = points.get(_key(run, EVENTS))
-        if not is_events_run(run) or index is None or run.verified is False:
+        if not is_events_run(run) or index is None or run.verified is False or run.suspect:
             continue
         point = merged[index]
         assert point is not None

@@ -111,7 +111,6 @@ class Application(Applications):
             Factor("strategy", strategies, choices=tuple(STRATEGIES)),
             Factor("size", ("default",), "extent", known=known),
         ]
-        factors += [f for name, f in self._optional().items() if name in self.requested]
         factors += switch(device, "xnack")
         if device.capabilities.memory_events:
             factors.append(Factor("events", ("off", "on"), choices=("off", "on"), doc="record unified-memory events"))
@@ -307,12 +306,11 @@ def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Fact
         return str(error)
     allowed, budget = _core.oversubscription_allowed(), _budget(factors)
     hint = "; use --allow-oversubscription to run it anyway" if entry.managed else ""
-    if not strategy.duplicated and budget is not None:
-        used = on_gpu if entry.device_memory else on_gpu - both
-        if used > budget and not (entry.managed and allowed):
-            return f"{app.name} needs {format_size(used)} of device memory, more than the budget{hint}"
-    on_host = on_cpu + (both if strategy.duplicated or entry.host_memory else 0)
-    on_device = on_gpu if strategy.duplicated or entry.device_memory else on_gpu - both
+    scratch = sum(d.nbytes for d in declarations if d.sides == "gpu" and d.role == "scratch")
+    on_device = on_gpu if strategy.duplicated or entry.device_memory else scratch
+    if not strategy.duplicated and budget is not None and on_device > budget and not (entry.managed and allowed):
+        return f"{app.name} needs {format_size(on_device)} of device memory, more than the budget{hint}"
+    on_host = on_cpu + (both if strategy.duplicated else on_gpu - scratch if entry.host_memory else 0)
     if rows:
         on_device = min(on_device, budget or on_device)
     if device.capabilities.shares_host_memory:

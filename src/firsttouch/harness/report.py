@@ -77,7 +77,8 @@ class Row:
     """The summary of one point. Times are in ms, memory is in bytes; None if not measured.
 
     conditions: the factors other than the strategy that vary among the points of the application. reason: why the point
-    was not measured, or what is wrong with its result. relative_*: ratios to explicit.
+    was not measured, or what is wrong with its result. suspect: the rule of plausibility that it breaks, or ''.
+    relative_*: ratios to explicit.
     """
 
     device: str
@@ -86,6 +87,7 @@ class Row:
     conditions: dict[str, Scalar]
     status: Status
     verified: bool | None
+    suspect: str
     reason: str
     total_ms: float | None
     compute_ms: float | None
@@ -109,7 +111,7 @@ def summary(records: Sequence[Record]) -> list[Row]:
 
 
 def _failed(record: Record) -> bool:
-    return record.verified is False or record.status not in ("ok", "skipped")
+    return record.verified is False or bool(record.suspect) or record.status not in ("ok", "skipped")
 
 
 def _row(record: Record, conditions: dict[str, Scalar]) -> Row:
@@ -120,6 +122,7 @@ def _row(record: Record, conditions: dict[str, Scalar]) -> Row:
         conditions=conditions,
         status=record.status,
         verified=record.verified,
+        suspect=record.suspect,
         reason=record.reason or record.verified_why,
         total_ms=positive(record, "median"),
         compute_ms=positive(record, "phase_compute_ms"),

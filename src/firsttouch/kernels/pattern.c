@@ -16,13 +16,15 @@ KERNEL check_words(GLOBAL const ulong* p, ulong words, ulong seed, GLOBAL ulong*
     if (wrong > 0) ATOMIC_ADD_U64_SYSTEM(errors, wrong);
 }
 
-/* Stores one word at the start of every page. */
-KERNEL touch_pages(GLOBAL ulong* p, ulong pages, ulong page_words, ulong seed) {
-    FOR_EACH(i, pages) p[i * page_words] = pattern_word(i, seed);
+/* Stores one word in every page, the first at word `first`. */
+KERNEL touch_pages(GLOBAL ulong* p, ulong first, ulong pages, ulong page_words, ulong seed) {
+    FOR_EACH(i, pages) p[first + i * page_words] = pattern_word(i, seed);
 }
 
-KERNEL check_pages(GLOBAL const ulong* p, ulong pages, ulong page_words, ulong seed, GLOBAL ulong* errors) {
+/* Counts the pages whose word differs from the one that touch_pages stores. */
+KERNEL check_pages(GLOBAL const ulong* p, ulong first, ulong pages, ulong page_words, ulong seed,
+                   GLOBAL ulong* errors) {
     ulong wrong = 0;
-    FOR_EACH(i, pages) wrong += p[i * page_words] != pattern_word(i, seed);
+    FOR_EACH(i, pages) wrong += p[first + i * page_words] != pattern_word(i, seed);
     if (wrong > 0) ATOMIC_ADD_U64_SYSTEM(errors, wrong);
 }

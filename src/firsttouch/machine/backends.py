@@ -41,7 +41,7 @@ class Backend:
     are named `kind:0`, `kind:1` and so on; switches: the entries of machine/switches.py that its runtime reads when a
     process starts; moves_buffers: whether the driver copies a buffer to the device that uses it, so that devices share
     buffers without access to each other's memory; extra: returns further information about a device, given the driver's
-    facts.
+    facts; counters: the profiler that counts what it does, by its name in counters/tools.py.
     """
 
     kind: str
@@ -50,6 +50,7 @@ class Backend:
     switches: Sequence[str] = ()
     moves_buffers: bool = False
     extra: Callable[[Facts], ExtraInfo] = lambda facts: ExtraInfo({})
+    counters: str = ""
 
     def device_names(self, count: int) -> list[str]:
         return [f"{self.kind}:{index}" for index in range(count)] if self.numbered else [self.kind][:count]
@@ -84,14 +85,15 @@ def _kfd_info(facts: Facts) -> ExtraInfo:
 BACKENDS: Mapping[str, Backend] = {
     row.kind: row
     for row in (
-        Backend(HOST, numbered=False, extra=_processor_info),
+        Backend(HOST, numbered=False, extra=_processor_info, counters="perf"),
         Backend("opencl", libraries=("opencl-icd",), moves_buffers=True),
-        Backend("cuda", libraries=("cuda", "nvrtc", "nvml", "cupti", "cublas", "cusparse", "cufft")),
+        Backend("cuda", libraries=("cuda", "nvrtc", "nvml", "cupti", "cublas", "cusparse", "cufft"), counters="ncu"),
         Backend(
             "hip",
             libraries=("hip", "hiprtc", "hipblas", "hipsparse", "hipfft"),
             switches=("xnack", "sdma"),
             extra=_kfd_info,
+            counters="rocprofv3",
         ),
     )
 }

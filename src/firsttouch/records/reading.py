@@ -16,6 +16,7 @@ import msgspec
 
 from firsttouch.errors import UsageError
 from firsttouch.files import as_usage_error, read_regular
+from firsttouch.records.plausibility import mark
 from firsttouch.records.schema import MAJOR, Machine, Record, Request, Scalar, plain
 from firsttouch.records.timeline import TransferTimeline
 from firsttouch.records.upgrade import Document, Version, decode, is_newer
@@ -159,7 +160,7 @@ def has_results(directory: Path) -> bool:
 
 
 def load_results(directory: Path) -> Results:
-    """Reads everything that `directory` holds.
+    """Reads everything that `directory` holds, and marks suspect records.
 
     Raises:
         UsageError: there are no results, a line is invalid (the message has its number), a field is unknown, or the
@@ -173,6 +174,7 @@ def load_results(directory: Path) -> Results:
             raise UsageError(f"{directory} holds no {missing}; name a directory that `firsttouch run` wrote")
         lines, request = read_lines(directory, data), read_document(directory, RUN, Request)
     points = list(latest(lines.records).values())
+    mark(points, machine[0])
     return Results(machine[0], request[0] if request else None, points, lines.warnings)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-MAJOR, MINOR = 2, 0
+MAJOR, MINOR = 2, 1
 SCHEMA = f"firsttouch/{MAJOR}.{MINOR}"
 LARGEST = 1e100
 """The largest magnitude of a number in a record, so that no sum or product of a few of them overflows."""
@@ -182,7 +182,8 @@ class Record(Stored):
     """One measured, skipped or failed point: one line of results.jsonl.
 
     parties: all devices that took part; empty if that was `device` alone. stated_by: the source of the facts that made
-    the point possible, if that was not the driver.
+    the point possible, if that was not the driver. suspect: the name of the rule of plausibility.py that the record
+    breaks, or ''.
     """
 
     schema: str
@@ -210,6 +211,7 @@ class Record(Stored):
     clocks_before: Clocks | None = None
     clocks_after: Clocks | None = None
     throttled: bool | None = None
+    suspect: str = ""
 
     def __post_init__(self) -> None:
         check_integers((*self.factors.values(), *self.counters.values()))
@@ -371,6 +373,7 @@ class Request(Stored):
     timeout: Timeout | None = None
     set: dict[str, list[Scalar]] = {}
     events: bool = False
+    counters: bool = False
     kind: Kind = "run"
     modules: list[str] = []
     allow_oversubscription: bool = False

@@ -23,6 +23,7 @@ import msgspec
 
 from firsttouch.errors import UsageError
 from firsttouch.files import as_usage_error, open_regular, sync_directory, write_atomically, write_new
+from firsttouch.records.plausibility import mark
 from firsttouch.records.reading import (
     MACHINE,
     RESULTS,
@@ -55,6 +56,7 @@ class Store:
         self._file = -1
         self._latest: dict[str, Record] = {}
         self._tries: Counter[str] = Counter()
+        self._machine: Machine | None = None
         self._lines: list[Record] = []
         """All records of results.jsonl if they are of an older schema and must be rewritten."""
         with self._writing():
@@ -78,8 +80,11 @@ class Store:
 
     @property
     def records(self) -> list[Record]:
-        """The last record of every point."""
-        return list(self._latest.values())
+        """The last record of every point. Suspect records are marked once the machine is described."""
+        records = list(self._latest.values())
+        if self._machine is not None:
+            mark(records, self._machine)
+        return records
 
     def to_retry(self, *, all_failures: bool = False) -> set[str]:
         """The keys of points to measure again: those that crashed or timed out and were tried once. With
@@ -144,6 +149,7 @@ class Store:
 
     def describe(self, machine: Machine, request: Request) -> None:
         """Writes machine.json and run.json before the first point. Upgrades a directory of an older schema."""
+        self._machine = machine
         with self._writing():
             stored = read_document(self.directory, RUN, Request)
             if stored is not None and stored[0].unknown:  # keep the fields of a newer minor version
@@ -157,11 +163,13 @@ class Store:
                 write_atomically(self.directory / name, data)
 
     def append(self, record: Record) -> None:
-        """Appends a record, which is on disk when this returns. Raises UsageError if the disk is full, and leaves the
-        earlier lines intact.
+        """Appends a record, which is on disk when this returns, and marks it if it is suspect by itself. Raises
+        UsageError if the disk is full, and leaves the earlier lines intact.
         """
         if not self._is_current:
             raise RuntimeError("call describe() first: it upgrades the directory")
+        if self._machine is not None:
+            mark([record], self._machine)
         line = memoryview(encode(record) + b"\n")
         with self._writing():
             while line:

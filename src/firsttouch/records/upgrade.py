@@ -76,7 +76,9 @@ def _stored_types(hint: Any) -> Iterator[type[Stored]]:
 def _from_2(data: bytes, kind: type[Document], minor: int) -> Document:
     """Decodes a record of the current major version. Fields of a newer minor version are kept."""
     if minor <= MINOR:
-        return msgspec.json.decode(data, type=kind)
+        document = msgspec.json.decode(data, type=kind)
+        document.schema = SCHEMA
+        return document
     fields = msgspec.json.decode(data, type=Fields)
     document = msgspec.convert(_known_fields(fields, kind), kind)
     _keep_unknown(document, fields)

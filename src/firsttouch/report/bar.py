@@ -28,7 +28,7 @@ def draw(figure: Bar, records: Sequence[Record], context: Context) -> Drawing | 
     notes = ["Whiskers are the 95 % interval of the median."] if figure.y == "median" else []
     notes += points.constants(figure, shown)
     shown, more = points.first_panels(roles, shown)
-    notes += [*more, *points.throttled(shown)]
+    notes += [*more, *points.flaws(shown)]
     names = [figure.x_title or heading(figure, figure.x), *(called(figure, n) for n in roles.names)]
     title = f"{quantity_title(figure, figure.y, figure.y_title)} by {join_names(names)}"
     if figure.title:

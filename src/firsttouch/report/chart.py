@@ -10,7 +10,7 @@ from firsttouch.figures import Figure
 from firsttouch.records.schema import Record
 from firsttouch.report.drawing import Spec
 from firsttouch.report.naming import heading, unit
-from firsttouch.report.palette import COLOURS, GRID, INK, SHAPES, THROTTLED, WRONG, Palette
+from firsttouch.report.palette import COLOURS, GRID, INK, SHAPES, SUSPECT, THROTTLED, WRONG, Palette
 from firsttouch.report.points import finite, flag
 from firsttouch.report.roles import Roles, condition
 from firsttouch.text import label, quantity
@@ -53,11 +53,15 @@ def colour(figure: Figure, roles: Roles, records: Sequence[Record], palette: Pal
     return (alt.Shape if shape else alt.Color)("colour:N", title=heading(figure, roles.colour), scale=scale)
 
 
-def flag_marks(base: Any, x: Any, y: Any, *, throttled: Mapping[str, Any] | None = None, **place: Any) -> list[Any]:
-    """One layer for points that failed verification, and one for points measured while throttled."""
+def flag_marks(base: Any, x: Any, y: Any, *, usable: Mapping[str, Any] | None = None, **place: Any) -> list[Any]:
+    """A layer for each kind of flawed points: those that failed verification, are suspect, or were throttled.
+
+    usable: changes the look of the marks of points whose values are shown.
+    """
     looks = {
         "wrong": {"shape": "M-1,-1L1,1M1,-1L-1,1", "stroke": WRONG, "strokeWidth": 3, "size": 130},
-        "throttled": {"shape": "triangle-up", "stroke": THROTTLED, "strokeWidth": 1.3, "size": 70, **(throttled or {})},
+        "suspect": {"shape": "diamond", "stroke": SUSPECT, "strokeWidth": 2, "size": 130, **(usable or {})},
+        "throttled": {"shape": "triangle-up", "stroke": THROTTLED, "strokeWidth": 1.3, "size": 70, **(usable or {})},
     }
     return [
         base.transform_filter(f"datum.flag == '{kind}'")

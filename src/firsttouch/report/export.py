@@ -26,7 +26,7 @@ Format = Literal["png", "svg", "csv"]
 
 HEAD = ("host", "results", "experiment", "device", "status", "unit", "better", "metric_version")
 TAIL = (
-    *("verified", "verified_why", "reason", "stopped_by", "stated_by"),
+    *("verified", "verified_why", "reason", "suspect", "stopped_by", "stated_by"),
     *("throttled", "preset", "seed", "started", "seconds"),
 )
 

@@ -35,7 +35,7 @@ def draw(figure: Heat, records: Sequence[Record], _context: Context) -> Drawing 
     held = points.constants(figure, shown)
     shown, more = points.first_panels(roles, shown)
     cells = [same[0] for same in group_by(shown, *roles.panel, *axes).values()]
-    notes = [*_notes(figure, roles, shown, len(cells)), *held, *more, *points.throttled(cells)]
+    notes = [*_notes(figure, roles, shown, len(cells)), *held, *more, *points.flaws(cells)]
     title = figure.title
     if not title:
         x, y = figure.x_title or heading(figure, figure.x), figure.y_title or heading(figure, figure.y)
@@ -100,7 +100,7 @@ def _cells(base: Any, x: Any, y: Any, hue: Any, room: Layout) -> list[Any]:
     right = base.transform_filter("datum.flag != 'wrong'")
     look = {"fontSize": FONT_SIZE, "lineHeight": LINE, "dy": -LINE / 2 if room.lines else 0}
     corner = {"xOffset": 5 - room.width / 2, "yOffset": 5 - room.height / 2, "fill": "white", "size": 26}
-    wrong, throttled = flag_marks(base, x, y, throttled=corner)
+    wrong, *flawed = flag_marks(base, x, y, usable=corner)
     return [
         base.transform_filter("datum.flag == 'wrong'").mark_rect(fill="white", stroke=WRONG).encode(x=x, y=y),
         right.mark_rect().encode(x=x, y=y, color=hue),
@@ -109,7 +109,7 @@ def _cells(base: Any, x: Any, y: Any, hue: Any, room: Layout) -> list[Any]:
             for ink in (DARK, LIGHT)
         ),
         wrong,
-        throttled,
+        *flawed,
     ]
 
 
@@ -120,8 +120,9 @@ def _cell(record: Record, figure: Heat, unit: str, scale: Shades) -> Spec:
 
 
 def _shades(figure: Heat, records: Sequence[Record]) -> Shades:
-    """The colour scale of the values that did not fail verification."""
-    return shades(_amounts(figure, [r for r in records if flag(r) != "wrong"]), figure.centre)
+    """The colour scale of the values that are neither wrong nor suspect, if there are any."""
+    right = [r for r in records if flag(r) != "wrong"]
+    return shades(_amounts(figure, [r for r in right if not r.suspect] or right), figure.centre)
 
 
 def _amounts(figure: Heat, records: Iterable[Record]) -> list[float]:

@@ -33,7 +33,7 @@ def draw(figure: Line, records: Sequence[Record], context: Context) -> Drawing |
     notes = ["Bands are the 95 % interval of the median."] if figure.y == "median" else []
     notes += points.constants(figure, shown)
     shown, more = points.first_panels(roles, shown)
-    notes += [*more, *points.throttled(shown)]
+    notes += [*more, *points.flaws(shown)]
     if roles.colour == figure.colour:
         context.palette.styles(roles.colour, figure.order)
     rows = [row(r, figure, roles, figure.x, figure.y) | _numeric_x(r, figure) for r in shown]

@@ -19,6 +19,7 @@ from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Experiment
 from firsttouch.figures import Figure
 from firsttouch.files import write_atomically, write_output
+from firsttouch.records.plausibility import explain
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.answers import Answered, answered
 from firsttouch.report.draw import draw
@@ -93,6 +94,7 @@ class Section:
     skipped: list[Block] = field(default_factory=list)
     failed: list[Block] = field(default_factory=list)
     wrong: list[Block] = field(default_factory=list)
+    suspect: list[Block] = field(default_factory=list)
     unverified: list[Block] = field(default_factory=list)
 
     @property
@@ -182,6 +184,7 @@ def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, 
     section.skipped = _blocks(records, records, lambda r: r.reason if r.status == "skipped" else None)
     section.failed = _each(records, lambda r: f"{r.status}: {r.reason}" if r.status in FAILED else None)
     section.wrong = _each(records, lambda r: (r.verified_why or "the data were wrong") if _is_wrong(r) else None)
+    section.suspect = _blocks(records, records, lambda r: explain(r.suspect) if _is_suspect(r) else None)
     section.unverified = _blocks(records, records, lambda r: r.verified_why if _is_unverified(r) else None)
     return section
 
@@ -190,15 +193,20 @@ def _is_wrong(record: Record) -> bool:
     return record.verified is False
 
 
+def _is_suspect(record: Record) -> bool:
+    return record.status == "ok" and bool(record.suspect) and not _is_wrong(record)
+
+
 def _is_unverified(record: Record) -> bool:
-    return record.status == "ok" and record.verified is None
+    return record.status == "ok" and record.verified is None and not record.suspect
 
 
 def _tally(records: Sequence[Record]) -> dict[str, int]:
     """The columns of the summary table."""
     return {
-        "ok": sum(r.status == "ok" and not _is_wrong(r) for r in records),
+        "ok": sum(r.status == "ok" and not (_is_wrong(r) or r.suspect) for r in records),
         "wrong": sum(map(_is_wrong, records)),
+        "suspect": sum(map(_is_suspect, records)),
         "failed": sum(r.status in FAILED and not _is_wrong(r) for r in records),
         "skipped": sum(r.status == "skipped" for r in records),
         "unverified": sum(map(_is_unverified, records)),
@@ -282,7 +290,8 @@ def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[s
         assert s is not None
         spread = f"{quantity(s.ci_low, r.unit)} … {quantity(s.ci_high, r.unit)}" if s.n > 1 else "–"  # noqa: RUF001
         ends = f"{quantity(s.p5, r.unit)} … {quantity(s.p95, r.unit)}"
-        marks = [*(["WRONG DATA"] if _is_wrong(r) else []), *(["unverified"] if _is_unverified(r) else [])]
+        marks = [*(["WRONG DATA"] if _is_wrong(r) else []), *([f"suspect: {r.suspect}"] if _is_suspect(r) else [])]
+        marks += ["unverified"] if _is_unverified(r) else []
         marks += ["throttled"] if r.throttled else []
         cells = [label(n, value(r, n)) for n in names]
         rows.append(

@@ -12,7 +12,7 @@ COLOURS = (
 )
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
-WRONG, THROTTLED, INK, GRID = "#B00020", "#8A5A00", "#1f2933", "#e4e7eb"
+WRONG, SUSPECT, THROTTLED, INK, GRID = "#B00020", "#6A1B9A", "#8A5A00", "#1f2933", "#e4e7eb"
 
 
 class Palette:

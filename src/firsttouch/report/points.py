@@ -12,7 +12,7 @@ from firsttouch.report.roles import Roles
 from firsttouch.text import count, label
 
 MOST_PANELS = 12
-FLAGS = {"wrong": "failed verification", "throttled": "throttled"}
+FLAGS = {"wrong": "failed verification", "suspect": "suspect", "throttled": "throttled"}
 
 
 def finite(v: Scalar) -> bool:
@@ -21,7 +21,14 @@ def finite(v: Scalar) -> bool:
 
 def flag(record: Record) -> str:
     """A key of FLAGS, or '' if the record has no flaw."""
-    return "wrong" if record.verified is False else "throttled" if record.throttled else ""
+    flaws = {"wrong": record.verified is False, "suspect": bool(record.suspect), "throttled": bool(record.throttled)}
+    return next((name for name, found in flaws.items() if found), "")
+
+
+def flag_text(record: Record) -> str:
+    """The flaw of a record in words, or '' if it has none."""
+    found = flag(record)
+    return f"suspect: {record.suspect}" if found == "suspect" else FLAGS.get(found, "")
 
 
 def select(figure: Figure, records: Sequence[Record]) -> list[Record]:
@@ -31,7 +38,8 @@ def select(figure: Figure, records: Sequence[Record]) -> list[Record]:
 
 
 def matching(figure: Figure, records: Sequence[Record]) -> list[Record]:
-    return [r for r in records if all(value(r, name) == wanted for name, wanted in figure.where.items())]
+    accepted = {name: wanted if isinstance(wanted, tuple) else (wanted,) for name, wanted in figure.where.items()}
+    return [r for r in records if all(value(r, name) in values for name, values in accepted.items())]
 
 
 def complete(records: Sequence[Record], amount: str, *others: str) -> list[Record]:
@@ -56,10 +64,12 @@ def first_panels(roles: Roles, records: list[Record]) -> tuple[list[Record], lis
     return shown, [f"The first {MOST_PANELS} of {len(panels)} panels are drawn; the table has every point."]
 
 
-def throttled(records: Sequence[Record]) -> list[str]:
-    """A list with a sentence on points measured while throttled, or an empty list."""
-    hot = counted([r for r in records if flag(r) == "throttled"])
-    return [f"Hollow brown triangles: {count(hot, 'point')} taken while throttled."] if hot else []
+def flaws(records: Sequence[Record]) -> list[str]:
+    """A sentence on suspect points and one on points measured while throttled, if there are any."""
+    odd, hot = ([r for r in records if flag(r) == name] for name in ("suspect", "throttled"))
+    rules = ", ".join(dict.fromkeys(r.suspect for r in odd))
+    said = [f"Hollow purple diamonds: {count(counted(odd), 'suspect point')} ({rules})."] if odd else []
+    return said + ([f"Hollow brown triangles: {count(counted(hot), 'point')} taken while throttled."] if hot else [])
 
 
 def wrong(records: Sequence[Record]) -> int:

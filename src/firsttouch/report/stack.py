@@ -36,7 +36,7 @@ def draw(figure: Stack, records: Sequence[Record], context: Context) -> Drawing 
     held = points.constants(figure, shown)
     shown, more = points.first_panels(roles, shown)
     bars = [same[0] for same in group_by(shown, *roles.panel, figure.x).values()]
-    notes = [*_notes(figure, len(shown) - len(bars)), *held, *more, *points.throttled(bars)]
+    notes = [*_notes(figure, len(shown) - len(bars)), *held, *more, *points.flaws(bars)]
     spec = _chart(figure, roles, bars, context)
     return Drawing(_title(figure, roles, bars), spec, notes=notes, wrong=points.wrong(bars))
 

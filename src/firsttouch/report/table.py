@@ -9,7 +9,7 @@ from firsttouch.figures import Table
 from firsttouch.records.schema import Record
 from firsttouch.report.drawing import Context, Drawing
 from firsttouch.report.naming import heading, unit
-from firsttouch.report.points import FLAGS, finite, flag, select, wrong
+from firsttouch.report.points import FLAGS, finite, flag_text, select, wrong
 from firsttouch.text import RATIO, SECONDS, compact, label, quantity
 
 
@@ -17,7 +17,7 @@ def draw(figure: Table, records: Sequence[Record], _context: Context) -> Drawing
     records = select(figure, records)
     if not records:
         return None
-    marked = [(*(_cell(figure, n, r) for n in figure.columns), FLAGS.get(flag(r), "")) for r in records]
+    marked = [(*(_cell(figure, n, r) for n in figure.columns), flag_text(r)) for r in records]
     rows = list(dict.fromkeys(marked))
     heads = [heading(figure, n) for n in figure.columns]
     title = figure.title or ", ".join(heads)

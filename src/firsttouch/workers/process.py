@@ -8,15 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from firsttouch.units import format_size
-from firsttouch.workers.protocol import Reply, Task, WorkerState, one_line
+from firsttouch.workers.protocol import Reply, Task, WorkerState, die_with, one_line
 
 TICK = 0.05
 """Seconds between two checks of a worker's memory and time."""
@@ -138,9 +139,7 @@ class Worker:
         with suppress(BlockingIOError):
             while data := os.read(self._pipes["stderr"].fileno(), 1 << 16):
                 self._read["stderr"] = (self._read["stderr"] + data)[-_TAIL:]
-        how = f"ended by {signal_name(-status)}" if status < 0 else f"ended with exit status {status}"
-        words = self._read["stderr"].decode(errors="replace").splitlines()[-3:]
-        return one_line(f"worker {how}: {' | '.join(words)}" if words else f"worker {how}")
+        return _how_it_ended("worker", status, self._read["stderr"].decode(errors="replace"))
 
     @property
     def pid(self) -> int:
@@ -165,6 +164,90 @@ class Worker:
         self._selector.close()
         for pipe in (self._stdin, *self._pipes.values()):
             pipe.close()
+
+
+def _how_it_ended(what: str, status: int, printed: str) -> str:
+    how = f"ended by {signal_name(-status)}" if status < 0 else f"ended with exit status {status}"
+    words = printed.splitlines()[-3:]
+    return one_line(f"{what} {how}: {' | '.join(words)}" if words else f"{what} {how}")
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """How a task ended that a worker carried out under a tool.
+
+    reply: the worker's last reply to it, or None. reason: why there is none. output: the last of what the tool and the
+    worker printed.
+    """
+
+    reply: Reply | None
+    reason: str
+    output: str
+
+
+def run_under(
+    command: Callable[[Sequence[str]], Sequence[str]],
+    task: Task,
+    folder: Path,
+    *,
+    timeout: float,
+    environment: Mapping[str, str],
+) -> ToolRun:
+    """Carries out one task in a worker that a tool starts, perhaps several times. The last time counts.
+
+    command: returns the tool's command line, given that of the worker. folder: an empty folder for the task and the
+    reply.
+    """
+    asked, answered = folder / "task.json", folder / "replies.jsonl"
+    asked.write_bytes(msgspec.json.encode(task))
+    worker = [sys.executable, "-m", "firsttouch.worker", str(asked), str(answered)]
+    status, output = _run(list(command(worker)), timeout, environment)
+    lines = answered.read_bytes().splitlines() if answered.is_file() else []
+    with suppress(msgspec.DecodeError):
+        if lines and (reply := msgspec.json.decode(lines[-1], type=Reply)).state == "done":
+            return ToolRun(reply, "", output)
+    if status is None:
+        return ToolRun(None, f"the point did not finish within {timeout:.3g} s", output)
+    return ToolRun(None, _how_it_ended("the point", status, output), output)
+
+
+def run_program(command: Sequence[str], timeout: float) -> str:
+    """The last of what a program printed; '' if it failed or did not end in time."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
+
+
+def _run(command: Sequence[str], timeout: float, environment: Mapping[str, str]) -> tuple[int | None, str]:
+    """Runs a program in a process group that ends with it. Returns its exit status, None if it was killed after
+    `timeout` seconds, and the last of its output.
+    """
+    parent = os.getpid()
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+            start_new_session=True,
+            preexec_fn=lambda: die_with(parent),
+        )
+    except OSError as error:
+        return 127, f"{command[0]}: {error.strerror}"
+    status: int | None = None
+    try:
+        printed, _ = process.communicate(timeout=timeout)
+        status = process.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        printed, _ = process.communicate()
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return status, printed[-_TAIL:].decode(errors="replace")
 
 
 def signal_name(number: int) -> str:

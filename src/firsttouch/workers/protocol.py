@@ -1,7 +1,8 @@
 """A process that carries out tasks one at a time, so that a failing task can't affect the process that sent it.
 
 ``python -m firsttouch.worker PARENT_PID`` reads one task per line from stdin, and writes Reply lines to the pipe that
-was its stdout. It ends when its parent ends: the kernel kills it (PR_SET_PDEATHSIG), and stdin is closed. The table of
+was its stdout. It ends when its parent ends: the kernel kills it (PR_SET_PDEATHSIG), and stdin is closed. With the
+names of two files instead, it carries out the task in the first and writes its replies to the second. The table of
 tasks is in firsttouch/worker.py; each task is a subclass of Task with a unique tag, and a handler.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -59,7 +61,8 @@ def describe(error: BaseException) -> str:
     return one_line(f"{type(error).__name__}: {error}{where}" if str(error) else f"{type(error).__name__}{where}")
 
 
-def _die_with_parent(parent: int) -> None:
+def die_with(parent: int) -> None:
+    """Makes the kernel kill this process when its parent ends, which has the id `parent`."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -90,10 +93,19 @@ Handler: TypeAlias = Callable[[Any, Pipe], Reply]
 
 def serve(parent: int, handlers: Mapping[type[Task], Handler]) -> None:
     """Carry out tasks until stdin is closed. handlers: by the type of task; every type has a unique tag."""
-    _die_with_parent(parent)
+    die_with(parent)
     pipe = Pipe(_take_over_stdout())
     decoder = msgspec.json.Decoder(reduce(or_, handlers))
     pipe.send(Reply(state="ready"))
     for line in sys.stdin.buffer:
         task = decoder.decode(line)
         pipe.send(handlers[type(task)](task, pipe))
+
+
+def carry_out(task: Path, replies: Path, handlers: Mapping[type[Task], Handler]) -> None:
+    """Carry out the task in a file, in a process that a tool started."""
+    die_with(os.getppid())
+    with open(replies, "wb", buffering=0) as file:
+        todo = msgspec.json.decode(task.read_bytes(), type=reduce(or_, handlers))
+        pipe = Pipe(file.fileno())
+        pipe.send(handlers[type(todo)](todo, pipe))

@@ -40,6 +40,7 @@ from firsttouch.allocators.properties import (
     takes_page_size,
 )
 from firsttouch.errors import Unsupported
+from firsttouch.machine.pages import BASE_PAGE
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.ranges import Ranges
 from firsttouch.workspace.strategies import Strategy
@@ -223,7 +224,7 @@ class Workspace:
         if array.declaration.file:
             _read_pages(address, array.nbytes)
         else:
-            _core.launch_on_host("generate/touch", "pLL", 0, [address, array.nbytes, 4096])
+            _core.launch_on_host("generate/touch", "pLL", 0, [address, array.nbytes, BASE_PAGE])
 
     def load(self, array: Array, threads: int) -> None:
         """Make the contents of its file available to the CPU in an array declared with file=True.
@@ -441,4 +442,4 @@ class Workspace:
 def _read_pages(address: int, nbytes: int) -> None:
     """Read one byte of each page with all CPU threads."""
     total = np.zeros(1, np.uint64)
-    _core.launch_on_host("generate/read_pages", "pLLLp", 0, [address, 0, nbytes, 4096, total.ctypes.data])
+    _core.launch_on_host("generate/read_pages", "pLLLp", 0, [address, 0, nbytes, BASE_PAGE, total.ctypes.data])

@@ -1,0 +1,122 @@
+"""What `run --counters` needs of a vendor's profiler, and the counters that it adds to a record.
+
+A tool is one module of this folder and one row of tools.py. docs/counters.md names the vendor's counter behind each
+quantity. The run under the tool is in engine/counted.py.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+PREFIX = "hw_"
+"""How the names of all counters begin that the run under a tool adds to a record."""
+STATE, NONE = "hw_counters", "none: "
+"""The counter of a record that names the tool, or says NONE and why nothing was counted."""
+KERNELS = "hw_kernels"
+"""The counter that holds the number of kernels over which the others are sums."""
+COUNTED = "counted_"
+"""How the name of a kernel begins that is to be counted (Lab::timed_kernel)."""
+
+
+class RefusedError(Exception):
+    """The tool counted nothing; the text is one sentence. lasting: it will not count any other point of this run."""
+
+    def __init__(self, reason: str, lasting: bool = False) -> None:
+        super().__init__(reason)
+        self.lasting = lasting
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A counter of a record as a sum of the vendor's counters, each with a factor.
+
+    forms: several such sums, because vendors rename counters. The first is used whose counters the tool offers here.
+    """
+
+    name: str
+    means: str
+    forms: Sequence[Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The sums of the vendor's counters over the counted kernels. kernels: None if the tool counts no kernels."""
+
+    values: Mapping[str, float]
+    kernels: int | None = None
+
+
+class Tool:
+    """A profiler that counts the events of a program which it starts."""
+
+    name: ClassVar[str]
+    """The name of the program."""
+    places: ClassVar[Sequence[str]] = ()
+    """Where it is if it is not on the PATH, as patterns of paths."""
+    absent: ClassVar[str]
+    """What to do if it is nowhere."""
+    how: ClassVar[str] = ""
+    """How it counts, in words, for the record."""
+    lists: ClassVar[Sequence[str]] = ()
+    """The arguments with which it lists the counters that this machine has."""
+    quantities: ClassVar[Sequence[Quantity]]
+
+    def find(self) -> str:
+        """The path of the program. Raises RefusedError if there is none."""
+        found = shutil.which(self.name) or next(
+            (p for place in self.places for p in sorted(glob.glob(place))[::-1]), ""
+        )
+        if not found:
+            raise RefusedError(f"{self.name} is not on the PATH; {self.absent}", lasting=True)
+        return found
+
+    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str]) -> list[str]:
+        """The arguments that count `counters` while `target` runs, and write what was counted into `folder`."""
+        raise NotImplementedError
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        """Environment variables of the program that is counted."""
+        return {}
+
+    def refusal(self, folder: Path, output: str) -> RefusedError | None:
+        """Why the tool could not count, from what it wrote and printed; None if it says nothing of that."""
+        return None
+
+    def read(self, folder: Path) -> Reading:
+        """What was counted. Raises RefusedError if it is missing."""
+        raise NotImplementedError
+
+
+def listed_names(listing: str) -> set[str]:
+    """All words of a tool's list of counters."""
+    return set(re.findall(r"\w+", listing))
+
+
+def choose_forms(quantities: Sequence[Quantity], offered: Collection[str]) -> dict[str, Mapping[str, float]]:
+    """The form in which each quantity is counted, by name. Those without are not counted on this machine.
+
+    offered: the counters that the tool lists, without the suffix after a dot; empty if it lists none, in which case the
+    first form is taken.
+    """
+    chosen = {}
+    for quantity in quantities:
+        for form in quantity.forms:
+            if not offered or {name.partition(".")[0] for name in form} <= {*offered}:
+                chosen[quantity.name] = form
+                break
+    return chosen
+
+
+def evaluate(forms: Mapping[str, Mapping[str, float]], reading: Reading) -> dict[str, int]:
+    """The quantities, by name. Those are left out for which the tool has no value."""
+    return {
+        name: round(sum(factor * reading.values[counter] for counter, factor in form.items()))
+        for name, form in forms.items()
+        if all(counter in reading.values for counter in form)
+    }

@@ -1,0 +1,136 @@
+"""Counts points with the vendor's profiler, for `run --counters`.
+
+After the timed samples of a point, a new process under the profiler measures the point once more, with one sample and
+the launch shape of the timed ones. Only what is counted is added to the record; the samples stay those without it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from firsttouch.counters.tool import (
+    KERNELS,
+    NONE,
+    PREFIX,
+    STATE,
+    RefusedError,
+    Tool,
+    choose_forms,
+    evaluate,
+    listed_names,
+)
+from firsttouch.counters.tools import TOOLS
+from firsttouch.engine.job import Job
+from firsttouch.engine.plan import Planned
+from firsttouch.events import log as events
+from firsttouch.experiments.base import Experiment
+from firsttouch.experiments.contract import why_not_counted
+from firsttouch.machine.backends import BACKENDS, HOST
+from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
+from firsttouch.workers.process import run_program, run_under
+
+TIMEOUT = 300.0
+"""Seconds that the counted run of a point may take, with all runs of the program that the tool needs."""
+LIST_TIMEOUT = 60.0
+GIVE_UP_AFTER = 3
+"""The number of points in a row that a tool failed to count, after which it is not started again."""
+
+
+class PointCounter:
+    """Adds the counters of the vendor's profiler to records."""
+
+    def __init__(self, experiments: Mapping[str, Experiment]) -> None:
+        self._experiments = experiments
+        self._forms: dict[str, dict[str, Mapping[str, float]]] = {}
+        self._refused: dict[str, str] = {}
+        self._failures: dict[str, int] = {}
+
+    def add(self, planned: Planned, job: Job, record: Record) -> None:
+        """Counts a point that was measured, and adds the counters to its record, or the reason why there are none."""
+        if record.status != "ok":
+            return
+        try:
+            counters = self._count(self._tool(planned, job.device), planned, job, record)
+        except RefusedError as error:
+            counters = {STATE: f"{NONE}{error}"}
+        record.counters = record.counters | counters
+
+    def _tool(self, planned: Planned, device: DeviceInfo) -> Tool:
+        point = planned.point
+        if reason := why_not_counted(self._experiments[point.experiment], point.factors):
+            raise RefusedError(reason)
+        tool = TOOLS.get(BACKENDS[counting_kind(device, point.factors)].counters)
+        if tool is None:
+            raise RefusedError(f"no profiler is known that counts what {device.name} does")
+        return tool
+
+    def _count(self, tool: Tool, planned: Planned, job: Job, record: Record) -> dict[str, Scalar]:
+        if tool.name in self._refused:
+            raise RefusedError(self._refused[tool.name])
+        try:
+            counters = self._run(tool, planned, msgspec.structs.replace(job, counted=record.counters))
+        except RefusedError as error:
+            failures = self._failures[tool.name] = self._failures.get(tool.name, 0) + 1
+            if error.lasting:
+                self._refused[tool.name] = str(error)
+            elif failures == GIVE_UP_AFTER:
+                self._refused[tool.name] = f"{tool.name} failed at {failures} points in a row; the last: {error}"
+            raise
+        self._failures[tool.name] = 0
+        return counters
+
+    def _run(self, tool: Tool, planned: Planned, job: Job) -> dict[str, Scalar]:
+        program = tool.find()
+        forms = self._offered_forms(tool, program)
+        wanted = list(dict.fromkeys(counter for form in forms.values() for counter in form))
+        with tempfile.TemporaryDirectory(prefix="firsttouch-") as name:
+            folder = Path(name)
+            run = run_under(
+                lambda worker: [program, *tool.arguments(wanted, folder, worker)],
+                job,
+                folder,
+                timeout=TIMEOUT,
+                # Recording events would slow the point down, and only one tool can use the driver's interface for both.
+                environment={**planned.environment, events.VARIABLE: "0", "LC_ALL": "C", **tool.environment(folder)},
+            )
+            if refusal := tool.refusal(folder, run.output):
+                raise refusal
+            counted = run.reply.record if run.reply is not None else None
+            if counted is None:
+                raise RefusedError(f"under {tool.name}, {run.reason}")
+            if counted.status != "ok" or counted.verified is False:
+                raise RefusedError(f"under {tool.name} the point ended {_outcome(counted)}")
+            reading = tool.read(folder)
+        own = {key: value for key, value in counted.counters.items() if key.startswith(PREFIX)}
+        kernels = {} if reading.kernels is None else {KERNELS: reading.kernels}
+        state = f"{tool.name} ({tool.how})" if tool.how else tool.name
+        return {STATE: state, **own, **kernels, **evaluate(forms, reading)}
+
+    def _offered_forms(self, tool: Tool, program: str) -> dict[str, Mapping[str, float]]:
+        """The forms of the tool's quantities that it offers on this machine. Asked once."""
+        if tool.name not in self._forms:
+            listing = run_program([program, *tool.lists], timeout=LIST_TIMEOUT) if tool.lists else ""
+            offered = listed_names(listing)
+            known = {name.partition(".")[0] for q in tool.quantities for form in q.forms for name in form}
+            self._forms[tool.name] = choose_forms(tool.quantities, offered if known & offered else ())
+        return self._forms[tool.name]
+
+
+def counting_kind(device: DeviceInfo, factors: Mapping[str, Scalar]) -> str:
+    """The kind of device whose profiler counts a point: that of the agent that acts."""
+    by_host = Factors(factors).get("agent") == "cpu" or not device.capabilities.runs_kernels
+    return HOST if by_host else device.kind
+
+
+def why_no_counters(record: Record) -> str:
+    """Why the counters that were requested are missing in `record`, or '' if they are not."""
+    state = str(record.counters.get(STATE, ""))
+    return state.removeprefix(NONE) if state.startswith(NONE) else ""
+
+
+def _outcome(record: Record) -> str:
+    return f"{record.status}: {record.reason}" if record.status != "ok" else "with wrong data"

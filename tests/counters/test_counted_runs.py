@@ -1,0 +1,169 @@
+"""`run --counters`: a point is run once more under a profiler, and only what is counted is added to its record."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from firsttouch.counters.perf import Perf
+from firsttouch.counters.tool import Quantity
+from firsttouch.counters.tools import TOOLS
+from firsttouch.engine import counted
+from firsttouch.engine.runner import RunOptions, run
+from firsttouch.machine.backends import BACKENDS
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import Record
+from firsttouch.work import RUN
+
+HERE = Path(__file__).parent
+NCU_CSV = (HERE / "recorded/ncu.csv").read_text()
+DENIED = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters\n"
+
+
+class Quiet:
+    """A watcher that keeps the warnings."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def begin(self, *_: object) -> None: ...
+    def point(self, *_: object) -> None: ...
+    def recorded(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def fake_ncu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Lets the profiler of CUDA devices count an OpenCL device, and sets a fake one. Returns the file of its calls."""
+    row = dataclasses.replace(BACKENDS["opencl"], counters="ncu")
+    monkeypatch.setattr(counted, "BACKENDS", {**BACKENDS, "opencl": row})
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "ncu").symlink_to(HERE / "fake_ncu")
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_NCU", NCU_CSV)
+    monkeypatch.setenv("FAKE_NCU_CALLS", str(tmp_path / "calls"))
+    return tmp_path / "calls"
+
+
+def measure(tmp_path: Path, *names: str, **sets: str) -> tuple[list[Record], list[str]]:
+    """The records of a run with --counters, and its warnings."""
+    watcher, out = Quiet(), tmp_path / "out"
+    device = sets.pop("device", "opencl:0")
+    chosen = {name: value.split(",") for name, value in sets.items()}
+    options = RunOptions(experiments=list(names), devices=[device], set=chosen, out=out, counters=True)
+    run(RUN, options, watcher)
+    return list(load_results(out).records), watcher.warnings
+
+
+def test_counters_are_added_and_the_samples_stay_those_without(fake_ncu: Path, tmp_path: Path) -> None:
+    (record,), warnings = measure(
+        tmp_path, "bandwidth", agent="gpu", allocator="device", kernel="triad", arrays="sweep", size="256KiB"
+    )
+    assert (record.status, record.verified, warnings) == ("ok", True, [])
+    assert len(record.samples) >= 3
+    assert record.counters["hw_counters"] == "ncu (application replay)"
+    assert record.counters["hw_kernels"] == 2
+    assert record.counters["hw_device_write_bytes"] == 2 * 1073812992
+    assert record.counters["shape_blocks"] > 0
+    (call,) = fake_ncu.read_text().splitlines()
+    assert "--metrics l1tex__t_bytes.sum,lts__t_sectors_srcunit_tex.sum,dram__bytes_read.sum," in call
+
+
+@pytest.mark.parametrize(
+    ("name", "sets"),
+    [
+        ("latency", {"agent": "gpu", "allocator": "device", "size": "64KiB", "order": "random"}),
+        ("tlb", {"agent": "gpu", "allocator": "device", "method": "chase", "stride": "4KiB", "pages": "16"}),
+    ],
+)
+def test_a_chase_says_over_how_many_loads_it_was_counted(
+    fake_ncu: Path, tmp_path: Path, name: str, sets: dict[str, str]
+) -> None:
+    (record,), warnings = measure(tmp_path, name, **sets)
+    assert (record.status, record.verified, warnings) == ("ok", True, [])
+    assert record.counters["hw_loads"] >= 1000
+    assert record.counters["hw_loads"] % 32 == 0
+
+
+def test_only_the_counters_that_the_tool_lists_are_asked_for(
+    fake_ncu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_NCU_LISTS", "dram__bytes_read,")
+    (record,), _ = measure(tmp_path, "latency", agent="gpu", allocator="device", size="4KiB", order="random")
+    assert "--metrics dram__bytes_read.sum --replay-mode" in fake_ncu.read_text()
+    names = {name for name in record.counters if name.startswith("hw_")}
+    assert names == {"hw_counters", "hw_kernels", "hw_loads", "hw_device_read_bytes"}
+
+
+def test_a_refusal_is_said_once_and_the_tool_is_not_started_again(
+    fake_ncu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_NCU", DENIED)
+    records, warnings = measure(tmp_path, "latency", agent="gpu", allocator="device", size="4KiB,8KiB,16KiB",
+                                order="random")  # fmt: skip
+    assert [(r.status, r.verified) for r in records] == [("ok", True)] * 3
+    assert {r.counters["hw_counters"] for r in records} == {f"none: {warnings[0].partition('counters: ')[2]}"}
+    assert len(warnings) == 1
+    assert "ERR_NVGPUCTRPERM" in warnings[0]
+    assert len(fake_ncu.read_text().splitlines()) == 1
+
+
+def test_a_tool_that_fails_at_every_point_is_given_up(
+    fake_ncu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_NCU", "==WARNING== No kernels were profiled.\n")
+    records, _ = measure(tmp_path, "latency", agent="gpu", allocator="device", size="4KiB,8KiB,16KiB,32KiB,64KiB",
+                         order="random")  # fmt: skip
+    said = [str(r.counters["hw_counters"]) for r in records]
+    assert said[:3] == ["none: ncu saw no kernel of this point"] * 3
+    assert said[3:] == ["none: ncu failed at 3 points in a row; the last: ncu saw no kernel of this point"] * 2
+    assert len(fake_ncu.read_text().splitlines()) == 3
+
+
+def test_experiments_in_which_both_agents_work_say_why_they_are_not_counted(tmp_path: Path) -> None:
+    records, warnings = measure(
+        tmp_path, "locking", "allocation", device="cpu", allocator="malloc", inside="1", size="64KiB"
+    )
+    assert all(str(r.counters["hw_counters"]).startswith("none: ") for r in records if r.status == "ok")
+    assert [w.partition("counters: ")[2] for w in warnings if "counters" in w] == [
+        "the vendor's counters are not offered for this experiment",
+        "a profiler stops the GPU around each kernel, so CPU and GPU would not work at once",
+    ]
+
+
+def test_perf_counts_the_timed_samples_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A software event, which every kernel counts: the time on the processor within the timed sample, in ms."""
+    perf = shutil.which("perf")
+    if perf is None or subprocess.run([perf, "stat", "--delay", "-1", "true"], capture_output=True).returncode:
+        pytest.skip("no perf that works")
+
+    class Clock(Perf):
+        quantities = (Quantity("hw_clock_ms", "time on a processor", [{"task-clock": 1}]),)
+
+    monkeypatch.setattr(counted, "TOOLS", {**TOOLS, "perf": Clock()})
+    (record,), warnings = measure(tmp_path, "latency", device="cpu", allocator="malloc", size="4KiB", order="random")
+    assert warnings == []
+    assert record.counters["hw_counters"] == "perf (stat, all threads of the process)"
+    assert record.counters["hw_loads"] >= 100_000
+    assert record.counters["hw_clock_ms"] < 50  # the process takes far longer to start
+
+
+def test_the_command_warns_and_goes_on_without_a_tool(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "firsttouch.cli.main", "run", "latency", "--device", "cpu", "--set", "size=4KiB",
+               "--set", "allocator=malloc",
+               "--set", "order=random", "--counters", "--out", str(tmp_path / "out")]  # fmt: skip
+    done = subprocess.run(command, env={**os.environ, "PATH": str(tmp_path)}, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert "warning: measured without counters: perf is not on the PATH; it is in the distribution's" in done.stderr
+    (record,) = load_results(tmp_path / "out").records
+    assert record.status == "ok"
+    assert '"counters":true' in (tmp_path / "out/run.json").read_text().replace(" ", "")

@@ -1,0 +1,44 @@
+"""`run --counters` on the stand-in for AMD's runtime, under a fake rocprofv3 that sees every launch of a kernel."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from command import run
+
+FAKE = Path(__file__).parents[1] / "counters/fake_rocprofv3"
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "rocprofv3").symlink_to(FAKE)
+    return {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+
+def test_a_stream_is_counted_over_one_launch(tmp_path: Path, tool: dict[str, str]) -> None:
+    (record,) = run(tmp_path / "out", "bandwidth", "--counters", "--set", "agent=gpu", "--set", "allocator=device",
+                    "--set", "kernel=triad", "--set", "arrays=sweep", "--set", "size=256KiB", **tool)  # fmt: skip
+    assert (record.status, record.verified) == ("ok", True)
+    assert record.counters["hw_counters"] == "rocprofv3 (one run of the program for each group of counters)"
+    assert record.counters["hw_kernels"] == 1
+    assert record.counters["hw_tlb_misses"] == 1000
+    assert record.counters["hw_memory_read_bytes"] == 64 * 1000 - 32 * 1000 + 64 * 1000
+
+
+def test_a_chase_is_counted_over_the_launch_that_is_timed(tmp_path: Path, tool: dict[str, str]) -> None:
+    (record,) = run(tmp_path / "out", "tlb", "--counters", "--set", "agent=gpu", "--set", "allocator=device",
+                    "--set", "method=chase", "--set", "stride=4KiB", "--set", "pages=16", **tool)  # fmt: skip
+    assert (record.status, record.verified) == ("ok", True)
+    assert record.counters["hw_kernels"] == 1
+    assert record.counters["hw_loads"] >= 1000
+
+
+def test_migration_is_counted_over_its_passes_and_not_with_events(tmp_path: Path, tool: dict[str, str]) -> None:
+    (record,) = run(tmp_path / "out", "migration", "--counters", "--set", "allocator=managed", "--set", "size=2MiB",
+                    "--set", "events=off", "--set", "iterations=3", "--set", "touch=dense", "--set", "prefetch=none",
+                    "--set", "advice=none", "--set", "starts_on=cpu", "--set", "operation=update",
+                    "--set", "order=parallel", **tool)  # fmt: skip
+    assert (record.status, record.verified) == ("ok", True), record.reason
+    assert record.counters["hw_kernels"] == 3

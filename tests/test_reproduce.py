@@ -1,0 +1,210 @@
+"""docs/reproduce.md: every command of the page can be typed, and plans what it says on descriptions of the machines."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tests.fabricated import GIB, KIB, MACHINES
+from tests.matrix import matrix
+
+from firsttouch.records.reading import load_results
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs/reproduce.md"
+LATER = "later"
+WORDS = {"H200", "VM", "small", "stand-in", "no"}
+"""What the last column may say."""
+
+
+class Row(NamedTuple):
+    where: str
+    what: str
+    command: str
+    machines: Sequence[str]
+    ran: Sequence[str]
+
+    @property
+    def plans(self) -> bool:
+        """Whether its command has a plan; `machine`, `methods` and `report` have none."""
+        return self.command != LATER and shlex.split(self.command.removeprefix("HSA_XNACK=1 "))[1] in ("run", "app")
+
+
+PLAYED_BY: Mapping[str, Collection[str]] = {
+    "any": MACHINES,
+    "MI300A": ("mi300a", "mi300a-xnack"),
+    "MI300A XNACK": ("mi300a-xnack",),
+    "GH200": ("gh200", "gh200-64k"),
+    "TK1": ("tk1",),
+    "Kaveri": ("kaveri", "kaveri-hsa"),
+    "Kaveri HSA": ("kaveri-hsa",),
+    "Pascal": ("pascal",),
+    "Volta": ("volta",),
+    "Power 9": ("power9",),
+    "node": (),
+}
+"""The descriptions of each machine that the page names. A node of four APUs comes with the lines that need it."""
+
+
+def rows() -> list[Row]:
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ") and line.count(" | ") == 4]
+    cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
+    return [
+        Row(where, what, command.strip("`"), machines.split(", "), ran.split(", "))
+        for where, what, command, machines, ran in cells
+        if where != "in the study"
+    ]
+
+
+ROWS = rows()
+COMMANDS = list(dict.fromkeys(row.command for row in ROWS if row.plans))
+
+
+def words_of(command: str) -> list[str]:
+    """The words of a call after `firsttouch`."""
+    words = shlex.split(command)
+    return words[words.index("firsttouch") + 1 :]
+
+
+def options(command: str, name: str) -> list[str]:
+    """The values of an option of a call."""
+    words = words_of(command)
+    return [value for word, value in pairwise(words) if word == name]
+
+
+def runs_here(command: str) -> bool:
+    """Whether a CPU or PoCL can run a call of the page. PoCL's kernels do not reach memory of malloc."""
+    plain = "allocator=malloc" in options(command, "--set") or "system" in options(command, "--strategy")
+    device = options(command, "--device")
+    return device in ([], ["cpu"]) or (device == ["opencl:0"] and not plain)
+
+
+@cache
+def plans_on(machine: str) -> dict[str, dict[str, Any]]:
+    """The plan of every command on a machine, by command."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests/fabricated.py"), machine],
+        input="\n".join(COMMANDS),
+        text=True,
+        capture_output=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(zip(COMMANDS, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+def machines_of(row: Row) -> set[str]:
+    return {machine for name in row.machines for machine in PLAYED_BY[name]}
+
+
+def test_the_page_has_a_line_for_everything() -> None:
+    assert len(COMMANDS) >= 60
+    assert {machine for row in ROWS if row.machines != ["any"] for machine in machines_of(row)} == set(MACHINES)
+    for row in ROWS:
+        assert WORDS.issuperset(row.ran), row
+        assert row.command != LATER or row.ran == ["no"], row
+        assert row.machines != ["node"] or row.command == LATER, row
+        assert not row.plans or runs_here(row.command) == ("small" in row.ran), row
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_every_command_has_its_points_on_its_machine_and_a_reason_elsewhere(machine: str) -> None:
+    devices = {device.name for device in MACHINES[machine].devices}
+    own = {row.command for row in ROWS if row.plans and machine in machines_of(row)}
+    for command, plan in plans_on(machine).items():
+        assert not re.search(r"unknown (factor|experiment|application|preset|strategy)", plan["refusal"]), command
+        assert all(point["reason"] for point in plan["skipped"]), command
+        assert bool(plan["refusal"]) != bool(plan["measured"] or plan["skipped"]), command
+        if not devices.issuperset(options(command, "--device")):
+            assert plan["refusal"].startswith("unknown device"), command
+        if command in own:
+            assert plan["measured"], (command, plan)
+            for factor, asked in plan["requested"].items():
+                values = {point[factor] for point in [*plan["measured"], *plan["skipped"]]}
+                assert len(values) == len(asked), (command, factor, values, plan["left_out"])
+    for begin, on, expected in EXPECTED:
+        if machine in PLAYED_BY[on]:
+            found = [plan for command, plan in plans_on(machine).items() if command.startswith(f"firsttouch {begin}")]
+            assert found, begin
+            for factor, values in expected.items():
+                assert {p.get(factor) for plan in found for p in plan["measured"]} >= {*values}, (begin, factor)
+
+
+UNIFIED = ("managed", "managed+advise", "managed+prefetch", "managed+both")
+EXPECTED: Sequence[tuple[str, str, Mapping[str, Collection[Any]]]] = (
+    ("run latency --device hip:0", "MI300A", {"size": (KIB, 4 * GIB), "agent": ("cpu", "gpu"), "xnack": ("0", "1")}),
+    ("run allocation --device hip:0", "MI300A", {"size": [2**k for k in range(1, 31)]}),
+    ("run atomics --device hip:0", "MI300A", {"elements": (1, 2**10, 2**20, 2**30), "gpu_threads": (3328,)}),
+    ("run pagefault --device hip:0", "MI300A", {"scenario": ("gpu-major", "gpu-minor", "prefault+minor")}),
+    ("run pagefault --device hip:0", "MI300A", {"pages": [10**k for k in range(8)]}),
+    ("run pagefault --device cpu", "any", {"scenario": ("cpu-1", "cpu-n"), "page_size": ("base", "huge")}),
+    ("app nw --device cuda:0", "GH200", {"strategy": ("explicit", "managed", "system"), "n": (32768,)}),
+    ("app quantum_volume --device cuda:0", "GH200", {"qubits": (17, 33, 34), "strategy": ("managed", "system")}),
+    ("app black_scholes --device cuda:0", "Pascal", {"strategy": ("explicit", *UNIFIED)}),
+    ("app fdtd3d --device cuda:0", "Volta", {"strategy": ("explicit", *UNIFIED)}),
+    ("app graph500_bfs --device cuda:0", "Power 9", {"strategy": ("explicit", *UNIFIED), "events": ("off", "on")}),
+    ("run concurrency --device cuda:0", "TK1", {"strategy": ("concurrent", "lockstep", "copying")}),
+    ("run caching --device opencl:0", "Kaveri", {"padding": (0, 32, 64), "pattern": ("own", "even", "one")}),
+    ("run bandwidth --device opencl:0", "Kaveri HSA", {"allocator": ("device", "svm-fine", "malloc")}),
+)
+"""The beginning of calls, a machine, and values of factors that are measured there by one of these calls or another."""
+
+
+def test_huge_pages_are_those_of_the_kernel() -> None:
+    """Half a gigabyte each where the base page has 64 KiB on Arm: a run of standard touches 2 GiB at most."""
+    call = "firsttouch run pagefault --device cpu --preset standard --set page_size=base,huge"
+    touched = {
+        machine: {p["pages"] for p in plans_on(machine)[call]["measured"] if p["page_size"] == "huge"}
+        for machine in ("gh200", "gh200-64k", "power9")
+    }
+    assert touched == {"gh200": {1, 10, 100, 1000}, "gh200-64k": {1}, "power9": {1, 10, 100, 1000}}
+
+
+SMALL = {
+    "latency": {"size": "4KiB,1MiB"},
+    "bandwidth": {"arrays": "sweep", "kernel": "triad", "size": "64KiB", "threads": "0,1"},
+    "pagefault": {"pages": "1,64"},
+    "faultcount": {"size": "1MiB"},
+    "atomics": {"elements": "1024", "cpu_threads": "0,1,2"},
+    "caching": {"threads": "64"},
+    "concurrency": {"size": "1MiB", "iterations": "10"},
+}
+"""Values of factors that replace those of the page's calls, by experiment."""
+
+
+def small(command: str) -> list[str]:
+    """A call of the page with small values, in words."""
+    words = words_of(command)
+    if words[0] == "app":
+        return [*words, "--size", "tiny", "--repeat", "1"]
+    replaced = dict(SMALL.get(words[1], {}))
+    if options(command, "--device") == ["cpu"] and "cpu_threads" in replaced:
+        replaced["cpu_threads"] = "1,2"
+    kept = [value for value in options(command, "--set") if value.partition("=")[0] not in replaced]
+    if words[1] == "bandwidth" and any(value.startswith("agent=gpu") for value in kept):
+        del replaced["threads"]
+    values = [*kept, *(f"{name}={value}" for name, value in replaced.items())]
+    devices = [word for device in options(command, "--device") for word in ("--device", device)]
+    return ["run", words[1], *devices, *(word for value in values for word in ("--set", value))]
+
+
+@pytest.mark.parametrize("command", matrix([command for command in COMMANDS if runs_here(command)], by_default=0))
+def test_what_this_machine_can_run_of_the_page_runs_with_small_values(command: str, tmp_path: Path) -> None:
+    call = [sys.executable, "-m", "firsttouch.cli.main", *small(command), "--out", str(tmp_path / "out")]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    records = load_results(tmp_path / "out").records
+    assert all(record.status in ("ok", "skipped") for record in records)
+    assert all(record.reason for record in records if record.status == "skipped")
+    may_lack = "method=counter" in command or "target=" in command  # a virtual machine's counters, a compiler
+    assert may_lack or any(record.status == "ok" for record in records)
+    assert all(record.verified is not False for record in records)
