@@ -293,7 +293,8 @@ as those of HSA do.
 class Plan:
     """What a call would do. refusal: the sentence of a call that is refused, otherwise ''.
 
-    measured, skipped: factors of the points with their experiment and device; a skipped one has a `reason` too.
+    measured, skipped: factors of the points with their experiment and device; a skipped one has a `reason` too. For
+    `firsttouch methods --verify`, measured has each property of an allocator with its stated value.
     left_out: sentences about values of the call that are not measured. requested: the values of --set.
     """
 
@@ -327,7 +328,11 @@ class _Calls:
         from firsttouch.engine import runner
 
         self.machine, self.plan, self._make_plan = machine, Plan(), runner.make_plan
+        from firsttouch.allocators import methods
+
         changed: Any = runner
+        verifying: Any = methods
+        verifying.verified_cells = self._keep_cells
         changed.find_devices = lambda names: list(machine.devices)
         changed.make_plan = self._keep_plan
 
@@ -339,6 +344,16 @@ class _Calls:
                 self.plan.skipped.append(point | {"reason": planned.reason})
             else:
                 self.plan.measured.append(point)
+        raise _Planned
+
+    def _keep_cells(self, devices: Any, on_cell: Any) -> None:
+        from firsttouch.allocators.methods import stated_cells
+
+        self.plan.measured = [
+            {"device": cell.device, "allocator": cell.allocator, "property": cell.property, "stated": cell.value}
+            for device in devices
+            for cell in stated_cells(device)
+        ]
         raise _Planned
 
     def call(self, line: str) -> Plan:

@@ -26,6 +26,12 @@ WORDS = {"H200", "VM", "small", "stand-in", "no"}
 """What the last column may say."""
 
 
+def words_of(command: str) -> list[str]:
+    """The words of a call after `firsttouch`."""
+    words = shlex.split(command)
+    return words[words.index("firsttouch") + 1 :]
+
+
 class Row(NamedTuple):
     where: str
     what: str
@@ -35,8 +41,8 @@ class Row(NamedTuple):
 
     @property
     def plans(self) -> bool:
-        """Whether its command has a plan; `machine`, `methods` and `report` have none."""
-        return self.command != LATER and shlex.split(self.command.removeprefix("HSA_XNACK=1 "))[1] in ("run", "app")
+        """Whether its command has a plan; `machine` has none."""
+        return self.command != LATER and words_of(self.command)[0] in ("run", "app", "methods")
 
 
 PLAYED_BY: Mapping[str, Collection[str]] = {
@@ -69,12 +75,6 @@ ROWS = rows()
 COMMANDS = list(dict.fromkeys(row.command for row in ROWS if row.plans))
 
 
-def words_of(command: str) -> list[str]:
-    """The words of a call after `firsttouch`."""
-    words = shlex.split(command)
-    return words[words.index("firsttouch") + 1 :]
-
-
 def options(command: str, name: str) -> list[str]:
     """The values of an option of a call."""
     words = words_of(command)
@@ -85,6 +85,8 @@ def runs_here(command: str) -> bool:
     """Whether a CPU or PoCL can run a call of the page. PoCL's kernels do not reach memory of malloc."""
     plain = "allocator=malloc" in options(command, "--set") or "system" in options(command, "--strategy")
     device = options(command, "--device")
+    if words_of(command)[0] == "methods":
+        return False  # half a minute for each device
     return device in ([], ["cpu"]) or (device == ["opencl:0"] and not plain)
 
 
@@ -141,13 +143,14 @@ def test_every_command_has_its_points_on_its_machine_and_a_reason_elsewhere(mach
 
 UNIFIED = ("managed", "managed+advise", "managed+prefetch", "managed+both")
 EXPECTED: Sequence[tuple[str, str, Mapping[str, Collection[Any]]]] = (
+    ("methods --verify --device hip:0", "MI300A", {"allocator": ("malloc", "device", "pinned", "managed")}),
     ("run latency --device hip:0", "MI300A", {"size": (KIB, 4 * GIB), "agent": ("cpu", "gpu"), "xnack": ("0", "1")}),
     ("run allocation --device hip:0", "MI300A", {"size": [2**k for k in range(1, 31)]}),
     ("run faultcount --device hip:0", "MI300A", {"first_touch": ("cpu", "gpu"), "streamed_by": ("cpu",)}),
     ("run atomics --device hip:0", "MI300A", {"elements": (1, 2**10, 2**20, 2**30), "gpu_threads": (3328,)}),
     ("run pagefault --device hip:0", "MI300A", {"scenario": ("gpu-major", "gpu-minor", "prefault+minor")}),
-    ("run pagefault --device hip:0", "MI300A", {"pages": [10**k for k in range(8)]}),
-    ("run pagefault --device cpu", "any", {"scenario": ("cpu-1", "cpu-n"), "page_size": ("base", "huge")}),
+    ("run pagefault --device hip:0", "MI300A", {"pages": [10**k for k in range(8)], "threads": (0, 1, 12)}),
+    ("run pagefault --device cpu", "any", {"page_size": ("base", "huge"), "access": ("load", "store")}),
     ("app nw --device cuda:0", "GH200", {"strategy": ("explicit", "managed", "system"), "n": (32768,)}),
     ("app quantum_volume --device cuda:0", "GH200", {"qubits": (17, 33, 34), "strategy": ("managed", "system")}),
     ("app black_scholes --device cuda:0", "Pascal", {"strategy": ("explicit", *UNIFIED)}),
@@ -155,10 +158,25 @@ EXPECTED: Sequence[tuple[str, str, Mapping[str, Collection[Any]]]] = (
     ("app graph500_bfs --device cuda:0", "Power 9", {"strategy": ("explicit", *UNIFIED), "events": ("off", "on")}),
     ("run caching --device cuda:0", "TK1", {"padding": (0, 32), "threads": [2**k for k in range(24)]}),
     ("run concurrency --device cuda:0", "TK1", {"strategy": ("concurrent", "lockstep", "copying")}),
-    ("run caching --device opencl:0", "Kaveri", {"padding": (0, 32, 64), "pattern": ("single-pass", "single-pass-even", "one")}),
+    (
+        "run caching --device opencl:0",
+        "Kaveri",
+        {"padding": (0, 32, 64), "pattern": ("single-pass", "single-pass-even", "one")},
+    ),
     ("run bandwidth --device opencl:0", "Kaveri HSA", {"allocator": ("device", "svm-fine", "malloc")}),
 )
 """The beginning of calls, a machine, and values of factors that are measured there by one of these calls or another."""
+
+
+def test_what_the_gpu_of_an_apu_reaches_depends_on_xnack() -> None:
+    def stated(machine: str, command: str, name: str) -> object:
+        cells = plans_on(machine)[command]["measured"]
+        return next(cell["stated"] for cell in cells if (cell["allocator"], cell["property"]) == ("malloc", name))
+
+    assert stated("mi300a", "firsttouch methods --verify --device hip:0 --out without-xnack", "gpu") == "none"
+    assert stated("mi300a-xnack", "HSA_XNACK=1 firsttouch methods --verify --device hip:0 --out with-xnack", "gpu") == (
+        "direct"
+    )
 
 
 def test_huge_pages_are_those_of_the_kernel() -> None:
@@ -174,7 +192,7 @@ def test_huge_pages_are_those_of_the_kernel() -> None:
 SMALL = {
     "latency": {"size": "4KiB,1MiB"},
     "bandwidth": {"arrays": "sweep", "kernel": "triad", "size": "64KiB", "threads": "0,1"},
-    "pagefault": {"pages": "1,64"},
+    "pagefault": {"pages": "1,64", "threads": "0,1"},
     "faultcount": {"size": "1MiB"},
     "atomics": {"elements": "1024", "cpu_threads": "0,1,2"},
     "caching": {"threads": "64"},

@@ -252,6 +252,11 @@ class GpuDevice : public Device {
         api_.mem_unmap(pointer(block.address), block.reserved);
         api_.address_free(pointer(block.address), block.reserved);
     }
+    // Loads a module with one managed array, firsttouch_static.
+    void obtain_static(Block& block, const std::string& image);
+    void release_static(const Block& block) noexcept {
+        api_.module_unload(static_cast<typename Api::Module>(block.handle));
+    }
     void obtain_registered(Block& block, Pages pages, unsigned flags);
     void release_registered(Block& block) noexcept {
         api_.mem_host_unregister(block.host);
@@ -382,6 +387,23 @@ void GpuDevice<Api>::obtain_vmm(Block& block) {
     unmap.armed = free_addresses.armed = false;
     block.address = address(start);
     block.reserved = bytes;
+}
+
+template <class Api>
+void GpuDevice<Api>::obtain_static(Block& block, const std::string& image) {
+    typename Api::Module module{};
+    call(api_, api_.module_load, &module, image.c_str());
+    Undo unload{[&] { api_.module_unload(module); }};
+    Pointer array{};
+    std::size_t size = 0;
+    call(api_, api_.module_global, &array, &size, module, "firsttouch_static");
+    if (size != block.bytes)
+        throw Unavailable(api_.library.name_of(api_.module_global) + " found " + std::to_string(size) +
+                          " bytes of a managed array of " + std::to_string(block.bytes));
+    unload.armed = false;
+    block.handle = module;
+    block.address = address(array);
+    block.host = reinterpret_cast<void*>(block.address);
 }
 
 template <class Api>

@@ -153,6 +153,38 @@ def test_hiprtc() -> None:
         assert set(found) >= entries(name)
 
 
+def managed_array() -> str:
+    return _core.translation_unit("static", "hip", [("BYTES", "70000000")], _core.kernel_file("static.hip.h"))
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
+def test_clang_makes_a_managed_array_and_a_pointer_to_it(target: str) -> None:
+    sizes = re.findall(r"\.size\s+(firsttouch_static\S*), (\d+)", compile_amdgpu(managed_array(), target))
+    assert dict(sizes) == {"firsttouch_static.managed": "70000000", "firsttouch_static": "8"}
+
+
+def test_hiprtc_keeps_both_symbols_of_a_managed_array(tmp_path: Path) -> None:
+    program = f"""
+import sys
+from firsttouch import _core
+from firsttouch.machine.libraries import candidates
+_core.set_library_paths("hiprtc", candidates("hiprtc"))
+try:
+    code, _ = _core.hiprtc_compile(sys.stdin.read(), "static", "gfx90a:sramecc+:xnack-")
+except _core.Unavailable as reason:
+    sys.exit(f"unavailable: {{reason}}")
+open({str(tmp_path / "code")!r}, "wb").write(code)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=managed_array(), text=True, capture_output=True, timeout=100
+    )
+    if done.stderr.startswith("unavailable"):
+        skip_missing_compiler(f"{done.stderr} (Debian 12: libamdhip64-5, libhiprtc-builtins5)")
+    assert done.returncode == 0, done.stderr
+    names = (tmp_path / "code").read_bytes().split(b"\0")
+    assert {b"firsttouch_static", b"firsttouch_static.managed"} <= set(names)
+
+
 @every_build
 def test_pocl(name: str, defines: Defines) -> None:
     device = opencl()

@@ -54,6 +54,22 @@ def test_a_gpu_of_the_compute_driver(make_tree: MakeTree) -> None:
     }
 
 
+def test_memory_in_use_by_the_kernels_counters(make_tree: MakeTree) -> None:
+    client = "drm-pdev: 0001:c1:00.0\ndrm-client-id: 5\ndrm-memory-vram: 3 KiB\ndrm-memory-gtt: 1 KiB\n"
+    files = mi300x() | {
+        "sys/bus/pci/devices/0001:c1:00.0/mem_info_vram_used": "9000",
+        "sys/bus/pci/devices/0001:c1:00.0/mem_info_gtt_used": "800",
+        "proc/17/fdinfo/4": client,
+        "proc/17/fdinfo/5": client,
+        "proc/18/fdinfo/4": client,
+        "proc/19/fdinfo/4": client.replace("c1", "c2"),
+        "proc/mounts": "",
+    }
+    topic = amd.kfd(make_tree(files))
+    in_use = {"memory_used_bytes": 9000, "gtt_used_bytes": 800, "programs": 2, "programs_bytes": 2 * 4096}
+    assert {f"gpu0_{name}": value for name, value in in_use.items()}.items() <= topic.items()
+
+
 @pytest.mark.parametrize(("version", "name"), [(90010, "gfx90a"), (90402, "gfx942"), (110000, "gfx1100")])
 def test_architectures(make_tree: MakeTree, version: int, name: str) -> None:
     tree = make_tree({f"{NODES}/1/properties": f"simd_count 4\ngfx_target_version {version}\n"})

@@ -6,7 +6,8 @@ import pytest
 
 from firsttouch.engine.plan import make_plan
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.common import switch
+from firsttouch.experiments.common import switch_factors
+from firsttouch.experiments.contract import factors_of
 from firsttouch.machine.switches import SWITCHES, environment, optimistic_device
 from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Request
@@ -56,11 +57,33 @@ def planned(experiment: str, preset: str = "quick", **sets: str):
 
 
 def test_only_devices_whose_runtime_reads_the_variable_have_the_factor(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert switch(CUDA, "xnack") == []
-    (factor,) = switch(HIP, "xnack")
+    assert switch_factors(CUDA, ["memory", "copies"]) == []
+    (factor,) = switch_factors(HIP, ["memory"])
     assert (factor.name, list(factor.values), set(factor.choices)) == ("xnack", ["unset"], {"0", "1", "unset"})
     monkeypatch.setenv("HSA_XNACK", "1")
-    assert list(switch(HIP, "xnack")[0].values) == ["1"]
+    assert list(switch_factors(HIP, ["memory"])[0].values) == ["1"]
+
+
+def test_every_experiment_that_uses_memory_has_the_factor_xnack() -> None:
+    without = {"codegen", "context"}
+    for name, experiment in all_experiments().items():
+        if experiment.supports(HIP):
+            continue
+        names = [factor.name for factor in factors_of(experiment, HIP, "quick")]
+        assert ("xnack" in names) == (name not in without), name
+        assert ("sdma" in names) == (name in {"transfer", "concurrency", "migration"}), name
+    assert "xnack" not in [factor.name for factor in factors_of(all_experiments()["tlb"], CUDA, "quick")]
+
+
+@pytest.mark.parametrize("name", ["allocation", "atomics", "tlb", "accounting", "transfer", "caching", "concurrency"])
+def test_each_value_of_xnack_has_points_and_workers_of_its_own(name: str) -> None:
+    points = planned(name, xnack="0,1", allocator="pinned" if name != "transfer" else "device")
+    assert {(p.point["xnack"], p.environment["HSA_XNACK"]) for p in points} == {("0", "0"), ("1", "1")}
+
+
+def test_memory_that_the_gpu_may_reach_with_another_value_is_planned_for_both_agents() -> None:
+    points = planned("concurrency", xnack="unset,1", allocator="malloc", strategy="concurrent")
+    assert {p.point["xnack"]: bool(p.reason) for p in points} == {"unset": True, "1": False}
 
 
 def test_the_environment_of_a_worker_follows_the_factors() -> None:

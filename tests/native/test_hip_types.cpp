@@ -131,6 +131,7 @@ TEST(VendorTypes, HipRuntime) {
     SAME_SIGNATURE(module_load, hipModuleLoadData);
     SAME_SIGNATURE(module_unload, hipModuleUnload);
     SAME_SIGNATURE(module_function, hipModuleGetFunction);
+    SAME_SIGNATURE(module_global, hipModuleGetGlobal);
     SAME_SIGNATURE(launch, hipModuleLaunchKernel);
     SAME_SIGNATURE(stream_create, hipStreamCreateWithFlags);
     SAME_SIGNATURE(stream_destroy, hipStreamDestroy);

@@ -157,6 +157,13 @@ LOADS = (load(1.0, 4096), load(90.0, 2**28), load(120.0, 2**28), load(600.0, 2**
          load(130.0, 2**28, "gpu", "opencl:0"))  # fmt: skip
 
 
+def test_a_fault_is_compared_by_intervals():
+    noisy = load(90.0, 2**28)
+    noisy.summary.ci_low = 40.0
+    assert broken(fault(60.0, "cpu-1", 1, "cpu", "mmap"), noisy)[0] == ""
+    assert broken(fault(39.0, "cpu-1", 1, "cpu", "mmap"), noisy)[0] == "below-load"
+
+
 @pytest.mark.parametrize(
     ("record", "expected"),
     [

@@ -264,6 +264,10 @@ Result hipModuleGetFunction(hip::Runtime::Function* function, hip::Runtime::Modu
     return cuda::Driver::instance().module_function(reinterpret_cast<cuda::Function*>(function),
                                                     as<cuda::Module>(module), name);
 }
+Result hipModuleGetGlobal(void** address, std::size_t* bytes, hip::Runtime::Module module, const char* name) {
+    return cuda::Driver::instance().module_global(reinterpret_cast<cuda::DevicePointer*>(address), bytes,
+                                                  as<cuda::Module>(module), name);
+}
 Result hipModuleLaunchKernel(hip::Runtime::Function function, unsigned x, unsigned y, unsigned z, unsigned tx,
                              unsigned ty, unsigned tz, unsigned shared, hip::StreamHandle stream, void** parameters,
                              void** extra) {

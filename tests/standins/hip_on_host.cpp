@@ -6,7 +6,7 @@
 // Environment variables describe the machine:
 //   HSA_XNACK=1             the GPU retries page faults, so it can access plain host memory
 //   STANDIN_ARCH            gfx90a:sramecc+ by default; an xnack feature is added unless STANDIN_XNACK=none
-//   STANDIN_INTEGRATED=1    an APU
+//   STANDIN_INTEGRATED=1    an APU; the CPU accesses the memory of one of gfx942 coherently
 //   STANDIN_DEVICES         the number of devices, 1 by default
 //   STANDIN_MEMORY          bytes of memory of each device, 2 GiB by default
 //   STANDIN_UNREACHABLE     a>b,...: device a cannot access the memory of device b
@@ -15,6 +15,7 @@
 //   STANDIN_SANITIZE=1      kernels are compiled with the address sanitizer, and each block has redzones around it;
 //                           the process must have been started with libasan.so in LD_PRELOAD
 #include <dlfcn.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -391,10 +392,12 @@ Result hipDeviceGetAttribute(int* value, int which, int) {
                                              {hip::fine_grain_support, 1},
                                              {hip::wall_clock_khz, 100000}};
     const auto found = fixed.find(which);
-    *value = which == hip::integrated               ? integrated()
-             : which == hip::pageable_memory_access ? xnack()
-             : found != fixed.end()                 ? found->second
-                                                    : 0;
+    const bool coherent = integrated() && environment("STANDIN_ARCH", "").rfind("gfx942", 0) == 0;
+    *value = which == hip::integrated                        ? integrated()
+             : which == hip::pageable_memory_access          ? xnack()
+             : which == hip::direct_managed_access_from_host ? coherent
+             : found != fixed.end()                          ? found->second
+                                                             : 0;
     return injected_failure(__func__);
 }
 Result hipGetDevicePropertiesR0600(hip::Properties* properties, int) {
@@ -592,6 +595,17 @@ Result hipModuleGetFunction(hip::Runtime::Function* function, hip::Runtime::Modu
     const auto place = loaded.kernels.find(name);
     place->second.name = place->first.c_str();
     *function = as<hip::Runtime::Function>(&place->second);
+    return success;
+}
+// A managed array of the program, which both agents access in the memory of the loaded library.
+Result hipModuleGetGlobal(void** address, std::size_t* bytes, hip::Runtime::Module module, const char* name) {
+    if (const Result failed = injected_failure(__func__)) return failed;
+    *address = dlsym(object<LoadedObject>(module)->library, name);
+    Dl_info info;
+    const ElfW(Sym)* symbol = nullptr;
+    if (*address == nullptr || dladdr1(*address, &info, (void**)&symbol, RTLD_DL_SYMENT) == 0 || symbol == nullptr)
+        return not_found;
+    *bytes = symbol->st_size;
     return success;
 }
 Result hipModuleLaunchKernel(hip::Runtime::Function function, unsigned groups, unsigned, unsigned, unsigned threads,

@@ -78,6 +78,7 @@ DEFINED(Runtime, mem_advise, hipMemAdvise);
 DEFINED(Runtime, module_load, hipModuleLoadData);
 DEFINED(Runtime, module_unload, hipModuleUnload);
 DEFINED(Runtime, module_function, hipModuleGetFunction);
+DEFINED(Runtime, module_global, hipModuleGetGlobal);
 DEFINED(Runtime, launch, hipModuleLaunchKernel);
 DEFINED(Runtime, stream_create, hipStreamCreateWithFlags);
 DEFINED(Runtime, stream_destroy, hipStreamDestroy);

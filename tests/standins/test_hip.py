@@ -25,7 +25,7 @@ from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 ALLOCATORS = [
     *("malloc", "mmap", "malloc-thp", "device", "vmm", "pinned", "registered", "pinned-noncoherent"),
-    *("managed", "fine-grained", "coarse-grained"),
+    *("managed", "managed-static", "fine-grained", "coarse-grained"),
 ]
 SIZE = 3 * 2**20 + 8
 
@@ -192,6 +192,13 @@ def test_coherence_is_stated_as_documented() -> None:
     assert stated["device"] == stated["vmm"] == stated["fine-grained"] == (None, None)
 
 
+def test_the_coherence_of_a_small_apu_is_not_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STANDIN_INTEGRATED", "1")
+    monkeypatch.setenv("STANDIN_ARCH", "gfx90c:")
+    device = entry(discovered(), "device")
+    assert (device.cpu, device.concurrent, device.shared_atomics) == ("direct", None, None)
+
+
 def test_an_apu_has_one_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STANDIN_INTEGRATED", "1")
     monkeypatch.setenv("STANDIN_ARCH", "gfx942:sramecc+")
@@ -200,6 +207,7 @@ def test_an_apu_has_one_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (row.host_memory, row.device_memory) == (True, True), row.name
     assert entry(device, "device").cpu == entry(device, "fine-grained").cpu == "direct"
     assert entry(device, "vmm").cpu == "none"
+    assert entry(device, "device").concurrent is entry(device, "device").shared_atomics is True
     refused = run_program(
         """
 try:
@@ -298,6 +306,7 @@ FAILING = [
     ("registered", "hipHostGetDevicePointer", 1, "invalid argument (hipErrorInvalidValue)"),
     ("managed", "hipMallocManaged", 999, "unknown error (hipErrorUnknown)"),
     ("coarse-grained", "hipMemAdvise", 1, "invalid argument (hipErrorInvalidValue)"),
+    ("managed-static", "hipModuleGetGlobal", 500, "named symbol not found (hipErrorNotFound)"),
     *(
         ("vmm", call, 1, "invalid argument (hipErrorInvalidValue)")
         for call in ("hipMemCreate", "hipMemAddressReserve", "hipMemMap", "hipMemSetAccess")
@@ -387,7 +396,7 @@ SMALL = {
     "latency": ["size=64KiB"],
     "bandwidth": ["size=64KiB,32MiB", "allocator=device,managed", "kernel=triad"],
     "transfer": ["size=4096,1000003", "sdma=0,1"],
-    "allocation": ["size=64KiB"],
+    "allocation": ["size=64KiB", "xnack=0,1"],
     "context": ["phase=launch-next"],
     "atomics": ["elements=1024", "gpu_threads=64", "allocator=device,pinned"],
 }
@@ -402,8 +411,8 @@ def test_experiments_run_and_verify(name: str, tmp_path: Path) -> None:
         assert record.status == "ok" or (record.status == "skipped" and record.reason), (record.factors, record.reason)
         assert record.verified is not False, record.factors
     assert any(record.status == "ok" and record.verified for record in records) or name == "context"
-    if name == "transfer":
-        assert {record.factors["sdma"] for record in records if record.status == "ok"} == {"0", "1"}
+    for switch in {"transfer": ["sdma"], "allocation": ["xnack"]}.get(name, []):
+        assert {record.factors[switch] for record in records if record.status == "ok"} == {"0", "1"}
 
 
 @pytest.mark.exhaustive

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command import app
+from command import app, run
 from tests.matrix import matrix
 
 from firsttouch.workspace.strategies import STRATEGIES
@@ -53,6 +53,46 @@ def test_every_strategy_is_verified_or_skipped_with_a_reason(
         else:
             assert record.status == "skipped", strategy
             assert REASONS[strategy] in record.reason
+
+
+@pytest.mark.parametrize(
+    ("experiment", "settings"),
+    [
+        ("atomics", ["elements=1024", "type=u64", "scope=system", "cpu_threads=1", "gpu_threads=64"]),
+        ("concurrency", ["strategy=concurrent,lockstep", "size=1MiB", "iterations=2"]),
+        ("locking", ["rivals=both", "outside=0", "sections=50"]),
+    ],
+)
+def test_cpu_and_gpu_of_an_apu_use_device_memory_at_once(experiment: str, settings: list[str], tmp_path: Path) -> None:
+    options = [word for setting in ["allocator=device", *settings] for word in ("--set", setting)]
+    records = run(tmp_path / "out", experiment, *options, **APU)
+    assert records
+    for record in records:
+        assert (record.status, record.reason, record.verified) == ("ok", "", True), record.factors
+
+
+@pytest.mark.parametrize("name", matrix(["producer_consumer", "bfs_concurrent", "kmeans_concurrent"]))
+def test_concurrent_applications_work_on_device_memory_of_an_apu(name: str, tmp_path: Path) -> None:
+    options = ("--strategy", "unified", "--size", "tiny", "--repeat", "1")
+    (record,) = app(tmp_path / "apu", name, *options, **APU)
+    assert (record.status, record.reason, record.verified) == ("ok", "", True)
+
+
+def test_memory_of_an_apu_is_shown_by_each_counter_and_not_added(tmp_path: Path) -> None:
+    options = ("--strategy", "unified", "--size", "tiny", "--repeat", "1")
+    (record,) = app(tmp_path / "out", "hotspot", *options, **APU)
+    buffers = sum(b.bytes for b in record.buffers)
+    assert record.counters["peak_device_bytes"] == buffers
+    assert record.counter("peak_host_bytes") == pytest.approx(buffers, rel=0.2)
+    assert "peak_bytes" not in record.counters
+    assert "memory_compute_bytes" not in record.counters
+
+
+@pytest.mark.exhaustive
+def test_a_managed_array_of_a_module_is_a_strategy_of_bounded_applications(tmp_path: Path) -> None:
+    (record,) = app(tmp_path / "out", "heartwall", "--strategy", "managed-static", "--size", "tiny", "--repeat", "1")
+    assert (record.status, record.reason, record.verified) == ("ok", "", True)
+    assert "managed-static" in {b.allocator for b in record.buffers}
 
 
 @pytest.mark.exhaustive

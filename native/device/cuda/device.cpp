@@ -58,7 +58,7 @@ class CudaDevice : public GpuDevice<Driver> {
     Nvml::Handle nvml_handle();
     std::string architecture() const { return "sm_" + std::to_string(capability_); }
     void add_allocators();
-    void obtain_static(Block& block);
+    std::string static_image(std::size_t bytes) const;
     void release_on_device(Block& block);
     void obtain_host_pinned(Block& block, unsigned flags);
     std::string image(const Source& source) override;
@@ -181,20 +181,11 @@ void CudaDevice::obtain_host_pinned(Block& block, unsigned flags) {
     free_host.armed = false;
 }
 
-// Loads a module with one __managed__ array. It is written in PTX, so that no compiler is needed.
-void CudaDevice::obtain_static(Block& block) {
-    const std::string text =
-        ".version 7.0\n.target sm_" + std::to_string(std::min(capability_, 80)) +
-        "\n.address_size 64\n.visible .global .attribute(.managed) .align 128 .b8 firsttouch_static[" +
-        std::to_string(block.bytes) + "];\n";
-    Module module = nullptr;
-    call(api_, api_.module_load, &module, text.c_str());
-    Undo unload{[&] { api_.module_unload(module); }};
-    std::size_t size = 0;
-    call(api_, api_.module_global, &block.address, &size, module, "firsttouch_static");
-    unload.armed = false;
-    block.handle = module;
-    block.host = reinterpret_cast<void*>(block.address);
+// A module with one __managed__ array. It is written in PTX, so that no compiler is needed.
+std::string CudaDevice::static_image(std::size_t bytes) const {
+    return ".version 7.0\n.target sm_" + std::to_string(std::min(capability_, 80)) +
+           "\n.address_size 64\n.visible .global .attribute(.managed) .align 128 .b8 firsttouch_static[" +
+           std::to_string(bytes) + "];\n";
 }
 
 Block CudaDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
@@ -222,7 +213,7 @@ Block CudaDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
         block.host = reinterpret_cast<void*>(block.address);
         break;
     case Allocator::managed_static:
-        obtain_static(block);
+        obtain_static(block, static_image(bytes));
         break;
     default:
         throw Unavailable(name() + " has no allocator " + to_string(allocator));
@@ -253,7 +244,7 @@ void CudaDevice::release_on_device(Block& block) {
         release_registered(block);
         break;
     case Allocator::managed_static:
-        api_.module_unload(static_cast<Module>(block.handle));
+        release_static(block);
         break;
     default:
         break;

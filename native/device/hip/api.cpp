@@ -55,6 +55,7 @@ Runtime::Runtime() : library("hip", {"libamdhip64.so.7", "libamdhip64.so.6", "li
     library.load(module_load, "hipModuleLoadData");
     library.load(module_unload, "hipModuleUnload");
     library.load(module_function, "hipModuleGetFunction");
+    library.load(module_global, "hipModuleGetGlobal");
     library.load(launch, "hipModuleLaunchKernel");
     library.load(stream_create, "hipStreamCreateWithFlags");
     library.load(stream_destroy, "hipStreamDestroy");

@@ -136,6 +136,7 @@ struct Runtime {
     Result (*module_load)(Module*, const void*);
     Result (*module_unload)(Module);
     Result (*module_function)(Function*, Module, const char*);
+    Result (*module_global)(void**, std::size_t*, Module, const char*);
     Result (*launch)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, StreamHandle,
                      void**, void**);
     Result (*stream_create)(StreamHandle*, unsigned);

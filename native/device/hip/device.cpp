@@ -50,6 +50,7 @@ class HipDevice : public GpuDevice<Runtime> {
     void add_allocators();
     void obtain_pinned(Block& block, unsigned flags);
     void obtain_managed(Block& block);
+    std::string static_image(std::size_t bytes);
     void release_on_device(Block& block);
     std::string image(const Source& source) override;
 
@@ -132,7 +133,13 @@ Capabilities HipDevice::capabilities() {
 void HipDevice::add_allocators() {
     using A = Allocator;
     constexpr Access direct = Access::direct, none = Access::none;
-    const bool atomics = attribute(host_native_atomics) != 0;
+    // CPU and GPU of an APU share one memory: the CPU can access all of it, and it is charged to both limits. Whether
+    // that access is coherent is stated by the kernel driver: HIP takes directManagedMemAccessFromHost from its
+    // CoherentHostAccess, which it sets for APUs such as MI300A, and not for small ones, where the CPU's mapping of
+    // device memory is write-combined.
+    const bool apu = attribute(integrated) != 0;
+    const bool coherent = apu && attribute(direct_managed_access_from_host) != 0;
+    const bool atomics = coherent || attribute(host_native_atomics) != 0;
     const bool pageable = attribute(pageable_memory_access) != 0;
     allocators_ = host_allocators();
     for (auto& entry : allocators_) {
@@ -148,18 +155,17 @@ void HipDevice::add_allocators() {
                                ")";
         }
     }
-    // CPU and GPU of an APU share one memory: the CPU can access all of it, and it is charged to both limits.
-    const bool apu = attribute(integrated) != 0;
     AllocatorInfo on_device{.allocator = A::device,
                             .cpu = apu ? direct : none,
                             .gpu = direct,
                             .host_memory = apu,
                             .device_memory = true,
                             .on_demand = false};
-    add_allocator(on_device);
     AllocatorInfo mapped = on_device;  // the mapping is for the GPU only
     mapped.allocator = A::vmm;
     mapped.cpu = none;
+    if (coherent) on_device.concurrent = on_device.shared_atomics = true;  // otherwise not stated
+    add_allocator(on_device);
     add_allocator(mapped, attribute(virtual_memory_management) != 0 && api_.mem_create != nullptr,
                   "the driver does not support virtual memory management");
     // There is no pinned-wc: according to hip_runtime_api.h, write-combined memory is not functional within the HIP
@@ -188,6 +194,9 @@ void HipDevice::add_allocators() {
                           .concurrent = attribute(concurrent_managed_access) != 0,
                           .shared_atomics = attribute(concurrent_managed_access) != 0 && atomics};
     add_allocator(managed, attribute(managed_memory) != 0, "managedMemory is 0");
+    AllocatorInfo static_array = managed;
+    static_array.allocator = A::managed_static;
+    add_allocator(static_array, attribute(managed_memory) != 0, "managedMemory is 0");
     on_device.allocator = A::fine_grained;
     if (apu) {
         on_device.concurrent = true;
@@ -216,6 +225,11 @@ void HipDevice::obtain_managed(Block& block) {
     free_managed.armed = false;
     block.address = address(block.base);
     block.host = block.base;
+}
+
+// A module with one __managed__ array.
+std::string HipDevice::static_image(std::size_t bytes) {
+    return image({"static", kernel_file("static.hip.h"), {{"BYTES", std::to_string(bytes)}}});
 }
 
 Block HipDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
@@ -247,6 +261,9 @@ Block HipDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
     case Allocator::coarse_grained:
         obtain_managed(block);
         break;
+    case Allocator::managed_static:
+        obtain_static(block, static_image(bytes));
+        break;
     default:
         throw Unavailable(name() + " has no allocator " + to_string(allocator));
     }
@@ -277,6 +294,9 @@ void HipDevice::release_on_device(Block& block) {
         break;
     case Allocator::registered:
         release_registered(block);
+        break;
+    case Allocator::managed_static:
+        release_static(block);
         break;
     default:
         break;

@@ -129,8 +129,9 @@ def _compared(rows: Sequence[Record]) -> list[Finding]:
 
 
 def _most_chunks(records: Sequence[Record]) -> list[Record]:
-    """For each allocator, size and call the record with the most blocks in a loop."""
-    groups = group_by(records, "allocator", "size", "call").values()
+    """Of the records that differ in the number of blocks alone, those with the most."""
+    names = dict.fromkeys(name for record in records for name in record.factors if name != "chunks")
+    groups = group_by(records, *names).values()
     return [max(rows, key=lambda r: number(r, "chunks")) for rows in groups]
 
 
@@ -149,7 +150,7 @@ def _slowest_free(freed: Sequence[Record], allocated: Sequence[Record]) -> list[
         (free, compare(free, allocate))
         for free in freed
         for allocate in allocated
-        if all(free.factors[name] == allocate.factors[name] for name in ("allocator", "size"))
+        if {**free.factors, "call": "allocate"} == allocate.factors
     ]
     slower = [(free, comparison) for free, comparison in pairs if comparison.is_clear and comparison.ratio.value > 1]
     if not slower:

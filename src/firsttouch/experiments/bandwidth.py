@@ -21,7 +21,6 @@ from firsttouch.experiments.common import (
     last_level_bytes,
     memory_bytes,
     octaves,
-    switch,
     unreachable,
 )
 from firsttouch.experiments.presets import (
@@ -139,7 +138,6 @@ class Bandwidth(Experiment):
             Factor(
                 "size", list(dict.fromkeys([*memory, *sweep])), "size", doc="bytes of one array", least=MIN_STREAM_BYTES
             ),
-            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from firsttouch.analysis.findings import Finding
 from firsttouch.figures import Figure
-from firsttouch.machine import switches
+from firsttouch.machine.switches import Part
 from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.units import format_size
 
@@ -227,6 +227,9 @@ class Experiment:
     """
     properties: ClassVar[Mapping[str, Property]] = {}
     """Properties of points that the rules use, in addition to factors and to the properties in presets.py."""
+    switches_of: ClassVar[Sequence[Part]] = ("memory",)
+    """Which switches of a device's runtime (machine/switches.py) are factors: those of its memory, of its copies. Every
+    experiment that measures what they change has them, so that no two records with different values look alike."""
     opens_device: ClassVar[bool] = True
     """False if the worker must not open the device. environment() must then return a variable that no other experiment
     has, so that no other experiment has opened the device in the same worker."""
@@ -256,10 +259,10 @@ class Experiment:
         return ""
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        """Returns the environment variables with which the worker of this point must start. By default these are the
-        runtime's switches among the factors (machine/switches.py).
+        """Returns further environment variables with which the worker of this point must start. Those of the switches
+        among the factors are set in any case.
         """
-        return switches.environment(factors)
+        return {}
 
     def why_not_counted(self, factors: Factors) -> str:
         """Returns why --counters does not count the point with the vendor's profiler, or ''."""

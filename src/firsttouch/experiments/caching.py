@@ -10,7 +10,7 @@ import msgspec
 from firsttouch import _core
 from firsttouch.analysis.caching import is_cached
 from firsttouch.analysis.findings import Claim, Finding, compare, finding
-from firsttouch.analysis.statistics import distinct, group_by, measured, median_of, value
+from firsttouch.analysis.statistics import distinct, group_by, measured, median_of
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import (
     BASE_PAGE,
@@ -40,8 +40,6 @@ LINE_PADDING = {"cpu": 64, "gpu": 128}
 MAX_THREADS = 2**30
 GPU_THREADS = {"quick": 2**20, "standard": 2**20, "full": 2**23}
 SINGLE_PASS_BYTES = 64 * MiB
-CURVE = ("device", "agent", "allocator", "pattern", "loads", "size")
-"""What the points of a curve over threads and padding have in common."""
 REREAD_BYTES = {"quick": 64 * MiB, "standard": 256 * MiB, "full": 256 * MiB}
 """The largest buffer. A last cache that holds it is still far slower than the first."""
 
@@ -244,15 +242,20 @@ class Caching(Experiment):
         """Adds the counter `slowdown` to points that differ from others in their padding alone, and `most_threads` to
         those of them with the most threads of their curve.
         """
-        curves = {id(r): curve for curve in group_by(records, *CURVE, "threads").values() for r in curve}
-        most = {key: max(r.count("threads") for r in rows) for key, rows in group_by(records, *CURVE).items()}
+        names = dict.fromkeys(name for record in records for name in record.factors)
+        curve = ["device", *(name for name in names if name not in ("threads", "padding"))]
+        of_padding = {id(r): rows for rows in group_by(records, *curve, "threads").values() for r in rows}
+        most = {
+            id(r): max(o.count("threads") for o in rows) for rows in group_by(records, *curve).values() for r in rows
+        }
         derived = []
         for record in records:
-            adjacent = [r for r in measured(curves[id(record)]) if r.factors["padding"] == 0]
-            if len(curves[id(record)]) > 1 and adjacent and measured([record]):
+            rows = measured(of_padding[id(record)])
+            adjacent = [r for r in rows if r.factors["padding"] == 0]
+            if len(rows) > 1 and adjacent and record in rows:
                 counters = {
                     "slowdown": median_of(record) / median_of(adjacent[0]),
-                    "most_threads": record.count("threads") == most[tuple(value(record, name) for name in CURVE)],
+                    "most_threads": record.count("threads") == most[id(record)],
                 }
                 record = msgspec.structs.replace(record, counters={**record.counters, **counters})
             derived.append(record)

@@ -195,6 +195,7 @@ class Codegen(Experiment):
               columns=("operation", "made", "instruction", "read_from", "median")),
     )  # fmt: skip
     share = 0.1
+    switches_of = ()
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         return [Factor("operation", OPERATIONS, choices=OPERATIONS, doc="what the code does")]

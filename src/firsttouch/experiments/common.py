@@ -10,7 +10,7 @@ from firsttouch.experiments.base import Factor
 from firsttouch.machine.caches import effective_cache_bytes
 from firsttouch.machine.pages import BASE_PAGE as BASE_PAGE
 from firsttouch.machine.pages import HUGE_PAGE as HUGE_PAGE
-from firsttouch.machine.switches import find_switch
+from firsttouch.machine.switches import Part, Switch, switches_of
 from firsttouch.records.schema import PEER, SELF, BufferFact, DeviceInfo
 from firsttouch.units import GiB as GiB
 from firsttouch.units import KiB as KiB
@@ -111,15 +111,24 @@ def first_toucher(agent: str, first_touch: object) -> str:
     return agent if first_touch == "self" else other
 
 
-def switch(device: DeviceInfo, name: str, values: Sequence[str] = ()) -> list[Factor]:
-    """The factor of a switch of the device's runtime, or an empty list if the runtime has no such switch.
-
-    values: those of the preset; by default the value in the environment, which the points then record.
+def switch(device: DeviceInfo, name: str, values: Sequence[str]) -> list[Factor]:
+    """The factor of a switch of the device's runtime, for an experiment whose preset has several values of it. The list
+    is empty if the runtime has no such switch.
     """
-    known = find_switch(device, name)
-    if known is None:
-        return []
-    return [Factor(name, values or (known.current,), choices=(*known.values, known.current), doc=known.doc)]
+    known = switches_of(device).get(name)
+    return [] if known is None else [_factor(name, known, values)]
+
+
+def switch_factors(device: DeviceInfo, parts: Sequence[Part]) -> list[Factor]:
+    """The factors of the switches that change one of the parts. The value is that in the environment, which the points
+    then record.
+    """
+    known = switches_of(device).items()
+    return [_factor(name, switch, (switch.current,)) for name, switch in known if switch.part in parts]
+
+
+def _factor(name: str, known: Switch, values: Sequence[str]) -> Factor:
+    return Factor(name, values, choices=(*known.values, known.current), doc=known.doc)
 
 
 def size_fact(device: DeviceInfo, *names: str) -> int:

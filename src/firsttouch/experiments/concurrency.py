@@ -44,6 +44,7 @@ class Concurrency(Experiment):
         Bar(x="allocator", y="overlap", colour="strategy", y_title="overlap"),
     )
     share = 1.0
+    switches_of = ("memory", "copies")
 
     rules = (
         leave_out("plain host memory is measured with one page size", SHORT, variant="pages"),

@@ -102,6 +102,7 @@ class Context(Experiment):
     source = "Schieffer et al., Grace Hopper study: the context phase"
     figures = (Bar(x="phase", colour="phase", y_title="time"),)
     share = 1.0
+    switches_of = ()
     opens_device = False  # a worker that holds the device open would change the times
 
     def supports(self, device: DeviceInfo) -> str | None:

@@ -11,8 +11,10 @@ from typing import Any
 
 from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Experiment, Factor, Preset
+from firsttouch.experiments.common import switch_factors
 from firsttouch.experiments.presets import Rule
 from firsttouch.figures import Figure
+from firsttouch.machine import switches
 from firsttouch.records.schema import DeviceInfo, Factors, Metric
 
 _TYPES: Mapping[str, tuple[Any, str]] = {
@@ -26,6 +28,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "fresh_process": (bool, "True or False"),
     "counters_offered": (bool, "True or False"),
     "across_devices": (bool, "True or False"),
+    "switches_of": (Sequence, "a sequence of parts"),
     "opens_device": (bool, "True or False"),
     "rules": (Sequence, "a sequence of rules"),
     "properties": (Mapping, "a mapping"),
@@ -45,14 +48,17 @@ def flaw(experiment: type[Experiment]) -> str:
 
 
 def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> list[Factor]:
-    """Returns the factors. Raises UsageError if they are no list of factors, or two have the same name."""
+    """Returns the experiment's factors, and the switches of the device's runtime that it depends on.
+
+    Raises UsageError if factors() gives no list of factors, or two of the same name.
+    """
     factors = experiment.factors(device, preset)
     if not isinstance(factors, (list, tuple)) or not all(isinstance(one, Factor) for one in factors):
         raise _wrong(experiment, "factors", factors, "a list of Factor")
     names = [factor.name for factor in factors]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"the experiment {experiment.name}: factors() gave the factor '{twice[0]}' twice")
-    return list(factors)
+    return [*factors, *(s for s in switch_factors(device, experiment.switches_of) if s.name not in names)]
 
 
 def why_unsupported(experiment: Experiment, device: DeviceInfo) -> str:
@@ -72,14 +78,17 @@ def why_not_counted(experiment: Experiment, factors: Factors) -> str:
 
 
 def environment_of(experiment: Experiment, factors: Factors) -> Mapping[str, str]:
-    """Returns the environment. Raises UsageError if no process can be started with it."""
+    """Returns the experiment's environment, and that of the switches among the factors.
+
+    Raises UsageError if no process can be started with it.
+    """
     given = experiment.environment(factors)
     if not isinstance(given, Mapping) or not all(
         isinstance(name, str) and isinstance(value, str) and name and not {"=", "\0"} & {*name} and "\0" not in value
         for name, value in given.items()
     ):
         raise _wrong(experiment, "environment", given, "a mapping of texts to texts")
-    return given
+    return {**switches.environment(factors), **given}
 
 
 def _reason(experiment: Experiment, method: str, given: object) -> str:

@@ -33,7 +33,6 @@ from firsttouch.experiments.common import (
     agents,
     allocator_factor,
     buffer_fact,
-    switch,
     unreachable,
 )
 from firsttouch.experiments.presets import QUICK, STANDARD, leave_out, take
@@ -121,7 +120,6 @@ class FaultCount(Experiment):
             Factor("first_touch", agents(device), choices=agents(device), doc="who touches the arrays first"),
             Factor("streamed_by", agents(device), choices=agents(device), doc="who then runs the triad over them"),
             Factor("size", sizes, "size", doc="bytes of one of three arrays", least=MIN_STREAM_BYTES),
-            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
@@ -129,7 +127,7 @@ class FaultCount(Experiment):
         return next((reason for reason in reasons if reason), None)
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return {**super().environment(factors), **MMAP_EVERY_BLOCK}
+        return MMAP_EVERY_BLOCK
 
     def measure(self, point: Point, session: Session) -> Measurement:
         allocator, size = point.text("allocator"), point.size("size")

@@ -23,7 +23,6 @@ from firsttouch.experiments.common import (
     last_level_bytes,
     line_bytes,
     octaves,
-    switch,
     unreachable,
 )
 from firsttouch.experiments.presets import (
@@ -117,7 +116,6 @@ class Latency(Experiment):
                 least=line_bytes(device),
                 doc="bytes of the buffer",
             ),
-            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:

@@ -19,7 +19,6 @@ from firsttouch.experiments.common import (
     KiB,
     MiB,
     allocator_names,
-    switch,
     unreachable,
 )
 from firsttouch.experiments.migration_findings import migration_findings
@@ -170,6 +169,7 @@ class Migration(Experiment):
                        "cpu_read_cpu_faults")),
     )  # fmt: skip
     share = 1.0
+    switches_of = ("memory", "copies")
 
     counters_offered = True
 
@@ -242,11 +242,10 @@ class Migration(Experiment):
             Factor("events", ("off", "on"), choices=("off", "on"), doc="whether unified-memory events are recorded"),
             Factor("size", sizes(device, preset), "size", least=LINE, multiple=8, doc="bytes of the buffer"),
             Factor("iterations", (ITERATIONS,), "count", least=1, most=MAX_ITERATIONS, doc="passes"),
-            *switch(device, "xnack"),
         ]  # fmt: skip
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return {**super().environment(factors), VARIABLE: "1" if factors["events"] == "on" else "0"}
+        return {VARIABLE: "1" if factors["events"] == "on" else "0"}
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         allocator, size = factors.text("allocator"), factors.size("size")

@@ -20,7 +20,6 @@ from firsttouch.experiments.common import (
     GiB,
     MiB,
     allocator_names,
-    switch,
     unreachable,
 )
 from firsttouch.experiments.presets import FULL, QUICK, STANDARD, Above, Candidate, Not, leave_out, take
@@ -81,10 +80,10 @@ class PageFault(Experiment):
     source = "Wahlgren et al., IISWC 2025, Sec. III-A6"
     figures = (
         Line(x="pages", colour="scenario", dash="page_size", facet="allocator", log_x=True, log_y=True,
-             x_title="pages touched", y_title="time per page"),
+             x_title="pages touched", y_title="ns per page"),
         Bar(x="scenario", y="value", series="{}_ns", colour="series", facet="allocator",
             where={"pages": 1, "series": ("mean", "p95")}, titles={"series": "statistic"},
-            y_title="time of a single first touch", title="A single first touch: mean and 95th percentile"),
+            y_title="time of a single first touch, ns", title="A single first touch: mean and 95th percentile"),
         Line(x="pages", y="pages_per_s", colour="scenario", dash="threads", facet="allocator", log_x=True, log_y=True,
              x_title="pages touched", y_title="pages per second"),
     )  # fmt: skip
@@ -142,7 +141,6 @@ class PageFault(Experiment):
                 most=_core.usable_processors(),
                 doc="CPU threads whose accesses are timed, pinned and spread; 0 is all",
             ),
-            *switch(device, "xnack"),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
@@ -163,7 +161,7 @@ class PageFault(Experiment):
         return ""
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        return {**super().environment(factors), **MMAP_EVERY_BLOCK}
+        return MMAP_EVERY_BLOCK
 
     def measure(self, point: Point, session: Session) -> Measurement:
         page = PAGE_BYTES[point.text("page_size")]

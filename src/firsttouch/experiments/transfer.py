@@ -75,6 +75,7 @@ class Transfer(Experiment):
              title="Time of one copy alone"),
     )  # fmt: skip
     share = 3.0
+    switches_of = ("memory", "copies")
 
     rules = (
         leave_out("copies within the host are measured on the device cpu", runs_kernels=True, direction="h2h"),
@@ -121,7 +122,7 @@ class Transfer(Experiment):
             Factor("streams", streams, "count", least=1, most=MAX_STREAMS, doc="a transfer split over so many streams"),
             Factor("chunk", chunks, "count", doc="bytes of each piece of a pipelined transfer; 0 copies it whole"),
             Factor("size", sizes, "size", least=1, doc="bytes copied"),
-            *switch(device, "sdma", () if preset == "quick" else ("0", "1")),
+            *([] if preset == "quick" else switch(device, "sdma", ("0", "1"))),
         ]
 
     @staticmethod

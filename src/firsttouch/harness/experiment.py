@@ -13,11 +13,11 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
-from firsttouch.experiments.common import MMAP_EVERY_BLOCK, switch
+from firsttouch.experiments.common import MMAP_EVERY_BLOCK
 from firsttouch.harness import findings, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
-from firsttouch.harness.measure import PHASES, Run, device_counter, run
+from firsttouch.harness.measure import PHASES, Run, memory_counters, run
 from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size, parse_size
@@ -69,6 +69,7 @@ class Applications(Experiment):
     counted = report.COUNTED
     source = report.SOURCE
     figures = report.FIGURES
+    switches_of = ("memory", "copies")
 
     def __init__(self, known: Mapping[str, type[App]] | None = None) -> None:
         self.known = known or {}
@@ -111,7 +112,6 @@ class Application(Applications):
             Factor("strategy", strategies, choices=tuple(STRATEGIES)),
             Factor("size", ("default",), "extent", known=known),
         ]
-        factors += switch(device, "xnack")
         if device.capabilities.memory_events:
             factors.append(Factor("events", ("off", "on"), choices=("off", "on"), doc="record unified-memory events"))
         return factors
@@ -162,7 +162,7 @@ class Application(Applications):
 
     def environment(self, factors: Factors) -> dict[str, str]:
         recording = {events.VARIABLE: "1"} if factors.get("events") == "on" else {}
-        return super().environment(factors) | MMAP_EVERY_BLOCK | recording
+        return MMAP_EVERY_BLOCK | recording
 
     # ---------------------------------------------------------------------------------------------- measurement
 
@@ -195,7 +195,7 @@ class Application(Applications):
                 threads=1 if factors.get("initialise") == "single" else 0,
                 check=check,
                 windows={a: rows * a.row_bytes for a in app.tiled_arrays()} if rows else None,
-                device_used=device_counter(session.info, device),
+                counters=memory_counters(session.info, device, strategy.allocator),
                 log=session.events,
             )
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from firsttouch.machine import gpus
+from firsttouch.machine import gpus, usage
 from firsttouch.machine.tree import Facts, Tree, drop_missing, parse_int
 
 _MODULE = "sys/module/amdgpu"
@@ -67,8 +67,25 @@ def kfd_gpus(tree: Tree) -> list[Facts]:
 
 
 def kfd(tree: Tree) -> Facts:
-    """The facts of `kfd_gpus` as one topic, with the prefix gpuN_."""
-    return {f"gpu{n}_{key}": value for n, gpu in enumerate(kfd_gpus(tree)) for key, value in gpu.items()}
+    """The facts of `kfd_gpus` and the memory in use now as one topic, with the prefix gpuN_."""
+    gpus = [{**gpu, **_in_use(tree, str(gpu.get("pci_bus", "")))} for gpu in kfd_gpus(tree)]
+    return {f"gpu{n}_{key}": value for n, gpu in enumerate(gpus) for key, value in gpu.items()}
+
+
+def _in_use(tree: Tree, pci_bus: str) -> Facts:
+    """Memory in use by the kernel's counters, which need no AMD SMI: of the device, of host memory that its driver
+    allocated (GTT), and by the programs whose DRM clients this user may read; programs is the number that hold any.
+    """
+    processes = [name for name in tree.names("proc") if name.isdigit()]
+    held = [total for name in processes if (total := usage.drm_usage(tree, name, pci_bus).total())]
+    return drop_missing(
+        {
+            "memory_used_bytes": usage.region_usage(tree, pci_bus, "vram"),
+            "gtt_used_bytes": usage.region_usage(tree, pci_bus, "gtt"),
+            "programs": len(held) or None,
+            "programs_bytes": sum(held) or None,
+        }
+    )
 
 
 def _properties(tree: Tree, file: str) -> dict[str, int]:

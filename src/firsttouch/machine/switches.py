@@ -1,8 +1,8 @@
 """Environment variables that a device's runtime reads when its process starts, as factors. Each value gets workers.
 
-An experiment adds such a factor with `switch` of experiments/common.py, which returns no factor if the device's runtime
-does not read the variable. The value of the factor is the value of the variable, or "unset". To add a switch, add a row
-to SWITCHES, and its name to each backend whose runtime reads it (machine/backends.py).
+They are factors of every experiment that measures the part of the runtime that they change (`switches_of` of
+experiments/base.py). The value of the factor is the value of the variable, or "unset". To add a switch, add a row to
+SWITCHES, and its name to each backend whose runtime reads it (machine/backends.py).
 """
 
 from __future__ import annotations
@@ -10,25 +10,28 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
 from firsttouch.machine.backends import BACKENDS
-from firsttouch.records.schema import DeviceInfo, Factors
+from firsttouch.records.schema import DeviceInfo, Factors, Scalar
 from firsttouch.records.trust import without_verified_facts
 
 UNSET = "unset"
+Part = Literal["memory", "copies"]
+"""What a switch changes: how memory is provided, or how copies are made."""
 
 
 @dataclass(frozen=True)
 class Switch:
-    """One variable. affects_allocators: whether the allocator properties that a driver reports depend on it, so that
-    those found by discovery are valid only for the environment of discovery.
+    """One variable, and the part of the runtime that it changes. The properties of allocators that a driver reports
+    depend on switches of its memory, so that those found by discovery are valid only for the environment of discovery.
     """
 
     variable: str
     values: Sequence[str]
-    affects_allocators: bool
+    part: Part
     doc: str
 
     @property
@@ -38,17 +41,22 @@ class Switch:
 
 SWITCHES: Mapping[str, Switch] = {
     "xnack": Switch(
-        "HSA_XNACK", ("0", "1"), True, "whether a GPU retries page faults, and so can access plain host memory"
+        "HSA_XNACK", ("0", "1"), "memory", "whether a GPU retries page faults, and so can access plain host memory"
     ),
-    "sdma": Switch("HSA_ENABLE_SDMA", ("0", "1"), False, "whether copies use the DMA engines (1) or a kernel (0)"),
+    "sdma": Switch("HSA_ENABLE_SDMA", ("0", "1"), "copies", "whether copies use the DMA engines (1) or a kernel (0)"),
 }
 """Sources: ROCm documentation, "Environment variables" and "Unified memory management"."""
 
 
-def find_switch(device: DeviceInfo, name: str) -> Switch | None:
-    """The switch of a name if the device's runtime reads it, otherwise None."""
+_ALL_ACCESS: Mapping[str, Scalar] = {
+    "gpu": "direct", "gpu_reason": "", "concurrent": True, "shared_atomics": True, "disjoint": True
+}  # fmt: skip
+
+
+def switches_of(device: DeviceInfo) -> dict[str, Switch]:
+    """The switches that the device's runtime reads, by name."""
     backend = BACKENDS.get(device.kind)
-    return SWITCHES[name] if backend is not None and name in backend.switches else None
+    return {name: SWITCHES[name] for name in backend.switches} if backend is not None else {}
 
 
 def environment(factors: Factors) -> dict[str, str]:
@@ -60,23 +68,20 @@ def environment(factors: Factors) -> dict[str, str]:
 def optimistic_device(device: DeviceInfo, factors: Factors) -> DeviceInfo:
     """The device as it may be for a point whose switches differ from those of discovery.
 
-    The driver may permit more with these switches, so that the GPU is assumed to access all allocators, and it is
-    unknown when their pages are allocated. The worker decides whether the point is possible when it opens the device.
+    The driver may permit more with these switches, so that the GPU is assumed to access all allocators, those that it
+    cannot access now also together with the CPU, and it is unknown when their pages are allocated. The worker decides
+    whether the point is possible when it opens the device.
     """
-    same = all(
-        factors.get(name) in (None, switch.current) for name, switch in SWITCHES.items() if switch.affects_allocators
-    )
+    of_memory = {name: switch for name, switch in SWITCHES.items() if switch.part == "memory"}
+    same = all(factors.get(name) in (None, switch.current) for name, switch in of_memory.items())
     if same:
         return device
     device = without_verified_facts(device)  # facts from methods.json were verified in another environment
     capabilities = device.capabilities
     allocators = [
-        msgspec.structs.replace(
-            info,
-            gpu="direct" if info.gpu == "none" and capabilities.runs_kernels else info.gpu,
-            gpu_reason="",
-            on_demand=None,
-        )
+        msgspec.structs.replace(info, on_demand=None, **_ALL_ACCESS)
+        if info.gpu == "none" and capabilities.runs_kernels
+        else msgspec.structs.replace(info, on_demand=None)
         for info in device.allocators
     ]
     may_migrate = capabilities.memory_guidance and not capabilities.shares_host_memory

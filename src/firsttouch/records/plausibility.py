@@ -42,14 +42,14 @@ class Run:
         return [r for r in self._records if r.experiment == "latency" and r.summary and r.summary.median > 0]
 
     def load_ns(self, agent: str, device: str) -> float | None:
-        """The time of the fastest load from the largest buffer; None if no load was measured. All devices have the same
-        CPU.
+        """The least time of a load from the largest buffer, by its interval; None if no load was measured. All devices
+        have the same CPU.
         """
         fastest: dict[float, float] = {}
         for r in self._loads:
             size = _number(r.factors.get("size"))
             if size is not None and r.factors.get("agent") == agent and (agent == "cpu" or r.device == device):
-                fastest[size] = min(_summary(r).median, fastest.get(size, math.inf))
+                fastest[size] = min(_summary(r).ci_low, fastest.get(size, math.inf))
         return fastest[max(fastest)] if fastest else None
 
 
@@ -163,7 +163,7 @@ def _exceeds_whole(record: Record, _run: Run) -> bool:
 def _is_below_load(record: Record, run: Run) -> bool:
     agent = "cpu" if str(record.factors.get("scenario")).startswith("cpu") else "gpu"
     load = run.load_ns(agent, record.device)
-    return load is not None and _summary(record).median * _at_once(record, run, agent) < load
+    return load is not None and _summary(record).ci_high * _at_once(record, run, agent) < load
 
 
 def _at_once(record: Record, run: Run, agent: str) -> float:
