@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.fabricated import GIB, KIB, MACHINES
+from tests.fabricated import GIB, KIB, MACHINES, MIB
 from tests.matrix import matrix
 
 from firsttouch.records.reading import load_results
@@ -146,6 +146,8 @@ EXPECTED: Sequence[tuple[str, str, Mapping[str, Collection[Any]]]] = (
     ("methods --verify --device hip:0", "MI300A", {"allocator": ("malloc", "device", "pinned", "managed")}),
     ("run latency --device hip:0", "MI300A", {"size": (KIB, 4 * GIB), "agent": ("cpu", "gpu"), "xnack": ("0", "1")}),
     ("run allocation --device hip:0", "MI300A", {"size": [2**k for k in range(1, 31)]}),
+    ("run allocation --device hip:0", "MI300A", {"chunks": (100,), "xnack": ("0", "1")}),
+    ("run bandwidth --device hip:0", "MI300A", {"size": (256 * MIB, 610 * MIB), "allocator": ("managed-static",)}),
     ("run faultcount --device hip:0", "MI300A", {"first_touch": ("cpu", "gpu"), "streamed_by": ("cpu",)}),
     ("run atomics --device hip:0", "MI300A", {"elements": (1, 2**10, 2**20, 2**30), "gpu_threads": (3328,)}),
     ("run pagefault --device hip:0", "MI300A", {"scenario": ("gpu-major", "gpu-minor", "prefault+minor")}),
