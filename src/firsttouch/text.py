@@ -93,7 +93,15 @@ def caption(text: str) -> str:
     return text if first != first.lower() else f"{text[:1].upper()}{text[1:]}"
 
 
-_SPELLINGS = {"gpu0": "GPU 0", "pcie": "PCIe", "nvlinks": "NVLinks", "thp": "THP", "cpu": "CPU", "gpu": "GPU"}
+_SPELLINGS = {
+    "gpu0": "GPU 0",
+    "pcie": "PCIe",
+    "nvlinks": "NVLinks",
+    "thp": "THP",
+    "tlb": "TLB",
+    "cpu": "CPU",
+    "gpu": "GPU",
+}
 _SPELLINGS |= {"l1": "L1", "l2": "L2", "l3": "L3", "numa": "NUMA", "cuda": "CUDA", "nvidia": "NVIDIA", "uuid": "UUID"}
 
 

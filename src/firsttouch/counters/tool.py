@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from firsttouch.records.schema import Record
+
 PREFIX = "hw_"
 """How the names of all counters begin that the run under a tool adds to a record."""
 STATE, NONE = "hw_counters", "none: "
@@ -120,3 +122,9 @@ def evaluate(forms: Mapping[str, Mapping[str, float]], reading: Reading) -> dict
         for name, form in forms.items()
         if all(counter in reading.values for counter in form)
     }
+
+
+def why_none(record: Record) -> str | None:
+    """Why a point for which counters were requested has none; None for other points."""
+    state = record.counters.get(STATE)
+    return state.removeprefix(NONE) if isinstance(state, str) and state.startswith(NONE) else None

@@ -126,11 +126,5 @@ def counting_kind(device: DeviceInfo, factors: Mapping[str, Scalar]) -> str:
     return HOST if by_host else device.kind
 
 
-def why_no_counters(record: Record) -> str:
-    """Why the counters that were requested are missing in `record`, or '' if they are not."""
-    state = str(record.counters.get(STATE, ""))
-    return state.removeprefix(NONE) if state.startswith(NONE) else ""
-
-
 def _outcome(record: Record) -> str:
     return f"{record.status}: {record.reason}" if record.status != "ok" else "with wrong data"

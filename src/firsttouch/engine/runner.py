@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from firsttouch.engine.counted import PointCounter, why_no_counters
+from firsttouch.counters.tool import why_none
+from firsttouch.engine.counted import PointCounter
 from firsttouch.engine.discover import discover_devices
 from firsttouch.engine.job import Job, blank_record
 from firsttouch.engine.plan import BUDGETS, Group, Planned, choose, choose_devices, choose_preset, make_plan
@@ -432,9 +433,9 @@ def why_no_events(record: Record) -> str:
 
 def missing(request: Request, record: Record) -> dict[str, str]:
     """What was requested and is missing in `record`, with the reason."""
-    found = {
+    found: dict[str, str | None] = {
         "events": why_no_events(record) if request.events else "",
-        "counters": why_no_counters(record) if request.counters else "",
+        "counters": why_none(record) if request.counters else "",
     }
     return {what: reason for what, reason in found.items() if reason}
 

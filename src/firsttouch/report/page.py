@@ -15,6 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from firsttouch.analysis.statistics import group_by, measured, value, varying
+from firsttouch.counters.tool import why_none as why_not_counted
 from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Experiment
 from firsttouch.figures import Figure
@@ -26,6 +27,7 @@ from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Context, Drawing
 from firsttouch.report.events import EventTable, event_table, why_none
 from firsttouch.report.palette import Palette
+from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.svg import sanitise, to_svg
 from firsttouch.report.timeline import draw_timeline
 from firsttouch.text import condition, count, distinguishing_factors, fact_title, label, quantity
@@ -91,6 +93,8 @@ class Section:
     timeline: TransferTimeline | None = None
     events: EventTable | None = None
     without_events: list[Block] = field(default_factory=list)
+    counters: CounterTable | None = None
+    without_counters: list[Block] = field(default_factory=list)
     skipped: list[Block] = field(default_factory=list)
     failed: list[Block] = field(default_factory=list)
     wrong: list[Block] = field(default_factory=list)
@@ -181,6 +185,8 @@ def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, 
     section.columns, section.rows = _table(records)
     section.events = event_table(records)
     section.without_events = _blocks(records, records, why_none)
+    section.counters = counter_table(records)
+    section.without_counters = _blocks(records, records, why_not_counted)
     section.skipped = _blocks(records, records, lambda r: r.reason if r.status == "skipped" else None)
     section.failed = _each(records, lambda r: f"{r.status}: {r.reason}" if r.status in FAILED else None)
     section.wrong = _each(records, lambda r: (r.verified_why or "the data were wrong") if _is_wrong(r) else None)

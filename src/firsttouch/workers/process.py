@@ -212,7 +212,7 @@ def run_under(
 
 
 def run_program(command: Sequence[str], timeout: float) -> str:
-    """The last of what a program printed; '' if it failed or did not end in time."""
+    """What a program printed on stdout; '' if it failed or did not end in time."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout)
     except (OSError, subprocess.TimeoutExpired):

@@ -103,8 +103,11 @@ def serve(parent: int, handlers: Mapping[type[Task], Handler]) -> None:
 
 
 def carry_out(task: Path, replies: Path, handlers: Mapping[type[Task], Handler]) -> None:
-    """Carry out the task in a file, in a process that a tool started."""
-    die_with(os.getppid())
+    """Carry out the task in a file, in a process that a tool started. The runner ends the tool with its process group.
+
+    The kernel's signal at the end of the parent is of no use here: it is sent when the thread ends that started this
+    process, and a tool may start it from any.
+    """
     with open(replies, "wb", buffering=0) as file:
         todo = msgspec.json.decode(task.read_bytes(), type=reduce(or_, handlers))
         pipe = Pipe(file.fileno())

@@ -1,0 +1,34 @@
+"""One task carried out in a worker that another program starts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from firsttouch.engine.discover import Discover
+from firsttouch.workers.process import run_under
+
+
+def test_the_worker_of_a_tool_answers_and_the_last_time_counts(tmp_path: Path) -> None:
+    def twice(worker: Sequence[str]) -> list[str]:
+        return ["sh", "-c", '"$@" && echo between && "$@"', "tool", *worker]
+
+    run = run_under(twice, Discover(kind="cpu"), tmp_path, timeout=60, environment={"LC_ALL": "C"})
+    assert run.reply is not None
+    assert [device.name for device in run.reply.devices] == ["cpu"]
+    assert (run.reason, run.output) == ("", "between\n")
+
+
+def test_a_tool_that_fails_or_hangs_or_is_no_program_is_a_reason(tmp_path: Path) -> None:
+    def run(*command: str, timeout: float = 30.0) -> str:
+        done = run_under(lambda worker: command, Discover(kind="cpu"), tmp_path, timeout=timeout, environment={})
+        assert done.reply is None
+        return done.reason
+
+    assert run("sh", "-c", "echo no such counter; exit 3") == "the point ended with exit status 3: no such counter"
+    assert "SIGSEGV" in run("sh", "-c", "kill -SEGV $$")
+    assert "No such file" in run(str(tmp_path / "absent"))
+    started = time.monotonic()
+    assert run("sh", "-c", "sleep 50 & wait", timeout=1.0) == "the point did not finish within 1 s"
+    assert time.monotonic() - started < 20
