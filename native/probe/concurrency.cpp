@@ -2,6 +2,7 @@
 #include <array>
 
 #include "host/clock.hpp"
+#include "probe/at_once.hpp"
 #include "probe/probes.hpp"
 
 namespace firsttouch {
@@ -141,9 +142,7 @@ Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* copy, const Con
     if ((request.mode == SharingMode::copying) != (copy != nullptr))
         throw std::invalid_argument("the strategy copying needs a copy of the array, and other strategies take none");
     const AllocatorInfo& entry = lab.device().info(array.allocator());
-    // Where the driver states neither, the caller knows (from `methods --verify`).
-    const bool unstated = !entry.concurrent && !entry.disjoint && entry.cpu == Access::direct;
-    if (request.mode == SharingMode::concurrent && entry.concurrent != true && entry.disjoint != true && !unstated)
+    if (request.mode == SharingMode::concurrent && !usable_at_once(entry) && entry.disjoint != true)
         throw Unavailable("the CPU may not use " + to_string(array.allocator()) + " memory while a kernel does");
     Outcome outcome;
     Halves halves(lab, array, copy, request);

@@ -106,6 +106,11 @@ def test_page_faults(name: str) -> None:
             assert outcome.counters["first_ns"] > 0
 
 
+def is_unstated(row: dict[str, Any]) -> bool:
+    """Whether both agents access it directly and the driver states nothing about use at once."""
+    return row["cpu"] == row["gpu"] == "direct" and row["concurrent"] is row["disjoint"] is None
+
+
 @on_every_device
 @pytest.mark.parametrize("strategy", ["concurrent", "lockstep", "copying"])
 def test_concurrency(name: str, strategy: str) -> None:
@@ -119,8 +124,7 @@ def test_concurrency(name: str, strategy: str) -> None:
             def run(array: _core.Buffer = array, copy: _core.Buffer | None = copy) -> _core.Outcome:
                 return _core.concurrency(device, array, copy, strategy=strategy, iterations=100, seed=7, stop=brief())
 
-            unstated = row["cpu"] == "direct" and row["concurrent"] is row["disjoint"] is None
-            if strategy == "concurrent" and not row["disjoint"] and not unstated:
+            if strategy == "concurrent" and not row["disjoint"] and not is_unstated(row):
                 with pytest.raises(_core.Unavailable, match=row["name"]):
                     run()
             else:
@@ -159,7 +163,7 @@ def test_locking(name: str, cpu_threads: int, gpu_groups: int) -> None:
     for row in allocators_of(device):
         if (cpu_threads and row["cpu"] == "none") or (gpu_groups and row["gpu"] == "none"):
             continue
-        if cpu_threads and gpu_groups and not row["concurrent"]:
+        if cpu_threads and gpu_groups and not row["concurrent"] and not is_unstated(row):
             continue
         with device.allocate(row["name"], 4096) as region:
             outcome = _core.locking(

@@ -6,14 +6,14 @@
 
 #include "devices.hpp"
 #include "faulty.hpp"
+#include "probe/at_once.hpp"
 
 namespace firsttouch {
 namespace {
 
 bool supports(const AllocatorInfo& entry, SharingMode mode) {
     if (entry.gpu == Access::none || mode == SharingMode::copying) return entry.gpu != Access::none;
-    const bool unstated = !entry.concurrent && !entry.disjoint && entry.cpu == Access::direct;
-    const bool at_once = entry.concurrent == true || entry.disjoint == true || unstated;
+    const bool at_once = usable_at_once(entry) || entry.disjoint == true;
     return entry.cpu != Access::none && (mode == SharingMode::lockstep || at_once);
 }
 
