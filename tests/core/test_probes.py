@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import resource
+from typing import Any
 
 import pytest
 from open_devices import DEVICES, agents_of, allocators_of, brief, device_of, on_every_device
@@ -122,7 +123,9 @@ def test_concurrency(name: str, strategy: str) -> None:
         with device.allocate(row["name"], 2**17) as array:
 
             def run(array: _core.Buffer = array, copy: _core.Buffer | None = copy) -> _core.Outcome:
-                return _core.concurrency(device, array, copy, strategy=strategy, iterations=100, seed=7, stop=brief())
+                return _core.concurrency(
+                    device, array, copy=copy, strategy=strategy, iterations=100, seed=7, stop=brief()
+                )
 
             if strategy == "concurrent" and not row["disjoint"] and not is_unstated(row):
                 with pytest.raises(_core.Unavailable, match=row["name"]):

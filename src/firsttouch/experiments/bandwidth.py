@@ -58,7 +58,7 @@ def _is_oversized(candidate: Candidate) -> bool:
 
 
 class Bandwidth(Experiment):
-    """STREAM (McCalpin) with verified results. Sources: STREAM, BabelStream; IISWC 2025 Sec. III-A.2."""
+    """STREAM (McCalpin) with verified results. Sources: STREAM, BabelStream; IISWC 2025 Sec. III-A2."""
 
     name = "bandwidth"
     order = 20
@@ -68,7 +68,7 @@ class Bandwidth(Experiment):
         "Bytes that the kernel reads plus bytes that it writes, per second; 10^9 bytes are one GB. Write-allocate "
         "traffic is not counted. size is one array: copy, scale 2 arrays, add, triad 3, read, write 1. threads 0: all."
     )
-    source = "STREAM; BabelStream; Wahlgren et al., IISWC 2025, Sec. III-A.2"
+    source = "STREAM; BabelStream; Wahlgren et al., IISWC 2025, Sec. III-A2"
     figures = (
         Bar(x="kernel", colour="allocator", facet="agent", y_title="bandwidth, GB/s",
             where={"arrays": "memory"}),
