@@ -135,8 +135,7 @@ void bind_probe(nb::module_& m) {
         "device"_a, "a"_a, "b"_a, "c"_a, nb::kw_only(), "op"_a, "agent"_a, "first_touch"_a, "threads"_a = 0,
         "nontemporal"_a = false, "passes"_a = 1, "seed"_a, "shape"_a = std::make_tuple(0, 0u, 0u), "stop"_a,
         "Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. shape: unroll, threads in a block and "
-        "blocks "
-        "of a device's launches; unroll 0 searches the fastest.");
+        "blocks of a device's launches; unroll 0 searches the fastest.");
     m.def(
         "copy",
         [](DeviceHandle& d, BufferHandle& target, BufferHandle& source, const std::string& engine, std::size_t bytes,
