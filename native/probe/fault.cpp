@@ -33,8 +33,10 @@ double run_rehearsed(Team& team, HostKernel kernel, void** rehearsal, void** arg
     return std::ranges::max(ends) - std::ranges::min(starts);
 }
 
-// A block of memory of which an agent accesses one word in each page. Stores of the two agents differ, so that the
-// check can tell them apart. Loads count the words that differ from a pattern that nobody stores, which must be all.
+// A block of memory of which an agent accesses one word in each page. Only pages that are wholly in the block are
+// accessed: some drivers return blocks that start inside a page, whose first bytes they use themselves. Stores of the
+// two agents differ, so that the check can tell them apart. Loads count the words that differ from a pattern that
+// nobody stores, which must be all.
 class TouchedBlock {
   public:
     TouchedBlock(Lab& lab, const FaultRequest& request, std::size_t count)

@@ -117,7 +117,9 @@ def test_concurrency(name: str, strategy: str) -> None:
         with device.allocate(row["name"], 2**17) as array:
 
             def run(array: _core.Buffer = array, copy: _core.Buffer | None = copy) -> _core.Outcome:
-                return _core.concurrency(device, array, copy, strategy=strategy, iterations=100, seed=7, stop=brief())
+                return _core.concurrency(
+                    device, array, copy=copy, strategy=strategy, iterations=100, seed=7, stop=brief()
+                )
 
             if strategy == "concurrent" and not row["disjoint"]:
                 with pytest.raises(_core.Unavailable, match=row["name"]):

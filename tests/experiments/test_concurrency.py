@@ -37,6 +37,32 @@ def test_a_strategy_is_measured_where_the_memory_allows_it(allocator, strategy, 
     assert reason is None or reason in found
 
 
+@pytest.mark.parametrize(
+    ("allocator", "cpu_half", "reason"),
+    [
+        ("pinned", "same", None),
+        ("pinned", "managed", "use managed memory while a kernel does"),
+        ("managed", "pinned", "use managed memory while a kernel does"),
+        ("pinned", "device", "the CPU cannot reach device memory"),
+    ],
+)
+def test_both_halves_must_allow_the_strategy(allocator, cpu_half, reason):
+    experiment = Concurrency()
+    factors = factors_of(experiment, allocator=allocator, cpu_half=cpu_half, strategy="concurrent")
+    found = experiment.skip(factors, DISCRETE)
+    assert (found is None) == (reason is None)
+    assert reason is None or reason in found
+    assert not experiment.why_meaningless(factors, DISCRETE)
+    assert experiment.why_meaningless(factors | {"cpu_half": allocator}, DISCRETE)
+
+
+def test_findings_name_the_memory_of_both_halves():
+    factors: dict[str, Scalar] = {"allocator": "device", "cpu_half": "pinned", "strategy": "lockstep"}
+    alone = {"overlap": 0.5, "cpu_alone_ms": 1.0, "gpu_alone_ms": 1.0}
+    words = sentences_of("concurrency", [a_record("concurrency", 4.0, factors, **alone)])
+    assert "fastest on device and pinned memory, lockstep: 4 ms" in words
+
+
 def test_copying_is_measured_where_the_cpu_cannot_reach_the_memory():
     experiment = Concurrency()
     copied = {

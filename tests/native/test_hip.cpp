@@ -75,7 +75,8 @@ TEST_F(Hip, EveryAllocatorReleasesItsMemory) {
     const std::size_t before = used();
     for (const auto& entry : device->allocators()) {
         SCOPED_TRACE(to_string(entry.allocator));
-        if (!entry.available) continue;  // transparent huge pages may be off
+        if (!entry.available) continue;                              // transparent huge pages may be off
+        if (entry.allocator == Allocator::managed_static) continue;  // needs a compiler; tests/standins has it
         const auto buffer = device->allocate(entry.allocator, 3 * MiB + 8);
         EXPECT_EQ(entry.cpu == Access::direct, buffer->block().host != nullptr);
         EXPECT_EQ(entry.gpu == Access::direct, buffer->block().address != 0);

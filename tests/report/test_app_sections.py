@@ -92,6 +92,17 @@ def test_values_relative_to_explicit():
     assert found["explicit", "off"].counters["relative_time"] == 1
 
 
+@pytest.mark.parametrize(("footprint", "ratio"), [(64 * MIB, 0.6), (MIB, None)])
+def test_relative_memory_without_a_sum_is_that_of_the_machine_for_large_buffers(footprint, ratio):
+    counters = {"peak_bytes": None, "footprint_bytes": footprint}
+    found = derived(
+        sample.app("a", "explicit", counters={**counters, "peak_machine_bytes": 200 * MIB}),
+        sample.app("a", "unified", counters={**counters, "peak_machine_bytes": 120 * MIB}),
+    )
+    (unified,) = (r for (name, _), r in found.items() if name == "unified")
+    assert unified.counters.get("relative_memory") == ratio
+
+
 @pytest.mark.parametrize(
     "explicit",
     [

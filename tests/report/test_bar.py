@@ -34,3 +34,10 @@ def test_other_conditions_get_colours_then_panels():
     assert {"order up", "order down", "cpu", "gpu"} <= set(texts)
     assert [texts.count(f"{10 * n} ns") for n in range(1, 9)] == [1] * 8
     assert drawing.title == "Median by allocator, agent and order"
+
+
+def test_a_tuple_of_a_condition_lists_the_series_that_are_shown():
+    records = [point({"pages": 1}, counters={"mean_ns": 900.0, "p50_ns": 800.0, "p95_ns": 1100.0})]
+    figure = Bar(x="pages", y="value", colour="series", series="{}_ns", where={"series": ("mean", "p95")})
+    drawing, _ = drawn(figure, records)
+    assert {row["text"] for row in drawing.spec["datasets"]["rows"]} == {"900 ns", "1.1 us"}

@@ -53,3 +53,9 @@ def test_long_series_have_few_dots():
     assert sum(r["dot"] for r in rows) == 400
     assert rows[0]["dot"]
     assert {"iteration", "ms per iteration", "strategy", *sample.STRATEGIES} <= set(texts)
+
+
+def test_a_counter_per_second_is_a_rate_and_not_a_time():
+    records = [point({"pages": n}, counters={"pages_per_s": n * 1e6}) for n in (1, 2, 4)]
+    _, texts = drawn(Line(x="pages", y="pages_per_s", y_title="pages per second", log_y=True), records)
+    assert not any(text.endswith(" s") for text in texts)

@@ -78,6 +78,16 @@ def test_concurrent_applications_work_on_device_memory_of_an_apu(name: str, tmp_
     assert (record.status, record.reason, record.verified) == ("ok", "", True)
 
 
+def test_memory_of_an_apu_is_shown_by_each_counter_and_not_added(tmp_path: Path) -> None:
+    options = ("--strategy", "unified", "--size", "tiny", "--repeat", "1")
+    (record,) = app(tmp_path / "out", "hotspot", *options, **APU)
+    buffers = sum(b.bytes for b in record.buffers)
+    assert record.counters["peak_device_bytes"] == buffers
+    assert record.counter("peak_host_bytes") == pytest.approx(buffers, rel=0.2)
+    assert "peak_bytes" not in record.counters
+    assert "memory_compute_bytes" not in record.counters
+
+
 @pytest.mark.exhaustive
 def test_a_managed_array_of_a_module_is_a_strategy_of_bounded_applications(tmp_path: Path) -> None:
     (record,) = app(tmp_path / "out", "heartwall", "--strategy", "managed-static", "--size", "tiny", "--repeat", "1")

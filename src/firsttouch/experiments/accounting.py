@@ -38,7 +38,7 @@ memory if it changed by at least the second.
 
 
 class Accounting(Experiment):
-    """Every counter before and after an allocation and its first touch. Source: IISWC 2025 Sec. III-B.1."""
+    """Every counter before and after an allocation and its first touch. Source: IISWC 2025 Sec. III-B1."""
 
     name = "accounting"
     order = 65
@@ -52,7 +52,7 @@ class Accounting(Experiment):
         "earlier trial has used. noise_headline is the largest change of the sum while nothing was allocated: counters "
         "of the machine change with everything that runs on it."
     )
-    source = "Wahlgren et al., IISWC 2025, Sec. III-B.1"
+    source = "Wahlgren et al., IISWC 2025, Sec. III-B1"
     figures = (
         Bar(x="allocator", colour="toucher", y_title="free memory fell by, bytes", title="Fall of free memory"),
         Heat(series="touch_{}", x="allocator", y="series", z="value", z_unit="B", facet="toucher",
@@ -194,7 +194,7 @@ class _Counters:
     """Reads every available counter, as bytes in use."""
 
     def __init__(self, session: Session) -> None:
-        self.device, self.tree = session.device, Tree()
+        self.device, self.info, self.tree = session.device, session.info, Tree()
         total, free = self.device.memory()
         device = session.info.capabilities
         self.reports_free_memory = device.reports_free_memory and free < total
@@ -206,18 +206,12 @@ class _Counters:
         found = usage.process_usage(self.tree)
         self.rollup_seconds = max(self.rollup_seconds, time.perf_counter() - start)
         host = usage.host_usage(self.tree)
-        # A node without processors may be the device's memory, which the device counts too.
-        of_host, of_nodes = host.pop("host_free_and_lists"), host["numa_free_and_lists"]
-        headline = of_host if self.separate else of_nodes
-        found |= host
+        found |= {name: value for name, value in host.items() if name != "host_free_and_lists"}
         if self.reports_free_memory:
             total, free = self.device.memory()
             found["device_free"] = total - free
-            headline += found["device_free"] if self.separate else 0
-        vendor = self.device.usage()
-        if "used_bytes" in vendor:
-            found["vendor_used"] = vendor["used_bytes"]
-            found["vendor_free"] = vendor["total_bytes"] - vendor["free_bytes"]
+        headline = usage.machine_usage(host, found["device_free"] if self.separate else None)
+        found |= usage.vendor_usage(self.device, self.info, self.tree)
         return found | {"headline": headline, "time_ns": time.perf_counter_ns()}
 
 

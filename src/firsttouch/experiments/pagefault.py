@@ -80,10 +80,10 @@ class PageFault(Experiment):
     source = "Wahlgren et al., IISWC 2025, Sec. III-A6"
     figures = (
         Line(x="pages", colour="scenario", dash="page_size", facet="allocator", log_x=True, log_y=True,
-             x_title="pages touched", y_title="time per page"),
+             x_title="pages touched", y_title="ns per page"),
         Bar(x="scenario", y="value", series="{}_ns", colour="series", facet="allocator",
             where={"pages": 1, "series": ("mean", "p95")}, titles={"series": "statistic"},
-            y_title="time of a single first touch", title="A single first touch: mean and 95th percentile"),
+            y_title="time of a single first touch, ns", title="A single first touch: mean and 95th percentile"),
         Line(x="pages", y="pages_per_s", colour="scenario", dash="threads", facet="allocator", log_x=True, log_y=True,
              x_title="pages touched", y_title="pages per second"),
     )  # fmt: skip

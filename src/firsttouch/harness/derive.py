@@ -8,7 +8,7 @@ Results files from others are treated as untrusted: any factor or counter may be
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -20,8 +20,14 @@ BASELINE = "explicit"
 EVENTS, ON = "events", "on"
 """The factor of events runs, and its value. Such a run records unified-memory events and is slower if pages fault."""
 
-RELATIVE = {"relative_time": "median", "relative_compute": "phase_compute_ms", "relative_memory": "peak_bytes"}
-"""The compared value, by the name of its ratio to explicit."""
+RELATIVE: Mapping[str, Sequence[str]] = {
+    "relative_time": ("median",),
+    "relative_compute": ("phase_compute_ms",),
+    "relative_memory": ("peak_bytes", "peak_machine_bytes"),
+}
+"""The compared value, by the name of its ratio to explicit: the first that both records have."""
+_SEEN_BY_MACHINE = 64 << 20
+"""Bytes of buffers from which on a change of the whole machine's memory in use is taken for theirs."""
 
 _HUGE = 1e300
 """Integers in a result file may be too large for a float; larger values are clamped to this."""
@@ -91,12 +97,21 @@ def _merge_events_runs(records: Sequence[Record]) -> list[Record]:
     return [record for record in merged if record is not None]
 
 
+def _compared(record: Record, source: str) -> float | None:
+    """A value for a ratio. That of the whole machine counts only if the buffers are large enough to show in it."""
+    if source == "peak_machine_bytes" and (non_negative(record, "footprint_bytes") or 0) < _SEEN_BY_MACHINE:
+        return None
+    return positive(record, source)
+
+
 def _with_ratios(record: Record, baseline: Record | None) -> Record:
     """The record with its ratios to explicit. An events run gets none, since recording events takes time."""
     counters = {name: v for name, v in record.counters.items() if name not in RELATIVE}
     if baseline is not None and record.status == "ok" and not is_events_run(record):
-        for name, source in RELATIVE.items():
-            measured_value, base = positive(record, source), positive(baseline, source)
-            if measured_value is not None and base is not None and math.isfinite(measured_value / base):
-                counters[name] = measured_value / base
+        for name, sources in RELATIVE.items():
+            pairs = ((_compared(record, source), _compared(baseline, source)) for source in sources)
+            ratios = (of / base for of, base in pairs if of is not None and base is not None)
+            ratio = next(ratios, math.inf)
+            if math.isfinite(ratio):
+                counters[name] = ratio
     return msgspec.structs.replace(record, counters=counters)

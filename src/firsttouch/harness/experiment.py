@@ -17,7 +17,7 @@ from firsttouch.experiments.common import MMAP_EVERY_BLOCK
 from firsttouch.harness import findings, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
-from firsttouch.harness.measure import PHASES, Run, device_counter, run
+from firsttouch.harness.measure import PHASES, Run, memory_counters, run
 from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size, parse_size
@@ -195,7 +195,7 @@ class Application(Applications):
                 threads=1 if factors.get("initialise") == "single" else 0,
                 check=check,
                 windows={a: rows * a.row_bytes for a in app.tiled_arrays()} if rows else None,
-                device_used=device_counter(session.info, device),
+                counters=memory_counters(session.info, device, strategy.allocator),
                 log=session.events,
             )
 

@@ -133,7 +133,8 @@ def _memory(rows: Sequence[Record]) -> list[Finding]:
     if not known:
         return []
     ratio, record = min(known, key=lambda pair: pair[0])
-    if ratio >= NOTABLE_SAVING or not (peak := positive(record, "peak_bytes")):
+    peak = positive(record, "peak_bytes") or positive(record, "peak_machine_bytes")
+    if ratio >= NOTABLE_SAVING or not peak:
         return []
     details = {"saved": Quantity(100 * (1 - ratio), "%"), "baseline_bytes": Quantity(peak / ratio, "B")}
     return [finding(MEMORY, record, Quantity(peak, "B"), details=details, baseline=BASELINE)]

@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from firsttouch import _core
+from firsttouch.allocators.properties import is_plain_host
 from firsttouch.events.log import EventLog
 from firsttouch.harness.app import App
-from firsttouch.records.schema import DeviceInfo, Scalar
+from firsttouch.machine import usage
+from firsttouch.machine.tree import Tree
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
 from firsttouch.workspace.workspace import Agent, Array, Workspace
 
@@ -43,31 +46,47 @@ class Run:
         return sum(seconds for phase, seconds in self.phases.items() if phase != "context")
 
 
-class Meter:
-    """Measures memory in use: the process's resident size on the host, and the device's own count.
+@dataclass(frozen=True)
+class MemoryCounters:
+    """Counters of memory in use besides the process's resident size. Each returns None if it cannot count.
 
-    device_used: bytes of device memory in use, or None if they can't be counted or are host memory.
+    device: bytes of device memory, by the device's own count. machine: bytes of all memory of the machine, each page
+    once; it includes all other programs. overlap: a page may be in the resident size and in the device's count at once,
+    so that their sum means nothing.
     """
 
-    def __init__(self, device_used: Callable[[], int | None]) -> None:
-        self._device_used = device_used
+    device: Callable[[], int | None] = lambda: None
+    machine: Callable[[], int | None] = lambda: None
+    overlap: bool = False
+
+
+class Meter:
+    """Measures memory in use on the host, on the device and, unless pages may be in both, the sum."""
+
+    def __init__(self, counters: MemoryCounters) -> None:
+        self._counters = counters
         with suppress(OSError):  # resets VmHWM, the peak resident size: proc(5), clear_refs
             Path("/proc/self/clear_refs").write_text("5")
-        self._host_before, self._device_before = _resident()[0], device_used()
-        self.peak = {"peak_host_bytes": 0, "peak_bytes": 0}
+        self._before = self._in_use()
+        self.peak = dict.fromkeys(("peak_host_bytes",) if counters.overlap else ("peak_host_bytes", "peak_bytes"), 0)
+
+    def _in_use(self) -> dict[str, int]:
+        counted = {"device": self._counters.device(), "machine": self._counters.machine()}
+        return {"host": _resident()[0], **{name: value for name, value in counted.items() if value is not None}}
 
     def read(self, phase: str) -> None:
         """Update the peaks at the end of a phase. Between readings, only the host's peak resident size is tracked."""
-        now, highest = _resident()
-        host = max(0, now - self._host_before)
-        device = self._device_used()
-        on_device = 0 if device is None or self._device_before is None else max(0, device - self._device_before)
-        self.peak[f"memory_{phase}_bytes"] = host + on_device
-        found = {"peak_host_bytes": max(host, highest - self._host_before), "peak_bytes": host + on_device}
-        if device is not None:
-            found["peak_device_bytes"] = on_device
-        for name, value in found.items():
-            self.peak[name] = max(self.peak.get(name, 0), value)
+        now = self._in_use()
+        more = {name: max(0, now[name] - before) for name, before in self._before.items() if name in now}
+        sides = {f"_{name}": more[name] for name in ("host", "device") if name in more}
+        in_phase = sides if self._counters.overlap else {"": sum(sides.values())}
+        self.peak |= {f"memory_{phase}{side}_bytes": value for side, value in in_phase.items()}
+        highest = max(more["host"], _resident()[1] - self._before["host"])
+        found = {**{f"_{name}": value for name, value in more.items()}, "_host": highest}
+        if not self._counters.overlap:
+            found[""] = in_phase[""]
+        for side, value in found.items():
+            self.peak[f"peak{side}_bytes"] = max(self.peak.get(f"peak{side}_bytes", 0), value)
 
 
 def _resident() -> tuple[int, int]:
@@ -80,17 +99,39 @@ def _resident() -> tuple[int, int]:
     return fields["VmRSS"], fields["VmHWM"]
 
 
-def device_counter(info: DeviceInfo, device: _core.Device) -> Callable[[], int | None]:
-    """A counter of device memory in use, from the vendor's management library or else the driver's free memory."""
-    if info.capabilities.shares_host_memory or not info.capabilities.reports_free_memory:
-        return lambda: None
+def memory_counters(info: DeviceInfo, device: _core.Device, allocator: str, tree: Tree | None = None) -> MemoryCounters:
+    """The counters for a strategy whose buffers are memory of the allocator.
 
-    def used() -> int | None:
-        counted = device.usage().get("used_bytes")
+    The device's own count is that of the vendor's management library, or else the kernel's, or else what its driver
+    reports as free.
+    """
+    tree, shares = tree or Tree(), info.capabilities.shares_host_memory
+    if not info.capabilities.reports_free_memory:
+        return MemoryCounters()
+
+    def on_device() -> int:
+        counted = usage.vendor_usage(device, info, tree).get("vendor_used")
         total, free = device.memory()
         return total - free if counted is None else counted
 
-    return used
+    def on_machine() -> int:
+        return usage.machine_usage(usage.host_usage(tree), None if shares else on_device())
+
+    may_overlap = [entry.name for entry in info.allocators if _is_in_both(info, entry, tree)]
+    return MemoryCounters(on_device, on_machine if may_overlap else lambda: None, allocator in may_overlap)
+
+
+def _is_in_both(info: DeviceInfo, entry: AllocatorInfo, tree: Tree) -> bool:
+    """Whether a page of the allocator may be in the process's resident size and in the device's count at once.
+
+    So it may on a device whose memory is the host's. Otherwise it may be plain host memory that moved to the device,
+    since the kernel keeps counting it for the process; and where the device's memory is a NUMA node, a managed page.
+    """
+    if info.capabilities.shares_host_memory:
+        return True
+    if entry.gpu == "none" or not entry.available:
+        return False
+    return is_plain_host(entry.name) or (entry.managed and bool(usage.memory_only_nodes(tree)))
 
 
 def shared_kernels(name: str) -> KernelFile:
@@ -125,7 +166,7 @@ def run(
     threads: int = 0,
     check: bool = True,
     windows: dict[Array, int] | None = None,
-    device_used: Callable[[], int | None] = lambda: None,
+    counters: MemoryCounters = MemoryCounters(),
     log: EventLog | None = None,
 ) -> Run:
     """Run an application once.
@@ -133,7 +174,7 @@ def run(
     Args:
         threads: CPU threads of the phase initialise; 0: all.
         windows: bytes of device memory for each tiled array, if there is a budget.
-        device_used: counts device memory in use.
+        counters: count memory in use.
         log: event log; events from the first allocation to the end of readback are added up.
 
     Raises:
@@ -143,7 +184,7 @@ def run(
     active.gpu.windows = windows or {}
     app.arrange()
     gc.collect()
-    meter = Meter(device_used)
+    meter = Meter(counters)
     try:
         with log.window() if log is not None else nullcontext() as window:
             _phases(active, meter, threads, windows)

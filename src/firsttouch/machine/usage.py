@@ -1,4 +1,4 @@
-"""The amount of memory in use now, by each counter of the host.
+"""The amount of memory in use now, by each counter of the host, and by a device's counters other than its driver's.
 
 The kernel's Documentation/filesystems/proc.rst defines each field. Counters of the whole machine include all other
 programs that run on it.
@@ -9,9 +9,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from firsttouch.machine import cgroup, host
 from firsttouch.machine.tree import Tree, parse_int
+from firsttouch.records.schema import DeviceInfo
+
+if TYPE_CHECKING:
+    from firsttouch import _core
 
 
 def process_usage(tree: Tree) -> dict[str, int]:
@@ -51,10 +56,75 @@ def host_usage(tree: Tree) -> dict[str, int]:
     taken = {n: value - listed[n] for n, value in used.items()}
     counters["numa_free"] = sum(used.values())
     counters["numa_free_and_lists"] = sum(taken.values())
-    memory_only = {n for n in nodes if not host.node_cores(tree, n)}
+    memory_only = memory_only_nodes(tree)
     counters["host_free_and_lists"] = sum(value for n, value in taken.items() if n not in memory_only)
     charged = cgroup.memory_charged(tree)
     return counters if charged is None else counters | {"cgroup": charged}
+
+
+def memory_only_nodes(tree: Tree) -> set[int]:
+    """NUMA nodes without processors, which may be the memory of a device."""
+    return {n for n in host.numa_nodes(tree) if not host.node_cores(tree, n)}
+
+
+def machine_usage(counters: Mapping[str, int], on_device: int | None) -> int:
+    """Bytes in use on the machine, each page once, from the counters of `host_usage` and the device's own count.
+
+    on_device: None if the device's memory is the host's, or is not counted. Otherwise nodes without processors are left
+    out, since they may be the device's memory.
+    """
+    return counters["numa_free_and_lists"] if on_device is None else counters["host_free_and_lists"] + on_device
+
+
+def vendor_usage(device: _core.Device, info: DeviceInfo, tree: Tree) -> dict[str, int]:
+    """Bytes of device memory in use by counters other than the driver's: vendor_used and vendor_free (as bytes in use)
+    of the vendor's management library; where none answers, those of `kernel_usage`.
+    """
+    known = device.usage()
+    if "used_bytes" in known:
+        return {"vendor_used": known["used_bytes"], "vendor_free": known["total_bytes"] - known["free_bytes"]}
+    return kernel_usage(tree, str(info.facts.get("pci_bus", "")), shared=info.capabilities.shares_host_memory)
+
+
+def kernel_usage(tree: Tree, pci_bus: str, *, shared: bool) -> dict[str, int]:
+    """Bytes in use of a device's memory by the counters of its kernel driver; empty if that has none.
+
+    vendor_used: by all programs, from the device's mem_info_vram_used and, if its memory is the host's (shared), also
+    mem_info_gtt_used: an APU's driver allocates there. process_vram, process_gtt: by this process, from its DRM clients
+    (drm-memory-REGION of /proc/self/fdinfo, each client once). Sources: the kernel's documentation, "AMDGPU driver
+    information" and "DRM client usage stats".
+    """
+    regions = ("vram", "gtt") if shared else ("vram",)
+    counted = [value for region in regions if (value := region_usage(tree, pci_bus, region)) is not None]
+    found = {"vendor_used": sum(counted)} if counted else {}
+    return found | {f"process_{region}": value for region, value in drm_usage(tree, "self", pci_bus).items()}
+
+
+def region_usage(tree: Tree, pci_bus: str, region: str) -> int | None:
+    """Bytes of a memory region of a device in use by all programs: vram, or gtt (host memory of its driver)."""
+    return tree.integer(f"sys/bus/pci/devices/{pci_bus.lower()}/mem_info_{region}_used") if pci_bus else None
+
+
+def drm_usage(tree: Tree, process: str, pci_bus: str) -> Counter[str]:
+    """Bytes that a process has in the memory regions vram and gtt of a device, by its DRM clients."""
+    clients: dict[str, Counter[str]] = {}
+    folder = f"proc/{process}/fdinfo"
+    for name in tree.names(folder):
+        fields = dict(line.split(":", 1) for line in tree.lines(f"{folder}/{name}") if line.startswith("drm-"))
+        if fields.get("drm-pdev", "").strip().lower() == pci_bus.lower():
+            held = {region: _drm_bytes(fields.get(f"drm-memory-{region}", "")) for region in ("vram", "gtt")}
+            clients[fields.get("drm-client-id", name)] = Counter({k: v for k, v in held.items() if v is not None})
+    total: Counter[str] = Counter()
+    for client in clients.values():
+        total.update(client)
+    return total
+
+
+def _drm_bytes(text: str) -> int | None:
+    """Bytes of a value such as "1234 KiB"; the unit may be missing."""
+    number, _, unit = text.strip().partition(" ")
+    value = parse_int(number)
+    return None if value is None else value * {"KiB": 1 << 10, "MiB": 1 << 20}.get(unit.strip(), 1)
 
 
 _MEMINFO = {"mem_free": "MemFree", "mem_available": "MemAvailable"}

@@ -109,7 +109,7 @@ def _is_not_positive(record: Record, _run: Run) -> bool:
 
 
 class Part(NamedTuple):
-    """Counters that are parts of a counter, a factor, 'median', or a number.
+    """Counters that are parts of a counter, a factor, 'median' or 'max' of the samples, or a number.
 
     counters: a regular expression. whole: a name, which may refer to groups of the expression, or a number.
     """
@@ -121,7 +121,7 @@ class Part(NamedTuple):
 
 PARTS = (
     Part("app", r"phase_(?!context_).+_ms", "median"),
-    Part("app", r"iteration_\d+_ms", "iterations_ms"),
+    Part("app", r"iteration_\d+_ms", "max"),  # they are those of one run
     Part("app", r"memory_.+_bytes|peak_device_bytes", "peak_bytes"),
     Part("migration", r"iteration_\d+_ms|(copy_in|prefetch|advise)_ms", "median"),
     Part("atomics", r"(cpu|gpu)_rate", "median"),
@@ -139,8 +139,8 @@ ROUNDING = 1e-6
 
 
 def _whole(record: Record, name: str) -> float | None:
-    if name == "median":
-        return _summary(record).median
+    if name in ("median", "max"):
+        return float(getattr(record.summary, name))
     return _number(record.counters.get(name, record.factors.get(name)))
 
 

@@ -8,12 +8,14 @@ from firsttouch.text import SECONDS, is_size
 
 
 def unit(figure: Figure, name: str, record: Record) -> str:
-    """The unit of a name's values. That of a counter is the end of its name, as in 'latency_us' or 'moved_bytes'."""
+    """The unit of a name's values. That of a counter is the end of its name, as in 'latency_us' or 'moved_bytes';
+    a rate such as 'pages_per_s' has none.
+    """
     if name == "median":
         return record.unit
     counter = figure.series if name == "value" else name
-    last = counter.rpartition("_")[2]
-    return "B" if is_size(counter) else last if last in SECONDS else ""
+    rest, _, last = counter.rpartition("_")
+    return "B" if is_size(counter) else last if last in SECONDS and not rest.endswith("_per") else ""
 
 
 def called(figure: Figure, name: str) -> str:
