@@ -146,6 +146,7 @@ EXPECTED: Sequence[tuple[str, str, Mapping[str, Collection[Any]]]] = (
     ("methods --verify --device hip:0", "MI300A", {"allocator": ("malloc", "device", "pinned", "managed")}),
     ("run latency --device hip:0", "MI300A", {"size": (KIB, 4 * GIB), "agent": ("cpu", "gpu"), "xnack": ("0", "1")}),
     ("run allocation --device hip:0", "MI300A", {"size": [2**k for k in range(1, 31)]}),
+    ("run faultcount --device hip:0", "MI300A", {"first_touch": ("cpu", "gpu"), "streamed_by": ("cpu",)}),
     ("run atomics --device hip:0", "MI300A", {"elements": (1, 2**10, 2**20, 2**30), "gpu_threads": (3328,)}),
     ("run pagefault --device hip:0", "MI300A", {"scenario": ("gpu-major", "gpu-minor", "prefault+minor")}),
     ("run pagefault --device hip:0", "MI300A", {"pages": [10**k for k in range(8)], "threads": (0, 1, 12)}),
@@ -155,8 +156,13 @@ EXPECTED: Sequence[tuple[str, str, Mapping[str, Collection[Any]]]] = (
     ("app black_scholes --device cuda:0", "Pascal", {"strategy": ("explicit", *UNIFIED)}),
     ("app fdtd3d --device cuda:0", "Volta", {"strategy": ("explicit", *UNIFIED)}),
     ("app graph500_bfs --device cuda:0", "Power 9", {"strategy": ("explicit", *UNIFIED), "events": ("off", "on")}),
+    ("run caching --device cuda:0", "TK1", {"padding": (0, 32), "threads": [2**k for k in range(24)]}),
     ("run concurrency --device cuda:0", "TK1", {"strategy": ("concurrent", "lockstep", "copying")}),
-    ("run caching --device opencl:0", "Kaveri", {"padding": (0, 32, 64), "pattern": ("own", "even", "one")}),
+    (
+        "run caching --device opencl:0",
+        "Kaveri",
+        {"padding": (0, 32, 64), "pattern": ("single-pass", "single-pass-even", "one")},
+    ),
     ("run bandwidth --device opencl:0", "Kaveri HSA", {"allocator": ("device", "svm-fine", "malloc")}),
 )
 """The beginning of calls, a machine, and values of factors that are measured there by one of these calls or another."""

@@ -37,6 +37,13 @@ bool is_second(const std::string& name, const char* first, const char* second) {
     throw std::invalid_argument("'" + name + "' is neither " + first + " nor " + second);
 }
 
+EntryLoads entry_loads_from(const std::string& name) {
+    static const char* const names[] = {"cached", "uncached", "bypass-l1", "staged"};
+    for (int i = 0; i < 4; ++i)
+        if (name == names[i]) return static_cast<EntryLoads>(i);
+    throw std::invalid_argument("'" + name + "' is not a kind of load");
+}
+
 Engine engine_from(const std::string& name) {
     if (name == "copy-engine") return Engine::copy_engine;
     if (name == "kernel") return Engine::kernel;
@@ -123,20 +130,22 @@ void bind_probe(nb::module_& m) {
     m.def(
         "stream",
         [](DeviceHandle& d, BufferHandle& a, BufferHandle& b, BufferHandle& c, const std::string& op,
-           const std::string& agent, const std::string& first_touch, int threads, bool nontemporal, std::size_t passes,
-           std::uint64_t seed, std::tuple<int, std::uint32_t, std::uint32_t> shape, const Stop& stop) {
+           const std::string& agent, const std::string& first_touch, std::vector<int> threads, bool nontemporal,
+           std::size_t passes, std::uint64_t seed, std::tuple<int, std::uint32_t, std::uint32_t> shape,
+           const Stop& stop) {
             const auto& [unroll, group, blocks] = shape;
             const StreamRequest request{
-                op_from(op), agent_from(agent),      agent_from(first_touch), threads, nontemporal, passes,
+                op_from(op), agent_from(agent),      agent_from(first_touch), std::move(threads), nontemporal, passes,
                 seed,        {unroll, group, blocks}};
             nb::gil_scoped_release release;
             return stream(d.lab, a.get(), b.get(), c.get(), request, stop);
         },
-        "device"_a, "a"_a, "b"_a, "c"_a, nb::kw_only(), "op"_a, "agent"_a, "first_touch"_a, "threads"_a = 0,
-        "nontemporal"_a = false, "passes"_a = 1, "seed"_a, "shape"_a = std::make_tuple(0, 0u, 0u), "stop"_a,
-        "Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. shape: unroll, threads in a block and "
-        "blocks "
-        "of a device's launches; unroll 0 searches the fastest.");
+        "device"_a, "a"_a, "b"_a, "c"_a, nb::kw_only(), "op"_a, "agent"_a, "first_touch"_a,
+        "threads"_a = std::vector<int>{0}, "nontemporal"_a = false, "passes"_a = 1, "seed"_a,
+        "shape"_a = std::make_tuple(0, 0u, 0u), "stop"_a,
+        "Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. threads: numbers of CPU threads, of which "
+        "the fastest is measured; 0 means all. shape: unroll, threads in a block and blocks of a device's launches; "
+        "unroll 0 searches the fastest.");
     m.def(
         "copy",
         [](DeviceHandle& d, BufferHandle& target, BufferHandle& source, const std::string& engine, std::size_t bytes,
@@ -149,14 +158,16 @@ void bind_probe(nb::module_& m) {
         "seed"_a, "stop"_a, "Measures one-way copies. Samples: GB/s, each byte counted once.");
     m.def(
         "allocation",
-        [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, int chunks, int warmups,
-           const Stop& stop) {
-            const AllocationRequest request{allocator_from(allocator), bytes, chunks, warmups};
+        [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& call, int chunks,
+           int warmups, double max_seconds, const Stop& stop) {
+            const AllocationRequest request{allocator_from(allocator),           bytes,      chunks, warmups,
+                                            is_second(call, "allocate", "free"), max_seconds};
             nb::gil_scoped_release release;
             return allocation(d.lab, request, stop);
         },
-        "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "chunks"_a = 100, "warmups"_a = 10, "stop"_a,
-        "Measures allocations whose memory is not touched. Samples: ns per allocation.");
+        "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "call"_a = "allocate", "chunks"_a = 100, "warmups"_a = 10,
+        "max_seconds"_a = 20.0, "stop"_a,
+        "Measures allocations whose memory is not touched, or frees. Samples: ns per call.");
     m.def(
         "page_faults",
         [](DeviceHandle& d, const std::string& allocator, const std::string& pages, std::size_t page_bytes,
@@ -221,16 +232,18 @@ void bind_probe(nb::module_& m) {
         "Samples: ms of all passes.");
     m.def(
         "concurrency",
-        [](DeviceHandle& d, BufferHandle& array, BufferHandle* copy, const std::string& strategy, int iterations,
-           int threads, double max_seconds, std::uint64_t seed, const Stop& stop) {
+        [](DeviceHandle& d, BufferHandle& array, BufferHandle* second, BufferHandle* copy, const std::string& strategy,
+           int iterations, int threads, double max_seconds, std::uint64_t seed, const Stop& stop) {
             const ConcurrencyRequest request{sharing_mode_from(strategy), iterations, threads, max_seconds, seed};
+            const Buffer* second_half = second == nullptr ? nullptr : &second->get();
             const Buffer* cpu_copy = copy == nullptr ? nullptr : &copy->get();
             nb::gil_scoped_release release;
-            return concurrency(d.lab, array.get(), cpu_copy, request, stop);
+            return concurrency(d.lab, array.get(), second_half, cpu_copy, request, stop);
         },
-        "device"_a, "array"_a, "copy"_a.none(), nb::kw_only(), "strategy"_a, "iterations"_a = 100, "threads"_a = 0,
-        "max_seconds"_a = 20.0, "seed"_a, "stop"_a,
+        "device"_a, "array"_a, nb::kw_only(), "second"_a = nb::none(), "copy"_a = nb::none(), "strategy"_a,
+        "iterations"_a = 100, "threads"_a = 0, "max_seconds"_a = 20.0, "seed"_a, "stop"_a,
         "CPU and GPU each increment one half of an array, and swap halves after each iteration.\n\n"
+        "second: a buffer that holds the second half, if array holds only the first.\n"
         "Samples: ms per iteration.");
     m.def(
         "atomics",
@@ -258,15 +271,16 @@ void bind_probe(nb::module_& m) {
     m.def(
         "caching",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t threads, std::size_t stride,
-           bool even_only, const std::string& loads, std::uint64_t seed, const Stop& stop) {
-            const CachingRequest request{
-                agent_from(agent), threads, stride, even_only, is_second(loads, "cached", "uncached"), seed};
+           std::uint64_t entries, bool even_only, const std::string& loads, std::uint64_t seed, const Stop& stop) {
+            const CachingRequest request{agent_from(agent),       threads, stride, entries, even_only,
+                                         entry_loads_from(loads), seed};
             nb::gil_scoped_release release;
             return caching(d.lab, buffer.get(), request, stop);
         },
-        "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "threads"_a, "stride"_a, "even_only"_a = false,
-        "loads"_a = "cached", "seed"_a, "stop"_a,
-        "Each thread updates its entry with a load and a store. Samples: ns per update.");
+        "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "threads"_a, "stride"_a, "entries"_a = 0,
+        "even_only"_a = false, "loads"_a = "cached", "seed"_a, "stop"_a,
+        "Each thread updates its entry with a load and a store. Samples: ns per update.\n\n"
+        "entries: the threads update each of these once in a run. Samples: ns per entry.");
     m.attr("REREAD_BYTES") = reread_bytes;
     m.def(
         "reread",
@@ -279,16 +293,17 @@ void bind_probe(nb::module_& m) {
         "Counters reread_ns and cold_ns: these loads, and loads over the whole buffer.");
     m.def(
         "locking",
-        [](DeviceHandle& d, BufferHandle& region, int cpu_threads, int gpu_groups, std::uint64_t sections,
-           std::uint64_t inside, std::uint64_t outside, double livelock_seconds, double max_seconds, bool block_lock,
-           std::uint64_t seed, const Stop& stop) {
-            const LockingRequest request{cpu_threads,      gpu_groups,  sections,   inside, outside,
-                                         livelock_seconds, max_seconds, block_lock, seed};
+        [](DeviceHandle& d, BufferHandle& region, int cpu_threads, int gpu_groups, int group_threads,
+           std::uint64_t sections, std::uint64_t inside, std::uint64_t outside, double livelock_seconds,
+           double max_seconds, bool block_lock, std::uint64_t seed, const Stop& stop) {
+            const LockingRequest request{cpu_threads, gpu_groups,       group_threads, sections,   inside,
+                                         outside,     livelock_seconds, max_seconds,   block_lock, seed};
             nb::gil_scoped_release release;
             return locking(d.lab, region.get(), request, stop);
         },
-        "device"_a, "region"_a, nb::kw_only(), "cpu_threads"_a, "gpu_groups"_a, "sections"_a, "inside"_a = 16,
-        "outside"_a = 0, "livelock_seconds"_a = 2.0, "max_seconds"_a = 15.0, "block_lock"_a = false, "seed"_a, "stop"_a,
+        "device"_a, "region"_a, nb::kw_only(), "cpu_threads"_a, "gpu_groups"_a, "group_threads"_a = 1, "sections"_a,
+        "inside"_a = 16, "outside"_a = 0, "livelock_seconds"_a = 2.0, "max_seconds"_a = 15.0, "block_lock"_a = false,
+        "seed"_a, "stop"_a,
         "Threads of both agents compete for a lock.\n\n"
         "Samples: ns per critical section. block_lock is for tests: the lock is never released.");
     m.def(

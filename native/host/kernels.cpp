@@ -44,7 +44,7 @@ HostKernel find_host_kernel(const std::string& name) {
         ENTRY(halves_fill), ENTRY(halves_increment), ENTRY(halves_check),
         ENTRY(migration_update), ENTRY(migration_read), ENTRY(migration_sum), ENTRY(migration_check),
         ENTRY(histogram_zero), ENTRY(histogram_sum_u64), ENTRY(histogram_sum_f64),
-        ENTRY(caching_cached), ENTRY(caching_uncached), ENTRY(caching_check),
+        ENTRY(caching_cached), ENTRY(caching_uncached), ENTRY(caching_bypass_l1), ENTRY(caching_check),
         ENTRY(locking_compete), ENTRY(locking_check_region), ENTRY(locking_check_privates)};
 #undef ENTRY
     // clang-format on

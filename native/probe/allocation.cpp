@@ -1,27 +1,36 @@
+#include <algorithm>
+#include <optional>
+
 #include "host/clock.hpp"
 #include "probe/probes.hpp"
 
 namespace firsttouch {
+namespace {
 
-Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop) {
-    Device& device = lab.device();
-    const auto count = static_cast<std::size_t>(request.chunks);
-    if (request.bytes == 0 || request.chunks < 1) throw std::invalid_argument("bytes and chunks must be at least 1");
-    std::size_t sum = 0;
-    if (__builtin_mul_overflow(request.bytes, count, &sum)) sum = SIZE_MAX;  // exceeds every limit
-    const Reservation reservation = device.reserve(request.allocator, sum);
-    std::vector<Block> blocks(count);
-    std::vector<double> frees;
-    const auto trial = [&] {
+constexpr double sampling_seconds = 5;  // if three samples would take longer, fewer are taken
+
+// Seconds per block of one loop of allocations and of the loop of frees after it.
+struct Trial {
+    double allocate = 0, free = 0;
+    double both() const { return allocate + free; }
+};
+
+class Blocks {
+  public:
+    Blocks(Device& device, const AllocationRequest& request)
+        : device_(device), request_(request), blocks_(static_cast<std::size_t>(request.chunks)) {}
+
+    // Allocates `count` blocks, and frees them.
+    Trial run(std::size_t count) {
         std::size_t allocated = 0;
         const auto free_blocks = [&] {
-            for (std::size_t i = 0; i < allocated; ++i) device.release(blocks[i]);
+            for (std::size_t i = 0; i < allocated; ++i) device_.release(blocks_[i]);
         };
         const double start = now();
         double end = 0;
         try {
             for (; allocated < count; ++allocated)
-                blocks[allocated] = device.obtain(request.allocator, request.bytes, Pages::policy);
+                blocks_[allocated] = device_.obtain(request_.allocator, request_.bytes, Pages::policy);
             end = now();
         } catch (...) {
             free_blocks();
@@ -29,15 +38,47 @@ Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop)
         }
         const double free_start = now();
         free_blocks();
-        frees.push_back((now() - free_start - clock_cost()) / static_cast<double>(count) * 1e9);
-        return (end - start - clock_cost()) / static_cast<double>(count) * 1e9;
-    };
-    Outcome outcome;
+        const double blocks = static_cast<double>(count);
+        return {(end - start - clock_cost()) / blocks, (now() - free_start - clock_cost()) / blocks};
+    }
+    Trial run() { return run(blocks_.size()); }
+
+  private:
+    Device& device_;
+    const AllocationRequest& request_;
+    std::vector<Block> blocks_;
+};
+
+}  // namespace
+
+Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop) {
+    Device& device = lab.device();
+    if (request.bytes == 0 || request.chunks < 1) throw std::invalid_argument("bytes and chunks must be at least 1");
+    const auto count = static_cast<std::size_t>(request.chunks);
+    std::size_t sum = 0;
+    if (__builtin_mul_overflow(request.bytes, count, &sum)) sum = SIZE_MAX;  // exceeds every limit
+    std::optional<Reservation> reservation(device.reserve(request.allocator, sum));
+    Blocks blocks(device, request);
+    blocks.run(1);  // the first block may include one-time work of the driver
+    double loop = blocks.run(1).both() * static_cast<double>(count);
+    if (loop > request.longest)
+        throw Unavailable("allocating and freeing " + std::to_string(count) + " blocks would take " +
+                          std::to_string(static_cast<int>(loop)) +
+                          " s, which exceeds the limit of a point: request fewer chunks");
     const double warm_start = now();
-    for (int i = 0; i < request.warmups && now() - warm_start < stop.seconds / 4; ++i) trial();
-    frees.clear();
-    outcome.samples = sample(stop, trial);
-    outcome.counters["free_ns"] = summarise(frees).median;
+    for (int i = 0; i < request.warmups && loop < sampling_seconds && now() - warm_start < stop.seconds / 4; ++i)
+        loop = blocks.run().both() * static_cast<double>(count);
+    Stop rule = stop;
+    rule.min_samples = std::clamp(static_cast<int>(sampling_seconds / std::max(loop, 1e-9)), 1, stop.min_samples);
+    std::vector<double> others;
+    Outcome outcome;
+    outcome.samples = sample(rule, [&] {
+        const Trial trial = blocks.run();
+        others.push_back((request.frees ? trial.allocate : trial.free) * 1e9);
+        return (request.frees ? trial.free : trial.allocate) * 1e9;
+    });
+    outcome.counters[request.frees ? "allocate_ns" : "free_ns"] = summarise(others).median;
+    reservation.reset();
 
     // Verify one more block: write a pattern and read it back.
     const auto block = device.allocate(request.allocator, request.bytes);

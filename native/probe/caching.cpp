@@ -8,31 +8,33 @@ namespace {
 
 constexpr double min_run_seconds = 1e-3;  // so that start and end take well below 1 % of a run
 constexpr std::uint64_t max_iterations = std::uint64_t{1} << 22;
-constexpr std::size_t max_line_bytes = 128;  // of all devices, so that each load accesses another cache line
+constexpr std::uint32_t group_threads = 256;  // as in kernels/staged.c
+constexpr std::size_t max_line_bytes = 128;   // of all devices, so that each load accesses another cache line
 
 class Updates {
   public:
     Updates(Lab& lab, const Buffer& buffer, const CachingRequest& request)
         : lab_(lab), buffer_(buffer), request_(request),
-          entry_(request.uncached ? "caching_uncached" : "caching_cached") {
+          entries_(request.entries > 0 ? request.entries : request.threads) {
         if (request.agent != Agent::cpu) return;
         view_.emplace(buffer);
         team_.emplace(static_cast<int>(request.threads));
     }
 
-    // Returns the seconds that `iterations` updates by every thread take.
+    // Returns the seconds that `iterations` updates of every entry take.
     double run(std::uint64_t iterations) {
         done_ += iterations;
         return request_.agent == Agent::cpu ? run_on_cpu(iterations) : run_on_gpu(iterations);
     }
     std::uint64_t done() const { return done_; }
+    std::uint64_t updated_entries() const { return (entries_ + step() - 1) / step(); }
 
     // Returns the number of wrong words, and of updates that were not lost if all threads share one entry.
     std::pair<std::uint64_t, std::uint64_t> check() {
         const std::uint64_t words = buffer_.size() / 8;
         if (request_.agent == Agent::gpu) {
             lab_.clear_results();
-            lab_.over(words, "caching", "caching_check", buffer_, words, request_.threads, stride(), step(), done_,
+            lab_.over(words, "caching", "caching_check", buffer_, words, entries_, stride(), step(), done_,
                       request_.seed, lab_.results());
             const auto result = lab_.read_results(2);
             return {result[0], result[1]};
@@ -41,8 +43,8 @@ class Updates {
         view_.reset();
         const HostView view(buffer_);
         std::uint64_t result[2] = {};
-        run_on_host("caching_check", 0, static_cast<const std::uint64_t*>(view.as<std::uint64_t>()), words,
-                    request_.threads, stride(), step(), done_, request_.seed, &result[0]);
+        run_on_host("caching_check", 0, static_cast<const std::uint64_t*>(view.as<std::uint64_t>()), words, entries_,
+                    stride(), step(), done_, request_.seed, &result[0]);
         return {result[0], result[1]};
     }
 
@@ -50,32 +52,43 @@ class Updates {
     std::uint64_t stride() const { return request_.stride / 8; }
     std::uint64_t step() const { return request_.even_only ? 2 : 1; }
     double run_on_cpu(std::uint64_t iterations) {
-        return run_on_team(*team_, entry_, view_->as<std::uint64_t>(), request_.threads, stride(), step(), iterations);
+        return run_on_team(*team_, "caching_cached", view_->as<std::uint64_t>(), entries_, stride(), step(),
+                           iterations);
     }
     double run_on_gpu(std::uint64_t iterations) {
-        return device_seconds(lab_, [&] {
-            lab_.over(request_.threads, "caching", entry_, buffer_, request_.threads, stride(), step(), iterations);
-        });
+        static const char* const names[] = {"caching_cached", "caching_uncached", "caching_bypass_l1",
+                                            "caching_staged"};
+        Kernel& kernel = lab_.kernel(request_.loads == EntryLoads::staged ? "staged" : "caching",
+                                     names[static_cast<std::size_t>(request_.loads)]);
+        const Argument list[] = {buffer_, entries_, stride(), step(), iterations};
+        const std::uint64_t groups = (request_.threads + group_threads - 1) / group_threads;
+        const Grid grid{static_cast<std::uint32_t>(groups), group_threads};  // not bounded as in Lab::grid_for
+        return device_seconds(lab_, [&] { lab_.device().launch(lab_.stream(), kernel, grid, list); });
     }
 
     Lab& lab_;
     const Buffer& buffer_;
     const CachingRequest& request_;
-    std::string entry_;
+    std::uint64_t entries_;
     std::optional<HostView> view_;  // used if the agent is the CPU, as is team_
     std::optional<Team> team_;
     std::uint64_t done_ = 0;
 };
 
 void validate_request(const Buffer& buffer, const CachingRequest& request) {
-    constexpr std::uint64_t max_gpu_threads = std::uint64_t{1} << 20, max_cpu_threads = 4096;
+    constexpr std::uint64_t max_gpu_threads = std::uint64_t{1} << 30, max_cpu_threads = 4096,
+                            max_entries = std::uint64_t{1} << 40;
     if (request.threads == 0 || request.threads > (request.agent == Agent::cpu ? max_cpu_threads : max_gpu_threads))
-        throw std::invalid_argument("threads must be 1 to 2^20 on a GPU, or 1 to 4096 on the CPU");
-    if (request.stride % 8 != 0 || buffer.size() / 8 < (request.threads - 1) * (request.stride / 8) + 1)
+        throw std::invalid_argument("threads must be 1 to 2^30 on a GPU, or 1 to 4096 on the CPU");
+    const std::uint64_t entries = request.entries > 0 ? request.entries : request.threads;
+    if (entries > max_entries || request.stride % 8 != 0 ||
+        buffer.size() / 8 < (entries - 1) * (request.stride / 8) + 1)
         throw std::invalid_argument(
             "the stride must be a multiple of 8 bytes, and the entries must fit into the buffer");
-    if (request.uncached && request.agent == Agent::cpu)
-        throw std::invalid_argument("the CPU has no loads that bypass its first-level cache");
+    if (request.entries > 0 && request.stride == 0)
+        throw std::invalid_argument("a single pass needs a stride, so that each entry is updated once");
+    if (request.loads != EntryLoads::cached && request.agent == Agent::cpu)
+        throw std::invalid_argument("the CPU has one kind of load");
 }
 
 }  // namespace
@@ -85,14 +98,17 @@ Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, c
     lab.fill(buffer, request.seed, request.agent);
     Outcome outcome;
     Updates updates(lab, buffer, request);
-    std::uint64_t iterations = 16;
+    const bool single_pass = request.entries > 0;
+    std::uint64_t iterations = single_pass ? 1 : 16;
     updates.run(iterations);  // the first run may include compilation
-    for (double seconds = updates.run(iterations); seconds < min_run_seconds && iterations < max_iterations;
-         seconds = updates.run(iterations)) {
+    while (!single_pass && iterations < max_iterations) {
+        const double seconds = updates.run(iterations);
+        if (seconds >= min_run_seconds) break;
         const double factor = std::clamp(1.2 * min_run_seconds / std::max(seconds, 1e-7), 1.5, 16.0);
         iterations = std::min(max_iterations, static_cast<std::uint64_t>(static_cast<double>(iterations) * factor));
     }
-    outcome.samples = sample(stop, [&] { return updates.run(iterations) / static_cast<double>(iterations) * 1e9; });
+    const auto counted = static_cast<double>(single_pass ? updates.updated_entries() : iterations);
+    outcome.samples = sample(stop, [&] { return updates.run(iterations) / counted * 1e9; });
     const auto [wrong, kept] = updates.check();
     outcome.errors = wrong;
     outcome.counters["updates"] = static_cast<double>(updates.done());

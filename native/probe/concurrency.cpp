@@ -2,6 +2,7 @@
 #include <array>
 
 #include "host/clock.hpp"
+#include "probe/at_once.hpp"
 #include "probe/probes.hpp"
 
 namespace firsttouch {
@@ -10,59 +11,68 @@ namespace {
 constexpr int max_iterations_alone = 10;  // of a sample of one agent alone
 constexpr double sampling_seconds = 5;    // if three samples would take longer, fewer are taken
 
+// Where an agent has one half of the array: in a buffer, from an integer on.
+struct Half {
+    const Buffer* buffer;
+    std::uint64_t at;
+};
+
 // The array that both agents update, and the CPU's copy of it if the memories are separate.
 class Halves {
   public:
-    Halves(Lab& lab, const Buffer& array, const Buffer* copy, const ConcurrencyRequest& request)
-        : lab_(lab), array_(array), cpu_array_(copy != nullptr ? *copy : array), separate_(copy != nullptr),
-          request_(request), integers_(array.size() / 8 * 2), copy_back_(lab.device().stream()),
+    Halves(Lab& lab, const Buffer& array, const Buffer* second, const Buffer* copy, const ConcurrencyRequest& request)
+        : lab_(lab), integers_(array.size() / sizeof(std::uint32_t) / (second != nullptr ? 1 : 2)),
+          on_gpu_{Half{&array, 0}, second != nullptr ? Half{second, 0} : Half{&array, integers_}}, on_cpu_(on_gpu_),
+          separate_(copy != nullptr), request_(request), copy_back_(lab.device().stream()),
           increment_(lab.kernel("halves", "halves_increment")),
-          team_(request.threads > 0 ? request.threads : usable_processors()) {}
+          team_(request.threads > 0 ? request.threads : usable_processors()) {
+        if (separate_) on_cpu_ = {Half{copy, 0}, Half{copy, integers_}};
+    }
 
     void fill() {
-        const HostView view(cpu_array_);
-        run_on_team(team_, "halves_fill", view.as<std::uint32_t>(), integers_, request_.seed);
-        if (separate_) copy(array_, cpu_array_, 0, 2 * half_bytes());
+        for (std::size_t half = 0; half < 2; ++half) {
+            const HostView view(*on_cpu_[half].buffer);
+            run_on_team(team_, "halves_fill", view.as<std::uint32_t>(), on_cpu_[half].at, half * integers_, integers_,
+                        request_.seed);
+        }
+        if (separate_)
+            for (std::size_t half = 0; half < 2; ++half) copy(on_gpu_[half], on_cpu_[half]);
         added_ = {};
     }
 
-    void start_gpu(int half) {
-        const std::uint64_t n = integers_ / 2, first = static_cast<std::uint64_t>(half) * n;
-        const Argument list[] = {array_, first, n};
-        lab_.device().launch(lab_.stream(), increment_, lab_.grid_for(n), list);
+    void start_gpu(std::size_t half) {
+        const Argument list[] = {*on_gpu_[half].buffer, on_gpu_[half].at, integers_};
+        lab_.device().launch(lab_.stream(), increment_, lab_.grid_for(integers_), list);
     }
     void wait_for_gpu() { lab_.device().wait(lab_.stream()); }
-    void run_cpu(int half) {
-        const std::uint64_t n = integers_ / 2, first = static_cast<std::uint64_t>(half) * n;
-        const HostView view(cpu_array_);
-        run_on_team(team_, "halves_increment", view.as<std::uint32_t>(), first, n);
+    void run_cpu(std::size_t half) {
+        const HostView view(*on_cpu_[half].buffer);
+        run_on_team(team_, "halves_increment", view.as<std::uint32_t>(), on_cpu_[half].at, integers_);
     }
     // Copies to each agent the half that the other has updated, in both directions at once.
-    void swap_copies(int half_of_gpu) {
-        const std::size_t done_by_gpu = static_cast<std::size_t>(half_of_gpu) * half_bytes();
-        const std::size_t done_by_cpu = half_bytes() - done_by_gpu;
-        lab_.device().copy(*copy_back_, cpu_array_, done_by_gpu, array_, done_by_gpu, half_bytes());
-        lab_.device().copy(lab_.stream(), array_, done_by_cpu, cpu_array_, done_by_cpu, half_bytes());
+    void swap_copies(std::size_t half_of_gpu) {
+        queue_copy(*copy_back_, on_cpu_[half_of_gpu], on_gpu_[half_of_gpu]);
+        queue_copy(lab_.stream(), on_gpu_[1 - half_of_gpu], on_cpu_[1 - half_of_gpu]);
         lab_.device().wait(*copy_back_);
         wait_for_gpu();
     }
 
     // These return seconds per iteration. The agents swap halves after each iteration.
     double cpu_alone(int iterations) {
-        return timed(iterations, [&](int half) {
+        return timed(iterations, [&](std::size_t half) {
             run_cpu(half);
-            ++added_[index(half)];
+            ++added_[half];
         });
     }
     double gpu_alone(int iterations) {
-        return timed(iterations, [&](int half) {
+        return timed(iterations, [&](std::size_t half) {
             start_gpu(half);
             wait_for_gpu();
-            ++added_[index(half)];
+            ++added_[half];
         });
     }
     double together(int iterations) {
-        return timed(iterations, [&](int half) {
+        return timed(iterations, [&](std::size_t half) {
             start_gpu(half);
             if (request_.mode == SharingMode::lockstep) wait_for_gpu();
             run_cpu(1 - half);
@@ -81,34 +91,38 @@ class Halves {
 
     // Returns the number of wrong integers in the agent's memory.
     std::uint64_t count_wrong(Agent agent) {
-        if (separate_ && agent == Agent::gpu) copy(cpu_array_, array_, 0, 2 * half_bytes());
         std::uint64_t errors = 0;
-        const HostView view(cpu_array_);
-        run_on_team(team_, "halves_check", static_cast<const std::uint32_t*>(view.as<std::uint32_t>()), integers_,
-                    request_.seed, added_[0], added_[1], &errors);
+        for (std::size_t half = 0; half < 2; ++half) {
+            if (separate_ && agent == Agent::gpu) copy(on_cpu_[half], on_gpu_[half]);
+            const HostView view(*on_cpu_[half].buffer);
+            run_on_team(team_, "halves_check", static_cast<const std::uint32_t*>(view.as<std::uint32_t>()),
+                        on_cpu_[half].at, half * integers_, integers_, request_.seed, added_[half], &errors);
+        }
         return errors;
     }
 
   private:
-    static std::size_t index(int half) { return static_cast<std::size_t>(half); }
-    std::size_t half_bytes() const { return integers_ / 2 * sizeof(std::uint32_t); }
-    void copy(const Buffer& target, const Buffer& source, std::size_t offset, std::size_t bytes) {
-        lab_.device().copy(lab_.stream(), target, offset, source, offset, bytes);
+    void queue_copy(Stream& stream, const Half& target, const Half& source) {
+        constexpr std::size_t size = sizeof(std::uint32_t);
+        lab_.device().copy(stream, *target.buffer, target.at * size, *source.buffer, source.at * size,
+                           integers_ * size);
+    }
+    void copy(const Half& target, const Half& source) {
+        queue_copy(lab_.stream(), target, source);
         lab_.device().wait(lab_.stream());
     }
     template <class Iteration>
     double timed(int iterations, Iteration&& iteration) {
         const double start = now();
-        for (int i = 0; i < iterations; ++i) iteration(i & 1);
+        for (int i = 0; i < iterations; ++i) iteration(static_cast<std::size_t>(i & 1));
         return (now() - start - clock_cost()) / iterations;
     }
 
     Lab& lab_;
-    const Buffer& array_;
-    const Buffer& cpu_array_;
+    std::uint64_t integers_;  // of a half
+    std::array<Half, 2> on_gpu_, on_cpu_;
     bool separate_;
     const ConcurrencyRequest& request_;
-    std::uint64_t integers_;
     std::unique_ptr<Stream> copy_back_;
     Kernel& increment_;
     Team team_;
@@ -132,19 +146,24 @@ double measure_alone(Halves& halves, Agent agent, std::uint64_t& errors, const S
 
 }  // namespace
 
-Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* copy, const ConcurrencyRequest& request,
-                    const Stop& stop) {
+Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* second, const Buffer* copy,
+                    const ConcurrencyRequest& request, const Stop& stop) {
+    const std::size_t size = array.size() + (second != nullptr ? second->size() : 0);
     if (request.iterations < 1) throw std::invalid_argument("iterations must be at least 1");
-    if (array.size() < 8 || array.size() % 8 != 0 || (copy != nullptr && copy->size() != array.size()))
+    if (size < 8 || size % 8 != 0 || (second != nullptr && second->size() != array.size()) ||
+        (copy != nullptr && copy->size() != size))
         throw std::invalid_argument(
-            "the size of the array must be a multiple of 8 bytes, and the copy must have the same size");
+            "the size of the array must be a multiple of 8 bytes, its halves must have the same size, and so must the "
+            "array and its copy");
     if ((request.mode == SharingMode::copying) != (copy != nullptr))
         throw std::invalid_argument("the strategy copying needs a copy of the array, and other strategies take none");
-    const AllocatorInfo& entry = lab.device().info(array.allocator());
-    if (request.mode == SharingMode::concurrent && entry.concurrent != true && entry.disjoint != true)
-        throw Unavailable("the CPU may not use " + to_string(array.allocator()) + " memory while a kernel does");
+    for (const Buffer* half : {&array, second == nullptr ? &array : second}) {
+        const AllocatorInfo& entry = lab.device().info(half->allocator());
+        if (request.mode == SharingMode::concurrent && !usable_at_once(entry) && entry.disjoint != true)
+            throw Unavailable("the CPU may not use " + to_string(half->allocator()) + " memory while a kernel does");
+    }
     Outcome outcome;
-    Halves halves(lab, array, copy, request);
+    Halves halves(lab, array, second, copy, request);
     const double cpu = measure_alone(halves, Agent::cpu, outcome.errors, stop, request.iterations,
                                      [&](int iterations) { return halves.cpu_alone(iterations); });
     const double gpu = measure_alone(halves, Agent::gpu, outcome.errors, stop, request.iterations,

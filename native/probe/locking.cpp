@@ -3,10 +3,12 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <numeric>
 #include <optional>
 #include <thread>
 
 #include "host/clock.hpp"
+#include "probe/at_once.hpp"
 #include "probe/probes.hpp"
 
 namespace firsttouch {
@@ -79,15 +81,15 @@ class Side {
     const Buffer& lock_words() const { return *lock_words_; }
     const Buffer& privates() const { return *privates_; }
 
-    // Returns the sections of all competitors.
-    std::uint64_t sections() {
+    // Returns the sections of each competitor.
+    std::vector<std::uint64_t> sections() {
         std::vector<std::uint64_t> words(lock_word_count());
         if (agent_ == Agent::gpu)
             lab_.read(*lock_words_, 0, words.data(), words.size() * 8);
         else
             std::copy_n(words_of(*lock_words_), words.size(), words.begin());
-        std::uint64_t sections = 0;
-        for (std::uint64_t i = 0; i < competitors_; ++i) sections += words[first_tally + i * line];
+        std::vector<std::uint64_t> sections;
+        for (std::uint64_t i = 0; i < competitors_; ++i) sections.push_back(words[first_tally + i * line]);
         return sections;
     }
     std::uint64_t count_wrong_privates() {
@@ -130,7 +132,8 @@ class Contention {
         : lab_(lab), region_(region), request_(request), board_(lab, request.gpu_groups > 0),
           patience_(request.patience + static_cast<double>(request.outside) * slow_access) {
         for (const Agent agent : {Agent::cpu, Agent::gpu}) {
-            const int competitors = agent == Agent::cpu ? request.cpu_threads : request.gpu_groups;
+            const int competitors =
+                agent == Agent::cpu ? request.cpu_threads : request.gpu_groups * request.group_threads;
             if (competitors > 0)
                 sides_[index(agent)] = std::make_unique<Side>(lab, agent, region, competitors, request.seed);
             else if (request.stuck)
@@ -177,7 +180,8 @@ class Contention {
         for (const Agent agent : {Agent::cpu, Agent::gpu}) {
             if (!takes_part(agent)) continue;
             Side& side = *sides_[index(agent)];
-            const std::uint64_t done = side.sections();
+            const auto each = side.sections();
+            const std::uint64_t done = std::accumulate(each.begin(), each.end(), std::uint64_t{0});
             sections += done;
             errors += done > on_board[index(agent)] ? done - on_board[index(agent)] : on_board[index(agent)] - done;
             errors += side.count_wrong_privates();
@@ -185,6 +189,10 @@ class Contention {
         return errors + count_wrong_region(sections);
     }
     std::uint64_t sections() const { return sum(board_.progress()); }
+    // Returns the number of competitors of an agent that had a section.
+    std::int64_t seen(Agent agent) {
+        return std::ranges::count_if(sides_[index(agent)]->sections(), [](std::uint64_t own) { return own > 0; });
+    }
 
   private:
     struct RunEnd {
@@ -205,7 +213,9 @@ class Contention {
         const Argument list[] = {board_.buffer(),       side.lock_words(),     region_,         side.privates(),
                                  side.competitors(),    std::uint32_t{1},      request_.inside, request_.outside,
                                  max_sections(longest), time_limit_ns(longest)};
-        lab_.device().launch(lab_.stream(), *compete_, {static_cast<std::uint32_t>(side.competitors()), 1}, list);
+        const Grid grid{static_cast<std::uint32_t>(request_.gpu_groups),
+                        static_cast<std::uint32_t>(request_.group_threads)};
+        lab_.device().launch(lab_.stream(), *compete_, grid, list);
     }
     void run_cpu(const HostView& region, const HostView& privates, double longest) {
         const Side& side = *sides_[index(Agent::cpu)];
@@ -278,12 +288,14 @@ void validate_request(Lab& lab, const Buffer& region, const LockingRequest& requ
     if (request.cpu_threads < 0 || request.gpu_groups < 0 || request.cpu_threads + request.gpu_groups == 0)
         throw std::invalid_argument(
             "cpu_threads and gpu_groups must not be negative, and at least one of them must be positive");
+    if (request.group_threads < 1 || request.group_threads > 1024)
+        throw std::invalid_argument("group_threads must be 1 to 1024");
     if (request.sections == 0) throw std::invalid_argument("sections must be at least 1");
     if (request.inside == 0 || request.inside > region.size() / (line * 8))
         throw std::invalid_argument("inside must be 1 to " + std::to_string(region.size() / (line * 8)) +
                                     " for a region of this size");
     const AllocatorInfo& entry = lab.device().info(region.allocator());
-    if (request.cpu_threads > 0 && request.gpu_groups > 0 && entry.concurrent != true)
+    if (request.cpu_threads > 0 && request.gpu_groups > 0 && !usable_at_once(entry))
         throw Unavailable("CPU and GPU do not see each other's stores to " + to_string(region.allocator()) +
                           " memory while a kernel runs");
 }
@@ -314,7 +326,10 @@ Outcome locking(Lab& lab, const Buffer& region, const LockingRequest& request, c
     outcome.counters["sections_in_all"] = static_cast<double>(contention.sections());
     const double cpu = summarise(rates[0]).median, gpu = summarise(rates[1]).median;
     if (request.cpu_threads > 0) outcome.counters["cpu_sections_per_s"] = cpu;
-    if (request.gpu_groups > 0) outcome.counters["gpu_sections_per_s"] = gpu;
+    if (request.gpu_groups > 0) {
+        outcome.counters["gpu_sections_per_s"] = gpu;
+        outcome.counters["gpu_threads_seen"] = static_cast<double>(contention.seen(Agent::gpu));
+    }
     if (request.cpu_threads > 0 && request.gpu_groups > 0) outcome.counters["cpu_share"] = cpu / (cpu + gpu);
     return outcome;
 }

@@ -33,14 +33,15 @@ struct StreamRequest {
     StreamOp op = StreamOp::triad;
     Agent agent = Agent::cpu;
     Agent first_touch = Agent::cpu;
-    int threads = 0;           // of the CPU; 0: all
-    bool nontemporal = false;  // CPU stores
-    std::size_t passes = 1;    // over the arrays in each timed run: the cache sweep
+    std::vector<int> threads = {0};  // numbers of CPU threads, of which the fastest is measured; 0: all
+    bool nontemporal = false;        // CPU stores
+    std::size_t passes = 1;          // over the arrays in each timed run: the cache sweep
     std::uint64_t seed = 1;
     StreamShape shape = {};  // of a device's launches
 };
-// Samples: GB/s, bytes read plus bytes written by the kernel over all passes. On a device the launch shape is searched
-// first, unless it is given, and reported (counters threads, unroll, blocks). A counted sample is one launch.
+// Samples: GB/s, bytes read plus bytes written by the kernel over all passes. Counters on the CPU: threads, and with
+// several numbers of them tried_N, the GB/s of N threads. On a device the launch shape is searched first, unless it is
+// given, and reported (counters threads, unroll, blocks). A counted sample is one launch.
 Outcome stream(Lab& lab, const Buffer& a, const Buffer& b, const Buffer& c, const StreamRequest& request,
                const Stop& stop);
 
@@ -59,10 +60,13 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
 struct AllocationRequest {
     Allocator allocator = Allocator::malloc;
     std::size_t bytes = 0;
-    int chunks = 100;
+    int chunks = 100;  // blocks that one loop allocates and a second one frees
     int warmups = 10;
+    bool frees = false;   // samples are frees, not allocations
+    double longest = 20;  // maximum seconds of both loops
 };
-// Samples: ns per allocation. Counters: free_ns, the median per free.
+// Samples: ns per allocation. Counters: free_ns, the median per free. With `frees`, samples: ns per free; counters:
+// allocate_ns. Throws Unavailable if both loops would take longer than `longest`.
 Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop);
 
 struct FaultRequest {
@@ -91,12 +95,13 @@ struct ConcurrencyRequest {
     double longest = 20;   // maximum seconds of one sample
     std::uint64_t seed = 1;
 };
-// Samples: ms per iteration, in which CPU and GPU each add one to every integer of one half. `copy` is the CPU's array
-// in the mode copying. Counters: cpu_alone_ms, gpu_alone_ms (one agent adding to its half, the other idle),
+// Samples: ms per iteration, in which CPU and GPU each add one to every integer of one half. `second`: holds the second
+// half, and `array` only the first; without it `array` holds both. `copy` is the CPU's array in the mode copying.
+// Counters: cpu_alone_ms, gpu_alone_ms (one agent adding to its half, the other idle),
 // together_ms, overlap, copying_ms. errors: integers that were not incremented once per iteration. Throws Unavailable
 // if the CPU may not use the memory while a kernel does, or if one sample would take longer than `longest`.
-Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* copy, const ConcurrencyRequest& request,
-                    const Stop& stop);
+Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* second, const Buffer* copy,
+                    const ConcurrencyRequest& request, const Stop& stop);
 enum class Prefetch : std::uint8_t { none, whole, iteration };
 struct MigrationRequest {
     Allocator allocator = Allocator::managed;
@@ -154,16 +159,21 @@ struct CountedTriadRequest {
 // in user mode per MiB of the arrays. Throws Unavailable if the event cannot be counted, before anything is allocated.
 Outcome counted_triad(Lab& lab, const CountedTriadRequest& request, const Stop& stop);
 
+// How a GPU loads an entry: through all caches; past the first-level cache, at the scope of the system or of the
+// device, if its language has such loads; or through all caches into the local memory of a group, where it is updated.
+enum class EntryLoads : std::uint8_t { cached, uncached, bypass_l1, staged };
 struct CachingRequest {
     Agent agent = Agent::cpu;
     std::uint64_t threads = 1;
-    std::size_t stride = 8;  // bytes between the entries of two threads; 0: all threads update one entry, and race
-    bool even_only = false;  // odd threads do nothing
-    bool uncached = false;   // loads bypass the first-level cache; only for a GPU whose language has such loads
+    std::size_t stride = 8;     // bytes between two entries; 0: all threads update one entry, and race
+    std::uint64_t entries = 0;  // 0: one for each thread; otherwise the threads update each of them once in a run
+    bool even_only = false;     // odd entries are not updated
+    EntryLoads loads = EntryLoads::cached;
     std::uint64_t seed = 1;
 };
-// Samples: ns per update by one thread, a load and a store of its entry. Counters: updates of each thread; for one
-// shared entry kept, the fraction of updates that were not lost. errors: words with wrong values.
+// Samples: ns per update by one thread, a load and a store of its entry; in a single pass over `entries`, ns per
+// updated entry. Counters: updates of each entry; for one shared entry kept, the fraction of updates that were not
+// lost. errors: words with wrong values.
 Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, const Stop& stop);
 
 // Shows by timing whether an agent caches memory: dependent loads that cycle through 4 KiB of the buffer, and loads
@@ -174,7 +184,8 @@ Outcome reread(Lab& lab, const Buffer& buffer, Agent agent, std::uint64_t seed, 
 
 struct LockingRequest {
     int cpu_threads = 1;         // competitors on the CPU; 0: none
-    int gpu_groups = 1;          // competitors on the GPU, one thread each; at most as many as are resident at once
+    int gpu_groups = 1;          // groups of competitors on the GPU; at most as many as are resident at once
+    int group_threads = 1;       // competitors in each group
     std::uint64_t sections = 1;  // minimum critical sections per sample, of all competitors together
     std::uint64_t inside = 16;   // accesses to the region in a section, each to another line
     std::uint64_t outside = 0;   // accesses to the competitor's private words between sections
@@ -185,9 +196,10 @@ struct LockingRequest {
 };
 // Samples: ns per critical section, the elapsed time over the sections of all competitors. The competitors' private
 // words come from the same allocator as the region. Counters: sections_a_sample, sections_in_all, cpu_sections_per_s,
-// gpu_sections_per_s, and if both agents compete cpu_share. errors: wrong words of the region or of competitors, and
-// sections that the lock of an agent lost. Throws std::runtime_error ("livelock: ...") if no section is entered, and
-// Unavailable if both agents compete and cannot see each other's stores.
+// gpu_sections_per_s, gpu_threads_seen (GPU threads that had a section), and if both agents compete cpu_share. errors:
+// wrong words of the region or of competitors, and sections that the lock of an agent lost. Throws std::runtime_error
+// ("livelock: ...") if no section is entered, and Unavailable if both agents compete and cannot see each other's
+// stores.
 Outcome locking(Lab& lab, const Buffer& region, const LockingRequest& request, const Stop& stop);
 
 }  // namespace firsttouch

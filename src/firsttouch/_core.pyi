@@ -39,6 +39,9 @@ def clock_cost() -> float:
 def usable_processors() -> int:
     """Returns the number of processors that this process may run on."""
 
+def usable_cores() -> int:
+    """Returns the number of cores to which these processors belong."""
+
 def page_sizes() -> tuple[int, int]:
     """
     Returns the bytes of a base page and of a transparent huge page of the host's processor.
@@ -307,7 +310,7 @@ def stream(
     op: str,
     agent: str,
     first_touch: str,
-    threads: int = 0,
+    threads: Sequence[int] = [0],
     nontemporal: bool = False,
     passes: int = 1,
     seed: int,
@@ -315,7 +318,7 @@ def stream(
     stop: Stop,
 ) -> Outcome:
     """
-    Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. shape: unroll, threads in a block and blocks of a device's launches; unroll 0 searches the fastest.
+    Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. threads: numbers of CPU threads, of which the fastest is measured; 0 means all. shape: unroll, threads in a block and blocks of a device's launches; unroll 0 searches the fastest.
     """
 
 def copy(
@@ -333,10 +336,18 @@ def copy(
     """Measures one-way copies. Samples: GB/s, each byte counted once."""
 
 def allocation(
-    device: Device, *, allocator: str, bytes: int, chunks: int = 100, warmups: int = 10, stop: Stop
+    device: Device,
+    *,
+    allocator: str,
+    bytes: int,
+    call: str = "allocate",
+    chunks: int = 100,
+    warmups: int = 10,
+    max_seconds: float = 20.0,
+    stop: Stop,
 ) -> Outcome:
     """
-    Measures allocations whose memory is not touched. Samples: ns per allocation.
+    Measures allocations whose memory is not touched, or frees. Samples: ns per call.
     """
 
 def page_faults(
@@ -396,8 +407,9 @@ def migration(
 def concurrency(
     device: Device,
     array: Buffer,
-    copy: Buffer | None,
     *,
+    second: Buffer | None = None,
+    copy: Buffer | None = None,
     strategy: str,
     iterations: int = 100,
     threads: int = 0,
@@ -408,6 +420,7 @@ def concurrency(
     """
     CPU and GPU each increment one half of an array, and swap halves after each iteration.
 
+    second: a buffer that holds the second half, if array holds only the first.
     Samples: ms per iteration.
     """
 
@@ -443,6 +456,7 @@ def caching(
     agent: str,
     threads: int,
     stride: int,
+    entries: int = 0,
     even_only: bool = False,
     loads: str = "cached",
     seed: int,
@@ -450,6 +464,8 @@ def caching(
 ) -> Outcome:
     """
     Each thread updates its entry with a load and a store. Samples: ns per update.
+
+    entries: the threads update each of these once in a run. Samples: ns per entry.
     """
 
 REREAD_BYTES: int = 4096
@@ -467,6 +483,7 @@ def locking(
     *,
     cpu_threads: int,
     gpu_groups: int,
+    group_threads: int = 1,
     sections: int,
     inside: int = 16,
     outside: int = 0,

@@ -21,17 +21,23 @@ from firsttouch.report.sentences import sentences
 
 SMALL: dict[str, list[str]] = {
     "latency": ["size=4KiB,1MiB"],
-    "bandwidth": ["size=64KiB,256MiB", "allocator=malloc,device,svm-fine", "kernel=triad,read"],
+    "bandwidth": [
+        "arrays=memory,sweep",
+        "size=64KiB,1MiB",
+        "allocator=malloc,device,svm-fine",
+        "kernel=triad,read",
+        "threads=0,best",
+    ],
     "transfer": ["size=1,4096,1000003"],
     "allocation": ["size=64,64KiB"],
     "pagefault": ["pages=1,64"],
     "faultcount": ["size=1MiB"],
     "context": ["phase=context,launch-next"],
     "codegen": [],
-    "concurrency": ["size=1MiB", "iterations=10"],
+    "concurrency": ["size=1MiB", "iterations=10", "cpu_half=same,svm-fine"],
     "accounting": ["size=64MiB"],
     "atomics": ["elements=2^10", "allocator=malloc,device,svm-fine,svm-atomic", "gpu_threads=0,64"],
-    "caching": ["threads=1,2,1024", "allocator=malloc,device,svm-fine"],
+    "caching": ["threads=0,1,2,1024", "allocator=malloc,device,svm-fine"],
     "locking": ["sections=100"],
     "tlb": ["pages=8,64", "stride=4KiB,64KiB"],
     "migration": ["size=4MiB", "iterations=4"],
@@ -45,6 +51,8 @@ class SmallRun:
     """By device, the indices of figures that have nothing to show. All others must be drawn."""
     may_be_negative: ClassVar[bool] = False
     """True if a sample is a difference, which noise can make negative."""
+    shows_derived: ClassVar[bool] = False
+    """True if figures show what the experiment derives from several records."""
     may_be_empty: ClassVar[Mapping[str, set[int]]] = {}
     """By device, the indices of figures that have nothing to show where this machine cannot resolve their points."""
     states_buffers: ClassVar[bool] = False
@@ -84,7 +92,8 @@ class SmallRun:
             assert {one.claim.id.partition(".")[0] for one in findings} == {self.name}
             assert all(held.issuperset(one.points) and one.points for one in findings)
             assert all(sentence.endswith(".") for sentence in sentences(findings))
-            drawn = {i for i, f in enumerate(experiment.figures) if draw(f, good, Context(device, Palette()))}
+            shown = experiment.derive(good) if self.shows_derived else good
+            drawn = {i for i, f in enumerate(experiment.figures) if draw(f, shown, Context(device, Palette()))}
             expected = set(range(len(experiment.figures))) - self.empty_figures.get(device.name, set())
             unsure = self.may_be_empty.get(device.name, set())
             assert drawn - unsure == expected - unsure

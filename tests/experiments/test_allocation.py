@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from fake_records import MIB, a_record, findings_of, sentences_of
+import pytest
+from fake_devices import amd
+from fake_records import KIB, MIB, a_record, findings_of, sentences_of
 from small import SmallRun
+from test_presets import plan
 
+from firsttouch import _core
 from firsttouch.analysis.findings import Quantity
-from firsttouch.records.schema import Record
+from firsttouch.experiments.allocation import Allocation
+from firsttouch.experiments.base import Point, Preset
+from firsttouch.records.schema import DeviceInfo, Factors, Record
 from firsttouch.report.sentences import sentences
+from firsttouch.session import Session
 
 
 class TestSmallRun(SmallRun):
     name = "allocation"
 
 
-def allocations(curves: dict[str, dict[int, float]], spread: float = 0.01) -> list[Record]:
+def allocations(curves: dict[str, dict[int, float]], spread: float = 0.01, call: str = "allocate") -> list[Record]:
     return [
-        a_record("allocation", ns, {"allocator": name, "size": size}, spread)
+        a_record("allocation", ns, {"allocator": name, "size": size, "call": call, "chunks": 100}, spread)
         for name, curve in curves.items()
         for size, ns in curve.items()
     ]
@@ -44,3 +51,49 @@ def test_costs_with_overlapping_intervals_are_not_ranked() -> None:
 def test_values_of_findings_are_quantities_or_text() -> None:
     values = {type(f.value) for f in findings_of("allocation", allocations({"mmap": {MIB: 1.0, 4 * MIB: 1.0}}))}
     assert values == {Quantity, str}
+
+
+@pytest.mark.parametrize("call", ["allocate", "free"])
+def test_each_call_has_its_own_samples(call: str) -> None:
+    session = Session(DeviceInfo(name="cpu", kind="cpu", title=""), 1, 0.01, 0.5, "quick")
+    factors = Factors({"allocator": "mmap", "size": 64 * KIB, "call": call, "chunks": 10})
+    found = Allocation().measure(Point("allocation", "cpu", factors), session)
+    assert found.verified is True
+    assert set(found.counters) == {"free_ns" if call == "allocate" else "allocate_ns"}
+    assert min(found.samples) > 0
+
+
+def test_all_blocks_must_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRSTTOUCH_MAX_HOST", "64MiB")
+    session = Session(DeviceInfo(name="cpu", kind="cpu", title=""), 1, 0.01, 0.5, "quick")
+    factors = Factors({"allocator": "malloc", "size": MIB, "call": "allocate", "chunks": 100})
+    with pytest.raises(_core.GuardRefused):
+        Allocation().measure(Point("allocation", "cpu", factors), session)
+    assert Allocation().measure(Point("allocation", "cpu", factors | {"chunks": 10}), session).samples
+
+
+@pytest.mark.parametrize("preset", ["quick", "standard", "full"])
+def test_every_size_is_measured_with_the_same_number_of_blocks(preset: Preset) -> None:
+    points = [p.point for p in plan("allocation", amd(), preset) if not p.reason]
+    sizes = {f.name: f.values for f in Allocation().factors(amd(), preset)}["size"]
+    for allocator in ("device", "pinned"):
+        own = [p for p in points if p["allocator"] == allocator]
+        assert {p["size"] for p in own if p["chunks"] == 100 and p["call"] == "allocate"} == set(sizes)
+        assert len({p["size"] for p in own if p["chunks"] == 100 and p["call"] == "free"}) > 3
+    assert {p["size"] for p in points if p["chunks"] == 1} == (
+        {MIB << k for k in range(4, 11)} if preset == "full" else set()
+    )
+
+
+def test_findings_name_the_free_that_takes_longest() -> None:
+    frees = allocations({"malloc": {64: 10.0, MIB: 20.0}, "device": {64: 5.0, MIB: 9000.0}}, call="free")
+    calls = allocations({"malloc": {64: 10.0, MIB: 15.0}, "device": {64: 10.0, MIB: 1000.0}})
+    words = sentences_of("allocation", [*calls, *frees])
+    assert "Freeing 1 MiB costs most with device: 9 us a call, 450 times as much as with malloc (20 ns)." in words
+    assert "Freeing 1 MiB of device memory takes 9 us, 9 times as long as allocating it (1 us)." in words
+    assert "times as long as allocating it" not in sentences_of("allocation", allocations({"mmap": {64: 5.0}}))
+
+
+def test_findings_use_the_curve_with_the_most_blocks() -> None:
+    single = [a_record("allocation", 1.0, {"allocator": "mmap", "size": MIB, "call": "allocate", "chunks": 1})]
+    assert "2 ns a call" in sentences_of("allocation", [*single, *allocations({"mmap": {MIB: 2.0}})])

@@ -7,6 +7,7 @@ from typing import Any
 
 import fake_devices
 import pytest
+from fake_devices import opencl
 from small import SmallRun
 
 from firsttouch import _core
@@ -40,6 +41,7 @@ MAIN = Factors(
         "padding": 0,
         "threads": 1,
         "loads": "cached",
+        "size": "auto",
     }
 )
 
@@ -70,7 +72,7 @@ def record(median: float, counters: dict[str, Any] | None = None, **changed: Any
 @pytest.mark.parametrize("preset", ["quick", "standard", "full"])
 def test_every_accessible_allocator_is_reread_by_every_agent(preset: str) -> None:
     points = plan(GPU, preset)
-    assert len(points) < {"quick": 30, "standard": 100, "full": 700}[preset]
+    assert len(points) < {"quick": 32, "standard": 120, "full": 900}[preset]
     verdicts = [p for p in points if p.point["pattern"] == "reread"]
     assert {(p.point["agent"], p.point["allocator"]) for p in verdicts if not p.reason} == {
         ("gpu", "device"),
@@ -81,17 +83,20 @@ def test_every_accessible_allocator_is_reread_by_every_agent(preset: str) -> Non
     assert len({p.key for p in points}) == len(points)
     for point in (p.point for p in points):
         assert point["pattern"] != "one" or point["padding"] == 0
+        assert str(point["pattern"]).startswith("single-pass") == (point["threads"] == 0) == (point["size"] != "auto")
         assert point["agent"] == "gpu" or (
             point["loads"] == "cached" and int(str(point["threads"])) <= _core.usable_processors()
         )
-    assert {p.point["loads"] for p in points} == {"cached", "uncached"}
-    assert {p.point["pattern"] for p in points} == {"reread", "own", "even", "one"}
+    longer = preset != "quick"
+    assert {p.point["loads"] for p in points} == {"cached", "uncached", *(("bypass-l1", "staged") if longer else ())}
+    passes = {"single-pass", *(("single-pass-even",) if longer else ())}
+    assert {p.point["pattern"] for p in points} == {"reread", "own", "even", "one", *passes}
 
 
 @pytest.mark.parametrize("preset", ["quick", "standard", "full"])
 def test_threads_go_from_one_to_all(preset: Any) -> None:
     assert thread_counts(GPU, "gpu", preset)[0] == 1
-    assert thread_counts(GPU, "gpu", preset)[-1] == 2**20
+    assert thread_counts(GPU, "gpu", preset)[-1] == {"full": 2**23}.get(preset, 2**20)
     assert thread_counts(CPU, "cpu", preset)[-1] == _core.usable_processors()
 
 
@@ -100,11 +105,77 @@ def test_reasons_for_skipped_points() -> None:
         return str(Caching().skip(MAIN | {**changed}, device))
 
     assert "threads" in why(CPU, threads=10**6)
-    assert "threads" in why(GPU, agent="gpu", allocator="device", threads=2**20 + 1)
+    assert "threads" in why(GPU, agent="gpu", allocator="device", threads=2**30 + 1)
+    assert why(GPU, agent="gpu", allocator="device", threads=2**22) == "None"
+    assert "one kind of load" in why(
+        opencl(fake_devices.OPENCL_GPU), agent="gpu", allocator="device", loads="bypass-l1"
+    )
+    assert why(opencl(fake_devices.OPENCL_GPU), agent="gpu", allocator="device", loads="staged") == "None"
     assert why(GPU, agent="gpu") == "no HMM"
     assert why(GPU, allocator="pinned") == "None"
     with pytest.raises(UsageError, match="threads: '1000000' is more than can be measured"):
         plan(CPU, "quick", threads=["1", "1000000"])
+
+
+def test_standard_measures_page_locked_memory_over_threads() -> None:
+    points = [p.point for p in plan(GPU, "standard") if p.point["allocator"] == "pinned" and p.point["agent"] == "gpu"]
+    counts = set(thread_counts(GPU, "gpu", "standard"))
+    for pattern, padding in (("own", 0), ("own", 128), ("one", 0)):
+        assert {p["threads"] for p in points if (p["pattern"], p["padding"]) == (pattern, padding)} == counts
+
+
+def test_conditions_that_a_preset_leaves_out_can_be_requested() -> None:
+    def factors(**sets: list[Any]) -> list[Factors]:
+        return [p.point.factors for p in plan(GPU, "quick", agent=["gpu"], allocator=["device"], **sets)]
+
+    assert {f["threads"] for f in factors(pattern=["own"], padding=["0"], threads=["4194304"])} == {2**22}
+    assert {f["pattern"] for f in factors(size=["1GiB"])} == {"single-pass"}
+    assert {f["padding"] for f in factors(pattern=["own"], padding=["0"])} == {0}
+    assert {f["loads"] for f in factors(loads=["staged"])} == {"staged"}
+
+
+def test_full_measures_the_conditions_of_the_studies() -> None:
+    """Paddings of 0, 32 and 64 bytes, entries each or even ones alone; and 0 or 32 bytes over threads."""
+    passes = {
+        (p.point["allocator"], p.point["pattern"], p.point["padding"])
+        for p in plan(
+            GPU, "full", agent=["gpu"], pattern=["single-pass", "single-pass-even"], padding=["0", "32", "64"]
+        )
+        if p.point["loads"] == "cached" and not p.reason
+    }
+    assert len(passes) == 2 * 2 * 3
+    curves = [p.point for p in plan(GPU, "full", agent=["gpu"], pattern=["own", "one"], padding=["0", "32"])]
+    for allocator in ("device", "pinned"):
+        own = {
+            p["threads"] for p in curves if p["allocator"] == allocator and (p["pattern"], p["padding"]) == ("own", 32)
+        }
+        assert own == set(thread_counts(GPU, "gpu", "full"))
+
+
+@pytest.mark.parametrize(("pattern", "entries"), [("single-pass", 1024), ("single-pass-even", 512)])
+def test_a_single_pass_updates_an_array_of_the_given_size(pattern: str, entries: int) -> None:
+    session = Session(CPU, 1, 0.01, 0.5, "quick")
+    factors = MAIN | {"pattern": pattern, "size": 64 * 1024, "padding": 64, "threads": 0}
+    found = Caching().measure(Point("caching", "cpu", factors), session)
+    assert found.verified is True
+    assert found.counters["updates"] == len(found.samples) + 1, "one warm-up, and once in each sample"
+    assert 0 < float(str(found.counters["entry_ns"])) < 1e9
+    assert found.buffers[0].bytes == 64 * 1024
+
+
+def test_slowdown_is_relative_to_no_padding() -> None:
+    seen = [
+        record(10, threads=8),
+        record(40, threads=8, padding=64),
+        record(1, threads=1),
+        record(3, threads=1, padding=64),
+        record(5, threads=8, pattern="one"),
+        record(2, pattern="single-pass", size=2**26, threads=0),
+        record(3, pattern="single-pass", size=2**26, threads=0, padding=128),
+    ]
+    derived = [(r.counters.get("slowdown"), r.counters.get("most_threads")) for r in Caching().derive(seen)]
+    assert derived == [(1, True), (4, True), (1, False), (3, False), (None, None), (1, True), (1.5, True)]
+    assert not any("slowdown" in r.counters for r in seen), "measured records are unchanged"
 
 
 def test_memory_is_cached_if_rereading_takes_less_than_half(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,6 +223,15 @@ def test_findings_name_what_each_agent_caches_and_the_cost_of_sharing() -> None:
     assert Caching().findings([], GPU) == []
 
 
+def test_findings_compare_paddings_in_a_single_pass() -> None:
+    usual = {"agent": "gpu", "allocator": "device", "pattern": "single-pass", "size": 2**26, "threads": 0}
+    seen = [record(1, **usual), record(4, **usual, padding=128)]
+    (words,) = sentences(Caching().findings(seen, GPU))
+    assert words.startswith("In a single pass of the GPU over 64 MiB of device memory, an entry takes 1 ns where")
+    assert "less than the 4 ns where they are 128 B apart" in words
+
+
 class TestSmallRun(SmallRun):
     name = "caching"
     states_buffers = True
+    shows_derived = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from fake_devices import DISCRETE
 from fake_records import MIB, a_record, sentences_of
@@ -9,7 +10,7 @@ from preset_helpers import factors_of, left_out_of
 from small import SmallRun
 
 from firsttouch.experiments.concurrency import Concurrency
-from firsttouch.records.schema import Scalar
+from firsttouch.records.schema import AllocatorInfo, Scalar
 from firsttouch.report.sentences import sentences
 
 
@@ -26,7 +27,7 @@ class TestSmallRun(SmallRun):
         ("device", "copying", None),
         ("pinned", "concurrent", None),
         ("pinned", "lockstep", None),
-        ("managed", "concurrent", "does not allow the CPU to use managed memory while a kernel does"),
+        ("managed", "concurrent", "does not state that the CPU may use managed memory while a kernel does"),
         ("managed", "lockstep", None),
     ],
 )
@@ -35,6 +36,41 @@ def test_a_strategy_is_measured_where_the_memory_allows_it(allocator, strategy, 
     found = experiment.skip(factors_of(experiment, allocator=allocator, strategy=strategy), DISCRETE)
     assert (found is None) == (reason is None)
     assert reason is None or reason in found
+
+
+@pytest.mark.parametrize(("concurrent", "reason"), [(None, "does not state"), (True, None), (False, "does not allow")])
+def test_memory_of_which_the_driver_states_nothing_is_used_at_once_where_that_was_verified(concurrent, reason):
+    memory = AllocatorInfo(name="device", available=True, cpu="direct", gpu="direct", concurrent=concurrent)
+    apu = msgspec.structs.replace(DISCRETE, allocators=[memory])
+    experiment = Concurrency()
+    found = experiment.skip(factors_of(experiment, allocator="device", strategy="concurrent"), apu)
+    assert (reason in found) if reason else (found is None)
+
+
+@pytest.mark.parametrize(
+    ("allocator", "cpu_half", "reason"),
+    [
+        ("pinned", "same", None),
+        ("pinned", "managed", "use managed memory while a kernel does"),
+        ("managed", "pinned", "use managed memory while a kernel does"),
+        ("pinned", "device", "the CPU cannot reach device memory"),
+    ],
+)
+def test_both_halves_must_allow_the_strategy(allocator, cpu_half, reason):
+    experiment = Concurrency()
+    factors = factors_of(experiment, allocator=allocator, cpu_half=cpu_half, strategy="concurrent")
+    found = experiment.skip(factors, DISCRETE)
+    assert (found is None) == (reason is None)
+    assert reason is None or reason in found
+    assert not experiment.why_meaningless(factors, DISCRETE)
+    assert experiment.why_meaningless(factors | {"cpu_half": allocator}, DISCRETE)
+
+
+def test_findings_name_the_memory_of_both_halves():
+    factors: dict[str, Scalar] = {"allocator": "device", "cpu_half": "pinned", "strategy": "lockstep"}
+    alone = {"overlap": 0.5, "cpu_alone_ms": 1.0, "gpu_alone_ms": 1.0}
+    words = sentences_of("concurrency", [a_record("concurrency", 4.0, factors, **alone)])
+    assert "fastest on device and pinned memory, lockstep: 4 ms" in words
 
 
 def test_copying_is_measured_where_the_cpu_cannot_reach_the_memory():

@@ -1,11 +1,19 @@
-"""faultcount on this machine."""
+"""faultcount on this machine, with one agent and with two."""
 
 from __future__ import annotations
 
+import pytest
+from fake_devices import amd, opencl
 from fake_records import MIB, a_record, sentences_of
 from small import SmallRun
+from test_presets import PROCESSOR, plan
 
-from firsttouch.records.schema import Record, Scalar
+from firsttouch import _core
+from firsttouch.experiments.base import Point, Preset
+from firsttouch.experiments.common import BASE_PAGE
+from firsttouch.experiments.faultcount import FaultCount
+from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
+from firsttouch.session import Session
 
 
 class TestSmallRun(SmallRun):
@@ -23,3 +31,48 @@ def test_allocators_with_much_the_same_faults_are_not_ranked() -> None:
         "CPU page faults over arrays of 64 MiB: 257 faults/MiB, much the same for every allocator and first touch."
     )
     assert "fewest with malloc-thp" in sentences_of("faultcount", faults({"malloc": 256.0, "malloc-thp": 0.5}))
+
+
+def test_the_cpu_streams_what_a_kernel_touched_first() -> None:
+    session = Session(DeviceInfo(name="opencl:0", kind="opencl", title=""), 1, 0.01, 0.5, "quick")
+    try:
+        session.device.capabilities()
+    except _core.Unavailable as reason:
+        pytest.skip(str(reason))
+    who = {"first_touch": "gpu", "streamed_by": "cpu"}
+    factors: Factors = Factors({"allocator": "svm-fine", "size": 64 * MIB, **who})
+    found = FaultCount().measure(Point("faultcount", "opencl:0", factors), session)
+    assert found.verified is True
+    assert int(str(found.counters["touch"])) > 3 * 64 * MIB // BASE_PAGE // 2, "the kernel's threads fault"
+    assert int(str(found.counters["triad"])) < 64, "the CPU finds the pages there"
+
+
+@pytest.mark.parametrize(
+    ("preset", "pairs"),
+    [
+        ("quick", {("gpu", "gpu"), ("cpu", "cpu")}),
+        ("standard", {("gpu", "gpu"), ("gpu", "cpu"), ("cpu", "cpu")}),
+        ("full", {("gpu", "gpu"), ("gpu", "cpu"), ("cpu", "cpu"), ("cpu", "gpu")}),
+    ],
+)
+def test_which_agents_touch_and_stream(preset: Preset, pairs: set[tuple[str, str]]) -> None:
+    points = [p.point for p in plan("faultcount", opencl(PROCESSOR), preset) if not p.reason]
+    assert {(p["first_touch"], p["streamed_by"]) for p in points} == pairs
+
+
+def test_a_combination_that_a_preset_leaves_out_can_be_requested() -> None:
+    (point,) = plan(
+        "faultcount", amd(), "quick", {"first_touch": ["gpu"], "streamed_by": ["cpu"], "allocator": ["pinned"]}
+    )
+    assert not point.reason
+
+
+def test_findings_say_who_streams_where_that_is_another_agent() -> None:
+    factors: dict[str, Scalar] = {"allocator": "malloc", "size": 64 * MIB, "streamed_by": "cpu"}
+    seen = [
+        a_record("faultcount", 256, {**factors, "first_touch": "cpu"}, spread=0),
+        a_record("faultcount", 4, {**factors, "first_touch": "gpu"}, spread=0),
+    ]
+    words = sentences_of("faultcount", seen)
+    assert "fewest with malloc first touched by the GPU and streamed by the CPU, 4 faults/MiB" in words
+    assert "most with malloc first touched by the CPU, 256 faults/MiB" in words

@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_devices import DISCRETE
+from fake_devices import DISCRETE, opencl
 from fake_records import a_record
 from preset_helpers import factors_of, left_out_of
 from small import SmallRun
+from test_presets import PROCESSOR, plan
 
 from firsttouch.experiments.locking import Locking
 from firsttouch.records.reading import load_results
@@ -36,6 +37,7 @@ class TestSmallRun(SmallRun):
         ({"allocator": "malloc", "rivals": "gpu"}, "no page faults"),
         ({"allocator": "pinned", "gpu_groups": 133}, "gpu_groups=133: from 1 to 132 can run at once here"),
         ({"allocator": "pinned", "gpu_groups": 133, "rivals": "cpu"}, None),
+        ({"allocator": "pinned", "gpu_group_threads": 256}, None),
         ({"allocator": "pinned", "cpu_threads": 0}, "cpu_threads=0"),
         ({"allocator": "pinned", "cpu_threads": 10**6}, "cpu_threads=1000000"),
     ],
@@ -59,6 +61,21 @@ def test_full_varies_one_number_at_a_time():
     assert not left_out_of(experiment, usual | {"rivals": "gpu", "gpu_groups": 1}, DISCRETE, "full")
 
 
+def test_contention_within_a_group_is_measured_where_its_threads_run_at_once():
+    points = [p.point for p in plan("locking", DISCRETE, "standard") if p.point["gpu_group_threads"] != 1]
+    assert {(p["allocator"], p["rivals"], p["outside"]) for p in points} == {
+        ("pinned", "both", 0),
+        ("pinned", "gpu", 0),
+    }
+    full = [p.point for p in plan("locking", DISCRETE, "full") if p.point["gpu_group_threads"] != 1]
+    assert {p["gpu_group_threads"] for p in full} == {64, 256}
+    assert not any(p["rivals"] == "cpu" or p["outside"] for p in full)
+    (asked,) = plan("locking", opencl(PROCESSOR), "quick", {
+        "gpu_group_threads": [64], "rivals": ["gpu"], "outside": [0], "allocator": ["svm-atomic"]
+    })  # fmt: skip
+    assert asked.reason == "the threads of a group run one after another on opencl:0"
+
+
 def test_findings_give_the_time_of_a_critical_section():
     usual: Factors = {"outside": 0, "inside": 16}
     locks = [
@@ -71,6 +88,14 @@ def test_findings_give_the_time_of_a_critical_section():
     assert "takes 5 us on pinned memory when CPU and GPU compete; 75 % of the sections are the CPU's." in words
     assert "With one agent alone it takes 25 ns for the CPU." in words
     assert "slowest on managed memory: 20 us, 4 times as long as on pinned memory." in words
+
+
+def test_findings_compare_contention_within_a_group():
+    usual: Factors = {"allocator": "pinned", "rivals": "gpu", "outside": 0, "inside": 16}
+    locks = [a_record("locking", 1000 * (1 + n // 8), {**usual, "gpu_group_threads": n}) for n in (1, 64, 256)]
+    words = " ".join(sentences(Locking().findings(locks, DISCRETE)))
+    assert "takes the GPU alone 1 us on pinned memory" in words
+    assert "takes 33 us with 256 competing threads in each group, 33 times as long as with one (1 us)." in words
 
 
 @pytest.mark.parametrize(("device", "rivals"), [("cpu", "cpu"), ("opencl:0", "cpu"), ("opencl:0", "gpu")])

@@ -40,6 +40,7 @@ NOT_HOST = {
     "atomics": "its groups run until they are stopped; the host uses increment_host",
     "copy": "uses groups; the host copies with memcpy",
     "gate": "waits in a stream, which the host lacks",
+    "staged": "uses groups; the CPU has no local memory",
     "stream": "uses groups; the host has separate loops for each instruction set",
     "together": "the host's part is in native/probe/together.cpp",
     "walk": "the host uses walk_host",
@@ -270,19 +271,36 @@ def test_histogram_uses_one_native_add_on_sm_90(defines: Defines) -> None:
     assert all(re.fullmatch(rf"\w+\.(?:global\.)?{scope}add\.{kind}", add) for add in adds), adds
 
 
-@pytest.mark.parametrize("loads", ["cached", "uncached"])
-def test_every_update_is_a_load_and_a_store(loads: str) -> None:
-    """In the loop of every target no value is kept in a register, and only uncached loads bypass a cache."""
+@pytest.mark.parametrize(
+    ("loads", "load", "gfx90a", "gfx942"),
+    [
+        ("cached", r"ld\.ca\.u64", "", ""),
+        ("uncached", r"ld\.volatile\.global\.u64", "glc", "sc0 sc1"),
+        ("bypass_l1", r"ld\.cg\.u64", "glc", "sc1"),
+    ],
+)
+def test_every_update_is_a_load_and_a_store(loads: str, load: str, gfx90a: str, gfx942: str) -> None:
+    """In the loop of every target no value is kept in a register, and only some kinds of loads bypass a cache."""
     body = ptx_of(sm_90("caching")[1], f"caching_{loads}")
-    load = r"ld\.ca\.u64" if loads == "cached" else r"ld\.volatile\.global\.u64"
     memory = re.findall(rf"\b({load}|st\.u64|(?:ld|st)\.(?!param)\S+)", body)
     assert len(memory) >= 2
     assert [bool(re.fullmatch(load, word)) for word in memory] == [True, False] * (len(memory) // 2), memory
-    for target, bits in (("gfx90a", "glc"), ("gfx942", "sc0 sc1")):
+    for target, bits in (("gfx90a", gfx90a), ("gfx942", gfx942)):
         loop = gcn_of(amdgpu("caching", target), f"caching_{loads}")
         pair = re.findall(r"(?:global|flat)_(load|store)_dwordx2 [^\n]*?(off[^\n]*)", loop)
-        assert pair == [("load", f"off {bits}" if loads == "uncached" else "off"), ("store", "off")]
+        assert pair == [("load", f"off {bits}".strip()), ("store", "off")]
         assert re.search(r"_load_dwordx2(?:(?!\.LBB\w+:).)*_store_dwordx2(?:(?!\.LBB\w+:).)*s_cbranch", loop, re.DOTALL)
+
+
+def test_staged_updates_use_local_memory() -> None:
+    """Between a load and a store of the entry, its value is stored in local memory and loaded from there."""
+    body = ptx_of(sm_90("staged")[1], "caching_staged")
+    assert re.search(r"ld\.ca\.u64.*st\.shared.*bar\.sync.*ld\.shared.*st\.shared.*bar\.sync.*st\.u64", body, re.DOTALL)
+    for target in ("gfx90a", "gfx942"):
+        loop = gcn_of(amdgpu("staged", target), "caching_staged")
+        steps = re.findall(r"(global_load|flat_load|ds_write|s_barrier|ds_read|ds_add|global_store|flat_store)", loop)
+        assert {"ds_write", "s_barrier"} <= set(steps), steps
+        assert {"ds_read", "ds_add"} & set(steps), steps
 
 
 def test_gfx942_has_native_adds_of_doubles_at_system_scope() -> None:

@@ -85,6 +85,18 @@ TEST_P(Probes, Stream) {
     }
 }
 
+TEST_P(Probes, StreamWithTheFastestNumberOfThreads) {
+    const auto a = device->allocate(Allocator::malloc, 1 << 20), b = device->allocate(Allocator::malloc, 1 << 20),
+               c = device->allocate(Allocator::malloc, 1 << 20);
+    for (const StreamOp op : {StreamOp::triad, StreamOp::read}) {
+        const Outcome outcome = stream(*lab, *a, *b, *c, {.op = op, .threads = {1, 3, 2}, .passes = 4}, brief);
+        expect_positive(outcome);
+        const double best = outcome.counters.at("tried_" + std::to_string(int(outcome.counters.at("threads"))));
+        for (const int threads : {1, 2, 3}) EXPECT_GE(best, outcome.counters.at("tried_" + std::to_string(threads)));
+    }
+    EXPECT_EQ(stream(*lab, *a, *b, *c, {.threads = {2}}, brief).counters.count("tried_2"), 0u);
+}
+
 // A read writes partial sums to a, so a launch may not have more of them than a has elements.
 TEST_P(Probes, StreamOverTheSmallestArrays) {
     for (const auto& entry : available_allocators()) {
@@ -135,6 +147,13 @@ TEST_P(Probes, Allocation) {
         const Outcome outcome = allocation(*lab, request, brief);
         expect_sane(outcome);
         EXPECT_GT(outcome.counters.at("free_ns"), -1000);
+        AllocationRequest frees = request;
+        frees.frees = true;
+        const Outcome freed = allocation(*lab, frees, brief);
+        expect_sane(freed);
+        EXPECT_GT(freed.counters.at("allocate_ns"), -1000);
+        frees.longest = 0;
+        EXPECT_TRUE(contains(message_of<Unavailable>([&] { allocation(*lab, frees, brief); }), "request fewer chunks"));
     }
 }
 
@@ -367,11 +386,33 @@ TEST_P(Probes, CachingUpdatesEveryEntryAndNothingElse) {
                     const CachingRequest request{
                         .agent = agent, .threads = threads, .stride = stride, .even_only = even};
                     expect_positive(caching(*lab, *buffer, request, very_brief));
-                    if (agent == Agent::gpu) {
-                        const CachingRequest uncached{
-                            .agent = agent, .threads = threads, .stride = stride, .even_only = even, .uncached = true};
-                        expect_positive(caching(*lab, *buffer, uncached, very_brief));
+                    if (agent == Agent::cpu) continue;
+                    for (const EntryLoads loads : {EntryLoads::uncached, EntryLoads::bypass_l1, EntryLoads::staged}) {
+                        CachingRequest other = request;
+                        other.loads = loads;
+                        expect_positive(caching(*lab, *buffer, other, very_brief));
                     }
+                }
+        }
+}
+
+TEST_P(Probes, ASinglePassUpdatesEveryEntryOnceInARun) {
+    for (const auto& entry : available_allocators())
+        for (const std::size_t stride : {8, 136}) {
+            const auto buffer = device->allocate(entry.allocator, 1001 * stride + 24);
+            for (const Agent agent : agents_of(*buffer))
+                for (const std::uint64_t threads : {1, 3, 1001}) {
+                    if (agent == Agent::cpu && threads > 3) continue;
+                    SCOPED_TRACE(to_string(entry.allocator) + ", stride " + std::to_string(stride));
+                    CachingRequest request{.agent = agent, .threads = threads, .stride = stride, .entries = 1001};
+                    const Outcome all = caching(*lab, *buffer, request, very_brief);
+                    expect_positive(all);
+                    EXPECT_EQ(all.counters.at("updates"), static_cast<double>(all.samples.values.size() + 1));
+                    request.even_only = true;
+                    expect_positive(caching(*lab, *buffer, request, very_brief));
+                    if (agent == Agent::cpu) continue;
+                    request.loads = EntryLoads::staged;
+                    expect_positive(caching(*lab, *buffer, request, very_brief));
                 }
         }
 }
@@ -395,9 +436,11 @@ TEST_P(Probes, CachingOfOneEntryKeepsSomeUpdates) {
 
 TEST_P(Probes, CachingRefusesInvalidRequests) {
     const auto buffer = device->allocate(Allocator::malloc, 64);
-    for (const CachingRequest& request : {CachingRequest{.threads = 0}, CachingRequest{.threads = 9},
-                                          CachingRequest{.stride = 7}, CachingRequest{.threads = 1u << 30, .stride = 0},
-                                          CachingRequest{.threads = 2, .stride = 64}, CachingRequest{.uncached = true}})
+    for (const CachingRequest& request :
+         {CachingRequest{.threads = 0}, CachingRequest{.threads = 9}, CachingRequest{.stride = 7},
+          CachingRequest{.threads = 1u << 31, .stride = 0}, CachingRequest{.threads = 2, .stride = 64},
+          CachingRequest{.stride = 0, .entries = 8}, CachingRequest{.entries = 9},
+          CachingRequest{.loads = EntryLoads::uncached}})
         EXPECT_THROW(caching(*lab, *buffer, request, very_brief), std::invalid_argument);
     EXPECT_THROW(reread(*lab, *buffer, Agent::cpu, 1, very_brief), std::invalid_argument);
 }

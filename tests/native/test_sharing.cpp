@@ -6,13 +6,14 @@
 
 #include "devices.hpp"
 #include "faulty.hpp"
+#include "probe/at_once.hpp"
 
 namespace firsttouch {
 namespace {
 
 bool supports(const AllocatorInfo& entry, SharingMode mode) {
     if (entry.gpu == Access::none || mode == SharingMode::copying) return entry.gpu != Access::none;
-    const bool at_once = entry.concurrent == true || entry.disjoint == true;
+    const bool at_once = usable_at_once(entry) || entry.disjoint == true;
     return entry.cpu != Access::none && (mode == SharingMode::lockstep || at_once);
 }
 
@@ -26,7 +27,8 @@ TEST_P(Sharing, HalvesAreIncrementedUnderEveryStrategy) {
                 SCOPED_TRACE(to_string(entry.allocator) + ", mode " + std::to_string(static_cast<int>(mode)));
                 const auto array = device->allocate(entry.allocator, bytes);
                 const auto copy = mode == SharingMode::copying ? device->allocate(Allocator::malloc, bytes) : nullptr;
-                const Outcome outcome = concurrency(*lab, *array, copy.get(), {.mode = mode, .iterations = 100}, brief);
+                const Outcome outcome =
+                    concurrency(*lab, *array, nullptr, copy.get(), {.mode = mode, .iterations = 100}, brief);
                 expect_positive(outcome);
                 for (const char* counter : {"cpu_alone_ms", "gpu_alone_ms", "together_ms", "overlap"})
                     EXPECT_GT(outcome.counters.at(counter), 0);
@@ -34,30 +36,53 @@ TEST_P(Sharing, HalvesAreIncrementedUnderEveryStrategy) {
         }
 }
 
-TEST_P(Sharing, ConcurrentUseIsRefusedUnlessTheDriverStatesIt) {
+TEST_P(Sharing, HalvesMayBeInDifferentMemory) {
+    for (const auto& entry : available_allocators())
+        for (const SharingMode mode : {SharingMode::lockstep, SharingMode::copying}) {
+            if (!supports(entry, mode) || entry.allocator == Allocator::malloc) continue;
+            SCOPED_TRACE(to_string(entry.allocator) + ", mode " + std::to_string(static_cast<int>(mode)));
+            const Allocator other = available_allocators().back().allocator;
+            if (!supports(device->info(other), mode)) continue;
+            const auto first = device->allocate(entry.allocator, 12), second = device->allocate(other, 12);
+            const auto copy = mode == SharingMode::copying ? device->allocate(Allocator::malloc, 24) : nullptr;
+            expect_positive(concurrency(*lab, *first, second.get(), copy.get(), {.mode = mode}, brief));
+            const auto longer = device->allocate(other, 24);
+            EXPECT_THROW(concurrency(*lab, *first, longer.get(), copy.get(), {.mode = mode}, brief),
+                         std::invalid_argument);
+        }
+}
+
+TEST_P(Sharing, ConcurrentUseIsRefusedWhereTheDriverExcludesIt) {
     for (const auto& entry : available_allocators()) {
         if (supports(entry, SharingMode::concurrent)) continue;
         const auto array = device->allocate(entry.allocator, 4096);
-        EXPECT_THROW(concurrency(*lab, *array, nullptr, {.mode = SharingMode::concurrent}, brief), Unavailable);
+        EXPECT_THROW(concurrency(*lab, *array, nullptr, nullptr, {.mode = SharingMode::concurrent}, brief),
+                     Unavailable);
     }
 }
 
 struct Contention {
-    int cpu_threads, gpu_groups;
+    int cpu_threads, gpu_groups, group_threads = 1;
 };
 
 TEST_P(Sharing, NoIncrementUnderTheLockIsLost) {
     for (const auto& entry : available_allocators())
-        for (const auto& [threads, groups] : {Contention{2, 0}, Contention{0, 2}, Contention{1, 1}}) {
+        for (const auto& [threads, groups, in_group] :
+             {Contention{2, 0}, Contention{0, 2}, Contention{0, 2, 3}, Contention{1, 1}}) {
             if (threads > 0 && entry.cpu == Access::none) continue;
             if (groups > 0 && entry.gpu == Access::none) continue;
             if (threads > 0 && groups > 0 && entry.concurrent != true) continue;
             for (const std::uint64_t outside : {0, 1500}) {
                 SCOPED_TRACE(to_string(entry.allocator) + ", " + std::to_string(threads) + " threads, " +
-                             std::to_string(groups) + " groups, outside " + std::to_string(outside));
+                             std::to_string(groups) + " groups of " + std::to_string(in_group) + ", outside " +
+                             std::to_string(outside));
                 const auto region = device->allocate(entry.allocator, 4096);
-                const LockingRequest request{
-                    .cpu_threads = threads, .gpu_groups = groups, .sections = 200, .outside = outside, .seed = 5};
+                const LockingRequest request{.cpu_threads = threads,
+                                             .gpu_groups = groups,
+                                             .group_threads = in_group,
+                                             .sections = 200,
+                                             .outside = outside,
+                                             .seed = 5};
                 const Outcome outcome = locking(*lab, *region, request, brief);
                 EXPECT_EQ(outcome.errors, 0u);
                 EXPECT_FALSE(outcome.samples.values.empty());  // few where contenders share a processor
@@ -65,17 +90,25 @@ TEST_P(Sharing, NoIncrementUnderTheLockIsLost) {
                 EXPECT_GE(outcome.counters.at("sections_in_all"), outcome.counters.at("sections_a_sample"));
                 EXPECT_EQ(outcome.counters.count("cpu_sections_per_s"), threads > 0);
                 EXPECT_EQ(outcome.counters.count("gpu_sections_per_s"), groups > 0);
+                if (groups > 0) {
+                    EXPECT_GE(outcome.counters.at("gpu_threads_seen"), 1);
+                    EXPECT_LE(outcome.counters.at("gpu_threads_seen"), groups * in_group);
+                }
             }
         }
 }
 
 TEST_P(Sharing, ALockThatIsNeverReleasedIsReportedAsLivelock) {
     for (const auto& entry : available_allocators())
-        for (const auto& [threads, groups] : {Contention{2, 0}, Contention{0, 2}}) {
+        for (const auto& [threads, groups, in_group] : {Contention{2, 0}, Contention{0, 2}, Contention{0, 1, 3}}) {
             if ((threads > 0 ? entry.cpu : entry.gpu) == Access::none) continue;
             SCOPED_TRACE(to_string(entry.allocator) + (threads > 0 ? " by threads" : " by groups"));
             const auto region = device->allocate(entry.allocator, 4096);
-            LockingRequest request{.cpu_threads = threads, .gpu_groups = groups, .patience = 0.1, .stuck = true};
+            LockingRequest request{.cpu_threads = threads,
+                                   .gpu_groups = groups,
+                                   .group_threads = in_group,
+                                   .patience = 0.1,
+                                   .stuck = true};
             const std::string message = message_of<std::runtime_error>([&] { locking(*lab, *region, request, brief); });
             EXPECT_TRUE(contains(message, "livelock: no critical section was entered for 0.1"));
             request.stuck = false;
@@ -104,33 +137,34 @@ class SharingFaults : public testing::Test {
 
 TEST_F(SharingFaults, AnIncrementThatIsLostIsCounted) {
     const auto array = device.allocate(Allocator::malloc, 65536);
-    EXPECT_EQ(concurrency(lab, *array, nullptr, lockstep, brief).errors, 0u);
+    EXPECT_EQ(concurrency(lab, *array, nullptr, nullptr, lockstep, brief).errors, 0u);
     device.before_map = [&](const Block& block) { static_cast<std::uint32_t*>(block.host)[777] -= 1; };
-    EXPECT_EQ(concurrency(lab, *array, nullptr, lockstep, brief).errors, 3u) << "by one agent, by the other, by both";
+    EXPECT_EQ(concurrency(lab, *array, nullptr, nullptr, lockstep, brief).errors, 3u)
+        << "by one agent, by the other, by both";
 }
 
 TEST_F(SharingFaults, AHalfThatIsSwappedWronglyIsCounted) {
     const auto array = device.allocate(Allocator::malloc, 65536), copy = device.allocate(Allocator::malloc, 65536);
-    EXPECT_EQ(concurrency(lab, *array, copy.get(), copying, brief).errors, 0u);
+    EXPECT_EQ(concurrency(lab, *array, nullptr, copy.get(), copying, brief).errors, 0u);
     int copied_back = 0;
     device.after_copy = [&](const Block& block) {
         if (block.host == array->block().host) return;
-        if (++copied_back == 2)
-            static_cast<std::uint32_t*>(block.host)[5] -= 1;  // the first swap; a check copied before
+        if (++copied_back == 3)
+            static_cast<std::uint32_t*>(block.host)[5] -= 1;  // the first swap; a check copied both halves before
     };
-    EXPECT_EQ(concurrency(lab, *array, copy.get(), copying, brief).errors, 2u) << "in both arrays";
+    EXPECT_EQ(concurrency(lab, *array, nullptr, copy.get(), copying, brief).errors, 2u) << "in both arrays";
 }
 
 TEST_F(SharingFaults, InvalidRequestsAreRefused) {
     const auto array = device.allocate(Allocator::malloc, 65536), small = device.allocate(Allocator::malloc, 4096),
                odd = device.allocate(Allocator::malloc, 12);
-    EXPECT_THROW(concurrency(lab, *array, small.get(), copying, brief), std::invalid_argument);
-    EXPECT_THROW(concurrency(lab, *array, nullptr, copying, brief), std::invalid_argument);
-    EXPECT_THROW(concurrency(lab, *array, small.get(), lockstep, brief), std::invalid_argument);
-    EXPECT_THROW(concurrency(lab, *odd, nullptr, lockstep, brief), std::invalid_argument);
-    EXPECT_THROW(concurrency(lab, *array, nullptr, {.iterations = 0}, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *array, nullptr, small.get(), copying, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *array, nullptr, nullptr, copying, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *array, nullptr, small.get(), lockstep, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *odd, nullptr, nullptr, lockstep, brief), std::invalid_argument);
+    EXPECT_THROW(concurrency(lab, *array, nullptr, nullptr, {.iterations = 0}, brief), std::invalid_argument);
     const std::string message = message_of<Unavailable>(
-        [&] { concurrency(lab, *array, nullptr, {.iterations = 1'000'000'000, .longest = 1e-3}, brief); });
+        [&] { concurrency(lab, *array, nullptr, nullptr, {.iterations = 1'000'000'000, .longest = 1e-3}, brief); });
     EXPECT_TRUE(contains(message, "request fewer iterations"));
 }
 
@@ -153,7 +187,8 @@ TEST_F(SharingFaults, InvalidRequestsForTheLockAreRefused) {
     for (const LockingRequest& request :
          {LockingRequest{.cpu_threads = 0, .gpu_groups = 0}, LockingRequest{.cpu_threads = -1, .gpu_groups = 2},
           LockingRequest{.gpu_groups = 0, .sections = 0}, LockingRequest{.gpu_groups = 0, .inside = 0},
-          LockingRequest{.gpu_groups = 0, .inside = 17}})
+          LockingRequest{.gpu_groups = 0, .inside = 17}, LockingRequest{.group_threads = 0},
+          LockingRequest{.group_threads = 1025}})
         EXPECT_THROW(locking(lab, *region, request, brief), std::invalid_argument);
 }
 

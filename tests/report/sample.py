@@ -25,7 +25,7 @@ class Latency(Experiment):
     question = "How long does one dependent load take, at every level of the memory hierarchy?"
     metric = Metric("ns", "lower")
     counted = "One sample is 10^5 or more dependent loads along one random cycle; the time of one load."
-    source = "multichase; IISWC 2025 Sec. III-A.1."
+    source = "multichase; IISWC 2025 Sec. III-A1."
     figures = (
         Line(
             x="size",

@@ -38,7 +38,7 @@ memory if it changed by at least the second.
 
 
 class Accounting(Experiment):
-    """Every counter before and after an allocation and its first touch. Source: IISWC 2025 Sec. III-B.1."""
+    """Every counter before and after an allocation and its first touch. Source: IISWC 2025 Sec. III-B1."""
 
     name = "accounting"
     order = 65
@@ -52,7 +52,7 @@ class Accounting(Experiment):
         "earlier trial has used. noise_headline is the largest change of the sum while nothing was allocated: counters "
         "of the machine change with everything that runs on it."
     )
-    source = "Wahlgren et al., IISWC 2025, Sec. III-B.1"
+    source = "Wahlgren et al., IISWC 2025, Sec. III-B1"
     figures = (
         Bar(x="allocator", colour="toucher", y_title="free memory fell by, bytes", title="Fall of free memory"),
         Heat(series="touch_{}", x="allocator", y="series", z="value", z_unit="B", facet="toucher",

@@ -1,4 +1,4 @@
-"""allocation: the cost of an allocation call and of a free, without touching the memory."""
+"""allocation: the cost of an allocation call, and that of a free, without touching the memory."""
 
 from __future__ import annotations
 
@@ -8,66 +8,94 @@ from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, at_shared, compare, extremes, finding, number
 from firsttouch.analysis.statistics import distinct, group_by, median_of
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import GiB, KiB, MiB, allocator_factor, unavailable
-from firsttouch.experiments.presets import leave_out
+from firsttouch.experiments.common import KiB, MiB, allocator_factor, unavailable
+from firsttouch.experiments.presets import STANDARD, Below, leave_out, take_only
 from firsttouch.figures import Line
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
-CHUNKS = 100
+CALLS = ("allocate", "free")
+CHUNKS, MAX_CHUNKS = 100, 10**6
 GROWTH_FROM, GROWTH_RATIO = 256 * KiB, 3.0
 """Cost grows with size if the largest block costs at least GROWTH_RATIO times a block of GROWTH_FROM bytes."""
 
 
 class Allocation(Experiment):
-    """Allocates 100 blocks in one loop and frees them in a second. Source: IISWC 2025 Sec. III-C."""
+    """Allocates 100 blocks in one loop and frees them in a second. Source: IISWC 2025 Sec. III-A5."""
 
     name = "allocation"
     order = 40
     question = "What does the call cost that obtains memory?"
     metric = Metric("ns", "lower")
     counted = (
-        "One allocation, averaged over a loop of 100 (fewer where 100 blocks exceed the preset's memory: counter "
-        "chunks), after 10 warm-up loops, memory not touched. free_ns is one free of the second loop."
+        "One call, averaged over a loop: `chunks` blocks are allocated in one loop and freed in a second, after up to "
+        "10 warm-up rounds, memory not touched. call=allocate: the first loop, with the second as the counter free_ns; "
+        "call=free: the second, with the first as the counter allocate_ns."
     )
-    source = "Wahlgren et al., IISWC 2025, Sec. III-C"
+    source = "Wahlgren et al., IISWC 2025, Sec. III-A5"
     figures = (
-        Line(x="size", colour="allocator", log_x=True, log_y=True, x_title="block",
-             y_title="time per allocation"),
-        Line(x="size", y="free_ns", colour="allocator", log_x=True, log_y=True, x_title="block",
-             y_title="time per free, ns"),
+        Line(x="size", colour="allocator", where={"call": "allocate"}, log_x=True, log_y=True, x_title="block",
+             y_title="time per allocation", title="Time per allocation"),
+        Line(x="size", colour="allocator", where={"call": "free"}, log_x=True, log_y=True, x_title="block",
+             y_title="time per free", title="Time per free"),
     )  # fmt: skip
     share = 1.5
 
-    rules = (leave_out("plain host memory is measured on the device cpu", runs_kernels=True, plain_host=True),)
+    rules = (
+        leave_out("plain host memory is measured on the device cpu", runs_kernels=True, plain_host=True),
+        leave_out("single blocks are measured where 100 may take too much memory or time",
+                  chunks=1, size=Below(16 * MiB)),
+        take_only("frees are measured at every second size", STANDARD,
+                  of={"call": "free"}, size=(64, 4 * KiB, 64 * KiB, 256 * KiB, 4 * MiB)),
+    )  # fmt: skip
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         sizes = {
-            "quick": [64, 4 * KiB, 256 * KiB, 16 * MiB],
+            "quick": [64, 4 * KiB, 256 * KiB, 4 * MiB],
             "standard": [2, 64, 1 * KiB, *(4 * KiB << (2 * k) for k in range(7))],
             "full": [2 << k for k in range(30)],
         }[preset]
         return [
             allocator_factor(device),
             Factor("size", sizes, "size", least=1, doc="bytes of one block"),
+            Factor("call", CALLS, choices=CALLS, doc="the call that is timed"),
+            Factor(
+                "chunks",
+                [CHUNKS, 1] if preset == "full" else [CHUNKS],
+                "count",
+                least=1,
+                most=MAX_CHUNKS,
+                doc="blocks that one loop allocates and a second frees",
+            ),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         return unavailable(device, factors.text("allocator"))
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        size = point.size("size")
-        most_bytes = {"quick": GiB // 4, "standard": GiB, "full": 4 * GiB}[session.preset]
-        chunks = max(1, min(CHUNKS, most_bytes // size))
         outcome = _core.allocation(
-            session.device, allocator=point.text("allocator"), bytes=size, chunks=chunks, stop=session.stop()
+            session.device,
+            allocator=point.text("allocator"),
+            bytes=point.size("size"),
+            call=point.text("call"),
+            chunks=point.count("chunks"),
+            stop=session.stop(),
         )
-        return Measurement.of(outcome, counters={"chunks": chunks})
+        return Measurement.of(outcome)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        large = at_shared(records, ("allocator",))
-        small = at_shared(records, ("allocator",), pick=min)
-        return [*_compared(large), *(_compared(small) if small != large else []), *_growth(records)]
+        usual = _most_chunks(records)
+        allocated = [r for r in usual if r.factors.get("call") != "free"]
+        freed = [r for r in usual if r.factors.get("call") == "free"]
+        large = at_shared(allocated, ("allocator",))
+        small = at_shared(allocated, ("allocator",), pick=min)
+        return [
+            *_compared(large),
+            *(_compared(small) if small != large else []),
+            *_growth(allocated),
+            *_compared_frees(at_shared(freed, ("allocator",))),
+            *_slowest_free(freed, allocated),
+        ]
 
 
 RANGE = Claim(
@@ -77,6 +105,15 @@ RANGE = Claim(
 )
 ALIKE = Claim("allocation.range", "allocating {size} costs {value} a call with any allocator")
 SINGLE = Claim("allocation.cost", "allocating {size} with {allocator} costs {value} a call")
+FREE_RANGE = Claim(
+    "allocation.free",
+    "freeing {size} costs most with {allocator}: {value} a call, {ratio} times as much as with {other_allocator} "
+    "({other_value})",
+)
+FREE_RATIO = Claim(
+    "allocation.free_ratio",
+    "freeing {size} of {allocator} memory takes {value}, {ratio} times as long as allocating it ({other_value})",
+)
 _GROWTH = ("allocation.growth", "from {least_size} to {most_size} the cost")
 GROWS = Claim(_GROWTH[0], "grows with size for {allocator}", _GROWTH[1])
 FLAT = Claim(_GROWTH[0], "hardly changes for {allocator}", _GROWTH[1])
@@ -89,6 +126,37 @@ def _compared(rows: Sequence[Record]) -> list[Finding]:
     cheapest, most_expensive = extremes(rows)
     comparison = compare(most_expensive, cheapest)
     return [finding(RANGE if comparison.is_clear else ALIKE, most_expensive, comparison=comparison)]
+
+
+def _most_chunks(records: Sequence[Record]) -> list[Record]:
+    """Of the records that differ in the number of blocks alone, those with the most."""
+    names = dict.fromkeys(name for record in records for name in record.factors if name != "chunks")
+    groups = group_by(records, *names).values()
+    return [max(rows, key=lambda r: number(r, "chunks")) for rows in groups]
+
+
+def _compared_frees(rows: Sequence[Record]) -> list[Finding]:
+    """The allocator whose memory is most expensive to free at one size, if that is clear."""
+    if len(rows) < 2:
+        return []
+    cheapest, most_expensive = extremes(rows)
+    comparison = compare(most_expensive, cheapest)
+    return [finding(FREE_RANGE, most_expensive, comparison=comparison)] if comparison.is_clear else []
+
+
+def _slowest_free(freed: Sequence[Record], allocated: Sequence[Record]) -> list[Finding]:
+    """The free that takes longest in relation to the allocation of the same block, if it clearly takes longer."""
+    pairs = [
+        (free, compare(free, allocate))
+        for free in freed
+        for allocate in allocated
+        if {**free.factors, "call": "allocate"} == allocate.factors
+    ]
+    slower = [(free, comparison) for free, comparison in pairs if comparison.is_clear and comparison.ratio.value > 1]
+    if not slower:
+        return []
+    free, comparison = max(slower, key=lambda pair: pair[1].ratio.value)
+    return [finding(FREE_RATIO, free, comparison=comparison)]
 
 
 def _growth(records: Sequence[Record]) -> list[Finding]:

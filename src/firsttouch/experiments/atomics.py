@@ -98,7 +98,7 @@ def _all_threads(candidate: Candidate) -> bool:
 
 
 class Atomics(Experiment):
-    """Random elements of a histogram incremented by CPU and GPU. Source: IISWC 2025 Sec. III-A.4."""
+    """Random elements of a histogram incremented by CPU and GPU. Source: IISWC 2025 Sec. III-A4."""
 
     name = "atomics"
     order = 70
@@ -111,7 +111,7 @@ class Atomics(Experiment):
         "reading=end: the counts are read at the two ends of ten windows only; read_ratio is the rate of runs that are "
         "read in every window, relative to that. After every run the array must sum to the increments."
     )
-    source = "Wahlgren et al., IISWC 2025, Sec. III-A.4"
+    source = "Wahlgren et al., IISWC 2025, Sec. III-A4"
     figures = (
         Line(x="gpu_threads", colour="allocator", dash="type", facet="elements", log_x=True, log_y=True,
              where={"cpu_threads": 0, "reading": "progress"}, x_title="GPU threads, alone",

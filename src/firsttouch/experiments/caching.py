@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import msgspec
+
 from firsttouch import _core
 from firsttouch.analysis.caching import is_cached
 from firsttouch.analysis.findings import Claim, Finding, compare, finding
-from firsttouch.analysis.statistics import distinct
+from firsttouch.analysis.statistics import distinct, group_by, measured, median_of
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import (
     BASE_PAGE,
@@ -20,7 +22,7 @@ from firsttouch.experiments.common import (
     memory_bytes,
     unreachable,
 )
-from firsttouch.experiments.presets import FULL, QUICK, Candidate, leave_out, take, take_only
+from firsttouch.experiments.presets import FULL, QUICK, STANDARD, Candidate, Not, leave_out, take, take_only
 from firsttouch.figures import Line, Table
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
@@ -28,20 +30,26 @@ from firsttouch.session import Session
 ENTRY = 8
 PADDINGS = (0, 32, 64, 128)
 """Bytes to which an entry is padded; 0 means adjacent entries."""
-PATTERNS = ("reread", "own", "even", "one")
+SINGLE_PASS = ("single-pass", "single-pass-even")
+PATTERNS = ("reread", "own", "even", "one", *SINGLE_PASS)
+LOADS = ("cached", "uncached", "bypass-l1", "staged")
+AUTO = "auto"
+"""The size of the patterns other than a single pass, which follows from their entries or from the caches."""
 LINE_PADDING = {"cpu": 64, "gpu": 128}
 """Padding that puts every entry on a separate line."""
-MAX_THREADS = 2**20
+MAX_THREADS = 2**30
+GPU_THREADS = {"quick": 2**20, "standard": 2**20, "full": 2**23}
+SINGLE_PASS_BYTES = 64 * MiB
 REREAD_BYTES = {"quick": 64 * MiB, "standard": 256 * MiB, "full": 256 * MiB}
 """The largest buffer. A last cache that holds it is still far slower than the first."""
 
 
 def thread_counts(device: DeviceInfo, agent: str, preset: Preset) -> list[int]:
-    """Returns thread counts from 1 to all processors of the CPU, or to 2^20 for a GPU."""
+    """Returns thread counts from 1 to all processors of the CPU, or to GPU_THREADS for a GPU."""
     if agent == "cpu":
         most, factor = _core.usable_processors(), {"quick": 2**20, "standard": 4, "full": 2}[preset]
     else:
-        most, factor = MAX_THREADS, {"quick": 2**10, "standard": 2**5, "full": 2}[preset]
+        most, factor = GPU_THREADS[preset], {"quick": 2**10, "standard": 2**5, "full": 2}[preset]
     counts = [1]
     while counts[-1] * factor < most:
         counts.append(counts[-1] * factor)
@@ -62,13 +70,20 @@ class Caching(Experiment):
     counted = (
         "own, even, one: one update of an 8-byte entry (a load, an add, a store) by one thread: the time of a run "
         "over the updates of each thread. own: every thread has its entry; even: the odd threads do nothing; "
-        "one: all threads race for the first entry, and lose updates. reread: one dependent load from 4 KiB that are "
-        "read repeatedly; the counter cold_ns has the time of loads from the whole buffer."
+        "one: all threads race for the first entry, and lose updates. single-pass: a run updates every entry of an "
+        "array of `size` once, single-pass-even every second one: the time of the run over the updated entries. "
+        "reread: one dependent load from 4 KiB that are read repeatedly; the counter cold_ns has the time of loads "
+        "from the whole buffer. slowdown is the time over that without padding."
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.3 and 6.2.2"
     figures = (
         Line(x="threads", y="update_ns", colour="pattern", dash="padding", facet="allocator", log_x=True,
              log_y=True, x_title="threads", y_title="time per update, ns"),
+        Line(x="padding", y="entry_ns", colour="allocator", dash="loads", facet="pattern", log_y=True,
+             x_title="padding, bytes", y_title="time per entry, ns", title="A single pass over an array, by padding"),
+        Line(x="padding", y="slowdown", colour="allocator", dash="loads", facet="pattern", where={"most_threads": True},
+             x_title="padding, bytes", y_title="time over that without padding",
+             title="Slowdown by padding, with the most threads"),
         Table(where={"pattern": "reread"},
               columns=("agent", "allocator", "reread_ns", "cold_ns", "cached")),
     )  # fmt: skip
@@ -77,15 +92,35 @@ class Caching(Experiment):
     rules = (
         leave_out("the CPU's accesses to plain host memory are measured on the device cpu", measured_on_cpu=True),
         take("whether memory is cached is measured for every allocator", pattern="reread"),
+        leave_out("a single pass is made by a thread for each entry, or by all processors",
+                  pattern=SINGLE_PASS, threads=Not(0)),
         leave_out("the thread count belongs to the other agent", own_thread_count=False),
         leave_out("what cannot be measured is recorded once", skipped=True),
         leave_out("for other allocators only pattern=reread is measured", QUICK, main_curve=False),
+        take("curves over threads are measured also for page-locked and shared memory",
+             FULL, main_curve=False, first_agent=True, role=("page-locked", "shared"), common=True,
+             pattern=("own", "one"), loads="cached"),
+        take("curves over threads are measured also for page-locked and shared memory",
+             STANDARD, main_curve=False, first_agent=True, role=("page-locked", "shared"), common=True,
+             pattern=("own", "one"), adjacent_or_line_apart=True, loads="cached"),
+        take("a single pass is measured for every allocator",
+             FULL, main_curve=False, first_agent=True, pattern=SINGLE_PASS, loads="cached"),
+        take("a single pass is measured for every allocator",
+             STANDARD, main_curve=False, first_agent=True, pattern="single-pass", adjacent_or_line_apart=True,
+             loads="cached"),
         take_only("for other allocators entries are measured adjacent and a line apart, by all threads",
                   of={"main_curve": False},
                   pattern="own", adjacent_or_line_apart=True, all_threads=True, loads="cached"),
-        take("the full preset measures every combination", FULL),
-        take_only("uncached loads are measured with adjacent entries only",
-                  of={"loads": "uncached"}, pattern="own", padding=0),
+        take_only("loads past the first-level cache of the GPU, or staged, are measured adjacent and a line apart",
+                  FULL, of={"loads": ("bypass-l1", "staged")}, pattern=("own", "single-pass"),
+                  adjacent_or_line_apart=True),
+        take("the full preset measures every other combination", FULL),
+        leave_out("loads past the first-level cache of the GPU, or staged, are left to longer presets",
+                  QUICK, loads=("bypass-l1", "staged")),
+        take_only("other kinds of loads are measured with adjacent entries only",
+                  of={"loads": Not("cached")}, pattern="own", padding=0),
+        take_only("a single pass is measured with adjacent entries and a line apart",
+                  QUICK, of={"pattern": SINGLE_PASS}, pattern="single-pass", adjacent_or_line_apart=True),
         take_only("pattern=even is measured with adjacent entries and all threads",
                   QUICK, of={"pattern": "even"}, padding=0,
                   all_threads=True),
@@ -93,8 +128,8 @@ class Caching(Experiment):
                   QUICK, adjacent_or_line_apart=False, all_threads=False),
     )  # fmt: skip
     properties: ClassVar = {
-        "own_thread_count": lambda candidate: candidate.factors["threads"] in _counts(candidate),
-        "all_threads": lambda candidate: candidate.factors["threads"] == _counts(candidate)[-1],
+        "own_thread_count": lambda candidate: candidate.factors["threads"] in (0, *_counts(candidate)),
+        "all_threads": lambda candidate: candidate.factors["threads"] in (0, _counts(candidate)[-1]),
         "adjacent_or_line_apart": lambda candidate: (
             candidate.factors["padding"] in (0, LINE_PADDING[candidate.factors.text("agent")])
         ),
@@ -103,41 +138,60 @@ class Caching(Experiment):
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         most = max(MAX_THREADS if agent == "gpu" else _core.usable_processors() for agent in agents(device))
         counts = {count for agent in agents(device) for count in thread_counts(device, agent, preset)}
-        loads = ("cached", "uncached") if device.capabilities.uncached_loads else ("cached",)
+        loads = [kind for kind in LOADS if _why_no_loads(kind, device) is None]
         return [
             Factor("agent", agents(device), choices=agents(device), doc="who loads and stores"),
             allocator_factor(device),
-            Factor("pattern", PATTERNS, choices=PATTERNS, doc="an entry each, even threads alone, one entry for all"),
+            Factor(
+                "pattern", PATTERNS, choices=PATTERNS, doc="an entry each, even threads alone, one for all, or one pass"
+            ),
             Factor(
                 "padding",
                 PADDINGS,
                 "count",
                 most=BASE_PAGE,
                 multiple=ENTRY,
-                doc="bytes that an entry of 8 is padded to",
+                doc="bytes that an entry of 8 is padded to; 0: adjacent entries",
             ),
-            Factor("threads", sorted(counts), "count", least=1, most=most, doc="threads of the agent"),
-            Factor("loads", loads, choices=("cached", "uncached"), doc="whether loads may use the first-level cache"),
+            Factor(
+                "threads",
+                [0, *sorted(counts)],
+                "count",
+                most=most,
+                doc="threads of the agent; 0, for a single pass: one for each entry, or all processors",
+            ),
+            Factor("loads", loads, choices=LOADS, doc="which caches may serve a GPU's load, or through local memory"),
+            Factor(
+                "size",
+                (AUTO, SINGLE_PASS_BYTES),
+                "extent",
+                known={AUTO: AUTO},
+                doc="bytes of the array of a single pass; auto for other patterns",
+            ),
         ]
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        pattern, past = factors["pattern"], factors["loads"] == "uncached"
-        if pattern == "reread" and (factors["threads"] != 1 or factors["padding"] != 0 or past):
+        pattern, other_loads = factors["pattern"], factors["loads"] != "cached"
+        if (pattern in SINGLE_PASS) == (factors["size"] == AUTO):
+            return "a single pass takes a size, and other patterns do not"
+        if factors["threads"] == 0 and pattern not in SINGLE_PASS:
+            return "only a single pass has as many threads as entries"
+        if pattern == "reread" and (factors["threads"] != 1 or factors["padding"] != 0 or other_loads):
             return "pattern=reread takes one thread, cached loads and no padding"
         if pattern == "one" and factors["padding"] != 0:
             return "a single entry has no neighbour, so pattern=one goes with padding=0 only"
-        if past and factors["agent"] == "cpu":
+        if other_loads and factors["agent"] == "cpu":
             return "whether the CPU's loads are cached depends on the memory, not on the load"
         return ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         agent, threads = factors.text("agent"), factors.count("threads")
         most = _core.usable_processors() if agent == "cpu" else MAX_THREADS
-        if not 0 < threads <= most:
+        if threads > most:
             return f"the {agent.upper()} takes 1 to {most} threads here"
-        if factors["loads"] == "uncached" and not device.capabilities.uncached_loads:
-            return f"kernels of {device.name} have one kind of load"
-        return unreachable(device, factors.text("allocator"), agent)
+        if factors["size"] == 0:
+            return "a single pass needs a size of at least one entry"
+        return _why_no_loads(factors.text("loads"), device) or unreachable(device, factors.text("allocator"), agent)
 
     def measure(self, point: Point, session: Session) -> Measurement:
         return self._reread(point, session) if point["pattern"] == "reread" else self._update(point, session)
@@ -157,16 +211,21 @@ class Caching(Experiment):
 
     @staticmethod
     def _update(point: Point, session: Session) -> Measurement:
-        device, pattern, threads = session.device, point.text("pattern"), point.count("threads")
+        device, agent, pattern = session.device, point.text("agent"), point.text("pattern")
         stride = 0 if pattern == "one" else max(ENTRY, point.size("padding"))
-        with device.allocate(point.text("allocator"), max(BASE_PAGE, threads * stride)) as buffer:
+        threads, entries, single_pass = point.count("threads"), 0, pattern in SINGLE_PASS
+        if single_pass:
+            entries = max(1, point.size("size") // stride)
+            threads = threads or (_core.usable_processors() if agent == "cpu" else min(entries, MAX_THREADS))
+        with device.allocate(point.text("allocator"), max(BASE_PAGE, (entries or threads) * stride)) as buffer:
             outcome = _core.caching(
                 device,
                 buffer,
-                agent=point.text("agent"),
+                agent=agent,
                 threads=threads,
                 stride=stride,
-                even_only=pattern == "even",
+                entries=entries,
+                even_only=pattern in ("even", "single-pass-even"),
                 loads=point.text("loads"),
                 seed=session.seed,
                 stop=session.stop(max_samples=200),
@@ -176,8 +235,31 @@ class Caching(Experiment):
                 outcome,
                 verified_why=why if pattern == "one" else "",
                 buffers=[buffer_fact("entries", buffer)],
-                counters={"update_ns": _core.summarise(outcome.samples)[1]},
+                counters={"entry_ns" if single_pass else "update_ns": _core.summarise(outcome.samples)[1]},
             )
+
+    def derive(self, records: Sequence[Record]) -> list[Record]:
+        """Adds the counter `slowdown` to points that differ from others in their padding alone, and `most_threads` to
+        those of them with the most threads of their curve.
+        """
+        names = dict.fromkeys(name for record in records for name in record.factors)
+        curve = ["device", *(name for name in names if name not in ("threads", "padding"))]
+        of_padding = {id(r): rows for rows in group_by(records, *curve, "threads").values() for r in rows}
+        most = {
+            id(r): max(o.count("threads") for o in rows) for rows in group_by(records, *curve).values() for r in rows
+        }
+        derived = []
+        for record in records:
+            rows = measured(of_padding[id(record)])
+            adjacent = [r for r in rows if r.factors["padding"] == 0]
+            if len(rows) > 1 and adjacent and record in rows:
+                counters = {
+                    "slowdown": median_of(record) / median_of(adjacent[0]),
+                    "most_threads": record.count("threads") == most[id(record)],
+                }
+                record = msgspec.structs.replace(record, counters={**record.counters, **counters})
+            derived.append(record)
+        return derived
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         line = line_bytes(device) if device else 64
@@ -186,22 +268,30 @@ class Caching(Experiment):
         return [*cached, *(found for rows in agents_of for found in _sharing(rows, line))]
 
 
+def _why_no_loads(loads: str, device: DeviceInfo) -> str | None:
+    """Returns why kernels of the device cannot load in this way, or None."""
+    if loads == "cached":
+        return None
+    if not device.capabilities.runs_kernels:
+        return f"{device.name} runs no kernels"
+    if loads == "staged" or device.capabilities.uncached_loads:
+        return None
+    return f"kernels of {device.name} have one kind of load"
+
+
 CACHED = Claim("caching.cached", "the {agent} caches {allocator} memory")
 NOT_CACHED = Claim("caching.cached", "the {agent} does not cache {allocator} memory")
-_WHERE = "with {threads} threads of the {agent} on {allocator} memory"
-SLOWER = Claim(
-    "caching.sharing",
-    f"{_WHERE}, an update takes {{value}} where entries share lines, {{ratio}} times as long as where they are "
-    "{other_padding} apart ({other_value})",
+_SLOWER = (
+    "takes {value} where entries share lines, {ratio} times as long as where they are {other_padding} apart "
+    "({other_value})"
 )
-FASTER = Claim(
-    "caching.sharing",
-    f"{_WHERE}, an update takes {{value}} where entries share lines, less than the {{other_value}} where they are "
-    "{other_padding} apart",
-)
-ALIKE = Claim(
-    "caching.sharing",
-    f"{_WHERE}, an update takes {{value}}, whether entries share lines or are {{other_padding}} apart",
+_FASTER = "takes {value} where entries share lines, less than the {other_value} where they are {other_padding} apart"
+_ALIKE = "takes {value}, whether entries share lines or are {other_padding} apart"
+_WHERE = "with {threads} threads of the {agent} on {allocator} memory, an update"
+SLOWER, FASTER, ALIKE = (Claim("caching.sharing", f"{_WHERE} {text}") for text in (_SLOWER, _FASTER, _ALIKE))
+_PASS = "in a single pass of the {agent} over {size} of {allocator} memory, an entry"
+PASS_SLOWER, PASS_FASTER, PASS_ALIKE = (
+    Claim("caching.single_pass", f"{_PASS} {text}") for text in (_SLOWER, _FASTER, _ALIKE)
 )
 
 
@@ -217,16 +307,25 @@ def _cached(records: Sequence[Record]) -> list[Finding]:
 
 
 def _sharing(records: Sequence[Record], line: int) -> list[Finding]:
-    """Compares adjacent entries with entries on separate lines, for the most threads of one agent."""
-    own = [
-        r for r in records if (r.factors["pattern"], r.factors["loads"]) == ("own", "cached") and r.count("threads") > 1
-    ]
-    pairs = [(r, apart) for r in own if r.factors["padding"] == 0 and (apart := _apart(r, own, line))]
+    """Compares adjacent entries with entries on separate lines, for the most threads and in a single pass of one
+    agent, on the memory that was measured first.
+    """
+    cached = [r for r in records if r.factors["loads"] == "cached"]
+    own = [r for r in cached if r.factors["pattern"] == "own" and r.count("threads") > 1]
+    single_pass = [r for r in cached if r.factors["pattern"] == "single-pass"]
+    found = _compared(own, line, "threads", (SLOWER, FASTER, ALIKE))
+    return [*found, *_compared(single_pass, line, "size", (PASS_SLOWER, PASS_FASTER, PASS_ALIKE))]
+
+
+def _compared(records: Sequence[Record], line: int, largest: str, claims: tuple[Claim, Claim, Claim]) -> list[Finding]:
+    """Compares them at the largest value of a factor. claims: sharing lines is slower, faster, or neither clearly."""
+    pairs = [(r, apart) for r in records if r.factors["padding"] == 0 and (apart := _apart(r, records, line))]
     if not pairs:
         return []
-    near, apart = max(pairs, key=lambda pair: pair[0].count("threads"))
+    near, apart = max(pairs, key=lambda pair: pair[0].count(largest))
     comparison = compare(near, apart)
-    claim = ALIKE if not comparison.is_clear else SLOWER if comparison.ratio.value > 1 else FASTER
+    slower, faster, alike = claims
+    claim = alike if not comparison.is_clear else slower if comparison.ratio.value > 1 else faster
     return [finding(claim, near, comparison=comparison)]
 
 

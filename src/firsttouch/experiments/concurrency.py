@@ -7,17 +7,18 @@ from contextlib import ExitStack
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import common_allocator, needs_mapping
+from firsttouch.allocators.properties import allows_concurrent_parts, common_allocator, needs_mapping
 from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, compare, finding, quantity, ratio_of
 from firsttouch.analysis.statistics import median_of
 from firsttouch.experiments.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import KiB, MiB, allocator_factor, buffer_fact, unreachable
+from firsttouch.experiments.common import KiB, MiB, allocator_factor, allocator_names, buffer_fact, unreachable
 from firsttouch.experiments.presets import QUICK, SHORT, STANDARD, leave_out
 from firsttouch.figures import Bar
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
 STRATEGIES = ("concurrent", "lockstep", "copying")
+SAME = "same"
 SIZE_MULTIPLE = 128 * KiB
 """The size of the array is a multiple of this, so that each half consists of whole pages of 64 KiB."""
 
@@ -68,7 +69,13 @@ class Concurrency(Experiment):
         # Half of it exceeds the caches of current devices. A quick run on a processor uses less.
         size = 64 * MiB if preset == "quick" and device.capabilities.on_host_processor else 128 * MiB
         return [
-            allocator_factor(device),
+            allocator_factor(device, doc="memory of the array, or of the half with which the GPU starts"),
+            Factor(
+                "cpu_half",
+                [SAME],
+                choices=(SAME, *allocator_names(device)),
+                doc="memory of the half with which the CPU starts, if it is another",
+            ),
             Factor("strategy", STRATEGIES, choices=STRATEGIES, doc="how the agents share the array"),
             Factor(
                 "iterations",
@@ -80,33 +87,32 @@ class Concurrency(Experiment):
             Factor("size", [size], "size", least=SIZE_MULTIPLE, multiple=SIZE_MULTIPLE, doc="bytes of the array"),
         ]
 
+    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+        return "that is cpu_half=same" if factors["cpu_half"] == factors["allocator"] else ""
+
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        allocator, strategy = factors.text("allocator"), factors["strategy"]
-        for agent in ("gpu",) if strategy == "copying" else ("gpu", "cpu"):
-            if reason := unreachable(device, allocator, agent):
-                return reason
-        entry = device.allocator(allocator)
-        if strategy != "concurrent" or entry is None or entry.disjoint:
-            return None
-        if entry.cpu == "mapped":
-            return f"no kernel may use {allocator} memory while it is mapped for the CPU"
-        return f"the driver does not allow the CPU to use {allocator} memory while a kernel does"
+        reasons = (_why_not_used(name, factors.text("strategy"), device) for name in _allocators_of_halves(factors))
+        return next((reason for reason in reasons if reason), None)
 
     def why_not_counted(self, factors: Factors) -> str:
         return ONE_AT_A_TIME
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        device, size = session.device, point.size("size")
+        device, size, of_halves = session.device, point.size("size"), _allocators_of_halves(point.factors)
         with ExitStack() as buffers:
-            array = buffers.enter_context(device.allocate(point.text("allocator"), size))
-            facts, copy = [buffer_fact("array", array)], None
+            array, *other = (buffers.enter_context(device.allocate(name, size // len(of_halves))) for name in of_halves)
+            second = other[0] if other else None
+            facts, copy = [buffer_fact("array" if second is None else "first half", array)], None
+            if second is not None:
+                facts.append(buffer_fact("second half", second))
             if point["strategy"] == "copying":
                 copy = buffers.enter_context(device.allocate(_cpu_array_allocator(session.info), size))
                 facts.append(buffer_fact("of the CPU", copy))
             outcome = _core.concurrency(
                 device,
                 array,
-                copy,
+                second=second,
+                copy=copy,
                 strategy=point.text("strategy"),
                 iterations=point.count("iterations"),
                 seed=session.seed,
@@ -120,11 +126,12 @@ class Concurrency(Experiment):
         if not rows:
             return []
         best = min(rows, key=median_of)
-        found = [finding(BEST, best, details={"alone": Quantity(_sum_of_times_alone(best), "ms")})]
+        alone = Quantity(_sum_of_times_alone(best), "ms")
+        found = [finding(BEST, best, details={"alone": alone}, memory=_memory(best))]
         at_once = [r for r in rows if r.factors["strategy"] != "lockstep"]
-        in_turns = {r.factors["allocator"]: r for r in rows if r.factors["strategy"] == "lockstep"}
+        in_turns = {_memory(r): r for r in rows if r.factors["strategy"] == "lockstep"}
         in_place = [r for r in at_once if r.factors["strategy"] == "concurrent"]
-        found += [_speedup(r, in_turns[name]) for r in in_place if (name := r.factors["allocator"]) in in_turns]
+        found += [_speedup(r, in_turns[name]) for r in in_place if (name := _memory(r)) in in_turns]
         if at_once:
             most = max(at_once, key=_overlap)
             found.append(_greatest_overlap(most))
@@ -133,13 +140,13 @@ class Concurrency(Experiment):
 
 BEST = Claim(
     "concurrency.best",
-    "an iteration is fastest on {allocator} memory, {strategy}: {value}; both agents alone, one after the other, take "
+    "an iteration is fastest on {memory} memory, {strategy}: {value}; both agents alone, one after the other, take "
     "{alone}",
 )
 _SPEEDUP = ("concurrency.speedup", "speedup of working at once over taking turns:")
-SPEEDUP = Claim(_SPEEDUP[0], "{speedup} on {allocator}", _SPEEDUP[1])
-NO_SPEEDUP = Claim(_SPEEDUP[0], "no clear one on {allocator}", _SPEEDUP[1])
-_OVERLAP = "overlap is greatest on {allocator} memory, {strategy}: {value}"
+SPEEDUP = Claim(_SPEEDUP[0], "{speedup} on {memory}", _SPEEDUP[1])
+NO_SPEEDUP = Claim(_SPEEDUP[0], "no clear one on {memory}", _SPEEDUP[1])
+_OVERLAP = "overlap is greatest on {memory} memory, {strategy}: {value}"
 OVERLAP = Claim("concurrency.overlap", _OVERLAP)
 BELOW_LIMIT = Claim(
     "concurrency.overlap", f"{_OVERLAP}; two agents that do not slow each other down would reach {{limit}}"
@@ -150,7 +157,7 @@ AT_LIMIT = Claim("concurrency.overlap", f"{_OVERLAP}, at the limit for agents th
 def _speedup(record: Record, in_turns: Record) -> Finding:
     comparison, speedup = compare(record, in_turns), ratio_of(quantity(in_turns), quantity(record))
     claim = SPEEDUP if comparison.is_clear else NO_SPEEDUP
-    return finding(claim, record, comparison=comparison, details={"speedup": speedup})
+    return finding(claim, record, comparison=comparison, details={"speedup": speedup}, memory=_memory(record))
 
 
 def _greatest_overlap(record: Record) -> Finding:
@@ -161,10 +168,40 @@ def _greatest_overlap(record: Record) -> Finding:
     together, limit = quantity(record), _overlap_limit(record)
     scale = _overlap(record) * together.value
     if not together.low or not together.high:
-        return finding(OVERLAP, record, Quantity(_overlap(record)))
+        return finding(OVERLAP, record, Quantity(_overlap(record)), memory=_memory(record))
     low, high = scale / together.high, scale / together.low
     claim = BELOW_LIMIT if high < limit else AT_LIMIT if low <= limit else OVERLAP
-    return finding(claim, record, Quantity(_overlap(record), "", low, high), details={"limit": Quantity(limit)})
+    overlap = Quantity(_overlap(record), "", low, high)
+    return finding(claim, record, overlap, details={"limit": Quantity(limit)}, memory=_memory(record))
+
+
+def _allocators_of_halves(factors: Factors) -> tuple[str, ...]:
+    """The allocator of the array, or those of its two halves if they differ."""
+    whole, cpu_half = factors.text("allocator"), factors.text("cpu_half")
+    return (whole,) if cpu_half == SAME else (whole, cpu_half)
+
+
+def _memory(record: Record) -> str:
+    """The memory of the array, in words."""
+    allocator, cpu_half = record.factors["allocator"], record.factors.get("cpu_half", SAME)
+    return str(allocator) if cpu_half == SAME else f"{allocator} and {cpu_half}"
+
+
+def _why_not_used(allocator: str, strategy: str, device: DeviceInfo) -> str | None:
+    """Returns why the strategy cannot use memory of the allocator, or None."""
+    for agent in ("gpu",) if strategy == "copying" else ("gpu", "cpu"):
+        if reason := unreachable(device, allocator, agent):
+            return reason
+    entry = device.allocator(allocator)
+    if strategy != "concurrent" or entry is None:
+        return None
+    allowed = allows_concurrent_parts(entry)
+    if allowed:
+        return None
+    if entry.cpu == "mapped":
+        return f"no kernel may use {allocator} memory while it is mapped for the CPU"
+    verb = "state that the CPU may" if allowed is None else "allow the CPU to"
+    return f"the driver does not {verb} use {allocator} memory while a kernel does"
 
 
 def _is_device_only(entry: AllocatorInfo) -> bool:

@@ -54,7 +54,7 @@ def _is_rarely_used(candidate: Candidate) -> bool:
 
 
 class Latency(Experiment):
-    """Dependent loads through one random cycle over every line. Source: multichase; IISWC 2025 Sec. III-A.1."""
+    """Dependent loads through one random cycle over every line. Source: multichase; IISWC 2025 Sec. III-A1."""
 
     name = "latency"
     order = 10
@@ -65,7 +65,7 @@ class Latency(Experiment):
         "buffer, after a warm traversal. With order random every load is from another page; by-page reads 64 base "
         "pages at a time, so that the difference is the cost of TLB misses."
     )
-    source = "multichase (pointer chase); Wahlgren et al., IISWC 2025, Sec. III-A.1"
+    source = "multichase (pointer chase); Wahlgren et al., IISWC 2025, Sec. III-A1"
     figures = (
         Line(x="size", colour="allocator", dash="agent", facet="order", log_x=True, log_y=True,
              x_title="buffer", y_title="time per load", levels="caches"),

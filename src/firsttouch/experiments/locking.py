@@ -14,6 +14,8 @@ from firsttouch.experiments.presets import (
     NOTHING,
     QUICK,
     SHORT,
+    STANDARD,
+    THOROUGH,
     Above,
     Contains,
     Count,
@@ -26,9 +28,13 @@ from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scala
 from firsttouch.session import Session
 
 RIVALS = ("both", "cpu", "gpu")
+COUNTS = ("cpu_threads", "gpu_groups", "gpu_group_threads", "sections", "inside", "outside")
 LINE = 256
 """Bytes between two words of the region, as in the kernel."""
 INSIDE, MAX_INSIDE = 16, 256
+MAX_GROUP_THREADS = 1024
+GROUP_THREADS = {"quick": (1,), "standard": (1, 64), "full": (1, 64, 256)}
+"""Threads of a GPU group that compete. 64 are at least one warp of every GPU."""
 MAX_OUTSIDE, MAX_SECTIONS = 10**9, 10**9
 SECTIONS = {"quick": 500, "standard": 20_000, "full": 1_000_000}
 OUTSIDE = {"quick": [0, 1000], "standard": [0, 100, 10_000], "full": [0, *(10**k for k in range(7))]}
@@ -43,11 +49,11 @@ class Locking(Experiment):
     metric = Metric("ns", "lower")
     counted = (
         "One critical section: the time of a run over the sections that all competitors completed in it. A "
-        "competitor, a CPU thread or a GPU group of one thread, makes `outside` accesses to private words, takes its "
-        "agent's test-and-set lock, as leader takes the Peterson lock between the agents, adds one to each of `inside` "
-        "words of a shared region, each on a separate line, and releases both locks. rivals says who competes. The "
-        "Peterson lock is always in memory in which each agent sees the other's stores; allocator is that of the "
-        "region and of the private words."
+        "competitor, a CPU thread or one of the gpu_group_threads threads of a GPU group, makes `outside` accesses to "
+        "private words, takes its agent's test-and-set lock, as leader takes the Peterson lock between the agents, "
+        "adds one to each of `inside` words of a shared region, each on a separate line, and releases both locks. "
+        "rivals says who competes. The Peterson lock is always in memory in which each agent sees the other's stores; "
+        "allocator is that of the region and of the private words."
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.4; Peterson, Information Processing Letters 12(3), 1981"
     figures = (
@@ -68,6 +74,11 @@ class Locking(Experiment):
         leave_out("an agent that does not compete has no thread count to vary",
                   FULL, rivals="cpu", varied=Contains("gpu_groups")),
         leave_out("an agent that does not compete has no thread count to vary",
+                  THOROUGH, rivals="cpu", varied=Contains("gpu_group_threads")),
+        take_only("contention within a group is measured on the usual page-locked memory",
+                  STANDARD, of={"varied": Contains("gpu_group_threads")},
+                  role="page-locked", common=True, outside=0),
+        leave_out("an agent that does not compete has no thread count to vary",
                   FULL, rivals="gpu", varied=Contains("cpu_threads")),
         leave_out("counts vary one at a time", FULL, outside=0, varied=Count(Above(1))),
         leave_out("counts vary only at outside=0", FULL, outside=Not(0), varied=Not(NOTHING)),
@@ -78,7 +89,7 @@ class Locking(Experiment):
 
     def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
         threads, groups = _competitors(device)
-        return {"inside": INSIDE, "cpu_threads": threads, "gpu_groups": groups}
+        return {"inside": INSIDE, "cpu_threads": threads, "gpu_groups": groups, "gpu_group_threads": 1}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         alone, more = not device.capabilities.runs_kernels, preset == "full"
@@ -114,7 +125,15 @@ class Locking(Experiment):
                 sorted({min(1, groups), groups} if more else {groups}),
                 "count",
                 most=max(groups, _max_resident_groups(device)),
-                doc="GPU groups of one thread that compete",
+                doc="GPU groups that compete",
+            ),
+            Factor(
+                "gpu_group_threads",
+                GROUP_THREADS[preset] if _has_concurrent_groups(device) else (1,),
+                "count",
+                least=1,
+                most=MAX_GROUP_THREADS,
+                doc="threads of each GPU group that compete",
             ),
             Factor(
                 "sections",
@@ -135,6 +154,8 @@ class Locking(Experiment):
         entry = device.allocator(allocator)
         if rivals == "both" and entry is not None and not entry.concurrent:
             return f"CPU and GPU do not see each other's stores to {allocator} memory while a kernel runs"
+        if "gpu" in agents and factors["gpu_group_threads"] != 1 and not _has_concurrent_groups(device):
+            return f"the threads of a group run one after another on {device.name}"
         return _why_not_at_once(factors, agents, device)
 
     def why_not_counted(self, factors: Factors) -> str:
@@ -142,7 +163,7 @@ class Locking(Experiment):
 
     def measure(self, point: Point, session: Session) -> Measurement:
         rivals = point["rivals"]
-        number = {name: point.count(name) for name in ("cpu_threads", "gpu_groups", "sections", "inside", "outside")}
+        number = {name: point.count(name) for name in COUNTS}
         sections = max(16, number["sections"] // (1 + number["outside"] // 100))
         with session.device.allocate(point.text("allocator"), max(BASE_PAGE, number["inside"] * LINE)) as region:
             outcome = _core.locking(
@@ -150,6 +171,7 @@ class Locking(Experiment):
                 region,
                 cpu_threads=number["cpu_threads"] if rivals != "gpu" else 0,
                 gpu_groups=number["gpu_groups"] if rivals != "cpu" else 0,
+                group_threads=number["gpu_group_threads"],
                 sections=sections,
                 inside=number["inside"],
                 outside=number["outside"],
@@ -163,21 +185,22 @@ class Locking(Experiment):
             )
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        usual = [r for r in records if r.factors["inside"] == INSIDE] or list(records)
+        single = [r for r in records if _group_threads(r) == 1]
+        usual = [r for r in single if r.factors["inside"] == INSIDE] or single or list(records)
         least = min((r.count("outside") for r in usual), default=0)
         rows = [r for r in usual if r.count("outside") == least]
         contended = lowest([r for r in rows if r.factors["rivals"] == "both"], "allocator")
         alone = {str(agent): lowest(of, "allocator") for (agent,), of in group_by(rows, "rivals").items()}
         alone.pop("both", None)
         if not contended:
-            return [finding(ALONE_BEST, of[0]) for of in alone.values()]
+            return [*(finding(ALONE_BEST, of[0]) for of in alone.values()), *_within_groups(records)]
         fastest, slowest = contended[0], contended[-1]
         found = [finding(CONTENDED, fastest, details={"share": Quantity(100 * fastest.counter("cpu_share"), "%")})]
         same = [r for of in alone.values() for r in of if r.factors["allocator"] == fastest.factors["allocator"]]
         found += [finding(ALONE, r, comparison=compare(r, fastest)) for r in same]
         if (comparison := compare(slowest, fastest)).is_clear:
             found.append(finding(SLOWEST, slowest, comparison=comparison))
-        return found
+        return [*found, *_within_groups(records)]
 
 
 _SECTION = "with {outside} accesses between sections, a critical section"
@@ -194,6 +217,33 @@ SLOWEST = Claim(
 )
 
 
+IN_GROUPS = Claim(
+    "locking.groups",
+    "on {allocator} memory, with {outside} accesses between sections, a section of the GPU alone takes {value} with "
+    "{gpu_group_threads} competing threads in each group, {ratio} times as long as with one ({other_value})",
+)
+
+
+def _group_threads(record: Record) -> int:
+    return record.count("gpu_group_threads") if "gpu_group_threads" in record.factors else 1
+
+
+def _within_groups(records: Sequence[Record]) -> list[Finding]:
+    """Compares the most competing threads in a group with one, for the GPU alone."""
+    alone = [r for r in records if r.factors["rivals"] == "gpu"]
+    pairs = [
+        (r, one)
+        for r in alone
+        for one in alone
+        if _group_threads(r) > 1 and {**one.factors} == {**r.factors, "gpu_group_threads": 1}
+    ]
+    if not pairs:
+        return []
+    most, one = max(pairs, key=lambda pair: _group_threads(pair[0]))
+    comparison = compare(most, one)
+    return [finding(IN_GROUPS, most, comparison=comparison)] if comparison.is_clear else []
+
+
 def _competitors(device: DeviceInfo) -> tuple[int, int]:
     """Returns the default numbers of CPU threads and GPU groups: four, or half of the processors if that is fewer."""
     processors = _core.usable_processors()
@@ -201,6 +251,11 @@ def _competitors(device: DeviceInfo) -> tuple[int, int]:
         return min(4, processors), 0
     threads = min(4, max(1, processors // 2))
     return threads, threads if device.capabilities.on_host_processor else min(4, _max_resident_groups(device))
+
+
+def _has_concurrent_groups(device: DeviceInfo) -> bool:
+    """Whether the threads of a group run at the same time; on a processor they are the iterations of a loop."""
+    return device.capabilities.runs_kernels and not device.capabilities.on_host_processor
 
 
 def _max_resident_groups(device: DeviceInfo) -> int:

@@ -54,7 +54,7 @@ def _is_on_device(device: DeviceInfo, allocator: str) -> bool:
 
 
 class Transfer(Experiment):
-    """Copies queued behind a gate, checked byte for byte. Source: nvbandwidth's method; IISWC 2025 Sec. III-B."""
+    """Copies queued behind a gate, checked byte for byte. Source: nvbandwidth's method; IISWC 2025 Sec. III-A3."""
 
     name = "transfer"
     order = 30
@@ -66,7 +66,7 @@ class Transfer(Experiment):
         "alone from the call to its completion. allocator is the host's side of h2d and d2h and both sides of d2d and "
         "h2h; other is the device's side."
     )
-    source = "nvbandwidth; Wahlgren et al., IISWC 2025, Sec. III-B"
+    source = "nvbandwidth; Wahlgren et al., IISWC 2025, Sec. III-A3"
     figures = (
         Line(x="size", colour="allocator", dash="engine", facet="direction", log_x=True, log_y=True,
              x_title="bytes copied", y_title="bandwidth, GB/s"),

@@ -10,12 +10,20 @@ KERNEL caching_cached(GLOBAL ulong* data, ulong threads, ulong stride, ulong ste
     }
 }
 
-/* The same with loads that bypass the first-level cache. */
+/* The same with loads that bypass the first-level cache: of the whole system's scope, and of the device's. */
 KERNEL caching_uncached(GLOBAL ulong* data, ulong threads, ulong stride, ulong step, ulong iterations) {
     FOR_EACH(thread, threads) {
         GLOBAL ulong* entry = data + thread * stride;
         const ulong increments = thread % step == 0 ? iterations : 0;
         for (ulong i = 0; i < increments; ++i) STORE_CACHED(entry, LOAD_UNCACHED(entry) + 1);
+    }
+}
+
+KERNEL caching_bypass_l1(GLOBAL ulong* data, ulong threads, ulong stride, ulong step, ulong iterations) {
+    FOR_EACH(thread, threads) {
+        GLOBAL ulong* entry = data + thread * stride;
+        const ulong increments = thread % step == 0 ? iterations : 0;
+        for (ulong i = 0; i < increments; ++i) STORE_CACHED(entry, LOAD_BYPASS_L1(entry) + 1);
     }
 }
 

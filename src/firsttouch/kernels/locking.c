@@ -28,13 +28,10 @@ HELPER uint locking_is_over(GLOBAL ulong* board, ulong start, ulong tries, ulong
     return LOAD_ACQUIRE_SYSTEM(board + locking_end) != 0 || spent > limit;
 }
 
-/* Takes the agent's own lock. Returns 1, or 0 if the run is over. */
-HELPER uint locking_take_own(GLOBAL ulong* own, GLOBAL ulong* board, ulong start, ulong limit) {
-    for (ulong tries = 1;; ++tries) {
-        if (LOAD_ACQUIRE_SYSTEM(own) == 0 && EXCHANGE_U64_DEVICE(own, 1) == 0)
-            return (uint)LOAD_ACQUIRE_SYSTEM(own); /* acquires the last holder's stores */
-        if (tries % locking_spins == 0 && locking_is_over(board, start, tries, limit)) return 0;
-    }
+/* Tries to take the agent's own lock. Returns 1 if it was taken. */
+HELPER uint locking_try_own(GLOBAL ulong* own) {
+    if (LOAD_ACQUIRE_SYSTEM(own) != 0 || EXCHANGE_U64_DEVICE(own, 1) != 0) return 0;
+    return (uint)LOAD_ACQUIRE_SYSTEM(own); /* acquires the last holder's stores */
 }
 
 /* Takes the lock between the agents. Returns 1, or 0 if the run is over. The fence between the two stores is needed on
@@ -55,11 +52,11 @@ HELPER uint locking_take_shared(GLOBAL ulong* board, uint agent, ulong left, ulo
     return 0;
 }
 
-/* Increments each of `inside` words once while both locks are held, by ordinary loads and stores: if two leaders were
-   inside at once, an increment would be lost. Returns 1, or 0 if the run is over. */
+/* The critical section of a competitor that holds its agent's own lock: takes the other lock, increments each of
+   `inside` words once, by ordinary loads and stores, and releases both. If two leaders were inside at once, an increment
+   would be lost. Returns 1, or 0 if the run is over. */
 HELPER uint locking_section(GLOBAL ulong* board, GLOBAL ulong* own, GLOBAL ulong* region, uint agent, ulong inside,
                             ulong start, ulong limit) {
-    if (!locking_take_own(own, board, start, limit)) return 0;
     const ulong left = own[locking_sections];
     const uint taken = locking_take_shared(board, agent, left, start, limit);
     if (taken) {
@@ -72,8 +69,10 @@ HELPER uint locking_section(GLOBAL ulong* board, GLOBAL ulong* own, GLOBAL ulong
     return taken;
 }
 
-/* Runs the competitors, one in each group: `outside` accesses to private words, then a section, until the run is over
-   or the competitor has completed `max_sections` sections. */
+/* Runs the competitors: `outside` accesses to private words, then a section, until the run is over or the competitor has
+   completed `max_sections` sections. Competitors may be threads of one group that execute in lockstep. So an iteration
+   of the loop tries the own lock once, and the thread that takes it releases it before the iteration ends: a thread that
+   waited for others of its group to leave the loop while it held the lock would block them forever. */
 KERNEL locking_compete(GLOBAL ulong* board, GLOBAL ulong* own, GLOBAL ulong* region, GLOBAL ulong* privates,
                        ulong competitors, uint agent, ulong inside, ulong outside, ulong max_sections, ulong limit) {
     FOR_EACH(me, competitors) {
@@ -81,19 +80,27 @@ KERNEL locking_compete(GLOBAL ulong* board, GLOBAL ulong* own, GLOBAL ulong* reg
         GLOBAL ulong* tally = own + locking_tally + me * locking_line;
         const ulong start = clock_ns();
         ulong sections = 0;
+        ulong tries = 0;
+        ulong left = outside; /* accesses before the next section */
         ulong accesses = tally[1];
-        uint over = 0;
-        while (!over && sections < max_sections) {
-            for (ulong left = outside; left > 0 && !over;) {
+        uint over = max_sections == 0;
+        while (!over) {
+            if (left > 0) {
                 const ulong piece = left < locking_piece ? left : (ulong)locking_piece;
                 for (ulong i = 0; i < piece; ++i) words[(accesses + i) % locking_private] += 1;
                 accesses += piece;
                 left -= piece;
                 over = left > 0 && locking_is_over(board, start, 0, limit);
+            } else if (locking_try_own(own)) {
+                const uint entered = locking_section(board, own, region, agent, inside, start, limit);
+                sections += entered;
+                left = outside;
+                tries = 0;
+                over = !entered || sections == max_sections ||
+                       (sections % locking_rounds == 0 && locking_is_over(board, start, 0, limit));
+            } else if (++tries % locking_spins == 0) {
+                over = locking_is_over(board, start, tries, limit);
             }
-            if (over || !locking_section(board, own, region, agent, inside, start, limit)) break;
-            ++sections;
-            if (sections % locking_rounds == 0) over = locking_is_over(board, start, 0, limit);
         }
         tally[0] += sections;
         tally[1] = accesses;

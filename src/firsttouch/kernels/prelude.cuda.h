@@ -27,8 +27,15 @@ HELPER ulong load_cached(const ulong* p) {
     asm volatile("ld.ca.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
     return v;
 }
+/* The same, but past the first-level cache. */
+HELPER ulong load_bypass_l1(const ulong* p) {
+    ulong v;
+    asm volatile("ld.cg.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
 HELPER void store_cached(ulong* p, ulong v) { asm volatile("st.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory"); }
 #define LOAD_CACHED(p) load_cached(p)
+#define LOAD_BYPASS_L1(p) load_bypass_l1(p)
 #define STORE_CACHED(p, v) store_cached((p), (v))
 #define EXCHANGE_U64_DEVICE(p, v) atomicExch((p), (ulong)(v))
 HELPER void fence_system() {

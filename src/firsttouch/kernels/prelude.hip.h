@@ -40,6 +40,8 @@ HELPER void store_cached(ulong* p, ulong v) {
     asm volatile("" ::: "memory");
 }
 #define LOAD_CACHED(p) load_cached(p)
+/* Past the first-level cache, but not past the device's last. */
+#define LOAD_BYPASS_L1(p) __hip_atomic_load((GLOBAL ulong*)(p), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
 #define STORE_CACHED(p, v) store_cached((p), (v))
 #define EXCHANGE_U64_DEVICE(p, v) \
     __hip_atomic_exchange((p), (ulong)(v), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)

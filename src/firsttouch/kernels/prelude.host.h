@@ -30,6 +30,7 @@ HELPER double atomic_add_f64(double* p, double v) {
 /* Not moved or removed by the compiler, and cached at all levels. Relaxed atomics, so that threads may race on a
    word. */
 #define LOAD_CACHED(p) std::atomic_ref<ulong>(*(ulong*)(p)).load(std::memory_order_relaxed)
+#define LOAD_BYPASS_L1(p) LOAD_CACHED(p)
 #define STORE_CACHED(p, v) std::atomic_ref<ulong>(*(p)).store((v), std::memory_order_relaxed)
 #define EXCHANGE_U64_DEVICE(p, v) std::atomic_ref<ulong>(*(p)).exchange((v), std::memory_order_relaxed)
 #define FENCE_SYSTEM() std::atomic_thread_fence(std::memory_order_seq_cst)

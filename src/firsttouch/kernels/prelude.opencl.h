@@ -54,6 +54,7 @@ HELPER double atomic_add_f64(GLOBAL double* p, double v) {
 #define ATOMIC_ADD_F64_SYSTEM(p, v) atomic_add_f64((p), (v))
 #define LOAD_UNCACHED(p) (*(volatile GLOBAL const ulong*)(p))
 #define LOAD_CACHED(p) LOAD_UNCACHED(p) /* the language has only one kind of load */
+#define LOAD_BYPASS_L1(p) LOAD_UNCACHED(p)
 #define STORE_CACHED(p, v) STORE_UNCACHED(p, v)
 #define STORE_UNCACHED(p, v) (*(volatile GLOBAL ulong*)(p) = (v))
 #define clock_ns() 0
