@@ -137,6 +137,7 @@ void bind_device(nb::module_& m) {
           "Idle is left out.");
     m.def("clock_cost", &clock_cost, "Returns the seconds that one reading of the host's clock takes.");
     m.def("usable_processors", &usable_processors, "Returns the number of processors that this process may run on.");
+    m.def("usable_cores", &usable_cores, "Returns the number of cores to which these processors belong.");
     m.def(
         "page_sizes", [] { return std::pair(base_page, huge_page); },
         "Returns the bytes of a base page and of a transparent huge page of the host's processor.");

@@ -130,20 +130,22 @@ void bind_probe(nb::module_& m) {
     m.def(
         "stream",
         [](DeviceHandle& d, BufferHandle& a, BufferHandle& b, BufferHandle& c, const std::string& op,
-           const std::string& agent, const std::string& first_touch, int threads, bool nontemporal, std::size_t passes,
-           std::uint64_t seed, std::tuple<int, std::uint32_t, std::uint32_t> shape, const Stop& stop) {
+           const std::string& agent, const std::string& first_touch, std::vector<int> threads, bool nontemporal,
+           std::size_t passes, std::uint64_t seed, std::tuple<int, std::uint32_t, std::uint32_t> shape,
+           const Stop& stop) {
             const auto& [unroll, group, blocks] = shape;
             const StreamRequest request{
-                op_from(op), agent_from(agent),      agent_from(first_touch), threads, nontemporal, passes,
+                op_from(op), agent_from(agent),      agent_from(first_touch), std::move(threads), nontemporal, passes,
                 seed,        {unroll, group, blocks}};
             nb::gil_scoped_release release;
             return stream(d.lab, a.get(), b.get(), c.get(), request, stop);
         },
-        "device"_a, "a"_a, "b"_a, "c"_a, nb::kw_only(), "op"_a, "agent"_a, "first_touch"_a, "threads"_a = 0,
-        "nontemporal"_a = false, "passes"_a = 1, "seed"_a, "shape"_a = std::make_tuple(0, 0u, 0u), "stop"_a,
-        "Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. shape: unroll, threads in a block and "
-        "blocks "
-        "of a device's launches; unroll 0 searches the fastest.");
+        "device"_a, "a"_a, "b"_a, "c"_a, nb::kw_only(), "op"_a, "agent"_a, "first_touch"_a,
+        "threads"_a = std::vector<int>{0}, "nontemporal"_a = false, "passes"_a = 1, "seed"_a,
+        "shape"_a = std::make_tuple(0, 0u, 0u), "stop"_a,
+        "Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. threads: numbers of CPU threads, of which "
+        "the fastest is measured; 0 means all. shape: unroll, threads in a block and blocks of a device's launches; "
+        "unroll 0 searches the fastest.");
     m.def(
         "copy",
         [](DeviceHandle& d, BufferHandle& target, BufferHandle& source, const std::string& engine, std::size_t bytes,

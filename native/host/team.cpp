@@ -2,6 +2,11 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <mutex>
+
 #include "host/clock.hpp"
 
 namespace firsttouch {
@@ -15,6 +20,16 @@ std::vector<int> allowed_processors() {
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
         if (CPU_ISSET(cpu, &set)) list.push_back(cpu);
     return list;
+}
+
+// The cores of processors of this machine. Results are kept, because the kernel's files are slow to read.
+const Cores& machine_cores(const std::vector<int>& processors) {
+    static std::mutex mutex;
+    static std::map<std::vector<int>, Cores> known;
+    const std::lock_guard lock(mutex);
+    const auto [entry, added] = known.try_emplace(processors);
+    if (added) entry->second = group_by_core(processors);
+    return entry->second;
 }
 
 void pin(const std::vector<int>& processors) {
@@ -34,6 +49,47 @@ void wait_until(Condition&& done) {
 }  // namespace
 
 int usable_processors() { return static_cast<int>(allowed_processors().size()); }
+int usable_cores() { return static_cast<int>(machine_cores(allowed_processors()).size()); }
+
+Cores group_by_core(const std::vector<int>& processors, const std::string& folder) {
+    Cores cores;
+    std::map<std::string, std::size_t> seen;
+    for (const int processor : processors) {
+        std::string siblings;
+        std::ifstream(folder + "/cpu" + std::to_string(processor) + "/topology/thread_siblings_list") >> siblings;
+        const auto [entry, added] = seen.try_emplace(siblings, cores.size());
+        if (added || siblings.empty())
+            cores.push_back({processor});
+        else
+            cores[entry->second].push_back(processor);
+    }
+    return cores;
+}
+
+std::vector<int> place(int members, const Cores& cores) {
+    struct Place {
+        std::size_t core;
+        int processor;
+    };
+    std::vector<std::vector<Place>> rounds;  // round r: processor r of each core that has so many
+    for (std::size_t core = 0; core < cores.size(); ++core)
+        for (std::size_t round = 0; round < cores[core].size(); ++round) {
+            if (round == rounds.size()) rounds.emplace_back();
+            rounds[round].push_back({core, cores[core][round]});
+        }
+    std::vector<Place> places;
+    std::size_t missing = static_cast<std::size_t>(members);
+    for (std::size_t r = 0; missing > 0; r = (r + 1) % rounds.size()) {
+        const auto& round = rounds[r];
+        const std::size_t taken = std::min(missing, round.size());
+        for (std::size_t i = 0; i < taken; ++i) places.push_back(round[round.size() * i / taken]);
+        missing -= taken;
+    }
+    std::stable_sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.core < b.core; });
+    std::vector<int> processors;
+    for (const Place& place : places) processors.push_back(place.processor);
+    return processors;
+}
 
 double clock_cost() {
     static const double cost = [] {
@@ -50,10 +106,7 @@ double clock_cost() {
 }
 
 Team::Team(int size) : size_(size), original_affinity_(allowed_processors()) {
-    const std::size_t processors = original_affinity_.size();
-    for (int member = 0; member < size_; ++member)
-        processors_.push_back(original_affinity_[processors * static_cast<std::size_t>(member) /
-                                                 static_cast<std::size_t>(size_) % processors]);
+    processors_ = place(size_, machine_cores(original_affinity_));
     pin({processors_[0]});
     for (int member = 1; member < size_; ++member) threads_.emplace_back([this, member] { serve(member); });
 }

@@ -1,9 +1,10 @@
-// A team of threads that run one job together. Each is pinned to one processor; the team is spread over the processors
-// that this process may use.
+// A team of threads that run one job together. Each is pinned to one of the processors that this process may use, the
+// first ones to different cores.
 #pragma once
 
 #include <atomic>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -11,6 +12,18 @@ namespace firsttouch {
 
 // Returns the number of processors that this process may use.
 int usable_processors();
+// Returns the number of cores to which these processors belong. The processors of one core are SMT siblings.
+int usable_cores();
+
+// The processors of each core.
+using Cores = std::vector<std::vector<int>>;
+// Groups processors by core, in the order in which their first processors are given. `folder` holds the topology of
+// processors as the kernel shows it. A processor without topology there is a core by itself.
+Cores group_by_core(const std::vector<int>& processors, const std::string& folder = "/sys/devices/system/cpu");
+// Returns the processor of each of `members` threads. No core gets a second thread before every core has one, and so
+// on; threads are spread evenly over cores where there are fewer. The result is in the order of cores, so that
+// teams of different sizes divide an array among cores in the same way.
+std::vector<int> place(int members, const Cores& cores);
 
 class Team {
   public:

@@ -33,14 +33,15 @@ struct StreamRequest {
     StreamOp op = StreamOp::triad;
     Agent agent = Agent::cpu;
     Agent first_touch = Agent::cpu;
-    int threads = 0;           // of the CPU; 0: all
-    bool nontemporal = false;  // CPU stores
-    std::size_t passes = 1;    // over the arrays in each timed run: the cache sweep
+    std::vector<int> threads = {0};  // numbers of CPU threads, of which the fastest is measured; 0: all
+    bool nontemporal = false;        // CPU stores
+    std::size_t passes = 1;          // over the arrays in each timed run: the cache sweep
     std::uint64_t seed = 1;
     StreamShape shape = {};  // of a device's launches
 };
-// Samples: GB/s, bytes read plus bytes written by the kernel over all passes. On a device the launch shape is searched
-// first, unless it is given, and reported (counters threads, unroll, blocks). A counted sample is one launch.
+// Samples: GB/s, bytes read plus bytes written by the kernel over all passes. Counters on the CPU: threads, and with
+// several numbers of them tried_N, the GB/s of N threads. On a device the launch shape is searched first, unless it is
+// given, and reported (counters threads, unroll, blocks). A counted sample is one launch.
 Outcome stream(Lab& lab, const Buffer& a, const Buffer& b, const Buffer& c, const StreamRequest& request,
                const Stop& stop);
 

@@ -67,14 +67,14 @@ Outcome stream_on_cpu(Arrays& arrays, const Stop& stop) {
         if (reinterpret_cast<std::uintptr_t>(view->data()) % 64 != 0)
             throw std::invalid_argument("the stream arrays must be aligned to 64 bytes");
     const StreamLoop loop = stream_loop(request.op, request.nontemporal);
-    Team team(request.threads > 0 ? request.threads : usable_processors());
     struct alignas(64) Sum {
         double value = 0;
     };
-    std::vector<Sum> sums(static_cast<std::size_t>(team.size()));
-    std::size_t passes = request.passes;
-    const auto run = [&] {
-        return team.run([&](int member) {
+    std::vector<Sum> sums;
+    const std::size_t passes = request.passes;
+    const double overhead = clock_cost();
+    const auto run = [&](Team& team) {
+        const double seconds = team.run([&](int member) {
             const Share share = share_of(arrays.elements, member, team.size(), 8);
             double sum = 0;
             for (std::size_t pass = 0; pass < passes; ++pass) {
@@ -84,12 +84,28 @@ Outcome stream_on_cpu(Arrays& arrays, const Stop& stop) {
             }
             sums[static_cast<std::size_t>(member)].value = sum;
         });
+        return rate(arrays, seconds - overhead, 1);
     };
-    run();
-    const double overhead = clock_cost();
+    const auto warm = [&](Team& team) {
+        sums.assign(static_cast<std::size_t>(team.size()), {});
+        run(team);
+    };
+    // Search: each number of threads runs once to warm up and twice timed.
+    int best = request.threads.at(0);
+    double best_rate = 0;
+    if (request.threads.size() > 1)
+        for (const int threads : request.threads) {
+            Team team(threads > 0 ? threads : usable_processors());
+            warm(team);
+            const double faster = std::max(run(team), run(team));
+            if (faster > best_rate) best_rate = faster, best = team.size();
+            outcome.counters["tried_" + std::to_string(team.size())] = faster;
+        }
+    Team team(best > 0 ? best : usable_processors());
+    warm(team);
     {
         const CountedRegion region(stop.counted);
-        outcome.samples = sample(stop, [&] { return rate(arrays, run() - overhead, 1); });
+        outcome.samples = sample(stop, [&] { return run(team); });
     }
     double sum = 0;
     for (const Sum& part : sums) sum += part.value;

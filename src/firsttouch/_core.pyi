@@ -39,6 +39,9 @@ def clock_cost() -> float:
 def usable_processors() -> int:
     """Returns the number of processors that this process may run on."""
 
+def usable_cores() -> int:
+    """Returns the number of cores to which these processors belong."""
+
 def page_sizes() -> tuple[int, int]:
     """
     Returns the bytes of a base page and of a transparent huge page of the host's processor.
@@ -307,7 +310,7 @@ def stream(
     op: str,
     agent: str,
     first_touch: str,
-    threads: int = 0,
+    threads: Sequence[int] = [0],
     nontemporal: bool = False,
     passes: int = 1,
     seed: int,
@@ -315,7 +318,7 @@ def stream(
     stop: Stop,
 ) -> Outcome:
     """
-    Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. shape: unroll, threads in a block and blocks of a device's launches; unroll 0 searches the fastest.
+    Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. threads: numbers of CPU threads, of which the fastest is measured; 0 means all. shape: unroll, threads in a block and blocks of a device's launches; unroll 0 searches the fastest.
     """
 
 def copy(

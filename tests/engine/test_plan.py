@@ -166,6 +166,7 @@ def test_many_points_skipped_for_one_reason_are_recorded_once(preset, sets, said
         ("latency", {"size": ["1"]}, "size: '1' is less than can be measured; accepted: a size of at least 64 B"),
         ("bandwidth", {"size": ["8"]}, "size: '8' is less than can be measured; accepted: a size of at least 64 B"),
         ("bandwidth", {"threads": ["999999999999"]}, "threads: '999999999999' is more than can be measured"),
+        ("bandwidth", {"threads": ["bets"]}, "threads: 'bets' is not a whole number, zero or more; or one of best"),
     ],
 )
 def test_values_that_cannot_be_measured_are_refused_when_planning(name, sets, said):

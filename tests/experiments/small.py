@@ -21,7 +21,13 @@ from firsttouch.report.sentences import sentences
 
 SMALL: dict[str, list[str]] = {
     "latency": ["size=4KiB,1MiB"],
-    "bandwidth": ["size=64KiB,256MiB", "allocator=malloc,device,svm-fine", "kernel=triad,read"],
+    "bandwidth": [
+        "arrays=memory,sweep",
+        "size=64KiB,1MiB",
+        "allocator=malloc,device,svm-fine",
+        "kernel=triad,read",
+        "threads=0,best",
+    ],
     "transfer": ["size=1,4096,1000003"],
     "allocation": ["size=64,64KiB"],
     "pagefault": ["pages=1,64"],

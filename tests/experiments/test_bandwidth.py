@@ -1,10 +1,145 @@
-"""bandwidth on this machine."""
+"""bandwidth on this machine, and its plan on machines that are not here."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from fake_devices import BOTH, DISCRETE, amd
+from msgspec.structs import replace
 from small import SmallRun
+
+from firsttouch import _core
+from firsttouch.engine.plan import Planned, make_plan
+from firsttouch.experiments import all_experiments
+from firsttouch.experiments.bandwidth import thread_counts
+from firsttouch.experiments.base import Preset
+from firsttouch.experiments.common import MiB, last_level_bytes
+from firsttouch.records.reading import Results
+from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Request, Scalar
 
 
 class TestSmallRun(SmallRun):
     name = "bandwidth"
     states_buffers = True
+
+    def test_the_fastest_of_several_numbers_of_threads_is_measured(self, results: Results) -> None:
+        ok = [r for r in results.records if r.status == "ok" and r.factors["agent"] == "cpu"]
+        counts = thread_counts(_core.usable_cores(), _core.usable_processors())
+        searched = [r for r in ok if r.factors["threads"] == "best"]
+        assert searched
+        for record in searched:
+            tried = {name: value for name, value in record.counters.items() if name.startswith("tried_")}
+            assert set(tried) == {f"tried_{count}" for count in counts}
+            assert tried[f"tried_{record.counters['threads']:.0f}"] == max(tried.values(), key=float)
+        for record in (r for r in ok if r.factors["threads"] == 0):
+            assert record.counters["threads"] == _core.usable_processors()
+
+    def test_arrays_of_any_size_are_measured_and_their_ratio_is_recorded(self, results: Results) -> None:
+        devices = {device.name: device for device in results.machine.devices}
+        ok = [r for r in results.records if r.status == "ok"]
+        for record in ok:
+            ratio = record.factors["size"] / last_level_bytes(devices[record.device])  # type: ignore[operator]
+            expected = ratio if record.factors["arrays"] == "memory" else None
+            assert record.counters.get("size_over_last_cache") == pytest.approx(expected)
+        sizes = {(r.device, r.factors["arrays"], r.factors["size"]) for r in ok}
+        assert sizes >= {("cpu", "memory", 65536), ("cpu", "memory", MiB), ("cpu", "sweep", MiB)}
+
+
+@pytest.mark.parametrize(
+    ("cores", "processors", "counts"),
+    [(1, 1, [1]), (1, 2, [1, 2]), (12, 24, [1, 2, 4, 8, 12, 16, 24]), (72, 72, [1, 2, 4, 8, 16, 32, 64, 72])],
+)
+def test_the_numbers_of_threads_that_are_tried(cores: int, processors: int, counts: list[int]) -> None:
+    assert thread_counts(cores, processors) == counts
+
+
+HOST = DeviceInfo(
+    name="cpu",
+    kind="cpu",
+    title="a processor",
+    facts={"processors": 16, "l3_bytes": 32 * MiB, "line_bytes": 64},
+    capabilities=DeviceCapabilities(on_host_processor=True, shares_host_memory=True, time_class="host"),
+    allocators=[
+        AllocatorInfo(name=name, available=True, cpu="direct", host_memory=True) for name in ("malloc", "mmap")
+    ],
+)
+
+
+def reaching(device: DeviceInfo, **capabilities: Any) -> DeviceInfo:
+    """The device with a GPU that reaches plain host memory."""
+    plain = [AllocatorInfo(name=name, host_memory=True, concurrent=True, **BOTH) for name in ("malloc", "mmap")]
+    return replace(
+        device,
+        allocators=[*plain, *(a for a in device.allocators if a.name != "malloc")],
+        capabilities=replace(device.capabilities, **capabilities),
+    )
+
+
+APU = reaching(amd(), shares_host_memory=True, page_migration=False)
+SUPERCHIP = reaching(DISCRETE)
+
+
+def plan(device: DeviceInfo, preset: Preset, **sets: list[Scalar]) -> list[Planned]:
+    request = Request(schema=SCHEMA, experiments=["bandwidth"], devices=[device.name], preset=preset, seed=1, set=sets)
+    return make_plan(request, [device], all_experiments(), {})
+
+
+def having(points: list[Planned], **factors: Scalar) -> list[Planned]:
+    return [p for p in points if p.point.factors.items() >= factors.items()]
+
+
+TOUCHED_BY_GPU: dict[str, Scalar] = {"agent": "cpu", "allocator": "malloc", "first_touch": "other"}
+
+
+@pytest.mark.parametrize("device", [APU, SUPERCHIP], ids=["apu", "superchip"])
+def test_the_cpu_streams_malloc_that_the_gpu_touched_first(device: DeviceInfo) -> None:
+    (point,) = having(plan(device, "standard"), **TOUCHED_BY_GPU)
+    assert (point.reason, point.point["kernel"], point.point["arrays"]) == ("", "triad", "memory")
+    assert len(having(plan(device, "full"), **TOUCHED_BY_GPU)) > 1
+    assert not having(plan(device, "quick"), first_touch="other")
+    for preset in ("quick", "standard", "full"):
+        by_itself = {**TOUCHED_BY_GPU, "first_touch": "self"}
+        assert not having(plan(device, preset), **by_itself), "this is measured on the device cpu"
+
+
+def test_the_cpu_streams_malloc_that_the_gpu_touched_first_with_xnack() -> None:
+    assert not having(plan(amd(), "standard"), **TOUCHED_BY_GPU)
+    assert having(plan(amd(), "standard", xnack=["1"]), **TOUCHED_BY_GPU)
+
+
+def test_a_gpu_that_reaches_no_malloc_memory_adds_no_points() -> None:
+    for preset in ("standard", "full"):
+        assert not having(plan(DISCRETE, preset), **TOUCHED_BY_GPU)
+
+
+def kernels_of_the_sweep(preset: Preset, **sets: list[Scalar]) -> set[Scalar]:
+    return {p.point["kernel"] for p in having(plan(HOST, preset, **sets), arrays="sweep")}
+
+
+def test_caches_are_swept_with_four_kernels_beyond_the_quick_preset() -> None:
+    assert kernels_of_the_sweep("quick") == {"triad"}
+    for preset in ("standard", "full"):
+        assert kernels_of_the_sweep(preset) == {"triad", "copy", "read", "write"}
+    assert kernels_of_the_sweep("quick", arrays=["sweep"], kernel=["read"]) == {"read"}
+    assert kernels_of_the_sweep("standard", arrays=["sweep"], kernel=["add"]) == {"add"}
+
+
+def test_set_size_overrides_the_rule_about_caches() -> None:
+    """With arrays=memory the size is measured. The preset still decides about the other factors."""
+    own = plan(HOST, "quick", arrays=["memory"])
+    assert {p.point["size"] for p in own} == {128 * MiB}
+    chosen = plan(HOST, "quick", arrays=["memory"], size=["1MiB"])
+    assert [p.point.factors | {"size": 128 * MiB} for p in chosen] == [p.point.factors for p in own]
+    assert {(p.point["size"], p.reason) for p in chosen} == {(MiB, "")}
+    assert {p.point["arrays"] for p in plan(HOST, "quick", size=["1MiB"])} == {"sweep"}
+    assert {p.point["arrays"] for p in plan(HOST, "quick", size=["1MiB"], kernel=["read"])} == {"sweep"}
+
+
+def test_a_combination_that_set_names_keeps_the_rules_about_sizes_and_kernels() -> None:
+    """The preset leaves out these combinations, so that all of their points are measured but those of strict rules."""
+    sets: dict[str, list[Scalar]] = {"agent": ["gpu"], "allocator": ["pinned"], "kernel": ["copy"]}
+    points = plan(DISCRETE, "standard", arrays=["memory"], **sets)
+    assert points
+    assert all(p.point.size("size") >= 4 * last_level_bytes(DISCRETE) for p in points)
+    assert {p.point["kernel"] for p in plan(HOST, "quick", arrays=["sweep"], allocator=["mmap"])} == {"triad"}

@@ -29,6 +29,7 @@ def test_every_factor_is_described(experiment: Experiment) -> None:
         (Factor("a", (1,), "count", least=1), "a whole number of at least 1"),
         (Factor("a", (64,), "count", most=256, multiple=64), "a whole number from 0 to 256, a multiple of 64"),
         (Factor("a", (64,), "size", least=4096), "a size of at least 4 KiB"),
+        (Factor("a", (1,), "count", most=8, known={"best": "best"}), "best, or a whole number from 0 to 8"),
         (Factor("a", (1.5,), "ratio"), "a number above 0"),
         (Factor("a", ("tiny",), "extent", known={"tiny": "tiny"}), "tiny, or a size"),
         (Factor("a", (), "name", choices=("gfx942", "sm_90"), pattern=r"\w+"), "a name such as gfx942, sm_90"),

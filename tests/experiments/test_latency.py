@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fake_records import KIB, MIB, a_record, findings_of, sentences_of
+from fake_records import CPU, KIB, MIB, a_record, findings_of, sentences_of
 from small import SmallRun
 
-from firsttouch.records.schema import Record
+from firsttouch.experiments.latency import Latency
+from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.sentences import plain, sentences
 
 
@@ -37,6 +38,17 @@ def test_a_level_ends_at_its_last_load_and_its_stated_size_is_shown() -> None:
     level = next(f for f in findings_of("latency", loads(first | second)) if f.conditions.get("level") == "L1")
     assert (level.details["reach"].value, level.details["reach"].high) == (32 * KIB, 46336)
     assert "L1 (48 KiB stated): 1.85 ns up to 32 KiB" in sentences([level])[0]
+
+
+def test_the_memory_side_cache_of_an_apu_is_named() -> None:
+    """Loads by a CPU core of an APU: three caches of its own, and the one in front of the memory."""
+    curve = {4 * KIB << k: 1.0 for k in range(4)} | {64 * KIB << k: 3.8 for k in range(5)}
+    curve |= {2 * MIB << k: 20.0 for k in range(5)} | {64 * MIB << k: 190.0 for k in range(3)}
+    curve |= {512 * MIB << k: 240.0 for k in range(4)}
+    apu = DeviceInfo(name="cpu", kind="cpu", title="", facts={**CPU.facts, "infinity_cache_bytes": 256 * MIB})
+    words = " ".join(sentences(Latency().findings(loads(curve), apu)))
+    assert "Infinity Cache (256 MiB stated): 190 ns up to 256 MiB; memory: 240 ns" in words
+    assert "L3 (32 MiB stated): 20 ns" in words
 
 
 def test_the_slowest_memory_is_named_with_its_size_only_where_it_is_clearly_slower() -> None:

@@ -31,6 +31,13 @@ def test_the_largest_buffer_of_a_quick_latency_run_has_the_same_bound():
     assert max(sizes) == GiB
 
 
+def test_a_memory_side_cache_counts_as_the_last():
+    apu = host(24, 32 * MiB)
+    apu.facts["infinity_cache_bytes"] = 256 * MiB
+    assert (last_level_bytes(apu), memory_bytes(apu)) == (256 * MiB, GiB)
+    assert max({f.name: f.values for f in Latency().factors(apu, "quick")}["size"]) == 512 * MiB
+
+
 def test_the_stated_cache_of_a_gpu_has_no_bound():
     gpu = DeviceInfo(name="cuda:0", kind="cuda", title="a GPU", facts={"l2_bytes": 512 * MiB, "multiprocessors": 4})
     assert last_level_bytes(gpu) == 512 * MiB

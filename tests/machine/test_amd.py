@@ -36,6 +36,42 @@ def mi300x() -> dict[str, str | bytes]:
     return files
 
 
+def linked(weight: int, *, kind: int = 11) -> dict[str, str | bytes]:
+    """The same nodes with a link between them, and a core with an L3 cache of 32 MiB."""
+    core = "sys/devices/system/cpu/cpu0/cache/index3"
+    return mi300x() | {
+        f"{NODES}/2/io_links/0/properties": f"type {kind}\nnode_from 2\nnode_to 0\nweight {weight}\n",
+        f"{core}/level": "3\n",
+        f"{core}/size": "32768K\n",
+        f"{core}/type": "Unified\n",
+    }
+
+
+def test_the_memory_side_cache_of_an_apu_is_a_cache_of_its_processor(
+    make_tree: MakeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = make_tree(linked(13))
+    assert amd.kfd_gpus(tree)[0]["in_socket"] is True
+    facts = host.cpu(tree, [0])
+    assert (facts["l3_bytes"], facts["infinity_cache_bytes"]) == (32 * 2**20, 256 * 2**20)
+    monkeypatch.setattr(backends, "Tree", lambda: tree)
+    monkeypatch.setattr(host, "usable_cores", lambda: [0])
+    assert backends.BACKENDS["cpu"].extra({"title": ""}).facts["infinity_cache_bytes"] == 256 * 2**20
+
+
+@pytest.mark.parametrize(("weight", "kind"), [(15, 11), (20, 2)])
+def test_the_cache_of_a_gpu_behind_a_link_is_not(make_tree: MakeTree, weight: int, kind: int) -> None:
+    """Links between sockets, by Infinity Fabric and by PCIe."""
+    tree = make_tree(linked(weight, kind=kind))
+    assert amd.kfd_gpus(tree)[0]["in_socket"] is False
+    assert "infinity_cache_bytes" not in host.cpu(tree, [0])
+
+
+def test_a_link_between_two_gpus_of_a_socket_does_not_count(make_tree: MakeTree) -> None:
+    files = linked(13) | {f"{NODES}/0/properties": "cpu_cores_count 0\nsimd_count 0\n"}
+    assert amd.memory_side_cache(make_tree(files)) is None
+
+
 def test_a_gpu_of_the_compute_driver(make_tree: MakeTree) -> None:
     (gpu,) = amd.kfd_gpus(make_tree(mi300x()))
     assert gpu == {

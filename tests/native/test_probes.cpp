@@ -85,6 +85,18 @@ TEST_P(Probes, Stream) {
     }
 }
 
+TEST_P(Probes, StreamWithTheFastestNumberOfThreads) {
+    const auto a = device->allocate(Allocator::malloc, 1 << 20), b = device->allocate(Allocator::malloc, 1 << 20),
+               c = device->allocate(Allocator::malloc, 1 << 20);
+    for (const StreamOp op : {StreamOp::triad, StreamOp::read}) {
+        const Outcome outcome = stream(*lab, *a, *b, *c, {.op = op, .threads = {1, 3, 2}, .passes = 4}, brief);
+        expect_positive(outcome);
+        const double best = outcome.counters.at("tried_" + std::to_string(int(outcome.counters.at("threads"))));
+        for (const int threads : {1, 2, 3}) EXPECT_GE(best, outcome.counters.at("tried_" + std::to_string(threads)));
+    }
+    EXPECT_EQ(stream(*lab, *a, *b, *c, {.threads = {2}}, brief).counters.count("tried_2"), 0u);
+}
+
 // A read writes partial sums to a, so a launch may not have more of them than a has elements.
 TEST_P(Probes, StreamOverTheSmallestArrays) {
     for (const auto& entry : available_allocators()) {

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 
@@ -64,6 +65,80 @@ TEST(Teams, PinTheirMembersAndRestoreTheCaller) {
     sched_getaffinity(0, sizeof(after), &after);
     EXPECT_TRUE(CPU_EQUAL(&before, &after));
     EXPECT_EQ(usable_processors(), CPU_COUNT(&before));
+}
+
+// The topology that the kernel shows for `cores` cores of two processors each.
+class Topology {
+  public:
+    // adjacent: whether the processors of a core have successive numbers, as opposed to n and n + cores.
+    Topology(int cores, bool adjacent) {
+        for (int core = 0; core < cores; ++core) {
+            const int first = adjacent ? 2 * core : core, second = adjacent ? first + 1 : core + cores;
+            const std::string both = std::to_string(first) + (adjacent ? "-" : ",") + std::to_string(second);
+            for (const int processor : {first, second})
+                files_.write("cpu" + std::to_string(processor) + "/topology/thread_siblings_list", both + "\n");
+        }
+    }
+    Cores cores(const std::vector<int>& processors) const { return group_by_core(processors, files_.path.string()); }
+
+  private:
+    TemporaryFolder files_;
+};
+
+std::vector<int> first(int n) {
+    std::vector<int> list(static_cast<std::size_t>(n));
+    std::iota(list.begin(), list.end(), 0);
+    return list;
+}
+
+TEST(Places, OneThreadPerCoreBeforeTheSiblings) {
+    for (const bool adjacent : {false, true}) {
+        const Cores cores = Topology(24, adjacent).cores(first(48));
+        ASSERT_EQ(cores.size(), 24u);
+        for (int members = 1; members <= 48; ++members) {
+            const std::vector<int> placed = place(members, cores);
+            ASSERT_EQ(placed.size(), static_cast<std::size_t>(members));
+            std::size_t used = 0, most = 0;
+            for (const std::vector<int>& core : cores) {
+                const auto of = [&](int processor) { return std::count(placed.begin(), placed.end(), processor); };
+                const auto here = static_cast<std::size_t>(of(core[0]) + of(core[1]));
+                EXPECT_LE(of(core[0]), 1);
+                EXPECT_LE(of(core[1]), 1);
+                used += here > 0;
+                most = std::max(most, here);
+            }
+            EXPECT_EQ(used, static_cast<std::size_t>(std::min(members, 24))) << members;
+            EXPECT_EQ(most, members > 24 ? 2u : 1u) << members;
+        }
+    }
+}
+
+TEST(Places, FewThreadsAreSpreadAndInTheOrderOfCores) {
+    const Cores cores = Topology(8, false).cores(first(16));
+    EXPECT_EQ(place(2, cores), (std::vector<int>{0, 4}));
+    EXPECT_EQ(place(8, cores), first(8));
+    EXPECT_EQ(place(10, cores), (std::vector<int>{0, 8, 1, 2, 3, 4, 12, 5, 6, 7}));
+    EXPECT_EQ(place(16, cores), (std::vector<int>{0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15}));
+}
+
+TEST(Places, OnlyProcessorsThatThisProcessMayUse) {
+    const Cores cores = Topology(4, false).cores({1, 2, 5, 7});
+    EXPECT_EQ(cores, (Cores{{1, 5}, {2}, {7}}));
+    EXPECT_EQ(place(3, cores), (std::vector<int>{1, 2, 7}));
+    EXPECT_EQ(place(4, cores), (std::vector<int>{1, 5, 2, 7}));
+}
+
+TEST(Places, MoreThreadsThanProcessorsShareThemEvenly) {
+    const Cores cores{{0, 2}, {1}};
+    EXPECT_EQ(place(6, cores), (std::vector<int>{0, 2, 0, 2, 1, 1}));
+    EXPECT_EQ(place(4, cores), (std::vector<int>{0, 2, 0, 1}));
+}
+
+TEST(Places, WithoutATopologyEveryProcessorIsACore) {
+    const TemporaryFolder empty;
+    EXPECT_EQ(group_by_core({3, 4, 9}, empty.path.string()), (Cores{{3}, {4}, {9}}));
+    EXPECT_LE(usable_cores(), usable_processors());
+    EXPECT_GE(usable_cores(), 1);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from firsttouch.cli.console import Console
     from firsttouch.records.schema import DeviceInfo, Library, Machine, Scalar
 
-_CACHE_KEYS = ("l1", "l2", "l3", "l4", "line_bytes")
+_CACHE_KEYS = ("l1", "l2", "l3", "l4", "infinity_cache", "line_bytes")
 _UVM_KEYS = ("uvm_disable_hmm", "uvm_perf_prefetch_enable", "uvm_perf_thrashing_enable", "uvm_perf_access_counter")
 _UNITS = {"_mhz": "MHz", "_w": "W", "_percent": "%", "_cores": "cores", "_c": "°C"}
 _WORDS: dict[Scalar, str] = {True: "yes", False: "no", None: "unknown"}

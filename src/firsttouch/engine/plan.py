@@ -23,7 +23,7 @@ from firsttouch.experiments.contract import (
     why_skipped,
     why_unsupported,
 )
-from firsttouch.experiments.presets import Candidate, left_out
+from firsttouch.experiments.presets import Candidate, excluded, left_out
 from firsttouch.machine.backends import kind_of
 from firsttouch.machine.switches import optimistic_device
 from firsttouch.records.reading import point_key
@@ -172,13 +172,13 @@ def _parse_ratio(text: str) -> float:
     return ratio
 
 
-def _parse_extent(factor: Factor, text: str) -> Scalar:
-    if text in factor.known:
-        return factor.known[text]
+def _parse_number(factor: Factor, parse: Callable[[str], int], text: str) -> int:
+    """Returns parse(text). Its message also names the words that the factor accepts."""
     try:
-        return parse_size(text)
+        return parse(text)
     except ValueError as error:
-        raise ValueError(f"{error}; or one of {', '.join(factor.known)}") from None
+        words = f"; or one of {', '.join(factor.known)}" if factor.known else ""
+        raise ValueError(f"{error}{words}") from None
 
 
 def accepted_values(factor: Factor) -> dict[str, Scalar]:
@@ -188,10 +188,12 @@ def accepted_values(factor: Factor) -> dict[str, Scalar]:
 
 def parse_value(factor: Factor, text: str) -> Scalar:
     """Parses a value of `factor`. Raises ValueError with a message that says what is accepted."""
+    if text in factor.known:
+        return factor.known[text]
     if factor.kind == "size":
         return _check_range(factor, parse_size(text), text)
     if factor.kind == "count":
-        return _check_range(factor, _parse_count(text), text)
+        return _check_range(factor, _parse_number(factor, _parse_count, text), text)
     if factor.kind == "ratio":
         return _parse_ratio(text)
     if factor.kind == "name":
@@ -199,7 +201,7 @@ def parse_value(factor: Factor, text: str) -> Scalar:
             raise ValueError(f"'{text:.40}' is no such name; accepted: {factor.accepted()}")
         return text
     if factor.kind == "extent":
-        return _parse_extent(factor, text)
+        return _parse_number(factor, parse_size, text)
     words = accepted_values(factor)
     if text not in words:
         raise ValueError(str(unknown(factor.name, text, words)))
@@ -279,7 +281,7 @@ class _Pair:
         meaningless: dict[tuple[Scalar, ...], str] = {}
         for values in itertools.product(*(f.values for f in self.factors)):
             factors = Factors(zip(names, values, strict=True))
-            if why := why_meaningless(experiment, factors, self.device):
+            if why := why_meaningless(experiment, factors, self.device) or excluded(self._candidate(factors)):
                 meaningless.setdefault(self._choice(factors), why)
                 continue
             reason = why_skipped(experiment, factors, optimistic_device(self.device, factors))
@@ -315,7 +317,7 @@ class _Pair:
         """Removes the points that the preset leaves out. If that would remove all points of values given with --set,
         those of them that can be measured are kept; if there are none, one point for each reason is kept.
         """
-        excluded = {p.key: why for p in planned if (why := self._why_excluded(p.point.factors))}
+        excluded = {p.key: why for p in planned if (why := left_out(self._candidate(p.point.factors)))}
         kept = [p for p in planned if p.key not in excluded]
         if planned and not kept and not self.chosen:
             reasons = "; ".join(dict.fromkeys(excluded.values()))
@@ -343,10 +345,9 @@ class _Pair:
             kept.setdefault(p.reason if counts[p.reason] > _MOST_SKIPPED else p.key, p)
         return list(kept.values())
 
-    def _why_excluded(self, factors: Factors) -> str:
-        """Why the preset leaves out the point, or '' if it does not."""
+    def _candidate(self, factors: Factors) -> Candidate:
         device = optimistic_device(self.device, factors)
-        return left_out(Candidate(self.experiment, factors, device, self.preset))
+        return Candidate(self.experiment, factors, device, self.preset, self.chosen)
 
 
 def _valid_values(factor: Factor, text: str) -> list[Scalar]:

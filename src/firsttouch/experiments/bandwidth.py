@@ -28,9 +28,13 @@ from firsttouch.experiments.presets import (
     NOTHING,
     QUICK,
     SHORT,
+    STANDARD,
     Candidate,
+    Contains,
+    ContainsAll,
     Not,
     Octave,
+    exclude,
     leave_out,
     take,
     take_only,
@@ -38,9 +42,10 @@ from firsttouch.experiments.presets import (
 from firsttouch.figures import Bar, Line
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
-from firsttouch.units import format_size
 
 KERNELS = ("copy", "scale", "add", "triad", "read", "write")
+BEST = "best"
+"""The value of the factor threads for which several numbers of threads are tried, and the fastest is measured."""
 SHAPE = ("shape_unroll", "shape_threads", "shape_blocks")
 """Counters of the launch shape that was found to be the fastest."""
 SWEEP_BYTES = 64 * MiB
@@ -57,6 +62,11 @@ def _is_oversized(candidate: Candidate) -> bool:
     return candidate.factors.size("size") > memory_bytes(candidate.device, 256 * MiB)
 
 
+def thread_counts(cores: int, processors: int) -> list[int]:
+    """The numbers of threads that `threads=best` tries: powers of two, one for each core and for each processor."""
+    return sorted({*(2**k for k in range(processors.bit_length())), cores, processors})
+
+
 class Bandwidth(Experiment):
     """STREAM (McCalpin) with verified results. Sources: STREAM, BabelStream; IISWC 2025 Sec. III-A2."""
 
@@ -66,20 +76,32 @@ class Bandwidth(Experiment):
     metric = Metric("GB/s", "higher")
     counted = (
         "Bytes that the kernel reads plus bytes that it writes, per second; 10^9 bytes are one GB. Write-allocate "
-        "traffic is not counted. size is one array: copy, scale 2 arrays, add, triad 3, read, write 1. threads 0: all."
+        "traffic is not counted. size is one array: copy, scale 2 arrays, add, triad 3, read, write 1. threads 0: all, "
+        "best: the fastest of several numbers."
     )
     source = "STREAM; BabelStream; Wahlgren et al., IISWC 2025, Sec. III-A2"
     figures = (
         Bar(x="kernel", colour="allocator", facet="agent", y_title="bandwidth, GB/s",
             where={"arrays": "memory"}),
-        Line(x="size", colour="allocator", dash="agent", log_x=True, log_y=True,
-             x_title="one array", y_title="triad, GB/s", where={"arrays": "sweep"},
-             title="Triad bandwidth over array size"),
+        Line(x="size", colour="allocator", dash="agent", facet="kernel", log_x=True, log_y=True,
+             x_title="one array", y_title="bandwidth, GB/s", where={"arrays": "sweep"},
+             title="Bandwidth over array size"),
+        Line(x="series", y="value", series="tried_{}", colour="allocator", dash="stores", facet="kernel", log_x=True,
+             x_title="CPU threads", y_title="bandwidth, GB/s", where={"threads": BEST, "arrays": "memory"},
+             title="Bandwidth over CPU threads, as tried for threads=best"),
     )  # fmt: skip
     share = 3.0
     counters_offered = True
 
     rules = (
+        exclude("arrays=memory takes arrays that no cache holds, unless --set arrays=memory size=... names others",
+                arrays="memory", beyond=False, chosen=Not(ContainsAll(("arrays", "size")))),
+        exclude("the sweep runs the triad, unless --set kernel=... names others",
+                QUICK, arrays="sweep", kernel=Not("triad"), chosen=Not(Contains("kernel"))),
+        exclude("sweeps over other allocators run the triad, unless --set kernel=... names others",
+                arrays="sweep", kernel=Not("triad"), main_curve=False, chosen=Not(Contains("kernel"))),
+        exclude("the sweep runs copy, triad, read and write, unless --set kernel=... names others",
+                arrays="sweep", kernel=("scale", "add"), chosen=Not(Contains("kernel"))),
         leave_out("the CPU's streams through plain host memory are measured on the device cpu", measured_on_cpu=True),
         leave_out("the kernels run on the host's processor, where this is the same memory under another name",
                   SHORT, same_memory=True),
@@ -89,11 +111,21 @@ class Bandwidth(Experiment):
         leave_out("the sweep uses normal stores to arrays that the same agent touched first", arrays="sweep",
                   varied=Not(NOTHING)),
         leave_out("the sweep uses all threads", arrays="sweep", threads=1),
+        leave_out("scale and add perform like copy and triad", arrays="sweep", kernel=("scale", "add")),
+        leave_out("sweeps over other allocators run the triad", arrays="sweep", kernel=Not("triad"), main_curve=False),
+        leave_out("the quick preset sweeps with the triad, unless --set arrays=sweep kernel=... names others",
+                  QUICK, arrays="sweep", kernel=Not("triad"), chosen=Not(ContainsAll(("arrays", "kernel")))),
+        leave_out("the standard preset sweeps with others at every second octave, unless --set names them",
+                  STANDARD, arrays="sweep", kernel=Not("triad"), size=Not(Octave(2)),
+                  chosen=Not(ContainsAll(("arrays", "kernel")))),
         take("the main sweep has every size", arrays="sweep", main_curve=True),
         leave_out("the quick preset has one sweep", QUICK, arrays="sweep"),
         take_only("sweeps over other allocators are measured at every second octave",
                   of={"arrays": "sweep"}, size=Octave(2)),
-        leave_out("arrays=memory takes arrays that no cache holds", beyond=False),
+        leave_out("plain host memory that the GPU touched first is streamed with normal stores",
+                  SHORT, agent="cpu", plain_host=True, first_touch="other", stores=Not("normal")),
+        leave_out("of plain host memory that the GPU touched first, the usual kind is streamed",
+                  SHORT, agent="cpu", plain_host=True, first_touch="other", common=False),
         leave_out("a single thread runs the triad only", threads=1, kernel=Not("triad")),
         leave_out("a single thread runs with normal stores to arrays that it touched first",
                   threads=1, varied=Not(NOTHING)),
@@ -132,8 +164,9 @@ class Bandwidth(Experiment):
                 "threads",
                 (1, 0),
                 "count",
-                doc="CPU threads, pinned and spread; 0 is all",
+                doc="CPU threads, first one on each core; 0 is all, best tries several numbers",
                 most=_core.usable_processors(),
+                known={BEST: BEST},
             ),
             Factor(
                 "size", list(dict.fromkeys([*memory, *sweep])), "size", doc="bytes of one array", least=MIN_STREAM_BYTES
@@ -143,29 +176,27 @@ class Bandwidth(Experiment):
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         agent, allocator = factors.text("agent"), factors.text("allocator")
         toucher = first_toucher(agent, factors["first_touch"])
-        if reason := unreachable(device, allocator, agent) or unreachable(device, allocator, toucher):
-            return reason
-        size, needed = factors.size("size"), 4 * last_level_bytes(device)
-        if factors["arrays"] == "memory" and size < needed:
-            return (
-                f"{format_size(size)} could fit in a cache: arrays=memory needs arrays of {format_size(needed)} or more"
-            )
-        return None
+        return unreachable(device, allocator, agent) or unreachable(device, allocator, toucher)
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors["agent"] == "gpu" and (factors["stores"] != "normal" or factors["threads"] != 0):
             return "stores and threads are choices of the CPU; the GPU's are stores=normal and threads=0"
         if factors["kernel"] == "read" and factors["stores"] == "nontemporal":
             return "the kernel read makes no stores"
-        if factors["arrays"] == "sweep" and factors["kernel"] != "triad":
-            return "arrays=sweep is measured with the triad only"
         return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
         agent, device, size = point.text("agent"), session.device, point.size("size")
         allocator = point.text("allocator")
         kernel = point.text("kernel")
-        passes = 1 if point["arrays"] == "memory" else max(1, SWEEP_BYTES // (3 * size))
+        in_memory = point["arrays"] == "memory"
+        passes = 1 if in_memory else max(1, SWEEP_BYTES // (_core.stream_bytes(kernel) // 8 * size))
+        if session.counted is not None and "threads" in session.counted:
+            threads = [int(Factors(session.counted).number("threads"))]  # of the timed samples
+        elif point["threads"] == BEST:
+            threads = thread_counts(_core.usable_cores(), _core.usable_processors())
+        else:
+            threads = [point.count("threads")]
         with (
             device.allocate(allocator, size) as a,
             device.allocate(allocator, size) as b,
@@ -176,7 +207,7 @@ class Bandwidth(Experiment):
                 op=kernel,
                 agent=agent,
                 first_touch=first_toucher(agent, point["first_touch"]),
-                threads=point.count("threads"),
+                threads=threads,
                 nontemporal=point["stores"] == "nontemporal",
                 passes=passes,
                 seed=session.seed,
@@ -184,6 +215,8 @@ class Bandwidth(Experiment):
                 stop=session.stop(),
             )  # fmt: skip
             counters: dict[str, Scalar] = {"passes": passes}
+            if in_memory:
+                counters["size_over_last_cache"] = size / last_level_bytes(session.info)
             if agent == "cpu":
                 counters |= {**outcome.counters, "instructions": _core.stream_instructions()}
             else:

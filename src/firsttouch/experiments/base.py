@@ -43,10 +43,10 @@ def _is_scalar(value: object) -> bool:
 class Factor:
     """A condition that is varied. values are those that the preset measures; `--set name=...` may name others.
 
-    kind: "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "choice" one of `choices`,
-    "name" a text that matches `pattern`, of which `choices` are examples, and "extent" bytes or a word of `known`,
-    which stands for the value there. doc says in a few words what is varied, for --list. names_devices: the values name
-    devices; without --set, only those are measured that the call chose.
+    kind: "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "choice" one of `choices`, "name"
+    a text that matches `pattern`, of which `choices` are examples, and "extent" bytes. For "extent" and "count", known
+    has words that are accepted too, each with the value for which it stands. doc says in a few words what is varied,
+    for --list. names_devices: the values name devices; without --set, only those are measured that the call chose.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Factor:
         least = f" of at least {as_word(self.least)}" if self.most is None and self.least else ""
         between = f" from {as_word(self.least)} to {as_word(self.most)}" if self.most is not None else ""
         multiple = f", a multiple of {as_word(self.multiple)}" if self.multiple > 1 else ""
-        return f"{what}{least}{between}{multiple}"
+        return ", or ".join((*self.known, f"{what}{least}{between}{multiple}"))
 
 
 def describe_factors(factors: Iterable[Factor]) -> dict[str, dict[str, str]]:
@@ -223,7 +223,7 @@ class Experiment:
     """
     rules: ClassVar[Sequence[Rule]] = ()
     """Which points the presets leave out (presets.py). If the rules leave out every point of a value that --set names,
-    all of its combinations are measured.
+    all of its combinations are measured, except those that a strict rule excludes.
     """
     properties: ClassVar[Mapping[str, Property]] = {}
     """Properties of points that the rules use, in addition to factors and to the properties in presets.py."""

@@ -145,7 +145,7 @@ def last_level_bytes(device: DeviceInfo) -> int:
 
     For the host's processor, machine/caches.py bounds them by the number of usable processors.
     """
-    stated = size_fact(device, "l3_bytes", "infinity_cache_bytes", "cache_bytes", "l2_bytes") or 32 * MiB
+    stated = size_fact(device, "infinity_cache_bytes", "l3_bytes", "cache_bytes", "l2_bytes") or 32 * MiB
     if not device.capabilities.on_host_processor:
         return stated
     return effective_cache_bytes(stated, size_fact(device, "processors", "multiprocessors"))

@@ -80,6 +80,16 @@ class Contains:
 
 
 @dataclass(frozen=True)
+class ContainsAll:
+    """A set of names that includes all of `names`."""
+
+    names: Collection[str]
+
+    def __call__(self, value: Value) -> bool:
+        return isinstance(value, AbstractSet) and value >= set(self.names)
+
+
+@dataclass(frozen=True)
 class Count:
     """A set of names whose number, without those in `uncounted`, meets the condition `number`."""
 
@@ -113,18 +123,27 @@ def holds(condition: Condition, value: Value) -> bool:
 class Rule:
     """A rule for the points that meet all conditions in `of`: those that also meet all in `measured` are measured.
 
-    measured: None means that none of them is. why: the reason for which the others are left out, in words.
+    measured: None means that none of them is. why: the reason for which the others are left out, in words. strict: the
+    others are left out also if all points of a value that --set names are among them.
     """
 
     why: str
     presets: Sequence[Preset]
     of: Mapping[str, Condition]
     measured: Mapping[str, Condition] | None
+    strict: bool = False
 
 
 def leave_out(why: str, presets: Sequence[Preset] = PRESETS, **of: Condition) -> Rule:
     """Leaves out the points that meet the conditions."""
     return Rule(why, presets, of, None)
+
+
+def exclude(why: str, presets: Sequence[Preset] = PRESETS, **of: Condition) -> Rule:
+    """Leaves out the points that meet the conditions, before any other rule, and also if --set names one of their
+    values. The property `chosen` has the factors that --set names.
+    """
+    return Rule(why, presets, of, None, strict=True)
 
 
 def take(why: str, presets: Sequence[Preset] = PRESETS, **of: Condition) -> Rule:
@@ -144,12 +163,15 @@ def take_only(
 
 @dataclass(frozen=True)
 class Candidate:
-    """A combination of factors that may become a point of a preset on a device."""
+    """A combination of factors that may become a point of a preset on a device. chosen: the factors whose values were
+    given with --set.
+    """
 
     experiment: Experiment
     factors: Factors
     device: DeviceInfo
     preset: Preset
+    chosen: AbstractSet[str] = NOTHING
 
     @property
     def allocator(self) -> AllocatorInfo | None:
@@ -189,7 +211,10 @@ def _first_agent(candidate: Candidate) -> bool:
 
 def _measured_on_cpu(candidate: Candidate) -> bool:
     factors = candidate.factors
-    return common.measured_on_cpu(candidate.device, factors.text("allocator"), factors.text("agent"))
+    device, allocator = candidate.device, factors.text("allocator")
+    if factors.get("first_touch") == "other" and common.unreachable(device, allocator, "gpu") is None:
+        return False  # the device cpu has no memory that a GPU touched first
+    return common.measured_on_cpu(device, allocator, factors.text("agent"))
 
 
 def _same_memory(candidate: Candidate) -> bool:
@@ -212,6 +237,7 @@ PROPERTIES: Mapping[str, Property] = {
     "runs_on": lambda candidate: runs_on(candidate.device),
     "runs_kernels": lambda candidate: candidate.device.capabilities.runs_kernels,
     "varied": varied,
+    "chosen": lambda candidate: candidate.chosen,  # the factors given with --set
     "skipped": _skipped,  # it cannot be measured here; its record says why
     # Properties of the factor `allocator`:
     "main": _main,  # the main allocator of the device
@@ -234,8 +260,18 @@ PROPERTIES: Mapping[str, Property] = {
 # ----------------------------------------------------------------------------------------------------------- engine
 
 
+def excluded(candidate: Candidate) -> str:
+    """Returns why a strict rule leaves out the candidate, or '' if none does."""
+    return _first_reason(candidate, [rule for rule in candidate.experiment.rules if rule.strict])
+
+
 def left_out(candidate: Candidate) -> str:
     """Returns why the preset does not measure the candidate, or '' if it does."""
+    return excluded(candidate) or _first_reason(candidate, candidate.experiment.rules)
+
+
+def _first_reason(candidate: Candidate, rules: Sequence[Rule]) -> str:
+    """Returns why the first rule that applies leaves out the candidate, or '' if it does not."""
     known: dict[str, Value] = {**candidate.factors}
     asked = {**PROPERTIES, **candidate.experiment.properties}
 
@@ -247,7 +283,7 @@ def left_out(candidate: Candidate) -> str:
     def match(conditions: Mapping[str, Condition]) -> bool:
         return all(holds(condition, value_of(name)) for name, condition in conditions.items())
 
-    for rule in candidate.experiment.rules:
+    for rule in rules:
         if candidate.preset in rule.presets and match(rule.of):
             return "" if rule.measured is not None and match(rule.measured) else rule.why
     return ""

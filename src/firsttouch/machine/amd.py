@@ -36,6 +36,9 @@ _LOCAL_HEAPS = (1, 2)
 _DATA_CACHE = 1
 _SVM, _COHERENT_HOST_ACCESS = 1 << 27, 1 << 28
 _INFINITY_CACHE = 3
+_IN_SOCKET = 13
+"""The weight of a link inside a socket (KFD_CRAT_INTRA_SOCKET_WEIGHT in kfd_crat.c); links between sockets have more.
+"""
 _MIB = 1 << 20
 
 
@@ -55,8 +58,8 @@ def kfd_gpus(tree: Tree) -> list[Facts]:
     """Facts about each GPU of the kernel's compute driver (KFD), in the driver's order.
 
     arch, pci_bus, memory_bytes, l1_bytes and l2_bytes (of one instance), infinity_cache_bytes, line_bytes (of the L2
-    cache), compute_units, sdma_engines, xccs; svm: whether the driver supports shared virtual memory on it;
-    coherent_host_access: whether the CPU can access its memory coherently.
+    cache), compute_units, sdma_engines, xccs; in_socket: whether it is in the socket of a processor; svm: whether the
+    driver supports shared virtual memory on it; coherent_host_access: whether the CPU can access its memory coherently.
     """
     found = []
     for name in sorted(tree.names(_NODES), key=lambda name: parse_int(name) or 0):
@@ -64,6 +67,14 @@ def kfd_gpus(tree: Tree) -> list[Facts]:
         if node.get("simd_count"):
             found.append(_gpu(tree, f"{_NODES}/{name}", node))
     return found
+
+
+def memory_side_cache(tree: Tree) -> int | None:
+    """The bytes of the cache in front of the memory that a processor shares with the GPU in its socket (the Infinity
+    Cache of an APU). None if there is no such GPU, or the driver does not state the cache.
+    """
+    shared = [gpu.get("infinity_cache_bytes") for gpu in kfd_gpus(tree) if gpu.get("in_socket")]
+    return max((size for size in shared if isinstance(size, int)), default=None)
 
 
 def kfd(tree: Tree) -> Facts:
@@ -114,10 +125,22 @@ def _gpu(tree: Tree, folder: str, node: Mapping[str, int]) -> Facts:
             "compute_units": node["simd_count"] // per_unit if per_unit > 0 else None,
             "sdma_engines": node.get("num_sdma_engines"),
             "xccs": node.get("num_xcc"),
+            "in_socket": _is_in_socket(tree, folder),
             "svm": bool(capability & _SVM) if capability is not None else None,
             "coherent_host_access": bool(capability & _COHERENT_HOST_ACCESS) if capability is not None else None,
         }
     )
+
+
+def _is_in_socket(tree: Tree, folder: str) -> bool | None:
+    """Whether a link inside a socket leads from a GPU to a processor; None if the GPU has no link to one."""
+    links = [_properties(tree, f"{folder}/io_links/{name}/properties") for name in tree.names(f"{folder}/io_links")]
+    weights = [
+        link.get("weight")
+        for link in links
+        if _properties(tree, f"{_NODES}/{link.get('node_to')}/properties").get("cpu_cores_count")
+    ]
+    return _IN_SOCKET in weights if weights else None
 
 
 def _bus(domain: int, location: int) -> str:

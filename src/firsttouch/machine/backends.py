@@ -56,7 +56,7 @@ class Backend:
         return [f"{self.kind}:{index}" for index in range(count)] if self.numbered else [self.kind][:count]
 
 
-_HOST_FACTS = ("l1_bytes", "l2_bytes", "l3_bytes", "line_bytes")
+_HOST_FACTS = ("l1_bytes", "l2_bytes", "l3_bytes", "infinity_cache_bytes", "line_bytes")
 
 HIP_UNTESTED = (
     "The HIP device has not run on AMD hardware yet: its host side was exercised on stand-ins for AMD's libraries, "

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from firsttouch import __version__
-from firsttouch.machine import cgroup
+from firsttouch.machine import amd, cgroup
 from firsttouch.machine.tree import Facts, Tree, drop_missing, format_ids, parse_ids, parse_int, parse_kernel_size
 from firsttouch.records.schema import Scalar
 from firsttouch.units import format_size
@@ -307,7 +307,9 @@ def _cpuinfo(tree: Tree) -> dict[str, str]:
 
 
 def _caches(tree: Tree, usable: Sequence[int]) -> Facts:
-    """Cache sizes from each core's cache/index*; the largest if cores differ. l1_bytes is the data cache."""
+    """Cache sizes from each core's cache/index*; the largest if cores differ. l1_bytes is the data cache,
+    infinity_cache_bytes the memory-side cache of an APU.
+    """
     sizes: dict[str, int] = {}
     instances: dict[str, set[str]] = defaultdict(set)
     lines: set[int] = set()
@@ -325,6 +327,7 @@ def _caches(tree: Tree, usable: Sequence[int]) -> Facts:
         sizes, lines = _libc_caches()
     facts: Facts = {f"{name}_bytes": sizes[name] for name in sorted(sizes)}
     facts |= {f"{name}_instances": len(instances[name]) for name in ("l1", "l2", "l3", "l4") if instances[name]}
+    facts["infinity_cache_bytes"] = amd.memory_side_cache(tree)
     facts["line_bytes"] = max(lines, default=0) or None
     return facts
 

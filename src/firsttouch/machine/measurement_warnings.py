@@ -41,8 +41,12 @@ def _memory_is_added_later(fact: _FactLookup) -> bool:
     return nodes > 0 and total > 0 and abs(nodes - total) > 0.1 * total
 
 
+def _last_cache_bytes(fact: _FactLookup) -> int:
+    return int(fact.number("cpu", "infinity_cache_bytes") or fact.number("cpu", "l3_bytes"))
+
+
 def _effective_cache_bytes(fact: _FactLookup) -> int:
-    return effective_cache_bytes(int(fact.number("cpu", "l3_bytes")), int(fact.number("cpu", "cores_usable")))
+    return effective_cache_bytes(_last_cache_bytes(fact), int(fact.number("cpu", "cores_usable")))
 
 
 _HOST: Sequence[tuple[Callable[[_FactLookup], object], Callable[[_FactLookup], str]]] = (
@@ -54,9 +58,9 @@ _HOST: Sequence[tuple[Callable[[_FactLookup], object], Callable[[_FactLookup], s
         ),
     ),
     (
-        lambda fact: fact.number("cpu", "l3_bytes") > _effective_cache_bytes(fact),
+        lambda fact: _last_cache_bytes(fact) > _effective_cache_bytes(fact),
         lambda fact: (
-            f"The kernel reports a last-level cache of {format_size(fact.number('cpu', 'l3_bytes'))} and "
+            f"The kernel reports a last-level cache of {format_size(_last_cache_bytes(fact))} and "
             f"{fact('cpu', 'cores_usable')} CPU cores are usable. Buffers are sized for "
             f"{format_size(_effective_cache_bytes(fact))} of it to keep the run short; host results labelled memory "
             "may include cache hits. --set size=... selects larger buffers."

@@ -46,7 +46,7 @@ FEWEST = 6
 _AMOUNT = re.compile(r"[-\N{MINUS SIGN}+]?[0-9][0-9.,e+-]*( [^ ,;:]+)?|\N{EN DASH}|")
 
 HEADLINES: Mapping[str, Sequence[str]] = {
-    "cpu": ["cores_usable", "sockets", "l1_bytes", "l2_bytes", "l3_bytes"],
+    "cpu": ["cores_usable", "sockets", "l1_bytes", "l2_bytes", "l3_bytes", "infinity_cache_bytes"],
     "memory": ["total_bytes", "cgroup_limit_bytes", "swap_total_bytes"],
     "numa": ["nodes", "balancing"],
     "huge_pages": ["thp_enabled"],
