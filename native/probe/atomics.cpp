@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "host/clock.hpp"
+#include "probe/at_once.hpp"
 #include "probe/probes.hpp"
 
 namespace firsttouch {
@@ -419,7 +420,7 @@ void validate_request(Lab& lab, const Buffer& buffer, const AtomicsRequest& requ
         request.cpu_threads + request.gpu_threads == 0)
         throw std::invalid_argument("there must be at least one thread, and gpu_threads must be a multiple of 64");
     const AllocatorInfo& entry = lab.device().info(buffer.allocator());
-    if (request.cpu_threads > 0 && request.gpu_threads > 0 && entry.concurrent != true)
+    if (request.cpu_threads > 0 && request.gpu_threads > 0 && !usable_at_once(entry))
         throw Unavailable(lab.device().name() + " does not state that the CPU may use " +
                           to_string(buffer.allocator()) + " memory while a kernel does");
 }

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "host/clock.hpp"
+#include "probe/at_once.hpp"
 #include "probe/probes.hpp"
 
 namespace firsttouch {
@@ -158,7 +159,7 @@ Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* second, const B
         throw std::invalid_argument("the strategy copying needs a copy of the array, and other strategies take none");
     for (const Buffer* half : {&array, second == nullptr ? &array : second}) {
         const AllocatorInfo& entry = lab.device().info(half->allocator());
-        if (request.mode == SharingMode::concurrent && entry.concurrent != true && entry.disjoint != true)
+        if (request.mode == SharingMode::concurrent && !usable_at_once(entry) && entry.disjoint != true)
             throw Unavailable("the CPU may not use " + to_string(half->allocator()) + " memory while a kernel does");
     }
     Outcome outcome;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "host/clock.hpp"
+#include "probe/at_once.hpp"
 #include "probe/probes.hpp"
 
 namespace firsttouch {
@@ -294,7 +295,7 @@ void validate_request(Lab& lab, const Buffer& region, const LockingRequest& requ
         throw std::invalid_argument("inside must be 1 to " + std::to_string(region.size() / (line * 8)) +
                                     " for a region of this size");
     const AllocatorInfo& entry = lab.device().info(region.allocator());
-    if (request.cpu_threads > 0 && request.gpu_groups > 0 && entry.concurrent != true)
+    if (request.cpu_threads > 0 && request.gpu_groups > 0 && !usable_at_once(entry))
         throw Unavailable("CPU and GPU do not see each other's stores to " + to_string(region.allocator()) +
                           " memory while a kernel runs");
 }

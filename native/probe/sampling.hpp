@@ -13,8 +13,7 @@ struct Stop {
     double seconds = 1;
     int min_samples = 3;
     int max_samples = 1000;
-    bool counted =
-        false;  // one sample, for a profiler: only its kernels are counted (Lab::timed_kernel, CountedRegion)
+    bool counted = false;  // for a profiler, which counts this one sample (Lab::timed_kernel, CountedRegion)
 };
 
 struct Samples {

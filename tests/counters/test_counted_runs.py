@@ -167,3 +167,11 @@ def test_the_command_warns_and_goes_on_without_a_tool(tmp_path: Path) -> None:
     (record,) = load_results(tmp_path / "out").records
     assert record.status == "ok"
     assert '"counters":true' in (tmp_path / "out/run.json").read_text().replace(" ", "")
+
+
+def test_the_list_says_which_experiments_offer_counters(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "firsttouch.cli.main", "run", "tlb", "allocation", "--list", "--device", "cpu"]
+    listing = subprocess.run(command, text=True, capture_output=True, check=True).stdout
+    of_tlb, of_allocation = listing.split("allocation: ")
+    assert "--counters: adds counters of the vendor's profiler" in of_tlb
+    assert "--counters" not in of_allocation

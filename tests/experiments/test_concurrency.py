@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from fake_devices import DISCRETE
 from fake_records import MIB, a_record, sentences_of
@@ -9,7 +10,7 @@ from preset_helpers import factors_of, left_out_of
 from small import SmallRun
 
 from firsttouch.experiments.concurrency import Concurrency
-from firsttouch.records.schema import Scalar
+from firsttouch.records.schema import AllocatorInfo, Scalar
 from firsttouch.report.sentences import sentences
 
 
@@ -26,7 +27,7 @@ class TestSmallRun(SmallRun):
         ("device", "copying", None),
         ("pinned", "concurrent", None),
         ("pinned", "lockstep", None),
-        ("managed", "concurrent", "does not allow the CPU to use managed memory while a kernel does"),
+        ("managed", "concurrent", "does not state that the CPU may use managed memory while a kernel does"),
         ("managed", "lockstep", None),
     ],
 )
@@ -35,6 +36,15 @@ def test_a_strategy_is_measured_where_the_memory_allows_it(allocator, strategy, 
     found = experiment.skip(factors_of(experiment, allocator=allocator, strategy=strategy), DISCRETE)
     assert (found is None) == (reason is None)
     assert reason is None or reason in found
+
+
+@pytest.mark.parametrize(("concurrent", "reason"), [(None, "does not state"), (True, None), (False, "does not allow")])
+def test_memory_of_which_the_driver_states_nothing_is_used_at_once_where_that_was_verified(concurrent, reason):
+    memory = AllocatorInfo(name="device", available=True, cpu="direct", gpu="direct", concurrent=concurrent)
+    apu = msgspec.structs.replace(DISCRETE, allocators=[memory])
+    experiment = Concurrency()
+    found = experiment.skip(factors_of(experiment, allocator="device", strategy="concurrent"), apu)
+    assert (reason in found) if reason else (found is None)
 
 
 @pytest.mark.parametrize(

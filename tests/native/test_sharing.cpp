@@ -6,13 +6,14 @@
 
 #include "devices.hpp"
 #include "faulty.hpp"
+#include "probe/at_once.hpp"
 
 namespace firsttouch {
 namespace {
 
 bool supports(const AllocatorInfo& entry, SharingMode mode) {
     if (entry.gpu == Access::none || mode == SharingMode::copying) return entry.gpu != Access::none;
-    const bool at_once = entry.concurrent == true || entry.disjoint == true;
+    const bool at_once = usable_at_once(entry) || entry.disjoint == true;
     return entry.cpu != Access::none && (mode == SharingMode::lockstep || at_once);
 }
 
@@ -51,7 +52,7 @@ TEST_P(Sharing, HalvesMayBeInDifferentMemory) {
         }
 }
 
-TEST_P(Sharing, ConcurrentUseIsRefusedUnlessTheDriverStatesIt) {
+TEST_P(Sharing, ConcurrentUseIsRefusedWhereTheDriverExcludesIt) {
     for (const auto& entry : available_allocators()) {
         if (supports(entry, SharingMode::concurrent)) continue;
         const auto array = device->allocate(entry.allocator, 4096);

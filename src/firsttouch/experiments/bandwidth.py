@@ -191,7 +191,9 @@ class Bandwidth(Experiment):
         kernel = point.text("kernel")
         in_memory = point["arrays"] == "memory"
         passes = 1 if in_memory else max(1, SWEEP_BYTES // (_core.stream_bytes(kernel) // 8 * size))
-        if point["threads"] == BEST:
+        if session.counted is not None and "threads" in session.counted:
+            threads = [int(Factors(session.counted).number("threads"))]  # of the timed samples
+        elif point["threads"] == BEST:
             threads = thread_counts(_core.usable_cores(), _core.usable_processors())
         else:
             threads = [point.count("threads")]

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import common_allocator, needs_mapping
+from firsttouch.allocators.properties import allows_concurrent_parts, common_allocator, needs_mapping
 from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, compare, finding, quantity, ratio_of
 from firsttouch.analysis.statistics import median_of
 from firsttouch.experiments.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
@@ -193,11 +193,15 @@ def _why_not_used(allocator: str, strategy: str, device: DeviceInfo) -> str | No
         if reason := unreachable(device, allocator, agent):
             return reason
     entry = device.allocator(allocator)
-    if strategy != "concurrent" or entry is None or entry.disjoint:
+    if strategy != "concurrent" or entry is None:
+        return None
+    allowed = allows_concurrent_parts(entry)
+    if allowed:
         return None
     if entry.cpu == "mapped":
         return f"no kernel may use {allocator} memory while it is mapped for the CPU"
-    return f"the driver does not allow the CPU to use {allocator} memory while a kernel does"
+    verb = "state that the CPU may" if allowed is None else "allow the CPU to"
+    return f"the driver does not {verb} use {allocator} memory while a kernel does"
 
 
 def _is_device_only(entry: AllocatorInfo) -> bool:
