@@ -59,7 +59,7 @@ def _host_allocators(gpu: bool, why_not: str, **stated: bool) -> list[AllocatorI
     ]
 
 
-def cpu(processors: int, l3_bytes: int, l2_bytes: int = MIB) -> DeviceInfo:
+def cpu(processors: int, l3_bytes: int, l2_bytes: int = MIB, **more: int) -> DeviceInfo:
     return _device(
         name="cpu",
         kind="cpu",
@@ -70,6 +70,7 @@ def cpu(processors: int, l3_bytes: int, l2_bytes: int = MIB) -> DeviceInfo:
             "l2_bytes": l2_bytes,
             "l3_bytes": l3_bytes,
             "line_bytes": 64,
+            **more,
         },
         capabilities=DeviceCapabilities(
             on_host_processor=True,
@@ -235,7 +236,9 @@ def opencl_apu(system_svm: bool) -> DeviceInfo:
 
 def _mi300a(xnack: bool) -> Machine:
     switch = {"HSA_XNACK": "1"} if xnack else {}
-    return Machine(24, 120 * GIB, [cpu(24, 96 * MIB), hip_apu(xnack)], environment=switch)
+    return Machine(
+        24, 120 * GIB, [cpu(24, 96 * MIB, infinity_cache_bytes=256 * MIB), hip_apu(xnack)], environment=switch
+    )
 
 
 def _gh200(base_page: int, huge_page: int) -> Machine:
