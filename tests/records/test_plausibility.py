@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stored import MACHINE_HERE, fill
 
@@ -291,8 +291,9 @@ names = st.sampled_from([
 ])  # fmt: skip
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    st.sampled_from([*{part.experiment for part in PARTS}, "latency", "pagefault", "transfer", "bandwidth"]),
+    st.sampled_from([*sorted({part.experiment for part in PARTS}), "latency", "pagefault", "transfer", "bandwidth"]),
     st.sampled_from(["cpu", "opencl:0", "cuda:0"]),
     st.dictionaries(names, scalars),
     st.dictionaries(names, scalars),

@@ -98,6 +98,8 @@ class Transfer(Experiment):
         take_only("what cannot be measured is recorded once", of={"skipped": True}, size=4 * MiB),
         leave_out("plain host memory is measured with one page size",
                   QUICK, runs_kernels=True, plain_host=True, common=False),
+        leave_out("the kernels run on the host's processor, where this is the same memory under another name",
+                  QUICK, runs_on="processor", common=False),
     )  # fmt: skip
     properties: ClassVar = {"page_locked": _is_page_locked}
 
