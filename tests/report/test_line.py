@@ -59,3 +59,12 @@ def test_a_counter_per_second_is_a_rate_and_not_a_time():
     records = [point({"pages": n}, counters={"pages_per_s": n * 1e6}) for n in (1, 2, 4)]
     _, texts = drawn(Line(x="pages", y="pages_per_s", y_title="pages per second", log_y=True), records)
     assert not any(text.endswith(" s") for text in texts)
+
+
+def test_small_times_have_their_unit_in_the_title_and_large_ones_at_the_ticks():
+    figure = Line(x="size", y_title="time per load")
+    _, small = drawn(figure, [point({"size": n}, 50.0 + n) for n in (1, 2)])
+    assert "time per load, ns" in small
+    _, large = drawn(figure, [point({"size": n}, 50_000.0 + n) for n in (1, 2)])
+    assert "time per load" in large
+    assert any(text.endswith(" us") for text in large)

@@ -48,3 +48,13 @@ def test_adjacent_findings_of_one_claim_are_one_sentence() -> None:
 def test_braces_in_a_condition_are_only_text() -> None:
     claim = Claim("x.y", "at {name}")
     assert sentences([Finding(claim, "", {"name": "{value.__class__}"}, ())]) == ["At {value.__class__}."]
+
+
+@pytest.mark.parametrize(
+    ("threads", "text"),
+    [(1, "It takes 5 ns with 1 thread."), (21, "It takes 5 ns with 21 threads.")],
+)
+def test_one_thread_is_singular(threads: int, text: str) -> None:
+    claim = Claim("x.y", "it takes {value} with {threads} threads")
+    found = Finding(claim, Quantity(5, "ns"), {"threads": threads}, ["p"])
+    assert sentences([found]) == [text]

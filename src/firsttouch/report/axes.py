@@ -70,6 +70,9 @@ def quantitative(name: str, title: str, unit: str, values: Sequence[float], log:
     elif as_time(head, values):
         axis |= {"labelExpr": time_label(SECONDS[head])}
         title = without_unit(title, head)
+    elif head in SECONDS and head not in title.replace(",", " ").split():
+        title = f"{title}, {head}"
+        axis |= {"format": ",~r"}
     elif name in ("median", "value"):
         axis |= {"format": ",~r"}
     elif is_x and not log and all(v.is_integer() for v in values):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -17,6 +18,8 @@ COUNTED = ("pages", "passes", "fault groups")
 """Units of exact counts, which are written with all digits."""
 RELATIVE = ("", "%")
 """Units of ratios. A ratio without an interval is written with two digits."""
+_PLURAL_OF_ONE = re.compile(r"(?<![\d.,])1 (thread|page)s\b(?!/)")
+"""A claim has its nouns in the plural; one thread is written in the singular."""
 _AGENTS = {"cpu": "CPU", "gpu": "GPU"}
 
 
@@ -26,7 +29,7 @@ def sentences(findings: Iterable[Finding]) -> list[str]:
     for (_, head), group in groupby(findings, key=lambda f: (f.claim.id, _head(f))):
         texts = [_text(f) for f in group]
         found += [f"{caption(head)} {'; '.join(texts)}."] if head else [f"{caption(text)}." for text in texts]
-    return found
+    return [_PLURAL_OF_ONE.sub(r"1 \1", sentence) for sentence in found]
 
 
 def plain(experiment: str, findings: Sequence[Finding]) -> list[dict[str, Any]]:
