@@ -126,7 +126,7 @@ WRONG = [
         STRIDE,
         'strides, "size")',
         'strides, "sizes")',
-        "'sizes' is not one of size, count, ratio, extent, choice",
+        "'sizes' is not one of size, count, ratio, extent, name, choice",
     ),
     (
         "run",
