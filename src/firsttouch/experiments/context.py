@@ -109,7 +109,7 @@ class Context(Experiment):
         return "the host alone needs no context" if not device.capabilities.runs_kernels else None
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        return [Factor("phase", tuple(PHASES), choices=tuple(PHASES), doc="part of the start-up")]
+        return [Factor("phase", tuple(PHASES), doc="part of the start-up")]
 
     def environment(self, factors: Factors) -> dict[str, str]:
         return {"FIRSTTOUCH_WORKER": self.name}  # so that no other experiment shares the worker
