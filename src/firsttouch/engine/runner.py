@@ -425,17 +425,11 @@ def conclude(record: Record, answer: Answer) -> Record:
     return record
 
 
-def why_no_events(record: Record) -> str:
-    """Why the events that were requested are missing in `record`, or '' if they are not."""
-    state = str(record.counters.get(events.STATE, ""))
-    return state.removeprefix(events.NONE) if state.startswith(events.NONE) else ""
-
-
 def missing(request: Request, record: Record) -> dict[str, str]:
     """What was requested and is missing in `record`, with the reason."""
-    found: dict[str, str | None] = {
-        "events": why_no_events(record) if request.events else "",
-        "counters": why_none(record) if request.counters else "",
+    found = {
+        "events": events.why_none(record) if request.events else None,
+        "counters": why_none(record) if request.counters else None,
     }
     return {what: reason for what, reason in found.items() if reason}
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from firsttouch.analysis.statistics import group_by, measured, value, varying
 from firsttouch.counters.tool import why_none as why_not_counted
 from firsttouch.errors import UsageError
+from firsttouch.events.log import why_none
 from firsttouch.experiments.base import Experiment
 from firsttouch.figures import Figure
 from firsttouch.files import write_atomically, write_output
@@ -25,7 +26,7 @@ from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.answers import Answered, answered
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Context, Drawing
-from firsttouch.report.events import EventTable, event_table, why_none
+from firsttouch.report.events import EventTable, event_table
 from firsttouch.report.palette import Palette
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.svg import sanitise, to_svg
