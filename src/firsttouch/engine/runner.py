@@ -27,7 +27,7 @@ from firsttouch.machine.limits import environment_limits, host_limit
 from firsttouch.machine.peers import with_other_backends
 from firsttouch.modules import add_modules
 from firsttouch.records.reading import has_results, read_request
-from firsttouch.records.schema import PEER, SCHEMA, DeviceInfo, Machine, Record, Request, Scalar
+from firsttouch.records.schema import FAILURES, PEER, SCHEMA, DeviceInfo, Machine, Record, Request, Scalar
 from firsttouch.records.store import Store
 from firsttouch.workers.process import Answer, Worker
 
@@ -106,7 +106,7 @@ class Outcome:
     def exit_status(self) -> int:
         if self.unverified:
             return 3
-        return 1 if any(self.counts.get(status) for status in ("failed", "timeout", "crashed")) else 0
+        return 1 if any(self.counts.get(status) for status in FAILURES) else 0
 
 
 class Watcher(Protocol):

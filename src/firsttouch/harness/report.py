@@ -15,7 +15,7 @@ from firsttouch.experiments.base import ReportSection
 from firsttouch.figures import Figure, Heat, Line, Stack, Table
 from firsttouch.harness import findings
 from firsttouch.harness.derive import application, derive, is_events_run, non_negative, positive, strategy
-from firsttouch.records.schema import DeviceInfo, Record, Scalar, Status
+from firsttouch.records.schema import FAILURES, DeviceInfo, Record, Scalar, Status
 from firsttouch.workspace.strategies import STRATEGIES
 
 QUESTION = "What does each memory strategy cost an application, in time and in memory?"
@@ -111,7 +111,7 @@ def summary(records: Sequence[Record]) -> list[Row]:
 
 
 def _failed(record: Record) -> bool:
-    return record.verified is False or bool(record.suspect) or record.status not in ("ok", "skipped")
+    return record.verified is False or bool(record.suspect) or record.status in FAILURES
 
 
 def _row(record: Record, conditions: dict[str, Scalar]) -> Row:

@@ -22,7 +22,7 @@ from firsttouch.experiments.base import Experiment
 from firsttouch.figures import Figure
 from firsttouch.files import write_atomically, write_output
 from firsttouch.records.plausibility import explain
-from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.schema import FAILURES, DeviceInfo, Record
 from firsttouch.report.answers import Answered, answered
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Context, Drawing
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from firsttouch.records.reading import Results
     from firsttouch.records.timeline import TransferTimeline
 
-FAILED = ("failed", "timeout", "crashed")
 NOISY = 0.10
 """A point is noisy if half the width of its 95 % interval is more than this fraction of the median."""
 MOST_LISTED = 25
@@ -189,7 +188,7 @@ def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, 
     section.counters = counter_table(records)
     section.without_counters = _blocks(records, records, why_not_counted)
     section.skipped = _blocks(records, records, lambda r: r.reason if r.status == "skipped" else None)
-    section.failed = _each(records, lambda r: f"{r.status}: {r.reason}" if r.status in FAILED else None)
+    section.failed = _each(records, lambda r: f"{r.status}: {r.reason}" if r.status in FAILURES else None)
     section.wrong = _each(records, lambda r: (r.verified_why or "the data were wrong") if _is_wrong(r) else None)
     section.suspect = _blocks(records, records, lambda r: explain(r.suspect) if _is_suspect(r) else None)
     section.unverified = _blocks(records, records, lambda r: r.verified_why if _is_unverified(r) else None)
@@ -214,7 +213,7 @@ def _tally(records: Sequence[Record]) -> dict[str, int]:
         "ok": sum(r.status == "ok" and not (_is_wrong(r) or r.suspect) for r in records),
         "wrong": sum(map(_is_wrong, records)),
         "suspect": sum(map(_is_suspect, records)),
-        "failed": sum(r.status in FAILED and not _is_wrong(r) for r in records),
+        "failed": sum(r.status in FAILURES and not _is_wrong(r) for r in records),
         "skipped": sum(r.status == "skipped" for r in records),
         "unverified": sum(map(_is_unverified, records)),
         "throttled": sum(bool(r.throttled) for r in records),
