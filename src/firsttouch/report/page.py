@@ -184,14 +184,14 @@ def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, 
     section.facts = _facts(measured(records))
     section.columns, section.rows = _table(records)
     section.events = event_table(records)
-    section.without_events = _blocks(records, records, why_none)
+    section.without_events = _blocks(records, why_none)
     section.counters = counter_table(records)
-    section.without_counters = _blocks(records, records, why_not_counted)
-    section.skipped = _blocks(records, records, lambda r: r.reason if r.status == "skipped" else None)
+    section.without_counters = _blocks(records, why_not_counted)
+    section.skipped = _blocks(records, lambda r: r.reason if r.status == "skipped" else None)
     section.failed = _each(records, lambda r: f"{r.status}: {r.reason}" if r.status in FAILURES else None)
     section.wrong = _each(records, lambda r: (r.verified_why or "the data were wrong") if _is_wrong(r) else None)
-    section.suspect = _blocks(records, records, lambda r: explain(r.suspect) if _is_suspect(r) else None)
-    section.unverified = _blocks(records, records, lambda r: r.verified_why if _is_unverified(r) else None)
+    section.suspect = _blocks(records, lambda r: explain(r.suspect) if _is_suspect(r) else None)
+    section.unverified = _blocks(records, lambda r: r.verified_why if _is_unverified(r) else None)
     return section
 
 
@@ -266,13 +266,13 @@ def _facts(good: Sequence[Record]) -> list[str]:
     return facts
 
 
-def _blocks(records: Sequence[Record], everyone: Sequence[Record], text: Callable[[Record], str | None]) -> list[Block]:
+def _blocks(records: Sequence[Record], text: Callable[[Record], str | None]) -> list[Block]:
     """Points grouped by their `text`, the largest group first. Points whose text is None are left out."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         if (message := text(record)) is not None:
             groups.setdefault(message or "no reason recorded", []).append(record)
-    blocks = [Block(message, len(group), distinguishing_factors(group, everyone)) for message, group in groups.items()]
+    blocks = [Block(message, len(group), distinguishing_factors(group, records)) for message, group in groups.items()]
     return sorted(blocks, key=lambda b: -b.count)
 
 
