@@ -10,7 +10,6 @@ from statistics import median
 from firsttouch import _core
 from firsttouch.allocators.properties import common_allocator, may_migrate, moves_when_touched
 from firsttouch.analysis.findings import Finding
-from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
 from firsttouch.experiments.common import MMAP_EVERY_BLOCK
@@ -174,8 +173,8 @@ class Application(Applications):
         for entry in kernels.entries:
             kernels.compiled(device, entry)
         context = time.perf_counter() - started
-        if factors.get("events") == "on" and session.events is None:
-            raise Unsupported(session.events_reason or "no unified-memory events were recorded in this process")
+        if factors.get("events") == "on":
+            session.recorded_events()  # raises Unsupported if there are none
 
         def run_once(params: Params, *, seed: int, check: bool) -> tuple[App, Run]:
             app = self.app(params, seed, options)
