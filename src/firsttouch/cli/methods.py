@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch.cli.options import path
+from firsttouch.cli.options import Devices, path
 from firsttouch.cli.output import print_json, print_stderr, printable
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ device, and is printed once at the end."""
 
 
 def command(
-    device: Annotated[
-        list[str] | None,
-        typer.Option("--device", metavar="DEVICE", help="Such as cpu, opencl:0, cuda:0, hip:0; may be repeated."),
-    ] = None,
+    device: Devices = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Find the answers by experiment, each in a process of its own.")
     ] = False,
