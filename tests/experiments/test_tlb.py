@@ -6,12 +6,12 @@ from collections import Counter
 
 import msgspec
 import pytest
+from preset_helpers import plan
 from small import SmallRun
 
-from firsttouch.engine.plan import make_plan
 from firsttouch.experiments.common import KiB, MiB
 from firsttouch.experiments.tlb import PAGES, Tlb, node_stride
-from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Record, Request, Summary
+from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Record, Summary
 from firsttouch.report.sentences import sentences
 
 CPU = DeviceInfo(
@@ -47,8 +47,7 @@ def test_the_dense_cycle_has_adjacent_lines() -> None:
 
 @pytest.mark.parametrize(("preset", "most"), [("quick", 45), ("standard", 260)])
 def test_a_preset_is_small_and_has_the_curves_that_show_the_page_size(preset: str, most: int) -> None:
-    request = Request(schema=SCHEMA, experiments=["tlb"], devices=["cpu"], preset=preset, seed=1)
-    points = [one.point.factors for one in make_plan(request, [CPU], {"tlb": Tlb()}, {})]
+    points = [one.point.factors for one in plan("tlb", CPU, preset)]
     assert len(points) <= most
     chases = [p for p in points if p["method"] == "chase"]
     for allocator in ("malloc", "malloc-thp"):
