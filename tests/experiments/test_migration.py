@@ -10,6 +10,7 @@ import msgspec
 import preset_helpers
 import pytest
 from fake_devices import GPU
+from fake_records import a_record
 from small import SmallRun
 from tests.matrix import matrix
 
@@ -20,7 +21,7 @@ from firsttouch.events.steps import by_step, event_counters
 from firsttouch.experiments.base import Point
 from firsttouch.experiments.migration import ADVICE_PAIRS, BASE, SINGLE_ADVICE, Migration, case_of
 from firsttouch.machine.devices import describe_devices
-from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Factors, Record, Scalar, Summary
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Record, Scalar
 from firsttouch.report.sentences import sentences
 from firsttouch.session import Session
 
@@ -225,23 +226,9 @@ def record(
     value = sum(times) if total is None else total
     names = [name for name, base in BASE.items() if factors[name] != base]
     family = ["allocator"] * (factors["allocator"] != "managed") + names
-    return Record(
-        schema=SCHEMA,
-        experiment="migration",
-        device="cuda:0",
-        factors=factors,
-        unit="ms",
-        status="ok",
-        samples=[value],
-        summary=Summary(n=3, median=value, p5=value, p95=value, min=value, max=value, ci_low=value, ci_high=value),
-        verified=True,
-        counters={
-            **{f"iteration_{n}_ms": time for n, time in enumerate(times)},
-            "family": ", ".join(family) or "base",
-            "case": case_of(factors, gpu()),
-            **(counters or {}),
-        },
-    )
+    passes = {f"iteration_{n}_ms": time for n, time in enumerate(times)}
+    words = {"family": ", ".join(family) or "base", "case": case_of(factors, gpu())}
+    return a_record("migration", value, factors, spread=0, **{**passes, **words, **(counters or {})})
 
 
 def raised(groups: int) -> dict[str, Scalar]:

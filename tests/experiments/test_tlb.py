@@ -6,12 +6,13 @@ from collections import Counter
 
 import msgspec
 import pytest
+from fake_records import a_record
 from preset_helpers import plan
 from small import SmallRun
 
 from firsttouch.experiments.common import KiB, MiB
 from firsttouch.experiments.tlb import PAGES, Tlb, node_stride
-from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Record, Summary
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Record, Scalar
 from firsttouch.report.sentences import sentences
 
 CPU = DeviceInfo(
@@ -60,17 +61,8 @@ def test_a_preset_is_small_and_has_the_curves_that_show_the_page_size(preset: st
 
 
 def _record(allocator: str, stride: int | None, pages: int | None, **counters: float) -> Record:
-    return Record(
-        schema=SCHEMA,
-        experiment="tlb",
-        device="cpu",
-        factors={"method": "chase", "agent": "cpu", "allocator": allocator, "stride": stride, "pages": pages},
-        unit="ns",
-        status="ok",
-        samples=[1.0],
-        summary=Summary(n=1, median=1, p5=1, p95=1, min=1, max=1, ci_low=1, ci_high=1),
-        counters=dict(counters),
-    )
+    factors: dict[str, Scalar] = {"method": "chase", "agent": "cpu", "allocator": allocator}
+    return a_record("tlb", 1, {**factors, "stride": stride, "pages": pages}, spread=0, **counters)
 
 
 def _curve(allocator: str, stride: int, page: int) -> list[Record]:
