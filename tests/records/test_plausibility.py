@@ -300,8 +300,8 @@ def test_records_of_an_earlier_version_are_judged_when_read(tmp_path):
 scalars = st.one_of(st.text(max_size=9), st.integers(-(2**63), 2**63), st.floats(-1e100, 1e100), st.booleans(),
                     st.none())  # fmt: skip
 names = st.sampled_from([
-    "agent", "allocator", "arrays", "direction", "engine", "kernel", "pages", "scenario", "size", "threads", "cpu_threads",
-    "gpu_threads", "gpu_threads_seen", "phase_a_ms", "iteration_1_ms", "iterations_ms", "um_h2d_bytes",
+    "agent", "allocator", "arrays", "direction", "engine", "kernel", "pages", "scenario", "size", "threads",
+    "cpu_threads", "gpu_threads", "gpu_threads_seen", "phase_a_ms", "iteration_1_ms", "iterations_ms", "um_h2d_bytes",
     "um_h2d_fault_bytes", "cpu_share",
 ])  # fmt: skip
 
