@@ -26,7 +26,7 @@ run: $(VENV)/.installed  ## measure this machine and print what was found: make 
 	$(VENV)/bin/firsttouch run $(ARGS)
 
 test: $(VENV)/.installed-$(EXTRAS)  ## run the tests: make test ARGS="tests/machine -x"
-	$(VENV)/bin/python -m pytest -n $(JOBS) $(ARGS)
+	$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 stub: $(VENV)/.installed  ## regenerate src/firsttouch/_core.pyi after a change in native/bindings
 	$(PIP) install -q ruff

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.matrix import matrix
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
 STRIDE = (EXAMPLES / "stride.py").read_text()
@@ -73,7 +74,7 @@ NOT_LOADED = {
 
 
 @pytest.mark.parametrize("command", ["run", "app"])
-@pytest.mark.parametrize("case", NOT_LOADED)
+@pytest.mark.parametrize("case", matrix(NOT_LOADED, 2))
 def test_a_module_that_does_not_load(command: str, case: str, tmp_path: Path) -> None:
     text, *said = NOT_LOADED[case]
     (tmp_path / "mine.py").write_text(text)
@@ -157,7 +158,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("command", "text", "old", "new", "said"), [(*w[:4], w[4:]) for w in WRONG])
+@pytest.mark.parametrize(("command", "text", "old", "new", "said"), matrix([(*w[:4], w[4:]) for w in WRONG], 6))
 def test_the_error_for_an_invalid_class(
     command: str, text: str, old: str, new: str, said: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -200,19 +201,22 @@ def test_output_of_a_module_is_escaped_on_stderr(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
-    [
-        ("agent, device = ", "return 5\n        agent, device = ", "measure() returned 5, not a Measurement"),
-        (
-            "return Measurement.of(",
-            "return Measurement([1.0], 'yes')\n            return Measurement.of(",
-            "verified is 'yes', not True, False or None",
-        ),
-        (
-            "return Measurement.of(",
-            "return Measurement([1e300] * 3, True)\n            return Measurement.of(",
-            "the measurement can't be stored: ",
-        ),
-    ],
+    matrix(
+        [
+            ("agent, device = ", "return 5\n        agent, device = ", "measure() returned 5, not a Measurement"),
+            (
+                "return Measurement.of(",
+                "return Measurement([1.0], 'yes')\n            return Measurement.of(",
+                "verified is 'yes', not True, False or None",
+            ),
+            (
+                "return Measurement.of(",
+                "return Measurement([1e300] * 3, True)\n            return Measurement.of(",
+                "the measurement can't be stored: ",
+            ),
+        ],
+        1,
+    ),
 )
 def test_an_invalid_measurement_fails_its_point(old: str, new: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(changed(STRIDE, old, new))
@@ -227,11 +231,14 @@ def test_an_invalid_measurement_fails_its_point(old: str, new: str, said: str, t
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [
-        ("raise SystemExit(0)", "(SystemExit: 0 ("),
-        ("raise ValueError('no\\nluck')", "(ValueError: no luck ("),
-        ("import os; os._exit(0)", "(SystemExit: os._exit(0) ("),
-    ],
+    matrix(
+        [
+            ("raise SystemExit(0)", "(SystemExit: 0 ("),
+            ("raise ValueError('no\\nluck')", "(ValueError: no luck ("),
+            ("import os; os._exit(0)", "(SystemExit: os._exit(0) ("),
+        ],
+        1,
+    ),
 )
 def test_failing_findings_of_a_module_are_reported_in_one_sentence(code: str, said: str, tmp_path: Path) -> None:
     head = "def findings(self, records, device):\n"
@@ -246,10 +253,13 @@ def test_failing_findings_of_a_module_are_reported_in_one_sentence(code: str, sa
 
 @pytest.mark.parametrize(
     ("method", "said"),
-    [
-        ("def derive(self, records):\n        return 5", "(TypeError)"),
-        ("def sections(self, records, device):\n        raise ValueError('no luck')", "(ValueError: no luck ("),
-    ],
+    matrix(
+        [
+            ("def derive(self, records):\n        return 5", "(TypeError)"),
+            ("def sections(self, records, device):\n        raise ValueError('no luck')", "(ValueError: no luck ("),
+        ],
+        1,
+    ),
 )
 def test_failing_sections_of_a_module_are_reported_in_one_sentence(method: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(changed(STRIDE, "    def findings", f"    {method}\n\n    def findings"))
@@ -268,7 +278,7 @@ def test_an_error_while_measuring_names_its_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("value", ["None", "0", "True"])
+@pytest.mark.parametrize("value", matrix(["None", "0", "True"], 1))
 def test_a_check_that_returns_no_text_is_an_error(value: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(changed(SMOOTH, "        reach = self.iterations\n", f"        return {value}\n"))
     asked = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
@@ -279,7 +289,7 @@ def test_a_check_that_returns_no_text_is_an_error(value: str, tmp_path: Path) ->
     assert (record["status"], record["verified"]) == ("failed", None)
 
 
-@pytest.mark.parametrize("separate_file", [False, True])
+@pytest.mark.parametrize("separate_file", matrix([False, True], 1))
 def test_compiler_errors_have_the_line_of_the_module(separate_file: bool, tmp_path: Path) -> None:
     text, file = changed(SMOOTH, "then[i] = i == 0", "then[i] = missing == 0"), tmp_path / "mine.py"
     if separate_file:

@@ -118,7 +118,7 @@ def test_the_page_has_a_line_for_everything() -> None:
         assert not row.plans or runs_here(row.command) == ("small" in row.ran), row
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", matrix(MACHINES, 2))
 def test_every_command_has_its_points_on_its_machine_and_a_reason_elsewhere(machine: str) -> None:
     devices = {device.name for device in MACHINES[machine].devices}
     own = {row.command for row in ROWS if row.plans and machine in machines_of(row)}
@@ -181,6 +181,7 @@ def test_what_the_gpu_of_an_apu_reaches_depends_on_xnack() -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_huge_pages_are_those_of_the_kernel() -> None:
     """Half a gigabyte each where the base page has 64 KiB on Arm: a run of standard touches 2 GiB at most."""
     call = "firsttouch run pagefault --device cpu --preset standard --set page_size=base,huge"

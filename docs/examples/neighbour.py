@@ -39,7 +39,7 @@ class Neighbour(Experiment):
         directions = ("to", "from")
         return [
             peer(device, itself=True),
-            Factor("direction", directions, choices=directions, doc="to the peer's memory or from it"),
+            Factor("direction", directions, doc="to the peer's memory or from it"),
             Factor("size", sizes, "size"),
         ]
 

@@ -38,7 +38,7 @@ class Stride(Experiment):
 
     def factors(self, device, preset):
         strides = [64, 256, KiB, 4 * KiB] if preset == "quick" else [64 << k for k in range(9)]
-        return [Factor("agent", agents(device), choices=agents(device)), Factor("stride", strides, "size")]
+        return [Factor("agent", agents(device)), Factor("stride", strides, "size")]
 
     def skip(self, factors, device):
         return unreachable(device, main_allocator(device), factors["agent"])

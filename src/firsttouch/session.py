@@ -46,6 +46,12 @@ class Session:
         self.events, self.events_reason = events.start(self.info)
         return open_device(self.info.name)
 
+    def recorded_events(self) -> EventLog:
+        """The log of the events of the open device. Raises Unsupported if they are not recorded; the text says why."""
+        if self.events is None:
+            raise Unsupported(self.events_reason or "no unified-memory events were recorded in this process")
+        return self.events
+
     def open(self, name: str) -> _core.Device:
         """A device by name; `self` is the session's device. It is opened at its first use and stays open.
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from tests.kernels.compilers import compile_amdgpu, compile_sm_90
+from tests.matrix import matrix
 
 from firsttouch import _core
 from firsttouch.apps import all_apps
@@ -36,7 +37,7 @@ def test_sm_90(name: str) -> None:
     assert spilled <= CPU_ONLY, "arrays in local memory"
 
 
-@pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
+@pytest.mark.parametrize("target", matrix(["gfx90a", "gfx942"], 1))
 @every_file
 def test_amdgpu(name: str, target: str) -> None:
     assembly = compile_amdgpu(unit(name, "hip"), target)

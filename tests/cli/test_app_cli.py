@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.matrix import matrix
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "smooth.py"
 DEVICE = ("--device", "opencl:0")
@@ -74,35 +75,38 @@ def test_the_list_describes_each_application(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (["hotspto"], "unknown application 'hotspto' (did you mean 'hotspot'?)"),
-        ([], "name applications, or give --all"),
-        (["hotspot", "--strategy", "manged"], "unknown strategy 'manged' (did you mean 'managed'?)"),
-        (["hotspot", "--strategy", "managed"], "opencl:0 has no allocator managed; without --strategy, all that"),
-        (["hotspot", "--size", "0"], "'0' is zero bytes"),
-        (["hotspot", "--size", "huge"], "or one of tiny, default, in-memory, oversubscribed"),
-        (["hotspot", "--size", "500TiB"], "of host memory; the limit is"),
-        (["hotspot", "--size", "5"], "hotspot needs at least 12 bytes, more than 5"),
-        (["hotspot", "--set", "n=0"], "hotspot: n must be at least 1, not 0"),
-        (["lud", "--set", "n=100"], "lud: n must be a multiple of"),
-        (["hotspot", "--set", "colour=red"], "unknown factor 'colour'"),
-        (["hotspot", "--budget", "1KiB", "--strategy", "explicit"], "has no tiled buffers"),
-        (["hotspot", "--oversubscribe", "0"], "'0' is not a number above 0"),
-        (["hotspot", "--oversubscribe", "2"], "opencl:0 does not state its free memory"),
-        (["hotspot", "--set", "host=pinned", "--strategy", "explicit"], "opencl:0 between map and unmap only"),
-        (["nn", "--iterations", "3"], "unknown factor 'iterations'; accepted: app, strategy, size, pages"),
-        (["hotspot", "--repeat", "0"], "repeat: '0' is less than can be measured"),
-        (["hotspot", "--iterations", "-1"], "iterations: '-1' is not a whole number"),
-        (["hotspot", "--budget", "4GB2"], "budget: '4GB2' is not a size such as"),
-        (["hotspot", "--strategy", ""], "--strategy is empty"),
-        (["hotspot", "--size", " "], "--size is empty"),
-        (["hotspot", "--seed", "-1"], "--seed '-1' is not a whole number from 0 to 2^63 - 1"),
-        (["hotspot", "--seed", str(2**63)], "is not a whole number from 0 to 2^63 - 1"),
-        (["hotspot", "--all"], "--all was given, and hotspot too"),
-        (["--resume"], "o holds no run to continue; name applications, or give --all"),
-        (["hotspot", "--set", "events=on"], "unknown factor 'events'; accepted: app, strategy, size, pages"),
-        (["hotspot", "--module", "nothing.py"], "nothing.py' is not a Python file"),
-    ],
+    matrix(
+        [
+            (["hotspto"], "unknown application 'hotspto' (did you mean 'hotspot'?)"),
+            ([], "name applications, or give --all"),
+            (["hotspot", "--strategy", "manged"], "unknown strategy 'manged' (did you mean 'managed'?)"),
+            (["hotspot", "--strategy", "managed"], "opencl:0 has no allocator managed; without --strategy, all that"),
+            (["hotspot", "--size", "0"], "'0' is zero bytes"),
+            (["hotspot", "--size", "huge"], "or one of tiny, default, in-memory, oversubscribed"),
+            (["hotspot", "--size", "500TiB"], "of host memory; the limit is"),
+            (["hotspot", "--size", "5"], "hotspot needs at least 12 bytes, more than 5"),
+            (["hotspot", "--set", "n=0"], "hotspot: n must be at least 1, not 0"),
+            (["lud", "--set", "n=100"], "lud: n must be a multiple of"),
+            (["hotspot", "--set", "colour=red"], "unknown factor 'colour'"),
+            (["hotspot", "--budget", "1KiB", "--strategy", "explicit"], "has no tiled buffers"),
+            (["hotspot", "--oversubscribe", "0"], "'0' is not a number above 0"),
+            (["hotspot", "--oversubscribe", "2"], "opencl:0 does not state its free memory"),
+            (["hotspot", "--set", "host=pinned", "--strategy", "explicit"], "opencl:0 between map and unmap only"),
+            (["nn", "--iterations", "3"], "unknown factor 'iterations'; accepted: app, strategy, size, pages"),
+            (["hotspot", "--repeat", "0"], "repeat: '0' is less than can be measured"),
+            (["hotspot", "--iterations", "-1"], "iterations: '-1' is not a whole number"),
+            (["hotspot", "--budget", "4GB2"], "budget: '4GB2' is not a size such as"),
+            (["hotspot", "--strategy", ""], "--strategy is empty"),
+            (["hotspot", "--size", " "], "--size is empty"),
+            (["hotspot", "--seed", "-1"], "--seed '-1' is not a whole number from 0 to 2^63 - 1"),
+            (["hotspot", "--seed", str(2**63)], "is not a whole number from 0 to 2^63 - 1"),
+            (["hotspot", "--all"], "--all was given, and hotspot too"),
+            (["--resume"], "o holds no run to continue; name applications, or give --all"),
+            (["hotspot", "--set", "events=on"], "unknown factor 'events'; accepted: app, strategy, size, pages"),
+            (["hotspot", "--module", "nothing.py"], "nothing.py' is not a Python file"),
+        ],
+        8,
+    ),
 )
 def test_bad_input_gets_one_sentence(arguments: list[str], said: str, tmp_path: Path) -> None:
     done = app(*arguments, *DEVICE, "--out", "o", cwd=tmp_path)
@@ -173,6 +177,7 @@ def test_resume_takes_the_applications_of_the_run(tmp_path: Path) -> None:
     assert "nn on opencl:0: 1 ok" in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_results_of_run_and_app_are_kept_apart(tmp_path: Path) -> None:
     app("hotspot", "--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--out", "o", *DEVICE, cwd=tmp_path)
     done = app("--resume", "--out", "o", cwd=tmp_path, command="run")
@@ -180,6 +185,7 @@ def test_results_of_run_and_app_are_kept_apart(tmp_path: Path) -> None:
     assert "holds results of `firsttouch app`" in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_modules_named_by_a_results_directory_are_not_run(tmp_path: Path) -> None:
     small = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--out", "o", *DEVICE)
     assert app("hotspot", *small, cwd=tmp_path).returncode == 0

@@ -57,6 +57,7 @@ def test_the_table_fits_and_loses_nothing(width: int):
         assert heading in words
 
 
+@pytest.mark.exhaustive
 def test_verify_in_words():
     run = call("--device", "cpu", "--verify")
     assert "on-demand ✓" in run.stdout

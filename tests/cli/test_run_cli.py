@@ -82,7 +82,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("words", "wrong", "accepted"), WRONG, ids=lambda value: " ".join(value)[:50])
+@pytest.mark.parametrize(("words", "wrong", "accepted"), matrix(WRONG, 5), ids=lambda value: " ".join(value)[:50])
 def test_a_wrong_call_is_one_sentence_and_leaves_nothing(tmp_path, words, wrong, accepted):
     run = call(tmp_path, *words)
     assert run.returncode == 2, run.stderr
@@ -93,7 +93,7 @@ def test_a_wrong_call_is_one_sentence_and_leaves_nothing(tmp_path, words, wrong,
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["FIRSTTOUCH_MAX_HOST", "FIRSTTOUCH_MAX_DEVICE", "FIRSTTOUCH_MAX_MANAGED"])
+@pytest.mark.parametrize("name", matrix(["FIRSTTOUCH_MAX_HOST", "FIRSTTOUCH_MAX_DEVICE", "FIRSTTOUCH_MAX_MANAGED"], 1))
 @pytest.mark.parametrize(
     ("text", "said"), [("lots", "'lots' is not a size such as"), ("0x10", "'0x10' is not"), ("0", "'0' is zero bytes")]
 )

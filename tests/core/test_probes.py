@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from open_devices import DEVICES, agents_of, allocators_of, brief, device_of, on_every_device
+from tests.matrix import matrix
 
 from firsttouch import _core
 
@@ -113,7 +114,7 @@ def is_unstated(row: dict[str, Any]) -> bool:
 
 
 @on_every_device
-@pytest.mark.parametrize("strategy", ["concurrent", "lockstep", "copying"])
+@pytest.mark.parametrize("strategy", matrix(["concurrent", "lockstep", "copying"], 1))
 def test_concurrency(name: str, strategy: str) -> None:
     device = device_of(name)
     for row in allocators_of(device):

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.matrix import matrix
 
 from firsttouch.counters.perf import Perf
 from firsttouch.counters.tool import Quantity
@@ -80,10 +81,13 @@ def test_counters_are_added_and_the_samples_stay_those_without(fake_ncu: Path, t
 
 @pytest.mark.parametrize(
     ("name", "sets"),
-    [
-        ("latency", {"agent": "gpu", "allocator": "device", "size": "64KiB", "order": "random"}),
-        ("tlb", {"agent": "gpu", "allocator": "device", "method": "chase", "stride": "4KiB", "pages": "16"}),
-    ],
+    matrix(
+        [
+            ("latency", {"agent": "gpu", "allocator": "device", "size": "64KiB", "order": "random"}),
+            ("tlb", {"agent": "gpu", "allocator": "device", "method": "chase", "stride": "4KiB", "pages": "16"}),
+        ],
+        1,
+    ),
 )
 def test_a_chase_says_over_how_many_loads_it_was_counted(
     fake_ncu: Path, tmp_path: Path, name: str, sets: dict[str, str]
@@ -94,6 +98,7 @@ def test_a_chase_says_over_how_many_loads_it_was_counted(
     assert record.counters["hw_loads"] % 32 == 0
 
 
+@pytest.mark.exhaustive
 def test_only_the_counters_that_the_tool_lists_are_asked_for(
     fake_ncu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +122,7 @@ def test_a_refusal_is_said_once_and_the_tool_is_not_started_again(
     assert len(fake_ncu.read_text().splitlines()) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_tool_that_fails_at_every_point_is_given_up(
     fake_ncu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +135,7 @@ def test_a_tool_that_fails_at_every_point_is_given_up(
     assert len(fake_ncu.read_text().splitlines()) == 3
 
 
+@pytest.mark.exhaustive
 def test_experiments_in_which_both_agents_work_say_why_they_are_not_counted(tmp_path: Path) -> None:
     records, warnings = measure(
         tmp_path, "locking", "allocation", device="cpu", allocator="malloc", inside="1", size="64KiB"

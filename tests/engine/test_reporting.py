@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.matrix import matrix
 
 GiB = 2**30
 ABORT = "import os, sys\nif 'firsttouch.report' in sys.orig_argv: os.kill(os.getpid(), 6)\n"
@@ -58,7 +59,9 @@ def test_a_renderer_that_aborts_leaves_the_old_report_and_the_exit_status(tmp_pa
     assert sorted(p.name for p in out.iterdir()) == ["machine.json", "report.html", "results.jsonl", "run.json"]
 
 
-@pytest.mark.parametrize("prepare", [close_stdin, limit(resource.RLIMIT_NOFILE, 64)], ids=["stdin", "descriptors"])
+@pytest.mark.parametrize(
+    "prepare", matrix([close_stdin, limit(resource.RLIMIT_NOFILE, 64)], 1), ids=["stdin", "descriptors"]
+)
 def test_closed_stdin_and_few_descriptors(tmp_path, prepare):
     out = tmp_path / "out"
     done = report_of(out, prepare)

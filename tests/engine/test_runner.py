@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.matrix import matrix
 
 from firsttouch.engine.discover import discover_devices
 from firsttouch.engine.job import Job
@@ -103,7 +104,7 @@ def test_suspect_points_are_marked_and_left_out_of_the_findings(call, tmp_path):
     assert [json.loads(key)[2]["what"] for key in finding["points"]] == ["fine"]
 
 
-@pytest.mark.parametrize(("what", "status"), [("fine", 0), ("unsupported", 0), ("raise", 1), ("flip", 3)])
+@pytest.mark.parametrize(("what", "status"), matrix([("fine", 0), ("unsupported", 0), ("raise", 1), ("flip", 3)], 1))
 def test_exit_status(call, what, status):
     done = call("fault", "--device", "cpu", "--set", f"what={what}", "--out", "out")
     assert done.returncode == status, done.stderr

@@ -257,6 +257,7 @@ def test_windows_of_an_experiment_and_points_without(library, tmp_path):
     assert [e.name for e in read_trace(tmp_path / "out") if "experiment" in e.args] == ["windowed n=1", "windowed n=2"]
 
 
+@pytest.mark.exhaustive
 def test_a_point_that_opens_its_device_itself(library, tmp_path):
     done = run(tmp_path, "own", "--events")
     assert done.returncode == 0, done.stderr

@@ -130,6 +130,7 @@ def test_without_a_compiler_the_points_are_skipped_and_say_what_to_install(tmp_p
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_target_that_the_compilers_do_not_know_is_skipped_with_their_words(tmp_path: Path) -> None:
     done = run(tmp_path / "out", "--set", "target=gfx999,sm_999", "--set", "operation=load_vector")
     assert done.returncode == 0, done.stderr

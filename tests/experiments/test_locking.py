@@ -13,6 +13,7 @@ from fake_records import a_record
 from preset_helpers import factors_of, left_out_of
 from small import SmallRun
 from test_presets import PROCESSOR, plan
+from tests.matrix import matrix
 
 from firsttouch.experiments.locking import Locking
 from firsttouch.records.reading import load_results
@@ -98,7 +99,7 @@ def test_findings_compare_contention_within_a_group():
     assert "takes 33 us with 256 competing threads in each group, 33 times as long as with one (1 us)." in words
 
 
-@pytest.mark.parametrize(("device", "rivals"), [("cpu", "cpu"), ("opencl:0", "cpu"), ("opencl:0", "gpu")])
+@pytest.mark.parametrize(("device", "rivals"), matrix([("cpu", "cpu"), ("opencl:0", "cpu"), ("opencl:0", "gpu")], 1))
 def test_a_livelock_is_recorded_as_failed_with_its_reason(device, rivals, tmp_path):
     out = tmp_path / "out"
     allocator = "malloc" if device == "cpu" else "svm-atomic"

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from fake_devices import GPU
 from small import SmallRun
+from tests.matrix import matrix
 
 from firsttouch import _core
 from firsttouch.engine.plan import Planned, make_plan
@@ -52,7 +53,7 @@ def point(**changed: Scalar) -> Factors:
     return Factors({"allocator": "managed", **BASE, "events": "off", "size": 64 * MIB, "iterations": 12, **changed})
 
 
-@pytest.mark.parametrize("preset", ["quick", "standard", "full"])
+@pytest.mark.parametrize("preset", matrix(["quick", "standard", "full"], 1))
 def test_every_condition_appears_by_itself(preset: str) -> None:
     planned = plan(preset, gpu())
     cases = Counter(case_of(p.point.factors, gpu()) for p in planned if p.point.factors["events"] == "off")
@@ -74,6 +75,7 @@ def test_quick_is_small_and_full_is_not_the_cross_product() -> None:
     assert len(plan("full", gpu())) < 500
 
 
+@pytest.mark.exhaustive
 def test_points_with_events_have_equal_points_without_and_separate_workers() -> None:
     for preset in ("quick", "standard", "full"):
         planned = plan(preset, gpu())

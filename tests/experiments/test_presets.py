@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fake_devices import GPU, OPENCL_GPU, amd, opencl
+from tests.matrix import matrix
 
 from firsttouch.engine.plan import Planned, make_plan
 from firsttouch.experiments import all_experiments
@@ -42,7 +43,7 @@ def renamed(device: DeviceInfo, kind: str) -> DeviceInfo:
 
 
 @pytest.mark.parametrize("experiment", [name for name in all_experiments() if name not in ("codegen", "context")])
-@pytest.mark.parametrize("preset", ["quick", "standard"])
+@pytest.mark.parametrize("preset", matrix(["quick", "standard"], 1))
 def test_the_name_of_the_backend_changes_no_plan(experiment: str, preset: Preset) -> None:
     device = opencl(OPENCL_GPU)
     planned = [(p.point.factors, p.reason) for p in plan(experiment, device, preset)]
@@ -94,6 +95,7 @@ def test_pages_that_move_are_measured_by_migration() -> None:
     assert "fine-grained" not in values(points, "allocator")
 
 
+@pytest.mark.exhaustive
 def test_atomics_make_no_difference_where_nothing_moves() -> None:
     assert "svm-atomic" in values(plan("migration", opencl(OPENCL_GPU)), "allocator")
     assert values(plan("migration", opencl(PROCESSOR)), "allocator") >= {"svm-fine", "svm-coarse"}

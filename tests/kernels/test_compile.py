@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.kernels.compilers import compile_amdgpu, compile_sm_90, skip_missing_compiler
+from tests.matrix import matrix
 
 import firsttouch.kernels
 from firsttouch import _core
@@ -122,7 +123,7 @@ def test_sm_90(name: str, defines: Defines) -> None:
     assert not re.search(r"\.local\b|__local_depot", ptx), "arrays in local memory"
 
 
-@pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
+@pytest.mark.parametrize("target", matrix(["gfx90a", "gfx942"], 1))
 @every_build
 def test_amdgpu(name: str, defines: Defines, target: str) -> None:
     assembly = amdgpu(name, target, tuple(defines))

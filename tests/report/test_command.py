@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import sample
 import typer
+from tests.matrix import matrix
 from typer.testing import CliRunner
 
 from firsttouch.cli import report
@@ -43,7 +44,7 @@ def test_json_is_the_only_output_on_stdout(write, tmp_path):
     assert json.loads(result.stdout) == {"report": str(tmp_path / "r.html")}
 
 
-@pytest.mark.parametrize(("form", "start"), [("svg", b"<svg"), ("png", b"\x89PNG")])
+@pytest.mark.parametrize(("form", "start"), matrix([("svg", b"<svg"), ("png", b"\x89PNG")], 1))
 def test_figures_as_files(write, form, start):
     directory = write(sample.results())
     files = sorted((directory / "figures").iterdir()) if run(directory, "--format", form) else []

@@ -27,6 +27,7 @@ def test_a_stream_is_counted_over_one_launch(tmp_path: Path, tool: dict[str, str
     assert record.counters["hw_memory_read_bytes"] == 64 * 1000 - 32 * 1000 + 64 * 1000
 
 
+@pytest.mark.exhaustive
 def test_a_chase_is_counted_over_the_launch_that_is_timed(tmp_path: Path, tool: dict[str, str]) -> None:
     (record,) = run(tmp_path / "out", "tlb", "--counters", "--set", "agent=gpu", "--set", "allocator=device",
                     "--set", "method=chase", "--set", "stride=4KiB", "--set", "pages=16", **tool)  # fmt: skip
@@ -35,6 +36,7 @@ def test_a_chase_is_counted_over_the_launch_that_is_timed(tmp_path: Path, tool: 
     assert record.counters["hw_loads"] >= 1000
 
 
+@pytest.mark.exhaustive
 def test_migration_is_counted_over_its_passes_and_not_with_events(tmp_path: Path, tool: dict[str, str]) -> None:
     (record,) = run(tmp_path / "out", "migration", "--counters", "--set", "allocator=managed", "--set", "size=2MiB",
                     "--set", "events=off", "--set", "iterations=3", "--set", "touch=dense", "--set", "prefetch=none",

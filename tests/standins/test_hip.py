@@ -140,6 +140,7 @@ def test_a_machine_without_rocm_is_reported_in_one_sentence(monkeypatch: pytest.
     assert device.reason.startswith("the hip library was not found: /nowhere/libamdhip64.so")
 
 
+@pytest.mark.exhaustive
 def test_a_missing_function_is_named(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("FIRSTTOUCH_LIB_HIP", str(standin.build("hip_on_host", folder, without="hipMemAdvise")))
     device = discovered()
@@ -446,7 +447,7 @@ def test_each_value_of_xnack_has_a_worker_that_decides_what_to_skip(tmp_path: Pa
     }
 
 
-@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize("form", matrix([[], ["--json"]], 1))
 def test_methods_and_machine_note_that_no_amd_gpu_was_tested(form: list[str]) -> None:
     command = [sys.executable, "-m", "firsttouch.cli.main"]
     for arguments in (["methods", "--device", "hip:0"], ["machine"]):

@@ -57,11 +57,14 @@ def test_every_strategy_is_verified_or_skipped_with_a_reason(
 
 @pytest.mark.parametrize(
     ("experiment", "settings"),
-    [
-        ("atomics", ["elements=1024", "type=u64", "scope=system", "cpu_threads=1", "gpu_threads=64"]),
-        ("concurrency", ["strategy=concurrent,lockstep", "size=1MiB", "iterations=2"]),
-        ("locking", ["rivals=both", "outside=0", "sections=50"]),
-    ],
+    matrix(
+        [
+            ("atomics", ["elements=1024", "type=u64", "scope=system", "cpu_threads=1", "gpu_threads=64"]),
+            ("concurrency", ["strategy=concurrent,lockstep", "size=1MiB", "iterations=2"]),
+            ("locking", ["rivals=both", "outside=0", "sections=50"]),
+        ],
+        1,
+    ),
 )
 def test_cpu_and_gpu_of_an_apu_use_device_memory_at_once(experiment: str, settings: list[str], tmp_path: Path) -> None:
     options = [word for setting in ["allocator=device", *settings] for word in ("--set", setting)]
@@ -71,6 +74,7 @@ def test_cpu_and_gpu_of_an_apu_use_device_memory_at_once(experiment: str, settin
         assert (record.status, record.reason, record.verified) == ("ok", "", True), record.factors
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", matrix(["producer_consumer", "bfs_concurrent", "kmeans_concurrent"]))
 def test_concurrent_applications_work_on_device_memory_of_an_apu(name: str, tmp_path: Path) -> None:
     options = ("--strategy", "unified", "--size", "tiny", "--repeat", "1")
@@ -131,6 +135,7 @@ def test_more_than_the_device_has_is_refused_before_anything_is_allocated(tmp_pa
     assert results["explicit"][1].endswith("of hip:0, which has 32 MiB")
 
 
+@pytest.mark.exhaustive
 def test_xnack_as_a_factor_lets_the_gpu_access_plain_memory(tmp_path: Path) -> None:
     options = [w for s in ("explicit", "system") for w in ("--strategy", s)]
     options += ["--size", "tiny", "--repeat", "1", "--set", "xnack=0,1"]

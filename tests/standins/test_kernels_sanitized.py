@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from command import app
+from tests.matrix import matrix
 
 from firsttouch.apps import all_apps
 
@@ -61,7 +62,14 @@ OUT_OF_ARRAY = "GROUP_KERNEL wrong(GLOBAL float* x, ulong n) { SHARED float s[24
 
 @pytest.mark.parametrize(
     ("kernel", "message"),
-    [(OUT_OF_BUFFER, "ABORTING"), (DIVERGENT_BARRIER, "some items of a group only"), (OUT_OF_ARRAY, "out of bounds")],
+    matrix(
+        [
+            (OUT_OF_BUFFER, "ABORTING"),
+            (DIVERGENT_BARRIER, "some items of a group only"),
+            (OUT_OF_ARRAY, "out of bounds"),
+        ],
+        1,
+    ),
 )
 def test_an_invalid_kernel_aborts_the_process(
     kernel: str, message: str, tmp_path: Path, sanitized: dict[str, str]

@@ -46,6 +46,7 @@ def test_a_peer_without_access_is_skipped_with_the_drivers_reason(tmp_path: Path
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_peer_whose_access_the_driver_fails_to_open_is_skipped(tmp_path: Path) -> None:
     (record,) = run_neighbour(tmp_path / "out", "--device", "hip:0", "--set", "peer=hip:1",
                     STANDIN_FAIL="hipDeviceEnablePeerAccess=801")  # fmt: skip

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from firsttouch import _core
 from firsttouch.analysis.caching import is_cached
 from firsttouch.machine.devices import open_device
+from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
-from firsttouch.units import format_seconds, format_size
+from firsttouch.units import MiB, format_seconds, format_size
 from firsttouch.workers.protocol import Pipe, Reply, Task, one_line
 
 SEED = 20240229
-_MIB = 1 << 20
-_SMALL = 4 * _MIB
-_SIZES = (64 * _MIB, 16 * _MIB, _SMALL)
+_SMALL = 4 * MiB
+_SIZES = (64 * MiB, 16 * MiB, _SMALL)
 """Sizes for trials that touch every page: the largest that the guard permits; for managed memory only the smallest."""
-_HALVES = 8 * _MIB
+_HALVES = 8 * MiB
 _MIN_MIXED = 10
 """Additions by the CPU between which the GPU added too. Fewer do not prove that both worked at the same time."""
 _SMALL_SHARE = 0.1
@@ -167,16 +167,11 @@ class _MemoryInUse:
 
     @classmethod
     def now(cls, context: TrialContext) -> _MemoryInUse:
-        own = _proc("/proc/self/smaps_rollup", "Rss:")
+        own = Tree().kibibytes("proc/self/smaps_rollup").get("Rss", 0)
         if context.device_info.capabilities.runs_kernels and not context.device_info.capabilities.shares_host_memory:
             total, free = context.device.memory()
             own += total - free
-        return cls(own, -_proc("/proc/meminfo", "MemFree:"))
-
-
-def _proc(path: str, key: str) -> int:
-    with open(path) as file:
-        return next((int(line.split()[1]) * 1024 for line in file if line.startswith(key)), 0)
+        return cls(own, -Tree().kibibytes("proc/meminfo").get("MemFree", 0))
 
 
 def page(context: TrialContext) -> TrialResult:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from firsttouch.analysis.statistics import group_by, median_of
-from firsttouch.records.reading import point_key
+from firsttouch.records.reading import key_of
 from firsttouch.records.schema import Record, Scalar
 
 Condition: TypeAlias = Scalar | tuple[Scalar, ...]
@@ -84,7 +84,7 @@ class Finding:
 
 def keys(records: Iterable[Record]) -> tuple[str, ...]:
     """The keys of points, as --resume uses them."""
-    return tuple(point_key(r.experiment, r.device, r.factors) for r in records)
+    return tuple(map(key_of, records))
 
 
 def shared(records: Sequence[Record]) -> dict[str, Condition]:

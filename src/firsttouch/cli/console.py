@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich.console
 from rich.text import Text
 
 from firsttouch.cli.output import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 class Console(rich.console.Console):
@@ -20,3 +23,7 @@ class Console(rich.console.Console):
 
     def render_str(self, text: str, **more: Any) -> Text:
         return super().render_str(printable(text), **more)
+
+    def width_of(self, table: Table) -> int:
+        """The number of terminal columns that a table needs."""
+        return table.__rich_measure__(self, self.options.update(max_width=10_000)).maximum

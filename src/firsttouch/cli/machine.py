@@ -57,12 +57,13 @@ def command(
 
 def _show(machine: Machine) -> None:
     from firsttouch.cli.console import Console
+    from firsttouch.machine.gpus import gpu_topics
 
     console = Console()
     console.print(f"{machine.host}, {machine.created}, firsttouch {machine.firsttouch}")
     for heading, topic in _SECTIONS:
         _section(console, heading, _rows(heading, machine.facts.get(topic, {})))
-    for topic in sorted((t for t in machine.facts if t[:3] == "gpu" and t[3:].isdigit()), key=lambda t: int(t[3:])):
+    for topic in gpu_topics(machine.facts):
         _section(console, f"{topic} (NVML)", _rows("", machine.facts[topic]))
     for topic in sorted(t for t in machine.facts if t.startswith("amd_gpu")):
         _section(console, f"{topic} (AMD SMI)", _rows("", machine.facts[topic]))

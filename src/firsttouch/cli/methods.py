@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch.cli.options import path
+from firsttouch.cli.options import Devices, path
 from firsttouch.cli.output import print_json, print_stderr, printable
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ device, and is printed once at the end."""
 
 
 def command(
-    device: Annotated[
-        list[str] | None,
-        typer.Option("--device", metavar="DEVICE", help="Such as cpu, opencl:0, cuda:0, hip:0; may be repeated."),
-    ] = None,
+    device: Devices = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Find the answers by experiment, each in a process of its own.")
     ] = False,
@@ -126,7 +123,7 @@ def _device(console: Console, device: DeviceInfo, cells: Sequence[Cell]) -> None
     columns = [name for group in groups for name in group]
     full = _table(columns, headings, cells)
     console.print(f"{device.name}: {device.title}", style="bold")
-    for table in [full] if _width(console, full) <= console.width else [_table(g, headings, cells) for g in groups]:
+    for table in [full] if console.width_of(full) <= console.width else [_table(g, headings, cells) for g in groups]:
         console.print(table)
     for allocators, sentence in _sentences([cell for cell in cells if cell.property in columns], headings):
         console.print(f"- {', '.join(allocators)}: {sentence}")
@@ -146,11 +143,6 @@ def _table(columns: Sequence[str], headings: Mapping[str, str], cells: Sequence[
     for allocator in dict.fromkeys(cell.allocator for cell in cells):
         table.add_row(allocator, *(_text(known[allocator, name]) for name in columns))
     return table
-
-
-def _width(console: Console, table: Table) -> int:
-    """The number of terminal columns that the table needs."""
-    return table.__rich_measure__(console, console.options.update(max_width=10_000)).maximum
 
 
 def _text(cell: Cell) -> str:

@@ -42,6 +42,10 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+Devices: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--device", metavar="DEVICE", help="Such as cpu, opencl:0, cuda:0 or hip:0; may be repeated."),
+]
 Out: TypeAlias = Annotated[
     Path | None,
     typer.Option(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from firsttouch.cli.output import print_stderr, printable
+from firsttouch.records.schema import FAILURES, Record
 from firsttouch.text import count
 from firsttouch.units import format_seconds
 
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from firsttouch.engine.plan import Planned
-    from firsttouch.records.schema import Record
 
-_BAD = ("failed", "timeout", "crashed")
 _PER_EXPERIMENT = 3
 """The most failures of one experiment or application on one device that are printed. Further ones are only counted."""
 QUIET = 10.0
@@ -172,7 +171,8 @@ class RunProgress:
 
     def _print_failure(self, title: str, planned: Planned, record: Record, counts: Counter[str]) -> None:
         wrong = record.verified is False
-        if (record.status in _BAD or wrong) and sum(counts[s] for s in (*_BAD, "wrong data")) <= _PER_EXPERIMENT:
+        failures = sum(counts[s] for s in (*FAILURES, "wrong data"))
+        if (record.status in FAILURES or wrong) and failures <= _PER_EXPERIMENT:
             what = f"wrong data {record.verified_why}" if wrong else f"{record.status}: {record.reason}"
             self._screen.line(f"{title} {_factors(planned)}: {what}")
 

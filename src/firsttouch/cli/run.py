@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firsttouch.cli import findings
-from firsttouch.cli.options import AsJson, Out, Resume, Retry, Seed, TrustVerified, path, seconds
+from firsttouch.cli.options import AsJson, Devices, Out, Resume, Retry, Seed, TrustVerified, path, seconds
 from firsttouch.cli.output import code_of_modules, print_json, print_stderr, print_stdout
 from firsttouch.errors import Terminated, UsageError
 
@@ -25,10 +25,7 @@ def command(
     experiments: Annotated[
         list[str] | None, typer.Argument(metavar="EXPERIMENT", help="Which experiments; default: all.")
     ] = None,
-    device: Annotated[
-        list[str] | None,
-        typer.Option("--device", metavar="DEVICE", help="Such as cpu, cuda:0 or hip:0; may be repeated."),
-    ] = None,
+    device: Devices = None,
     preset: Annotated[
         str | None, typer.Option(help="quick (default), standard or full: how many points, and how precise.")
     ] = None,

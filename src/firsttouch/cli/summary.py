@@ -112,14 +112,10 @@ def _by_application(console: Console, groups: Sequence[_Group]) -> None:
     strategies = list(dict.fromkeys(row.strategy for _, group in groups for row in group))
     while strategies:
         part = strategies
-        while len(part) > 1 and _table_width(console, _times(groups, part)) > console.width:
+        while len(part) > 1 and console.width_of(_times(groups, part)) > console.width:
             part = part[:-1]
         console.print(_times(groups, part))
         strategies = strategies[len(part) :]
-
-
-def _table_width(console: Console, table: Table) -> int:
-    return table.__rich_measure__(console, console.options.update(max_width=10_000)).maximum
 
 
 def _times(groups: Sequence[_Group], strategies: Sequence[str]) -> Table:

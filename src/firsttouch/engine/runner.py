@@ -27,7 +27,7 @@ from firsttouch.machine.limits import environment_limits, host_limit
 from firsttouch.machine.peers import with_other_backends
 from firsttouch.modules import add_modules
 from firsttouch.records.reading import has_results, read_request
-from firsttouch.records.schema import PEER, SCHEMA, DeviceInfo, Machine, Record, Request, Scalar
+from firsttouch.records.schema import FAILURES, PEER, SCHEMA, DeviceInfo, Machine, Record, Request, Scalar
 from firsttouch.records.store import Store
 from firsttouch.workers.process import Answer, Worker
 
@@ -106,7 +106,7 @@ class Outcome:
     def exit_status(self) -> int:
         if self.unverified:
             return 3
-        return 1 if any(self.counts.get(status) for status in ("failed", "timeout", "crashed")) else 0
+        return 1 if any(self.counts.get(status) for status in FAILURES) else 0
 
 
 class Watcher(Protocol):
@@ -425,17 +425,11 @@ def conclude(record: Record, answer: Answer) -> Record:
     return record
 
 
-def why_no_events(record: Record) -> str:
-    """Why the events that were requested are missing in `record`, or '' if they are not."""
-    state = str(record.counters.get(events.STATE, ""))
-    return state.removeprefix(events.NONE) if state.startswith(events.NONE) else ""
-
-
 def missing(request: Request, record: Record) -> dict[str, str]:
     """What was requested and is missing in `record`, with the reason."""
-    found: dict[str, str | None] = {
-        "events": why_no_events(record) if request.events else "",
-        "counters": why_none(record) if request.counters else "",
+    found = {
+        "events": events.why_none(record) if request.events else None,
+        "counters": why_none(record) if request.counters else None,
     }
     return {what: reason for what, reason in found.items() if reason}
 

@@ -15,7 +15,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from firsttouch.records.schema import DeviceInfo, Struct
+from firsttouch.records.schema import DeviceInfo, Record, Struct
 
 VARIABLE = "FIRSTTOUCH_EVENTS"
 """The environment variable that requests events in a worker if it is '1'. An experiment's environment() may set it."""
@@ -206,6 +206,12 @@ def why_not_offered(device: DeviceInfo) -> str:
     """Returns why events of this device cannot be recorded, or '' if they can."""
     offered = device.capabilities.memory_events
     return "" if offered else f"no unified-memory events are offered for {device.name}"
+
+
+def why_none(record: Record) -> str | None:
+    """Why a point for which events were requested has none; None for other points."""
+    state = record.counters.get(STATE)
+    return state.removeprefix(NONE) if isinstance(state, str) and state.startswith(NONE) else None
 
 
 def start(device: DeviceInfo) -> tuple[EventLog | None, str]:

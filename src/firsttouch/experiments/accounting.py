@@ -75,7 +75,7 @@ class Accounting(Experiment):
         size = 64 * MiB if small else 128 * MiB if preset == "quick" else 256 * MiB
         return [
             allocator_factor(device),
-            Factor("toucher", agents(device), choices=agents(device), doc="who touches the memory first"),
+            Factor("toucher", agents(device), doc="who touches the memory first"),
             Factor("size", [size], "size", least=BASE_PAGE, doc="bytes of one allocation"),
         ]
 

@@ -58,7 +58,7 @@ class Allocation(Experiment):
         return [
             allocator_factor(device),
             Factor("size", sizes, "size", least=1, doc="bytes of one block"),
-            Factor("call", CALLS, choices=CALLS, doc="the call that is timed"),
+            Factor("call", CALLS, doc="the call that is timed"),
             Factor(
                 "chunks",
                 [CHUNKS, 1] if preset == "full" else [CHUNKS],

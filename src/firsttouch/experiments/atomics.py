@@ -172,7 +172,7 @@ class Atomics(Experiment):
         scopes = ("system", "device") if device.capabilities.device_scope_atomics else ("system",)
         return [
             allocator_factor(device),
-            Factor("type", TYPES, choices=TYPES, doc="of an element, 8 bytes"),
+            Factor("type", TYPES, doc="of an element, 8 bytes"),
             Factor("elements", elements, "count", least=1, most=MAX_ELEMENTS, doc="of the histogram"),
             Factor(
                 "cpu_threads",
@@ -183,7 +183,7 @@ class Atomics(Experiment):
             ),
             Factor("gpu_threads", [0] if alone else [0, *gpu], "count", most=most, multiple=GROUP, doc="GPU threads"),
             Factor("scope", scopes, choices=("system", "device"), doc="of the GPU's atomic adds"),
-            Factor("reading", ("progress", "end"), choices=("progress", "end"), doc="when the counts are read"),
+            Factor("reading", ("progress", "end"), doc="when the counts are read"),
         ]
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:

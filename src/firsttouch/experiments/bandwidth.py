@@ -154,12 +154,12 @@ class Bandwidth(Experiment):
         sweep = octaves(low, 2 * last_level_bytes(device), 1 if preset == "quick" else 2)
         touch = ("self",) if preset == "quick" or not device.capabilities.runs_kernels else ("self", "other")
         return [
-            Factor("arrays", ("memory", "sweep"), choices=("memory", "sweep"), doc="beyond every cache, or all sizes"),
-            Factor("kernel", KERNELS, choices=KERNELS, doc="of STREAM, and reads and writes alone"),
-            Factor("agent", agents(device), choices=agents(device), doc="who streams"),
+            Factor("arrays", ("memory", "sweep"), doc="beyond every cache, or all sizes"),
+            Factor("kernel", KERNELS, doc="of STREAM, and reads and writes alone"),
+            Factor("agent", agents(device), doc="who streams"),
             allocator_factor(device),
             Factor("first_touch", touch, choices=("self", "other"), doc="who fills the arrays"),
-            Factor("stores", ("normal", "nontemporal"), choices=("normal", "nontemporal"), doc="CPU stores"),
+            Factor("stores", ("normal", "nontemporal"), doc="CPU stores"),
             Factor(
                 "threads",
                 (1, 0),

@@ -43,10 +43,11 @@ def _is_scalar(value: object) -> bool:
 class Factor:
     """A condition that is varied. values are those that the preset measures; `--set name=...` may name others.
 
-    kind: "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "choice" one of `choices`, "name"
-    a text that matches `pattern`, of which `choices` are examples, and "extent" bytes. For "extent" and "count", known
-    has words that are accepted too, each with the value for which it stands. doc says in a few words what is varied,
-    for --list. names_devices: the values name devices; without --set, only those are measured that the call chose.
+    kind: "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "choice" one of the values or of
+    `choices`, "name" a text that matches `pattern`, of which `choices` are examples, and "extent" bytes. For "extent"
+    and "count", known has words that are accepted too, each with the value for which it stands. doc says in a few words
+    what is varied, for --list. names_devices: the values name devices; without --set, only those are measured that the
+    call chose.
     """
 
     name: str

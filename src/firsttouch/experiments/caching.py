@@ -140,11 +140,9 @@ class Caching(Experiment):
         counts = {count for agent in agents(device) for count in thread_counts(device, agent, preset)}
         loads = [kind for kind in LOADS if _why_no_loads(kind, device) is None]
         return [
-            Factor("agent", agents(device), choices=agents(device), doc="who loads and stores"),
+            Factor("agent", agents(device), doc="who loads and stores"),
             allocator_factor(device),
-            Factor(
-                "pattern", PATTERNS, choices=PATTERNS, doc="an entry each, even threads alone, one for all, or one pass"
-            ),
+            Factor("pattern", PATTERNS, doc="an entry each, even threads alone, one for all, or one pass"),
             Factor(
                 "padding",
                 PADDINGS,

@@ -198,7 +198,7 @@ class Codegen(Experiment):
     switches_of = ()
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        return [Factor("operation", OPERATIONS, choices=OPERATIONS, doc="what the code does")]
+        return [Factor("operation", OPERATIONS, doc="what the code does")]
 
     def optional(self) -> list[Factor]:
         doc = "compile for this GPU, which need not be here; needs NVRTC, or clang or hipRTC"

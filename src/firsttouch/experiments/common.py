@@ -40,8 +40,7 @@ def allocator_names(device: DeviceInfo) -> list[str]:
 
 def allocator_factor(device: DeviceInfo, *, doc: str = "how the memory is obtained") -> Factor:
     """Every allocator of the device."""
-    names = allocator_names(device)
-    return Factor("allocator", names, choices=names, doc=doc)
+    return Factor("allocator", allocator_names(device), doc=doc)
 
 
 def unavailable(device: DeviceInfo, allocator: str) -> str | None:

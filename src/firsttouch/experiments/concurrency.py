@@ -76,7 +76,7 @@ class Concurrency(Experiment):
                 choices=(SAME, *allocator_names(device)),
                 doc="memory of the half with which the CPU starts, if it is another",
             ),
-            Factor("strategy", STRATEGIES, choices=STRATEGIES, doc="how the agents share the array"),
+            Factor("strategy", STRATEGIES, doc="how the agents share the array"),
             Factor(
                 "iterations",
                 [20 if preset == "quick" else 100],

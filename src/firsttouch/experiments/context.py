@@ -32,6 +32,7 @@ PROCESSES = {"quick": 3, "standard": 5, "full": 15}
 def timeline(name: str) -> dict[str, float]:
     """Returns the milliseconds of each phase in this new process; compile is cold if the cache folders are empty."""
     from firsttouch import _core
+    from firsttouch.machine.backends import kind_of
     from firsttouch.machine.devices import open_device, show_libraries
 
     show_libraries()
@@ -40,7 +41,7 @@ def timeline(name: str) -> dict[str, float]:
     def mark() -> None:
         marks.append(time.perf_counter())
 
-    _core.count_devices(name.partition(":")[0])
+    _core.count_devices(kind_of(name))
     mark()
     device = open_device(name)
     device.facts()
@@ -109,7 +110,7 @@ class Context(Experiment):
         return "the host alone needs no context" if not device.capabilities.runs_kernels else None
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        return [Factor("phase", tuple(PHASES), choices=tuple(PHASES), doc="part of the start-up")]
+        return [Factor("phase", tuple(PHASES), doc="part of the start-up")]
 
     def environment(self, factors: Factors) -> dict[str, str]:
         return {"FIRSTTOUCH_WORKER": self.name}  # so that no other experiment shares the worker

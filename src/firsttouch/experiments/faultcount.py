@@ -117,8 +117,8 @@ class FaultCount(Experiment):
         sizes = {"quick": [16 * MiB], "standard": [64 * MiB], "full": [64 * MiB, 1024 * MiB]}[preset]
         return [
             allocator_factor(device),
-            Factor("first_touch", agents(device), choices=agents(device), doc="who touches the arrays first"),
-            Factor("streamed_by", agents(device), choices=agents(device), doc="who then runs the triad over them"),
+            Factor("first_touch", agents(device), doc="who touches the arrays first"),
+            Factor("streamed_by", agents(device), doc="who then runs the triad over them"),
             Factor("size", sizes, "size", doc="bytes of one of three arrays", least=MIN_STREAM_BYTES),
         ]
 

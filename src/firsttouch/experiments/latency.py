@@ -105,10 +105,10 @@ class Latency(Experiment):
         density = {"quick": 1, "standard": 2 if on_cpu else 4, "full": 4}
         touch = ("self", "other") if preset == "full" and device.capabilities.runs_kernels else ("self",)
         return [
-            Factor("agent", agents(device), choices=agents(device), doc="who loads"),
+            Factor("agent", agents(device), doc="who loads"),
             allocator_factor(device),
             Factor("first_touch", touch, choices=("self", "other"), doc="who writes the cycle: the agent or the other"),
-            Factor("order", ("random", "by-page"), choices=("random", "by-page"), doc="anywhere, or page by page"),
+            Factor("order", ("random", "by-page"), doc="anywhere, or page by page"),
             Factor(
                 "size",
                 octaves(4 * KiB if preset == "quick" else KiB, largest[preset], density[preset]),

@@ -97,7 +97,7 @@ class Locking(Experiment):
         rivals = ("cpu",) if alone else RIVALS
         return [
             allocator_factor(device, doc="memory of the region and of the private words"),
-            Factor("rivals", rivals, choices=rivals, doc="who competes"),
+            Factor("rivals", rivals, doc="who competes"),
             Factor(
                 "outside",
                 OUTSIDE[preset],

@@ -10,7 +10,6 @@ from typing import ClassVar
 from firsttouch import _core
 from firsttouch.allocators.properties import is_common, main_allocator, memory_of, role, variant
 from firsttouch.analysis.findings import Finding
-from firsttouch.errors import Unsupported
 from firsttouch.events.log import VARIABLE
 from firsttouch.events.steps import event_counters
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
@@ -74,7 +73,7 @@ VARIANTS: Mapping[str, Sequence[str]] = {"host": ("",), "page-locked": ("", "cal
 """The measured variants of memory that does not migrate, by role."""
 BASE: dict[str, Scalar] = {"touch": "dense", "order": "parallel", "advice": "none", "prefetch": "none",
                            "starts_on": "cpu", "operation": "update"}  # fmt: skip
-"""The point around which conditions are varied one at a time; its allocator is base_allocator()."""
+"""The base point but for its allocator."""
 ITERATIONS, MAX_ITERATIONS = 12, 10**4
 
 
@@ -82,6 +81,11 @@ def base_allocator(device: DeviceInfo) -> str:
     """Returns the allocator for which conditions are varied: memory that the driver may move, if the device has any."""
     shared = (entry for entry in device.allocators if role(entry.name) == "shared" and is_common(entry.name))
     return next((entry.name for entry in shared if entry.available), main_allocator(device))
+
+
+def base_point(device: DeviceInfo) -> dict[str, Scalar]:
+    """Returns the point around which conditions are varied one at a time."""
+    return {"allocator": base_allocator(device), **BASE}
 
 
 def measured_allocators(device: DeviceInfo) -> list[str]:
@@ -115,8 +119,7 @@ def sizes(device: DeviceInfo, preset: Preset) -> list[int]:
 
 def varied(factors: Factors, device: DeviceInfo) -> list[str]:
     """The factors in which a point differs from the base point."""
-    names = [name for name, value in BASE.items() if factors[name] != value]
-    return names if factors["allocator"] == base_allocator(device) else ["allocator", *names]
+    return [name for name, value in base_point(device).items() if factors[name] != value]
 
 
 def case_of(factors: Factors, device: DeviceInfo) -> str:
@@ -221,7 +224,7 @@ class Migration(Experiment):
     }
 
     def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
-        return {"allocator": base_allocator(device), **BASE}
+        return base_point(device)
 
     def supports(self, device: DeviceInfo) -> str | None:
         return "the CPU alone has no other side to migrate to" if not device.capabilities.runs_kernels else None
@@ -231,15 +234,14 @@ class Migration(Experiment):
         return [
             Factor("allocator", measured_allocators(device), choices=allocator_names(device),
                    doc="how the memory is obtained"),
-            Factor("touch", tuple(TOUCHES), choices=tuple(TOUCHES), doc="which bytes a pass touches"),
-            Factor("order", ("parallel", "sequential"), choices=("parallel", "sequential"),
-                   doc="by all threads, or in order by one"),
-            Factor("advice", advices, choices=advices, doc="advice to the driver after the initialisation"),
-            Factor("prefetch", tuple(PREFETCHES), choices=tuple(PREFETCHES),
+            Factor("touch", tuple(TOUCHES), doc="which bytes a pass touches"),
+            Factor("order", ("parallel", "sequential"), doc="by all threads, or in order by one"),
+            Factor("advice", advices, doc="advice to the driver after the initialisation"),
+            Factor("prefetch", tuple(PREFETCHES),
                    doc="none; of the whole buffer before the passes, in one or more streams, or before each pass"),
-            Factor("starts_on", ("cpu", "gpu"), choices=("cpu", "gpu"), doc="who initialises"),
-            Factor("operation", ("update", "read"), choices=("update", "read"), doc="what a pass does"),
-            Factor("events", ("off", "on"), choices=("off", "on"), doc="whether unified-memory events are recorded"),
+            Factor("starts_on", ("cpu", "gpu"), doc="who initialises"),
+            Factor("operation", ("update", "read"), doc="what a pass does"),
+            Factor("events", ("off", "on"), doc="whether unified-memory events are recorded"),
             Factor("size", sizes(device, preset), "size", least=LINE, multiple=8, doc="bytes of the buffer"),
             Factor("iterations", (ITERATIONS,), "count", least=1, most=MAX_ITERATIONS, doc="passes"),
         ]  # fmt: skip
@@ -272,12 +274,10 @@ class Migration(Experiment):
         return recorded if factors["events"] == "on" else ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        device, log, with_events = session.device, session.events, point["events"] == "on"
-        if with_events and log is None:
-            raise Unsupported(session.events_reason or "no unified-memory events were recorded in this process")
+        device, with_events = session.device, point["events"] == "on"
         touch, size = TOUCHES[point.text("touch")], point.size("size")
         prefetch, streams = PREFETCHES[point.text("prefetch")]
-        with log.window() if with_events and log else nullcontext() as window:
+        with session.recorded_events().window() if with_events else nullcontext() as window:
             outcome = _core.migration(
                 device,
                 allocator=point.text("allocator"),

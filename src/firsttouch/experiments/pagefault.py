@@ -118,9 +118,7 @@ class PageFault(Experiment):
         allocators = [name for name in allocator_names(device) if _is_default(name, device, preset)]
         return [
             Factor("allocator", allocators, choices=allocator_names(device), doc="how the memory is obtained"),
-            Factor(
-                "scenario", scenarios, choices=scenarios, doc="who touches the pages, and whether the CPU did before"
-            ),
+            Factor("scenario", scenarios, doc="who touches the pages, and whether the CPU did before"),
             Factor(
                 "access",
                 ("store",) if preset == "quick" else tuple(ACCESSES),

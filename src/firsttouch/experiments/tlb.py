@@ -171,10 +171,9 @@ class Tlb(Experiment):
             Factor(
                 "method",
                 ("chase", "counter"),
-                choices=("chase", "counter"),
                 doc="timed loads, or the processor's count of misses",
             ),
-            Factor("agent", agents(device), choices=agents(device), doc="who loads"),
+            Factor("agent", agents(device), doc="who loads"),
             allocator_factor(device),
             Factor(
                 "stride",

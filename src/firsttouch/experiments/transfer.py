@@ -117,8 +117,8 @@ class Transfer(Experiment):
         streams = (1,) if preset == "quick" or alone else (1, 2, 4)
         chunks = (0,) if preset == "quick" or alone else (0, 4 * MiB)
         return [
-            Factor("direction", directions, choices=directions, doc="between host (h) and device (d)"),
-            Factor("engine", engines, choices=engines, doc="who copies"),
+            Factor("direction", directions, doc="between host (h) and device (d)"),
+            Factor("engine", engines, doc="who copies"),
             allocator_factor(device),
             Factor("other", others, choices=allocator_names(device), doc="memory of the device's side"),
             Factor("streams", streams, "count", least=1, most=MAX_STREAMS, doc="a transfer split over so many streams"),

@@ -10,7 +10,6 @@ from statistics import median
 from firsttouch import _core
 from firsttouch.allocators.properties import common_allocator, may_migrate, moves_when_touched
 from firsttouch.analysis.findings import Finding
-from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
 from firsttouch.experiments.common import MMAP_EVERY_BLOCK
@@ -27,11 +26,9 @@ from firsttouch.workspace.workspace import Declaration, Workspace
 REPEATS = 3
 HOST_ARRAYS = (common_allocator("host"), common_allocator("page-locked"))
 SETTINGS = {
-    "pages": Factor(
-        "pages", ("policy", "base", "huge"), choices=("policy", "base", "huge"), doc="page size of host memory"
-    ),
-    "host": Factor("host", HOST_ARRAYS, choices=HOST_ARRAYS, doc="allocator of the host arrays of duplicated buffers"),
-    "initialise": Factor("initialise", ("parallel", "single"), choices=("parallel", "single"), doc="CPU threads"),
+    "pages": Factor("pages", ("policy", "base", "huge"), doc="page size of host memory"),
+    "host": Factor("host", HOST_ARRAYS, doc="allocator of the host arrays of duplicated buffers"),
+    "initialise": Factor("initialise", ("parallel", "single"), doc="CPU threads"),
     "budget": Factor("budget", (), "size", doc="bytes of device memory that the application may use"),
     "oversubscribe": Factor(
         "oversubscribe",
@@ -108,17 +105,17 @@ class Application(Applications):
         strategies = [s for s in strategies_of(device) if app.bounded or not STRATEGIES[s].bounded]
         known = {"tiny": "tiny", "default": "default"} | _memory_sizes(device, _requested_budget(self.requested))
         factors = [
-            Factor("app", (app.name,), choices=(app.name,)),
+            Factor("app", (app.name,)),
             Factor("strategy", strategies, choices=tuple(STRATEGIES)),
             Factor("size", ("default",), "extent", known=known),
         ]
         if device.capabilities.memory_events:
-            factors.append(Factor("events", ("off", "on"), choices=("off", "on"), doc="record unified-memory events"))
+            factors.append(Factor("events", ("off", "on"), doc="record unified-memory events"))
         return factors
 
     def _optional(self) -> dict[str, Factor]:
         own = [Factor(name, (value,), "count") for name, value in self.app.sizes["default"].items()]
-        own += [Factor(name, words, choices=words) for name, words in self.app.options.items()]
+        own += [Factor(name, words) for name, words in self.app.options.items()]
         return {**SETTINGS, **{f.name: f for f in own}}
 
     def optional(self) -> list[Factor]:
@@ -176,8 +173,8 @@ class Application(Applications):
         for entry in kernels.entries:
             kernels.compiled(device, entry)
         context = time.perf_counter() - started
-        if factors.get("events") == "on" and session.events is None:
-            raise Unsupported(session.events_reason or "no unified-memory events were recorded in this process")
+        if factors.get("events") == "on":
+            session.recorded_events()  # raises Unsupported if there are none
 
         def run_once(params: Params, *, seed: int, check: bool) -> tuple[App, Run]:
             app = self.app(params, seed, options)

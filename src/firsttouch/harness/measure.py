@@ -91,12 +91,8 @@ class Meter:
 
 def _resident() -> tuple[int, int]:
     """Resident size of this process in bytes: current and peak."""
-    fields = {"VmRSS": 0, "VmHWM": 0}
-    for line in Path("/proc/self/status").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name in fields:
-            fields[name] = int(value.split()[0]) * 1024
-    return fields["VmRSS"], fields["VmHWM"]
+    fields = Tree().kibibytes("proc/self/status")
+    return fields.get("VmRSS", 0), fields.get("VmHWM", 0)
 
 
 def memory_counters(info: DeviceInfo, device: _core.Device, allocator: str, tree: Tree | None = None) -> MemoryCounters:

@@ -5,17 +5,15 @@ Result files from others are treated as untrusted: any factor or counter may be 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import series, value, varying
 from firsttouch.experiments.base import ReportSection
 from firsttouch.figures import Figure, Heat, Line, Stack, Table
 from firsttouch.harness import findings
 from firsttouch.harness.derive import application, derive, is_events_run, non_negative, positive, strategy
-from firsttouch.records.schema import DeviceInfo, Record, Scalar, Status
+from firsttouch.records.schema import FAILURES, Record, Scalar, Status
 from firsttouch.workspace.strategies import STRATEGIES
 
 QUESTION = "What does each memory strategy cost an application, in time and in memory?"
@@ -111,7 +109,7 @@ def summary(records: Sequence[Record]) -> list[Row]:
 
 
 def _failed(record: Record) -> bool:
-    return record.verified is False or bool(record.suspect) or record.status not in ("ok", "skipped")
+    return record.verified is False or bool(record.suspect) or record.status in FAILURES
 
 
 def _row(record: Record, conditions: dict[str, Scalar]) -> Row:
@@ -153,21 +151,16 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
     if len(groups) < 2:
         return by_application
     plain = sorted((r for r in records if not is_events_run(r)), key=lambda r: (_rank(r), application(r)))
-    found = partial(_of_all_records, findings.of_all, records)
-    return [
-        ReportSection(QUESTION, plain, OVERVIEW, counted=COUNTED, source=SOURCE, overview=True, findings=found),
-        *by_application,
-    ]
-
-
-def _of_all_records(
-    find: Callable[[Sequence[Record]], list[Finding]],
-    records: Sequence[Record],
-    _good: Sequence[Record],
-    _device: DeviceInfo | None,
-) -> list[Finding]:
-    """Findings from all records. The records that the page passes exclude incorrect results."""
-    return find(records)
+    overview = ReportSection(
+        QUESTION,
+        plain,
+        OVERVIEW,
+        counted=COUNTED,
+        source=SOURCE,
+        overview=True,
+        findings=lambda _good, _device: findings.of_all(records),  # they also name incorrect results
+    )
+    return [overview, *by_application]
 
 
 _RANKS = {name: rank for rank, name in enumerate(STRATEGIES)}
@@ -180,9 +173,14 @@ def _rank(record: Record) -> int:
 
 def _section(app: str, records: list[Record], about: str, source: str, counted: str) -> ReportSection:
     question = f"What does each memory strategy cost {app}{f' ({about})' if about else ''}?"
-    found = partial(_of_all_records, findings.of_application, records)
     return ReportSection(
-        question, records, _figures(records), title=app, counted=counted, source=source or SOURCE, findings=found
+        question,
+        records,
+        _figures(records),
+        title=app,
+        counted=counted,
+        source=source or SOURCE,
+        findings=lambda _good, _device: findings.of_application(records),  # they also name incorrect results
     )
 
 

@@ -11,7 +11,7 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -213,6 +213,11 @@ def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tupl
     except msgspec.MsgspecError as error:
         return {}, f"the process that queries NVML returned no facts: {error}"
     return answer, str(answer.pop("error", {}).get("reason", ""))
+
+
+def gpu_topics(topics: Iterable[str]) -> list[str]:
+    """The topics 'gpu0', 'gpu1', ... among `topics`, by number."""
+    return sorted((t for t in topics if t[:3] == "gpu" and t[3:].isdigit()), key=lambda t: int(t[3:]))
 
 
 def _text(value: Any) -> Any:

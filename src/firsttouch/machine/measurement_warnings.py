@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
 
 from firsttouch.machine.caches import effective_cache_bytes
-from firsttouch.machine.tree import Facts
+from firsttouch.machine.gpus import Topics, gpu_topics
 from firsttouch.records.schema import Scalar
 from firsttouch.units import format_size
-
-Topics: TypeAlias = dict[str, Facts]
 
 _FEW_CORES = 4
 _SMALL_MEMLOCK = 64 * 2**20
@@ -215,8 +212,7 @@ def _sentences(fact: _FactLookup) -> Iterator[str]:
     for holds, sentence in _HOST:
         if holds(fact):
             yield sentence(fact)
-    gpus = sorted((t for t in fact.topics if t[:3] == "gpu" and t[3:].isdigit()), key=lambda t: int(t[3:]))
-    for gpu in gpus:
+    for gpu in gpu_topics(fact.topics):
         for gpu_holds, gpu_sentence in _GPU:
             if gpu_holds(fact, gpu):
                 yield gpu_sentence(fact, gpu)

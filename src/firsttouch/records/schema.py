@@ -25,6 +25,7 @@ Scalar: TypeAlias = str | int | Number | bool | None
 Seed: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Timeout: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_TIMEOUT)]
 Status: TypeAlias = Literal["ok", "skipped", "failed", "timeout", "crashed"]
+FAILURES: tuple[Status, ...] = ("failed", "timeout", "crashed")
 Kind: TypeAlias = Literal["run", "app"]
 Access: TypeAlias = Literal["direct", "mapped", "none"]
 PEER, SELF = "peer", "self"

@@ -36,7 +36,7 @@ from firsttouch.records.reading import (
     read_file,
     read_lines,
 )
-from firsttouch.records.schema import MAJOR, Machine, Record, Request, Stored, encode
+from firsttouch.records.schema import FAILURES, MAJOR, Machine, Record, Request, Stored, encode
 
 _UPGRADING = ".upgrading"
 """Subfolder of an upgrade that is not committed yet."""
@@ -90,7 +90,7 @@ class Store:
         """The keys of points to measure again: those that crashed or timed out and were tried once. With
         `all_failures`, all that crashed, timed out or failed, however often they were tried.
         """
-        statuses = ("crashed", "timeout", "failed") if all_failures else ("crashed", "timeout")
+        statuses = FAILURES if all_failures else ("crashed", "timeout")
         return {
             key
             for key, record in self._latest.items()

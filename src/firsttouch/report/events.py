@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firsttouch.analysis.statistics import value, varying
-from firsttouch.events.log import CAUSES, NONE, RECORDED, STATE
+from firsttouch.events.log import CAUSES, RECORDED, STATE
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.text import distinguishing_factors, label
 
@@ -54,12 +54,6 @@ def event_table(records: Sequence[Record]) -> EventTable | None:
     heads = [*(name.replace("_", " ") for name in names), *(f"bytes {head}" for head in ways.values())]
     shared = "" if names else distinguishing_factors(eventful, records)
     return EventTable([*heads, *counts.values()], rows, len(recorded) - len(eventful), shared)
-
-
-def why_none(record: Record) -> str | None:
-    """Why a point for which events were requested has none; None for other points."""
-    state = record.counters.get(STATE)
-    return state.removeprefix(NONE) if isinstance(state, str) and state.startswith(NONE) else None
 
 
 def _amount(record: Record, name: str) -> Scalar:

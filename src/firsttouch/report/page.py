@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING
 from firsttouch.analysis.statistics import group_by, measured, value, varying
 from firsttouch.counters.tool import why_none as why_not_counted
 from firsttouch.errors import UsageError
+from firsttouch.events.log import why_none
 from firsttouch.experiments.base import Experiment
 from firsttouch.figures import Figure
 from firsttouch.files import write_atomically, write_output
 from firsttouch.records.plausibility import explain
-from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.schema import FAILURES, DeviceInfo, Record
 from firsttouch.report.answers import Answered, answered
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Context, Drawing
-from firsttouch.report.events import EventTable, event_table, why_none
+from firsttouch.report.events import EventTable, event_table
 from firsttouch.report.palette import Palette
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.svg import sanitise, to_svg
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from firsttouch.records.reading import Results
     from firsttouch.records.timeline import TransferTimeline
 
-FAILED = ("failed", "timeout", "crashed")
 NOISY = 0.10
 """A point is noisy if half the width of its 95 % interval is more than this fraction of the median."""
 MOST_LISTED = 25
@@ -184,14 +184,14 @@ def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, 
     section.facts = _facts(measured(records))
     section.columns, section.rows = _table(records)
     section.events = event_table(records)
-    section.without_events = _blocks(records, records, why_none)
+    section.without_events = _blocks(records, why_none)
     section.counters = counter_table(records)
-    section.without_counters = _blocks(records, records, why_not_counted)
-    section.skipped = _blocks(records, records, lambda r: r.reason if r.status == "skipped" else None)
-    section.failed = _each(records, lambda r: f"{r.status}: {r.reason}" if r.status in FAILED else None)
+    section.without_counters = _blocks(records, why_not_counted)
+    section.skipped = _blocks(records, lambda r: r.reason if r.status == "skipped" else None)
+    section.failed = _each(records, lambda r: f"{r.status}: {r.reason}" if r.status in FAILURES else None)
     section.wrong = _each(records, lambda r: (r.verified_why or "the data were wrong") if _is_wrong(r) else None)
-    section.suspect = _blocks(records, records, lambda r: explain(r.suspect) if _is_suspect(r) else None)
-    section.unverified = _blocks(records, records, lambda r: r.verified_why if _is_unverified(r) else None)
+    section.suspect = _blocks(records, lambda r: explain(r.suspect) if _is_suspect(r) else None)
+    section.unverified = _blocks(records, lambda r: r.verified_why if _is_unverified(r) else None)
     return section
 
 
@@ -213,7 +213,7 @@ def _tally(records: Sequence[Record]) -> dict[str, int]:
         "ok": sum(r.status == "ok" and not (_is_wrong(r) or r.suspect) for r in records),
         "wrong": sum(map(_is_wrong, records)),
         "suspect": sum(map(_is_suspect, records)),
-        "failed": sum(r.status in FAILED and not _is_wrong(r) for r in records),
+        "failed": sum(r.status in FAILURES and not _is_wrong(r) for r in records),
         "skipped": sum(r.status == "skipped" for r in records),
         "unverified": sum(map(_is_unverified, records)),
         "throttled": sum(bool(r.throttled) for r in records),
@@ -266,13 +266,13 @@ def _facts(good: Sequence[Record]) -> list[str]:
     return facts
 
 
-def _blocks(records: Sequence[Record], everyone: Sequence[Record], text: Callable[[Record], str | None]) -> list[Block]:
+def _blocks(records: Sequence[Record], text: Callable[[Record], str | None]) -> list[Block]:
     """Points grouped by their `text`, the largest group first. Points whose text is None are left out."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         if (message := text(record)) is not None:
             groups.setdefault(message or "no reason recorded", []).append(record)
-    blocks = [Block(message, len(group), distinguishing_factors(group, everyone)) for message, group in groups.items()]
+    blocks = [Block(message, len(group), distinguishing_factors(group, records)) for message, group in groups.items()]
     return sorted(blocks, key=lambda b: -b.count)
 
 
