@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firsttouch.text import RATIO, caption, compact, fact_title, join_names
+from firsttouch.text import RATIO, caption, compact, fact_title, join_names, label, named
 
 MIB = 2**20
 
@@ -31,6 +31,16 @@ MIB = 2**20
 )
 def test_values_in_few_characters(value, unit, text):
     assert compact(value, unit) == text
+
+
+def test_zero_threads_are_all_threads():
+    assert [label("threads", n) for n in (0, 1, 12, "best")] == ["all", "1", "12", "best"]
+    assert [named("threads", n) for n in (0, 12)] == ["all threads", "threads 12"]
+    assert [named("cpu_threads", 0), named("size", 4096), named("scope", "all")] == [
+        "cpu_threads 0",
+        "size 4 KiB",
+        "scope all",
+    ]
 
 
 def test_titles_begin_with_a_capital_letter_unless_the_first_word_has_one():

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -26,11 +28,38 @@ std::size_t read_bytes(const std::string& path) {
     }
 }
 
+// The sum of the named fields of a meminfo file in bytes, or `missing` if it has none of them.
+std::size_t meminfo_sum(const std::string& path, const std::set<std::string>& fields, std::size_t missing) {
+    std::ifstream file(path);
+    std::size_t sum = 0;
+    bool found = false;
+    for (std::string line; std::getline(file, line);) {
+        const auto colon = line.find(':');
+        if (colon == std::string::npos) continue;
+        const std::string name = line.substr(line.rfind(' ', colon) + 1, colon - line.rfind(' ', colon) - 1);
+        if (!fields.contains(name)) continue;
+        sum += std::strtoull(line.c_str() + colon + 1, nullptr, 10) * 1024;
+        found = true;
+    }
+    return found ? sum : missing;
+}
+
+// What NUMA nodes without processors may contribute to MemAvailable.
+std::size_t memory_only_nodes_available(const std::string& root) {
+    std::size_t sum = 0;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(root + "/sys/devices/system/node", ignored)) {
+        std::ifstream file(entry.path() / "cpulist");
+        if (!file) continue;
+        if (std::string processors; file >> processors) continue;
+        sum += meminfo_sum(entry.path() / "meminfo", {"MemFree", "Active(file)", "Inactive(file)", "KReclaimable"}, 0);
+    }
+    return sum;
+}
+
 std::size_t meminfo_available(const std::string& root) {
-    std::ifstream file(root + "/proc/meminfo");
-    for (std::string line; std::getline(file, line);)
-        if (line.rfind("MemAvailable:", 0) == 0) return std::stoull(line.substr(13)) * 1024;
-    return unlimited;
+    const std::size_t all = meminfo_sum(root + "/proc/meminfo", {"MemAvailable"}, unlimited);
+    return all == unlimited ? all : all - std::min(all, memory_only_nodes_available(root));
 }
 
 // The minimum over this process's cgroup and its ancestors of limit minus usage. Reclaimable page cache does not count

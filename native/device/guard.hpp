@@ -32,7 +32,8 @@ struct DeviceMemory {
 };
 
 // Bytes of host memory available now: the minimum of MemAvailable and, for every cgroup, its limit minus its usage.
-// `root` replaces / in tests.
+// NUMA nodes without processors do not count: they may be a GPU's memory, as on Grace Hopper, which is charged to the
+// device. `root` replaces / in tests.
 std::size_t host_available(const std::string& root = "");
 
 class Guard {

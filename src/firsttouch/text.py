@@ -19,10 +19,17 @@ def is_size(name: str) -> bool:
     return name in plain or name.endswith(("_size", "_bytes", "_stride"))
 
 
+ALL = "all"
+
+
 def label(name: str, value: Scalar) -> str:
-    """A factor's, counter's or fact's value: sizes in binary units, numbers with six digits, None as a dash."""
+    """A factor's, counter's or fact's value: sizes in binary units, numbers with six digits, None as a dash; all
+    threads, which the factor `threads` gives as 0, as ALL.
+    """
     if value is None:
         return "–"  # noqa: RUF001
+    if name == "threads" and value == 0 and not isinstance(value, bool):
+        return ALL
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
@@ -30,6 +37,12 @@ def label(name: str, value: Scalar) -> str:
     if is_size(name):
         return format_size(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
+def named(name: str, value: Scalar, word: str = "") -> str:
+    """A value after its name, or after another word for it: 'size 4 KiB'; but 'all threads'."""
+    text = label(name, value)
+    return f"{ALL} {word or name}" if text == ALL and not isinstance(value, str) else f"{word or name} {text}"
 
 
 def number(value: float) -> str:
@@ -112,7 +125,7 @@ def fact_title(name: str) -> str:
 
 def condition(record: Record, names: Sequence[str]) -> str:
     """One point in words: 'allocator malloc, size 4 KiB'."""
-    return ", ".join(f"{name} {label(name, value(record, name))}" for name in names)
+    return ", ".join(named(name, value(record, name)) for name in names)
 
 
 def distinguishing_factors(group: Sequence[Record], everyone: Sequence[Record], most: int = 6) -> str:
@@ -121,8 +134,9 @@ def distinguishing_factors(group: Sequence[Record], everyone: Sequence[Record], 
     for name in varying(everyone):
         mine, all_of_them = distinct(group, name), distinct(everyone, name)
         if len(mine) < len(all_of_them):
-            some = ", ".join(label(name, v) for v in mine[:most])
-            numeric = len(mine) > 2 and all(isinstance(v, int | float) for v in mine)
-            span = f"{label(name, mine[0])} to {label(name, mine[-1])}"
-            parts.append(f"{name} {span if numeric else some}{'' if numeric or len(mine) <= most else ', …'}")
+            labels = [label(name, v) for v in mine]
+            numeric = len(mine) > 2 and ALL not in labels and all(isinstance(v, int | float) for v in mine)
+            some = f"{labels[0]} to {labels[-1]}" if numeric else ", ".join(labels[:most])
+            more = "" if numeric or len(mine) <= most else ", …"
+            parts.append(named(name, mine[0]) if len(mine) == 1 else f"{name} {some}{more}")
     return "; ".join(parts)

@@ -59,6 +59,17 @@ def test_the_memory_side_cache_of_an_apu_is_a_cache_of_its_processor(
     assert backends.BACKENDS["cpu"].extra({"title": ""}).facts["infinity_cache_bytes"] == 256 * 2**20
 
 
+@pytest.mark.parametrize(
+    ("shares", "weight", "expected"), [(True, 13, 256 * 2**20), (False, 13, None), (True, 15, None)]
+)
+def test_opencl_devices_in_the_hosts_memory_have_the_cache_of_the_cpu(
+    shares: bool, weight: int, expected: int | None, make_tree: MakeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backends, "Tree", lambda: make_tree(linked(weight)))
+    extra = backends.BACKENDS["opencl"].extra({"title": "gfx942", "shares_host_memory": shares})
+    assert extra.facts.get("infinity_cache_bytes") == expected
+
+
 @pytest.mark.parametrize(("weight", "kind"), [(15, 11), (20, 2)])
 def test_the_cache_of_a_gpu_behind_a_link_is_not(make_tree: MakeTree, weight: int, kind: int) -> None:
     """Links between sockets, by Infinity Fabric and by PCIe."""

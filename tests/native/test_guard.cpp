@@ -157,6 +157,34 @@ TEST_F(FabricatedRoot, WithoutCgroupsMemAvailableIsUsed) {
     EXPECT_EQ(available(), 1000 * KiB);
 }
 
+// GH200: node 0 is the processors', node 1 the GPU's, whose driver has made its memory a node of the kernel.
+TEST_F(FabricatedRoot, MemoryOfAGpuThatIsANodeIsNotTheHosts) {
+    meminfo(8 * 1024 * 1024);
+    const std::string nodes = "sys/devices/system/node/node";
+    folder.write(nodes + "0/cpulist", "0-71\n");
+    folder.write(nodes + "0/meminfo", "Node 0 MemTotal: 6291456 kB\nNode 0 MemFree: 4194304 kB\n");
+    folder.write(nodes + "1/cpulist", "\n");
+    folder.write(nodes + "1/meminfo",
+                 "Node 1 MemTotal:        3145728 kB\nNode 1 MemFree:         2097152 kB\n"
+                 "Node 1 Active(anon): 77 kB\nNode 1 Active(file): 524288 kB\nNode 1 Inactive(file): 524288 kB\n");
+    EXPECT_EQ(available(), 5 * GiB);
+    folder.write(nodes + "2/cpulist", "\n");  // of another GPU that is not in use
+    folder.write(nodes + "2/meminfo", "Node 2 MemTotal: 0 kB\nNode 2 MemFree: 0 kB\n");
+    EXPECT_EQ(available(), 5 * GiB);
+    meminfo(1024);
+    EXPECT_EQ(available(), 0u) << "the host has no memory left";
+}
+
+TEST_F(FabricatedRoot, NodesWithProcessorsAreTheHosts) {
+    meminfo(1000);
+    for (const std::string node : {"0", "1"}) {
+        folder.write("sys/devices/system/node/node" + node + "/cpulist", node + "\n");
+        folder.write("sys/devices/system/node/node" + node + "/meminfo", "Node " + node + " MemFree: 500 kB\n");
+    }
+    folder.write("sys/devices/system/node/node2/meminfo", "Node 2 MemFree: 500 kB\n");  // without a list
+    EXPECT_EQ(available(), 1000 * KiB);
+}
+
 TEST_F(FabricatedRoot, CgroupV2SubtractsUsageWithoutReclaimablePages) {
     meminfo(8 * 1024 * 1024);
     folder.write("proc/self/cgroup", "0::/job/step\n");

@@ -176,6 +176,10 @@ def test_a_fault_is_compared_by_intervals():
         (fault(30.0, "cpu-n", 4096, "cpu", "mmap", threads=2), "below-load"),
         (fault(24.0, "cpu", 4096, "cpu", "mmap", threads=0), ""),  # 0 is all
         (fault(24.0, "cpu", 4096, "cpu", "mmap", threads=1), "below-load"),
+        (fault(46.0, "cpu", 4096, "cpu", "mmap", threads=2), ""),
+        (fault(44.0, "cpu", 4096, "cpu", "mmap", threads=2), "below-load"),
+        (fault(89.0, "cpu", 1, "cpu", "mmap", threads=0), "below-load"),  # one page: one thread
+        (fault(91.0, "cpu", 1, "cpu", "mmap", threads=0), ""),
         (fault(4.3, "gpu-minor", 100_000, "opencl:0", "svm"), "below-load"),
         (fault(500.0, "gpu-major", 1, "cuda:0", "managed"), "below-load"),
         (fault(20.0, "gpu-major", 4096, "cuda:0", "managed"), ""),  # a GPU's threads fault at once
@@ -186,6 +190,17 @@ def test_no_fault_is_cheaper_than_a_load(record, expected):
     assert broken(record, *LOADS)[0] == expected
     record.suspect = ""
     assert broken(record) == [""], "without loads of the same run it is not judged"
+
+
+def test_faults_pass_at_once_on_as_many_threads_as_the_record_counted():
+    """The counter says how many there were; without it and the factor, all that the machine has."""
+    record = fault(24.0, "cpu", 4096, "cpu", "mmap", threads=0)
+    assert broken(msgspec.structs.replace(record, counters={"cpu_threads": 3}), *LOADS)[0] == "below-load"
+    assert broken(msgspec.structs.replace(record, counters={"cpu_threads": 4}), *LOADS)[0] == ""
+    record = fault(24.0, "cpu", 4096, "cpu", "mmap")
+    assert broken(record, *LOADS)[0] == ""
+    alone = msgspec.structs.replace(machine(), facts={"cpu": {"cores_usable": 2}})
+    assert broken(record, *LOADS, on=alone)[0] == "below-load"
 
 
 # ------------------------------------------------------------------------------------------------ against stated peaks
@@ -286,7 +301,7 @@ scalars = st.one_of(st.text(max_size=9), st.integers(-(2**63), 2**63), st.floats
                     st.none())  # fmt: skip
 names = st.sampled_from([
     "agent", "allocator", "arrays", "direction", "engine", "kernel", "pages", "scenario", "size", "threads",
-    "gpu_threads", "gpu_threads_seen", "phase_a_ms", "iteration_1_ms", "iterations_ms", "um_h2d_bytes",
+    "cpu_threads", "gpu_threads", "gpu_threads_seen", "phase_a_ms", "iteration_1_ms", "iterations_ms", "um_h2d_bytes",
     "um_h2d_fault_bytes", "cpu_share",
 ])  # fmt: skip
 

@@ -8,6 +8,7 @@ from drawn import drawing_of, drawn, point
 from firsttouch.figures import Line
 from firsttouch.harness.report import ITERATIONS
 from firsttouch.report.svg import to_svg
+from firsttouch.text import distinguishing_factors
 
 
 def iterations(advice, **more):
@@ -26,6 +27,24 @@ def test_each_matching_counter_is_a_point():
     assert not any("interval" in note for note in drawing.notes)
     assert 'fill-opacity="0.18"' not in to_svg(drawing.spec)
     assert "mark_area" not in str(drawing.spec)
+
+
+def test_a_legend_and_a_caption_say_all_threads():
+    figure = Line(x="pages", colour="threads")
+    records = [point({"pages": n, "threads": threads}) for n in (1, 8) for threads in (0, 1)]
+    drawing, texts = drawn(figure, records)
+    assert {"threads", "all", "1"} <= set(texts)
+    assert {r["colour"] for r in drawing.spec["datasets"]["rows"]} == {"all", "1"}
+    assert "Held constant: all threads." in drawn(figure, [r for r in records if r.factors["threads"] == 0])[0].notes
+    panels = drawn(Line(x="pages", facet="threads"), records)[0].spec["datasets"]["rows"]
+    assert {r["panel"] for r in panels} == {"all threads", "threads 1"}
+
+
+def test_points_of_all_threads_are_told_apart():
+    records = [point({"threads": n}) for n in (0, 1, 2, 4)]
+    assert distinguishing_factors(records[:1], records) == "all threads"
+    assert distinguishing_factors(records[:3], records) == "threads all, 1, 2"
+    assert distinguishing_factors(records[1:], records) == "threads 1 to 4"
 
 
 def test_a_record_without_such_counters_contributes_nothing():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from firsttouch.cli.console import Console
-from firsttouch.text import count, label, quantity
+from firsttouch.text import count, named, quantity
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,7 +47,7 @@ def _groups(rows: Iterable[Row]) -> list[_Group]:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         where = [f"on {row.device}"] if len(devices) > 1 else []
-        conditions = [f"{name} {label(name, v)}" for name, v in row.conditions.items()]
+        conditions = [named(name, v) for name, v in row.conditions.items()]
         groups.setdefault(", ".join([" ".join([row.application, *where]), *conditions]), []).append(row)
     return list(groups.items())
 

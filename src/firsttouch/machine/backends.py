@@ -74,6 +74,12 @@ def _processor_info(facts: Facts) -> ExtraInfo:
     return ExtraInfo({**known, "title": cpu.get("model", facts["title"])}, peers=numa_peers(Tree()))
 
 
+def _opencl_info(facts: Facts) -> ExtraInfo:
+    """The memory-side cache, which OpenCL does not report, of a device that uses the host's memory."""
+    size = amd.memory_side_cache(Tree()) if facts.get("shares_host_memory") else None
+    return ExtraInfo({} if size is None else {"infinity_cache_bytes": size})
+
+
 def _kfd_info(facts: Facts) -> ExtraInfo:
     """Cache sizes from AMD's kernel driver, because its runtime does not report them."""
     matching = (gpu for gpu in amd.kfd_gpus(Tree()) if gpu.get("pci_bus") == str(facts.get("pci_bus")).lower())
@@ -86,7 +92,7 @@ BACKENDS: Mapping[str, Backend] = {
     row.kind: row
     for row in (
         Backend(HOST, numbered=False, extra=_processor_info, counters="perf"),
-        Backend("opencl", libraries=("opencl-icd",), moves_buffers=True),
+        Backend("opencl", libraries=("opencl-icd",), moves_buffers=True, extra=_opencl_info),
         Backend("cuda", libraries=("cuda", "nvrtc", "nvml", "cupti", "cublas", "cusparse", "cufft"), counters="ncu"),
         Backend(
             "hip",

@@ -176,7 +176,7 @@ def _at_once(record: Record, run: Run, agent: str) -> float:
         return pages
     if record.factors.get("scenario") == "cpu-1":
         return 1
-    given = (record.counters.get("threads"), record.factors.get("threads"))
+    given = (record.counters.get("cpu_threads"), record.factors.get("threads"))
     usable = run.machine.facts.get("cpu", {}).get("cores_usable")
     return min(pages, next((n for v in (*given, usable) if (n := _number(v))), pages))
 

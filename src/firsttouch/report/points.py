@@ -9,7 +9,7 @@ from firsttouch.analysis.statistics import expand, group_by, value, varying
 from firsttouch.figures import Figure
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.report.roles import Roles
-from firsttouch.text import count, label
+from firsttouch.text import count, named
 
 MOST_PANELS = 12
 FLAGS = {"wrong": "failed verification", "suspect": "suspect", "throttled": "throttled"}
@@ -51,7 +51,7 @@ def constants(figure: Figure, records: Sequence[Record]) -> list[str]:
     """A list with a sentence on the factors that are the same for all records, or an empty list."""
     names = [n for n in records[0].factors if n not in (*varying(records), *figure.where, "series")]
     held = {n: v for n in names if (v := records[0].factors[n]) is not None}
-    return ["Held constant: " + ", ".join(f"{n} {label(n, v)}" for n, v in held.items()) + "."] if held else []
+    return ["Held constant: " + ", ".join(named(n, v) for n, v in held.items()) + "."] if held else []
 
 
 def first_panels(roles: Roles, records: list[Record]) -> tuple[list[Record], list[str]]:

@@ -11,7 +11,7 @@ from firsttouch.records.schema import Record
 from firsttouch.report.drawing import Spec
 from firsttouch.report.naming import called
 from firsttouch.report.palette import COLOURS, DASHES
-from firsttouch.text import join_names, label
+from firsttouch.text import join_names, label, named
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def assign(
 
 def condition(record: Record, figure: Figure, roles: Roles) -> Spec:
     """The values of colour, dash and panel of one mark."""
-    panel = ", ".join(f"{called(figure, n)} {label(n, value(record, n))}" for n in roles.panel)
+    panel = ", ".join(named(n, value(record, n), called(figure, n)) for n in roles.panel)
     line = {key: label(n, value(record, n)) if n else "" for key, n in (("colour", roles.colour), ("dash", roles.dash))}
     return {**line, "panel": panel}
 

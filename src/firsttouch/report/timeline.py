@@ -9,7 +9,7 @@ from firsttouch.report.chart import finish, numbers
 from firsttouch.report.drawing import Drawing, Spec
 from firsttouch.report.palette import COLOURS
 from firsttouch.report.points import finite
-from firsttouch.text import label
+from firsttouch.text import named
 
 if TYPE_CHECKING:
     from firsttouch.records.timeline import TransferTimeline
@@ -41,6 +41,6 @@ def draw_timeline(timeline: TransferTimeline) -> Drawing:
         )
         .properties(width=560, height=240)
     )
-    which = ", ".join(f"{name} {label(name, v)}" for name, v in timeline.factors.items()) or "the only one"
+    which = ", ".join(named(name, v) for name, v in timeline.factors.items()) or "the only one"
     notes = [f"The point that moved most: {which}.", "events.json has every point, for Perfetto."]
     return Drawing("Bytes moved by the driver over time", finish(chart, rows), notes=notes)
