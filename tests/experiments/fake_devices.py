@@ -24,6 +24,11 @@ GPU = DeviceCapabilities(
 OPENCL_GPU = DeviceCapabilities(runs_kernels=True, gpu_hierarchy=True, time_class="gpu", machine_code="opencl")
 """A GPU behind a link, whose language has no clock, one kind of load and one scope of atomics."""
 
+PROCESSOR = DeviceCapabilities(
+    runs_kernels=True, on_host_processor=True, shares_host_memory=True, time_class="host-kernels"
+)
+"""The host's processor as a device that runs kernels."""
+
 BOTH: dict[str, Any] = {"available": True, "cpu": "direct", "gpu": "direct"}
 MAPPED: dict[str, Any] = {"available": True, "cpu": "mapped", "gpu": "direct"}
 MALLOC = AllocatorInfo(

@@ -12,7 +12,7 @@ CPU = DeviceInfo(name="cpu", kind="cpu", title="", facts={"l1_bytes": 48 * KIB, 
 
 
 def a_record(
-    experiment: str, median: float, factors: dict[str, Scalar], spread: float = 0.01, **counters: float
+    experiment: str, median: float, factors: dict[str, Scalar], spread: float = 0.01, **counters: Scalar
 ) -> Record:
     low, high = median * (1 - spread), median * (1 + spread)
     metric = all_experiments()[experiment].metric

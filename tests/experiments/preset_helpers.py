@@ -1,12 +1,22 @@
-"""Helpers for tests of preset rules."""
+"""Helpers for tests of plans and preset rules."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from fake_devices import DISCRETE
 
+from firsttouch.engine.plan import Planned, make_plan
+from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Experiment, Preset
 from firsttouch.experiments.presets import Candidate, left_out
-from firsttouch.records.schema import DeviceInfo, Factors
+from firsttouch.records.schema import SCHEMA, DeviceInfo, Factors, Request
+
+
+def plan(experiment: str, device: DeviceInfo, preset: str = "quick", **sets: list[Any]) -> list[Planned]:
+    """Returns the points of one experiment on one device. sets: the values of --set."""
+    request = Request(schema=SCHEMA, experiments=[experiment], devices=[device.name], preset=preset, seed=1, set=sets)
+    return make_plan(request, [device], all_experiments(), {})
 
 
 def left_out_of(experiment: Experiment, factors: Factors, device: DeviceInfo, preset: Preset) -> str:

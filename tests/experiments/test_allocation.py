@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from fake_devices import amd
 from fake_records import KIB, MIB, a_record, findings_of, sentences_of
+from preset_helpers import plan
 from small import SmallRun
-from test_presets import plan
 
 from firsttouch import _core
 from firsttouch.analysis.findings import Quantity

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import preset_helpers
 import pytest
 from fake_devices import GPU, OPENCL_GPU, opencl
 from small import SmallRun
 
 from firsttouch import _core
-from firsttouch.engine.plan import make_plan
 from firsttouch.experiments.atomics import Atomics, most_gpu_threads, powers
 from firsttouch.experiments.base import Point
-from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Factors, Request
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors
 from firsttouch.session import Session
 
 MAIN = Factors(
@@ -49,11 +50,7 @@ def a_gpu(**of_managed: bool) -> DeviceInfo:
     )
 
 
-def plan(device: DeviceInfo, preset: str = "quick", **sets: list[Any]) -> list[Any]:
-    request = Request(
-        schema=SCHEMA, experiments=["atomics"], devices=[device.name], preset=preset, seed=1, set=dict(sets)
-    )
-    return make_plan(request, [device], {"atomics": Atomics()}, {})
+plan = partial(preset_helpers.plan, "atomics")
 
 
 def why(device: DeviceInfo, **changed: Any) -> str | None:

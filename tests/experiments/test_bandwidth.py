@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import preset_helpers
 import pytest
 from fake_devices import BOTH, DISCRETE, amd
 from msgspec.structs import replace
 from small import SmallRun
 
 from firsttouch import _core
-from firsttouch.engine.plan import Planned, make_plan
-from firsttouch.experiments import all_experiments
+from firsttouch.engine.plan import Planned
 from firsttouch.experiments.bandwidth import thread_counts
 from firsttouch.experiments.base import Preset
 from firsttouch.experiments.common import MiB, last_level_bytes
 from firsttouch.records.reading import Results
-from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Request, Scalar
+from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Scalar
 
 
 class TestSmallRun(SmallRun):
@@ -80,9 +81,7 @@ APU = reaching(amd(), shares_host_memory=True, page_migration=False)
 SUPERCHIP = reaching(DISCRETE)
 
 
-def plan(device: DeviceInfo, preset: Preset, **sets: list[Scalar]) -> list[Planned]:
-    request = Request(schema=SCHEMA, experiments=["bandwidth"], devices=[device.name], preset=preset, seed=1, set=sets)
-    return make_plan(request, [device], all_experiments(), {})
+plan = partial(preset_helpers.plan, "bandwidth")
 
 
 def having(points: list[Planned], **factors: Scalar) -> list[Planned]:

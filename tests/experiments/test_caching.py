@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import fake_devices
+import preset_helpers
 import pytest
 from fake_devices import opencl
+from fake_records import a_record
 from small import SmallRun
 
 from firsttouch import _core
-from firsttouch.engine.plan import make_plan
 from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Point
 from firsttouch.experiments.caching import Caching, thread_counts
-from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Factors, Record, Request, Summary
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Record
 from firsttouch.report.sentences import sentences
 from firsttouch.session import Session
 
@@ -46,27 +48,11 @@ MAIN = Factors(
 )
 
 
-def plan(device: DeviceInfo, preset: str, **sets: list[Any]) -> list[Any]:
-    request = Request(
-        schema=SCHEMA, experiments=["caching"], devices=[device.name], preset=preset, seed=1, set=dict(sets)
-    )
-    return make_plan(request, [device], {"caching": Caching()}, {})
+plan = partial(preset_helpers.plan, "caching")
 
 
 def record(median: float, counters: dict[str, Any] | None = None, **changed: Any) -> Record:
-    summary = Summary(n=3, median=median, p5=median, p95=median, min=median, max=median, ci_low=median, ci_high=median)
-    return Record(
-        schema=SCHEMA,
-        experiment="caching",
-        device="cuda:0",
-        factors={**MAIN, **changed},
-        unit="ns",
-        status="ok",
-        samples=[median] * 3,
-        summary=summary,
-        verified=True,
-        counters=counters or {},
-    )
+    return a_record("caching", median, {**MAIN, **changed}, spread=0, **(counters or {}))
 
 
 @pytest.mark.parametrize("preset", ["quick", "standard", "full"])

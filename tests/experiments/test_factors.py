@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 from fake_devices import GPU, OPENCL_GPU, amd, opencl
+from preset_helpers import plan
 
-from firsttouch.engine.plan import make_plan
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Experiment, Factor, describe_factors
-from firsttouch.records.schema import SCHEMA, Request
 
 
 @pytest.mark.parametrize("experiment", all_experiments().values(), ids=lambda one: one.name)
@@ -67,9 +66,6 @@ def test_values_that_differ_between_devices_are_listed_together() -> None:
 def test_a_value_that_cannot_be_measured_is_refused_by_the_planner(
     experiment: str, factor: str, value: str, said: str
 ) -> None:
-    request = Request(
-        schema=SCHEMA, experiments=[experiment], devices=[], preset="quick", seed=1, set={factor: [value]}
-    )
     with pytest.raises(UsageError, match=factor) as refused:
-        make_plan(request, [amd()], all_experiments(), {})
+        plan(experiment, amd(), **{factor: [value]})
     assert said in str(refused.value)

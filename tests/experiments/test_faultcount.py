@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from fake_devices import amd, opencl
+from fake_devices import PROCESSOR, amd, opencl
 from fake_records import MIB, a_record, sentences_of
+from preset_helpers import plan
 from small import SmallRun
-from test_presets import PROCESSOR, plan
 
 from firsttouch import _core
 from firsttouch.experiments.base import Point, Preset
@@ -61,9 +61,7 @@ def test_which_agents_touch_and_stream(preset: Preset, pairs: set[tuple[str, str
 
 
 def test_a_combination_that_a_preset_leaves_out_can_be_requested() -> None:
-    (point,) = plan(
-        "faultcount", amd(), "quick", {"first_touch": ["gpu"], "streamed_by": ["cpu"], "allocator": ["pinned"]}
-    )
+    (point,) = plan("faultcount", amd(), first_touch=["gpu"], streamed_by=["cpu"], allocator=["pinned"])
     assert not point.reason
 
 

@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_devices import DISCRETE, opencl
+from fake_devices import DISCRETE, PROCESSOR, opencl
 from fake_records import a_record
-from preset_helpers import factors_of, left_out_of
+from preset_helpers import factors_of, left_out_of, plan
 from small import SmallRun
-from test_presets import PROCESSOR, plan
 from tests.matrix import matrix
 
 from firsttouch.experiments.locking import Locking
@@ -71,9 +70,9 @@ def test_contention_within_a_group_is_measured_where_its_threads_run_at_once():
     full = [p.point for p in plan("locking", DISCRETE, "full") if p.point["gpu_group_threads"] != 1]
     assert {p["gpu_group_threads"] for p in full} == {64, 256}
     assert not any(p["rivals"] == "cpu" or p["outside"] for p in full)
-    (asked,) = plan("locking", opencl(PROCESSOR), "quick", {
-        "gpu_group_threads": [64], "rivals": ["gpu"], "outside": [0], "allocator": ["svm-atomic"]
-    })  # fmt: skip
+    (asked,) = plan(
+        "locking", opencl(PROCESSOR), gpu_group_threads=[64], rivals=["gpu"], outside=[0], allocator=["svm-atomic"]
+    )
     assert asked.reason == "the threads of a group run one after another on opencl:0"
 
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from functools import partial
 
 import msgspec
+import preset_helpers
 import pytest
 from fake_devices import GPU
+from fake_records import a_record
 from small import SmallRun
 from tests.matrix import matrix
 
 from firsttouch import _core
-from firsttouch.engine.plan import Planned, make_plan
 from firsttouch.errors import Unsupported
 from firsttouch.events.log import EventLog, MemoryEvent, Window
 from firsttouch.events.steps import by_step, event_counters
-from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Point
 from firsttouch.experiments.migration import ADVICE_PAIRS, BASE, SINGLE_ADVICE, Migration, case_of
 from firsttouch.machine.devices import describe_devices
-from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Factors, Record, Request, Scalar, Summary
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Record, Scalar
 from firsttouch.report.sentences import sentences
 from firsttouch.session import Session
 
@@ -42,11 +43,7 @@ def gpu(concurrent: bool = True) -> DeviceInfo:
     return DeviceInfo(name="cuda:0", kind="cuda", title="a GPU", capabilities=GPU, allocators=rows)
 
 
-def plan(preset: str, device: DeviceInfo, sets: dict[str, list[Scalar]] | None = None) -> list[Planned]:
-    request = Request(
-        schema=SCHEMA, experiments=["migration"], devices=[device.name], preset=preset, seed=1, set=sets or {}
-    )
-    return make_plan(request, [device], all_experiments(), {"host": 2**40})
+plan = partial(preset_helpers.plan, "migration")
 
 
 def point(**changed: Scalar) -> Factors:
@@ -55,7 +52,7 @@ def point(**changed: Scalar) -> Factors:
 
 @pytest.mark.parametrize("preset", matrix(["quick", "standard", "full"], 1))
 def test_every_condition_appears_by_itself(preset: str) -> None:
-    planned = plan(preset, gpu())
+    planned = plan(gpu(), preset)
     cases = Counter(case_of(p.point.factors, gpu()) for p in planned if p.point.factors["events"] == "off")
     of_one_size = [p for p in planned if p.point.factors["size"] == planned[0].point.factors["size"]]
     once = Counter(case_of(p.point.factors, gpu()) for p in of_one_size if p.point.factors["events"] == "off")
@@ -71,14 +68,14 @@ def test_every_condition_appears_by_itself(preset: str) -> None:
 
 
 def test_quick_is_small_and_full_is_not_the_cross_product() -> None:
-    assert len(plan("quick", gpu())) <= 26
-    assert len(plan("full", gpu())) < 500
+    assert len(plan(gpu(), "quick")) <= 26
+    assert len(plan(gpu(), "full")) < 500
 
 
 @pytest.mark.exhaustive
 def test_points_with_events_have_equal_points_without_and_separate_workers() -> None:
     for preset in ("quick", "standard", "full"):
-        planned = plan(preset, gpu())
+        planned = plan(gpu(), preset)
         on = [p for p in planned if p.point.factors["events"] == "on"]
         off = {repr(p.point.factors) for p in planned if p.point.factors["events"] == "off"}
         assert {case_of(p.point.factors, gpu()) for p in on} >= {
@@ -91,16 +88,16 @@ def test_points_with_events_have_equal_points_without_and_separate_workers() -> 
 
 
 def test_each_reason_is_recorded_once() -> None:
-    reasons = Counter(p.reason for p in plan("standard", gpu()) if p.reason)
+    reasons = Counter(p.reason for p in plan(gpu(), "standard") if p.reason)
     assert reasons == {"no way there": 1}
-    apart = plan("quick", gpu(concurrent=False))
+    apart = plan(gpu(concurrent=False), "quick")
     assert {p.reason for p in apart if p.point.factors["advice"] != "none"} <= {
         "the driver takes no advice or prefetch where CPU and GPU may not use managed memory at once"
     }
 
 
 def test_set_measures_what_the_preset_leaves_out() -> None:
-    planned = plan("quick", gpu(), {"advice": ["preferred-gpu+accessed-by-cpu"], "prefetch": ["streams-4"]})
+    planned = plan(gpu(), advice=["preferred-gpu+accessed-by-cpu"], prefetch=["streams-4"])
     assert planned
     assert all(p.point.factors["prefetch"] == "streams-4" for p in planned)
 
@@ -229,23 +226,9 @@ def record(
     value = sum(times) if total is None else total
     names = [name for name, base in BASE.items() if factors[name] != base]
     family = ["allocator"] * (factors["allocator"] != "managed") + names
-    return Record(
-        schema=SCHEMA,
-        experiment="migration",
-        device="cuda:0",
-        factors=factors,
-        unit="ms",
-        status="ok",
-        samples=[value],
-        summary=Summary(n=3, median=value, p5=value, p95=value, min=value, max=value, ci_low=value, ci_high=value),
-        verified=True,
-        counters={
-            **{f"iteration_{n}_ms": time for n, time in enumerate(times)},
-            "family": ", ".join(family) or "base",
-            "case": case_of(factors, gpu()),
-            **(counters or {}),
-        },
-    )
+    passes = {f"iteration_{n}_ms": time for n, time in enumerate(times)}
+    words = {"family": ", ".join(family) or "base", "case": case_of(factors, gpu())}
+    return a_record("migration", value, factors, spread=0, **{**passes, **words, **(counters or {})})
 
 
 def raised(groups: int) -> dict[str, Scalar]:

@@ -5,26 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_devices import GPU, OPENCL_GPU, amd, opencl
+from fake_devices import GPU, OPENCL_GPU, PROCESSOR, amd, opencl
+from preset_helpers import plan
 from tests.matrix import matrix
 
-from firsttouch.engine.plan import Planned, make_plan
+from firsttouch.engine.plan import Planned
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Preset
-from firsttouch.records.schema import SCHEMA, DeviceCapabilities, DeviceInfo, Request, Scalar
-
-PROCESSOR = DeviceCapabilities(
-    runs_kernels=True, on_host_processor=True, shares_host_memory=True, time_class="host-kernels"
-)
-
-
-def plan(
-    experiment: str, device: DeviceInfo, preset: Preset = "quick", sets: dict[str, list[Scalar]] | None = None
-) -> list[Planned]:
-    request = Request(
-        schema=SCHEMA, experiments=[experiment], devices=[device.name], preset=preset, seed=1, set=sets or {}
-    )
-    return make_plan(request, [device], all_experiments(), {})
+from firsttouch.records.schema import DeviceInfo
 
 
 def values(points: list[Planned], factor: str) -> set[Any]:
@@ -105,5 +93,5 @@ def test_atomics_make_no_difference_where_nothing_moves() -> None:
 
 
 def test_a_value_given_with_set_keeps_its_points() -> None:
-    assert values(plan("latency", amd(), sets={"size": [12 * 1024]}), "size") == {12 * 1024}
-    assert values(plan("concurrency", amd(), sets={"strategy": ["copying"]}), "allocator") >= {"device"}
+    assert values(plan("latency", amd(), size=[12 * 1024]), "size") == {12 * 1024}
+    assert values(plan("concurrency", amd(), strategy=["copying"]), "allocator") >= {"device"}

@@ -6,12 +6,13 @@ from collections import Counter
 
 import msgspec
 import pytest
+from fake_records import a_record
+from preset_helpers import plan
 from small import SmallRun
 
-from firsttouch.engine.plan import make_plan
 from firsttouch.experiments.common import KiB, MiB
 from firsttouch.experiments.tlb import PAGES, Tlb, node_stride
-from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Record, Request, Summary
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Record, Scalar
 from firsttouch.report.sentences import sentences
 
 CPU = DeviceInfo(
@@ -47,8 +48,7 @@ def test_the_dense_cycle_has_adjacent_lines() -> None:
 
 @pytest.mark.parametrize(("preset", "most"), [("quick", 45), ("standard", 260)])
 def test_a_preset_is_small_and_has_the_curves_that_show_the_page_size(preset: str, most: int) -> None:
-    request = Request(schema=SCHEMA, experiments=["tlb"], devices=["cpu"], preset=preset, seed=1)
-    points = [one.point.factors for one in make_plan(request, [CPU], {"tlb": Tlb()}, {})]
+    points = [one.point.factors for one in plan("tlb", CPU, preset)]
     assert len(points) <= most
     chases = [p for p in points if p["method"] == "chase"]
     for allocator in ("malloc", "malloc-thp"):
@@ -61,17 +61,8 @@ def test_a_preset_is_small_and_has_the_curves_that_show_the_page_size(preset: st
 
 
 def _record(allocator: str, stride: int | None, pages: int | None, **counters: float) -> Record:
-    return Record(
-        schema=SCHEMA,
-        experiment="tlb",
-        device="cpu",
-        factors={"method": "chase", "agent": "cpu", "allocator": allocator, "stride": stride, "pages": pages},
-        unit="ns",
-        status="ok",
-        samples=[1.0],
-        summary=Summary(n=1, median=1, p5=1, p95=1, min=1, max=1, ci_low=1, ci_high=1),
-        counters=dict(counters),
-    )
+    factors: dict[str, Scalar] = {"method": "chase", "agent": "cpu", "allocator": allocator}
+    return a_record("tlb", 1, {**factors, "stride": stride, "pages": pages}, spread=0, **counters)
 
 
 def _curve(allocator: str, stride: int, page: int) -> list[Record]:

@@ -13,12 +13,21 @@ import pytest
 
 from firsttouch import _core
 from firsttouch.harness import measure
-from firsttouch.harness.app import App
+from firsttouch.harness.app import App, solve
 from firsttouch.machine.devices import describe_devices, open_device
 from firsttouch.records.schema import DeviceInfo
+from firsttouch.units import parse_size
 from firsttouch.workspace.agents import Gpu, KernelFile
 from firsttouch.workspace.strategies import STRATEGIES, strategies_of, unavailable
 from firsttouch.workspace.workspace import Workspace
+
+SIZE = os.environ.get("FIRSTTOUCH_TEST_SIZE", "tiny")
+"""The size at which wrong kernels and wrong results are tried: tiny, or bytes, such as 64MiB (minutes)."""
+
+
+def params_of(app: type[App]) -> dict[str, int]:
+    """The application's parameters at SIZE."""
+    return dict(app.sizes["tiny"]) if SIZE == "tiny" else solve(app, parse_size(SIZE))
 
 
 @cache
@@ -54,7 +63,7 @@ def run_tiny(
     windows: int = 0,
     instance: App | None = None,
 ) -> measure.Run:
-    """Run an application at size tiny, in memory filled with arbitrary values.
+    """Run an application at size tiny (with a mutation: at SIZE), in memory filled with arbitrary values.
 
     Args:
         mutation: a text of its kernel file, and its replacement on the GPU.
@@ -64,7 +73,8 @@ def run_tiny(
     info, device = opencl()
     if mutation is not None and "library" in app.options:
         options = {"library": "own", **(options or {})}  # a vendor's library does not run our kernels
-    instance = instance or app({**app.sizes["tiny"], **(params or {})}, seed, options)
+    usual = app.sizes["tiny"] if mutation is None else params_of(app)
+    instance = instance or app({**usual, **(params or {})}, seed, options)
     if mutation is not None:
         before, after = mutation
         assert before in instance.kernels.text, f"'{before}' is not in the kernels of {app.name}"
