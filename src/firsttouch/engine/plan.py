@@ -69,12 +69,15 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Planned:
-    """One point and how to measure it. reason: why it is skipped instead, or '' if it is measured."""
+    """One point and how to measure it. reason: why it is skipped instead, or '' if it is measured. seconds: for its
+    sampling; timeout: that it may take at least.
+    """
 
     point: Point
     metric: Metric
     reason: str = ""
     seconds: float = 0.0
+    timeout: float = 0.0
     fresh: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     name: str = ""
@@ -285,6 +288,7 @@ class _Pair:
                 Point(*where, factors),
                 experiment.metric,
                 reason,
+                timeout=experiment.timeout,
                 fresh=experiment.fresh_process,
                 environment=environment,
                 name=self.name,

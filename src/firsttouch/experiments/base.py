@@ -216,6 +216,8 @@ class Experiment:
     """Weight of this experiment in a preset's time."""
     fresh_process: ClassVar[bool] = False
     """True if every point is measured in a new worker."""
+    timeout: ClassVar[float] = 0.0
+    """Seconds that one of its points may take without --timeout, where that is more than the points of others may."""
     counters_offered: ClassVar[bool] = False
     """True if --counters counts its points with the vendor's profiler. Then it takes its stopping rule from
     session.stop(), and its probe launches what it times by Lab::timed_kernel.
