@@ -11,7 +11,6 @@ from firsttouch.apps import quantum_volume
 from firsttouch.apps.quantum_volume import QuantumVolume
 from firsttouch.harness.app import solve
 
-
 MUTATIONS = [
     ("i == 0 ? 1.0f", "i == 1 ? 1.0f"),
     ("element.x, inverse", "1.001f * element.x, inverse"),
