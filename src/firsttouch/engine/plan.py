@@ -184,11 +184,6 @@ def _parse_number(factor: Factor, parse: Callable[[str], int], text: str) -> int
         raise ValueError(f"{error}{words}") from None
 
 
-def accepted_values(factor: Factor) -> dict[str, Scalar]:
-    """The values that a factor of kind "choice" accepts, by the word for each."""
-    return {str(value): value for value in (*factor.choices, *factor.values)}
-
-
 def parse_value(factor: Factor, text: str) -> Scalar:
     """Parses a value of `factor`. Raises ValueError with a message that says what is accepted."""
     if text in factor.known:
@@ -205,7 +200,7 @@ def parse_value(factor: Factor, text: str) -> Scalar:
         return text
     if factor.kind == "extent":
         return _parse_number(factor, parse_size, text)
-    words = accepted_values(factor)
+    words = factor.words()
     if text not in words:
         raise ValueError(str(unknown(factor.name, text, words)))
     return words[text]
@@ -381,7 +376,7 @@ def _check_value(name: str, text: str, factors: Sequence[Factor], limits: Mappin
     accepting = [f for f in factors if _valid_values(f, text)]
     if not accepting:
         if factors[0].kind == "choice":
-            raise unknown(name, text, dict.fromkeys(word for f in factors for word in accepted_values(f)))
+            raise unknown(name, text, dict.fromkeys(word for f in factors for word in f.words()))
         widest = max(factors, key=lambda factor: math.inf if factor.most is None else factor.most)
         try:
             parse_value(widest, text)

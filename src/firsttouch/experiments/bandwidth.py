@@ -174,9 +174,8 @@ class Bandwidth(Experiment):
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        agent, allocator = factors.text("agent"), factors.text("allocator")
-        toucher = first_toucher(agent, factors["first_touch"])
-        return unreachable(device, allocator, agent) or unreachable(device, allocator, toucher)
+        agent = factors.text("agent")
+        return unreachable(device, factors.text("allocator"), agent, first_toucher(agent, factors["first_touch"]))
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors["agent"] == "gpu" and (factors["stores"] != "normal" or factors["threads"] != 0):
