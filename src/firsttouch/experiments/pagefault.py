@@ -228,7 +228,7 @@ def _distribution(samples: Sequence[float]) -> dict[str, Scalar]:
 
 
 def _ns(nanoseconds: float) -> str:
-    return f"{'-' if nanoseconds < 0 else ''}{format_seconds(abs(nanoseconds) * 1e-9)}"
+    return format_seconds(nanoseconds * 1e-9)
 
 
 COST = Claim(
