@@ -159,14 +159,14 @@ void bind_probe(nb::module_& m) {
     m.def(
         "allocation",
         [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& call, int chunks,
-           int warmups, double max_seconds, const Stop& stop) {
-            const AllocationRequest request{allocator_from(allocator),           bytes,      chunks, warmups,
-                                            is_second(call, "allocate", "free"), max_seconds};
+           int warmups, double limit, const Stop& stop) {
+            const AllocationRequest request{allocator_from(allocator),           bytes, chunks, warmups,
+                                            is_second(call, "allocate", "free"), limit};
             nb::gil_scoped_release release;
             return allocation(d.lab, request, stop);
         },
         "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "call"_a = "allocate", "chunks"_a = 100, "warmups"_a = 10,
-        "max_seconds"_a = 20.0, "stop"_a,
+        "limit"_a = 30.0, "stop"_a,
         "Measures allocations whose memory is not touched, or frees. Samples: ns per call.");
     m.def(
         "page_faults",

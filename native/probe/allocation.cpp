@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "host/clock.hpp"
@@ -7,13 +8,24 @@
 namespace firsttouch {
 namespace {
 
-constexpr double sampling_seconds = 5;  // if three samples would take longer, fewer are taken
+constexpr double most_of_point = 0.5;  // the part of a point's time that both loops may take
 
 // Seconds per block of one loop of allocations and of the loop of frees after it.
 struct Trial {
     double allocate = 0, free = 0;
     double both() const { return allocate + free; }
 };
+
+// Says what to request instead of loops that take too long.
+std::string advice(std::size_t count, double loop, double limit) {
+    const auto seconds = [](double value) { return std::to_string(static_cast<long long>(std::ceil(value))); };
+    const auto fewer = static_cast<long long>(static_cast<double>(count) * most_of_point * limit / loop);
+    std::string text = "allocating and freeing " + std::to_string(count) + " blocks would take about " + seconds(loop) +
+                       " s, and this point may take " + seconds(limit) + " s: --timeout " +
+                       seconds(1.1 * loop / most_of_point) + " allows it";
+    if (fewer > 0) text += ", and --set chunks=" + std::to_string(fewer) + " takes fewer blocks";
+    return text;
+}
 
 class Blocks {
   public:
@@ -61,15 +73,12 @@ Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop)
     Blocks blocks(device, request);
     blocks.run(1);  // the first block may include one-time work of the driver
     double loop = blocks.run(1).both() * static_cast<double>(count);
-    if (loop > request.longest)
-        throw Unavailable("allocating and freeing " + std::to_string(count) + " blocks would take " +
-                          std::to_string(static_cast<int>(loop)) +
-                          " s, which exceeds the limit of a point: request fewer chunks");
+    if (loop > most_of_point * request.limit) throw Unavailable(advice(count, loop, request.limit));
     const double warm_start = now();
-    for (int i = 0; i < request.warmups && loop < sampling_seconds && now() - warm_start < stop.seconds / 4; ++i)
+    for (int i = 0; i < request.warmups && loop < request.three_samples && now() - warm_start < stop.seconds / 4; ++i)
         loop = blocks.run().both() * static_cast<double>(count);
     Stop rule = stop;
-    rule.min_samples = std::clamp(static_cast<int>(sampling_seconds / std::max(loop, 1e-9)), 1, stop.min_samples);
+    rule.min_samples = std::clamp(static_cast<int>(request.three_samples / std::max(loop, 1e-9)), 1, stop.min_samples);
     std::vector<double> others;
     Outcome outcome;
     outcome.samples = sample(rule, [&] {

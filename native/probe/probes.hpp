@@ -62,11 +62,13 @@ struct AllocationRequest {
     std::size_t bytes = 0;
     int chunks = 100;  // blocks that one loop allocates and a second one frees
     int warmups = 10;
-    bool frees = false;   // samples are frees, not allocations
-    double longest = 20;  // maximum seconds of both loops
+    bool frees = false;        // samples are frees, not allocations
+    double limit = 30;         // seconds that the point may take; both loops may take half of them
+    double three_samples = 5;  // seconds; if three samples would take longer, fewer are taken
 };
 // Samples: ns per allocation. Counters: free_ns, the median per free. With `frees`, samples: ns per free; counters:
-// allocate_ns. Throws Unavailable if both loops would take longer than `longest`.
+// allocate_ns. Fewer than three samples are taken where they would take too long. Throws Unavailable if
+// already one would take more than half of `limit`.
 Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop);
 
 struct FaultRequest {

@@ -343,7 +343,7 @@ def allocation(
     call: str = "allocate",
     chunks: int = 100,
     warmups: int = 10,
-    max_seconds: float = 20.0,
+    limit: float = 30.0,
     stop: Stop,
 ) -> Outcome:
     """

@@ -29,6 +29,8 @@ class Session:
     tolerance: float
     preset: str
     peers: Mapping[str, DeviceInfo] = field(default_factory=dict)
+    limit: float = field(default=30.0, init=False)
+    """Seconds that the point may take in all. Then the worker is killed."""
     events: EventLog | None = field(default=None, init=False)
     """Unified-memory events, if they were requested and the open device reports them. Windows are cut from this log."""
     events_reason: str = field(default="", init=False)

@@ -54,8 +54,7 @@ def quantity(value: float, unit: str) -> str:
     """A value with its unit; bytes and times in a suitable unit: 1500 'ns per load' is '1.5 us per load'."""
     head, _, rest = unit.partition(" ")
     if scale := SECONDS.get(head):
-        sign, scaled = ("-" if value < 0 else ""), abs(value) * scale
-        return f"{sign}{format_seconds(scaled)} {rest}".strip()
+        return f"{format_seconds(value * scale)} {rest}".strip()
     return format_size(value) if unit == "B" else f"{number(value)} {unit}".strip()
 
 

@@ -77,7 +77,7 @@ def significant_digits(value: float, low: float | None, high: float | None) -> i
 def format_number(value: float, digits: int = 3) -> str:
     """A number with at most `digits` significant digits and no exponent: 47713.2 is ``47,700``, 0.0120 ``0.012``."""
     if not isfinite(value) or value == 0:
-        return f"{value:g}"
+        return f"{value or 0:g}"  # no sign of a zero
     rounded = float(f"{value:.{digits - 1}e}")
     magnitude = floor(log10(abs(rounded)))
     if magnitude >= 15 or magnitude < -6:

@@ -15,6 +15,7 @@ from tests.harness.running import SIZE, params_of, run_tiny, skip_reason, strate
 
 from firsttouch.apps import all_apps
 from firsttouch.harness.app import App, View
+from firsttouch.harness.measure import NONSENSE
 from firsttouch.workspace.workspace import Array
 
 APPS = all_apps()
@@ -42,7 +43,7 @@ def results_of(app: App) -> list[Array]:
 
 def nonsense(values: Values) -> Values:
     """What is in memory that nobody wrote."""
-    return np.resize(np.frombuffer(b"\xa5\xa5\xff\xff" * 4, values.dtype), values.shape)
+    return np.resize(np.frombuffer(NONSENSE.to_bytes(4, "little") * 4, values.dtype), values.shape)
 
 
 def slightly_wrong(values: Values) -> Values:

@@ -97,12 +97,15 @@ def _poison_memory(app: App) -> None:
     prepare = app.prepare
 
     def fill_and_prepare(gpu: Gpu) -> None:
-        workspace = gpu.workspace
+        workspace, word = gpu.workspace, measure.NONSENSE.to_bytes(4, "little")
         for array in app.arrays.values():
             if array.store.device is not None and array not in gpu.windows:
-                gpu.launch("fill_8", array, 0, array.nbytes, 0xA5, over=array.nbytes, writes=[array])
+                fill, size, value = ("fill_8", 1, word[0]) if array.nbytes % 4 else ("fill_32", 4, measure.NONSENSE)
+                n = array.nbytes // size
+                gpu.launch(fill, array, 0, n, value, over=n, writes=[array])
             if array.store.host is not None and not array.store.shared and not array.declaration.file:
-                workspace.view(array, reads=False, writes=True).view(np.uint8)[:] = 0xA5
+                raw = workspace.view(array, reads=False, writes=True).view(np.uint8).reshape(-1)
+                raw[:] = np.resize(np.frombuffer(word, np.uint8), raw.size)
             workspace.wait()
             for valid in array.store.valid.values():
                 valid.clear()

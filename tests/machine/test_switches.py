@@ -108,6 +108,34 @@ def test_a_variable_that_is_already_set_keeps_its_value(monkeypatch: pytest.Monk
     assert {p.point["sdma"] for p in planned("transfer")} == {"0"}
 
 
+@pytest.mark.parametrize(("value", "shown"), [("0", "0"), ("1", "1"), ("2", "2"), ("", "unset")])
+def test_every_engine_is_planned_whatever_the_environment_says(
+    value: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records show sdma as it is for their worker. The CPU cannot access this device's memory."""
+    monkeypatch.setenv("HSA_ENABLE_SDMA", value)
+    quick = planned("transfer")
+    assert {p.point["engine"] for p in quick if not p.reason} == {"copy-engine", "kernel"}
+    assert {p.point["sdma"] for p in quick} == {shown}
+    standard = [p for p in planned("transfer", "standard") if not p.reason]
+    others = {"0"} if value == "0" else {"1"}
+    for engine, expected in {"copy-engine": {"0", "1"}, "kernel": others}.items():
+        assert {p.point["sdma"] for p in standard if p.point["engine"] == engine} == expected
+    assert all(p.environment["HSA_ENABLE_SDMA"] == p.point["sdma"] for p in standard)
+
+
+@pytest.mark.parametrize("here", ["", "0"])
+def test_engines_that_do_not_depend_on_sdma_are_measured_with_the_values_asked_for(
+    here: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HSA_ENABLE_SDMA", here)
+    for values in ("0", "1", "0,1"):
+        points = planned("transfer", sdma=values)
+        assert {(p.point["engine"], p.point["sdma"]) for p in points if not p.reason} == {
+            (engine, value) for engine in ("copy-engine", "kernel") for value in values.split(",")
+        }
+
+
 def test_points_with_another_environment_are_left_to_the_worker() -> None:
     assert optimistic_device(HIP, {"xnack": "unset"}) is HIP
     assert optimistic_device(HIP, {"sdma": "0"}) is HIP

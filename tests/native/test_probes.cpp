@@ -2,8 +2,11 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <optional>
+#include <regex>
+#include <thread>
 
 #include "device/host/memory.hpp"
 #include "devices.hpp"
@@ -61,7 +64,7 @@ TEST_P(Probes, Chase) {
 
 TEST_P(Probes, ChaseOverOneNodeAndBadStrides) {
     const auto buffer = device->allocate(Allocator::malloc, 64);
-    expect_positive(chase(*lab, *buffer, {.stride = 64, .hops = 64}, brief));
+    expect_positive(chase(*lab, *buffer, {.stride = 64, .hops = 6400}, brief));
     for (const std::size_t stride : {0, 4, 12, 128})
         EXPECT_THROW(chase(*lab, *buffer, {.stride = stride}, brief), std::invalid_argument);
 }
@@ -152,8 +155,6 @@ TEST_P(Probes, Allocation) {
         const Outcome freed = allocation(*lab, frees, brief);
         expect_sane(freed);
         EXPECT_GT(freed.counters.at("allocate_ns"), -1000);
-        frees.longest = 0;
-        EXPECT_TRUE(contains(message_of<Unavailable>([&] { allocation(*lab, frees, brief); }), "request fewer chunks"));
     }
 }
 
@@ -250,7 +251,11 @@ TEST_P(Probes, BothAgentsAtOnceWhereTheDriverStatesSo) {
         }
         if (entry.concurrent != true) continue;
         ++tried;
-        const Coherence seen = try_coherence(*lab, *buffer);
+        const Coherence seen = repeat_until(
+            [](const Coherence& found) {
+                return found.gpu_saw > 0 && found.cpu_saw > 0 && found.rounds > 1 && found.answered == found.rounds;
+            },
+            [&] { return try_coherence(*lab, *buffer); });
         EXPECT_GT(seen.gpu_saw, 0u);
         EXPECT_GT(seen.cpu_saw, 0u);
         EXPECT_GT(seen.rounds, 1u);
@@ -333,10 +338,18 @@ TEST_P(Probes, AtomicsLoseNoUpdate) {
                                              .cpu_threads = cpu,
                                              .gpu_threads = gpu,
                                              .window = 0.001};
-                const Outcome outcome = atomics(*lab, *buffer, request, very_brief);
-                expect_sane(outcome);
+                const Outcome outcome = repeat_until(
+                    [&](const Outcome& found) {
+                        return found.counters.at("increments") > 0 &&
+                               (gpu == 0 || found.counters.at("gpu_threads_seen") > 0);
+                    },
+                    [&] {
+                        Outcome found = atomics(*lab, *buffer, request, very_brief);
+                        expect_sane(found);
+                        EXPECT_EQ(found.counters.at("found"), found.counters.at("increments"));
+                        return found;
+                    });
                 EXPECT_GT(outcome.counters.at("increments"), 0);
-                EXPECT_EQ(outcome.counters.at("found"), outcome.counters.at("increments"));
                 EXPECT_EQ(outcome.counters.contains("gpu_alone"), cpu > 0 && gpu > 0);
                 if (gpu > 0) {
                     EXPECT_GT(outcome.counters.at("gpu_threads_seen"), 0);
@@ -353,7 +366,8 @@ TEST_P(Probes, AtomicsAreCountedWithoutReadingsDuringTheRun) {
                                  .gpu_threads = host_only ? 0 : 64,
                                  .read_at_end = true,
                                  .window = 0.005};
-    const Outcome outcome = atomics(*lab, *buffer, request, very_brief);
+    const Outcome outcome = repeat_until([](const Outcome& found) { return found.counters.contains("read_ratio"); },
+                                         [&] { return atomics(*lab, *buffer, request, very_brief); });
     expect_sane(outcome);
     EXPECT_GE(outcome.counters.at("read_ratio"), 0);
     EXPECT_EQ(outcome.counters.at("found"), outcome.counters.at("increments"));
@@ -546,6 +560,36 @@ TEST_F(Faults, HugePagesThatTheKernelDoesNotGiveAreNotMeasured) {
         const std::string all = std::to_string(2 * huge_page / base_page);
         EXPECT_TRUE(contains(reason.what(), "huge pages were requested, but the kernel mapped only 2 of the " + all));
     }
+}
+
+// As page-locked memory of 1 GiB: 100 blocks take longer than a sample of others, and are measured all the same.
+TEST_F(Faults, SlowAllocationsTakeFewerSamples) {
+    int obtained = 0;
+    device.before_obtain = [&] { ++obtained, std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+    const AllocationRequest request{
+        .allocator = Allocator::mmap, .bytes = 4096, .chunks = 4, .limit = 600, .three_samples = 0.02};
+    const Outcome outcome = allocation(lab, request, {.tolerance = 0.1, .seconds = 0.001});
+    EXPECT_EQ(outcome.samples.values.size(), 1u);
+    EXPECT_GE(outcome.samples.values[0], 5e6);
+    EXPECT_EQ(outcome.errors, 0u);
+    EXPECT_EQ(obtained, 1 + 1 + 4 + 1) << "two single blocks, the sample, the block that is verified";
+}
+
+TEST_F(Faults, AllocationsThatTakeTooLongSayWhatToTypeInstead) {
+    device.before_obtain = [&] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+    AllocationRequest request{.allocator = Allocator::mmap, .bytes = 4096, .chunks = 1'000'000, .limit = 3};
+    std::string message = message_of<Unavailable>([&] { allocation(lab, request, brief); });
+    EXPECT_TRUE(contains(message, "1000000 blocks would take about "));
+    EXPECT_TRUE(contains(message, "this point may take 3 s: --timeout "));
+    std::smatch number;
+    ASSERT_TRUE(std::regex_search(message, number, std::regex("--set chunks=([0-9]+) takes fewer blocks"))) << message;
+    request.chunks = std::stoi(number[1]);
+    EXPECT_LE(request.chunks, 300) << "300 blocks of at least 5 ms each take 1.5 s";
+    request = {.allocator = Allocator::mmap, .bytes = 4096, .chunks = 1, .limit = 0};
+    message = message_of<Unavailable>([&] { allocation(lab, request, brief); });
+    EXPECT_TRUE(contains(message, "--timeout "));
+    EXPECT_FALSE(contains(message, "chunks=")) << "there is no smaller number of blocks";
+    EXPECT_EQ(device.live_blocks, 0);
 }
 
 TEST_F(Faults, ACorruptedCycleIsCounted) {

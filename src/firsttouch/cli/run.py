@@ -46,7 +46,7 @@ def command(
         typer.Option(
             parser=seconds,
             metavar="SECONDS",
-            help="Seconds that one point may take; default: 30, or 20 times its sampling time.",
+            help="Seconds that one point may take; default: 30 (allocation: 240), or 20 times its sampling time.",
         ),
     ] = None,
     seed: Seed = None,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -78,8 +77,8 @@ def groups(counters: Iterable[str]) -> list[list[str]]:
         blocks[counter.partition("_")[0]].append(counter)
     runs: list[list[str]] = []
     for names in blocks.values():
-        remaining = iter(names)
-        for number in range(-(-len(names) // _PER_PASS)):
-            runs += [[]] * (number + 1 - len(runs))
-            runs[number] = [*runs[number], *islice(remaining, _PER_PASS)]
+        for number, first in enumerate(range(0, len(names), _PER_PASS)):
+            if number == len(runs):
+                runs.append([])
+            runs[number] += names[first : first + _PER_PASS]
     return runs

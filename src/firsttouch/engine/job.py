@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 class Job(Task, tag="job"):
     """Measure one point.
 
-    seconds: the time that its sampling may take. kind: the kind of work that the experiment belongs to
-    (firsttouch/work.py). peers: the other devices that take part. counted: if a profiler counts this run of the point,
-    the counters of the record with the timed samples.
+    seconds: the time that its sampling may take. limit: the seconds after which the worker is killed. kind: the kind of
+    work that the experiment belongs to (firsttouch/work.py). peers: the other devices that take part. counted: if a
+    profiler counts this run of the point, the counters of the record with the timed samples.
     """
 
     experiment: str
@@ -55,6 +55,7 @@ class Job(Task, tag="job"):
     seed: int
     seconds: float
     tolerance: float
+    limit: float = 30.0
     kind: str = "run"
     peers: list[DeviceInfo] = []
     counted: dict[str, Scalar] | None = None
@@ -147,6 +148,7 @@ class JobHandler:
             self._session = _open_session(job, pipe)
         self._session.seconds, self._session.seed = job.seconds, job.seed
         self._session.tolerance, self._session.preset = job.tolerance, job.preset
+        self._session.limit = job.limit
         self._session.counted = job.counted
         self._session.peers = {device.name: device for device in job.peers}
         return self._session

@@ -69,12 +69,15 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Planned:
-    """One point and how to measure it. reason: why it is skipped instead, or '' if it is measured."""
+    """One point and how to measure it. reason: why it is skipped instead, or '' if it is measured. seconds: for its
+    sampling; timeout: that it may take at least.
+    """
 
     point: Point
     metric: Metric
     reason: str = ""
     seconds: float = 0.0
+    timeout: float = 0.0
     fresh: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     name: str = ""
@@ -181,11 +184,6 @@ def _parse_number(factor: Factor, parse: Callable[[str], int], text: str) -> int
         raise ValueError(f"{error}{words}") from None
 
 
-def accepted_values(factor: Factor) -> dict[str, Scalar]:
-    """The values that a factor of kind "choice" accepts, by the word for each."""
-    return {str(value): value for value in (*factor.choices, *factor.values)}
-
-
 def parse_value(factor: Factor, text: str) -> Scalar:
     """Parses a value of `factor`. Raises ValueError with a message that says what is accepted."""
     if text in factor.known:
@@ -202,7 +200,7 @@ def parse_value(factor: Factor, text: str) -> Scalar:
         return text
     if factor.kind == "extent":
         return _parse_number(factor, parse_size, text)
-    words = accepted_values(factor)
+    words = factor.words()
     if text not in words:
         raise ValueError(str(unknown(factor.name, text, words)))
     return words[text]
@@ -290,6 +288,7 @@ class _Pair:
                 Point(*where, factors),
                 experiment.metric,
                 reason,
+                timeout=experiment.timeout,
                 fresh=experiment.fresh_process,
                 environment=environment,
                 name=self.name,
@@ -377,7 +376,7 @@ def _check_value(name: str, text: str, factors: Sequence[Factor], limits: Mappin
     accepting = [f for f in factors if _valid_values(f, text)]
     if not accepting:
         if factors[0].kind == "choice":
-            raise unknown(name, text, dict.fromkeys(word for f in factors for word in accepted_values(f)))
+            raise unknown(name, text, dict.fromkeys(word for f in factors for word in f.words()))
         widest = max(factors, key=lambda factor: math.inf if factor.most is None else factor.most)
         try:
             parse_value(widest, text)

@@ -32,7 +32,7 @@ from firsttouch.records.store import Store
 from firsttouch.workers.process import Answer, Worker
 
 TIMEOUT = 30.0
-"""Seconds that a point may take, or twenty times its sampling time if that is longer."""
+"""Seconds that a point may take; more if twenty times its sampling time, or what its experiment grants, is longer."""
 ALLOW = "FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION"
 """The environment variable that, if '1', lets the guard grant more managed memory than a device has free."""
 SLACK = 2**30
@@ -340,6 +340,7 @@ def make_job(planned: Planned, request: Request, devices: Mapping[str, DeviceInf
         preset=request.preset,
         seed=request.seed,
         seconds=planned.seconds,
+        limit=request.timeout or max(TIMEOUT, 20 * planned.seconds, planned.timeout),
         tolerance=BUDGETS[choose_preset(request.preset)].tolerance,
         kind=request.kind,
         peers=[devices[planned.peer]] if planned.peer in devices else [],
@@ -351,7 +352,6 @@ class PointExecutor:
 
     def __init__(self, request: Request, trace: Trace | None = None) -> None:
         self._trace = trace
-        self._timeout = request.timeout
         self._memory = host_limit() + SLACK
         self._worker: Worker | None = None
         self._group: Group | None = None
@@ -368,7 +368,7 @@ class PointExecutor:
         except OSError as error:
             record.reason = f"no process could be started for it: {error.strerror}"
             return record
-        answer = worker.ask(job, timeout=self._timeout or max(TIMEOUT, 20 * planned.seconds), memory=self._memory)
+        answer = worker.ask(job, timeout=job.limit, memory=self._memory)
         record = conclude(record, answer)
         if self._trace is not None and answer.reply is not None and answer.reply.span is not None:
             # Before the record: if the process is killed in between, the point is measured again.

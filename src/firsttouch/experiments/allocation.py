@@ -40,6 +40,7 @@ class Allocation(Experiment):
              y_title="time per free", title="Time per free"),
     )  # fmt: skip
     share = 1.5
+    timeout = 240.0  # 100 blocks of 1 GiB of page-locked memory take about a minute
 
     rules = (
         leave_out("plain host memory is measured on the device cpu", runs_kernels=True, plain_host=True),
@@ -79,6 +80,7 @@ class Allocation(Experiment):
             bytes=point.size("size"),
             call=point.text("call"),
             chunks=point.count("chunks"),
+            limit=session.limit,
             stop=session.stop(),
         )
         return Measurement.of(outcome)

@@ -87,7 +87,7 @@ def _has_curves(candidate: Candidate) -> bool:
     device, who = candidate.device, participants(candidate.factors)
     names = [main_allocator(device)]
     if len(who) > 1:
-        able = [n for n in allocator_names(device) if not any(unreachable(device, n, agent) for agent in who)]
+        able = [n for n in allocator_names(device) if not unreachable(device, n, *who)]
         names = [n for n in able if not loses_updates(device, n, who)] + names
     return candidate.factors["allocator"] == names[0]
 
@@ -198,10 +198,7 @@ class Atomics(Experiment):
         who, allocator = participants(factors), factors.text("allocator")
         if (most := size_fact(device, "largest_allocation_bytes")) and 8 * factors.count("elements") > most:
             return f"{device.name} allocates at most {format_size(most)} at once"
-        for agent in who:
-            if reason := unreachable(device, allocator, agent):
-                return reason
-        return loses_updates(device, allocator, who)
+        return unreachable(device, allocator, *who) or loses_updates(device, allocator, who)
 
     def measure(self, point: Point, session: Session) -> Measurement:
         elements = point.count("elements")

@@ -82,10 +82,14 @@ class Factor:
             raise ValueError(f"factor {self.name}: {wrong[0]!r:.60} is not a number, a printable text or None")
         object.__setattr__(self, "values", values)
 
+    def words(self) -> dict[str, Scalar]:
+        """The values that a factor of kind "choice" accepts, by the word for each."""
+        return {str(value): value for value in (*self.choices, *self.values)}
+
     def accepted(self) -> str:
         """Describes the values that --set accepts."""
         if self.kind == "choice":
-            return ", ".join(dict.fromkeys(str(value) for value in (*self.choices, *self.values)))
+            return ", ".join(self.words())
         if self.kind == "ratio":
             return "a number above 0"
         if self.kind == "name":
@@ -115,9 +119,7 @@ def _merged(same: Sequence[Factor]) -> Sequence[Factor]:
     """Merges factors of one name into one with all of their choices, if they are of the kind "choice"."""
     if any(factor.kind != "choice" for factor in same):
         return same
-    return [
-        replace(same[0], choices=list(dict.fromkeys(word for f in same for word in (*f.choices, *map(str, f.values)))))
-    ]
+    return [replace(same[0], choices=list(dict.fromkeys(word for f in same for word in f.words())))]
 
 
 @dataclass
@@ -214,6 +216,8 @@ class Experiment:
     """Weight of this experiment in a preset's time."""
     fresh_process: ClassVar[bool] = False
     """True if every point is measured in a new worker."""
+    timeout: ClassVar[float] = 0.0
+    """Seconds that one of its points may take without --timeout, where that is more than the points of others may."""
     counters_offered: ClassVar[bool] = False
     """True if --counters counts its points with the vendor's profiler. Then it takes its stopping rule from
     session.stop(), and its probe launches what it times by Lab::timed_kernel.

@@ -51,15 +51,16 @@ def unavailable(device: DeviceInfo, allocator: str) -> str | None:
     return None if entry.available else entry.reason
 
 
-def unreachable(device: DeviceInfo, allocator: str, agent: str) -> str | None:
-    """Returns why the agent can't access memory of the allocator, or None."""
+def unreachable(device: DeviceInfo, allocator: str, *agents: str) -> str | None:
+    """Returns why one of the agents can't access memory of the allocator, or None."""
     if reason := unavailable(device, allocator):
         return reason
     entry = device.allocator(allocator)
     assert entry is not None
-    if (entry.cpu if agent == "cpu" else entry.gpu) != "none":
-        return None
-    return entry.gpu_reason if agent == "gpu" else f"the CPU cannot reach {allocator} memory"
+    for agent in agents:
+        if (entry.cpu if agent == "cpu" else entry.gpu) == "none":
+            return entry.gpu_reason if agent == "gpu" else f"the CPU cannot reach {allocator} memory"
+    return None
 
 
 def peer(device: DeviceInfo, *, itself: bool = False) -> Factor:

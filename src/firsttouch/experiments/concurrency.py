@@ -189,9 +189,9 @@ def _memory(record: Record) -> str:
 
 def _why_not_used(allocator: str, strategy: str, device: DeviceInfo) -> str | None:
     """Returns why the strategy cannot use memory of the allocator, or None."""
-    for agent in ("gpu",) if strategy == "copying" else ("gpu", "cpu"):
-        if reason := unreachable(device, allocator, agent):
-            return reason
+    agents = ("gpu",) if strategy == "copying" else ("gpu", "cpu")
+    if reason := unreachable(device, allocator, *agents):
+        return reason
     entry = device.allocator(allocator)
     if strategy != "concurrent" or entry is None:
         return None

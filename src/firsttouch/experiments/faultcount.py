@@ -123,8 +123,7 @@ class FaultCount(Experiment):
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        reasons = (unreachable(device, factors.text("allocator"), factors.text(name)) for name in AGENT_FACTORS)
-        return next((reason for reason in reasons if reason), None)
+        return unreachable(device, factors.text("allocator"), *(factors.text(name) for name in AGENT_FACTORS))
 
     def environment(self, factors: Factors) -> dict[str, str]:
         return MMAP_EVERY_BLOCK

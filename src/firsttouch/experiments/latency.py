@@ -119,10 +119,8 @@ class Latency(Experiment):
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        toucher = first_toucher(factors.text("agent"), factors["first_touch"])
-        if reason := unreachable(device, factors.text("allocator"), factors.text("agent")):
-            return reason
-        return unreachable(device, factors.text("allocator"), toucher)
+        agent = factors.text("agent")
+        return unreachable(device, factors.text("allocator"), agent, first_toucher(agent, factors["first_touch"]))
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors["order"] == "by-page" and factors.size("size") < 2 * PAGE_GROUP:

@@ -148,9 +148,8 @@ class Locking(Experiment):
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         allocator, rivals = factors.text("allocator"), factors.text("rivals")
         agents = {"both": ("gpu", "cpu")}.get(rivals, (rivals,))
-        for agent in agents:
-            if reason := unreachable(device, allocator, agent):
-                return reason
+        if reason := unreachable(device, allocator, *agents):
+            return reason
         entry = device.allocator(allocator)
         if rivals == "both" and entry is not None and not entry.concurrent:
             return f"CPU and GPU do not see each other's stores to {allocator} memory while a kernel runs"

@@ -254,9 +254,8 @@ class Migration(Experiment):
         stride = TOUCHES[factors.text("touch")].stride
         if size < stride:
             return f"a pass touches one place in every {format_size(stride)}, so size must be at least that"
-        if reason := unreachable(device, allocator, "gpu"):
-            return reason
-        if not _is_copied(device, allocator) and (reason := unreachable(device, allocator, "cpu")):
+        agents = ("gpu",) if _is_copied(device, allocator) else ("gpu", "cpu")
+        if reason := unreachable(device, allocator, *agents):
             return reason
         entry = device.allocator(allocator)
         guided = factors["advice"] != "none" or factors["prefetch"] != "none"

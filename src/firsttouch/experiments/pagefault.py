@@ -143,9 +143,8 @@ class PageFault(Experiment):
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         allocator, agents = factors.text("allocator"), TOUCHERS[factors.text("scenario")]
-        for agent in agents:
-            if reason := unreachable(device, allocator, agent):
-                return reason
+        if reason := unreachable(device, allocator, *agents):
+            return reason
         entry = device.allocator(allocator)
         if entry is not None and entry.on_demand is False:
             return f"{allocator} memory is allocated before the first touch"
@@ -229,7 +228,7 @@ def _distribution(samples: Sequence[float]) -> dict[str, Scalar]:
 
 
 def _ns(nanoseconds: float) -> str:
-    return f"{'-' if nanoseconds < 0 else ''}{format_seconds(abs(nanoseconds) * 1e-9)}"
+    return format_seconds(nanoseconds * 1e-9)
 
 
 COST = Claim(

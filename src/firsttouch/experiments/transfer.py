@@ -32,8 +32,9 @@ from firsttouch.experiments.common import (
     unavailable,
     unreachable,
 )
-from firsttouch.experiments.presets import QUICK, SHORT, Above, Below, Candidate, Not, leave_out, take_only
+from firsttouch.experiments.presets import QUICK, SHORT, Above, Below, Candidate, Contains, Not, leave_out, take_only
 from firsttouch.figures import Line
+from firsttouch.machine.switches import SWITCHES
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
@@ -45,6 +46,12 @@ def _is_page_locked(candidate: Candidate) -> bool:
     """True if the host's side is the common allocator of page-locked memory."""
     allocator = candidate.factors.text("allocator")
     return role(allocator) == "page-locked" and is_common(allocator)
+
+
+def _has_sdma_as_here(candidate: Candidate) -> bool:
+    """True if copies use the DMA engines as they do in this environment. The runtime uses them unless told not to."""
+    here = SWITCHES["sdma"].current
+    return candidate.factors.get("sdma") in (None, here, "0" if here == "0" else "1")
 
 
 def _is_on_device(device: DeviceInfo, allocator: str) -> bool:
@@ -79,6 +86,8 @@ class Transfer(Experiment):
 
     rules = (
         leave_out("copies within the host are measured on the device cpu", runs_kernels=True, direction="h2h"),
+        leave_out("copies by kernels and by the CPU do not depend on sdma",
+                  engine=Not("copy-engine"), sdma_as_here=False, chosen=Not(Contains("sdma"))),
         leave_out("split and pipelined transfers are measured with page-locked memory only",
                   streams=Not(1), page_locked=False),
         leave_out("split and pipelined transfers are measured with page-locked memory only",
@@ -101,7 +110,7 @@ class Transfer(Experiment):
         leave_out("the kernels run on the host's processor, where this is the same memory under another name",
                   QUICK, runs_on="processor", common=False),
     )  # fmt: skip
-    properties: ClassVar = {"page_locked": _is_page_locked}
+    properties: ClassVar = {"page_locked": _is_page_locked, "sdma_as_here": _has_sdma_as_here}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         on_cpu, alone = device.capabilities.on_host_processor, not device.capabilities.runs_kernels
@@ -155,8 +164,6 @@ class Transfer(Experiment):
             return f"the engine {engine} cannot make {direction} copies"
         if engine != "copy-engine" and (factors["streams"] != 1 or factors["chunk"] != 0):
             return "streams and chunk apply to the copy engine only"
-        if engine != "copy-engine" and factors.get("sdma") == "0":
-            return "sdma applies to the copy engine only"
         if factors.size("chunk") > 0 and factors.size("size") < 4 * factors.size("chunk"):
             return "a pipelined transfer needs at least four chunks"
         return ""

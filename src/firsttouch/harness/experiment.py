@@ -20,14 +20,12 @@ from firsttouch.harness.measure import PHASES, Run, memory_counters, run
 from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size, parse_size
-from firsttouch.workspace.strategies import STRATEGIES, Strategy, host_array_unavailable, strategies_of, unavailable
+from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 from firsttouch.workspace.workspace import Declaration, Workspace
 
 REPEATS = 3
-HOST_ARRAYS = (common_allocator("host"), common_allocator("page-locked"))
 SETTINGS = {
     "pages": Factor("pages", ("policy", "base", "huge"), doc="page size of host memory"),
-    "host": Factor("host", HOST_ARRAYS, doc="allocator of the host arrays of duplicated buffers"),
     "initialise": Factor("initialise", ("parallel", "single"), doc="CPU threads"),
     "budget": Factor("budget", (), "size", doc="bytes of device memory that the application may use"),
     "oversubscribe": Factor(
@@ -139,12 +137,6 @@ class Application(Applications):
         if reason := app.refuses(strategy, device):
             return reason
         if (
-            strategy.duplicated
-            and "host" in factors
-            and (reason := host_array_unavailable(device, factors.text("host")))
-        ):
-            return reason
-        if (
             bytes_left_by_ballast(app, params, strategy, factors) is not None
             and "memory_free_bytes" not in device.facts
         ):
@@ -178,13 +170,7 @@ class Application(Applications):
 
         def run_once(params: Params, *, seed: int, check: bool) -> tuple[App, Run]:
             app = self.app(params, seed, options)
-            workspace = Workspace(
-                strategy,
-                session.info,
-                device,
-                host_allocator=str(factors.get("host", HOST_ARRAYS[0])),
-                pages=str(factors.get("pages", "policy")),
-            )
+            workspace = Workspace(strategy, session.info, device, pages=str(factors.get("pages", "policy")))
             rows = _window_rows(self.app, params, strategy, factors)
             return app, run(
                 app,

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from firsttouch import _core
 from firsttouch.allocators.properties import is_plain_host
 from firsttouch.events.log import EventLog
-from firsttouch.harness.app import App
+from firsttouch.harness.app import App, in_pieces
 from firsttouch.machine import usage
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
 from firsttouch.workspace.workspace import Agent, Array, Workspace
 
+NONSENSE = 0xFFF5A5A5
+"""A word that no result holds: NaN as f32 and, twice, as f64; as an integer, out of any application's range."""
 PHASES = ("context", "allocate", "initialise", "compute", "readback", "free")
 GENERATE = "generate"
 
@@ -192,6 +198,7 @@ def run(
         active.run.buffers = workspace.allocations()
         if check:
             active.run.error = _check(app, workspace)
+        fill_with_nonsense(active, on_demand=True)
     finally:
         with active.phase("free"):
             workspace.free()
@@ -199,11 +206,52 @@ def run(
 
 
 def _check(app: App, workspace: Workspace) -> str:
-    """The result of check(): '' or an error message. Raises TypeError for anything else, such as a missing return."""
+    """'' or an error message: of elements that nobody wrote, or else of check(). Raises TypeError if that returns
+    anything else, for example because of a missing return.
+    """
+    for array in app.arrays.values():
+        if array.declaration.ends_on == "cpu" and (unwritten := count_nonsense(workspace.view(array))):
+            return f"{unwritten} of {math.prod(array.shape)} elements of {array.name} were never written"
     error: object = app.check(workspace.contents)
     if not isinstance(error, str):
         raise TypeError(f"check() of {app.name} must return '' or an error message, not {error!r:.80}")
     return error
+
+
+def count_nonsense(values: np.ndarray[Any, Any]) -> int:
+    """The elements that consist of NONSENSE only; 0 if they are smaller than a word."""
+    words = values.dtype.itemsize // 4
+    if words == 0:
+        return 0
+    flat = values.reshape(-1).view(np.uint32).reshape(-1, words)
+    return sum(in_pieces(lambda a, b: int((flat[a:b] == NONSENSE).all(axis=1).sum()), len(flat), 2**20))
+
+
+def fill_with_nonsense(active: ActiveRun, *, on_demand: bool) -> None:
+    """Fill outputs with NONSENSE, so that neither an earlier run nor the kernel's zeros pass for a result.
+
+    on_demand: all that the application writes, after a run, because the next may get the same pages. Otherwise, before
+    a run, those whose pages are there; filling others would be their first touch, which is measured.
+    """
+    workspace, device = active.workspace, active.workspace.info
+    for array in active.app.arrays.values():
+        store, declared = array.store, array.declaration
+        wanted = declared.role in ("output", "inout") and (on_demand or declared.starts_on is None)
+        if not wanted or array in active.gpu.windows:
+            continue
+        memory = store.host if on_demand and store.shared else store.device
+        if memory is None or array.nbytes % 4:
+            continue
+        entry = device.allocator(memory.allocator)
+        if not on_demand and (entry is None or entry.on_demand is not False):
+            continue
+        if memory is store.device:
+            active.gpu.launch("fill_32", array, 0, array.nbytes // 4, NONSENSE, over=array.nbytes // 4, writes=[array])
+        else:
+            workspace.view(array, reads=False, writes=True).view(np.uint32)[:] = NONSENSE
+        workspace.wait()
+        for valid in store.valid.values():
+            valid.clear()
 
 
 def _phases(active: ActiveRun, meter: Meter, threads: int, windows: dict[Array, int] | None) -> None:
@@ -213,6 +261,7 @@ def _phases(active: ActiveRun, meter: Meter, threads: int, windows: dict[Array, 
     with active.phase("allocate"):
         workspace.allocate(arrays, windows)
     meter.read("allocate")
+    fill_with_nonsense(active, on_demand=False)
     app.prepare(gpu)
     with active.phase("initialise"):
         cpu.threads = threads

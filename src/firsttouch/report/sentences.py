@@ -72,8 +72,7 @@ def _amount(value: float, q: Quantity, unit: str) -> str:
     if head == "B":
         return format_size(value, 3)
     if scale := SECONDS.get(head):
-        sign = "-" if value < 0 else ""
-        return f"{sign}{format_seconds(abs(value) * scale, digits)} {rest}".strip()
+        return f"{format_seconds(value * scale, digits)} {rest}".strip()
     if unit == "%":
         return f"{format_number(value, digits)} %"
     return f"{format_number(value, digits)} {unit}".strip()
