@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean
 
 from firsttouch import _core
 from firsttouch.allocators.properties import common_allocator, may_migrate, moves_when_touched
@@ -194,12 +194,16 @@ class Application(Applications):
 
     def _measurement(self, app: App, params: Params, context: float, runs: list[Run]) -> Measurement:
         last, error = runs[-1], runs[0].error
+        # Of the repetitions in the middle, whose mean is the median: so the phases add up to it.
+        ordered = sorted(runs, key=lambda run: run.seconds)
+        middle = ordered[(len(runs) - 1) // 2 : len(runs) // 2 + 1]
         counters: dict[str, Scalar] = {"phase_context_ms": context * 1e3}
         for phase in PHASES[1:]:
-            counters[f"phase_{phase}_ms"] = median(r.phases[phase] for r in runs) * 1e3
-        counters |= {f"iteration_{i}_ms": s * 1e3 for i, s in enumerate(last.iterations)}
+            counters[f"phase_{phase}_ms"] = mean(run.phases[phase] for run in middle) * 1e3
+        iterations = zip(*(run.iterations for run in middle), strict=False)
+        counters |= {f"iteration_{i}_ms": mean(each) * 1e3 for i, each in enumerate(iterations)}
         if last.iterations:
-            counters["iterations_ms"] = median(r.iterations_total for r in runs) * 1e3
+            counters["iterations_ms"] = mean(run.iterations_total for run in middle) * 1e3
         counters |= {name: max(r.memory.get(name, 0) for r in runs) for name in last.memory}
         counters["footprint_bytes"] = app.footprint(params)
         counters["copied_h2d_bytes"], counters["copied_d2h_bytes"] = last.transferred["gpu"], last.transferred["cpu"]
