@@ -17,8 +17,8 @@ FULL_CHECK_STEPS = 2**29  # steps of one cell; above, the check recomputes the l
 # Largest error of a step in kelvin: four f32 sums between 256 and 512 K, each off by at most 1.53e-5; two sums of
 # neighbours off by 3.1e-5, times at most 1/8. A step is a weighted mean, so that errors of earlier steps do not grow.
 ROUNDING_ERROR = 7e-5
-# Spacing of f32 from 256 to 512 K. The last term, which cools the cells of a large chip by nearly the same few multiples
-# of it, is rounded alike in all of them. The check rounds it too.
+# Spacing of f32 from 256 to 512 K. The last term, which cools the cells of a large chip by nearly the same few
+# multiples of it, is rounded alike in all of them. The check rounds it too.
 SPACING = 2.0**-15
 # Standard deviation of a cell's error in a step: that of four independent errors, uniform up to 1.53e-5, and of the
 # sums of neighbours. The mean of n x n cells shows constants that are off by less than the rounding error of a cell.
