@@ -167,7 +167,6 @@ class Workspace:
     Args:
         info: the device's properties.
         device: the open device. Its default stream takes all launches and copies.
-        host_allocator: allocator of host arrays under `duplicated` strategies.
         pages: page size to request for plain host memory: policy, base or huge.
     """
 
@@ -177,11 +176,10 @@ class Workspace:
         info: DeviceInfo,
         device: _core.Device,
         *,
-        host_allocator: str = PLAIN,
         pages: str = "policy",
     ) -> None:
         self.strategy, self.info, self.device = strategy, info, device
-        self.host_allocator, self.pages = host_allocator, pages
+        self.pages = pages
         self.arrays: list[Array] = []
         self.transferred: dict[Agent, int] = {"cpu": 0, "gpu": 0}
         """Bytes transferred to each agent: copied if `duplicated`, else expected to migrate or be read remotely."""
@@ -208,7 +206,7 @@ class Workspace:
             return Store(None, self._allocate(common_allocator("device"), array.nbytes))
         mapped = self.device.map_file(array.file, array.nbytes) if self._is_file_mapping(array) else None
         if strategy.duplicated:
-            host = mapped or self._allocate(self.host_allocator, array.nbytes)
+            host = mapped or self._allocate(strategy.host_arrays, array.nbytes)
             return Store(host, self._allocate(strategy.allocator, device_bytes))
         memory = mapped or self._allocate(strategy.allocator, array.nbytes)
         store = Store(memory, memory)
@@ -242,7 +240,7 @@ class Workspace:
 
     def _is_file_mapping(self, array: Array) -> bool:
         """Whether the CPU's memory of an array is a mapping of its file."""
-        plain = self.host_allocator if self.strategy.duplicated else self.strategy.allocator
+        plain = self.strategy.host_arrays if self.strategy.duplicated else self.strategy.allocator
         return array.declaration.file and is_plain_host(plain)
 
     def _allocate(self, allocator: str, nbytes: int) -> _core.Buffer:
