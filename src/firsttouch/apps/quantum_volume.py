@@ -108,7 +108,8 @@ class QuantumVolume(App):
         return state if self.qubits % 2 == 0 else state * (at >> self._idle() & 1 == 0)
 
     def _idle(self) -> int:
-        return ({*range(self.qubits)} - {qubit for pair in self.layers()[0] for qubit in pair}).pop()
+        idle = {*range(self.qubits)} - {qubit for pair in self.layers()[0] for qubit in pair}
+        return int(idle.pop())
 
     def _on_device(self, view: View) -> Complex:
         """The final state by the kernel simple_gate, which shares no code with the one that was measured."""
@@ -138,4 +139,5 @@ class QuantumVolume(App):
                 state = (both @ state.reshape(-1, len(both)).T).reshape(-1)
                 moved = len(both).bit_length() - 1
                 axes = axes[-moved:] + axes[:-moved]
-        return state.reshape((2,) * n).transpose([axes.index(q) for q in reversed(range(n))]).reshape(-1)
+        state = state.reshape((2,) * n).transpose([axes.index(q) for q in reversed(range(n))])
+        return np.asarray(state.reshape(-1))

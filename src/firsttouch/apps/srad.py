@@ -82,7 +82,7 @@ class Srad(App):
         The blocks use the speckle values of the run, which are right if its sums are.
         """
         after, limits = view(self.image), self._limits()
-        self.used, side = [_speckle(t, after.size) for t in self.totals], max(SIDE, 8 * self.iterations)
+        self.speckles, side = [_speckle(t, after.size) for t in self.totals], max(SIDE, 8 * self.iterations)
         across, down = math.ceil(self.cols / side), math.ceil(self.rows / side)
 
         def blocks(first: int, last: int) -> tuple[F64, float]:
@@ -114,7 +114,7 @@ class Srad(App):
         mine = (slice(col - cols[0], ends[0] - cols[0]), slice(row - rows[0], ends[1] - rows[0]))
         now = uniform_f32(key, np.array(cols)[:, None] * self.rows + np.array(rows), 0, 255).astype(np.float64)
         now, totals = np.exp(now / 255), []
-        for speckle in self.used:
+        for speckle in self.speckles:
             totals.append([now[mine].sum(), np.square(now[mine]).sum()])
             now = _diffused(now, speckle)
         apart = np.log(now[mine]) * 255 - after[col : ends[0], row : ends[1]]
