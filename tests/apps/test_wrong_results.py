@@ -39,7 +39,7 @@ PARTS: Mapping[str, Parts] = {
 """By application and array, the flat indices of its elements that are a result. Default: all."""
 NOT_YET: Collection[str] = {
     *("backprop", "black_scholes", "fft_conv_c2c", "fft_conv_fused", "fft_conv_r2c"),
-    *("graph500_bfs", "heartwall", "mapped_file", "pathfinder", "producer_consumer"),
+    *("graph500_bfs", "heartwall"),
 }
 
 
