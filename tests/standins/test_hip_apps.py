@@ -66,6 +66,18 @@ def test_every_strategy_is_verified_or_skipped_with_a_reason(
             assert REASONS[strategy] in record.reason
 
 
+def test_without_concurrent_managed_access_there_is_no_advice_and_no_prefetch(tmp_path: Path) -> None:
+    names = [w for s in ("managed", "managed+advise", "managed+prefetch", "managed+both") for w in ("--strategy", s)]
+    options = ("--size", "tiny", "--repeat", "1")
+    records = app(tmp_path / "out", "heartwall", *names, *options, STANDIN_CONCURRENT="0")
+    managed, *others = sorted(records, key=lambda r: str(r.factors["strategy"]))
+    assert (managed.factors["strategy"], managed.status, managed.verified) == ("managed", "ok", True)
+    assert [r.status for r in others] == ["skipped"] * 3
+    (reason,) = {r.reason for r in others}
+    assert reason.startswith("hip:0 has no concurrent managed access")
+    assert reason.endswith("without which its driver takes no advice and no prefetches")
+
+
 @pytest.mark.parametrize(
     ("experiment", "settings"),
     matrix(

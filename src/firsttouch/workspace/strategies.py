@@ -109,6 +109,11 @@ def unavailable(strategy: Strategy, device: DeviceInfo) -> str | None:
         return entry.reason
     if entry.gpu == "none":
         return entry.gpu_reason
+    if (strategy.advise or strategy.prefetch) and not device.capabilities.memory_guidance:
+        return (
+            f"{device.name} has no concurrent managed access (concurrentManagedAccess is 0), without which its driver "
+            "takes no advice and no prefetches"
+        )
     if strategy.duplicated:
         return _host_arrays_unavailable(strategy.host_arrays, device)
     if entry.cpu == "none":

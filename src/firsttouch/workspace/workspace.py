@@ -9,7 +9,8 @@ before             what happens
 an agent reads     ranges that are valid only on the other side are transferred: duplicated buffers are copied; for
                    others the driver moves pages, or the agent reads them remotely
 the CPU accesses   it waits for queued work that still writes (or, if the CPU writes, reads) the same bytes; memory that
-                   must be mapped is mapped; memory that only one side may use at a time waits for all queued work
+                   must be mapped is mapped; memory that only one side may use at a time waits for queued work that
+                   uses the buffer, and on a device without concurrent managed access for all queued work
 the GPU accesses   memory that is mapped for the CPU is unmapped
 the first launch   `prefetch`: shared buffers are prefetched to the GPU in a separate stream
 readback           `prefetch`: buffers that end on the CPU are prefetched back before they are read
@@ -36,6 +37,7 @@ from firsttouch.allocators.properties import (
     coherence,
     common_allocator,
     is_plain_host,
+    needs_idle_device,
     needs_mapping,
     takes_page_size,
 )
@@ -98,7 +100,7 @@ class Store:
         # Ranges of the CPU's memory that queued device work still reads or writes.
         self.busy_read, self.busy_written = Ranges(), Ranges()
         self.mapped: int | None = None
-        self.must_map = self.disjoint = self.concurrent = False
+        self.must_map = self.disjoint = self.concurrent = self.needs_idle_device = False
         self.window = 0
 
     @property
@@ -213,7 +215,7 @@ class Workspace:
         entry = self.info.allocator(strategy.allocator)
         assert entry is not None
         store.must_map, store.concurrent = needs_mapping(entry), coherence(entry) == "kernel"
-        store.disjoint = allows_concurrent_parts(entry) is True
+        store.disjoint, store.needs_idle_device = allows_concurrent_parts(entry) is True, needs_idle_device(entry)
         return store
 
     @staticmethod
@@ -352,7 +354,8 @@ class Workspace:
         """Wait for queued work that conflicts with a CPU access, and map the memory if needed."""
         conflicts = store.busy_written.overlaps(start, end) or (writes and store.busy_read.overlaps(start, end))
         independent = store.disjoint or not store.shared
-        self._wait_if(conflicts or (not independent and bool(store.busy_read or store.busy_written)))
+        busy = not independent and bool(store.busy_read or store.busy_written)
+        self._wait_if(conflicts or busy or store.needs_idle_device)
         if store.must_map and store.mapped is None:
             assert store.host is not None
             self._wait_if(store in self._busy_stores)
