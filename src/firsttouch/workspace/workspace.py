@@ -17,8 +17,8 @@ readback           `prefetch`: buffers that end on the CPU are prefetched back b
 =================  =====================================================================================
 
 Advice follows from the roles: preferred location and accessed-by after allocation, read-mostly after initialisation.
-Scratch buffers are plain memory of their side, unless `place_scratch`. Other buffers that only the GPU uses are placed by
-the strategy, without a host array if it is `duplicated`.
+Scratch buffers are plain memory of their side, unless `place_scratch`. Other buffers that only the GPU uses are placed
+by the strategy, without a host array if it is `duplicated`.
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ class Workspace:
         info: the device's properties.
         device: the open device. Its default stream takes all launches and copies.
         pages: page size to request for plain host memory: policy, base or huge.
-        place_scratch: scratch buffers that the GPU uses are memory of the strategy, unless it is `duplicated`. Otherwise
-            they are device memory.
+        place_scratch: scratch buffers that the GPU uses are memory of the strategy, unless it is `duplicated`.
+            Otherwise they are device memory.
     """
 
     def __init__(
