@@ -115,7 +115,8 @@ def cuda(
     locked: dict[str, Any] = {**DIRECT, "host_memory": True, "on_demand": False, "concurrent": True}
     managed: dict[str, Any] = {**DIRECT, "host_memory": True, "device_memory": True, "managed": True}
     managed |= {"on_demand": True, "concurrent": concurrent_managed, "shared_atomics": concurrent_managed}
-    on_device: dict[str, Any] = {"gpu": "direct", "device_memory": True, "on_demand": False}
+    managed |= {"disjoint": concurrent_managed}
+    on_device: dict[str, Any] = {"gpu": "direct", "device_memory": True, "on_demand": False, "host_memory": integrated}
     absent = "the driver does not support virtual memory management"
     return _device(
         name="cuda:0",

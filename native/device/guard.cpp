@@ -44,17 +44,22 @@ std::size_t meminfo_sum(const std::string& path, const std::set<std::string>& fi
     return found ? sum : missing;
 }
 
-// What NUMA nodes without processors may contribute to MemAvailable.
+// What NUMA nodes without processors may contribute to MemAvailable. 0 if no node with processors has memory, as in
+// some virtual machines: then the other nodes are the host's memory.
 std::size_t memory_only_nodes_available(const std::string& root) {
     std::size_t sum = 0;
+    bool processors_have_memory = false;
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(root + "/sys/devices/system/node", ignored)) {
+        const std::string meminfo = entry.path() / "meminfo";
         std::ifstream file(entry.path() / "cpulist");
         if (!file) continue;
-        if (std::string processors; file >> processors) continue;
-        sum += meminfo_sum(entry.path() / "meminfo", {"MemFree", "Active(file)", "Inactive(file)", "KReclaimable"}, 0);
+        if (std::string processors; file >> processors)
+            processors_have_memory |= meminfo_sum(meminfo, {"MemTotal"}, 0) > 0;
+        else
+            sum += meminfo_sum(meminfo, {"MemFree", "Active(file)", "Inactive(file)", "KReclaimable"}, 0);
     }
-    return sum;
+    return processors_have_memory ? sum : 0;
 }
 
 std::size_t meminfo_available(const std::string& root) {

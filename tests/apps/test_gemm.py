@@ -5,6 +5,7 @@ import pytest
 from tests.harness.libraries import use_numpy
 from tests.harness.running import assert_detected, run_tiny, skip_reason, strategies
 
+from firsttouch.apps import gemm
 from firsttouch.apps.gemm import Gemm
 from firsttouch.harness.app import solve
 from firsttouch.harness.random import uniform_f32
@@ -21,6 +22,13 @@ from firsttouch.workspace.workspace import Array
         ("STEP(z, 4 * part + 2)", "STEP(z, 4 * part + 3)"),
         ("k + b_row < depth ? cols : 0", "k + b_row < depth - 1 ? cols : 0"),
         ("ROWS_APART < rows)", "ROWS_APART + 1 < rows)"),
+        ("ADD(sum[i][1], column[i].part, right)", "ADD(sum[i][1], 1.001f * column[i].part, right)"),
+        ("part < DEPTH / 4; ++part", "part < DEPTH / 8; ++part"),
+        ("ADD(sum[i][1], column[i].part, right)", "ADD(sum[i][1], column[i].part, left)"),
+        ("cols, sum[i][0]);", "cols, top == 0 && LOCAL_ID == 40 && i == 3 ? sum[i][1] : sum[i][0]);"),
+        ("cols, sum[i][0]);", "top + side == 0 && LOCAL_ID == 40 && i == 3 ? 0 : cols, sum[i][0]);"),
+        ("of_a[now][a_row][a_at] = next_a;", "of_a[now][a_row][a_at ^ 1] = next_a;"),
+        ("of_a[0][a_row][a_at] = four(row_a", "of_a[0][a_row ^ 1][a_at] = four(row_a"),
     ],
 )
 def test_wrong_kernel_is_detected(before: str, after: str) -> None:
@@ -61,8 +69,10 @@ def test_rows_stream_through_a_window() -> None:
     assert run.transferred["gpu"] == app.iterations * app.a.nbytes + app.b.nbytes
 
 
+@pytest.mark.parametrize("products", [2**36, 2**20])
 @pytest.mark.parametrize("change", ["nothing", "one product", "a row", "the last column", "half precision"])
-def test_errors_larger_than_rounding_are_detected(change: str) -> None:
+def test_errors_larger_than_rounding_are_detected(change: str, products: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemm, "FULL_CHECK_PRODUCTS", products)
     n = 1024
     app = Gemm({"n": n, "wide": 1, "iterations": 1})
     a, b = (uniform_f32(m.key, np.arange(n * n), -1, 1).reshape(n, n) for m in (app.a, app.b))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.harness.running import assert_detected, run_tiny
+from tests.harness.running import SIZE, assert_detected, run_tiny
 
 from firsttouch.apps import hotspot
 from firsttouch.apps.hotspot import Hotspot
@@ -16,6 +16,17 @@ MUTATIONS = [
     ("tx >= PYRAMID", "tx > PYRAMID"),
     ("by_power * power[at]", "0.0f"),
     ("x == (long)cols - 1 ? tx : tx + 1", "tx + 1"),
+    ("80.0f - now", "80.08f - now"),
+    ("by_y * (south", "1.001f * by_y * (south"),
+    ("by_x * (east", "0.999f * by_x * (east"),
+    ("east + west - 2.0f * now", "east + west - 2.002f * now"),
+    ("by_x * (east + west", "by_x * (east + south"),
+    ("by_power * power[at]", "(at == 15322 ? 2.0f : 1.0f) * by_power * power[at]"),
+    ("(ulong)x] = after", "(ulong)x] = y == 7 && x == 9 ? now : after"),
+    ("y >= (long)rows) continue", "y >= (long)rows - 1) continue"),
+    ("tile[from ^ 1][ty][tx] = after", "tile[from ^ 1][ty][tx] = now"),
+    ("(long)(GROUP_ID / across) * INNER_Y", "(long)(GROUP_ID / across % 5) * INNER_Y"),
+    ("clamped(top + ty, rows)", "clamped(top + ty + 1, rows)"),
 ]
 
 
@@ -25,8 +36,10 @@ def test_wrong_kernel_is_detected(before: str, after: str) -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), MUTATIONS)
-def test_wrong_kernel_is_detected_at_sampled_cells(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hotspot, "FULL_CHECK_CELLS", 1000)
+def test_wrong_kernel_is_detected_in_the_last_launch(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if SIZE != "tiny":
+        pytest.skip("large chips are checked so in any case")
+    monkeypatch.setattr(hotspot, "FULL_CHECK_STEPS", 1000)
     assert run_tiny(Hotspot).error == ""
     assert_detected(Hotspot, before, after)
 

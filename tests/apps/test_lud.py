@@ -16,6 +16,15 @@ from firsttouch.harness.app import View, solve
         ("l.w, u[3][j]", "l.w, u[2][j]"),
         ("step <= SIDE / DEPTH", "step < SIDE / DEPTH"),
         ("if (y < n && x < pitch)", "if (y < n && x < pitch - 1)"),
+        ("1.0f / row[turn][k]", "1.001f / row[turn][k]"),
+        ("y < SIDE; ++y) block[y * n + own]", "y < SIDE - 1; ++y) block[y * n + own]"),
+        ("k < panel; ++k", "k + 1 < panel; ++k"),
+        ("right ? diagonal[(panel + i) * n + own]", "right ? diagonal[own * n + panel + i]"),
+        ("-= tx + 16 * j > k", "-= tx + 16 * j > k + 1"),
+        ("if (y < n && x < pitch)", "if (y < n && x < pitch && !(y == 200 && x == 60))"),
+        ("if (y < n && x < pitch)", "if (y < n && x < pitch && GROUP_ID + 1 < across * across)"),
+        ("c.w - factor * v.w", "c.w - 0.999f * factor * v.w"),
+        ("q < DEPTH / 4; ++q", "q < DEPTH / 8; ++q"),
     ],
 )
 def test_wrong_kernel_is_detected(before: str, after: str) -> None:
@@ -27,12 +36,8 @@ def test_any_number_of_blocks(n: int) -> None:
     assert run_tiny(Lud, params={"n": n}).error == ""
 
 
-def test_wrong_kernel_is_detected_in_a_sampled_matrix() -> None:
-    assert "differs from A" in run_tiny(Lud, params={"n": 576}, mutation=("l.w, u[3][j]", "l.w, u[2][j]")).error
-
-
 def test_one_wrong_tile_of_a_large_matrix_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last update of a tile is missing, and no sampled element depends on that tile."""
+    """The last update of a tile is missing."""
     check = Lud.check
 
     def spoiled(self: Lud, view: View) -> str:
@@ -41,7 +46,7 @@ def test_one_wrong_tile_of_a_large_matrix_is_detected(monkeypatch: pytest.Monkey
         return check(self, view)
 
     monkeypatch.setattr(Lud, "check", spoiled)
-    assert "L (U r) differs" in run_tiny(Lud, params={"n": 1024}).error
+    assert "closed form" in run_tiny(Lud, params={"n": 1024}).error
 
 
 def test_sizes() -> None:

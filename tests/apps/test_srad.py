@@ -5,11 +5,17 @@ from tests.harness.running import assert_detected, run_tiny
 
 from firsttouch.apps import srad
 from firsttouch.apps.srad import Srad
-from firsttouch.harness.app import around, solve
+from firsttouch.harness.app import solve
 
 MUTATIONS = [
     ("image[col * rows + above] - now", "image[col * rows + below] - now"),
-    ("0.0625f * (laplacian", "0.0620f * (laplacian"),
+    ("0.0625f * (laplacian", "0.06256f * (laplacian"),
+    ("0.5f * gradient", "0.5005f * gradient"),
+    ("image[at] + quarter * flow", "image[at] + 1.001f * quarter * flow"),
+    ("1.0f + 0.25f * laplacian", "1.0f + 0.25025f * laplacian"),
+    ("image[at] = after;", "if (at != 7777) image[at] = after;"),  # a pixel unchanged
+    ("last = first + strip < cols ? first + strip : cols;", "last = first + strip < cols ? first + strip : cols - 1;"),
+    ("image[i] / 255.0f", "image[i] / 255.255f"),
     ("(1.0f + speckle)", "(1.0f - speckle)"),
     ("image[(ulong)west[first] * rows + row]", "now"),  # wrong in the first column of a strip only
     ("diffuses[col * rows + below] * to_south", "here * to_south"),
@@ -24,23 +30,9 @@ def test_wrong_kernel_is_detected(before: str, after: str) -> None:
     assert_detected(Srad, before, after)
 
 
-@pytest.mark.parametrize("mutation", [None, *MUTATIONS])
-def test_wrong_kernel_is_detected_by_light_cones(
-    monkeypatch: pytest.MonkeyPatch, mutation: tuple[str, str] | None
-) -> None:
-    monkeypatch.setattr(srad, "BLOCK", 128)
-    monkeypatch.setattr(srad, "AREA", srad.AREA // 8)
-    assert bool(run_tiny(Srad, mutation=mutation).error) == (mutation is not None)
-
-
-@pytest.mark.parametrize(("iterations", "cones"), [(1, 1000), (60, 8)])
-def test_number_of_light_cones_is_bounded(iterations: int, cones: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    cones_checked = []
-    monkeypatch.setattr(srad, "BLOCK", 128)
-    monkeypatch.setattr(srad, "around", lambda *arguments: cones_checked.append(arguments[0]) or around(*arguments))
-    assert run_tiny(Srad, params={"iterations": iterations}).error == ""
-    assert len(set(cones_checked)) > 0.99 * cones
-    assert len(cones_checked) == cones
+def test_check_in_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(srad, "SIDE", 50)
+    assert run_tiny(Srad).error == ""
 
 
 @pytest.mark.parametrize("shape", [(1, 300), (700, 1), (2, 2), (256, 33)])

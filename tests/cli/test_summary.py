@@ -97,3 +97,13 @@ def test_suspect_points_have_a_mark_and_the_rule(capsys: pytest.CaptureFixture[s
     assert "suspect" in next(
         " ".join(line) for line in shown([*odd, *of("bfs"), *ROWS[:40]], capsys) if line[0] == "lud"
     )
+
+
+def test_a_ratio_that_may_be_one_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = of("lud")
+    unsure = [replace(row, relative_time_low=0.7, relative_time_high=1.02) for row in rows]
+    lines = shown(unsure, capsys)
+    assert "~0.76" in next(line for line in lines if line[0] == "managed+prefetch")
+    assert "~: the interval of the ratio includes 1." in " ".join(map(" ".join, lines))
+    sure = [replace(row, relative_time_low=0.7, relative_time_high=0.8) for row in rows]
+    assert "~" not in " ".join(map(" ".join, shown(sure, capsys)))

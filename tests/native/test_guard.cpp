@@ -185,6 +185,15 @@ TEST_F(FabricatedRoot, NodesWithProcessorsAreTheHosts) {
     EXPECT_EQ(available(), 1000 * KiB);
 }
 
+TEST_F(FabricatedRoot, NodesWithoutProcessorsAreTheHostsIfNoOtherHasMemory) {
+    meminfo(1000);
+    folder.write("sys/devices/system/node/node0/cpulist", "0-3\n");
+    folder.write("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 0 kB\nNode 0 MemFree: 0 kB\n");
+    folder.write("sys/devices/system/node/node1/cpulist", "\n");
+    folder.write("sys/devices/system/node/node1/meminfo", "Node 1 MemTotal: 2000 kB\nNode 1 MemFree: 900 kB\n");
+    EXPECT_EQ(available(), 1000 * KiB);
+}
+
 TEST_F(FabricatedRoot, CgroupV2SubtractsUsageWithoutReclaimablePages) {
     meminfo(8 * 1024 * 1024);
     folder.write("proc/self/cgroup", "0::/job/step\n");

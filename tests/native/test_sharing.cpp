@@ -19,6 +19,9 @@ bool supports(const AllocatorInfo& entry, SharingMode mode) {
 
 using Sharing = OnDevice;
 
+// Limits that end a test which hangs. They do not end one on a busy machine.
+constexpr double patience = 60, longest = 300;
+
 TEST_P(Sharing, HalvesAreIncrementedUnderEveryStrategy) {
     for (const auto& entry : available_allocators())
         for (const SharingMode mode : {SharingMode::concurrent, SharingMode::lockstep, SharingMode::copying}) {
@@ -27,9 +30,9 @@ TEST_P(Sharing, HalvesAreIncrementedUnderEveryStrategy) {
                 SCOPED_TRACE(to_string(entry.allocator) + ", mode " + std::to_string(static_cast<int>(mode)));
                 const auto array = device->allocate(entry.allocator, bytes);
                 const auto copy = mode == SharingMode::copying ? device->allocate(Allocator::malloc, bytes) : nullptr;
-                const Outcome outcome =
-                    concurrency(*lab, *array, nullptr, copy.get(), {.mode = mode, .iterations = 100}, brief);
-                expect_positive(outcome);
+                const Outcome outcome = concurrency(*lab, *array, nullptr, copy.get(),
+                                                    {.mode = mode, .iterations = 100, .longest = longest}, brief);
+                expect_few_positive(outcome);
                 for (const char* counter : {"cpu_alone_ms", "gpu_alone_ms", "together_ms", "overlap"})
                     EXPECT_GT(outcome.counters.at(counter), 0);
             }
@@ -45,7 +48,8 @@ TEST_P(Sharing, HalvesMayBeInDifferentMemory) {
             if (!supports(device->info(other), mode)) continue;
             const auto first = device->allocate(entry.allocator, 12), second = device->allocate(other, 12);
             const auto copy = mode == SharingMode::copying ? device->allocate(Allocator::malloc, 24) : nullptr;
-            expect_positive(concurrency(*lab, *first, second.get(), copy.get(), {.mode = mode}, brief));
+            const ConcurrencyRequest request{.mode = mode, .longest = longest};
+            expect_few_positive(concurrency(*lab, *first, second.get(), copy.get(), request, brief));
             const auto longer = device->allocate(other, 24);
             EXPECT_THROW(concurrency(*lab, *first, longer.get(), copy.get(), {.mode = mode}, brief),
                          std::invalid_argument);
@@ -82,10 +86,11 @@ TEST_P(Sharing, NoIncrementUnderTheLockIsLost) {
                                              .group_threads = in_group,
                                              .sections = 200,
                                              .outside = outside,
+                                             .patience = patience,
+                                             .longest = longest,
                                              .seed = 5};
                 const Outcome outcome = locking(*lab, *region, request, brief);
-                EXPECT_EQ(outcome.errors, 0u);
-                EXPECT_FALSE(outcome.samples.values.empty());  // few where contenders share a processor
+                expect_few_positive(outcome);
                 EXPECT_GE(outcome.counters.at("sections_a_sample"), 200);
                 EXPECT_GE(outcome.counters.at("sections_in_all"), outcome.counters.at("sections_a_sample"));
                 EXPECT_EQ(outcome.counters.count("cpu_sections_per_s"), threads > 0);
@@ -112,8 +117,9 @@ TEST_P(Sharing, ALockThatIsNeverReleasedIsReportedAsLivelock) {
             const std::string message = message_of<std::runtime_error>([&] { locking(*lab, *region, request, brief); });
             EXPECT_TRUE(contains(message, "livelock: no critical section was entered for 0.1"));
             request.stuck = false;
-            request.patience = 2;
-            expect_positive(locking(*lab, *region, request, brief));
+            request.patience = patience;
+            request.longest = longest;
+            expect_few_positive(locking(*lab, *region, request, brief));
         }
 }
 
@@ -131,8 +137,8 @@ class SharingFaults : public testing::Test {
   protected:
     FaultyDevice device;
     Lab lab{device};
-    const ConcurrencyRequest lockstep{.mode = SharingMode::lockstep, .iterations = 10};
-    const ConcurrencyRequest copying{.mode = SharingMode::copying, .iterations = 10};
+    const ConcurrencyRequest lockstep{.mode = SharingMode::lockstep, .iterations = 10, .longest = longest};
+    const ConcurrencyRequest copying{.mode = SharingMode::copying, .iterations = 10, .longest = longest};
 };
 
 TEST_F(SharingFaults, AnIncrementThatIsLostIsCounted) {
@@ -170,7 +176,8 @@ TEST_F(SharingFaults, InvalidRequestsAreRefused) {
 
 TEST_F(SharingFaults, ASectionThatIsLostIsCounted) {
     const auto region = device.allocate(Allocator::malloc, 4096);
-    const LockingRequest request{.cpu_threads = 2, .gpu_groups = 0, .sections = 100, .outside = 3};
+    const LockingRequest request{
+        .cpu_threads = 2, .gpu_groups = 0, .sections = 100, .outside = 3, .patience = patience, .longest = longest};
     EXPECT_EQ(locking(lab, *region, request, brief).errors, 0u);
     for (const bool inside : {true, false}) {
         int maps = 0;
@@ -197,8 +204,8 @@ class Contenders {
   public:
     static constexpr std::size_t line = 32, inside = 16;
 
-    // Runs both agents until each has entered `sections` critical sections, or for a second. Returns the sections of
-    // each.
+    // Runs both agents until each has entered `sections` critical sections, or for a second or longer, until each has
+    // entered one. Returns the sections of each.
     std::array<std::uint64_t, 2> compete(std::uint64_t threads_each, std::uint64_t sections, bool same_board) {
         std::vector<std::uint64_t> agent_memory[2], private_words[2];
         std::vector<std::thread> threads;
@@ -218,9 +225,14 @@ class Contenders {
                     find_host_kernel("locking_compete")(arguments);
                 });
         }
-        for (int i = 0; i < 1000; ++i) {
+        const auto start = std::chrono::steady_clock::now();
+        const auto both_finished = [&](std::uint64_t number) {
+            return finished_sections(same_board, 0) >= number && finished_sections(same_board, 1) >= number;
+        };
+        while (!both_finished(sections)) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
-            if (finished_sections(same_board, 0) >= sections && finished_sections(same_board, 1) >= sections) break;
+            const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+            if (passed.count() > (both_finished(1) ? 1 : patience)) break;
         }
         for (auto& board : boards_) std::atomic_ref<std::uint64_t>(board[3 * line]).store(1);
         for (auto& thread : threads) thread.join();

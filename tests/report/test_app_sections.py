@@ -118,10 +118,28 @@ def test_nothing_is_compared_with_wrong_or_different_points(explicit):
     assert not any(n.startswith("relative") for n in derive([explicit, managed])[1].counters)
 
 
+def test_values_relative_to_page_locked_host_arrays():
+    points = [("explicit", 4.0), ("explicit+pinned", 2.0), ("managed", 3.0)]
+    made = derive([sample.app("a", name, time) for name, time in points])
+    explicit, pinned, managed = ({r.factors["strategy"]: r for r in made}[name] for name, _ in points)
+    times = {r.factors["strategy"]: r.summary.median for r in made}
+    for record in (explicit, managed):
+        ratio = times[record.factors["strategy"]] / times["explicit+pinned"]
+        assert record.counters["relative_pinned_time"] == pytest.approx(ratio)
+        assert record.counters["relative_pinned_time_low"] <= ratio <= record.counters["relative_pinned_time_high"]
+    assert managed.counters["relative_time"] == pytest.approx(times["managed"] / times["explicit"])
+    assert pinned.counters["relative_pinned_time"] == 1
+    assert "relative_pinned_time_low" not in pinned.counters
+
+
 def test_invalid_values_have_no_ratio():
     odd = {"phase_compute_ms": "fast", "peak_bytes": True}
     counters = derive([sample.app("a", "explicit", counters=odd), sample.app("a", "managed")])[1].counters
-    assert [n for n in counters if n.startswith("relative")] == ["relative_time"]
+    assert [n for n in counters if n.startswith("relative")] == [
+        "relative_time",
+        "relative_time_low",
+        "relative_time_high",
+    ]
 
 
 def events_run(strategy, **more):

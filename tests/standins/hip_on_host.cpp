@@ -7,6 +7,7 @@
 //   HSA_XNACK=1             the GPU retries page faults, so it can access plain host memory
 //   STANDIN_ARCH            gfx90a:sramecc+ by default; an xnack feature is added unless STANDIN_XNACK=none
 //   STANDIN_INTEGRATED=1    an APU; the CPU accesses the memory of one of gfx942 coherently
+//   STANDIN_CONCURRENT=0    CPU and GPU cannot use managed memory at once
 //   STANDIN_DEVICES         the number of devices, 1 by default
 //   STANDIN_MEMORY          bytes of memory of each device, 2 GiB by default
 //   STANDIN_UNREACHABLE     a>b,...: device a cannot access the memory of device b
@@ -378,7 +379,6 @@ Result hipDeviceGetPCIBusId(char* text, int bytes, int index) {
 }
 Result hipDeviceGetAttribute(int* value, int which, int) {
     static const std::map<int, int> fixed = {{hip::clock_rate_khz, 1700000},
-                                             {hip::concurrent_managed_access, 1},
                                              {hip::host_native_atomics, 1},
                                              {hip::l2_bytes, 8 << 20},
                                              {hip::managed_memory, 1},
@@ -394,6 +394,7 @@ Result hipDeviceGetAttribute(int* value, int which, int) {
     const auto found = fixed.find(which);
     const bool coherent = integrated() && environment("STANDIN_ARCH", "").rfind("gfx942", 0) == 0;
     *value = which == hip::integrated                        ? integrated()
+             : which == hip::concurrent_managed_access       ? environment("STANDIN_CONCURRENT", "1") != "0"
              : which == hip::pageable_memory_access          ? xnack()
              : which == hip::direct_managed_access_from_host ? coherent
              : found != fixed.end()                          ? found->second

@@ -14,7 +14,16 @@ from tests.matrix import matrix
 from firsttouch.workspace.strategies import STRATEGIES
 
 ALWAYS = {
-    *("explicit", "managed", "managed+advise", "managed+prefetch", "managed+both", "pinned", "registered"),
+    *(
+        "explicit",
+        "explicit+pinned",
+        "managed",
+        "managed+advise",
+        "managed+prefetch",
+        "managed+both",
+        "pinned",
+        "registered",
+    ),
 }
 REASONS = {"system": "XNACK", "system+prefault": "XNACK", "unified": "cannot use device memory in place"}
 XNACK = {"HSA_XNACK": "1"}
@@ -47,12 +56,26 @@ def test_every_strategy_is_verified_or_skipped_with_a_reason(
             assert (record.status, record.reason, record.verified) == ("ok", "", True), strategy
             used = {b.allocator for b in record.buffers}
             expected = {STRATEGIES[strategy].allocator}
+            if STRATEGIES[strategy].duplicated:
+                expected.add(STRATEGIES[strategy].host_arrays)
             assert expected <= used <= expected | {"malloc", "device"}, (
                 strategy
             )  # malloc and device hold scratch and host arrays
         else:
             assert record.status == "skipped", strategy
             assert REASONS[strategy] in record.reason
+
+
+def test_without_concurrent_managed_access_there_is_no_advice_and_no_prefetch(tmp_path: Path) -> None:
+    names = [w for s in ("managed", "managed+advise", "managed+prefetch", "managed+both") for w in ("--strategy", s)]
+    options = ("--size", "tiny", "--repeat", "1")
+    records = app(tmp_path / "out", "heartwall", *names, *options, STANDIN_CONCURRENT="0")
+    managed, *others = sorted(records, key=lambda r: str(r.factors["strategy"]))
+    assert (managed.factors["strategy"], managed.status, managed.verified) == ("managed", "ok", True)
+    assert [r.status for r in others] == ["skipped"] * 3
+    (reason,) = {r.reason for r in others}
+    assert reason.startswith("hip:0 has no concurrent managed access")
+    assert reason.endswith("without which its driver takes no advice and no prefetches")
 
 
 @pytest.mark.parametrize(
@@ -100,11 +123,13 @@ def test_a_managed_array_of_a_module_is_a_strategy_of_bounded_applications(tmp_p
 
 
 @pytest.mark.exhaustive
-def test_only_the_strategy_explicit_has_copies_and_makes_each_once(tmp_path: Path) -> None:
-    options = ("--strategy", "explicit", "--strategy", "pinned", "--size", "tiny", "--repeat", "2")
-    for record in app(tmp_path / "out", "black_scholes", *options):
-        copies = sum(b.allocator == "device" for b in record.buffers)
-        assert (record.factors["strategy"], copies) in {("explicit", 5), ("pinned", 0)}
+def test_only_strategies_with_two_copies_have_copies_and_make_each_once(tmp_path: Path) -> None:
+    names = [w for s in ("explicit", "explicit+pinned", "pinned") for w in ("--strategy", s)]
+    for record in app(tmp_path / "out", "black_scholes", *names, "--size", "tiny", "--repeat", "2"):
+        held = [sum(b.allocator == kind for b in record.buffers) for kind in ("device", "malloc", "pinned")]
+        expected = {"explicit": [5, 5, 0], "explicit+pinned": [5, 0, 5], "pinned": [0, 0, 5]}
+        assert held == expected[str(record.factors["strategy"])]
+        assert record.verified
         assert record.counters["copied_h2d_bytes"] == record.counters["footprint_bytes"] * 3 // 5  # type: ignore[operator]
 
 

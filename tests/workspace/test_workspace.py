@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.harness.running import opencl, strategies
 
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
@@ -209,3 +210,39 @@ def test_the_error_for_an_invalid_launch(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         explicit[1].launch(*arguments, over=1)  # type: ignore[arg-type]
+
+
+class Waits:
+    """A device that counts the waits for all queued work."""
+
+    def __init__(self, device: object) -> None:
+        self._device, self.count = device, 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._device, name)
+
+    def wait(self, *stream: object) -> None:
+        self.count += 1
+        self._device.wait(*stream)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("disjoint", "waits"), [(True, 0), (False, 1)])
+def test_without_concurrent_managed_access_the_cpu_waits_for_kernels_on_other_memory(
+    disjoint: bool, waits: int
+) -> None:
+    info, device = opencl()
+    if "svm-fine" not in strategies():
+        pytest.skip("no fine-grained SVM")
+    managed = {"managed": True, "concurrent": disjoint, "disjoint": disjoint}
+    entries = [replace(e, **managed) if e.name == "svm-fine" else e for e in info.allocators]
+    counting = Waits(device)
+    workspace = Workspace(STRATEGIES["svm-fine"], replace(info, allocators=entries), counting)  # type: ignore[arg-type]
+    gpu, cpu, buffers = Gpu(workspace, [KernelFile("accumulate", TEXT)]), Cpu(workspace, []), arrays()
+    workspace.allocate(buffers)
+    for array in buffers:
+        cpu.writes(array)[:] = 1
+    gpu.launch("overwrite", buffers[0], 0, buffers[1], 0, 4, 0, over=4, writes=[buffers[1][0:4]])
+    counting.count = 0
+    assert cpu.reads(buffers[2])[0] == 1
+    assert counting.count == waits
+    workspace.free()

@@ -142,9 +142,16 @@ void CudaDevice::add_allocators() {
     }
     using A = Allocator;
     constexpr Access direct = Access::direct, none = Access::none;
-    add_allocator({.allocator = A::device, .cpu = none, .gpu = direct, .device_memory = true, .on_demand = false});
-    add_allocator({.allocator = A::vmm, .cpu = none, .gpu = direct, .device_memory = true, .on_demand = false},
-                  attribute(virtual_memory_management) != 0 && api_.mem_create != nullptr,
+    // An integrated GPU allocates from the host's memory.
+    AllocatorInfo on_device{.allocator = A::device,
+                            .cpu = none,
+                            .gpu = direct,
+                            .host_memory = attribute(integrated) != 0,
+                            .device_memory = true,
+                            .on_demand = false};
+    add_allocator(on_device);
+    on_device.allocator = A::vmm;
+    add_allocator(on_device, attribute(virtual_memory_management) != 0 && api_.mem_create != nullptr,
                   "the driver does not support virtual memory management");
     // The GPU accesses page-locked host memory over the link, where its atomics are atomic for the CPU too only with
     // hardware support (CUDA C++ Programming Guide, "Mapped Memory").
@@ -157,7 +164,8 @@ void CudaDevice::add_allocators() {
                       "hostRegisterSupported is 0");
     }
     const bool concurrent = attribute(concurrent_managed_access) != 0;
-    // Managed pages may be in host or device memory, so they are charged to both limits.
+    // Managed pages may be in host or device memory, so they are charged to both limits. Without concurrent managed
+    // access the CPU may not touch any of them while any kernel runs (CUDA C++ Programming Guide, "Unified Memory").
     const AllocatorInfo managed_entry{.allocator = A::managed,
                                       .cpu = direct,
                                       .gpu = direct,
@@ -166,7 +174,8 @@ void CudaDevice::add_allocators() {
                                       .managed = true,
                                       .on_demand = true,
                                       .concurrent = concurrent,
-                                      .shared_atomics = concurrent};
+                                      .shared_atomics = concurrent,
+                                      .disjoint = concurrent};
     AllocatorInfo static_entry = managed_entry;
     static_entry.allocator = A::managed_static;
     add_allocator(managed_entry, attribute(managed_memory) != 0, "managedMemory is 0");

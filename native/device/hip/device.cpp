@@ -192,7 +192,8 @@ void HipDevice::add_allocators() {
                           .managed = true,
                           .on_demand = xnack() == "on",
                           .concurrent = attribute(concurrent_managed_access) != 0,
-                          .shared_atomics = attribute(concurrent_managed_access) != 0 && atomics};
+                          .shared_atomics = attribute(concurrent_managed_access) != 0 && atomics,
+                          .disjoint = attribute(concurrent_managed_access) != 0};
     add_allocator(managed, attribute(managed_memory) != 0, "managedMemory is 0");
     AllocatorInfo static_array = managed;
     static_array.allocator = A::managed_static;
@@ -206,6 +207,7 @@ void HipDevice::add_allocators() {
                   "the device has no fine-grained memory (fineGrainSupport is 0)");
     managed.allocator = A::coarse_grained;
     managed.concurrent = managed.shared_atomics = false;
+    if (managed.disjoint == true) managed.disjoint.reset();
     add_allocator(managed, attribute(managed_memory) != 0, "managedMemory is 0");
 }
 

@@ -89,6 +89,13 @@ def allows_concurrent_parts(info: AllocatorInfo) -> bool | None:
     return info.disjoint if info.concurrent is None else info.concurrent
 
 
+def needs_idle_device(info: AllocatorInfo) -> bool:
+    """Whether the CPU may use it only while no kernel runs, not even one that uses other memory: managed memory of a
+    device without concurrent managed access.
+    """
+    return info.managed and info.disjoint is False
+
+
 def coherence(info: AllocatorInfo) -> Coherence | None:
     """When CPU and kernels see each other's stores: while a kernel runs, at synchronisation points, or never because
     one of them has no access; None if the driver does not state it.

@@ -17,7 +17,6 @@ WINDOW = 512  # about the side of the windows in which the image is restored
 # Error of a pixel per level of 9/7: eight lifting steps and two gains round values below 2, by up to 2^-24 each, and
 # the inverse amplifies an error at most three times.
 ROUNDING = 30 * 2.0**-24
-
 Any2: TypeAlias = np.ndarray[Any, Any]
 
 

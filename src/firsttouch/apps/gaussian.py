@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, sample
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, in_pieces
 
 WIDE, HIGH, LINE, THREADS = 256, 16, 32, 256  # the tiles of gaussian.c, and threads per group
 DECAY, PEAK = 0.01, 10.0
-CELLS = 1_000_000  # sampled by the check
-# Largest allowed errors. The maximum of a is 10, of m and b 1, of x 0.05. The limits of a and m decay with the
-# matrix away from the diagonal, down to SMALLEST_SCALE, which f32 can represent.
-LIMITS = {"a": 2e-4, "m": 1e-3, "b": 1e-4, "x": 1e-4}
-SMALLEST_SCALE = 1e-30
+VANISHES = 650  # steps after which 0.2 exp(-0.02 d), the update of a diagonal element, is below 2^-21
+SMALLEST_SCALE = 1e-30  # of an error; f32 represents far smaller numbers
 
 
 class Gaussian(App):
@@ -68,24 +67,37 @@ class Gaussian(App):
             cpu.launch("gaussian_back", self.a, self.b, self.x, self.n, over=1, writes=[self.x])
 
     def check(self, view: View) -> str:
-        """Compares every array with its closed form (large ones at a sample of cells), and x if it was computed."""
-        n, rho = self.n, float(np.exp(-DECAY))
-        i, j = np.divmod(sample(n * n, CELLS, self.seed), n)
-        done = np.minimum(i, self.steps)  # rows subtracted from row i
-        left = np.where(done > 0, rho ** np.maximum(i + j - 2.0 * done + 2, 0), 0.0)
-        near = rho ** np.abs(i - j)
-        expected = {"a": np.where(j < done, 0.0, PEAK * (near - left)), "m": np.where(j < done, near, 0.0)}
-        scale = dict.fromkeys(expected, np.maximum(near, SMALLEST_SCALE))
-        found = {"a": view(self.a)[i, j], "m": view(self.m)[i, j], "b": view(self.b)}
-        row = np.arange(n)
-        done = np.minimum(row, self.steps)
-        expected["b"] = np.where(done > 0, 1 - rho ** (row - done + 1.0), 1.0)
-        if self.steps == n - 1:
-            found["x"] = view(self.x)
-            ends = (row == 0) | (row == n - 1)
-            expected["x"] = np.where(ends, 1.0, 1 - rho) / PEAK / (1 + rho) if n > 1 else np.array([1 / PEAK])
-        worst = {name: float(np.max(np.abs(found[name] - expected[name]) / scale.get(name, 1.0))) for name in found}
-        wrong = [f"{name} by {by:.2g}" for name, by in worst.items() if not by < LIMITS[name]]
+        """Compares every element of every array with its closed form; x if it was computed."""
+        n, steps, rho, a, m = self.n, self.steps, float(np.exp(-DECAY)), view(self.a), view(self.m)
+        column, pivot = np.arange(n), PEAK * (1 - rho * rho)
+        decay = np.exp(-DECAY * column)
+        # An element's updates are rounded at up to 2^-21, half the spacing of f32 at 10, unless they are so small that
+        # they change nothing. A pivot is far smaller than the elements that it was subtracted from, so that the errors
+        # of three remain: e[i][i] - 2 e[i][j] + e[j][j], of which the variances add up to six times one, each
+        # (2^-21)^2 / 3 per update. Those of a and m decay with the matrix away from the diagonal. b is eliminated as a
+        # column of a is. In x the errors of b[i] and of the sum that is subtracted from it are divided by the pivot.
+        allowed = 5 * math.sqrt(6 / 3 * min(max(steps, 1), VANISHES)) * 2.0**-21 / pivot
+        limits = {"a": allowed * pivot, "m": allowed, "b": allowed, "x": 2 * allowed * (1 - rho) / pivot}
+
+        def largest(first: int, last: int) -> list[float]:
+            row = np.arange(first, last)[:, None]
+            done = np.minimum(row, steps)  # rows subtracted from this row
+            below, near = column < done, decay[np.abs(row - column)]
+            left = np.where(done > 0, rho * rho * decay[row - done] * decay[np.maximum(column - done, 0)], 0.0)
+            exact = np.where(below, 0.0, PEAK * (near - left)), np.where(below, near, 0.0)
+            scale = np.maximum(near, SMALLEST_SCALE)
+            pairs = zip((a, m), exact, strict=True)
+            return [float((np.abs(found[first:last] - right) / scale).max()) for found, right in pairs]
+
+        worst = dict(zip("am", np.max(in_pieces(largest, n, max(1, 2**20 // n)), axis=0), strict=True))
+        done = np.minimum(column, steps)
+        b = np.where(done > 0, 1 - rho ** (column - done + 1.0), 1.0)
+        worst["b"] = np.max(np.abs(view(self.b) / b - 1))
+        if steps == n - 1:
+            ends = (column == 0) | (column == n - 1)
+            x = np.where(ends, 1.0, 1 - rho) / PEAK / (1 + rho) if n > 1 else np.array([1 / PEAK])
+            worst["x"] = np.max(np.abs(view(self.x) - x))
+        wrong = [f"{name} by {by:.2g}" for name, by in worst.items() if not by < limits[name]]
         return f"too far from the closed form: {', '.join(wrong)}" if wrong else ""
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, sample
-from firsttouch.harness.random import uniform_f32
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, f64, in_pieces, sample
+from firsttouch.harness.random import F32, F64, uniform_f32
 from firsttouch.workspace.workspace import ByteRange
 
 SIDE, THREADS = 128, 256  # side of a group's tile of C in gemm.c, and threads per group
-BLOCK = 512  # columns whose f32 sum is exact enough for the check
+BLOCK = 128  # rows of C that the check recomputes at a time
+FULL_CHECK_PRODUCTS = 2**36  # above, the check compares sums of GROUP elements with random signs
+GROUP = 32  # so that any 64 wrong elements of a row are half of a sum or more
 UNIT = 2.0**-24  # roundoff of f32
 
 
@@ -68,31 +69,46 @@ class Gemm(App):
                 )
 
     def check(self, view: View) -> str:
-        """Checks C r = A (B r) for a random vector r of signs (Freivalds 1979), and recomputes some elements in f64."""
+        """Compares the inputs with regenerated ones and C with A B in f64: every element, or for large matrices some
+        elements and the sums of GROUP elements of each row with random signs (Freivalds 1979).
+        """
         n, cols = self.n, self.n * self.wide
-        signs = np.where(np.random.default_rng(self.seed).random(cols) < 0.5, -1, 1).astype(np.float32)
-        a, b, c = view(self.a), view(self.b), view(self.c)
-        worst = float(np.abs(_times(c, signs) - _times(a, _times(b, signs))).max())
-        # The rounding error of an element has a standard deviation of 0.1 n units; a row sum may have ten of them.
-        if not worst <= n * max(1e-5, UNIT * math.sqrt(cols)):
-            return f"C r differs from A (B r) by {worst:.3g}"
-        rows, columns = sample(n, 40, self.seed), sample(cols, 40, self.seed + 1)
-        steps = np.arange(n)
-        some_a = uniform_f32(self.a.key, rows[:, None] * n + steps, -1, 1).astype(np.float64)
-        some_b = uniform_f32(self.b.key, steps[:, None] * cols + columns, -1, 1).astype(np.float64)
-        # The error of a sum of n products is at most n units of their magnitudes, and very probably at most sqrt(n)
-        # (Higham and Mary, SIAM J. Sci. Comput. 2019), in any order of summation.
-        errors = np.abs(c[rows[:, None], columns] - some_a @ some_b) / (np.abs(some_a) @ np.abs(some_b))
-        worst = float(errors.max())
-        if worst <= (math.sqrt(n) + 1) * UNIT:
-            return ""
-        return f"an element of C differs from f64 by {worst:.3g} of the magnitude of its terms"
+        inputs = [(array, view(array), array.shape[1]) for array in (self.a, self.b)]
+        a, b, c = inputs[0][1], inputs[1][1], view(self.c)
+        each = max(1, 2**20 // cols)
 
+        def same(first: int, last: int) -> bool:
+            at = [np.arange(first * wide, last * wide) for _, _, wide in inputs]
+            given = [uniform_f32(array.key, i, -1, 1) for (array, _, _), i in zip(inputs, at, strict=True)]
+            return all((m[first:last].ravel() == g).all() for (_, m, _), g in zip(inputs, given, strict=True))
 
-def _times(matrix: np.ndarray[Any, Any], vector: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """An f32 matrix times a vector: in f32 within blocks of columns, and in f64 over blocks."""
-    narrow = vector.astype(np.float32)
-    total = np.zeros(len(matrix))
-    for at in range(0, len(vector), BLOCK):
-        total += matrix[:, at : at + BLOCK] @ narrow[at : at + BLOCK]
-    return total
+        if not all(in_pieces(same, n, each)):
+            return "A or B is not as generated"
+        # Partial sums of k products of numbers from -1 to 1 have a standard deviation of sqrt(k) / 3. Each of n sums
+        # rounds one of them, by UNIT / sqrt(3) on average: together by n UNIT / sqrt(54). An element is allowed six
+        # times that, for partial sums up to six times as large, and a unit for few products. In a sum both average out.
+        error, group = n / math.sqrt(54) * UNIT, 1
+        allowed = 36 * error + UNIT
+        if n * n * cols > FULL_CHECK_PRODUCTS:
+            rng = np.random.default_rng(self.seed)
+            group, rows, columns = GROUP, sample(n, 64, self.seed), sample(cols, 64, self.seed + 1)
+            some = float(np.abs(c[rows[:, None], columns] - a[rows].astype(f64) @ b[:, columns].astype(f64)).max())
+            if not some <= allowed:
+                return f"an element of C differs from f64 by {some:.3g}, more than {allowed:.3g}"
+            signs, starts = rng.choice((-1.0, 1.0), cols), np.arange(0, cols, GROUP)
+            allowed = 10 * math.sqrt(GROUP) * error
+        else:
+            signs, starts = np.ones(cols), np.arange(cols)
+
+        def summed(matrix: F32, first: int, last: int) -> F64:
+            return (
+                np.add.reduceat(matrix[first:last] * signs, starts, axis=1)
+                if group > 1
+                else matrix[first:last].astype(f64)
+            )
+
+        right = np.concatenate(in_pieces(lambda p, q: summed(b, p, q), n, each))
+        worst = float(
+            np.max(in_pieces(lambda p, q: np.abs(summed(c, p, q) - a[p:q].astype(f64) @ right).max(), n, BLOCK))
+        )
+        return "" if worst <= allowed else f"C differs from f64 by {worst:.3g}, more than {allowed:.3g}"

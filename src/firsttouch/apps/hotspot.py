@@ -7,13 +7,23 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, around, buffer, f32, sample
-from firsttouch.harness.random import F64, uniform_f32
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, in_pieces, sample
+from firsttouch.harness.random import F32, F64, uniform_f32
 
 AMBIENT = 80.0
 WIDE, HIGH, THREADS = 64, 32, 256  # the tile of hotspot.c, and threads per group
-FULL_CHECK_CELLS = 2**20  # larger chips are sampled; at least as many cells are recomputed
-ROUNDING_ERROR = 7e-5  # error per step in kelvin at 340 K: four f32 sums of 1.53e-5 each, and differences
+BLOCK = 512  # side of the blocks in which the check recomputes cells
+FULL_CHECK_STEPS = 2**29  # steps of one cell; above, the check recomputes the last launch and all steps of some cells
+# Largest error of a step in kelvin: four f32 sums between 256 and 512 K, each off by at most 1.53e-5; two sums of
+# neighbours off by 3.1e-5, times at most 1/8. A step is a weighted mean, so that errors of earlier steps do not grow.
+ROUNDING_ERROR = 7e-5
+# Spacing of f32 from 256 to 512 K. The last term, which cools the cells of a large chip by nearly the same few
+# multiples of it, is rounded alike in all of them. The check rounds it too.
+SPACING = 2.0**-15
+# Standard deviation of a cell's error in a step: that of four independent errors, uniform up to 1.53e-5, and of the
+# sums of neighbours. The mean of n x n cells shows constants that are off by less than the rounding error of a cell.
+MEAN_ERROR = 1.8e-5
+BIAS = SPACING / 500  # of a step: for errors of neighbouring cells that are not independent, as ties are not
 
 
 class Hotspot(App):
@@ -75,37 +85,54 @@ class Hotspot(App):
         return step / capacity, step / capacity / rx, step / capacity / rx, step / capacity / rz
 
     def check(self, view: View) -> str:
-        """Recomputes a small chip in f64 from regenerated data, or for a large one a sample of cells that includes the
-        corners and some cells of each border.
+        """Recomputes all cells in f64: all steps from regenerated data, or for a large chip the last launch from the
+        temperatures before it, which are still in `next`, and all steps for some cells, including the borders.
         """
-        n, result = self.n, view(self.temp)
-        if n * n <= FULL_CHECK_CELLS:
-            worst = float(np.abs(result - self._after(range(n), range(n))).max())
-        else:
-            inner = sample(
-                n * n, min(10_000, max(2, 2 * FULL_CHECK_CELLS // (2 * self.iterations + 1) ** 2)), self.seed
-            )
-            border = sample(n, max(2, len(inner) // 40), self.seed)
-            places = np.concatenate([inner, border, (n - 1) * n + border, border * n, border * n + n - 1])
-            worst = float(
-                np.max([abs(float(result[at]) - self._cone(*at)) for at in zip(*divmod(places, n), strict=True)])
-            )
-        return "" if worst < ROUNDING_ERROR * self.iterations else f"a cell differs from f64 by {worst:.3g} K"
+        n, result, across = self.n, view(self.temp), math.ceil(self.n / BLOCK)
+        full = n * n * self.iterations <= FULL_CHECK_STEPS
+        start, steps = (None, self.iterations) if full else (view(self.next), (self.iterations - 1) % self.pyramid + 1)
 
-    def _cone(self, row: int, col: int) -> float:
-        """A cell after all steps, from the cells that it depends on."""
-        rows, cols = around((row, col), self.iterations, self.temp.shape)
-        return float(self._after(rows, cols)[row - rows[0], col - cols[0]])
+        def errors(number: int, _: int) -> tuple[float, float]:
+            top, left = (BLOCK * i for i in divmod(number, across))
+            rows, cols = range(top, min(n, top + BLOCK)), range(left, min(n, left + BLOCK))
+            apart = result[rows[0] : rows[-1] + 1, cols[0] : cols[-1] + 1] - self._after(rows, cols, steps, start)
+            return float(np.abs(apart).max()), float(apart.sum())
 
-    def _after(self, rows: range, cols: range) -> F64:
-        """A patch after all steps. At edges inside the chip, the valid region shrinks by one cell per step."""
-        at = np.array(rows)[:, None] * self.n + np.array(cols)
-        temp = uniform_f32(self.temp.key, at, 323, 343).astype(np.float64)
-        power = uniform_f32(self.power.key, at, 0, 0.006).astype(np.float64)
+        largest, sums = np.array(in_pieces(errors, across**2, 1)).T
+        worst, mean = float(largest.max()), abs(float(sums.sum())) / n**2
+        if not worst <= ROUNDING_ERROR * steps:
+            return f"a cell differs from f64 by {worst:.3g} K"
+        if not mean <= 10 * MEAN_ERROR * math.sqrt(steps) / n + steps * BIAS:
+            return f"the mean differs from f64 by {mean:.3g} K"
+        if full:
+            return ""
+        some = min(10_000, max(2, 2**21 // (2 * self.iterations + 1) ** 2))
+        inner, border = sample(n * n, some, self.seed), sample(n, max(2, some // 40), self.seed)
+        cells = np.concatenate([inner, border, (n - 1) * n + border, border * n, border * n + n - 1])
+        worst = float(
+            np.max([abs(float(result[r, c]) - self._cell(r, c)) for r, c in zip(*divmod(cells, n), strict=True)])
+        )
+        return "" if worst <= ROUNDING_ERROR * self.iterations else f"after all steps a cell differs by {worst:.3g} K"
+
+    def _cell(self, row: int, col: int) -> float:
+        return float(self._after(range(row, row + 1), range(col, col + 1), self.iterations, None)[0, 0])
+
+    def _after(self, rows: range, cols: range, steps: int, start: F32 | None) -> F64:
+        """A block after a number of steps from given temperatures, or from regenerated ones. Computed with the cells
+        around it that it depends on, of which one row and column less on each side is right after each step.
+        """
+        n = self.n
+        top, left = max(0, rows[0] - steps), max(0, cols[0] - steps)
+        wide = slice(top, min(n, rows[-1] + 1 + steps)), slice(left, min(n, cols[-1] + 1 + steps))
+        at = np.arange(n)[wide[0], None] * n + np.arange(n)[wide[1]]
+        temp = (uniform_f32(self.temp.key, at, 323, 343) if start is None else start[wide]).astype(np.float64)
         by_power, by_y, by_x, by_z = self.coefficients()
-        for _ in range(self.iterations):
-            wide = np.pad(temp, 1, mode="edge")
-            at_y = wide[:-2, 1:-1] + wide[2:, 1:-1] - 2 * temp
-            at_x = wide[1:-1, :-2] + wide[1:-1, 2:] - 2 * temp
-            temp = temp + by_power * power + by_y * at_y + by_x * at_x + by_z * (AMBIENT - temp)
-        return temp
+        heat = by_power * uniform_f32(self.power.key, at, 0, 0.006).astype(np.float64)
+        for _ in range(steps):
+            near = np.pad(temp, 1, mode="edge")
+            temp += np.rint(by_z * (AMBIENT - temp) / SPACING) * SPACING
+            temp -= (2 * by_y + 2 * by_x) * near[1:-1, 1:-1]
+            temp += heat
+            temp += by_y * (near[:-2, 1:-1] + near[2:, 1:-1])
+            temp += by_x * (near[1:-1, :-2] + near[1:-1, 2:])
+        return temp[rows[0] - top :, cols[0] - left :][: len(rows), : len(cols)]

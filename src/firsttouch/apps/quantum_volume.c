@@ -64,3 +64,29 @@ KERNEL apply_gate(GLOBAL f32x4* state, GLOBAL const f32x2* gates, ulong gate, ul
         state[second + far] = after[3];
     }
 }
+
+/* The same for the check, one set of four amplitudes at a time, by other code. Gate 0 is applied to the first state. */
+KERNEL simple_gate(GLOBAL float* state, GLOBAL const float* gates, ulong gate, ulong sets, uint lo, uint hi) {
+    const ulong bits[2] = {1ul << lo, 1ul << hi};
+    FOR_EACH(i, sets) {
+        const ulong below = i % bits[0], above = i / bits[0], span = bits[1] / bits[0] / 2;
+        const ulong origin = below + above % span * 2 * bits[0] + above / span * 2 * bits[1];
+        float before[4][2];
+        for (uint k = 0; k < 4; ++k) {
+            const ulong at = origin + (k & 1 ? bits[0] : 0ul) + (k & 2 ? bits[1] : 0ul);
+            before[k][0] = gate > 0 ? state[2 * at] : (at == 0 ? 1.0f : 0.0f);
+            before[k][1] = gate > 0 ? state[2 * at + 1] : 0.0f;
+        }
+        for (uint row = 0; row < 4; ++row) {
+            const ulong at = origin + (row & 1 ? bits[0] : 0ul) + (row & 2 ? bits[1] : 0ul);
+            float re = 0.0f, im = 0.0f;
+            for (uint k = 0; k < 4; ++k) {
+                const float a = gates[32 * gate + 8 * row + 2 * k], b = gates[32 * gate + 8 * row + 2 * k + 1];
+                re += a * before[k][0] - b * before[k][1];
+                im += a * before[k][1] + b * before[k][0];
+            }
+            state[2 * at] = re;
+            state[2 * at + 1] = im;
+        }
+    }
+}

@@ -73,6 +73,7 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[float], str]]] = (
     ("peak\nhost", "peak_host_bytes", _bytes),
     ("peak\ndevice", "peak_device_bytes", _bytes),
     ("rel.\ntotal", "relative_time", _ratio),
+    ("to\npinned", "relative_pinned_time", _ratio),
     ("rel.\ncompute", "relative_compute", _ratio),
     ("rel.\nmemory", "relative_memory", _ratio),
 )
@@ -90,10 +91,16 @@ def _by_point(groups: Sequence[_Group]) -> Table:
     for title, group in groups:
         table.add_row(title, style="bold")
         for row in group:
-            values = [(getattr(row, name), text) for _, name, text in columns]
-            cells = ["" if v is None else text(v) for v, text in values]
+            values = [(name, getattr(row, name), text) for _, name, text in columns]
+            cells = ["" if v is None else _unsure(row, name) + text(v) for name, v, text in values]
             table.add_row(f"  {row.strategy}", *(cells if row.status == "ok" else [row.status]), _MARKS.get(_end(row)))
     return table
+
+
+def _unsure(row: Row, name: str = "relative_time") -> str:
+    """'~' before a ratio whose interval includes 1."""
+    low, high = row.relative_time_low, row.relative_time_high
+    return "~" if name == "relative_time" and low is not None and high is not None and low <= 1 <= high else ""
 
 
 def _table(heading: str) -> Table:
@@ -135,7 +142,7 @@ def _time(row: Row) -> str:
     if row.status != "ok" or row.verified is False or row.suspect:
         return "-" if row.status == "skipped" else _end(row)
     if row.relative_time is not None and row.strategy != BASELINE:
-        return _ratio(row.relative_time)
+        return _unsure(row) + _ratio(row.relative_time)
     return "" if row.total_ms is None else _ms(row.total_ms)
 
 
@@ -148,6 +155,8 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
     sentences = [f"{count(len(rows), 'point')}: {', '.join(f'{n} {end}' for end, n in ends.items())}."]
     if any(row.relative_time is not None for row in rows):
         sentences[0] += " Relative to explicit: 0.5 is half of its time or memory."
+        if any(_unsure(row) for row in rows):
+            sentences[0] += " ~: the interval of the ratio includes 1."
     bad: dict[tuple[str, str], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.status == "skipped"):
         if (end := _end(row)) != "verified":

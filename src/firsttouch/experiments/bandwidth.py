@@ -76,8 +76,8 @@ class Bandwidth(Experiment):
     metric = Metric("GB/s", "higher")
     counted = (
         "Bytes that the kernel reads plus bytes that it writes, per second; 10^9 bytes are one GB. Write-allocate "
-        "traffic is not counted. size is one array: copy, scale 2 arrays, add, triad 3, read, write 1. threads 0: all, "
-        "best: the fastest of several numbers."
+        "traffic is not counted. size is one array: copy, scale 2 arrays, add, triad 3, read, write 1. threads: all is "
+        "threads=0; best is the fastest of several numbers."
     )
     source = "STREAM; BabelStream; Wahlgren et al., IISWC 2025, Sec. III-A2"
     figures = (

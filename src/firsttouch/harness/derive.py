@@ -13,19 +13,25 @@ from typing import TypeAlias
 
 import msgspec
 
+from firsttouch.analysis.findings import quantity, ratio_of
 from firsttouch.analysis.statistics import measured, value
 from firsttouch.records.schema import Record
 
-BASELINE = "explicit"
+BASELINE, PINNED = "explicit", "explicit+pinned"
+"""The strategies that others are compared with: copies from pageable host arrays, and from page-locked ones."""
 EVENTS, ON = "events", "on"
 """The factor of events runs, and its value. Such a run records unified-memory events and is slower if pages fault."""
 
 RELATIVE: Mapping[str, Sequence[str]] = {
-    "relative_time": ("median",),
-    "relative_compute": ("phase_compute_ms",),
-    "relative_memory": ("peak_bytes", "peak_machine_bytes"),
+    "time": ("median",),
+    "compute": ("phase_compute_ms",),
+    "memory": ("peak_bytes", "peak_machine_bytes"),
 }
-"""The compared value, by the name of its ratio to explicit: the first that both records have."""
+"""The compared values: the first that both records have."""
+PREFIXES: Mapping[str, str] = {BASELINE: "relative", PINNED: "relative_pinned"}
+"""Ratios are counters such as relative_time, or relative_pinned_time, by the strategy that they are ratios to.
+relative_time_low and _high are the bounds that follow from both medians' intervals.
+"""
 _SEEN_BY_MACHINE = 64 << 20
 """Bytes of buffers from which on a change of the whole machine's memory in use is taken for theirs."""
 
@@ -71,11 +77,11 @@ def strategy(record: Record) -> str:
 def derive(records: Sequence[Record]) -> list[Record]:
     """The records of one device, with events runs merged into their points, and with ratios to explicit."""
     merged = _merge_events_runs(records)
-    baselines: dict[_Key, Record] = {}
+    baselines: dict[_Key, dict[str, Record]] = {}
     for record in measured(merged):
-        if record.factors.get("strategy") == BASELINE and not is_events_run(record):
-            baselines.setdefault(setting(record), record)
-    return [_with_ratios(record, baselines.get(setting(record))) for record in merged]
+        if (name := record.factors.get("strategy")) in PREFIXES and not is_events_run(record):
+            baselines.setdefault(setting(record), {}).setdefault(str(name), record)
+    return [_with_ratios(record, baselines.get(setting(record), {})) for record in merged]
 
 
 def _merge_events_runs(records: Sequence[Record]) -> list[Record]:
@@ -104,14 +110,25 @@ def _compared(record: Record, source: str) -> float | None:
     return positive(record, source)
 
 
-def _with_ratios(record: Record, baseline: Record | None) -> Record:
-    """The record with its ratios to explicit. An events run gets none, since recording events takes time."""
-    counters = {name: v for name, v in record.counters.items() if name not in RELATIVE}
-    if baseline is not None and record.status == "ok" and not is_events_run(record):
-        for name, sources in RELATIVE.items():
-            pairs = ((_compared(record, source), _compared(baseline, source)) for source in sources)
-            ratios = (of / base for of, base in pairs if of is not None and base is not None)
-            ratio = next(ratios, math.inf)
-            if math.isfinite(ratio):
-                counters[name] = ratio
+def _with_ratios(record: Record, baselines: Mapping[str, Record]) -> Record:
+    """The record with its ratios to each baseline. An events run gets none, since recording events takes time."""
+    counters = {name: v for name, v in record.counters.items() if not name.startswith("relative_")}
+    if record.status == "ok" and not is_events_run(record):
+        for name, baseline in baselines.items():
+            counters |= _ratios(record, baseline, PREFIXES[name])
     return msgspec.structs.replace(record, counters=counters)
+
+
+def _ratios(record: Record, baseline: Record, prefix: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for what, sources in RELATIVE.items():
+        pairs = ((_compared(record, source), _compared(baseline, source)) for source in sources)
+        ratios = (of / base for of, base in pairs if of is not None and base is not None)
+        if math.isfinite(ratio := next(ratios, math.inf)):
+            found[f"{prefix}_{what}"] = ratio
+    if f"{prefix}_time" in found and record.summary is not None and baseline.summary is not None:
+        bounds = ratio_of(quantity(record), quantity(baseline))
+        low, high = bounds.low or 0, bounds.high or math.inf
+        if record is not baseline and 0 < low <= high < math.inf:
+            found |= {f"{prefix}_time_low": low, f"{prefix}_time_high": high}
+    return found

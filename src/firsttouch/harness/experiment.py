@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean
 
 from firsttouch import _core
 from firsttouch.allocators.properties import common_allocator, may_migrate, moves_when_touched
@@ -20,14 +20,12 @@ from firsttouch.harness.measure import PHASES, Run, memory_counters, run
 from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size, parse_size
-from firsttouch.workspace.strategies import STRATEGIES, Strategy, host_array_unavailable, strategies_of, unavailable
+from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 from firsttouch.workspace.workspace import Declaration, Workspace
 
 REPEATS = 3
-HOST_ARRAYS = (common_allocator("host"), common_allocator("page-locked"))
 SETTINGS = {
     "pages": Factor("pages", ("policy", "base", "huge"), doc="page size of host memory"),
-    "host": Factor("host", HOST_ARRAYS, doc="allocator of the host arrays of duplicated buffers"),
     "initialise": Factor("initialise", ("parallel", "single"), doc="CPU threads"),
     "budget": Factor("budget", (), "size", doc="bytes of device memory that the application may use"),
     "oversubscribe": Factor(
@@ -139,12 +137,6 @@ class Application(Applications):
         if reason := app.refuses(strategy, device):
             return reason
         if (
-            strategy.duplicated
-            and "host" in factors
-            and (reason := host_array_unavailable(device, factors.text("host")))
-        ):
-            return reason
-        if (
             bytes_left_by_ballast(app, params, strategy, factors) is not None
             and "memory_free_bytes" not in device.facts
         ):
@@ -178,13 +170,7 @@ class Application(Applications):
 
         def run_once(params: Params, *, seed: int, check: bool) -> tuple[App, Run]:
             app = self.app(params, seed, options)
-            workspace = Workspace(
-                strategy,
-                session.info,
-                device,
-                host_allocator=str(factors.get("host", HOST_ARRAYS[0])),
-                pages=str(factors.get("pages", "policy")),
-            )
+            workspace = Workspace(strategy, session.info, device, pages=str(factors.get("pages", "policy")))
             rows = _window_rows(self.app, params, strategy, factors)
             return app, run(
                 app,
@@ -208,12 +194,16 @@ class Application(Applications):
 
     def _measurement(self, app: App, params: Params, context: float, runs: list[Run]) -> Measurement:
         last, error = runs[-1], runs[0].error
+        # Of the repetitions in the middle, whose mean is the median: so the phases add up to it.
+        ordered = sorted(runs, key=lambda run: run.seconds)
+        middle = ordered[(len(runs) - 1) // 2 : len(runs) // 2 + 1]
         counters: dict[str, Scalar] = {"phase_context_ms": context * 1e3}
         for phase in PHASES[1:]:
-            counters[f"phase_{phase}_ms"] = median(r.phases[phase] for r in runs) * 1e3
-        counters |= {f"iteration_{i}_ms": s * 1e3 for i, s in enumerate(last.iterations)}
+            counters[f"phase_{phase}_ms"] = mean(run.phases[phase] for run in middle) * 1e3
+        iterations = zip(*(run.iterations for run in middle), strict=False)
+        counters |= {f"iteration_{i}_ms": mean(each) * 1e3 for i, each in enumerate(iterations)}
         if last.iterations:
-            counters["iterations_ms"] = median(r.iterations_total for r in runs) * 1e3
+            counters["iterations_ms"] = mean(run.iterations_total for run in middle) * 1e3
         counters |= {name: max(r.memory.get(name, 0) for r in runs) for name in last.memory}
         counters["footprint_bytes"] = app.footprint(params)
         counters["copied_h2d_bytes"], counters["copied_d2h_bytes"] = last.transferred["gpu"], last.transferred["cpu"]

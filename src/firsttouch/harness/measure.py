@@ -93,6 +93,8 @@ class Meter:
             found[""] = in_phase[""]
         for side, value in found.items():
             self.peak[f"peak{side}_bytes"] = max(self.peak.get(f"peak{side}_bytes", 0), value)
+        if "peak_bytes" in self.peak:  # the host's peak may be between two readings
+            self.peak["peak_bytes"] = max(self.peak["peak_bytes"], self.peak["peak_host_bytes"])
 
 
 def _resident() -> tuple[int, int]:

@@ -6,13 +6,13 @@ Result files from others are treated as untrusted: any factor or counter may be 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from firsttouch.analysis.statistics import series, value, varying
 from firsttouch.experiments.base import ReportSection
 from firsttouch.figures import Figure, Heat, Line, Stack, Table
 from firsttouch.harness import findings
-from firsttouch.harness.derive import application, derive, is_events_run, non_negative, positive, strategy
+from firsttouch.harness.derive import PREFIXES, application, derive, is_events_run, non_negative, positive, strategy
 from firsttouch.records.schema import FAILURES, Record, Scalar, Status
 from firsttouch.workspace.strategies import STRATEGIES
 
@@ -21,12 +21,14 @@ _SAMPLE = "One sample is one run, from the first allocation to the last free, wi
 COUNTED = (
     f"{_SAMPLE} Phases: context: the device is opened and the kernels are compiled; allocate: all buffers are "
     "allocated; initialise: the input data are generated on the agent that they start on; compute: the kernels run, "
-    "with the copies, prefetches and page migrations that they need; readback: the results are transferred to the CPU, "
-    "which reads one byte of each page; free. Each phase ends when all queued work has ended. Its time is the median "
-    "over repetitions. Results are checked outside all phases. Iterations are timed by the device's clock, starting "
-    "with the first launch. Peak memory is the maximum in use, minus the use before the first allocation. Copied bytes "
-    "are those that the strategy copies or is expected to move. Relative values are ratios to explicit under the same "
-    "conditions. Events come from a separate run, since recording them takes time."
+    "with the copies, prefetches and page migrations that they need; readback: the results are transferred to the "
+    "CPU, which reads one byte of each page; free. Each phase ends when all queued work has ended. Times of phases "
+    "and iterations are those of the repetition of median time (the mean of the two in the middle), so that they add "
+    "up to it. The result of the first repetition is checked, outside all phases. Iterations are timed by the "
+    "device's clock, starting with the first launch. Peak memory is the maximum in use, minus the use before the "
+    "first allocation. Copied bytes are those that the strategy copies or is expected to move. Relative values are "
+    "ratios under the same conditions: to explicit, which copies from pageable host arrays, or to explicit+pinned, "
+    "which copies from page-locked ones. Events come from a separate run, since recording them takes time."
 )
 COUNTED_IN_SHORT = f"{_SAMPLE} The section of all applications defines phases, peaks and relative values."
 SOURCE = "Each application states its source; docs/applications.md describes the strategies"
@@ -58,11 +60,17 @@ FIGURES = (STACK, ITERATIONS, TABLE)
 
 _HEAT = Heat(x="strategy", y="app", centre=1, x_title="strategy", y_title="application")
 OVERVIEW = tuple(
-    replace(_HEAT, z=name, z_title=what[0].lower() + what[1:], title=what)
+    replace(
+        _HEAT,
+        z=f"{prefix}_{name}",
+        z_title=f"{what} relative to {baseline}".lower(),
+        title=f"{what} relative to {baseline}",
+    )
+    for baseline, prefix in PREFIXES.items()
     for name, what in {
-        "relative_time": "Time of a run relative to explicit",
-        "relative_compute": "Time of the phase compute relative to explicit",
-        "relative_memory": "Peak memory relative to explicit",
+        "time": "Time of a run",
+        "compute": "Time of the phase compute",
+        "memory": "Peak memory",
     }.items()
 )
 
@@ -76,7 +84,7 @@ class Row:
 
     conditions: the factors other than the strategy that vary among the points of the application. reason: why the point
     was not measured, or what is wrong with its result. suspect: the rule of plausibility that it breaks, or ''.
-    relative_*: ratios to explicit.
+    relative_*: ratios to explicit, and the bounds of relative_time; relative_pinned_*: to explicit+pinned.
     """
 
     device: str
@@ -92,8 +100,13 @@ class Row:
     peak_host_bytes: float | None
     peak_device_bytes: float | None
     relative_time: float | None
+    relative_time_low: float | None
+    relative_time_high: float | None
     relative_compute: float | None
     relative_memory: float | None
+    relative_pinned_time: float | None
+    relative_pinned_compute: float | None
+    relative_pinned_memory: float | None
 
 
 def summary(records: Sequence[Record]) -> list[Row]:
@@ -126,9 +139,7 @@ def _row(record: Record, conditions: dict[str, Scalar]) -> Row:
         compute_ms=positive(record, "phase_compute_ms"),
         peak_host_bytes=non_negative(record, "peak_host_bytes"),
         peak_device_bytes=non_negative(record, "peak_device_bytes"),
-        relative_time=positive(record, "relative_time"),
-        relative_compute=positive(record, "relative_compute"),
-        relative_memory=positive(record, "relative_memory"),
+        **{field.name: positive(record, field.name) for field in fields(Row) if field.name.startswith("relative_")},
     )
 
 

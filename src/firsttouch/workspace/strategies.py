@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from firsttouch.allocators.properties import common_allocator
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 
@@ -16,15 +17,16 @@ class Strategy:
     """How an application uses memory.
 
     allocator: of the buffers that both agents use, or of the device's copies if `duplicated`. duplicated: each such
-    buffer is a host array and a device array. advise, prefetch: pass the hints that the declared roles imply to the
-    driver. prefault: the CPU touches every page after allocation. access: how the CPU must access the allocator's
-    memory ("direct" or "mapped"); "" for either.
+    buffer is a host array, of the allocator host_arrays, and a device array. advise, prefetch: pass the hints that the
+    declared roles imply to the driver. prefault: the CPU touches every page after allocation. access: how the CPU must
+    access the allocator's memory ("direct" or "mapped"); "" for either.
     """
 
     name: str
     allocator: str
     meaning: str
     duplicated: bool = False
+    host_arrays: str = common_allocator("host")
     advise: bool = False
     prefetch: bool = False
     prefault: bool = False
@@ -37,9 +39,16 @@ _ALL = (
     Strategy(
         "explicit",
         "device",
-        "a host array and a device array of every buffer that both sides touch; a range is copied when the side that "
-        "touches it holds no valid copy",
+        "a pageable host array and a device array of every buffer that both sides touch; a range is copied when the "
+        "side that touches it holds no valid copy",
         duplicated=True,
+    ),
+    Strategy(
+        "explicit+pinned",
+        "device",
+        "as explicit, with page-locked host arrays, whose pages are locked when they are allocated",
+        duplicated=True,
+        host_arrays=common_allocator("page-locked"),
     ),
     Strategy("managed", "managed", "one managed buffer; each side waits for the other when they alternate"),
     Strategy(
@@ -72,12 +81,21 @@ STRATEGIES: Mapping[str, Strategy] = {strategy.name: strategy for strategy in _A
 
 
 def strategies_of(device: DeviceInfo) -> list[str]:
-    """The strategies that a device's API can express: it has their allocator and their kind of CPU access."""
-    return [s.name for s in _ALL if (entry := device.allocator(s.allocator)) and _allows_access(s, entry)]
+    """The strategies that a device's API can express: it has their allocators and their kind of CPU access."""
+    return [
+        s.name
+        for s in _ALL
+        if (entry := device.allocator(s.allocator)) and _allows_access(s, entry) and _allows_host_arrays(s, device)
+    ]
 
 
 def _allows_access(strategy: Strategy, entry: AllocatorInfo) -> bool:
     return strategy.access in ("", entry.cpu) or (strategy.access == "direct" and entry.cpu == "none")
+
+
+def _allows_host_arrays(strategy: Strategy, device: DeviceInfo) -> bool:
+    entry = device.allocator(strategy.host_arrays)
+    return not strategy.duplicated or (entry is not None and entry.cpu in ("direct", "none"))
 
 
 def unavailable(strategy: Strategy, device: DeviceInfo) -> str | None:
@@ -91,8 +109,13 @@ def unavailable(strategy: Strategy, device: DeviceInfo) -> str | None:
         return entry.reason
     if entry.gpu == "none":
         return entry.gpu_reason
+    if (strategy.advise or strategy.prefetch) and not device.capabilities.memory_guidance:
+        return (
+            f"{device.name} has no concurrent managed access (concurrentManagedAccess is 0), without which its driver "
+            "takes no advice and no prefetches"
+        )
     if strategy.duplicated:
-        return None
+        return _host_arrays_unavailable(strategy.host_arrays, device)
     if entry.cpu == "none":
         return f"the CPU of {device.name} cannot use {strategy.allocator} memory in place"
     if strategy.access not in ("", entry.cpu):
@@ -100,7 +123,7 @@ def unavailable(strategy: Strategy, device: DeviceInfo) -> str | None:
     return None
 
 
-def host_array_unavailable(device: DeviceInfo, allocator: str) -> str | None:
+def _host_arrays_unavailable(allocator: str, device: DeviceInfo) -> str | None:
     """Why `allocator` can't hold the host arrays of duplicated buffers, or None. The CPU must access those directly."""
     entry = device.allocator(allocator)
     if entry is None or not entry.available:

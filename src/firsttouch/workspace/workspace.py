@@ -9,7 +9,8 @@ before             what happens
 an agent reads     ranges that are valid only on the other side are transferred: duplicated buffers are copied; for
                    others the driver moves pages, or the agent reads them remotely
 the CPU accesses   it waits for queued work that still writes (or, if the CPU writes, reads) the same bytes; memory that
-                   must be mapped is mapped; memory that only one side may use at a time waits for all queued work
+                   must be mapped is mapped; memory that only one side may use at a time waits for queued work that
+                   uses the buffer, and on a device without concurrent managed access for all queued work
 the GPU accesses   memory that is mapped for the CPU is unmapped
 the first launch   `prefetch`: shared buffers are prefetched to the GPU in a separate stream
 readback           `prefetch`: buffers that end on the CPU are prefetched back before they are read
@@ -36,6 +37,7 @@ from firsttouch.allocators.properties import (
     coherence,
     common_allocator,
     is_plain_host,
+    needs_idle_device,
     needs_mapping,
     takes_page_size,
 )
@@ -98,7 +100,7 @@ class Store:
         # Ranges of the CPU's memory that queued device work still reads or writes.
         self.busy_read, self.busy_written = Ranges(), Ranges()
         self.mapped: int | None = None
-        self.must_map = self.disjoint = self.concurrent = False
+        self.must_map = self.disjoint = self.concurrent = self.needs_idle_device = False
         self.window = 0
 
     @property
@@ -167,7 +169,6 @@ class Workspace:
     Args:
         info: the device's properties.
         device: the open device. Its default stream takes all launches and copies.
-        host_allocator: allocator of host arrays under `duplicated` strategies.
         pages: page size to request for plain host memory: policy, base or huge.
     """
 
@@ -177,11 +178,10 @@ class Workspace:
         info: DeviceInfo,
         device: _core.Device,
         *,
-        host_allocator: str = PLAIN,
         pages: str = "policy",
     ) -> None:
         self.strategy, self.info, self.device = strategy, info, device
-        self.host_allocator, self.pages = host_allocator, pages
+        self.pages = pages
         self.arrays: list[Array] = []
         self.transferred: dict[Agent, int] = {"cpu": 0, "gpu": 0}
         """Bytes transferred to each agent: copied if `duplicated`, else expected to migrate or be read remotely."""
@@ -208,14 +208,14 @@ class Workspace:
             return Store(None, self._allocate(common_allocator("device"), array.nbytes))
         mapped = self.device.map_file(array.file, array.nbytes) if self._is_file_mapping(array) else None
         if strategy.duplicated:
-            host = mapped or self._allocate(self.host_allocator, array.nbytes)
+            host = mapped or self._allocate(strategy.host_arrays, array.nbytes)
             return Store(host, self._allocate(strategy.allocator, device_bytes))
         memory = mapped or self._allocate(strategy.allocator, array.nbytes)
         store = Store(memory, memory)
         entry = self.info.allocator(strategy.allocator)
         assert entry is not None
         store.must_map, store.concurrent = needs_mapping(entry), coherence(entry) == "kernel"
-        store.disjoint = allows_concurrent_parts(entry) is True
+        store.disjoint, store.needs_idle_device = allows_concurrent_parts(entry) is True, needs_idle_device(entry)
         return store
 
     @staticmethod
@@ -242,7 +242,7 @@ class Workspace:
 
     def _is_file_mapping(self, array: Array) -> bool:
         """Whether the CPU's memory of an array is a mapping of its file."""
-        plain = self.host_allocator if self.strategy.duplicated else self.strategy.allocator
+        plain = self.strategy.host_arrays if self.strategy.duplicated else self.strategy.allocator
         return array.declaration.file and is_plain_host(plain)
 
     def _allocate(self, allocator: str, nbytes: int) -> _core.Buffer:
@@ -354,7 +354,8 @@ class Workspace:
         """Wait for queued work that conflicts with a CPU access, and map the memory if needed."""
         conflicts = store.busy_written.overlaps(start, end) or (writes and store.busy_read.overlaps(start, end))
         independent = store.disjoint or not store.shared
-        self._wait_if(conflicts or (not independent and bool(store.busy_read or store.busy_written)))
+        busy = not independent and bool(store.busy_read or store.busy_written)
+        self._wait_if(conflicts or busy or store.needs_idle_device)
         if store.must_map and store.mapped is None:
             assert store.host is not None
             self._wait_if(store in self._busy_stores)

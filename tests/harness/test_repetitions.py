@@ -1,0 +1,35 @@
+"""What a record says of several repetitions agrees: the phases add up to the median, and no part exceeds its whole."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firsttouch.apps.hotspot import Hotspot
+from firsttouch.harness.experiment import Application
+from firsttouch.harness.measure import PHASES, Run
+
+PARAMS = Hotspot.sizes["tiny"]
+APP = Hotspot(PARAMS)
+runs = st.lists(
+    st.lists(st.floats(1e-6, 10), min_size=len(PHASES) - 1, max_size=len(PHASES) - 1), min_size=1, max_size=6
+)
+
+
+@given(runs)
+def test_phases_add_up_to_the_median(seconds: list[list[float]]) -> None:
+    made = [Run(phases=dict(zip(PHASES[1:], each, strict=True)), transferred={"cpu": 0, "gpu": 0}) for each in seconds]
+    measurement = Application(Hotspot)._measurement(APP, PARAMS, 1.0, made)
+    phases = sum(float(measurement.counters[f"phase_{name}_ms"]) for name in PHASES[1:])
+    assert phases == pytest.approx(median(measurement.samples))
+
+
+def test_iterations_are_those_of_the_repetition_that_the_phases_are_of() -> None:
+    made = [
+        Run(dict.fromkeys(PHASES[1:], n), [n / 4, n / 2], n, transferred={"cpu": 0, "gpu": 0}) for n in (3.0, 1.0, 2.0)
+    ]
+    counters = Application(Hotspot)._measurement(APP, PARAMS, 1.0, made).counters
+    assert [counters[name] for name in ("iteration_0_ms", "iteration_1_ms", "iterations_ms")] == [500, 1000, 2000]
