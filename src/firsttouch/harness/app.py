@@ -327,5 +327,5 @@ def difference(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> t
 
 def on_host(file: KernelFile, kernel: str, *arguments: np.ndarray[Any, Any] | float) -> None:
     """Run a kernel on all processors, on contiguous numpy arrays, for checks that repeat a part of a computation."""
-    values = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
+    values: list[object] = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
     _core.launch_on_host(f"{file.name}/{kernel}", file.entries[kernel].codes, 0, values)
