@@ -16,7 +16,7 @@ from firsttouch.experiments.common import MMAP_EVERY_BLOCK
 from firsttouch.harness import findings, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
-from firsttouch.harness.measure import PHASES, Run, memory_counters, run
+from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
 from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size, parse_size
@@ -212,6 +212,7 @@ class Application(Applications):
         if last.iterations:
             counters["iterations_ms"] = mean(run.iterations_total for run in middle) * 1e3
         counters |= {name: max(r.memory.get(name, 0) for r in runs) for name in last.memory}
+        counters["process_ms"] = process_seconds() * 1e3
         counters["footprint_bytes"] = app.footprint(params)
         counters["copied_h2d_bytes"], counters["copied_d2h_bytes"] = last.transferred["gpu"], last.transferred["cpu"]
         counters |= {f"param_{name}": value for name, value in params.items()}
