@@ -46,10 +46,6 @@ PARTS: Mapping[str, Parts] = {
 }
 """By application and array, the flat indices of its elements that are a result. Default: all."""
 NOT_YET: Collection[str] = {
-    *(
-        "backprop",
-        "black_scholes",
-    ),
     *("graph500_bfs", "heartwall", "mapped_file", "pathfinder", "producer_consumer"),
 }
 
