@@ -46,7 +46,7 @@ PARTS: Mapping[str, Parts] = {
 }
 """By application and array, the flat indices of its elements that are a result. Default: all."""
 NOT_YET: Collection[str] = {
-    *("heartwall", "mapped_file", "pathfinder", "producer_consumer"),
+    *("mapped_file", "pathfinder", "producer_consumer"),
 }
 
 
