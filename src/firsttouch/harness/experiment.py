@@ -16,7 +16,7 @@ from firsttouch.experiments.common import MMAP_EVERY_BLOCK
 from firsttouch.harness import findings, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
-from firsttouch.harness.measure import PHASES, Run, memory_counters, run
+from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
 from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size, parse_size
@@ -26,6 +26,7 @@ from firsttouch.workspace.workspace import Declaration, Workspace
 REPEATS = 3
 SETTINGS = {
     "pages": Factor("pages", ("policy", "base", "huge"), doc="page size of host memory"),
+    "scratch": Factor("scratch", ("device", "strategy"), doc="memory of the scratch buffers that the GPU uses"),
     "initialise": Factor("initialise", ("parallel", "single"), doc="CPU threads"),
     "budget": Factor("budget", (), "size", doc="bytes of device memory that the application may use"),
     "oversubscribe": Factor(
@@ -170,7 +171,13 @@ class Application(Applications):
 
         def run_once(params: Params, *, seed: int, check: bool) -> tuple[App, Run]:
             app = self.app(params, seed, options)
-            workspace = Workspace(strategy, session.info, device, pages=str(factors.get("pages", "policy")))
+            workspace = Workspace(
+                strategy,
+                session.info,
+                device,
+                pages=str(factors.get("pages", "policy")),
+                place_scratch=_places_scratch(factors),
+            )
             rows = _window_rows(self.app, params, strategy, factors)
             return app, run(
                 app,
@@ -205,6 +212,7 @@ class Application(Applications):
         if last.iterations:
             counters["iterations_ms"] = mean(run.iterations_total for run in middle) * 1e3
         counters |= {name: max(r.memory.get(name, 0) for r in runs) for name in last.memory}
+        counters["process_ms"] = process_seconds() * 1e3
         counters["footprint_bytes"] = app.footprint(params)
         counters["copied_h2d_bytes"], counters["copied_d2h_bytes"] = last.transferred["gpu"], last.transferred["cpu"]
         counters |= {f"param_{name}": value for name, value in params.items()}
@@ -225,6 +233,10 @@ class Application(Applications):
 def _repeats(factors: Factors) -> int:
     repeats = factors.get("repeat")
     return repeats if isinstance(repeats, int) else REPEATS
+
+
+def _places_scratch(factors: Factors) -> bool:
+    return factors.get("scratch") == "strategy"
 
 
 def _round_down(size: float) -> int:
@@ -293,7 +305,8 @@ def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Fact
         return str(error)
     allowed, budget = _core.oversubscription_allowed(), _budget(factors)
     hint = "; use --allow-oversubscription to run it anyway" if entry.managed else ""
-    scratch = sum(d.nbytes for d in declarations if d.sides == "gpu" and d.role == "scratch")
+    in_device = [d for d in declarations if d.sides == "gpu" and d.role == "scratch" and not _places_scratch(factors)]
+    scratch = sum(d.nbytes for d in in_device)
     on_device = on_gpu if strategy.duplicated or entry.device_memory else scratch
     if not strategy.duplicated and budget is not None and on_device > budget and not (entry.managed and allowed):
         return f"{app.name} needs {format_size(on_device)} of device memory, more than the budget{hint}"
