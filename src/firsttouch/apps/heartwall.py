@@ -15,7 +15,7 @@ SIDE, BORDER = 51, 48  # side of a template in pixels; minimum distance of point
 MAX_DISPLACEMENT, MAX_STEP = 7, 4  # of the heart in pixels, from its first position and per frame
 # A pixel is below 275 and has five roundings of 1.5e-5 at most; a blend has three more, and weights that add up to one.
 TEMPLATE_ERROR = 5e-4
-# A sum of 561 squares reaches 1.2e7, where a rounding has a standard deviation of 0.3: 15 for five parts. So has the sum
+# A sum of 561 squares reaches 1.2e7, where a rounding has a standard deviation of 0.3: 15 for five parts. So has that
 # of products. Sums of pixels, times their mean of 130, have as much. Together 40 of at least 2601 * 1500; times six.
 PEAK_ERROR = 6e-5
 MARGIN = 64  # rows and columns that the still image has more than a frame
