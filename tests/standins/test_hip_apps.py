@@ -199,6 +199,17 @@ def test_managed_data_and_ballast_stay_within_free_memory_less_the_reserve_unles
             assert ("--allow-oversubscription" in record.reason) == (strategy == "managed")
 
 
+def test_migration_runs_beyond_what_ballast_leaves_where_that_is_allowed(tmp_path: Path) -> None:
+    options = ["allocator=managed,device", "ratio=1.5", "size=18MiB", "iterations=2", "events=off"]
+    options += ["touch=dense", "order=parallel", "advice=none", "prefetch=none", "starts_on=cpu", "operation=update"]
+    sets = [word for option in options for word in ("--set", option)]
+    records = run(tmp_path / "out", "migration", *sets, "--allow-oversubscription", STANDIN_MEMORY=str(MEMORY))
+    results = {str(r.factors["allocator"]): r for r in records}
+    assert (results["managed"].status, results["managed"].verified) == ("ok", True), results["managed"].reason
+    assert results["managed"].counter("free_beside_ballast_bytes") == pytest.approx(LEFT, rel=0.001)
+    assert "exceeds the 12 MiB of hip:0 that the ballast leaves free" in results["device"].reason
+
+
 @pytest.mark.exhaustive
 def test_xnack_as_a_factor_lets_the_gpu_access_plain_memory(tmp_path: Path) -> None:
     options = [w for s in ("explicit", "system") for w in ("--strategy", s)]
