@@ -16,7 +16,7 @@ from firsttouch.experiments.common import MMAP_EVERY_BLOCK
 from firsttouch.harness import findings, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
-from firsttouch.harness.measure import PHASES, Run, memory_counters, run
+from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
 from firsttouch.records.schema import AllocatorInfo, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size, parse_size
@@ -30,6 +30,7 @@ REACHED = 0.95
 """The part of a size in bytes that an application should at least reach."""
 SETTINGS = {
     "pages": Factor("pages", ("policy", "base", "huge"), doc="page size of host memory"),
+    "scratch": Factor("scratch", ("device", "strategy"), doc="memory of the scratch buffers that the GPU uses"),
     "initialise": Factor("initialise", ("parallel", "single"), doc="CPU threads"),
     "budget": Factor("budget", (), "size", doc="bytes of device memory that the application may use"),
     "oversubscribe": Factor(
@@ -176,7 +177,13 @@ class Application(Applications):
 
         def run_once(params: Params, *, seed: int, check: bool) -> tuple[App, Run]:
             app = self.app(params, seed, options)
-            workspace = Workspace(strategy, session.info, device, pages=str(factors.get("pages", "policy")))
+            workspace = Workspace(
+                strategy,
+                session.info,
+                device,
+                pages=str(factors.get("pages", "policy")),
+                place_scratch=_places_scratch(factors),
+            )
             rows = _window_rows(self.app, params, strategy, factors)
             return app, run(
                 app,
@@ -217,6 +224,7 @@ class Application(Applications):
         if last.iterations:
             counters["iterations_ms"] = mean(run.iterations_total for run in middle) * 1e3
         counters |= {name: max(r.memory.get(name, 0) for r in runs) for name in last.memory}
+        counters["process_ms"] = process_seconds() * 1e3
         counters["footprint_bytes"] = app.footprint(params)
         counters["copied_h2d_bytes"], counters["copied_d2h_bytes"] = last.transferred["gpu"], last.transferred["cpu"]
         counters |= {f"param_{name}": value for name, value in params.items()}
@@ -237,6 +245,10 @@ class Application(Applications):
 def _repeats(factors: Factors) -> int:
     repeats = factors.get("repeat")
     return repeats if isinstance(repeats, int) else REPEATS
+
+
+def _places_scratch(factors: Factors) -> bool:
+    return factors.get("scratch") == "strategy"
 
 
 def _round_down(size: float) -> int:
@@ -295,13 +307,18 @@ def _window_rows(app: type[App], params: Params, strategy: Strategy, factors: Fa
     return rows // 256 * 256 or rows
 
 
-def _charges(declarations: Iterable[Declaration], strategy: Strategy, allocator: AllocatorInfo) -> tuple[int, int]:
-    """The bytes of host and of device memory that buffers take, as Workspace.allocate places them."""
+def _charges(
+    declarations: Iterable[Declaration], strategy: Strategy, allocator: AllocatorInfo, *, scratch_placed: bool
+) -> tuple[int, int]:
+    """The bytes of host and of device memory that buffers take, as Workspace.allocate places them.
+
+    scratch_placed: the strategy places scratch buffers of the GPU too.
+    """
     host = device = 0
     for d in declarations:
         if d.sides == "cpu":
             host += d.nbytes
-        elif d.sides == "gpu" and (strategy.duplicated or d.role == "scratch"):
+        elif d.sides == "gpu" and (strategy.duplicated or (d.role == "scratch" and not scratch_placed)):
             device += d.nbytes
         elif strategy.duplicated:
             host, device = host + d.nbytes, device + d.nbytes
@@ -341,7 +358,7 @@ def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Fact
         return str(error)
     allowed, budget = _core.oversubscription_allowed(), _budget(factors)
     hint = "; use --allow-oversubscription to run it anyway" if entry.managed else ""
-    on_host, on_device = _charges(declarations, strategy, entry)
+    on_host, on_device = _charges(declarations, strategy, entry, scratch_placed=_places_scratch(factors))
     if not strategy.duplicated and budget is not None and on_device > budget and not (entry.managed and allowed):
         return f"{app.name} needs {format_size(on_device)} of device memory, more than the budget{hint}"
     if rows:
