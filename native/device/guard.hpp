@@ -65,7 +65,7 @@ class Guard {
     std::mutex mutex_;
     std::size_t limit_at_start_ = 0;
     std::size_t host_ = 0;
-    std::map<std::string, Charge> held_;  // by device
+    std::map<std::string, Charge> held_;                      // by device
     std::map<std::string, std::size_t> free_beside_ballast_;  // by device that holds ballast
 };
 
