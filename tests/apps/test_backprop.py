@@ -20,6 +20,14 @@ from firsttouch.harness.app import solve
         ("weights[at] += change;", "weights[at] = change;"),
         ("at - row * WIDTH", "(at + 1) % WIDTH"),
         ("FOR_EACH(at, count) {", "FOR_EACH(at, count - 1) {"),
+        ("FOR_EACH(at, count) {", "FOR_EACH(at, count) if (at / WIDTH / UNITS != 700) {"),  # 16 inputs never adjusted
+        ("sum += column", "sum += 1.001f * column"),
+        ("momentum * changes[at]", "1.001f * momentum * changes[at]"),
+        ("rate * errors", "1.001f * rate * errors"),
+        ("* x[row]", "* x[row > 1 ? row - 1 : row]"),
+        ("partial[at] = sum", "partial[at] = at % UNITS == 15 && at / UNITS == 3 ? 0.0f : sum"),
+        ("weights[at] += change;", "weights[at] += at == 5003 ? 0.0f : change;"),
+        ("column[i * WIDTH]", "column[i * WIDTH + (at % UNITS ? 0 : 1)]"),
     ],
 )
 def test_wrong_kernel_is_detected(before: str, after: str) -> None:

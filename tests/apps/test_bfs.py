@@ -16,10 +16,29 @@ from firsttouch.harness.app import Cpu, Gpu, View, solve
         ("more = e + bfs_team < degree", "more = e + bfs_team + 1 < degree"),
         ("if (more) news |=", "if (0) news |="),
         ("flags[w] = four;", "flags[w] = w % 64 ? four : 0;"),
+        ("if (set) cost[first + k] = (int)level", "if (set && first + k != 77) cost[first + k] = (int)level"),
+        ("if (set) cost[first + k] = (int)level", "if (set && (first || k < 960)) cost[first + k] = (int)level"),
+        ("if (set) cost[first + k] = (int)level", "if (set) cost[first + (k ^ (first == 0))] = (int)level"),
+        ("e < degree; e += 2", "e + 1 < degree; e += 2"),
+        ("known_two = two < mine && visited[two]", "known_two = two < mine && visited[one]"),
+        ("flags[k / 4] >> 8", "flags[first ? k / 4 : k / 4 ^ 1] >> 8"),
+        ("k < bfs_tile; k += GROUP_SIZE / bfs_team", "k < bfs_tile - 64; k += GROUP_SIZE / bfs_team"),
     ],
 )
 def test_wrong_kernel_is_detected(app: type[Bfs], before: str, after: str) -> None:
     assert_detected(app, before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("visited[t] = 1;", ""),
+        ("found[t] = 1;", "if (t != 99) found[t] = 1;"),
+        ("edges[begin + (more ? e + bfs_team : e)]", "edges[begin + e]"),
+    ],
+)
+def test_wrong_discovery_is_detected(before: str, after: str) -> None:
+    assert_detected(Bfs, before, after)
 
 
 def test_mask_that_is_not_cleared_is_detected() -> None:

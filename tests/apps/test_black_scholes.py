@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 from tests.harness.running import assert_detected, opencl, run_tiny
 
-from firsttouch.apps.black_scholes import BlackScholes
+from firsttouch.apps.black_scholes import BlackScholes, normal
 from firsttouch.harness import measure
 from firsttouch.harness.app import solve
 from firsttouch.workspace.strategies import STRATEGIES
@@ -16,11 +19,32 @@ from firsttouch.workspace.workspace import Workspace
         ("normal(d1 - spread)", "normal(d1)"),
         ("1.330274429f", "1.33f"),
         ("d > 0.0f ? 1.0f - tail : tail", "tail"),
-        ("put[at] = both.y", "put[at] = both.x"),
+        ("F32X4(a.y, b.y, c.y, d.y)", "F32X4(a.y, b.y, c.x, d.y)"),
+        ("1.330274429f", "1.3316f"),
+        ("0.2316419f", "0.23187f"),
+        ("0.3989422804f", "0.39934f"),
+        ("#define RATE 0.02f", "#define RATE 0.02002f"),
+        ("#define VOLATILITY 0.30f", "#define VOLATILITY 0.3003f"),
+        ("-0.5f * d * d", "-0.5005f * d * d"),
+        ("drift = (RATE + 0.5f", "drift = (RATE + 0.45f"),  # to first order, prices do not depend on it
+        ("price(s.z, x.z, t.z)", "price(s.z, x.z, t.w)"),
+        ("FOR_EACH(i, n / 4) {", "FOR_EACH(i, n / 4) if (i < 1000 || i >= 1016) {"),
+        ("F32X4(a.x, b.x, c.x, d.x)", "F32X4(a.x, i == 77 ? 1.01f * b.x : b.x, c.x, d.x)"),
     ],
 )
 def test_wrong_kernel_is_detected(before: str, after: str) -> None:
     assert_detected(BlackScholes, before, after)
+
+
+def test_wrong_remaining_options_are_detected() -> None:
+    run = run_tiny(BlackScholes, params={"n": 4_003}, mutation=("put[at] = both.y", "put[at] = both.x"))
+    assert run.error == "3 prices differ from the closed form in f64"
+
+
+def test_the_formula_is_the_normal_distribution() -> None:
+    d = np.linspace(-8, 8, 10_001)
+    exact = [math.erfc(-x / math.sqrt(2)) / 2 for x in d]
+    assert np.abs(normal(d)[0] - exact).max() < 7.5e-8
 
 
 def test_remaining_options_are_computed() -> None:

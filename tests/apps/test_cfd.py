@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.harness.running import assert_detected, opencl, run_tiny
+from tests.harness.running import SIZE, assert_detected, opencl, run_tiny
 
+from firsttouch.analysis.euler import FAR_AWAY
 from firsttouch.apps import cfd
-from firsttouch.apps.cfd import FAR_AWAY, Cfd, CfdConcurrent
+from firsttouch.apps.cfd import Cfd, CfdConcurrent
 from firsttouch.harness import measure
 from firsttouch.harness.app import View, solve
 from firsttouch.workspace.agents import KernelFile
@@ -13,24 +14,50 @@ from firsttouch.workspace.strategies import STRATEGIES
 from firsttouch.workspace.workspace import Workspace
 
 MUTATIONS = [
-    ("smooth = 0.1f *", "smooth = 0.09f *"),
+    ("smooth = 0.1f *", "smooth = 0.1001f *"),
     ("sum = plus(sum, p, state(0, x, y, z, 0));", ""),
     ("v * (s.energy + p)", "v * s.energy"),
-    ("SQRT_F32(GAMMA * p / s.density)", "SQRT_F32(p / s.density)"),
-    ("factors[i] * part", "factors[i] * part * (i + 1 < n)"),
+    ("SQRT_F32(GAMMA * p / s.density)", "SQRT_F32(1.001f * GAMMA * p / s.density)"),
+    ("factors[i] * part", "factors[i] * part * (i != 5)"),
+    ("factors[i] * part", "factors[i] * part * (i < first + count - 64)"),
+    ("GAMMA 1.4f", "GAMMA 1.4014f"),
+    ("NOISE 0.02f", "NOISE 0.02002f"),
+    ("state(1.4f, 1.68f, 0, 0, 3.508f)", "state(1.4f, 1.68f, 0, 0, 3.5115f)"),
+    ("factors[i] = 0.5f", "factors[i] = 0.5005f"),
+    ("0.5f, flow(other, q, x, y, z)", "0.5005f, flow(other, q, x, y, z)"),
+    ("0.5f * (s.x * s.x", "0.5005f * (s.x * s.x"),
+    ("random_f32(key, 3 * n + i, -NOISE", "random_f32(key, 2 * n + i, -NOISE"),
+    ("face < 4", "face < 3"),
+    (
+        "normals[(ulong)(3 * face + 2) * n + i];\n            if",
+        "normals[(ulong)(3 * face + 1) * n + i];\n            if",
+    ),
+    ("plus(sum, p, state(0, x, y, z, 0))", "plus(sum, 1.001f * p, state(0, x, y, z, 0))"),
+    ("if (there == FAR) continue;", "if (there == FAR || (i & 1)) continue;"),
 ]
 
 
+@pytest.mark.parametrize("app", [Cfd, CfdConcurrent])
 @pytest.mark.parametrize(("before", "after"), MUTATIONS)
-def test_wrong_kernel_is_detected(before: str, after: str) -> None:
-    assert_detected(Cfd, before, after)
+def test_wrong_kernel_is_detected(app: type[Cfd], before: str, after: str) -> None:
+    assert_detected(app, before, after)
 
 
+@pytest.mark.skipif(SIZE != "tiny", reason="limits for tiny")
 @pytest.mark.parametrize(("before", "after"), MUTATIONS)
-def test_wrong_kernel_is_detected_at_sampled_cells(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_kernel_is_detected_by_repeating_the_run_on_the_cpu(
+    before: str, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cfd, "FULL_CHECK_UPDATES", 0)
     assert run_tiny(Cfd).error == ""
     assert_detected(Cfd, before, after)
+
+
+def test_a_wrong_last_iteration_of_a_long_run_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cfd, "FULL_CHECK_UPDATES", 0)
+    monkeypatch.setattr(cfd, "REPEATED_UPDATES", 0)
+    assert run_tiny(Cfd).error == ""
+    assert_detected(Cfd, *MUTATIONS[4])
 
 
 class Mesh(Cfd):

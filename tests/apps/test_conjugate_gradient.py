@@ -22,6 +22,13 @@ from firsttouch.harness.random import uniform_f32
         ("left = r[i] - a * a_p[i]", "left = r[i] - 1.001f * a * a_p[i]"),
         ("p[i] = r[i] + b * p[i]", "p[i] = r[i] + p[i]"),
         ("*(other_sum) = 0.0", ""),
+        ("row += values[k]", "row += 1.001f * values[k]"),
+        ("rhs[i] - a_x[i]", "1.001f * rhs[i] - a_x[i]"),
+        ("x[i] += a * p[i]", "x[i] += i < 64 ? 0.0f : a * p[i]"),
+        ("x[i] += a * p[i]", "x[i] += a * p[i > 0 ? i - 1 : 0]"),
+        ("x[i] += a * p[i]", "x[i] += a * r[i]"),
+        ("columns[k]]", "columns[k > 1 ? k - 1 : k]]"),
+        ("r[i] = left;\n        mine", "if (i + 64 < n) r[i] = left;\n        mine"),
     ],
 )
 def test_wrong_kernel_is_detected(before: str, after: str) -> None:

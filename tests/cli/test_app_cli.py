@@ -65,6 +65,17 @@ def test_a_budget_streams_tiles(tmp_path: Path) -> None:
     assert sum(b["bytes"] for b in record["buffers"] if b["allocator"] == "device") <= 2 * 2**20
 
 
+def test_scratch_may_be_memory_of_the_strategy(tmp_path: Path) -> None:
+    asked = ("srad", "--size", "tiny", "--repeat", "1", "--strategy", "svm-fine", "--set", "scratch=device,strategy")
+    done = app(*asked, "--out", "o", *DEVICE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    of = {r["factors"]["scratch"]: r for r in records(tmp_path / "o")}
+    assert all(r["verified"] for r in of.values())
+    used = {name: {b["name"]: b["allocator"] for b in r["buffers"]} for name, r in of.items()}
+    assert {used["device"][name] for name in ("sums", "diffuses")} == {"device"}
+    assert set(used["strategy"].values()) - {"malloc"} == {"svm-fine"}
+
+
 def test_the_list_describes_each_application(tmp_path: Path) -> None:
     done = app("--list", "--json", cwd=tmp_path)
     listed = {one["name"]: one for one in json.loads(done.stdout)["applications"]}

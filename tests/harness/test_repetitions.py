@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from statistics import median
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from firsttouch.apps.hotspot import Hotspot
 from firsttouch.harness.experiment import Application
-from firsttouch.harness.measure import PHASES, Run
+from firsttouch.harness.measure import PHASES, Run, process_seconds
 
 PARAMS = Hotspot.sizes["tiny"]
 APP = Hotspot(PARAMS)
@@ -33,3 +35,10 @@ def test_iterations_are_those_of_the_repetition_that_the_phases_are_of() -> None
     ]
     counters = Application(Hotspot)._measurement(APP, PARAMS, 1.0, made).counters
     assert [counters[name] for name in ("iteration_0_ms", "iteration_1_ms", "iterations_ms")] == [500, 1000, 2000]
+
+
+def test_the_process_is_older_than_what_it_measured() -> None:
+    assert process_seconds() > time.process_time() / (os.cpu_count() or 1)
+    before = process_seconds()
+    time.sleep(0.05)
+    assert process_seconds() - before >= 0.03, "within two clock ticks"

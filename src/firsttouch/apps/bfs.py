@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from firsttouch.analysis.graphs import wrong_levels
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, sample, u32, u64
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces, u32, u64
 
 TILE, THREADS = 1024, 256  # nodes and threads per group in bfs.c
 LEVELS = 200  # more levels than a random graph has
@@ -64,10 +64,15 @@ class Bfs(App):
             gpu.swap(self.mask, self.updating)
 
     def check(self, view: View) -> str:
-        """Checks the levels of all nodes of a small graph, or of a sample of a large one, along all their edges."""
-        nodes, at = view(self.nodes), sample(self.n, 200_000, self.seed)
-        starts, degrees = (nodes[at] & 0xFFFFFFFF).astype(np.int64), (nodes[at] >> 32).astype(np.int64)
-        return wrong_levels(at, starts, degrees, view(self.edges), view(self.cost), 0)
+        """Checks the levels of all nodes along all their edges."""
+        nodes, edges, cost = view(self.nodes), view(self.edges), view(self.cost)
+
+        def piece(first: int, last: int) -> str:
+            starts, degrees = nodes[first:last] & 0xFFFFFFFF, nodes[first:last] >> 32
+            at = np.arange(first, last)
+            return wrong_levels(at, starts.astype(np.int64), degrees.astype(np.int64), edges, cost, 0)
+
+        return next(filter(None, in_pieces(piece, self.n, 1 << 14)), "")
 
 
 class BfsConcurrent(Bfs):

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, overloa
 
 import numpy as np
 
-from firsttouch import modules
+from firsttouch import _core, modules
 from firsttouch.harness.random import key_of
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
@@ -25,8 +25,8 @@ from firsttouch.workspace.workspace import Agent, Array, Declaration, Role
 
 # fmt: off
 __all__ = [
-    "App", "Cpu", "Gpu", "Params", "View", "around", "buffer", "c64", "f32", "f64", "i32", "i64", "in_pieces",
-    "sample", "solve", "u8", "u32", "u64",
+    "App", "Cpu", "Gpu", "Params", "View", "around", "buffer", "c64", "difference", "f32", "f64", "i32", "i64",
+    "in_pieces", "on_host", "sample", "solve", "u8", "u32", "u64",
 ]
 # fmt: on
 
@@ -311,3 +311,21 @@ def in_pieces(function: Callable[[int, int], T], rows: int, each: int) -> list[T
     edges = [math.ceil(rows * i / pieces) for i in range(pieces + 1)]
     with ThreadPoolExecutor() as pool:
         return [*pool.map(function, edges[:-1], edges[1:])]
+
+
+def difference(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> tuple[float, float]:
+    """Root mean square and maximum of the differences, in f64. NaN if an element is NaN, so compare with <=."""
+    pairs = [a.reshape(-1) for a in (found, expected)]
+
+    def piece(first: int, last: int) -> tuple[float, float]:
+        apart = np.abs(np.subtract(*(a[first:last] for a in pairs), dtype=np.float64))
+        return float(apart @ apart), float(apart.max())
+
+    squares, worst = np.array(in_pieces(piece, found.size, 1 << 20)).T
+    return math.sqrt(squares.sum() / found.size), float(worst.max())
+
+
+def on_host(file: KernelFile, kernel: str, *arguments: np.ndarray[Any, Any] | float) -> None:
+    """Run a kernel on all processors, on contiguous numpy arrays, for checks that repeat a part of a computation."""
+    values: list[object] = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
+    _core.launch_on_host(f"{file.name}/{kernel}", file.entries[kernel].codes, 0, values)

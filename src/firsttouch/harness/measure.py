@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -95,6 +96,12 @@ class Meter:
             self.peak[f"peak{side}_bytes"] = max(self.peak.get(f"peak{side}_bytes", 0), value)
         if "peak_bytes" in self.peak:  # the host's peak may be between two readings
             self.peak["peak_bytes"] = max(self.peak["peak_bytes"], self.peak["peak_host_bytes"])
+
+
+def process_seconds() -> float:
+    """Seconds since this process was started: proc(5), starttime in /proc/pid/stat, in clock ticks since boot."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _resident() -> tuple[int, int]:

@@ -17,8 +17,8 @@ readback           `prefetch`: buffers that end on the CPU are prefetched back b
 =================  =====================================================================================
 
 Advice follows from the roles: preferred location and accessed-by after allocation, read-mostly after initialisation.
-Scratch buffers are plain memory of their side under every strategy. Other buffers that only the GPU uses are placed by
-the strategy, without a host array if it is `duplicated`.
+Scratch buffers are plain memory of their side, unless `place_scratch`. Other buffers that only the GPU uses are placed
+by the strategy, without a host array if it is `duplicated`.
 """
 
 from __future__ import annotations
@@ -170,6 +170,8 @@ class Workspace:
         info: the device's properties.
         device: the open device. Its default stream takes all launches and copies.
         pages: page size to request for plain host memory: policy, base or huge.
+        place_scratch: scratch buffers that the GPU uses are memory of the strategy, unless it is `duplicated`.
+            Otherwise they are device memory.
     """
 
     def __init__(
@@ -179,9 +181,10 @@ class Workspace:
         device: _core.Device,
         *,
         pages: str = "policy",
+        place_scratch: bool = False,
     ) -> None:
         self.strategy, self.info, self.device = strategy, info, device
-        self.pages = pages
+        self.pages, self.place_scratch = pages, place_scratch
         self.arrays: list[Array] = []
         self.transferred: dict[Agent, int] = {"cpu": 0, "gpu": 0}
         """Bytes transferred to each agent: copied if `duplicated`, else expected to migrate or be read remotely."""
@@ -204,7 +207,8 @@ class Workspace:
         sides, strategy = array.declaration.sides, self.strategy
         if sides == "cpu":
             return Store(self._allocate(PLAIN, array.nbytes), None)
-        if sides == "gpu" and (strategy.duplicated or array.declaration.role == "scratch"):
+        in_device = array.declaration.role == "scratch" and not self.place_scratch
+        if sides == "gpu" and (strategy.duplicated or in_device):
             return Store(None, self._allocate(common_allocator("device"), array.nbytes))
         mapped = self.device.map_file(array.file, array.nbytes) if self._is_file_mapping(array) else None
         if strategy.duplicated:
