@@ -22,6 +22,13 @@ def strategy() -> str:
         ("ring_answer(ring[at], k / words)", "ring_answer(ring[at], first)"),
         ("k = next * words + LOCAL_ID;", "k = next * words + LOCAL_ID + 1;"),
         ("k < until * words", "k + 1 < until * words"),
+        ("ring_answer(ring[at], k / words)", "(k % 2100 == 1234 ? ring[at] : ring_answer(ring[at], k / words))"),
+        ("ring_answer(ring[at], k / words)", "ring_answer(ring[at], k / words) + (k == 5000)"),
+        ("ring_answer(ring[at], k / words)", "ring_answer(ring[at] + (at == 99), k / words)"),
+        ("mix64(word ^ item)", "mix64(word + item)"),
+        ("ring[at] = ring_answer(ring[at]", "ring[at] = ring_answer(ring[at ^ 1]"),
+        ("ring[at] = ring_answer(ring[at]", "ring[at ^ 1] = ring_answer(ring[at]"),
+        ("k / words);", "k / words + (LOCAL_ID == 3));"),
         ("k % (slots * words)", "k % ((slots - 1) * words)"),
     ],
 )
