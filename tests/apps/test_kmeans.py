@@ -16,6 +16,7 @@ from firsttouch.workspace.workspace import Workspace
         ("sum[j] < least", "sum[j] > least"),
         ("for (; f < d; ++f) {", "for (; f < d; f += 4) {"),
         ("nearest = (int)(base + j)", "nearest = (int)j"),
+        ("nearest = (int)(base + j)", "nearest = (int)(base + j) / 2"),
         ("block + row < d", "block + row < d - 1"),
         ("(y - c.y) * (y - c.y)", "(y - 1.5f * c.y) * (y - c.y)"),  # less moves no point to another cluster
         ("(x - c.x) * (x - c.x)", "(x - c.y) * (x - c.x)"),
@@ -31,8 +32,11 @@ from firsttouch.workspace.workspace import Workspace
 )
 @pytest.mark.parametrize("app", [Kmeans, KmeansConcurrent])
 def test_wrong_kernel_is_detected(app: type[Kmeans], before: str, after: str) -> None:
-    if params_of(app)["d"] % 4 == 0 and before.startswith("for (; f < d"):
+    params = params_of(app)
+    if params["d"] % 4 == 0 and before.startswith("for (; f < d"):
         pytest.skip("this loop is not entered")
+    if params["k"] <= 8 and after == "nearest = (int)j":
+        pytest.skip("all centres are in the first block")
     assert_detected(app, before, after)
 
 

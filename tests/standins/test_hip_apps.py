@@ -11,6 +11,7 @@ import pytest
 from command import app, run
 from tests.matrix import matrix
 
+from firsttouch.units import parse_size
 from firsttouch.workspace.strategies import STRATEGIES
 
 ALWAYS = {
@@ -197,6 +198,33 @@ def test_managed_data_and_ballast_stay_within_free_memory_less_the_reserve_unles
             assert record.status == "skipped"
             assert "black_scholes needs 18 MiB of device memory, more than the" in record.reason
             assert ("--allow-oversubscription" in record.reason) == (strategy == "managed")
+
+
+@pytest.mark.parametrize(
+    ("settings", "strategies"),
+    matrix(
+        [
+            ({"budget": "24MiB", "memory": str(MEMORY)}, ("explicit", "managed", "managed+prefetch")),
+            ({"memory": str(2**25)}, ("managed", "managed+prefetch")),
+        ],
+        2,
+    ),
+)
+def test_oversubscribed_runs_by_tiles_and_by_managed_memory_where_that_is_allowed(
+    settings: dict[str, str], strategies: tuple[str, ...], tmp_path: Path
+) -> None:
+    options = [w for s in ("explicit", "managed", "managed+prefetch") for w in ("--strategy", s)]
+    options += ["--size", "oversubscribed", "--repeat", "1", "--allow-oversubscription"]
+    options += ["--budget", settings["budget"]] if "budget" in settings else []
+    records = app(tmp_path / "out", "black_scholes", *options, STANDIN_MEMORY=settings["memory"])
+    results = {str(r.factors["strategy"]): r for r in records}
+    for strategy, record in results.items():
+        expected = ("ok", True) if strategy in strategies else ("skipped", None)
+        assert (record.status, record.verified) == expected, (strategy, record.reason)
+        if strategy in strategies:
+            assert record.counter("footprint_bytes") > 1.4 * parse_size(settings.get("budget", settings["memory"]))
+    if "budget" in settings:
+        assert results["managed"].counter("free_beside_ballast_bytes") == pytest.approx(24 * 2**20, rel=0.001)
 
 
 def test_migration_runs_beyond_what_ballast_leaves_where_that_is_allowed(tmp_path: Path) -> None:
