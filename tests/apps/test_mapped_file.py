@@ -30,7 +30,7 @@ from firsttouch.workspace.workspace import Workspace
         ("words[offset + i]", "words[offset + (i == 77 ? 78 : i)]"),
         ("words[offset + i]", "words[offset + (i ^ (i + 1 < n))]"),  # every word in its neighbour's place
         ("words[offset + i] : 0ul", "words[offset + i] + (i == 77) : 0ul"),
-        ("start < n; start +=", "start + GLOBAL_SIZE < n; start +="),
+        ("start < n; start +=", "start + 4 * GLOBAL_SIZE < n; start +="),
         ("k < 4; ++k", "k < 1; ++k"),
         ("GROUP_SUM(sums, sum, THREADS)", "GROUP_SUM(sums, sum, THREADS / 2)"),
         ("if (LOCAL_ID == 0) partial[GROUP_ID]", "if (LOCAL_ID == 0 && GROUP_ID > 0) partial[GROUP_ID]"),
