@@ -154,6 +154,8 @@ void bind_device(nb::module_& m) {
         },
         nb::sig("def guard_limits() -> dict[str, int | None]"),
         "Returns the guard's limits in bytes: the limit of host memory, and those that environment variables set.");
+    m.def("guard_reserve", &reserve_of, "total"_a,
+          "Returns the bytes of a memory of `total` bytes that the guard leaves for other processes.");
     m.def("oversubscription_allowed", &Guard::oversubscription_allowed,
           "True if managed memory may exceed the device's free memory.");
     m.def(
@@ -299,14 +301,15 @@ void bind_device(nb::module_& m) {
         .def(
             "allocate",
             [](std::shared_ptr<DeviceHandle> d, const std::string& allocator, std::size_t bytes,
-               const std::string& pages) {
+               const std::string& pages, bool ballast) {
                 auto handle = std::make_unique<BufferHandle>();
-                handle->buffer = d->device->allocate(allocator_from(allocator), bytes, pages_from(pages));
+                handle->buffer = d->device->allocate(allocator_from(allocator), bytes, pages_from(pages), ballast);
                 handle->owner = std::move(d);
                 return handle;
             },
-            "allocator"_a, "bytes"_a, "pages"_a = "policy",
-            "Allocates memory and charges it to the guard. Raises GuardRefused, Unavailable or VendorError.")
+            "allocator"_a, "bytes"_a, "pages"_a = "policy", "ballast"_a = false,
+            "Allocates memory and charges it to the guard. Raises GuardRefused, Unavailable or VendorError.\n\n"
+            "ballast: it is held only to leave less of the device free.")
         .def(
             "map_file",
             [](std::shared_ptr<DeviceHandle> d, int descriptor, std::size_t bytes) {

@@ -33,18 +33,19 @@ const AllocatorInfo& Device::info(Allocator allocator) {
     throw Unavailable(name() + " has no allocator " + to_string(allocator));
 }
 
-Reservation Device::reserve(Allocator allocator, std::size_t bytes) {
+Reservation Device::reserve(Allocator allocator, std::size_t bytes, bool ballast) {
     const AllocatorInfo& entry = info(allocator);
     if (!entry.available) throw Unavailable(to_string(allocator) + ": " + entry.reason);
     const Charge charge{.host = entry.host_memory ? bytes : 0,
                         .device = entry.device_memory ? bytes : 0,
-                        .managed = entry.managed ? bytes : 0};
+                        .managed = entry.managed ? bytes : 0,
+                        .ballast = ballast && entry.device_memory ? bytes : 0};
     return {charge, name(), entry.device_memory ? memory() : DeviceMemory{}};
 }
 
-std::unique_ptr<Buffer> Device::allocate(Allocator allocator, std::size_t bytes, Pages pages) {
+std::unique_ptr<Buffer> Device::allocate(Allocator allocator, std::size_t bytes, Pages pages, bool ballast) {
     if (bytes == 0) throw std::invalid_argument("cannot allocate zero bytes");
-    Reservation reservation = reserve(allocator, bytes);
+    Reservation reservation = reserve(allocator, bytes, ballast);
     const Block block = obtain(allocator, bytes, pages);
     return std::make_unique<Buffer>(*this, std::move(reservation), block);
 }

@@ -240,13 +240,14 @@ class Device {
     virtual Facts usage() { return {}; }
 
     // Allocates memory and charges it to the guard. Throws GuardRefused, or Unavailable with the reason in
-    // allocators().
-    std::unique_ptr<Buffer> allocate(Allocator allocator, std::size_t bytes, Pages pages = Pages::policy);
+    // allocators(). ballast: it is held only to leave less of the device free.
+    std::unique_ptr<Buffer> allocate(Allocator allocator, std::size_t bytes, Pages pages = Pages::policy,
+                                     bool ballast = false);
     // Maps the first `bytes` of an open file read-only. Charged to the guard like mmap memory, and accessible to
     // kernels if mmap memory is. Throws GuardRefused, or Unavailable with the reason.
     std::unique_ptr<Buffer> map_file(int descriptor, std::size_t bytes);
     // Charges the guard for `bytes` of `allocator`, for code that calls obtain itself.
-    Reservation reserve(Allocator allocator, std::size_t bytes);
+    Reservation reserve(Allocator allocator, std::size_t bytes, bool ballast = false);
     const AllocatorInfo& info(Allocator allocator);
 
   protected:

@@ -115,11 +115,11 @@ void refuse(const char* kind, std::size_t bytes, std::size_t held, std::size_t l
                        format_size(held) + " already held; the limit is " + format_size(limit) + " (" + source + ")");
 }
 
-// Memory that is always left for other processes.
-std::size_t reserve_of(std::size_t total) { return std::max<std::size_t>(512 * MiB, total / 50); }
 std::size_t without_reserve(std::size_t bytes) { return bytes - std::min(bytes, reserve_of(bytes)); }
 
 }  // namespace
+
+std::size_t reserve_of(std::size_t total) { return std::max<std::size_t>(512 * MiB, total / 50); }
 
 std::size_t host_available(const std::string& root) {
     return std::min(meminfo_available(root), cgroup_available(root));
@@ -188,18 +188,23 @@ void Guard::add(const Charge& charge, const std::string& device, const DeviceMem
         if (charge.host > now) refuse("host", charge.host, host_, now, "free memory now, less a reserve");
     }
     Charge& held = held_[device];
+    const auto beside_ballast = free_beside_ballast_.find(device);
+    const std::size_t free =
+        beside_ballast == free_beside_ballast_.end() ? memory.free : std::min(memory.free, beside_ballast->second);
     if (charge.device > 0) {
         const std::size_t user_limit = environment_limit("FIRSTTOUCH_MAX_DEVICE");
         if (user_limit != unlimited && held.device + charge.device > user_limit)
             refuse("device", charge.device, held.device, user_limit, "FIRSTTOUCH_MAX_DEVICE");
-        const bool may_exceed = charge.managed > 0 && oversubscription_allowed();
-        const std::size_t now = may_exceed ? unlimited : memory.free - std::min(memory.free, reserve_of(memory.total));
-        if (charge.device > now)
-            refuse("device", charge.device, held.device, now, "free memory of " + device + " now, less a reserve");
+        const bool allowed = oversubscription_allowed();
+        const std::size_t reserve =
+            allowed && (charge.ballast > 0 || held.ballast > 0) ? 0 : std::min(free, reserve_of(memory.total));
+        const std::size_t now = charge.managed > 0 && allowed ? unlimited : free - reserve;
+        const std::string source = "free memory of " + device + " now" + (reserve > 0 ? ", less a reserve" : "");
+        if (charge.device > now) refuse("device", charge.device, held.device, now, source);
         // Managed memory occupies device memory only when it is touched there, so allocations not yet touched count
         // too.
         if (charge.managed > 0 && held.managed + charge.managed > now)
-            refuse("managed", charge.managed, held.managed, now, "free memory of " + device + " now, less a reserve");
+            refuse("managed", charge.managed, held.managed, now, source);
     }
     if (charge.managed > 0) {
         const std::size_t user_limit = environment_limit("FIRSTTOUCH_MAX_MANAGED");
@@ -210,6 +215,8 @@ void Guard::add(const Charge& charge, const std::string& device, const DeviceMem
     held.host += charge.host;
     held.device += charge.device;
     held.managed += charge.managed;
+    held.ballast += charge.ballast;
+    if (charge.ballast > 0) free_beside_ballast_[device] = free - std::min(free, charge.ballast);
 }
 
 void Guard::remove(const Charge& charge, const std::string& device) noexcept {
@@ -219,6 +226,8 @@ void Guard::remove(const Charge& charge, const std::string& device) noexcept {
     held.host -= charge.host;
     held.device -= charge.device;
     held.managed -= charge.managed;
+    held.ballast -= charge.ballast;
+    if (held.ballast == 0) free_beside_ballast_.erase(device);
 }
 
 Charge Guard::held(const std::string& device) {

@@ -24,6 +24,7 @@ struct Charge {
     std::size_t host = 0;
     std::size_t device = 0;
     std::size_t managed = 0;
+    std::size_t ballast = 0;  // the part of `device` that is held only to leave less of the device free
 };
 
 struct DeviceMemory {
@@ -36,12 +37,17 @@ struct DeviceMemory {
 // device. `root` replaces / in tests.
 std::size_t host_available(const std::string& root = "");
 
+// The bytes of `total` that are always left for other processes.
+std::size_t reserve_of(std::size_t total);
+
 class Guard {
   public:
     static Guard& instance();
 
     // Throws GuardRefused if the bytes held plus `charge` would exceed a limit. Host memory has one sum for the
-    // process; device and managed memory have a sum and a limit for each device.
+    // process; device and managed memory have a sum and a limit for each device. Ballast counts as taken even if the
+    // driver does not count it yet. Only where oversubscription is allowed may ballast, and what is allocated beside
+    // it, take the reserve: managed memory fills that too.
     void add(const Charge& charge, const std::string& device, const DeviceMemory& memory);
     void remove(const Charge& charge, const std::string& device) noexcept;
 
@@ -59,7 +65,8 @@ class Guard {
     std::mutex mutex_;
     std::size_t limit_at_start_ = 0;
     std::size_t host_ = 0;
-    std::map<std::string, Charge> held_;  // by device
+    std::map<std::string, Charge> held_;                      // by device
+    std::map<std::string, std::size_t> free_beside_ballast_;  // by device that holds ballast
 };
 
 // Holds a charge during its lifetime.

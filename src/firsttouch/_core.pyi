@@ -52,6 +52,11 @@ def guard_limits() -> dict[str, int | None]:
     Returns the guard's limits in bytes: the limit of host memory, and those that environment variables set.
     """
 
+def guard_reserve(total: int) -> int:
+    """
+    Returns the bytes of a memory of `total` bytes that the guard leaves for other processes.
+    """
+
 def oversubscription_allowed() -> bool:
     """True if managed memory may exceed the device's free memory."""
 
@@ -166,9 +171,11 @@ class Device:
     def memory(self) -> tuple[int, int]:
         """Returns the bytes of device memory: (total, free)."""
 
-    def allocate(self, allocator: str, bytes: int, pages: str = "policy") -> Buffer:
+    def allocate(self, allocator: str, bytes: int, pages: str = "policy", ballast: bool = False) -> Buffer:
         """
         Allocates memory and charges it to the guard. Raises GuardRefused, Unavailable or VendorError.
+
+        ballast: it is held only to leave less of the device free.
         """
 
     def map_file(self, descriptor: int, bytes: int) -> Buffer:

@@ -16,7 +16,7 @@ every_variant = pytest.mark.parametrize("app", VARIANTS, ids=lambda app: app.nam
     ("before", "after"),
     [
         ("i < n + after ? n - 1ul", "i < n + after - 1 ? n - 1ul"),
-        ("border(x + 3, n, CENTRE_X)", "border(x + 3, n, CENTRE_X - 1)"),
+        ("border(x + 3, n, CENTRE_X)", "border(x + 3, n, CENTRE_X - 3)"),
         ("+ CENTRE_Y) & last", "+ CENTRE_Y + 1) & last"),
         ("y < TAPS_DOWN && x < TAPS_ACROSS", "y < TAPS_DOWN && x < TAPS_ACROSS - 1"),
         ("roots[3 * turn]", "roots[2 * turn]"),

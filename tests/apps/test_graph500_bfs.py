@@ -22,6 +22,13 @@ TOP_DOWN, BOTTOM_UP = 0, 1 << 40
         ("ATOMIC_OR_U32_DEVICE(next + t / 32, bit);", ""),
         ("bit < 32; ++bit) word |=", "bit < 31; ++bit) word |="),
         ("LOCAL_ID % graph_team, graph_team);", "LOCAL_ID % graph_team + 1, graph_team);"),
+        ("parent[t] = (int)v;", "parent[t] = (int)v ^ 1;"),
+        ("e < end && !hit[k]; ++e", "e + 1 < end && !hit[k]; ++e"),
+        ("part == 0 && k < graph_wide;", "part == 0 && k < graph_wide / 8;"),
+        ("v == root ? (int)root : -1", "v == root ? -1 : -1"),
+        ("1u << root % 32 : 0u", "2u << root % 32 : 0u"),
+        ("parent[v] = (int)col[e];", "if (v % 64 != 7) parent[v] = (int)col[e];"),
+        ("v >= n || GRAPH_HAS(visited, v)", "v >= n || v % 32 == 9 || GRAPH_HAS(visited, v)"),
     ],
 )
 def test_wrong_kernel_is_detected(before: str, after: str) -> None:

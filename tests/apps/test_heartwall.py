@@ -19,6 +19,15 @@ from firsttouch.harness.app import Cpu, solve
         ("last[0] - 5", "last[0] - 4"),
         ("product - sum * total / AREA", "product"),
         ("mine[i] = 0.87f", "if (i > 0) mine[i] = 0.87f"),
+        ("0.13f", "0.13013f"),
+        ("product += expected * value", "product += 1.001f * expected * value"),
+        ("square += value * value", "square += value * expected"),
+        ("x < (part + 1) * SIDE / PARTS", "x < (part + 1) * SIDE / PARTS - (part == 4)"),
+        ("peaks[number * count + GROUP_ID] = score[best]", "if (GROUP_ID != 3) peaks[number * count + GROUP_ID] = 0"),
+        ("(x + shift / SEARCH) * REACH", "(x + shift % SEARCH) * REACH"),
+        ("frame[(ulong)col * rows + (ulong)row]", "frame[(ulong)(col == 60 ? 61 : col) * rows + (ulong)row]"),
+        ("templates[i] = frame[col * rows + row];", "templates[i] = frame[col * rows + row + (at == 900)];"),
+        ("if (at == 0) peaks[point] = 1.0f", "if (at == 0) peaks[point] = 0.999f"),
     ],
 )
 def test_wrong_kernel_is_detected(before: str, after: str) -> None:

@@ -25,8 +25,17 @@ from firsttouch.workspace.workspace import Workspace
     ("before", "after"),
     [
         ("2 * (first + i) + 1", "2 * i + 3"),
-        ("(i < n ?", "(i + 1 < n ?"),
+        ("2 * (first + i) + 1", "2 * (first + i)"),
+        ("(i < n ?", "(i + 1 < n ?"),  # without the last word
+        ("words[offset + i]", "words[offset + (i == 77 ? 78 : i)]"),
+        ("words[offset + i]", "words[offset + (i ^ (i + 1 < n))]"),  # every word in its neighbour's place
+        ("words[offset + i] : 0ul", "words[offset + i] + (i == 77) : 0ul"),
+        ("start < n; start +=", "start + GLOBAL_SIZE < n; start +="),
+        ("k < 4; ++k", "k < 1; ++k"),
         ("GROUP_SUM(sums, sum, THREADS)", "GROUP_SUM(sums, sum, THREADS / 2)"),
+        ("if (LOCAL_ID == 0) partial[GROUP_ID]", "if (LOCAL_ID == 0 && GROUP_ID > 0) partial[GROUP_ID]"),
+        ("partial[GROUP_ID] = ", "partial[GROUP_ID ^ 1] = "),
+        ("partial[GROUP_ID]) + sums[0]", "partial[GROUP_ID]) + sums[0] / 1000 * 1001"),
     ],
 )
 def test_wrong_kernel_is_detected(before: str, after: str) -> None:
@@ -34,7 +43,7 @@ def test_wrong_kernel_is_detected(before: str, after: str) -> None:
 
 
 def test_check_reads_the_file_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped_file, "CHUNK", 7_001)
+    monkeypatch.setattr(mapped_file, "CHUNK", mapped_file.GROUPS * mapped_file.THREADS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert run_tiny(MappedFile).error == ""

@@ -18,6 +18,12 @@ from firsttouch.workspace.workspace import Workspace
         ("u = at.w - lng", "u = at.w - lat"),
         ("const ulong last = first + n - 1", "const ulong last = first + n - 2"),
         ("at.x - lat", "at.x - lat * 1.00001f"),
+        ("x = at.y - lng", "x = at.y - 1.001f * lng"),
+        ("at.z - lat", "at.x - lat"),
+        ("f32x4 at = pairs[i]", "f32x4 at = pairs[i == 70 ? 71 : i]"),
+        ("results[i] = F32X2", "if (i % 512 < 480) results[i] = F32X2"),
+        ("results[i] = F32X2(SQRT_F32(y * y + x * x)", "results[i] = F32X2(SQRT_F32(y * y + 1.001f * x * x)"),
+        ("distances[last] = SQRT_F32(y * y + x * x)", "distances[last] = SQRT_F32(y * y + x * x + y)"),
     ],
 )
 def test_wrong_kernel_is_detected(before: str, after: str) -> None:

@@ -13,6 +13,9 @@ from firsttouch.harness.app import View, solve
     [
         ("larger(north - penalty, ", "larger(north, "),
         ("above[0] = west;", ""),
+        ("west - penalty, larger", "west - penalty - 1, larger"),
+        ("corner + cell[y + i][left + j]", "corner + cell[y + i][left + j] + (row == 64 && y + i == 7)"),
+        ("inside && row + y < n) to[y * pitch]", "inside && row + y < n && row + y != 133) to[y * pitch]"),
         ("step < 2 * BANDS - 1", "step < 2 * BANDS - 2"),
         ("row + y < n) to", "row + y < n - 1) to"),
         ("score[(row + 1 + x) * pitch + column]", "score[(row + x) * pitch + column]"),

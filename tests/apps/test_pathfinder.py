@@ -14,6 +14,11 @@ from firsttouch.workspace.workspace import Workspace
     ("before", "after"),
     [
         ("before[a & 1][x + 2]", "before[a & 1][x + 1]"),
+        ("best + ahead[a][k]", "best + ahead[a][k] + (column[k] == 700)"),
+        ("best + ahead[a][k]", "best + ahead[a ^ 1][k]"),
+        ("if (step >= rows) continue;", "if (step + 1 >= rows) continue;"),  # without the last row of a launch
+        ("cost[j] = cost[cols + j] = wall[j]", "cost[j] = cost[cols + j] = wall[j] + (j > 500)"),
+        ("cost[(1u - from) * cols + column[k]] = now[k]", "cost[(1u - from) * cols + column[k]] = now[k ^ 1]"),
         ("at < (long)cols", "at < (long)cols - 1"),
         ("(row + step + AHEAD)", "(row + step + AHEAD - 1)"),
         ("x >= PYRAMID &&", "x > PYRAMID &&"),

@@ -13,6 +13,12 @@ from firsttouch.workspace.strategies import STRATEGIES
     [
         ("if (here <= sought) value", "if (here < sought) value"),
         ("depth < 64", "depth < 9"),
+        ("value = node[3]", "value = node[3] + (i == 1234)"),
+        ("value = node[3]", "value = node[2]"),
+        ("sums[i] += value", "sums[i] = value"),
+        ("sums[i] += value", "if (i % 1024 < 960) sums[i] += value"),
+        ("sums[i] += value", "if (i != 77) sums[i] += value"),
+        ("first + i) % n", "first + i + 1) % n"),
         ("node[here < sought]", "node[here + 1 < sought]"),
         ("if (here == sought) break", "if (here >= sought) break"),
         ("first + i) % n", "first + i) % (n - 1)"),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.running import opencl, run_tiny, skip_reason
+from tests.harness.running import SIZE, opencl, run_tiny, skip_reason
 
 from firsttouch.apps.producer_consumer import ProducerConsumer
 from firsttouch.harness.app import solve
@@ -22,11 +22,18 @@ def strategy() -> str:
         ("ring_answer(ring[at], k / words)", "ring_answer(ring[at], first)"),
         ("k = next * words + LOCAL_ID;", "k = next * words + LOCAL_ID + 1;"),
         ("k < until * words", "k + 1 < until * words"),
+        ("ring_answer(ring[at], k / words)", "(k % 2100 == 1234 ? ring[at] : ring_answer(ring[at], k / words))"),
+        ("ring_answer(ring[at], k / words)", "ring_answer(ring[at], k / words) + (k == 5000)"),
+        ("ring_answer(ring[at], k / words)", "ring_answer(ring[at] + (at == 99), k / words)"),
+        ("mix64(word ^ item)", "mix64(word + item)"),
+        ("ring[at] = ring_answer(ring[at]", "ring[at] = ring_answer(ring[at ^ 1]"),
+        ("ring[at] = ring_answer(ring[at]", "ring[at ^ 1] = ring_answer(ring[at]"),
+        ("k / words);", "k / words + (LOCAL_ID == 3));"),
         ("k % (slots * words)", "k % ((slots - 1) * words)"),
     ],
 )
 def test_wrong_kernel_is_detected(before: str, after: str, strategy: str) -> None:
-    params = {"slots": 3, "words": 700, "iterations": 2}
+    params = {"slots": 3, "words": 700, "iterations": 2} if SIZE == "tiny" else {}
     assert "wrong answer" in run_tiny(ProducerConsumer, strategy, params=params, mutation=(before, after)).error
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.running import assert_detected, run_tiny
+from tests.harness.running import SIZE, assert_detected, run_tiny
 
 from firsttouch.apps import srad
 from firsttouch.apps.srad import Srad
@@ -27,6 +27,8 @@ MUTATIONS = [
 
 @pytest.mark.parametrize(("before", "after"), MUTATIONS)
 def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    if SIZE != "tiny" and "GLOBAL_ID" in after:
+        pytest.skip("changes nothing if the number of pixels is a multiple of 4")
     assert_detected(Srad, before, after)
 
 

@@ -13,6 +13,11 @@ from firsttouch.harness.app import Cpu, Gpu, View, solve
     [
         ("k = LOCAL_ID / stream_points; k < d;", "k = LOCAL_ID / stream_points; k < d - 1;"),
         ("sum += parts[LOCAL_ID + s * stream_points]", "sum += parts[LOCAL_ID]"),
+        ("weight[i] * sum", "1.001f * weight[i] * sum"),
+        ("coord[k * n + me] - coord[k * n + x]", "coord[k * n + me] - 1.001f * coord[k * n + x]"),
+        ("s < slices", "s < slices - 1"),
+        ("candidate[i] = c;", "if (i % 256 < 192) candidate[i] = c;"),
+        ("coord[k * n + x]", "coord[k * n + (x ^ 1)]"),
         ("moves[i] = c < now;", "moves[i] = 0;"),
         (": (ulong)table[assign[i]])]", ": 0ul)]"),
         ("c < now ? c - now : now - c", "c < now ? c - now : 0.0f"),

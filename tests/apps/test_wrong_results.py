@@ -45,9 +45,7 @@ PARTS: Mapping[str, Parts] = {
     "gaussian_concurrent": {"a": upper_triangle},
 }
 """By application and array, the flat indices of its elements that are a result. Default: all."""
-NOT_YET: Collection[str] = {
-    *("graph500_bfs", "heartwall", "mapped_file", "pathfinder", "producer_consumer"),
-}
+NOT_YET: Collection[str] = ()
 
 
 def results_of(app: App) -> list[Array]:

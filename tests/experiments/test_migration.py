@@ -287,3 +287,24 @@ def test_nothing_migrates_if_the_device_shares_host_memory() -> None:
 class TestSmallRun(SmallRun):
     name = "migration"
     empty_figures = {"opencl:0": {5, 6, 7}}  # of unified-memory events
+
+
+def test_a_ratio_above_one_needs_permission_for_managed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", raising=False)
+    device = gpu()
+    for entry in device.allocators:
+        entry.device_memory = entry.managed or entry.name == "device"
+    experiment = Migration()
+    beyond = point(ratio=2.0)
+    assert experiment.skip(beyond, device) == "cuda:0 does not state its free memory, which oversubscription needs"
+    device.facts["memory_free_bytes"] = 256 * MIB
+    needs = "the buffer exceeds the 32 MiB of cuda:0 that the ballast leaves free"
+    assert experiment.skip(beyond, device) == f"{needs}; use --allow-oversubscription to run it anyway"
+    assert experiment.skip(point(ratio=0.5), device) is None
+    assert experiment.skip(point(ratio=2.0, allocator="pinned"), device) is None
+    monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
+    assert experiment.skip(beyond, device) is None
+    assert experiment.skip(point(ratio=2.0, allocator="device"), device) == needs
+    assert case_of(beyond, device) == "managed, ratio 2.0"
+    device.capabilities = msgspec.structs.replace(device.capabilities, shares_host_memory=True)
+    assert "shares the host's memory" in str(experiment.skip(beyond, device))

@@ -30,6 +30,7 @@ def simulated_gpu(**facts: Scalar) -> DeviceInfo:
         runs_kernels=True,
         shares_host_memory=known.pop("shares_host_memory", None) is True,
         memory_events=True,
+        memory_guidance=True,
         reports_free_memory=True,
         time_class="gpu",
     )
@@ -178,3 +179,56 @@ def test_ballast_exists_only_where_it_limits_the_strategy(
 ) -> None:
     hotspot = all_apps()["hotspot"]
     assert bytes_left_by_ballast(hotspot, hotspot.sizes["default"], STRATEGIES[strategy], factors) == left
+
+
+@pytest.mark.parametrize("strategy", ["explicit", "managed", "system"])
+def test_a_device_that_shares_the_hosts_memory_is_not_oversubscribed(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
+    device = simulated_gpu(shares_host_memory=True)
+    why = "cuda:0 shares the host's memory, and oversubscribing it would fill the host"
+    for sets in ({"size": "oversubscribed"}, {"oversubscribe": "1.5"}, {"oversubscribe": "0.5"}):
+        with pytest.raises(UsageError, match=why):
+            plan("black_scholes", device, strategy=strategy, **sets)
+
+
+def test_of_a_device_that_shares_the_hosts_memory_a_budget_is_exceeded_by_tiles_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
+    device = simulated_gpu(shares_host_memory=True)
+    found = reasons("black_scholes", device, size="oversubscribed", budget="64MiB", strategy="explicit,managed")
+    assert found["explicit"] == ""
+    assert "shares the host's memory" in found["managed"]
+
+
+@pytest.mark.parametrize("facts", [{}, {"memory_free_bytes": 100 * MiB, "memory_bytes": 100 * MiB}])
+def test_data_of_the_gpu_alone_are_charged_where_the_strategy_puts_them(facts: dict[str, Scalar]) -> None:
+    """Of quantum_volume the CPU uses only the gates; the GPU's state of 16 GiB is in page-locked memory here."""
+    device = simulated_gpu(**facts)
+    assert reasons("quantum_volume", device, qubits="31", strategy="pinned") == {"pinned": ""}
+    assert reasons("quantum_volume", device, qubits="31", strategy="pinned", budget="50MiB") == {"pinned": ""}
+    assert reasons("quantum_volume", device, qubits="31", strategy="pinned", oversubscribe="300") == {"pinned": ""}
+
+
+def test_data_of_the_gpu_alone_take_host_memory_if_the_strategy_puts_them_there(limits: dict[str, int | None]) -> None:
+    limits["host"] = 8 * GiB
+    found = reasons("quantum_volume", qubits="29,31", strategy="explicit,pinned")
+    assert "of host memory; the limit is 8 GiB" in found["pinned"]
+    assert "of cuda:0, which has 8 GiB" in found["explicit"]
+
+
+def test_a_size_that_is_not_reached_says_so() -> None:
+    found = reasons("graph500_bfs", size="12GiB,4GiB", strategy="explicit,pinned")
+    assert found  # the reasons of 4 GiB are the last
+    assert set(found.values()) == {""}
+    with pytest.raises(UsageError, match="graph500_bfs cannot exceed the 8 GiB of cuda:0 with a size of 12 GiB: its"):
+        plan("graph500_bfs", size="12GiB", strategy="explicit,pinned")
+    with pytest.raises(UsageError, match="cannot exceed the budget of 8 GiB with a size of 12 GiB"):
+        plan("graph500_bfs", size="oversubscribed", budget="8GiB", strategy="pinned")
+
+
+def test_no_ballast_leaves_more_than_is_free() -> None:
+    with pytest.raises(UsageError, match="20 GiB cannot be left free on cuda:0, which has 8 GiB free"):
+        plan("black_scholes", size="2GiB", oversubscribe="0.1", strategy="pinned")

@@ -104,6 +104,40 @@ TEST(Guard, CountsManagedMemoryThatIsReservedButNotTouched) {
     EXPECT_TRUE(contains(refusal(most, memory), "managed"));
 }
 
+TEST(Guard, BallastCountsAsTakenAndTheReserveIsKeptOnce) {
+    const DeviceMemory empty{8 * GiB, 8 * GiB}, beside{8 * GiB, GiB + 512 * MiB};
+    const Charge managed{.device = GiB, .managed = GiB}, more{.device = GiB + 1, .managed = GiB + 1};
+    EXPECT_NE(refusal({.device = 8 * GiB - 511 * MiB, .ballast = 8 * GiB - 511 * MiB}, empty), "");
+    {
+        const std::size_t bytes = empty.free - beside.free;
+        const Reservation ballast({.device = bytes, .ballast = bytes}, "test:0", empty);
+        for (const DeviceMemory& reported : {beside, empty}) {  // the driver may count the ballast later
+            EXPECT_EQ(refusal(managed, reported), "");
+            EXPECT_TRUE(contains(refusal(more, reported), "the limit is 1 GiB (free memory of test:0 now, less a"));
+            EXPECT_NE(refusal({.device = GiB + 1}, reported), "");
+            const Reservation promise(managed, "test:0", reported);
+            EXPECT_TRUE(contains(refusal({.device = 1, .managed = 1}, reported), "managed memory"));
+        }
+        EXPECT_EQ(refusal(more, empty, "test:1"), "");
+    }
+    EXPECT_EQ(refusal(more, empty), "");
+}
+
+TEST(Guard, BallastTakesTheReserveOnlyWhereOversubscriptionIsAllowed) {
+    const DeviceMemory empty{8 * GiB, 8 * GiB}, beside{8 * GiB, 16 * MiB};
+    const std::size_t bytes = empty.free - beside.free;
+    const Charge ballast{.device = bytes, .ballast = bytes};
+    EXPECT_TRUE(contains(refusal(ballast, empty), "the limit is 7.5 GiB"));
+    const ScopedVariable allowed("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1");
+    EXPECT_TRUE(contains(refusal({.device = bytes}, empty), "the limit is 7.5 GiB"));
+    const Reservation held(ballast, "test:0", empty);
+    EXPECT_EQ(refusal({.device = GiB, .managed = GiB}, beside), "");
+    EXPECT_EQ(refusal({.device = 16 * MiB}, beside), "");  // such as scratch data of the GPU
+    EXPECT_NE(refusal({.device = 17 * MiB}, beside), "");
+    const ScopedVariable device("FIRSTTOUCH_MAX_DEVICE", "8GiB");
+    EXPECT_TRUE(contains(refusal({.device = 17 * MiB}, beside), "FIRSTTOUCH_MAX_DEVICE"));  // ballast counts here too
+}
+
 TEST(Guard, RefusesMoreThanTheMachineHas) {
     EXPECT_NE(refusal({.host = host_available()}), "");
     EXPECT_NE(refusal({.host = SIZE_MAX}), "");

@@ -11,6 +11,7 @@ import pytest
 from command import app, run
 from tests.matrix import matrix
 
+from firsttouch.units import parse_size
 from firsttouch.workspace.strategies import STRATEGIES
 
 ALWAYS = {
@@ -158,6 +159,83 @@ def test_more_than_the_device_has_is_refused_before_anything_is_allocated(tmp_pa
     assert results["explicit"][0] == results["managed"][0] == "skipped"
     assert results["managed"][1].endswith("which has 32 MiB; use --allow-oversubscription to run it anyway")
     assert results["explicit"][1].endswith("of hip:0, which has 32 MiB")
+
+
+MEMORY, LEFT = 2**30, 12 * 2**20
+"""Of the stand-in's device, and what ballast leaves of it to managed data of 18 MiB at a ratio of 1.5."""
+
+
+@pytest.mark.parametrize("xnack", matrix(["0", "1"], 1))
+def test_managed_data_exceed_what_ballast_leaves_where_that_is_allowed(xnack: str, tmp_path: Path) -> None:
+    options = [w for s in ("explicit", "managed", "managed+both", "pinned") for w in ("--strategy", s)]
+    options += ["--size", "18MiB", "--repeat", "1", "--oversubscribe", "1.5", "--allow-oversubscription"]
+    records = app(tmp_path / "out", "black_scholes", *options, STANDIN_MEMORY=str(MEMORY), HSA_XNACK=xnack)
+    results = {str(r.factors["strategy"]): r for r in records}
+    assert results["explicit"].reason == "black_scholes needs 18 MiB of device memory, more than the 12 MiB left free"
+    for strategy in ("managed", "managed+both", "pinned"):
+        record = results[strategy]
+        assert (record.status, record.reason, record.verified) == ("ok", "", True), strategy
+        assert record.counter("size_reached") == pytest.approx(1, abs=0.001)
+    for strategy in ("managed", "managed+both"):
+        assert results[strategy].counter("free_beside_ballast_bytes") == pytest.approx(LEFT, rel=0.001)
+        assert results[strategy].counter("ballast_bytes") == pytest.approx(MEMORY - LEFT, rel=0.01)
+    # The GPU never reaches for more than 12 MiB here, so the guard's reserve stays free besides.
+    assert results["pinned"].counter("free_beside_ballast_bytes") == pytest.approx(LEFT + 2**29, rel=0.001)
+
+
+def test_managed_data_and_ballast_stay_within_free_memory_less_the_reserve_unless_allowed(tmp_path: Path) -> None:
+    options = [w for s in ("explicit", "managed", "pinned") for w in ("--strategy", s)]
+    options += ["--size", "18MiB", "--repeat", "1", "--set", "oversubscribe=0.9,1.1,40"]
+    records = app(tmp_path / "out", "black_scholes", *options, STANDIN_MEMORY=str(MEMORY))
+    assert len(records) == 9
+    for record in records:
+        ratio, strategy = float(record.factors["oversubscribe"]), str(record.factors["strategy"])  # type: ignore[arg-type]
+        if ratio < 1 or strategy == "pinned":
+            assert (record.status, record.reason, record.verified) == ("ok", "", True), record.factors
+            left = record.counter("free_beside_ballast_bytes")
+            assert left == pytest.approx(18 * 2**20 / ratio + 2**29, rel=0.001)
+        else:
+            assert record.status == "skipped"
+            assert "black_scholes needs 18 MiB of device memory, more than the" in record.reason
+            assert ("--allow-oversubscription" in record.reason) == (strategy == "managed")
+
+
+@pytest.mark.parametrize(
+    ("settings", "strategies"),
+    matrix(
+        [
+            ({"budget": "24MiB", "memory": str(MEMORY)}, ("explicit", "managed", "managed+prefetch")),
+            ({"memory": str(2**25)}, ("managed", "managed+prefetch")),
+        ],
+        2,
+    ),
+)
+def test_oversubscribed_runs_by_tiles_and_by_managed_memory_where_that_is_allowed(
+    settings: dict[str, str], strategies: tuple[str, ...], tmp_path: Path
+) -> None:
+    options = [w for s in ("explicit", "managed", "managed+prefetch") for w in ("--strategy", s)]
+    options += ["--size", "oversubscribed", "--repeat", "1", "--allow-oversubscription"]
+    options += ["--budget", settings["budget"]] if "budget" in settings else []
+    records = app(tmp_path / "out", "black_scholes", *options, STANDIN_MEMORY=settings["memory"])
+    results = {str(r.factors["strategy"]): r for r in records}
+    for strategy, record in results.items():
+        expected = ("ok", True) if strategy in strategies else ("skipped", None)
+        assert (record.status, record.verified) == expected, (strategy, record.reason)
+        if strategy in strategies:
+            assert record.counter("footprint_bytes") > 1.4 * parse_size(settings.get("budget", settings["memory"]))
+    if "budget" in settings:
+        assert results["managed"].counter("free_beside_ballast_bytes") == pytest.approx(24 * 2**20, rel=0.001)
+
+
+def test_migration_runs_beyond_what_ballast_leaves_where_that_is_allowed(tmp_path: Path) -> None:
+    options = ["allocator=managed,device", "ratio=1.5", "size=18MiB", "iterations=2", "events=off"]
+    options += ["touch=dense", "order=parallel", "advice=none", "prefetch=none", "starts_on=cpu", "operation=update"]
+    sets = [word for option in options for word in ("--set", option)]
+    records = run(tmp_path / "out", "migration", *sets, "--allow-oversubscription", STANDIN_MEMORY=str(MEMORY))
+    results = {str(r.factors["allocator"]): r for r in records}
+    assert (results["managed"].status, results["managed"].verified) == ("ok", True), results["managed"].reason
+    assert results["managed"].counter("free_beside_ballast_bytes") == pytest.approx(LEFT, rel=0.001)
+    assert "exceeds the 12 MiB of hip:0 that the ballast leaves free" in results["device"].reason
 
 
 @pytest.mark.exhaustive

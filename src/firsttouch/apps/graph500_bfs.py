@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from firsttouch.analysis.graphs import levels_of_tree, neighbours, wrong_levels
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, sample, u32, u64
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces, u32, u64
 from firsttouch.harness.random import words
 
 WIDE, HIGH, PARTS, THREADS = 8192, 2048, 8, 256  # vertices per group top-down and bottom-up; groups that share a hub
-CHUNKS = 64  # chunks of edges in kronecker.c
+CHUNKS, EDGES = 64, 1 << 19  # chunks of edges in kronecker.c; edges that a thread checks at a time
 TOP_DOWN_DIVISOR = 16  # top-down while the frontier has less than 1/16 of all edges
 
 
@@ -106,14 +106,21 @@ class Graph500Bfs(App):
         are one level up, (4) edges span at most one level, or join unreached vertices, (5) tree edges are in the graph.
         """
         row, col, parent, root = view(self.row), view(self.col), view(self.parent), self.roots[-1]
+        if not ((parent >= -1) & (parent < self.n)).all():
+            return "a parent is no vertex"
         level = levels_of_tree(parent, root)
         if lost := int(np.count_nonzero((level < 0) & (parent >= 0))):
             return f"{lost} vertices have a parent but no path to the root"
-        at = sample(self.n, 20_000, self.seed)
-        starts, degrees = row[at].astype(np.int64), (row[at + 1] - row[at]).astype(np.int64)
-        of, ends = neighbours(starts, degrees, col)
-        joined = np.zeros(len(at), bool)
-        joined[of[ends == parent[at][of]]] = True
-        if missing := int(np.count_nonzero((parent[at] >= 0) & (at != root) & ~joined)):
-            return f"{missing} of {len(at)} parents are not neighbours"
-        return wrong_levels(at, starts, degrees, col, level, root)
+        pieces = [*np.unique(np.searchsorted(row, np.arange(0, row[-1], EDGES))).tolist(), self.n]
+
+        def wrong(piece: int, _: int) -> str:
+            at = np.arange(*pieces[piece : piece + 2])
+            starts, degrees = row[at].astype(np.int64), (row[at + 1] - row[at]).astype(np.int64)
+            of, ends = neighbours(starts, degrees, col)
+            joined = np.zeros(len(at), bool)
+            joined[of[ends == parent[at][of]]] = True
+            if missing := int(np.count_nonzero((parent[at] >= 0) & (at != root) & ~joined)):
+                return f"{missing} of {len(at)} parents are not neighbours"
+            return wrong_levels(at, starts, degrees, col, level, root)
+
+        return next((error for error in in_pieces(wrong, len(pieces) - 1, 1) if error), "")

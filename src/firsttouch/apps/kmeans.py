@@ -7,13 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, i64, sample
-from firsttouch.harness.random import below, uniform_f32
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, i64, in_pieces
+from firsttouch.harness.random import F64, I64, below, uniform_f32
 
 PIECES = 1024  # pieces of the points; each is summed by one thread
-SIDE, THREADS = 32, 256  # points and threads per group of kmeans_transpose
+SIDE, THREADS, CHUNK = 32, 256, 1 << 14  # points and threads per group of kmeans_transpose, points per check
 BLOBS, SPREAD = (0.0, 10.0), 5.0  # range of the generated centres, and spread of the points around them
-CHUNK = 1 << 16  # points that the check reads at a time
 
 
 class Kmeans(App):
@@ -111,28 +110,30 @@ class Kmeans(App):
         self.explained.append(float((members * centres.astype(float) ** 2).sum()))
 
     def check(self, view: View) -> str:
-        """Checks that sampled points have the nearest centre, that centres are means, and that inertia never rose."""
-        # After averaging, inertia is the sum of squares minus the part explained by the means.
-        if (np.diff(self.explained) < -1e-6 * self.explained[-1]).any():
+        """Checks that every point has the nearest centre, that centres are means, and that inertia never rose."""
+        if (np.diff(self.explained) < -1e-6 * self.explained[-1]).any():  # inertia is the sum of squares minus this
             return f"the inertia rose: the means explain {self.explained[1:]}"
-        centres, labels = view(self.centres)[:, : self.d], view(self.membership)
-        if self.rounds < self.iterations and np.abs(centres - self.before).max() > 1e-6:
+        centres, labels, d, k = view(self.centres)[:, : self.d], view(self.membership), self.d, self.k
+        if self.rounds < self.iterations and not np.abs(centres - self.before).max() <= 1e-6:
             return f"it stopped after {self.rounds} rounds, but the centres still moved"
-        totals, members = np.zeros((self.k, self.d)), np.zeros((self.k, 1))
-        for first in range(0, self.n, CHUNK):
-            belongs = (labels[first : first + CHUNK] == np.arange(self.k)[:, None]).astype(np.float32)
-            totals += belongs @ view(self.features)[first : first + CHUNK]
-            members += belongs.sum(axis=1, keepdims=True)
-        worst = float((np.abs(centres * members - totals) / np.maximum(members, 1)).max())
-        if not worst < 1e-4:
+        blobs = uniform_f32(self.centres.key, np.arange(k * d), *BLOBS).reshape(k, d)
+
+        def of_points(first: int, last: int) -> tuple[F64, I64, float]:
+            """Sums and numbers of points by centre, and the largest ratio of a squared distance to the smallest."""
+            at, own = np.arange(first, last), labels[first:last].clip(0, k - 1)
+            noise = uniform_f32(self.features.key, np.arange(first * d, last * d), -SPREAD, SPREAD).reshape(-1, d)
+            points = (blobs[np.where(at < k, at, below(self.membership.key, at, k))] + noise).astype(f64)
+            squares = 1e-30 + np.stack([((points - centre) ** 2).sum(axis=1) for centre in self.before])
+            theirs = np.where(own == labels[first:last], squares[own, at - first], np.inf)
+            return np.eye(k)[own].T @ points, np.bincount(own, minlength=k), float((theirs / squares.min(axis=0)).max())
+
+        totals, numbers, ratios = zip(*in_pieces(of_points, self.n, CHUNK), strict=True)
+        members = sum(numbers)[:, None]
+        means = np.where(members, sum(totals) / np.maximum(members, 1), self.before)
+        if not (worst := np.abs(centres - means).max()) <= 2.0**-23 * np.abs(means).max():  # f64, rounded to f32
             return f"a centre differs from the mean of its points by {worst:.3g}"
-        at = sample(self.n, 20_000, self.seed)
-        owner = np.where(at < self.k, at, below(self.membership.key, at, self.k))
-        points = uniform_f32(self.centres.key, owner[:, None] * self.d + np.arange(self.d), *BLOBS).astype(float)
-        points += uniform_f32(self.features.key, at[:, None] * self.d + np.arange(self.d), -SPREAD, SPREAD)
-        distance = np.stack([((points - centre) ** 2).sum(axis=1) for centre in self.before])
-        excess = float((distance[labels[at], np.arange(len(at))] / distance.min(axis=0)).max()) - 1
-        return "" if excess < 1e-5 else f"a point's squared distance exceeds the smallest by {excess:.3g}"
+        # A squared distance has d + 2 roundings of positive numbers, and so has the one that it was compared with.
+        return "" if max(ratios) <= 1 + (d + 2) * 2.0**-23 else f"a squared distance is {max(ratios)} of the smallest"
 
 
 class KmeansConcurrent(Kmeans):

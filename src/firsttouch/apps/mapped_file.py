@@ -6,15 +6,16 @@ import mmap
 import os
 import tempfile
 import weakref
+from typing import Any
 
 import numpy as np
 
 from firsttouch import _core
 from firsttouch.errors import Unsupported
-from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, u64
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, in_pieces, u64
 
 GROUPS, THREADS = 1024, 256  # groups of a launch, and threads per group as in mapped_file.c
-CHUNK = 1 << 20  # words that the check reads at a time
+CHUNK = 4 * GROUPS * THREADS  # words that the check reads at a time: each thread sums up four of them
 
 
 class MappedFile(App):
@@ -52,6 +53,9 @@ class MappedFile(App):
             values: list[object] = [address, self.n, self.words.key]
             _core.launch_on_host("mapped_file/mapped_file_words", "pLL", 0, values)
 
+    def prepare(self, gpu: Gpu) -> None:
+        self.rows = gpu.tile_rows(self.words)
+
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         cpu.load(self.words)
 
@@ -69,10 +73,19 @@ class MappedFile(App):
                 )
 
     def check(self, view: View) -> str:
-        """Compares with the checksum of the file as returned by read()."""
-        found, expected = int(view(self.partial).sum(dtype=u64)), 0
-        for first in range(0, self.n, CHUNK):
-            words = np.frombuffer(os.pread(self.file.fileno(), 8 * min(CHUNK, self.n - first), 8 * first), u64)
-            places = np.arange(first, first + len(words), dtype=u64)
-            expected = (expected + int((words * (2 * places + 1)).sum(dtype=u64))) % 2**64
-        return "" if found == expected else f"the checksum is {found:016x}; that of the file is {expected:016x}"
+        """Compares each group's checksum with that of its words of the file as returned by read()."""
+        expected, chunks = np.zeros(GROUPS, u64), list[tuple[int, int]]()
+        for tile in range(0, self.n, self.rows):
+            end = min(self.n, tile + self.rows)
+            chunks += [(first, min(end, first + CHUNK)) for first in range(tile, end, CHUNK)]
+        for sums in in_pieces(lambda i, _: self._sums(*chunks[i]), len(chunks), 1):
+            expected += sums
+        wrong = np.flatnonzero(view(self.partial) != expected)
+        return f"{len(wrong)} of {GROUPS} checksums differ from those of the file" if len(wrong) else ""
+
+    def _sums(self, first: int, last: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """The sums by group, of words of which group 0 has the first."""
+        words = np.frombuffer(os.pread(self.file.fileno(), 8 * (last - first), 8 * first), u64)
+        values = np.zeros(CHUNK, u64)
+        values[: len(words)] = words * (2 * np.arange(first, last, dtype=u64) + u64.type(1))
+        return np.asarray(values.reshape(-1, GROUPS, THREADS).sum(axis=(0, 2), dtype=u64))

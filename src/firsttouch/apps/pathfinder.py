@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, sample
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces
 from firsttouch.harness.random import below
 from firsttouch.workspace.agents import MAX_REPLAYS, Tile
 
@@ -57,13 +57,13 @@ class Pathfinder(App):
         groups = math.ceil(self.cols / (TILE - 2 * self.pyramid))
         self.launches, self.replays = gpu.sequence(), dict[int, list[tuple[int, int]]]()
         self.launches.add("pathfinder_begin", self.wall, self.cost, self.cols, over=self.cols)
-        self.turns = 0
+        self.turns = self.last = 0  # launches, and the first row of the last
         for tile, rows in strips.items():
             start = len(self.launches) if tile else 0
             for row, count in rows:
                 values = (self.wall, self.cost, self.cols, row - tile, count, self.turns % 2)
                 self.launches.add("pathfinder_rows", *values, groups=groups, threads=THREADS)
-                self.turns += 1
+                self.turns, self.last = self.turns + 1, row
             end = len(self.launches)
             self.replays[tile] = [(a, min(at_once, end - a)) for a in range(start, end, at_once)]
 
@@ -87,21 +87,29 @@ class Pathfinder(App):
                 yield tile, first, count
 
     def check(self, view: View) -> str:
-        """Checks all costs by the recurrence on the walls in memory, and samples of the walls against the generator."""
-        wall = view(self.wall)
-        at = sample(wall.size, 100_000, self.seed)
-        if different := np.count_nonzero(wall.reshape(-1)[at] != below(self.wall.key, at, MAX_WALL + 1)):
-            return f"{different} of {at.size} walls differ from the generated ones"
+        """Checks all walls against the generator, and the costs after the last two launches by the recurrence."""
+        wall, costs = view(self.wall), view(self.cost)
+        flat, key = wall.reshape(-1), self.wall.key
+        wrong = in_pieces(
+            lambda a, b: int(np.count_nonzero(flat[a:b] != below(key, np.arange(a, b), MAX_WALL + 1))),
+            wall.size,
+            1 << 18,
+        )
+        if different := sum(wrong):
+            return f"{different} of {wall.size} walls differ from the generated ones"
         row = np.full(self.cols + 2, UNREACHABLE, np.int32)
         row[1:-1] = wall[0]
         best = np.empty(self.cols, np.int32)
-        for walls in wall[1:]:
+        before = wall[0].copy()
+        for i, walls in enumerate(wall[1:], 1):
+            if i == self.last:
+                before[:] = row[1:-1]
             np.minimum(row[:-2], row[2:], out=best)
             np.minimum(best, row[1:-1], out=best)
             np.add(best, walls, out=row[1:-1])
-        found = view(self.cost)[self.turns % 2]
-        wrong = np.flatnonzero(found != row[1:-1])
-        if not wrong.size:
-            return ""
-        j = int(wrong[0])
-        return f"{wrong.size} of {self.cols} costs are wrong; column {j} costs {found[j]}, not {row[1 + j]}"
+        for found, right in ((costs[self.turns % 2], row[1:-1]), (costs[1 - self.turns % 2], before)):
+            places = np.flatnonzero(found != right)
+            if places.size:
+                j = int(places[0])
+                return f"{places.size} of {self.cols} costs are wrong; column {j} costs {found[j]}, not {right[j]}"
+        return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, sample, u64
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, in_pieces, u64
 from firsttouch.harness.random import mix64, words
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.strategies import Strategy
@@ -62,13 +62,22 @@ class ProducerConsumer(App):
                 break
 
     def check(self, view: View) -> str:
-        """Checks the sums of the answers of the last iteration. Large runs are sampled."""
+        """Checks the sums of all answers of the last iteration, and those that the ring still holds word by word."""
         produced, answered, items = int(view(self.board)[0]), int(view(self.board)[32]), ROUNDS * self.slots
         if produced != answered or answered != self.iterations * items:
             return f"{answered} of {self.iterations * items} items were answered before one agent gave up"
-        at = sample(items, max(2, 2_000_000 // self.words), self.seed)
-        number = (at + (self.iterations - 1) * items).astype(np.uint64)
-        inside = number[:, None] * np.uint64(self.words) + np.arange(self.words, dtype=np.uint64)
-        expected = mix64(words(self.ring.key, inside) ^ number[:, None]).sum(axis=1, dtype=np.uint64)
-        wrong = np.flatnonzero(view(self.sums)[at] != expected)
-        return f"{len(wrong)} of {len(at)} items have a wrong answer, such as item {at[wrong[0]]}" if len(wrong) else ""
+        sums, ring = view(self.sums), view(self.ring)
+
+        def wrong(first: int, last: int) -> list[int]:
+            number = np.arange(first, last, dtype=np.uint64)[:, None] + np.uint64((self.iterations - 1) * items)
+            inside = number * np.uint64(self.words) + np.arange(self.words, dtype=np.uint64)
+            answers = mix64(words(self.ring.key, inside) ^ number)
+            different = sums[first:last] != answers.sum(axis=1, dtype=np.uint64)
+            kept = max(first, items - self.slots)  # the first item that was not overwritten
+            if kept < last:
+                held = ring[kept - items + self.slots : last - items + self.slots]
+                different[kept - first :] |= (held != answers[kept - first :]).any(axis=1)
+            return [int(at) + first for at in np.flatnonzero(different)]
+
+        found = [at for part in in_pieces(wrong, items, max(1, (1 << 18) // self.words)) for at in part]
+        return f"{len(found)} of {items} items have a wrong answer, such as item {found[0]}" if found else ""

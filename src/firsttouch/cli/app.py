@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch.cli.options import AsJson, Out, Resume, Retry, Seed, TrustVerified, path, seconds
+from firsttouch.cli.options import AllowOversubscription, AsJson, Out, Resume, Retry, Seed, TrustVerified, path, seconds
 
 if TYPE_CHECKING:
     from firsttouch.engine.runner import Outcome
@@ -31,13 +31,7 @@ def command(
             metavar="R", help="Allocate ballast that leaves the device 1/R of what the buffers of the application take."
         ),
     ] = None,
-    allow_oversubscription: Annotated[
-        bool,
-        typer.Option(
-            "--allow-oversubscription",
-            help="Let managed memory exceed the free memory of the device, which may hang the device.",
-        ),
-    ] = False,
+    allow_oversubscription: AllowOversubscription = False,
     iterations: Annotated[str | None, typer.Option(help="Iterations; default: as the size says.")] = None,
     repeat: Annotated[str | None, typer.Option(help="Runs of each point; default: 3.")] = None,
     sets: Annotated[

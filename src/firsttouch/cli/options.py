@@ -72,4 +72,11 @@ TrustVerified: TypeAlias = Annotated[
         help="Use the methods.json that `methods --verify --out DIR` wrote for what drivers do not state.",
     ),
 ]
+AllowOversubscription: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--allow-oversubscription",
+        help="Let managed memory exceed the free memory of the device, which may hang the device.",
+    ),
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else there.")]

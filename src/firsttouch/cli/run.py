@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firsttouch.cli import findings
-from firsttouch.cli.options import AsJson, Devices, Out, Resume, Retry, Seed, TrustVerified, path, seconds
+from firsttouch.cli.options import (
+    AllowOversubscription,
+    AsJson,
+    Devices,
+    Out,
+    Resume,
+    Retry,
+    Seed,
+    TrustVerified,
+    path,
+    seconds,
+)
 from firsttouch.cli.output import code_of_modules, print_json, print_stderr, print_stdout
 from firsttouch.errors import Terminated, UsageError
 
@@ -62,6 +73,7 @@ def command(
             "rocprofv3, perf), and add its counters.",
         ),
     ] = False,
+    allow_oversubscription: AllowOversubscription = False,
     trust_verified: TrustVerified = None,
     list_only: Annotated[
         bool, typer.Option("--list", help="List experiments with their factors and devices; measure nothing.")
@@ -96,6 +108,7 @@ def command(
         counters=counters,
         trust=trust_in(trust_verified),
         modules=[str(file.absolute()) for file in module or []],
+        allow_oversubscription=allow_oversubscription,
     )
     if list_only:
         show_list(RUN, options, as_json)

@@ -35,9 +35,10 @@ from firsttouch.experiments.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Line, Table
-from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
+from firsttouch.workspace.ballast import Ballast, why_no_ballast
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ VARIANTS: Mapping[str, Sequence[str]] = {"host": ("",), "page-locked": ("", "cal
 BASE: dict[str, Scalar] = {"touch": "dense", "order": "parallel", "advice": "none", "prefetch": "none",
                            "starts_on": "cpu", "operation": "update"}  # fmt: skip
 """The base point but for its allocator."""
+RATIO = "ratio"
+"""An optional factor: bytes of the buffer for each byte that ballast leaves free on the device."""
 ITERATIONS, MAX_ITERATIONS = 12, 10**4
 
 
@@ -126,6 +129,8 @@ def case_of(factors: Factors, device: DeviceInfo) -> str:
     """Describes a point: the allocator at the base point, otherwise what differs from it."""
     words = {"prefetch": "prefetch {}", "starts_on": "starts on {}", "operation": "{} only"}
     said = [words.get(name, "{}").format(factors[name]) for name in varied(factors, device)]
+    if RATIO in factors:
+        said = [*(said or [factors.text("allocator")]), f"ratio {factors[RATIO]}"]
     return ", ".join(said) or factors.text("allocator")
 
 
@@ -246,6 +251,10 @@ class Migration(Experiment):
             Factor("iterations", (ITERATIONS,), "count", least=1, most=MAX_ITERATIONS, doc="passes"),
         ]  # fmt: skip
 
+    def optional(self) -> Sequence[Factor]:
+        doc = "bytes of the buffer for each byte that a ballast allocation leaves free on the device"
+        return [Factor(RATIO, (), "ratio", doc=doc)]
+
     def environment(self, factors: Factors) -> dict[str, str]:
         return {VARIABLE: "1" if factors["events"] == "on" else "0"}
 
@@ -261,7 +270,7 @@ class Migration(Experiment):
         guided = factors["advice"] != "none" or factors["prefetch"] != "none"
         if guided and entry is not None and entry.managed and entry.concurrent is False:
             return "the driver takes no advice or prefetch where CPU and GPU may not use managed memory at once"
-        return None
+        return None if entry is None else _too_large(factors, device, entry)
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors["order"] == "sequential" and factors["touch"] not in SPARSE:
@@ -276,7 +285,8 @@ class Migration(Experiment):
         device, with_events = session.device, point["events"] == "on"
         touch, size = TOUCHES[point.text("touch")], point.size("size")
         prefetch, streams = PREFETCHES[point.text("prefetch")]
-        with session.recorded_events().window() if with_events else nullcontext() as window:
+        ballast = Ballast(device, session.info.allocator(point.text("allocator")), _left_by_ballast(point.factors))
+        with ballast, session.recorded_events().window() if with_events else nullcontext() as window:
             outcome = _core.migration(
                 device,
                 allocator=point.text("allocator"),
@@ -295,12 +305,13 @@ class Migration(Experiment):
                 seed=session.seed,
                 stop=session.stop(max_samples=5 if with_events else 50),  # every fault is recorded
             )
-        names = varied(point.factors, session.info)
+        names = varied(point.factors, session.info) + [RATIO] * (RATIO in point.factors)
         counters: dict[str, Scalar] = {
             "case": case_of(point.factors, session.info),
             "family": ", ".join(names) or "base",
             "base": "allocator" not in names,
             "touched": touch.places(size),
+            **ballast.counters,
         }
         if window is not None:
             counters |= event_counters(window, outcome.repetitions, touch.places(size))
@@ -309,6 +320,22 @@ class Migration(Experiment):
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         return migration_findings(records, shares_memory=device is not None and device.capabilities.shares_host_memory)
+
+
+def _left_by_ballast(factors: Factors) -> int | None:
+    """Returns the bytes of device memory that a ballast leaves free, or None if there is no ballast."""
+    return int(factors.size("size") / factors.number(RATIO)) if RATIO in factors else None
+
+
+def _too_large(factors: Factors, device: DeviceInfo, entry: AllocatorInfo) -> str | None:
+    """Returns why no ballast can leave what the ratio says, or why the buffer exceeds it and may not, or None."""
+    left = _left_by_ballast(factors)
+    if left is None or (reason := why_no_ballast(device, left)):
+        return None if left is None else reason
+    if factors.size("size") <= left or not entry.device_memory or (entry.managed and _core.oversubscription_allowed()):
+        return None
+    hint = "; use --allow-oversubscription to run it anyway" if entry.managed else ""
+    return f"the buffer exceeds the {format_size(left)} of {device.name} that the ballast leaves free{hint}"
 
 
 def _has_migrating_memory(device: DeviceInfo) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from firsttouch import _core
-from firsttouch.allocators.properties import common_allocator, may_migrate, moves_when_touched
+from firsttouch.allocators.properties import may_migrate, moves_when_touched
 from firsttouch.analysis.findings import Finding
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
@@ -17,13 +17,17 @@ from firsttouch.harness import findings, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
 from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
-from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.records.schema import AllocatorInfo, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size, parse_size
+from firsttouch.workspace.ballast import Ballast, why_no_ballast, why_not_oversubscribed
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 from firsttouch.workspace.workspace import Declaration, Workspace
 
 REPEATS = 3
+OVERSUBSCRIBED = "oversubscribed"
+REACHED = 0.95
+"""The part of a size in bytes that an application should at least reach."""
 SETTINGS = {
     "pages": Factor("pages", ("policy", "base", "huge"), doc="page size of host memory"),
     "scratch": Factor("scratch", ("device", "strategy"), doc="memory of the scratch buffers that the GPU uses"),
@@ -127,6 +131,10 @@ class Application(Applications):
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         app, strategy = self.app, STRATEGIES[factors.text("strategy")]
+        if (factors["size"] == OVERSUBSCRIBED or "oversubscribe" in factors) and (
+            reason := why_not_oversubscribed(device)
+        ):
+            return reason
         try:
             params = self.params(factors)
         except ValueError as error:
@@ -137,12 +145,10 @@ class Application(Applications):
             return f"{app.name}: its buffer sizes have no upper bound at compile time"
         if reason := app.refuses(strategy, device):
             return reason
-        if (
-            bytes_left_by_ballast(app, params, strategy, factors) is not None
-            and "memory_free_bytes" not in device.facts
-        ):
-            return f"{device.name} does not state its free memory, which oversubscription needs"
-        return _too_large(app, params, strategy, factors, device)
+        left = bytes_left_by_ballast(app, params, strategy, factors)
+        if left is not None and (reason := why_no_ballast(device, left)):
+            return reason
+        return _too_small(app, params, factors, device) or _too_large(app, params, strategy, factors, device)
 
     def params(self, factors: Factors) -> dict[str, int]:
         """Returns the application's parameters at this point. Raises ValueError if none fit the size."""
@@ -193,11 +199,17 @@ class Application(Applications):
         # data can't pass the check.
         run_once(self.app.sizes["tiny"], seed=session.seed + 1, check=False)
         runs = []
-        with _Ballast(device, bytes_left_by_ballast(self.app, params, strategy, factors)):
+        left = bytes_left_by_ballast(self.app, params, strategy, factors)
+        with Ballast(device, session.info.allocator(strategy.allocator), left) as ballast:
             for repeat in range(_repeats(factors)):
                 app, finished = run_once(params, seed=session.seed, check=repeat == 0)
                 runs.append(finished)
-        return self._measurement(app, params, context, runs)
+        measurement = self._measurement(app, params, context, runs)
+        size, footprint = factors["size"], app.footprint(params)
+        measurement.counters |= ballast.counters
+        if isinstance(size, int):
+            measurement.counters["size_reached"] = footprint / size
+        return measurement
 
     def _measurement(self, app: App, params: Params, context: float, runs: list[Run]) -> Measurement:
         last, error = runs[-1], runs[0].error
@@ -259,7 +271,10 @@ def _memory_sizes(device: DeviceInfo, budget: int | None) -> dict[str, Scalar]:
     on_device = device.facts.get("memory_free_bytes") or device.facts.get("memory_bytes")
     free = on_device if isinstance(on_device, int) else host
     smallest = min(free, host // 2, *(limit for limit in (managed, budget) if limit is not None))
-    return {"in-memory": _round_down(0.8 * smallest), "oversubscribed": _round_down(1.5 * (budget or free))}
+    beyond: Scalar = _round_down(1.5 * (budget or free))
+    if budget is None and why_not_oversubscribed(device):
+        beyond = OVERSUBSCRIBED  # Application.skip says why
+    return {"in-memory": _round_down(0.8 * smallest), OVERSUBSCRIBED: beyond}
 
 
 def _gpu_bytes(declarations: Iterable[Declaration]) -> int:
@@ -292,11 +307,49 @@ def _window_rows(app: type[App], params: Params, strategy: Strategy, factors: Fa
     return rows // 256 * 256 or rows
 
 
+def _charges(
+    declarations: Iterable[Declaration], strategy: Strategy, allocator: AllocatorInfo, *, scratch_placed: bool
+) -> tuple[int, int]:
+    """The bytes of host and of device memory that buffers take, as Workspace.allocate places them.
+
+    scratch_placed: the strategy places scratch buffers of the GPU too.
+    """
+    host = device = 0
+    for d in declarations:
+        if d.sides == "cpu":
+            host += d.nbytes
+        elif d.sides == "gpu" and (strategy.duplicated or (d.role == "scratch" and not scratch_placed)):
+            device += d.nbytes
+        elif strategy.duplicated:
+            host, device = host + d.nbytes, device + d.nbytes
+        else:
+            host += d.nbytes if allocator.host_memory else 0
+            device += d.nbytes if allocator.device_memory else 0
+    return host, device
+
+
+def _too_small(app: type[App], params: Params, factors: Factors, device: DeviceInfo) -> str | None:
+    """Returns that the application does not reach a size beyond the device or the budget, or None."""
+    size, footprint = factors["size"], app.footprint(params)
+    available = _budget(factors) or device.facts.get("memory_free_bytes") or device.facts.get("memory_bytes")
+    if not (isinstance(size, int) and isinstance(available, int)) or "oversubscribe" in factors:
+        return None
+    if footprint >= REACHED * size or not footprint <= available < size:
+        return None
+    limit = (
+        f"the budget of {format_size(available)}"
+        if _budget(factors)
+        else f"the {format_size(available)} of {device.name}"
+    )
+    return (
+        f"{app.name} cannot exceed {limit} with a size of {format_size(size)}: its largest parameters below that take "
+        f"{format_size(footprint)}"
+    )
+
+
 def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Factors, device: DeviceInfo) -> str | None:
     """Returns why the application does not fit into memory or the budget under the strategy, or None."""
     declarations = app.declarations(params)
-    both = sum(d.nbytes for d in declarations if d.sides == "both")
-    on_gpu, on_cpu = _gpu_bytes(declarations), sum(d.nbytes for d in declarations if d.sides == "cpu")
     entry = device.allocator(strategy.allocator)
     assert entry is not None
     try:
@@ -305,16 +358,14 @@ def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Fact
         return str(error)
     allowed, budget = _core.oversubscription_allowed(), _budget(factors)
     hint = "; use --allow-oversubscription to run it anyway" if entry.managed else ""
-    in_device = [d for d in declarations if d.sides == "gpu" and d.role == "scratch" and not _places_scratch(factors)]
-    scratch = sum(d.nbytes for d in in_device)
-    on_device = on_gpu if strategy.duplicated or entry.device_memory else scratch
+    on_host, on_device = _charges(declarations, strategy, entry, scratch_placed=_places_scratch(factors))
     if not strategy.duplicated and budget is not None and on_device > budget and not (entry.managed and allowed):
         return f"{app.name} needs {format_size(on_device)} of device memory, more than the budget{hint}"
-    on_host = on_cpu + (both if strategy.duplicated else on_gpu - scratch if entry.host_memory else 0)
     if rows:
         on_device = min(on_device, budget or on_device)
     if device.capabilities.shares_host_memory:
-        on_host, on_device = on_cpu + both * (2 if strategy.duplicated else 1) + on_gpu - both, 0
+        copies = sum(d.nbytes for d in declarations if strategy.duplicated and d.sides == "both")
+        on_host, on_device = app.footprint(params) + copies, 0
     host_limit, total = _core.guard_limits()["host"] or 0, device.facts.get("memory_bytes")
     if on_host > host_limit:
         return f"{app.name} needs {format_size(on_host)} of host memory; the limit is {format_size(host_limit)}"
@@ -338,25 +389,6 @@ def bytes_left_by_ballast(app: type[App], params: Params, strategy: Strategy, fa
     if isinstance(ratio, (int, float)):
         return int(peak / ratio)
     return budget if budget is not None and peak > budget and moves_when_touched(strategy.allocator) else None
-
-
-class _Ballast:
-    """Holds device memory, so that only `left` bytes are free while the application runs."""
-
-    def __init__(self, device: _core.Device, left: int | None) -> None:
-        self._device, self._left = device, left
-        self._held: _core.Buffer | None = None
-
-    def __enter__(self) -> _Ballast:
-        if self._left is not None:
-            free = self._device.memory()[1]
-            if free > self._left:
-                self._held = self._device.allocate(common_allocator("device"), free - self._left)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._held is not None:
-            self._held.free()
 
 
 @dataclass(frozen=True)

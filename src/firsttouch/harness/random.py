@@ -9,6 +9,7 @@ import numpy as np
 U64: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 F32: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 F64: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+I64: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def mix64(x: Any) -> U64:
@@ -42,6 +43,6 @@ def unit_f64(key: int, i: Any) -> F64:
     return np.asarray((words(key, i) >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
-def below(key: int, i: Any, n: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def below(key: int, i: Any, n: int) -> I64:
     """random_below for every i."""
     return np.asarray((((words(key, i) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)).astype(np.int64))

@@ -1,0 +1,58 @@
+"""Ballast: device memory that is held so that less of the device is free, which simulates a smaller device."""
+
+from __future__ import annotations
+
+from firsttouch import _core
+from firsttouch.allocators.properties import common_allocator, moves_when_touched
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
+from firsttouch.units import format_size
+
+
+def why_no_ballast(device: DeviceInfo, left: int) -> str | None:
+    """Returns why no ballast can leave `left` bytes of the device free, in one sentence, or None."""
+    if reason := why_not_oversubscribed(device):
+        return reason
+    free = device.facts.get("memory_free_bytes")
+    if not isinstance(free, int):
+        return f"{device.name} does not state its free memory, which oversubscription needs"
+    if left > free:
+        return f"{format_size(left)} cannot be left free on {device.name}, which has {format_size(free)} free"
+    return None
+
+
+def why_not_oversubscribed(device: DeviceInfo) -> str | None:
+    """Returns why a device must not be oversubscribed, in one sentence, or None."""
+    if not device.capabilities.shares_host_memory:
+        return None
+    return f"{device.name} shares the host's memory, and oversubscribing it would fill the host"
+
+
+class Ballast:
+    """A context in which `left` bytes of a device are free for data in memory of an allocator; None: no ballast.
+
+    The guard's reserve stays free besides, unless oversubscription is allowed and the data move to the device when they
+    are touched: they would fill the reserve too.
+    """
+
+    def __init__(self, device: _core.Device, allocator: AllocatorInfo | None, left: int | None) -> None:
+        self._device, self._left = device, left
+        moves = allocator is not None and (allocator.managed or moves_when_touched(allocator.name))
+        self._exact = moves and _core.oversubscription_allowed()
+        self._held: _core.Buffer | None = None
+        self.counters: dict[str, Scalar] = {}
+        """Bytes held, and bytes that the device then reported as free."""
+
+    def __enter__(self) -> Ballast:
+        if self._left is None:
+            return self
+        total, free = self._device.memory()
+        excess = free - self._left - (0 if self._exact else _core.guard_reserve(total))
+        if excess > 0:
+            self._held = self._device.allocate(common_allocator("device"), excess, ballast=True)
+        self.counters = {"ballast_bytes": max(0, excess), "free_beside_ballast_bytes": self._device.memory()[1]}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._held is not None:
+            self._held.free()
+            self._held = None
