@@ -278,9 +278,12 @@ def test_an_error_while_measuring_names_its_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+CHECK = "    def check(self, view: View) -> str:\n"
+
+
 @pytest.mark.parametrize("value", matrix(["None", "0", "True"], 1))
 def test_a_check_that_returns_no_text_is_an_error(value: str, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(changed(SMOOTH, "        reach = self.iterations\n", f"        return {value}\n"))
+    (tmp_path / "mine.py").write_text(changed(SMOOTH, CHECK, f"{CHECK}        return {value}\n"))
     asked = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
     done = call(tmp_path, "app", "smooth", "--module", "mine.py", *asked)
     assert done.returncode == 1, done.stderr

@@ -101,7 +101,7 @@ def test_the_list_describes_each_application(tmp_path: Path) -> None:
             (["hotspot", "--set", "colour=red"], "unknown factor 'colour'"),
             (["hotspot", "--budget", "1KiB", "--strategy", "explicit"], "has no tiled buffers"),
             (["hotspot", "--oversubscribe", "0"], "'0' is not a number above 0"),
-            (["hotspot", "--oversubscribe", "2"], "opencl:0 does not state its free memory"),
+            (["hotspot", "--oversubscribe", "2"], "opencl:0 shares the host's memory, and oversubscribing it"),
             (["hotspot", "--strategy", "explicit+pinned"], "opencl:0 between map and unmap only"),
             (["nn", "--iterations", "3"], "unknown factor 'iterations'; accepted: app, strategy, size, pages"),
             (["hotspot", "--repeat", "0"], "repeat: '0' is less than can be measured"),
