@@ -43,6 +43,7 @@ def test_the_example_in_contributing_is_the_file_that_runs(tmp_path: Path) -> No
     assert "stride on cpu: 2 ok" in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_package_provides_experiments_by_an_entry_point(tmp_path: Path) -> None:
     about = tmp_path / "site" / "mine-1.dist-info"
     about.mkdir(parents=True)

@@ -26,6 +26,7 @@ def unit(name: str, language: str) -> str:
     return _core.translation_unit(file.name, language, file.defines, file.text)
 
 
+@pytest.mark.exhaustive
 @every_file
 def test_sm_90(name: str) -> None:
     cubin, ptx = compile_sm_90(unit(name, "cuda"), name)

@@ -30,7 +30,9 @@ def renamed(device: DeviceInfo, kind: str) -> DeviceInfo:
     )
 
 
-@pytest.mark.parametrize("experiment", [name for name in all_experiments() if name not in ("codegen", "context")])
+@pytest.mark.parametrize(
+    "experiment", matrix([name for name in all_experiments() if name not in ("codegen", "context")], 4)
+)
 @pytest.mark.parametrize("preset", matrix(["quick", "standard"], 1))
 def test_the_name_of_the_backend_changes_no_plan(experiment: str, preset: Preset) -> None:
     device = opencl(OPENCL_GPU)

@@ -133,6 +133,7 @@ def test_a_link_in_an_untrusted_directory_is_replaced(write, tmp_path):
     assert (directory / "report.html").read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.exhaustive
 def test_wrong_calls_are_refused_in_one_sentence(write, tmp_path):
     (tmp_path / "empty").mkdir()
     directory, other = write(sample.results()), write(sample.results(), "other")

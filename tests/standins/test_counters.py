@@ -17,6 +17,7 @@ def tool(tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
 
 
+@pytest.mark.exhaustive
 def test_a_stream_is_counted_over_one_launch(tmp_path: Path, tool: dict[str, str]) -> None:
     (record,) = run(tmp_path / "out", "bandwidth", "--counters", "--set", "agent=gpu", "--set", "allocator=device",
                     "--set", "kernel=triad", "--set", "arrays=sweep", "--set", "size=256KiB", **tool)  # fmt: skip
