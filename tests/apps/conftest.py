@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-MUTATIONS_BY_DEFAULT = 2
+MUTATIONS_BY_DEFAULT = 1
 """Wrong kernels that each test tries by default. The others are tried in exhaustive runs, as in CI."""
 
 

@@ -31,6 +31,7 @@ def records(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (directory / "results.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.exhaustive
 def test_an_application_from_a_module_runs_under_every_strategy(tmp_path: Path) -> None:
     assert len(EXAMPLE.read_text().splitlines()) <= 60
     done = app("smooth", "--module", str(EXAMPLE), "--size", "1MiB", "--out", "o", "--json", *DEVICE, cwd=tmp_path)

@@ -66,6 +66,7 @@ def test_every_outcome_is_recorded_and_the_run_continues(call, tmp_path):
     assert Path(outcome["directory"]) == Path("out")
 
 
+@pytest.mark.exhaustive
 def test_a_worker_beyond_the_memory_limit_is_killed(call, tmp_path):
     done = call("fault", "--device", "cpu", "--set", "what=exhaust,fine", "--out", "out", FIRSTTOUCH_MAX_HOST="64MiB")
     assert done.returncode == 1, done.stderr

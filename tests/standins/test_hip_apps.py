@@ -31,6 +31,7 @@ XNACK = {"HSA_XNACK": "1"}
 APU = {"STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942:sramecc+"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "settings", "additional"),
     matrix(
