@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from tests.harness.running import SIZE, assert_detected, opencl, run_tiny
 
-from firsttouch.analysis.euler import FAR_AWAY
 from firsttouch.apps import cfd
 from firsttouch.apps.cfd import Cfd, CfdConcurrent
+from firsttouch.apps.euler import FAR_AWAY
 from firsttouch.harness import measure
 from firsttouch.harness.app import View, solve
 from firsttouch.workspace.agents import KernelFile

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch import _core
 from firsttouch.errors import Unsupported
-from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, in_pieces, u64
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, in_pieces, on_host, u64
 
 GROUPS, THREADS = 1024, 256  # groups of a launch, and threads per group as in mapped_file.c
 CHUNK = 4 * GROUPS * THREADS  # words that the check reads at a time: each thread sums up four of them
@@ -49,9 +48,7 @@ class MappedFile(App):
                 f"not enough space for a file of {self.words.nbytes} bytes in {tempfile.gettempdir()}: {error.strerror}"
             ) from error
         with mmap.mmap(self.words.file, self.words.nbytes) as mapping:
-            address = np.frombuffer(mapping, u64).ctypes.data
-            values: list[object] = [address, self.n, self.words.key]
-            _core.launch_on_host("mapped_file/mapped_file_words", "pLL", 0, values)
+            on_host(self.kernels, "mapped_file_words", np.frombuffer(mapping, u64), self.n, self.words.key)
 
     def prepare(self, gpu: Gpu) -> None:
         self.rows = gpu.tile_rows(self.words)

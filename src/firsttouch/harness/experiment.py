@@ -22,7 +22,7 @@ from firsttouch.session import Session
 from firsttouch.units import format_size, parse_size
 from firsttouch.workspace.ballast import Ballast, why_no_ballast, why_not_oversubscribed
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
-from firsttouch.workspace.workspace import Declaration, Workspace
+from firsttouch.workspace.workspace import Declaration, Workspace, placement
 
 REPEATS = 3
 OVERSUBSCRIBED = "oversubscribed"
@@ -205,10 +205,9 @@ class Application(Applications):
                 app, finished = run_once(params, seed=session.seed, check=repeat == 0)
                 runs.append(finished)
         measurement = self._measurement(app, params, context, runs)
-        size, footprint = factors["size"], app.footprint(params)
         measurement.counters |= ballast.counters
-        if isinstance(size, int):
-            measurement.counters["size_reached"] = footprint / size
+        if isinstance(size := factors["size"], int):
+            measurement.counters["size_reached"] = app.footprint(params) / size
         return measurement
 
     def _measurement(self, app: App, params: Params, context: float, runs: list[Run]) -> Measurement:
@@ -316,15 +315,9 @@ def _charges(
     """
     host = device = 0
     for d in declarations:
-        if d.sides == "cpu":
-            host += d.nbytes
-        elif d.sides == "gpu" and (strategy.duplicated or (d.role == "scratch" and not scratch_placed)):
-            device += d.nbytes
-        elif strategy.duplicated:
-            host, device = host + d.nbytes, device + d.nbytes
-        else:
-            host += d.nbytes if allocator.host_memory else 0
-            device += d.nbytes if allocator.device_memory else 0
+        where = placement(d, strategy, place_scratch=scratch_placed)
+        host += d.nbytes * (where in ("cpu", "copies") or (where == "strategy" and allocator.host_memory))
+        device += d.nbytes * (where in ("gpu", "copies") or (where == "strategy" and allocator.device_memory))
     return host, device
 
 

@@ -100,7 +100,7 @@ class Meter:
 
 def process_seconds() -> float:
     """Seconds since this process was started: proc(5), starttime in /proc/pid/stat, in clock ticks since boot."""
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    fields = (Tree().text("proc/self/stat") or "").rpartition(")")[2].split()
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 

@@ -87,6 +87,17 @@ class Declaration:
         )
 
 
+def placement(
+    declared: Declaration, strategy: Strategy, *, place_scratch: bool
+) -> Literal["cpu", "gpu", "copies", "strategy"]:
+    """Where a buffer is: plain memory of one side, a host array and a device array, or memory of the strategy."""
+    if declared.sides == "cpu":
+        return "cpu"
+    if declared.sides == "gpu" and (strategy.duplicated or (declared.role == "scratch" and not place_scratch)):
+        return "gpu"
+    return "copies" if strategy.duplicated else "strategy"
+
+
 class Store:
     """The memory of one buffer, and which bytes of it are valid for each agent.
 
@@ -204,14 +215,14 @@ class Workspace:
                 self._prefault(array, array.store.host.address)
 
     def _make_store(self, array: Array, device_bytes: int) -> Store:
-        sides, strategy = array.declaration.sides, self.strategy
-        if sides == "cpu":
+        strategy = self.strategy
+        where = placement(array.declaration, strategy, place_scratch=self.place_scratch)
+        if where == "cpu":
             return Store(self._allocate(PLAIN, array.nbytes), None)
-        in_device = array.declaration.role == "scratch" and not self.place_scratch
-        if sides == "gpu" and (strategy.duplicated or in_device):
+        if where == "gpu":
             return Store(None, self._allocate(common_allocator("device"), array.nbytes))
         mapped = self.device.map_file(array.file, array.nbytes) if self._is_file_mapping(array) else None
-        if strategy.duplicated:
+        if where == "copies":
             host = mapped or self._allocate(strategy.host_arrays, array.nbytes)
             return Store(host, self._allocate(strategy.allocator, device_bytes))
         memory = mapped or self._allocate(strategy.allocator, array.nbytes)
