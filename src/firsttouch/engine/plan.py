@@ -44,8 +44,8 @@ class Budget:
 
 
 BUDGETS: dict[Preset, Budget] = {
-    "quick": Budget(0.03, {"host": 12.0, "host-kernels": 12.0, "gpu": 60.0}),
-    "standard": Budget(0.01, {"host": 40.0, "host-kernels": 30.0, "gpu": 170.0}),
+    "quick": Budget(0.03, {"host": 12.0, "host-kernels": 12.0, "gpu": 48.0}),
+    "standard": Budget(0.01, {"host": 34.0, "host-kernels": 22.0, "gpu": 125.0}),
     "full": Budget(0.005, {"host": 1000.0, "host-kernels": 1000.0, "gpu": 4800.0}),
 }
 _MOST_NAMED = 4

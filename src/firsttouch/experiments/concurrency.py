@@ -79,7 +79,7 @@ class Concurrency(Experiment):
             Factor("strategy", STRATEGIES, doc="how the agents share the array"),
             Factor(
                 "iterations",
-                [20 if preset == "quick" else 100],
+                [{"quick": 20, "standard": 30, "full": 100}[preset]],
                 "count",
                 least=1,
                 doc="iterations of a sample; the halves are swapped after each",
