@@ -71,10 +71,11 @@ class Ncu(Tool):
             raise RefusedError("ncu saw no kernel of this point")
         head, units, *launches = rows
         launches = [row for row in launches if row[head.index("Kernel Name")].startswith(COUNTED)]
+        requested = {counter for quantity in self.quantities for form in quantity.forms for counter in form}
         sums: dict[str, float] = defaultdict(float)
         for column, name in enumerate(head):
-            if "__" not in name:
-                continue
+            if name not in requested:
+                continue  # ncu adds the kernel's duration, in ns
             if units[column] not in _UNITS:
                 raise RefusedError(f"ncu wrote {name} in {units[column]}, not in its base unit")
             values = [row[column].replace(",", "") for row in launches]

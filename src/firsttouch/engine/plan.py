@@ -44,7 +44,7 @@ class Budget:
 
 
 BUDGETS: dict[Preset, Budget] = {
-    "quick": Budget(0.03, {"host": 12.0, "host-kernels": 12.0, "gpu": 48.0}),
+    "quick": Budget(0.03, {"host": 10.0, "host-kernels": 8.0, "gpu": 42.0}),
     "standard": Budget(0.01, {"host": 34.0, "host-kernels": 22.0, "gpu": 125.0}),
     "full": Budget(0.005, {"host": 1000.0, "host-kernels": 1000.0, "gpu": 4800.0}),
 }

@@ -52,7 +52,7 @@ class Allocation(Experiment):
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         sizes = {
-            "quick": [64, 4 * KiB, 256 * KiB, 4 * MiB],
+            "quick": [64, 4 * KiB, 64 * KiB, MiB],
             "standard": [2, 64, 1 * KiB, *(4 * KiB << (2 * k) for k in range(7))],
             "full": [2 << k for k in range(30)],
         }[preset]

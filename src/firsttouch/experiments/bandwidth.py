@@ -130,6 +130,8 @@ class Bandwidth(Experiment):
         leave_out("a single thread runs with normal stores to arrays that it touched first",
                   threads=1, varied=Not(NOTHING)),
         leave_out("scale and add perform like copy and triad", QUICK, kernel=("scale", "add")),
+        leave_out("kernels on the host's processor run the triad in a quick run",
+                  QUICK, runs_on="processor", kernel=Not("triad")),
         leave_out("nontemporal stores are measured for the triad on the main allocator only",
                   QUICK, stores="nontemporal", kernel=Not("triad")),
         leave_out("nontemporal stores are measured for the triad on the main allocator only",

@@ -14,6 +14,7 @@ from functools import cache
 from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, quantity
 from firsttouch.analysis.statistics import median_of
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.presets import QUICK, leave_out
 from firsttouch.figures import Bar
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
@@ -105,6 +106,11 @@ class Context(Experiment):
     share = 1.0
     switches_of = ()
     opens_device = False  # a worker that holds the device open would change the times
+
+    rules = (
+        leave_out("compiling for the host's processor is left to longer presets",
+                  QUICK, runs_on="processor", phase="compile-cold"),
+    )  # fmt: skip
 
     def supports(self, device: DeviceInfo) -> str | None:
         return "the host alone needs no context" if not device.capabilities.runs_kernels else None
