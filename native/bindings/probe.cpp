@@ -171,12 +171,13 @@ void bind_probe(nb::module_& m) {
     m.def(
         "page_faults",
         [](DeviceHandle& d, const std::string& allocator, const std::string& pages, std::size_t page_bytes,
-           std::size_t count, const std::string& scenario, bool load, int threads, int warmups, std::uint64_t seed,
-           const Stop& stop) {
+           std::size_t count, std::size_t least_bytes, const std::string& scenario, bool load, int threads, int warmups,
+           std::uint64_t seed, const Stop& stop) {
             const FaultRequest request{allocator_from(allocator),
                                        pages_from(pages),
                                        page_bytes,
                                        count,
+                                       least_bytes,
                                        scenario,
                                        load,
                                        threads,
@@ -185,8 +186,8 @@ void bind_probe(nb::module_& m) {
             nb::gil_scoped_release release;
             return page_faults(d.lab, request, stop);
         },
-        "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "scenario"_a, "load"_a = false,
-        "threads"_a = 0, "warmups"_a = 10, "seed"_a, "stop"_a,
+        "device"_a, nb::kw_only(), "allocator"_a, "pages"_a, "page_bytes"_a, "count"_a, "least_bytes"_a = 0,
+        "scenario"_a, "load"_a = false, "threads"_a = 0, "warmups"_a = 10, "seed"_a, "stop"_a,
         "Measures page faults. Samples: ns per page of a first touch minus a second touch.\n\n"
         "Raises Unavailable if pages are there before the first touch, or if huge pages are not given.");
     nb::class_<MigrationOutcome, Outcome>(m, "MigrationOutcome", "An Outcome with the phases of every repetition.")

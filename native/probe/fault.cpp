@@ -41,7 +41,8 @@ class TouchedBlock {
   public:
     TouchedBlock(Lab& lab, const FaultRequest& request, std::size_t count)
         : lab_(lab), request_(request), pages_(count), words_(request.page_bytes / 8),
-          buffer_(lab.device().allocate(request.allocator, (count + 1) * request.page_bytes, request.pages)) {
+          buffer_(lab.device().allocate(
+              request.allocator, std::max((count + 1) * request.page_bytes, request.least_bytes), request.pages)) {
         if (!lab.reaches(Agent::cpu, *buffer_)) return;
         const HostView view(*buffer_);
         const auto address = reinterpret_cast<std::uintptr_t>(view.data());

@@ -74,11 +74,12 @@ Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop)
 struct FaultRequest {
     Allocator allocator = Allocator::mmap;
     Pages pages = Pages::base;
-    std::size_t page_bytes = 0;  // from one touch to the next
-    std::size_t count = 1;       // pages touched
-    std::string scenario;        // "cpu", "gpu-major", "gpu-minor", "prefault+minor"
-    bool load = false;           // the timed accesses are loads, otherwise stores
-    int threads = 0;             // of the CPU; 0: all
+    std::size_t page_bytes = 0;   // from one touch to the next
+    std::size_t count = 1;        // pages touched
+    std::size_t least_bytes = 0;  // of the block that holds them
+    std::string scenario;         // "cpu", "gpu-major", "gpu-minor", "prefault+minor"
+    bool load = false;            // the timed accesses are loads, otherwise stores
+    int threads = 0;              // of the CPU; 0: all
     int warmups = 10;
     std::uint64_t seed = 1;
 };

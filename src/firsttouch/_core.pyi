@@ -364,6 +364,7 @@ def page_faults(
     pages: str,
     page_bytes: int,
     count: int,
+    least_bytes: int = 0,
     scenario: str,
     load: bool = False,
     threads: int = 0,

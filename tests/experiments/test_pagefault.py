@@ -22,6 +22,7 @@ from firsttouch.report.answers import answered
 
 PAGEFAULT = all_experiments()["pagefault"]
 OLD_RESULTS = Path(__file__).parents[1] / "data/firsttouch-1/cpu"
+OUTCOME = {"first_ns": 41_000.0, "second_ns": 40_000.0, "shown_absent": 1.0, "cpu_threads": 2.0}
 MMAP = AllocatorInfo(name="mmap", available=True, cpu="direct", gpu="direct", host_memory=True, on_demand=True)
 PROCESSOR = opencl(DeviceCapabilities(runs_kernels=True, on_host_processor=True, shares_host_memory=True))
 
@@ -72,11 +73,28 @@ def measured(monkeypatch: pytest.MonkeyPatch, samples: list[float], **factors: S
         samples=samples,
         errors=0,
         stopped_by="count",
-        counters={"first_ns": 41_000.0, "second_ns": 40_000.0, "shown_absent": 1.0, "cpu_threads": 2.0},
+        counters=dict(OUTCOME),
     )
     monkeypatch.setattr(_core, "page_faults", lambda *_, **__: outcome)
     session: Any = SimpleNamespace(device=None, info=DISCRETE, seed=1, stop=lambda **_: None)
     return PAGEFAULT.measure(Point("pagefault", "gpu:0", factors_of(PAGEFAULT, with_mmap(), **factors)), session)
+
+
+@pytest.mark.parametrize(("allocator", "least"), [("managed", 8 << 20), ("mmap", 0)])
+def test_managed_pages_are_not_taken_from_a_block_that_earlier_trials_used(
+    monkeypatch: pytest.MonkeyPatch, allocator: str, least: int
+) -> None:
+    requests = []
+
+    def page_faults(*_: Any, **request: Any) -> Any:
+        requests.append(request)
+        return SimpleNamespace(samples=[41_000.0] * 9, errors=0, stopped_by="count", counters=dict(OUTCOME))
+
+    monkeypatch.setattr(_core, "page_faults", page_faults)
+    session: Any = SimpleNamespace(device=None, info=with_mmap(), seed=1, stop=lambda **_: None)
+    factors = factors_of(PAGEFAULT, with_mmap(), allocator=allocator, pages=1, scenario="gpu-major", threads=0)
+    PAGEFAULT.measure(Point("pagefault", "gpu:0", factors), session)
+    assert requests[0]["least_bytes"] == least
 
 
 def with_mmap(device: DeviceInfo = DISCRETE) -> DeviceInfo:
