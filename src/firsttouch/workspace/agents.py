@@ -179,6 +179,8 @@ class Cpu(_Agent):
     def __init__(self, workspace: Workspace, files: Sequence[KernelFile]) -> None:
         super().__init__(workspace, files)
         self.threads = 0
+        self.in_turns = False
+        """Whether a kernel begins only when all queued work of the GPU has ended."""
 
     def launch(
         self,
@@ -196,6 +198,8 @@ class Cpu(_Agent):
         orders the accesses of both agents itself.
         """
         file, entry = self._entry(kernel, arguments)
+        if self.in_turns:
+            self.workspace.wait()
         if not concurrent_with_gpu:
             self._declare(entry, arguments, reads, updates, writes)
         address: Callable[[Array], int] = (
