@@ -66,8 +66,7 @@ class Kmeans(App):
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         last = self.shares()[-1][1]
         for tile in gpu.tiles(self.features):
-            count = min(tile.count, last - tile.first)
-            if count > 0:
+            if (count := min(tile.count, last - tile.first)) > 0:
                 gpu.launch(
                     *("kmeans_transpose", self.features, self.transposed, tile.offset, tile.first, count, last, self.d),
                     groups=math.ceil(count / SIDE),
@@ -146,5 +145,5 @@ class KmeansConcurrent(Kmeans):
 
     def shares(self) -> list[tuple[int, int, int, int]]:
         cut = self.gpu_part(self.n)
-        pieces = min(max(PIECES * cut // self.n, int(cut > 0)), PIECES - int(cut < self.n))
-        return [(cut, self.n, pieces, PIECES), (0, cut, 0, pieces)]
+        piece = min(max(PIECES * cut // self.n, int(cut > 0)), PIECES - int(cut < self.n))
+        return [(cut, self.n, piece, PIECES), (0, cut, 0, piece)]

@@ -174,11 +174,12 @@ def _best_share(row: Row) -> str:
     if row.best_share is None or row.best_speedup is None or _end(row) != "verified":
         return ""
     from firsttouch.analysis.findings import Quantity
-    from firsttouch.experiments.shares import claim_of
+    from firsttouch.experiments.shares import claim_of, parts_of
     from firsttouch.report.sentences import quantity_text
 
     ratio = Quantity(row.best_speedup, "", row.best_speedup_low, row.best_speedup_high)
-    words = {"where": _who([row]), "best": f"{row.best_share:g}", "value": quantity_text(ratio, interval=True)}
+    words = {"where": _who([row]), "best": f"{row.best_share:g}"}
+    words |= {name: quantity_text(part) for name, part in parts_of(ratio).items()}
     return f"- {claim_of(row.best_share, ratio).text.format_map(words)}"
 
 

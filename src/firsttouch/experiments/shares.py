@@ -35,10 +35,12 @@ FIGURE = Line(
 )  # fmt: skip
 
 CLAIM = "shares.best"
-FASTER = Claim(CLAIM, "{where}: best share {best}: {value} times as fast as the GPU alone")
+_TIMES = "{speedup} times as fast as the GPU alone"
+FASTER = Claim(CLAIM, f"{{where}}: best share {{best}}: {_TIMES} ({{low}} to {{high}})")
 NO_FASTER = Claim(
-    CLAIM, "{where}: no share is clearly faster than the GPU alone; the best, {best}, is {value} times as fast"
+    CLAIM, f"{{where}}: no share is clearly faster; the best, {{best}}, is {_TIMES} ({{low}} to {{high}})"
 )
+ONCE = Claim(CLAIM, f"{{where}}: best share {{best}}: {_TIMES}, by one run of each")
 GPU_ALONE = Claim(CLAIM, "{where}: no share is faster than the GPU alone")
 
 
@@ -102,7 +104,15 @@ def speedup(record: Record) -> Quantity | None:
 
 def claim_of(share: float, ratio: Quantity) -> Claim:
     """What may be said of the best share, which is `ratio` times as fast as the GPU alone."""
-    return GPU_ALONE if share == 1 else FASTER if ratio.low is not None and ratio.low > 1 else NO_FASTER
+    if share == 1:
+        return GPU_ALONE
+    return ONCE if ratio.low is None else FASTER if ratio.low > 1 else NO_FASTER
+
+
+def parts_of(ratio: Quantity) -> dict[str, Quantity]:
+    """The quantities that a claim about it names."""
+    parts = {"speedup": ratio.value, "low": ratio.low, "high": ratio.high}
+    return {name: Quantity(value) for name, value in parts.items() if value is not None}
 
 
 def best_found(record: Record, where: str) -> list[Finding]:
@@ -110,4 +120,5 @@ def best_found(record: Record, where: str) -> list[Finding]:
     share, ratio = record.counters.get("best_share"), speedup(record)
     if ratio is None or isinstance(share, bool | str | None):
         return []
-    return [finding(claim_of(share, ratio), record, ratio, where=where, best=f"{share:g}")]
+    claim = claim_of(share, ratio)
+    return [finding(claim, record, ratio, details=parts_of(ratio), where=where, best=f"{share:g}")]

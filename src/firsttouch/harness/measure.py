@@ -281,7 +281,7 @@ def _phases(active: ActiveRun, meter: Meter, threads: int, windows: dict[Array, 
     meter.read("initialise")
     with active.phase("compute"):
         workspace.before_compute()
-        cpu.in_turns = app.division.in_turns
+        cpu.in_turns, gpu.idle = app.division.in_turns, app.divided and app.division.gpu_share == 0
         app.compute(cpu, gpu)
     meter.read("compute")
     with active.phase("readback"):
