@@ -16,12 +16,11 @@ that kind. The names are the keys of `TABLES` (tables.py) and of `TEXTS` (eviden
 from __future__ import annotations
 
 import argparse
+import difflib
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from evidence import TEXTS
 from records import Directory, load
@@ -57,17 +56,23 @@ def recomputed(page: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="*", type=Path, default=PAGES, help="default: README.md and docs")
     parser.add_argument("--check", action="store_true", help="change nothing, and say which pages are out of date")
     options = parser.parse_args(arguments)
     stale = []
-    for path in PAGES:
+    for path in options.pages:
         before = path.read_text()
         if (after := recomputed(before)) == before:
             continue
         stale.append(path)
+        if options.check:
+            print(
+                *difflib.unified_diff(before.splitlines(), after.splitlines(), "page", "records", n=0, lineterm=""),
+                sep="\n",
+            )
         if not options.check:
             path.write_text(after)
-        print(f"{path.relative_to(ROOT)}: {'out of date' if options.check else 'rewritten'}")
+        print(f"{path}: {'out of date' if options.check else 'rewritten'}")
     return int(options.check and bool(stale))
 
 

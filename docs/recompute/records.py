@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from firsttouch.units import parse_size
 Terms = Mapping[str, Scalar]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Directory:
     path: Path
     results: Results
@@ -40,9 +42,10 @@ def terms(text: str) -> Terms:
 
 
 def _value(text: str) -> Scalar:
-    if text.endswith("iB"):
-        return parse_size(text)
-    return int(text) if text.lstrip("-").isdigit() else text
+    try:
+        return parse_size(text) if text.endswith("B") else int(text)
+    except ValueError:
+        return text
 
 
 def matches(record: Record, wanted: Terms) -> bool:
@@ -68,19 +71,20 @@ def number_of(record: Record, name: str) -> float | None:
 
 
 def digits(x: float) -> str:
-    """Three significant digits; four of a number from 1000 on."""
-    if abs(x) >= 1000:
-        return f"{float(f'{x:.4g}'):,.0f}" if abs(x) >= 9999.5 else f"{x:.0f}"
-    if x and abs(x) < 1e-4:
-        return f"{x:.2e}"
-    text = f"{float(f'{x:.3g}'):#.3g}".rstrip(".")
-    return text.rstrip("0").rstrip(".") if float(x).is_integer() else text
+    """Three significant digits without an exponent; four of a number from 1000 on."""
+    if abs(x) >= 999.5:
+        rounded = float(f"{x:.4g}")
+        return f"{rounded:,.0f}" if abs(rounded) >= 10_000 else f"{rounded:.0f}"
+    text = f"{Decimal(f'{x:.2e}'):f}"
+    return text.rstrip("0").rstrip(".") if float(x).is_integer() and "." in text else text
+
+
+def exact(x: float) -> str:
+    """A count, with commas from 10,000 on."""
+    return f"{x:,.0f}" if abs(x) >= 10_000 else f"{x:.0f}"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return (
-        "".join(f"| {' | '.join(row)} |\n".replace("|---", "|---") for row in lines)
-        .replace("| --- ", "|---")
-        .replace("|--- |", "|---|")
-    )
+    lines = [head, *rows]
+    first, *rest = [re.sub(r"  +", " ", f"| {' | '.join(row)} |") for row in lines]
+    return "\n".join([first, "|---" * len(head) + "|", *rest, ""])

@@ -6,12 +6,11 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from records import Directory, Terms, digits, number_of, one, table, terms
-
 from firsttouch.analysis.statistics import value
 from firsttouch.records.schema import Record
 from firsttouch.text import quantity
 from firsttouch.units import format_size
+from records import Directory, Terms, digits, exact, number_of, one, table, terms
 
 Cell = Callable[[Record], str]
 """What a cell says of its record."""
@@ -23,6 +22,14 @@ def number(name: str = "median", scale: float = 1.0) -> Cell:
     def cell(record: Record) -> str:
         v = number_of(record, name)
         return "" if v is None else digits(v * scale)
+
+    return cell
+
+
+def count(name: str) -> Cell:
+    def cell(record: Record) -> str:
+        v = number_of(record, name)
+        return "" if v is None else exact(v)
 
     return cell
 
@@ -62,8 +69,8 @@ def percent(name: str) -> Cell:
 
 
 def compiled(record: Record) -> str:
-    """What the compiler made, and the instruction without its operands."""
-    words = str(value(record, "instruction")).split()
+    """What the compiler made, and the instruction without its condition and operands."""
+    words = [w for w in str(value(record, "instruction")).split() if not w.startswith("@")]
     return f"{value(record, 'made')}, `{' '.join(words[: 1 + (words[0] == 'lock')])}`"
 
 
@@ -126,9 +133,8 @@ def sizes(*texts: str) -> dict[str, str]:
     return {text: f"size={text.replace(' ', '')}" for text in texts}
 
 
-def pages(*counts: int, unit: str = "") -> dict[str, str]:
-    first, *rest = [f"{n:,}" if n >= 10_000 else str(n) for n in counts]
-    return dict(zip([f"{first} {unit}".strip(), *rest], [f"pages={n}" for n in counts], strict=True))
+def pages(*counts: int) -> dict[str, str]:
+    return {f"{exact(n)} page{'s' * (n > 1)}": f"pages={n}" for n in counts}
 
 
 MIB = 2.0**-20
@@ -205,8 +211,8 @@ TABLES: Mapping[str, Table] = {
         },
         {
             "faults/MiB": ("", number()),
-            "allocate": ("", number("allocate")),
-            "touch": ("", number("touch")),
+            "allocate": ("", count("allocate")),
+            "touch": ("", count("touch")),
             "page": ("", size("page_bytes")),
             "contiguous base pages": ("", number("contiguous_pages")),
         },
@@ -244,12 +250,12 @@ TABLES: Mapping[str, Table] = {
         "scenario",
         {
             "`cpu`, one thread": "scenario=cpu threads=1",
-            "`cpu`, all threads": "scenario=cpu threads=0",
+            "`cpu`, all 16 threads": "scenario=cpu threads=0",
             "`gpu-major`": "scenario=gpu-major",
             "`gpu-minor`": "scenario=gpu-minor",
             "`prefault+minor`": "scenario=prefault+minor",
         },
-        plain(pages(1, 100, 10_000, 100_000, unit="pages"), time()),
+        plain(pages(1, 10, 100, 1000, 10_000, 100_000), time()),
     ),
     "atomics": Table(
         "atomics",
@@ -267,7 +273,9 @@ TABLES: Mapping[str, Table] = {
                     for n in (1, 16)
                 },
                 **{
-                    f"{n:,} GPU threads": f"device=cuda:0 allocator=device cpu_threads=0 gpu_threads={n}"
+                    f"{n} GPU threads"
+                    if n < 10_000
+                    else f"{n:,} GPU threads": f"device=cuda:0 allocator=device cpu_threads=0 gpu_threads={n}"
                     for n in (64, 4096, ALL_GPU_THREADS)
                 },
             }
@@ -335,12 +343,12 @@ TABLES: Mapping[str, Table] = {
             "`dense`, all threads": "touch=dense order=parallel",
         },
         {
-            "touches": ("", number("touched")),
-            "fault groups": ("", number("compute_gpu_fault_groups")),
+            "touches": ("", count("touched")),
+            "fault groups": ("", count("compute_gpu_fault_groups")),
             "moved": ("", size("compute_h2d_bytes")),
             "`fault`": ("", size("compute_h2d_fault_bytes")),
             "`speculative`": ("", size("compute_h2d_speculative_bytes")),
-            "records": ("", number("compute_h2d_migrations")),
+            "records": ("", count("compute_h2d_migrations")),
             "smallest": ("", size("smallest_record")),
             "largest": ("", size("largest_record")),
         },
@@ -385,7 +393,7 @@ TABLES: Mapping[str, Table] = {
             },
         },
         {
-            "GPU fault groups": ("events=on", number("compute_gpu_fault_groups")),
+            "GPU fault groups": ("events=on", count("compute_gpu_fault_groups")),
             "off": ("events=off", number()),
             "on": ("events=on", number()),
         },
@@ -444,14 +452,14 @@ TABLES: Mapping[str, Table] = {
             for name in ("malloc", "malloc-thp")
             for stride in ("4 KiB", "2 MiB")
         },
-        plain(pages(16, 32, 64, 128, 1024, 2048, 4096, 8192, unit="pages"), number("translated_ns")),
+        plain(pages(16, 32, 64, 128, 1024, 2048, 4096, 8192), number("translated_ns")),
     ),
     "tlb-gpu": Table(
         "tlb",
         "device=cuda:0 agent=gpu allocator=device method=chase",
         "allocator, stride",
         {f"`device`, {stride}": f"stride={stride.replace(' ', '')}" for stride in ("64 KiB", "2 MiB")},
-        plain(pages(8, 16, 64, 128, 256, 512, 1024, 4096, 8192, 16384, unit="pages"), number("over_dense_ns")),
+        plain(pages(8, 16, 64, 128, 256, 512, 1024, 4096, 8192, 16384), number("over_dense_ns")),
     ),
     "accounting": Table(
         "accounting",
