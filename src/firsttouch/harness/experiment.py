@@ -13,7 +13,7 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
 from firsttouch.experiments.common import MMAP_EVERY_BLOCK
-from firsttouch.harness import division, findings, report
+from firsttouch.harness import division, findings, placements, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
 from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
@@ -120,6 +120,7 @@ class Application(Applications):
         own = [Factor(name, (value,), "count") for name, value in self.app.sizes["default"].items()]
         own += [Factor(name, words) for name, words in self.app.options.items()]
         own += division.FACTORS.values() if self.app.divided else ()
+        own += placements.factors_of(self.app)
         return {**SETTINGS, **{f.name: f for f in own}}
 
     def optional(self) -> list[Factor]:
@@ -144,7 +145,8 @@ class Application(Applications):
             return reason
         if strategy.bounded and not app.bounded:
             return f"{app.name}: its buffer sizes have no upper bound at compile time"
-        if reason := app.refuses(strategy, device) or division.why_skipped(app, factors, strategy, device):
+        reason = app.refuses(strategy, device) or division.why_skipped(app, factors, strategy, device)
+        if reason := reason or placements.why_not_placed(app, strategy, factors, device):
             return reason
         left = bytes_left_by_ballast(app, params, strategy, factors)
         if left is not None and (reason := why_no_ballast(device, left)):
@@ -189,6 +191,7 @@ class Application(Applications):
                 device,
                 pages=str(factors.get("pages", "policy")),
                 place_scratch=_places_scratch(factors),
+                guidance=placements.placement_of(self.app, factors),
             )
             rows = _window_rows(self.app, params, strategy, factors)
             return app, run(
