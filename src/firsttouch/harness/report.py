@@ -58,7 +58,8 @@ TABLE = Table(
     title="Times, peak memory, and bytes copied or expected to move; relative is to explicit",
 )  # fmt: skip
 SHARES = replace(shares.FIGURE, order=tuple(STRATEGIES), y_title="computing and readback, ms")
-FIGURES = (STACK, ITERATIONS, SHARES, TABLE)
+BY_SHARE = Line(x="gpu_share", colour="strategy", order=tuple(STRATEGIES), y_title="ms", title="Time over gpu_share")
+FIGURES = (STACK, ITERATIONS, BY_SHARE, SHARES, TABLE)
 
 _HEAT = Heat(x="strategy", y="app", centre=1, x_title="strategy", y_title="application")
 OVERVIEW = tuple(
@@ -211,6 +212,8 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     found: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
         found.append(ITERATIONS)
+    if len({r.factors.get("gpu_share") for r in ran}) > 1:
+        found.append(BY_SHARE)
     if any(shares.speedup(r) for r in ran):
         found.append(SHARES)
     conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]
