@@ -60,7 +60,7 @@ TEST_P(Sharing, PartsMayHaveAnySize) {
     for (const auto& entry : available_allocators())
         for (const SharingMode mode : {SharingMode::concurrent, SharingMode::lockstep, SharingMode::copying}) {
             if (!supports(entry, mode)) continue;
-            for (const std::size_t of_gpu : {0, 4, 16, 40, 44}) {
+            for (const std::size_t of_gpu : {0, 16, 44}) {
                 SCOPED_TRACE(to_string(entry.allocator) + ", of the GPU " + std::to_string(of_gpu));
                 const ConcurrencyRequest request{
                     .mode = mode, .iterations = 5, .threads = 2, .longest = longest, .gpu_bytes = of_gpu};
@@ -173,7 +173,7 @@ TEST_F(SharingFaults, AnIncrementThatIsLostInAnyPartIsCounted) {
     for (const std::size_t of_gpu : {4096, 49152}) {
         ConcurrencyRequest unequal = lockstep;
         unequal.gpu_bytes = of_gpu;
-        device.before_map = nullptr;
+        device.before_map = [](const Block&) {};
         EXPECT_EQ(concurrency(lab, *array, nullptr, nullptr, unequal, brief).errors, 0u);
         for (const std::size_t at : {0, 1023, 1024, 7000, 12287, 12288, 16383}) {
             device.before_map = [at](const Block& block) { static_cast<std::uint32_t*>(block.host)[at] -= 1; };
