@@ -71,7 +71,7 @@ class Factor:
 
     def __post_init__(self) -> None:
         """Raises ValueError if no record can hold a value or --set cannot name the factor."""
-        if not (isinstance(self.name, str) and self.name.isidentifier()):
+        if not (isinstance(self.name, str) and all(part.isidentifier() for part in self.name.split("."))):
             raise ValueError(f"{self.name!r:.60} is not a valid name of a factor; give letters, digits and _")
         if self.kind not in get_args(FactorKind):
             raise ValueError(f"factor {self.name}: {self.kind!r:.60} is not one of {', '.join(get_args(FactorKind))}")

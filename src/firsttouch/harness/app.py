@@ -20,6 +20,7 @@ from firsttouch import _core, modules
 from firsttouch.harness.random import key_of
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
+from firsttouch.workspace.guidance import NONE, settings_of
 from firsttouch.workspace.strategies import Strategy
 from firsttouch.workspace.workspace import Agent, Array, Declaration, Role
 
@@ -130,6 +131,9 @@ class App:
     """Names of further kernel files in apps/, such as one that generates the input."""
     options: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Parameters whose values are words, the default first. They are set with --set and become attributes."""
+    paper: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Advice and prefetches of its buffers in the published version, for --set placement=paper: the words that
+    --set advice.NAME and prefetch.NAME accept, by buffer. Buffers that are not named have neither."""
 
     def __init_subclass__(cls) -> None:
         """Raises ValueError for an invalid declaration."""
@@ -147,12 +151,16 @@ class App:
             return "sizes must hold tiny and default, with the same parameters, and may hold bytes"
         if unknown := {cls.grows, *cls.sizes.get("bytes", {})} - names:
             return f"there is no parameter {unknown.pop()}"
-        if unknown := set(cls.tiled) - {spec.name for spec in cls.buffers()}:
+        if unknown := {*cls.tiled, *cls.paper} - {spec.name for spec in cls.buffers()}:
             return f"there is no buffer {unknown.pop()}"
         try:
             declared = cls.declarations(cls.sizes["tiny"])
         except ValueError as error:
             return str(error)
+        for d in declared:
+            words = cls.paper.get(d.name, (NONE, NONE))
+            if any(word not in accepted for word, accepted in zip(words, settings_of(d).values(), strict=False)):
+                return f"paper: buffer {d.name} cannot have advice {words[0]} and prefetch {words[1]}"
         rows = {d.name: d.shape[0] for d in declared if d.name in cls.tiled}
         return f"tiled buffers must have the same number of rows, not {rows}" if len(set(rows.values())) > 1 else ""
 

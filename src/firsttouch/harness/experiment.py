@@ -13,7 +13,7 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
 from firsttouch.experiments.common import MMAP_EVERY_BLOCK
-from firsttouch.harness import findings, report
+from firsttouch.harness import findings, placements, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
 from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
@@ -119,6 +119,7 @@ class Application(Applications):
     def _optional(self) -> dict[str, Factor]:
         own = [Factor(name, (value,), "count") for name, value in self.app.sizes["default"].items()]
         own += [Factor(name, words) for name, words in self.app.options.items()]
+        own += placements.factors_of(self.app)
         return {**SETTINGS, **{f.name: f for f in own}}
 
     def optional(self) -> list[Factor]:
@@ -143,7 +144,7 @@ class Application(Applications):
             return reason
         if strategy.bounded and not app.bounded:
             return f"{app.name}: its buffer sizes have no upper bound at compile time"
-        if reason := app.refuses(strategy, device):
+        if reason := app.refuses(strategy, device) or placements.why_not_placed(app, strategy, factors, device):
             return reason
         left = bytes_left_by_ballast(app, params, strategy, factors)
         if left is not None and (reason := why_no_ballast(device, left)):
@@ -183,6 +184,7 @@ class Application(Applications):
                 device,
                 pages=str(factors.get("pages", "policy")),
                 place_scratch=_places_scratch(factors),
+                guidance=placements.placement_of(self.app, factors),
             )
             rows = _window_rows(self.app, params, strategy, factors)
             return app, run(
