@@ -202,7 +202,7 @@ class App:
         entry = device.allocator(strategy.allocator)
         if not cls.by_halves or strategy.duplicated or entry is None:
             return None
-        if entry.cpu != "mapped" and (entry.disjoint or entry.concurrent):
+        if entry.cpu != "mapped" and (entry.disjoint or entry.concurrent) and strategy.coherence != "wait":
             return None
         return "both agents work on halves at the same time, but only one may access this memory at a time"
 
