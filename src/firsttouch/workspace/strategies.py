@@ -35,7 +35,7 @@ class Strategy:
     bounded: bool = False
     """Whether buffer sizes must have an upper bound that is known at compile time."""
     coherence: Literal["", "wait", "flush"] = ""
-    """What the Workspace does before the other agent uses a buffer, besides mapping it and waiting for conflicting work.
+    """What the Workspace does before the other agent uses a buffer, besides mapping it and waiting for conflicts.
 
     wait: the CPU waits for all queued work that uses the buffer, even for other parts of it, because stores become
     visible at synchronisation only. flush: the CPU's stores leave its write-combining buffers before each launch.
