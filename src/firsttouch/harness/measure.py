@@ -277,10 +277,11 @@ def _phases(active: ActiveRun, meter: Meter, threads: int, windows: dict[Array, 
         app.initialise(cpu, gpu)
         workspace.wait()
         workspace.after_initialise()
-        cpu.threads = 0
+        cpu.threads = app.division.cpu_threads
     meter.read("initialise")
     with active.phase("compute"):
         workspace.before_compute()
+        cpu.in_turns, gpu.idle = app.division.in_turns, app.divided and app.division.gpu_share == 0
         app.compute(cpu, gpu)
     meter.read("compute")
     with active.phase("readback"):
