@@ -17,6 +17,7 @@ from firsttouch.allocators.properties import is_common
 from firsttouch.workspace.strategies import STRATEGIES
 
 ROOT = Path(__file__).resolve().parents[2]
+ACCESSES = ("tests/workspace/test_workspace.py", "tests/workspace/test_gpu_only.py")
 NOT_COHERENT = ("coarse-grained", "pinned-noncoherent")
 COPIES = ("explicit+vmm", "explicit+fine-grained")
 APU = {"STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942:sramecc+"}
@@ -133,7 +134,7 @@ def test_the_cpu_finds_old_data_where_the_workspace_does_not_wait(strategy: str,
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("settings", [{}, APU, {"STANDIN_CONCURRENT": "0"}, {"HSA_XNACK": "1"}])
 def test_random_accesses_read_no_stale_byte(settings: dict[str, str]) -> None:
-    call = ("-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", "tests/workspace")
+    call = ("-m", "pytest", "-m", "", "-p", "no:cacheprovider", *ACCESSES)
     process = in_process(*call, **settings)
     assert process.returncode == 0, process.stdout
     assert "passed" in process.stdout
@@ -141,7 +142,7 @@ def test_random_accesses_read_no_stale_byte(settings: dict[str, str]) -> None:
 
 @pytest.mark.exhaustive
 def test_random_accesses_find_a_cache_that_is_not_written_back() -> None:
-    call = ("-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", "-k", "stale", "tests/workspace")
+    call = ("-m", "pytest", "-m", "", "-p", "no:cacheprovider", "-k", "stale", *ACCESSES)
     process = in_process(*call, STANDIN_CACHED="never")
     assert f"{len(NOT_COHERENT)} failed" in process.stdout, process.stdout
     for strategy in NOT_COHERENT:
