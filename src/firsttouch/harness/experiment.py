@@ -13,7 +13,7 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
 from firsttouch.experiments.common import MMAP_EVERY_BLOCK
-from firsttouch.harness import findings, report
+from firsttouch.harness import findings, kernel_times, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
 from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
@@ -40,6 +40,7 @@ SETTINGS = {
         doc="ratio of the application's device memory to the device memory that is left free",
     ),
     "repeat": Factor("repeat", (REPEATS,), "count", least=1, doc="runs in one process"),
+    kernel_times.SETTING.name: kernel_times.SETTING,
 }
 """Factors that a plan has only if they are set."""
 
@@ -175,7 +176,9 @@ class Application(Applications):
         if factors.get("events") == "on":
             session.recorded_events()  # raises Unsupported if there are none
 
-        def run_once(params: Params, *, seed: int, check: bool) -> tuple[App, Run]:
+        def run_once(
+            params: Params, *, seed: int, check: bool, timer: _core.KernelTimer | None = None
+        ) -> tuple[App, Run]:
             app = self.app(params, seed, options)
             workspace = Workspace(
                 strategy,
@@ -193,19 +196,25 @@ class Application(Applications):
                 windows={a: rows * a.row_bytes for a in app.tiled_arrays()} if rows else None,
                 counters=memory_counters(session.info, device, strategy.allocator),
                 log=session.events,
+                timer=timer,
             )
 
         # Warm-up: every kernel runs once, and the driver allocates its own memory. The seed differs, so that leftover
         # data can't pass the check.
         run_once(self.app.sizes["tiny"], seed=session.seed + 1, check=False)
-        runs = []
+        runs: list[Run] = []
+        timed: list[Run] = []
         left = bytes_left_by_ballast(self.app, params, strategy, factors)
         with Ballast(device, session.info.allocator(strategy.allocator), left) as ballast:
             for repeat in range(_repeats(factors)):
                 app, finished = run_once(params, seed=session.seed, check=repeat == 0)
                 runs.append(finished)
+            if kernel_times.are_wanted(factors):
+                timer = _core.KernelTimer(device)
+                for _ in runs:
+                    timed.append(run_once(params, seed=session.seed, check=False, timer=timer)[1])
         measurement = self._measurement(app, params, context, runs)
-        measurement.counters |= ballast.counters
+        measurement.counters |= {**ballast.counters, **kernel_times.counters(timed)}
         if isinstance(size := factors["size"], int):
             measurement.counters["size_reached"] = app.footprint(params) / size
         return measurement

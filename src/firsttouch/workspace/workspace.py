@@ -12,7 +12,8 @@ the CPU accesses   it waits for queued work that still writes (or, if the CPU wr
                    must be mapped is mapped; memory that only one side may use at a time waits for queued work that
                    uses the buffer, and on a device without concurrent managed access for all queued work
 the GPU accesses   memory that is mapped for the CPU is unmapped
-the first launch   `prefetch`: shared buffers are prefetched to the GPU in a separate stream
+the first launch   `prefetch`: shared buffers are prefetched to the GPU in a separate stream, which the launch waits
+                   for unless `overlap`
 readback           `prefetch`: buffers that end on the CPU are prefetched back before they are read
 =================  =====================================================================================
 
@@ -201,6 +202,7 @@ class Workspace:
         """Bytes transferred to each agent: copied if `duplicated`, else expected to migrate or be read remotely."""
         self._busy_stores: set[Store] = set()
         self._prefetch_stream: _core.Stream | None = None
+        self._prefetched: _core.Event | None = None
 
     # ------------------------------------------------------------------------------------------------ allocation
 
@@ -271,6 +273,7 @@ class Workspace:
         return list(blocks.values())
 
     def free(self) -> None:
+        self.join_prefetches()
         self.wait()
         for array in self.arrays:
             self._unmap(array.store)
@@ -298,7 +301,10 @@ class Workspace:
                 self._advise(array, ("read-mostly",), ("input", "constant"))
 
     def before_compute(self) -> None:
-        """Prefetch to the GPU if the strategy does. Called before the first launch of the phase compute."""
+        """Prefetch to the GPU if the strategy does. Called before the first launch of the phase compute.
+
+        With `overlap` launches do not wait for the prefetches: a kernel faults on pages that have not arrived.
+        """
         if not self.strategy.prefetch:
             return
         self._prefetch_stream = self._prefetch_stream or self.device.stream()
@@ -306,7 +312,17 @@ class Workspace:
             if array.declaration.role in (*PLACED, "constant"):
                 assert array.store.device is not None
                 self.device.prefetch(array.store.device, 0, array.nbytes, "gpu", self._prefetch_stream)
-        self.device.join(self.device.record(self._prefetch_stream))
+        self._prefetched = self.device.record(self._prefetch_stream)
+        if not self.strategy.overlap:
+            self.join_prefetches()
+
+    def join_prefetches(self) -> None:
+        """Make work that is queued from now on, and wait(), wait for the prefetches. Called at the end of the phase
+        compute, so that the phase contains them.
+        """
+        if self._prefetched is not None:
+            self.device.join(self._prefetched)
+            self._prefetched = None
 
     def read_back(self, arrays: Iterable[Array]) -> None:
         """Transfer whole arrays to the CPU, which then reads one byte of each page."""
