@@ -141,7 +141,7 @@ def _speed(rows: Sequence[Record], where: str) -> list[Finding]:
 
 
 def _kernels(rows: Sequence[Record]) -> list[Finding]:
-    """The strategies whose kernels are clearly slower than explicit's, and whose run is clearly faster, or vice versa."""
+    """The strategies with clearly slower kernels than explicit in a clearly faster run, or vice versa."""
     base = next((r for r in rows if strategy(r) == BASELINE), None)
     spread = None if base is None else _kernel_spread(base)
     found = []
