@@ -8,6 +8,7 @@ from statistics import geometric_mean
 
 from firsttouch.analysis.findings import Claim, Finding, Quantity, are_apart, compare, finding, quantity
 from firsttouch.analysis.statistics import measured, median_of, varying
+from firsttouch.experiments.shares import best_found
 from firsttouch.harness.derive import (
     BASELINE,
     EVENTS,
@@ -64,6 +65,7 @@ def of_application(records: Sequence[Record]) -> list[Finding]:
     found += [*_speed(chosen, condition(chosen[0], names)), *_kernels(chosen), *_memory(chosen)]
     if len(settings) > 1:
         found += _wins(settings, count(len(settings), "setting"))
+    found += [one for record in good for one in best_found(record, strategy(record))]
     return [*found, *_caveats(good)]
 
 

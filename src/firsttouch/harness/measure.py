@@ -295,11 +295,12 @@ def _phases(
         app.initialise(cpu, gpu)
         workspace.wait()
         workspace.after_initialise()
-        cpu.threads = 0
+        cpu.threads = app.division.cpu_threads
     meter.read("initialise")
     gpu.timer = timer
     with active.phase("compute"):
         workspace.before_compute()
+        cpu.in_turns, gpu.idle = app.division.in_turns, app.divided and app.division.gpu_share == 0
         app.compute(cpu, gpu)
         workspace.join_prefetches()
     gpu.timer = None

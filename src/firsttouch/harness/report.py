@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from firsttouch.analysis.statistics import series, value, varying
+from firsttouch.experiments import shares
 from firsttouch.experiments.base import ReportSection
 from firsttouch.figures import Figure, Heat, Line, Stack, Table
 from firsttouch.harness import findings
@@ -61,7 +62,8 @@ TABLE = Table(
     columns=("strategy", *_TITLES, "library", "verified"), titles=_TITLES,
     title="Times, peak memory, and bytes copied or expected to move; relative is to explicit",
 )  # fmt: skip
-FIGURES = (STACK, ITERATIONS, TABLE)
+SHARES = replace(shares.FIGURE, order=tuple(STRATEGIES), y_title="computing and readback, ms")
+FIGURES = (STACK, ITERATIONS, SHARES, TABLE)
 
 _HEAT = Heat(x="strategy", y="app", centre=1, x_title="strategy", y_title="application")
 OVERVIEW = tuple(
@@ -90,7 +92,8 @@ class Row:
 
     conditions: the factors other than the strategy that vary among the points of the application. reason: why the point
     was not measured, or what is wrong with its result. suspect: the rule of plausibility that it breaks, or ''.
-    relative_*: ratios to explicit, and the bounds of relative_time; relative_pinned_*: to explicit+pinned.
+    relative_*: ratios to explicit, and the bounds of relative_time; relative_pinned_*: to explicit+pinned. best_share:
+    the share of the GPU that a search found; best_speedup: how many times as fast as the GPU alone it is.
     """
 
     device: str
@@ -117,6 +120,10 @@ class Row:
     relative_pinned_compute: float | None
     relative_pinned_kernel: float | None
     relative_pinned_memory: float | None
+    best_share: float | None
+    best_speedup: float | None
+    best_speedup_low: float | None
+    best_speedup_high: float | None
 
 
 def summary(records: Sequence[Record]) -> list[Row]:
@@ -151,7 +158,8 @@ def _row(record: Record, conditions: dict[str, Scalar]) -> Row:
         kernel_sd_ms=non_negative(record, "kernel_sd_ms"),
         peak_host_bytes=non_negative(record, "peak_host_bytes"),
         peak_device_bytes=non_negative(record, "peak_device_bytes"),
-        **{field.name: positive(record, field.name) for field in fields(Row) if field.name.startswith("relative_")},
+        best_share=non_negative(record, "best_share"),
+        **{f.name: positive(record, f.name) for f in fields(Row) if f.name.startswith(("relative_", "best_speedup"))},
     )
 
 
@@ -215,6 +223,8 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     found: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
         found.append(ITERATIONS)
+    if any(shares.speedup(r) for r in ran):
+        found.append(SHARES)
     conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]
     shown = {"strategy": True, "verified": any(r.verified is not True for r in ran)}
     columns = [n for n in TABLE.columns if shown.get(n, any(value(r, n) is not None for r in ran))]

@@ -179,6 +179,8 @@ class Cpu(_Agent):
     def __init__(self, workspace: Workspace, files: Sequence[KernelFile]) -> None:
         super().__init__(workspace, files)
         self.threads = 0
+        self.in_turns = False
+        """Whether a kernel begins only when all queued work of the GPU has ended."""
 
     def launch(
         self,
@@ -196,6 +198,8 @@ class Cpu(_Agent):
         orders the accesses of both agents itself.
         """
         file, entry = self._entry(kernel, arguments)
+        if self.in_turns:
+            self.workspace.wait()
         if not concurrent_with_gpu:
             self._declare(entry, arguments, reads, updates, writes)
         address: Callable[[Array], int] = (
@@ -265,6 +269,8 @@ class Gpu(_Agent):
         """Bytes of device memory for each tiled array that is streamed."""
         self.timer: _core.KernelTimer | None = None
         """Adds up the time of launches, replays and library calls, if set. There are no marks of iterations then."""
+        self.idle = False
+        """Whether the CPU does all the work of compute(); its iterations are then timed from their beginning."""
         self._marks: list[_core.Event] = []
         self._first_mark_pending = False
         self._per_mark = 1
@@ -382,10 +388,12 @@ class Gpu(_Agent):
     def iterations(self, count: int) -> Iterator[int]:
         """Count from 0 to count - 1, and record an event after each iteration (or group of them, at most MAX_MARKS).
 
-        The first event is recorded before the first launch, after the copies that it needs.
+        The first event is recorded before the first launch, after the copies that it needs; at once if the GPU is idle.
         """
         self._per_mark = max(1, math.ceil(count / MAX_MARKS))
         self._marks, self._first_mark_pending = [], self.timer is None
+        if self.idle:
+            self._start_marks()
         for index in range(count):
             yield index
             if self.timer is None and ((index + 1) % self._per_mark == 0 or index + 1 == count):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from firsttouch.allocators.properties import common_allocator
+from firsttouch.allocators.properties import common_allocator, may_migrate
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 
@@ -118,11 +118,8 @@ def unavailable(strategy: Strategy, device: DeviceInfo) -> str | None:
         return entry.reason
     if entry.gpu == "none":
         return entry.gpu_reason
-    if (strategy.advise or strategy.prefetch) and not device.capabilities.memory_guidance:
-        return (
-            f"{device.name} has no concurrent managed access (concurrentManagedAccess is 0), without which its driver "
-            "takes no advice and no prefetches"
-        )
+    if (strategy.advise or strategy.prefetch) and (reason := why_unguided(strategy, device)):
+        return reason
     if strategy.duplicated:
         return _host_arrays_unavailable(strategy.host_arrays, device)
     if entry.cpu == "none":
@@ -130,6 +127,21 @@ def unavailable(strategy: Strategy, device: DeviceInfo) -> str | None:
     if strategy.access not in ("", entry.cpu):
         return f"the CPU reaches {strategy.allocator} memory of {device.name} {_ACCESS_TEXT[entry.cpu]}"
     return None
+
+
+def why_unguided(strategy: Strategy, device: DeviceInfo) -> str | None:
+    """Why the driver takes no advice and no prefetches for the buffers of a strategy, in one sentence, or None."""
+    if strategy.duplicated or not may_migrate(strategy.allocator):
+        return f"under {strategy.name} no pages move, so that there is nothing to advise or to prefetch"
+    if device.capabilities.memory_guidance:
+        return None
+    entry = device.allocator(strategy.allocator)
+    if entry is not None and entry.managed:
+        return (
+            f"{device.name} has no concurrent managed access (concurrentManagedAccess is 0), without which its driver "
+            "takes no advice and no prefetches"
+        )
+    return f"the driver of {device.name} takes no advice and no prefetches for {strategy.allocator} memory"
 
 
 def _host_arrays_unavailable(allocator: str, device: DeviceInfo) -> str | None:
