@@ -297,10 +297,10 @@ TABLES: Mapping[str, Table] = {
         {
             "CPU alone": ("cpu_threads=16", number("cpu_alone")),
             "CPU together": ("cpu_threads=16", number("cpu_rate")),
-            "of its rate alone": ("cpu_threads=16", percent("cpu_relative")),
-            "GPU alone": ("cpu_threads=0", number()),
+            "of the CPU's rate alone": ("cpu_threads=16", percent("cpu_relative")),
+            "GPU alone": ("cpu_threads=16", number("gpu_alone")),
             "GPU together": ("cpu_threads=16", number("gpu_rate")),
-            "of its rate then": ("cpu_threads=16", percent("gpu_relative")),
+            "of the GPU's rate alone": ("cpu_threads=16", percent("gpu_relative")),
         },
     ),
     "caching": Table(
