@@ -5,8 +5,10 @@ Each launch adds the values that it reads to those that it writes, so that any s
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,8 +17,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.harness.running import opencl, strategies
 
+from firsttouch import _core
+from firsttouch.errors import Unsupported
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
-from firsttouch.workspace.strategies import STRATEGIES, unavailable
+from firsttouch.workspace.strategies import STRATEGIES, Strategy, unavailable
 from firsttouch.workspace.workspace import Array, Declaration, Role, Workspace
 
 TEXT = """
@@ -69,6 +73,10 @@ def expected(program: list[Launch]) -> list[np.ndarray]:
     return memory
 
 
+def with_coherence(coherence: Literal["", "wait", "flush"]) -> Strategy:
+    return dataclasses.replace(STRATEGIES["svm-fine"], coherence=coherence)
+
+
 def arrays(role: Role = "inout") -> list[Array]:
     shape = (WORDS,)
     declared = [Declaration(f"b{i}", np.dtype(np.uint32), shape, role, "both", "cpu", "cpu") for i in range(BUFFERS)]
@@ -116,6 +124,75 @@ def test_no_strategy_reads_a_stale_byte(strategy: str, program: list[Launch]) ->
         pytest.skip(reason)
     workspace, buffers = Workspace(STRATEGIES[strategy], info, device), arrays()
     run(program, workspace, buffers)
+    workspace.read_back(buffers)
+    for array, right in zip(buffers, expected(program), strict=True):
+        np.testing.assert_array_equal(workspace.contents(array), right)
+    workspace.free()
+
+
+class Prefetching:
+    """A device that lists prefetches, launches and joins instead of prefetching, and passes all other calls on."""
+
+    def __init__(self, device: object) -> None:
+        self._device, self.calls = device, []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._device, name)
+
+    def prefetch(self, buffer: object, offset: int, count: int, agent: str, stream: object = None) -> None:
+        self.calls.append(f"prefetch to {agent}" + ("" if stream is None else " in its stream"))
+
+    def join(self, event: object) -> None:
+        self.calls.append("join")
+        self._device.join(event)  # type: ignore[attr-defined]
+
+    def launch(self, *arguments: object) -> None:
+        self.calls.append("launch")
+        self._device.launch(*arguments)  # type: ignore[attr-defined]
+
+
+def prefetching(overlap: bool) -> tuple[Workspace, Prefetching]:
+    """A Workspace of memory that both sides use in place, whose strategy prefetches."""
+    info, device = opencl()
+    if "svm-fine" not in strategies():
+        pytest.skip("no fine-grained SVM")
+    listing = Prefetching(device)
+    strategy = dataclasses.replace(STRATEGIES["svm-fine"], prefetch=True, overlap=overlap)
+    return Workspace(strategy, info, listing), listing  # type: ignore[arg-type]
+
+
+ONE = Launch("gpu", 0, 1, 0, 0, 4, updates=True, swap=False)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_only_without_overlap_does_the_first_launch_wait_for_prefetches(overlap: bool) -> None:
+    workspace, device = prefetching(overlap)
+    buffers = arrays()
+    run([ONE], workspace, buffers)
+    workspace.join_prefetches()
+    prefetches = ["prefetch to gpu in its stream"] * BUFFERS
+    assert device.calls == [*prefetches, *(["launch", "join"] if overlap else ["join", "launch"])]
+    workspace.join_prefetches()
+    assert device.calls.count("join") == 1
+    workspace.read_back(buffers)
+    assert device.calls[-BUFFERS:] == ["prefetch to cpu"] * BUFFERS
+    workspace.free()
+
+
+def test_memory_is_not_freed_while_it_is_prefetched() -> None:
+    workspace, device = prefetching(overlap=True)
+    run([ONE], workspace, arrays())
+    assert "join" not in device.calls
+    workspace.free()
+    assert device.calls[-1] == "join"
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(program=programs)
+def test_no_stale_byte_is_read_beside_prefetches(program: list[Launch]) -> None:
+    workspace, buffers = prefetching(overlap=True)[0], arrays()
+    run(program, workspace, buffers)
+    workspace.join_prefetches()
     workspace.read_back(buffers)
     for array, right in zip(buffers, expected(program), strict=True):
         np.testing.assert_array_equal(workspace.contents(array), right)
@@ -245,4 +322,44 @@ def test_without_concurrent_managed_access_the_cpu_waits_for_kernels_on_other_me
     counting.count = 0
     assert cpu.reads(buffers[2])[0] == 1
     assert counting.count == waits
+    workspace.free()
+
+
+@pytest.mark.parametrize("coherence", ["", "wait", "flush"])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(program=programs)
+def test_no_kind_of_coherence_reads_a_stale_byte(
+    coherence: Literal["", "wait", "flush"], program: list[Launch]
+) -> None:
+    if "svm-fine" not in strategies():
+        pytest.skip("no fine-grained SVM")
+    info, device = opencl()
+    workspace, buffers = Workspace(with_coherence(coherence), info, device), arrays()
+    run(program, workspace, buffers)
+    for array, right in zip(buffers, expected(program), strict=True):
+        np.testing.assert_array_equal(workspace.contents(array), right)
+    workspace.free()
+
+
+def test_stores_of_the_cpu_are_flushed_before_the_next_launch_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether they would reach a kernel without it, no test sees: on x86 any lock that a driver takes flushes them."""
+    if "svm-fine" not in strategies():
+        pytest.skip("no fine-grained SVM")
+    info, device = opencl()
+    flushes: list[None] = []
+    monkeypatch.setattr(_core, "flush_stores", lambda: flushes.append(None))
+    workspace = Workspace(with_coherence("flush"), info, device)
+    gpu, cpu, buffers = Gpu(workspace, [KernelFile("accumulate", TEXT)]), Cpu(workspace, []), arrays()
+    workspace.allocate(buffers)
+    seen = []
+    for store in (True, False, True):
+        if store:
+            cpu.writes(buffers[0])[:] = 1
+        else:
+            assert cpu.reads(buffers[0])[0] == 1
+        gpu.launch("overwrite", buffers[0], 0, buffers[1], 0, 4, 0, over=4, writes=[buffers[1][0:4]])
+        seen.append(len(flushes))
+    assert seen == [1, 1, 2]
+    with pytest.raises(Unsupported, match="cannot access b0 while a kernel runs"):
+        workspace.concurrent_address(buffers[0])
     workspace.free()

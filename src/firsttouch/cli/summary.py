@@ -70,6 +70,7 @@ def _ratio(v: float) -> str:
 _COLUMNS: Sequence[tuple[str, str, Callable[[float], str]]] = (
     ("total", "total_ms", _ms),
     ("compute", "compute_ms", _ms),
+    ("kernel", "kernel_ms", _ms),
     ("peak\nhost", "peak_host_bytes", _bytes),
     ("peak\ndevice", "peak_device_bytes", _bytes),
     ("rel.\ntotal", "relative_time", _ratio),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import mean
 
 from firsttouch import _core
@@ -13,7 +14,7 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
 from firsttouch.experiments.common import MMAP_EVERY_BLOCK
-from firsttouch.harness import division, findings, placements, report
+from firsttouch.harness import division, findings, kernel_times, placements, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
 from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
@@ -40,6 +41,7 @@ SETTINGS = {
         doc="ratio of the application's device memory to the device memory that is left free",
     ),
     "repeat": Factor("repeat", (REPEATS,), "count", least=1, doc="runs in one process"),
+    kernel_times.SETTING.name: kernel_times.SETTING,
 }
 """Factors that a plan has only if they are set."""
 
@@ -181,7 +183,12 @@ class Application(Applications):
         divided = division.divide(self.app, factors, strategy, session.info)
 
         def run_once(
-            params: Params, *, seed: int, check: bool, divided: division.Division = divided
+            params: Params,
+            *,
+            seed: int,
+            check: bool,
+            divided: division.Division = divided,
+            timer: _core.KernelTimer | None = None,
         ) -> tuple[App, Run]:
             app = self.app(params, seed, options)
             app.division = divided
@@ -202,12 +209,14 @@ class Application(Applications):
                 windows={a: rows * a.row_bytes for a in app.tiled_arrays()} if rows else None,
                 counters=memory_counters(session.info, device, strategy.allocator),
                 log=session.events,
+                timer=timer,
             )
 
         # Warm-up: every kernel runs once, and the driver allocates its own memory. The seed differs, so that leftover
         # data can't pass the check.
         run_once(self.app.sizes["tiny"], seed=session.seed + 1, check=False)
-        runs = []
+        runs: list[Run] = []
+        timed: list[Run] = []
         left = bytes_left_by_ballast(self.app, params, strategy, factors)
         with Ballast(device, session.info.allocator(strategy.allocator), left) as ballast:
             found = division.find(
@@ -220,8 +229,12 @@ class Application(Applications):
             for repeat in range(_repeats(factors)):
                 app, finished = run_once(params, seed=session.seed, check=repeat == 0, divided=found.division)
                 runs.append(finished)
+            if kernel_times.are_wanted(factors):
+                timer = _core.KernelTimer(device)
+                one = partial(run_once, params, seed=session.seed, check=False, divided=found.division, timer=timer)
+                timed += [one()[1] for _ in runs]
         measurement = self._measurement(app, params, context, runs)
-        measurement.counters |= {**ballast.counters, **found.counters(runs)}
+        measurement.counters |= {**ballast.counters, **found.counters(runs), **kernel_times.counters(timed)}
         if isinstance(size := factors["size"], int):
             measurement.counters["size_reached"] = app.footprint(params) / size
         return measurement

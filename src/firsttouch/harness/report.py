@@ -26,7 +26,9 @@ COUNTED = (
     "CPU, which reads one byte of each page; free. Each phase ends when all queued work has ended. Times of phases "
     "and iterations are those of the repetition of median time (the mean of the two in the middle), so that they add "
     "up to it. The result of the first repetition is checked, outside all phases. Iterations are timed by the "
-    "device's clock, starting with the first launch. Peak memory is the maximum in use, minus the use before the "
+    "device's clock, starting with the first launch. Kernel time is that between the events around each launch, "
+    "replay or library call of the phase compute, with page faults of the kernels. It is the mean of separate runs, "
+    "which are not samples. Peak memory is the maximum in use, minus the use before the "
     "first allocation. Copied bytes are those that the strategy copies or is expected to move. Relative values are "
     "ratios under the same conditions: to explicit, which copies from pageable host arrays, or to explicit+pinned, "
     "which copies from page-locked ones. Events come from a separate run, since recording them takes time."
@@ -40,6 +42,9 @@ _TITLES = {
     "phase_compute_ms": "compute",
     "relative_compute": "relative compute",
     "iterations_ms": "iterations",
+    "kernel_ms": "kernel",
+    "kernel_sd_ms": "sd of kernel",
+    "relative_kernel": "relative kernel",
     "peak_host_bytes": "peak host",
     "peak_device_bytes": "peak device",
     "relative_memory": "relative memory",
@@ -73,6 +78,7 @@ OVERVIEW = tuple(
     for name, what in {
         "time": "Time of a run",
         "compute": "Time of the phase compute",
+        "kernel": "Kernel time",
         "memory": "Peak memory",
     }.items()
 )
@@ -101,15 +107,19 @@ class Row:
     reason: str
     total_ms: float | None
     compute_ms: float | None
+    kernel_ms: float | None
+    kernel_sd_ms: float | None
     peak_host_bytes: float | None
     peak_device_bytes: float | None
     relative_time: float | None
     relative_time_low: float | None
     relative_time_high: float | None
     relative_compute: float | None
+    relative_kernel: float | None
     relative_memory: float | None
     relative_pinned_time: float | None
     relative_pinned_compute: float | None
+    relative_pinned_kernel: float | None
     relative_pinned_memory: float | None
     best_share: float | None
     best_speedup: float | None
@@ -145,6 +155,8 @@ def _row(record: Record, conditions: dict[str, Scalar]) -> Row:
         reason=record.reason or record.verified_why,
         total_ms=positive(record, "median"),
         compute_ms=positive(record, "phase_compute_ms"),
+        kernel_ms=positive(record, "kernel_ms"),
+        kernel_sd_ms=non_negative(record, "kernel_sd_ms"),
         peak_host_bytes=non_negative(record, "peak_host_bytes"),
         peak_device_bytes=non_negative(record, "peak_device_bytes"),
         best_share=non_negative(record, "best_share"),

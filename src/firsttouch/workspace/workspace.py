@@ -10,9 +10,12 @@ an agent reads     ranges that are valid only on the other side are transferred:
                    others the driver moves pages, or the agent reads them remotely
 the CPU accesses   it waits for queued work that still writes (or, if the CPU writes, reads) the same bytes; memory that
                    must be mapped is mapped; memory that only one side may use at a time waits for queued work that
-                   uses the buffer, and on a device without concurrent managed access for all queued work
-the GPU accesses   memory that is mapped for the CPU is unmapped
-the first launch   buffers whose guidance says so are prefetched to the GPU in a separate stream
+                   uses the buffer (so does memory whose strategy says `wait`), and on a device without concurrent
+                   managed access for all queued work
+the GPU accesses   memory that is mapped for the CPU is unmapped; `flush`: the CPU's stores leave its write-combining
+                   buffers
+the first launch   buffers whose guidance says so are prefetched to the GPU in a separate stream, which the launch waits
+                   for unless the strategy says `overlap`
 readback           buffers whose guidance says so are prefetched back before they are read
 =================  =====================================================================================
 
@@ -202,6 +205,8 @@ class Workspace:
         """Bytes transferred to each agent: copied if `duplicated`, else expected to migrate or be read remotely."""
         self._busy_stores: set[Store] = set()
         self._prefetch_stream: _core.Stream | None = None
+        self._prefetched: _core.Event | None = None
+        self._stores_to_flush = False
 
     # ------------------------------------------------------------------------------------------------ allocation
 
@@ -221,7 +226,8 @@ class Workspace:
         if where == "cpu":
             return Store(self._allocate(PLAIN, array.nbytes), None)
         if where == "gpu":
-            return Store(None, self._allocate(common_allocator("device"), array.nbytes))
+            allocator = strategy.allocator if strategy.duplicated else common_allocator("device")
+            return Store(None, self._allocate(allocator, array.nbytes))
         mapped = self.device.map_file(array.file, array.nbytes) if self._is_file_mapping(array) else None
         if where == "copies":
             host = mapped or self._allocate(strategy.host_arrays, array.nbytes)
@@ -230,8 +236,9 @@ class Workspace:
         store = Store(memory, memory)
         entry = self.info.allocator(strategy.allocator)
         assert entry is not None
-        store.must_map, store.concurrent = needs_mapping(entry), coherence(entry) == "kernel"
-        store.disjoint, store.needs_idle_device = allows_concurrent_parts(entry) is True, needs_idle_device(entry)
+        store.must_map, store.concurrent = needs_mapping(entry), coherence(entry) == "kernel" and not strategy.coherence
+        store.disjoint = allows_concurrent_parts(entry) is True and strategy.coherence != "wait"
+        store.needs_idle_device = needs_idle_device(entry)
         return store
 
     @staticmethod
@@ -272,6 +279,7 @@ class Workspace:
         return list(blocks.values())
 
     def free(self) -> None:
+        self.join_prefetches()
         self.wait()
         for array in self.arrays:
             self._unmap(array.store)
@@ -296,7 +304,10 @@ class Workspace:
             self._advise(array, self._guidance(array).after_initialise)
 
     def before_compute(self) -> None:
-        """Prefetch to the GPU where the guidance says so. Called before the first launch of the phase compute."""
+        """Prefetch to the GPU where the guidance says so. Called before the first launch of the phase compute.
+
+        With `overlap` launches do not wait for the prefetches: a kernel faults on pages that have not arrived.
+        """
         arrays = [array for array in self._shared() if "gpu" in self._guidance(array).prefetch]
         if not arrays:
             return
@@ -304,7 +315,17 @@ class Workspace:
         for array in arrays:
             assert array.store.device is not None
             self.device.prefetch(array.store.device, 0, array.nbytes, "gpu", self._prefetch_stream)
-        self.device.join(self.device.record(self._prefetch_stream))
+        self._prefetched = self.device.record(self._prefetch_stream)
+        if not self.strategy.overlap:
+            self.join_prefetches()
+
+    def join_prefetches(self) -> None:
+        """Make work that is queued from now on, and wait(), wait for the prefetches. Called at the end of the phase
+        compute, so that the phase contains them.
+        """
+        if self._prefetched is not None:
+            self.device.join(self._prefetched)
+            self._prefetched = None
 
     def read_back(self, arrays: Iterable[Array]) -> None:
         """Transfer whole arrays to the CPU, which then reads one byte of each page."""
@@ -333,6 +354,7 @@ class Workspace:
             self._prepare_cpu_access(store, start, end, writes)
         else:
             self._unmap(store)
+            self._flush_stores()
             if store.shared:
                 self._note_busy(store, start, end, reads=reads, writes=writes)
         if writes:
@@ -372,6 +394,12 @@ class Workspace:
             assert store.host is not None
             self._wait_if(store in self._busy_stores)
             store.mapped = store.host.map()
+        self._stores_to_flush |= writes and store.shared and self.strategy.coherence == "flush"
+
+    def _flush_stores(self) -> None:
+        if self._stores_to_flush:
+            _core.flush_stores()
+            self._stores_to_flush = False
 
     def _unmap(self, store: Store) -> None:
         if store.mapped is not None and store.host is not None:
