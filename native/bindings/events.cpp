@@ -112,14 +112,14 @@ void bind_events(nb::module_& m) {
     m.def("events_phases", &phases, nb::arg("first") = 0,
           nb::sig("def events_phases(first: int = 0) -> list[tuple[str, float, int, "
                   "list[tuple[str, str, int, int, int, int, int]], list[tuple[str, int, int]], int, int, int]]"),
-          "Returns the totals of all events of completed work, by phase, from the phase of index `first` on.\n\n"
+          "Returns the totals of all events up to the last events_take, by phase, from index `first` on.\n\n"
           "Each is (name, start, ns, causes, kinds, to_device_ns, to_host_ns, fault_ns). start is in seconds of\n"
           "time.monotonic(). Each of causes is (kind, cause, count, bytes, faults, sum_ns, busy_ns), each of kinds\n"
           "(kind, busy_ns, uncertain_ns).");
     m.def("events_course", &course,
           nb::sig("def events_course() -> tuple[float, int, "
                   "list[tuple[str, str, list[int], list[int], list[int]]]]"),
-          "Returns the course of events over time: (start, bin_ns, rows).\n\n"
+          "Returns the course of events over time up to the last events_take: (start, bin_ns, rows).\n\n"
           "start is in seconds of time.monotonic(). Each row is (kind, cause, counts, bytes, busy_ns), by bin. Counts\n"
           "and bytes are in the bin in which an event ends.");
 }

@@ -423,7 +423,6 @@ std::size_t EventSource::mark(const std::string& phase, bool restart_course) {
 }
 
 TimedPhases EventSource::phases(std::size_t first) {
-    check(api_.flush(0), "cuptiActivityFlushAll");
     const ClockPair clocks = read_clocks();
     return {
         Recorder::instance().with_totals([&](EventTotals& totals) { return totals.phases(first, clocks.cupti_ns); }),
@@ -431,7 +430,6 @@ TimedPhases EventSource::phases(std::size_t first) {
 }
 
 TimedCourse EventSource::course() {
-    check(api_.flush(0), "cuptiActivityFlushAll");
     const ClockMap clock{origin_clocks_, read_clocks()};
     return Recorder::instance().with_totals([&](EventTotals& totals) {
         const EventCourse& course = totals.course();

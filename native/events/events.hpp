@@ -78,7 +78,7 @@ class EventSource {
     // Begins a phase. Events are assigned to phases by their start. Returns the index of the phase. restart_course: the
     // course of events over time begins again.
     std::size_t mark(const std::string& phase, bool restart_course = false);
-    // Totals of all events of completed work, by phase from index `first` on.
+    // Totals of all events up to the last call of take, by phase from index `first` on.
     TimedPhases phases(std::size_t first);
     TimedCourse course();
     // The kinds of events recorded, that is, those that CUPTI accepted.

@@ -575,7 +575,7 @@ def events_phases(
     tuple[str, float, int, list[tuple[str, str, int, int, int, int, int]], list[tuple[str, int, int]], int, int, int]
 ]:
     """
-    Returns the totals of all events of completed work, by phase, from the phase of index `first` on.
+    Returns the totals of all events up to the last events_take, by phase, from index `first` on.
 
     Each is (name, start, ns, causes, kinds, to_device_ns, to_host_ns, fault_ns). start is in seconds of
     time.monotonic(). Each of causes is (kind, cause, count, bytes, faults, sum_ns, busy_ns), each of kinds
@@ -584,7 +584,7 @@ def events_phases(
 
 def events_course() -> tuple[float, int, list[tuple[str, str, list[int], list[int], list[int]]]]:
     """
-    Returns the course of events over time: (start, bin_ns, rows).
+    Returns the course of events over time up to the last events_take: (start, bin_ns, rows).
 
     start is in seconds of time.monotonic(). Each row is (kind, cause, counts, bytes, busy_ns), by bin. Counts
     and bytes are in the bin in which an event ends.

@@ -318,8 +318,8 @@ def test_the_timeline_goes_to_its_application():
     timeline = TransferTimeline(
         {"app": "srad", "strategy": "managed", "size": 2**30, "events": "on"}, {"up": [(0.0, 0.0)]}
     )
-    found = sections_of(sample.app_results().records, timelines={("app", "cuda:0"): timeline})
-    assert [s.name for s in found if s.timeline] == ["app: srad"]
+    found = sections_of(sample.app_results().records, timelines={("app", "cuda:0"): [timeline]})
+    assert [s.name for s in found if s.timelines] == ["app: srad"]
 
 
 def test_exported_files_carry_the_application(write, monkeypatch, tmp_path):
