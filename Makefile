@@ -12,7 +12,7 @@ WHEELS := build/wheel
 SOURCES := $(shell find pyproject.toml README.md LICENSE CMakeLists.txt cmake native src -type f \
              -not -name '*.pyc' -not -name '*.so' 2>/dev/null)
 
-.PHONY: help build run test stub clean
+.PHONY: help build run test docs stub clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -27,6 +27,9 @@ run: $(VENV)/.installed  ## measure this machine and print what was found: make 
 
 test: $(VENV)/.installed-$(EXTRAS)  ## run the tests: make test ARGS="tests/machine -x"
 	$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+docs: $(VENV)/.installed  ## recompute the tables of the docs that quote results/, after a change there
+	$(VENV)/bin/python docs/recompute
 
 stub: $(VENV)/.installed  ## regenerate src/firsttouch/_core.pyi after a change in native/bindings
 	$(PIP) install -q ruff

@@ -13,7 +13,7 @@ from firsttouch import apps, experiments
 from firsttouch.engine.work import Listing, PlanningFacts, Work
 from firsttouch.errors import UsageError
 from firsttouch.modules import require_classes
-from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
+from firsttouch.records.schema import DeviceInfo, Factors, Record, Request, Scalar
 from firsttouch.units import format_size
 
 if TYPE_CHECKING:
@@ -43,6 +43,15 @@ class Experiments(Work):
         if experiment not in known:
             raise UsageError(f"there is no experiment {experiment} in this version of firsttouch")
         return known[experiment]
+
+    def default_devices(self, devices: Sequence[DeviceInfo], request: Request) -> list[str]:
+        """All. Where there is a GPU, a quick run of everything does without kernels on the host's processor."""
+        from firsttouch.experiments.presets import runs_on
+
+        whole = not request.set and len(request.experiments) == len(self.names())
+        if request.preset == "quick" and whole and any(runs_on(device) == "gpu" for device in devices):
+            devices = [device for device in devices if runs_on(device) != "processor"]
+        return super().default_devices(devices, request)
 
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
         from firsttouch.engine.plan import choose_devices, choose_preset, list_experiment
@@ -110,11 +119,11 @@ class Applications(Work):
             raise UsageError(f"there is no application {name} in this version of firsttouch")
         return Application(known[name])
 
-    def default_devices(self, devices: Sequence[DeviceInfo]) -> list[str]:
+    def default_devices(self, devices: Sequence[DeviceInfo], request: Request) -> list[str]:
         """The devices on which an application can run; if there are none, all, so that the plan has the reasons."""
         known = self.experiments({}).values()
         usable = [device.name for device in devices if any(app.supports(device) is None for app in known)]
-        return usable or super().default_devices(devices)
+        return usable or super().default_devices(devices, request)
 
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
         from firsttouch.harness.experiment import SETTINGS, list_application

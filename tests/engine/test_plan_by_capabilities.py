@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from firsttouch.engine.plan import BUDGETS, Planned, make_plan
 from firsttouch.experiments import all_experiments
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Request
+from firsttouch.work import KINDS
 
 MiB = 2**20
 ABOUT_VENDORS = ("codegen", "context")
@@ -79,3 +80,26 @@ def test_two_devices_of_one_kind_and_class_share_its_time() -> None:
     both = make_plan(request, [GPU, other], all_experiments(), {})
     alone = planned(GPU, "quick", "latency")
     assert sum(p.seconds for p in both) == pytest.approx(sum(p.seconds for p in alone))
+
+
+# ----------------------------------------------------------------------------------------- devices that are not named
+
+CPU = DeviceInfo(name="cpu", kind="cpu", title="the processor")
+DISCRETE = replace(GPU, name="cuda:0", kind="cuda")
+
+
+@pytest.mark.parametrize(
+    ("devices", "preset", "names", "used"),
+    [
+        ([CPU, PROCESSOR, DISCRETE], "quick", [], ["cpu", "cuda:0"]),
+        ([CPU, PROCESSOR, DISCRETE], "quick", ["latency"], ["cpu", "opencl:0", "cuda:0"]),
+        ([CPU, PROCESSOR, DISCRETE], "standard", [], ["cpu", "opencl:0", "cuda:0"]),
+        ([CPU, PROCESSOR], "quick", [], ["cpu", "opencl:0"]),
+    ],
+)
+def test_a_quick_run_of_everything_needs_no_kernels_on_the_processor_where_a_gpu_is(
+    devices: list[DeviceInfo], preset: str, names: list[str], used: list[str]
+) -> None:
+    experiments = names or list(all_experiments())
+    request = Request(schema=SCHEMA, experiments=experiments, devices=[], preset=preset, seed=1)
+    assert KINDS["run"].default_devices(devices, request) == used

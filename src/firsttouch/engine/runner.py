@@ -135,7 +135,7 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> Outcome:
     if options.trust is not None:
         devices = options.trust(devices)
     if not request.devices:
-        request.devices = work.default_devices(choose_devices([], devices))
+        request.devices = work.default_devices(choose_devices([], devices), request)
     limits = memory_limits(devices, request.devices)
     plan = make_plan(request, devices, experiments, limits, work.planning, watcher.warn)
     with Store(options.out or default_directory(), resume=options.resume) as store:

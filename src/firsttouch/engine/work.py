@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from firsttouch.records.schema import DeviceInfo, Factors, Kind, Record, Scalar
+from firsttouch.records.schema import DeviceInfo, Factors, Kind, Record, Request, Scalar
 
 if TYPE_CHECKING:
     from firsttouch.experiments.base import Experiment
@@ -67,7 +67,7 @@ class Work:
         """The experiment of one point. Raises UsageError if this version has none of that name."""
         raise NotImplementedError
 
-    def default_devices(self, devices: Sequence[DeviceInfo]) -> list[str]:
+    def default_devices(self, devices: Sequence[DeviceInfo], request: Request) -> list[str]:
         """The names of the available devices that are used if the call names none."""
         return [device.name for device in devices]
 

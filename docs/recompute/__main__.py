@@ -1,0 +1,80 @@
+"""Recomputes the tables and sentences of the documentation that quote records under results/.
+
+    python docs/recompute            rewrites them
+    python docs/recompute --check    says which are out of date; exit status 1 if any is
+
+A page holds such text between two comments. The first names it and the directories that it is computed from:
+
+    <!-- recomputed: latency results/h200-standard -->
+    ...
+    <!-- end of recomputed -->
+
+Directories are relative to the root of the repository, and may be patterns: results/h200-apps* is every directory of
+that kind. The names are the keys of `TABLES` (tables.py) and of `TEXTS` (evidence.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from evidence import TEXTS
+from records import Directory, load
+from tables import TABLES
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PART = re.compile(r"<!-- recomputed: (\S+) (\S[^\n]*?) -->\n(.*?)<!-- end of recomputed -->", re.DOTALL)
+
+
+def directories(patterns: str) -> Sequence[Directory]:
+    found = [path for pattern in patterns.split() for path in sorted(ROOT.glob(pattern)) if path.is_dir()]
+    if not found:
+        raise SystemExit(f"{patterns}: no such directory of results")
+    return [load(path) for path in found]
+
+
+def text_of(name: str, patterns: str) -> str:
+    """What belongs between the two comments."""
+    if name in TABLES:
+        return TABLES[name].text(directories(patterns))
+    if name in TEXTS:
+        return TEXTS[name](directories(patterns))
+    raise SystemExit(f"{name} is neither a table nor a text; there are {', '.join([*TABLES, *TEXTS])}")
+
+
+def recomputed(page: str) -> str:
+    """The page with all such texts as they follow from the records."""
+    if page.count("<!-- recomputed:") != len(PART.findall(page)):
+        raise SystemExit("a comment that begins a recomputed text has no end, or names no directory")
+    return PART.sub(lambda m: m[0][: m.start(3) - m.start()] + text_of(m[1], m[2]) + m[0][m.end(3) - m.start() :], page)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="*", type=Path, default=PAGES, help="default: README.md and docs")
+    parser.add_argument("--check", action="store_true", help="change nothing, and say which pages are out of date")
+    options = parser.parse_args(arguments)
+    stale = []
+    for path in options.pages:
+        before = path.read_text()
+        if (after := recomputed(before)) == before:
+            continue
+        stale.append(path)
+        if options.check:
+            print(
+                *difflib.unified_diff(before.splitlines(), after.splitlines(), "page", "records", n=0, lineterm=""),
+                sep="\n",
+            )
+        if not options.check:
+            path.write_text(after)
+        print(f"{path}: {'out of date' if options.check else 'rewritten'}")
+    return int(options.check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,390 @@
+"""The texts of docs/evidence.md that are computed from records.
+
+Those about applications take any number of directories. Points are compared with each other only within a directory.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from statistics import geometric_mean, median
+
+from firsttouch.harness.derive import EVENTS, ON, application, derive, is_events_run, strategy
+from firsttouch.records.schema import Record
+from firsttouch.text import count, join_names, quantity
+from firsttouch.units import format_size
+from records import Directory, digits, exact, number_of, table
+
+MANAGED = ("managed", "managed+advise", "managed+prefetch", "managed+both")
+EXPLICIT = ("explicit", "explicit+pinned")
+GIB = 2.0**30
+Values = Mapping[str, float]
+
+
+def paragraph(text: str) -> str:
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+@cache
+def derived(directory: Directory) -> list[Record]:
+    """The points of applications, each with the events of its events run and the ratios to explicit."""
+    devices = dict.fromkeys(r.device for r in directory.records)
+    found = [r for d in devices for r in derive([r for r in directory.records if r.device == d])]
+    return [r for r in found if r.status == "ok" and r.verified and not is_events_run(r)]
+
+
+def by_application(records: Iterable[Record], wanted: str, name: str) -> Values:
+    """A value by application, device and size, of the points of one strategy that have it."""
+    found = {}
+    for record in records:
+        v = number_of(record, name)
+        if strategy(record) == wanted and v is not None:
+            found[f"{application(record)} {record.device} {record.factors.get('size')}"] = v
+    return found
+
+
+def over(directories: Sequence[Directory], wanted: str, name: str) -> Values:
+    return {f"{d.name} {k}": v for d in directories for k, v in by_application(derived(d), wanted, name).items()}
+
+
+def ratios(above: Values, below: Values) -> list[float]:
+    return [above[k] / below[k] for k in above.keys() & below.keys() if below[k] > 0 and above[k] > 0]
+
+
+def mean(values: Sequence[float]) -> str:
+    return f"{geometric_mean(values):.2f}" if values else ""
+
+
+def when(directory: Directory) -> str:
+    return min(r.started for r in directory.records)[:10]
+
+
+def runs(directories: Sequence[Directory]) -> str:
+    """One row for each directory: the machine, the points, and the seconds that they took."""
+    rows = []
+    for d in directories:
+        status = Counter(r.status for r in d.records)
+        wrong = sum(r.verified is False for r in d.records)
+        seconds = sum(r.seconds for r in d.records)
+        preset = join_names(sorted({r.preset for r in d.records}))
+        others = ", ".join(f"{n} {name}" for name, n in sorted(status.items()) if name not in ("ok", "skipped"))
+        rows.append(
+            [
+                f"`{d.name}`",
+                when(d),
+                preset,
+                str(len(d.records)),
+                str(status["ok"]),
+                str(status["skipped"]),
+                others or "none",
+                str(wrong),
+                f"{seconds:.0f} s",
+            ]
+        )
+    heads = ["records", "taken on", "preset", "points", "ok", "skipped", "other", "wrong data", "measuring"]
+    return table(heads, rows)
+
+
+def sharing(directories: Sequence[Directory]) -> str:
+    """Points of atomics in which both agents update the same array in managed memory."""
+    found = [
+        r
+        for d in directories
+        for r in d.records
+        if r.experiment == "atomics"
+        and str(r.factors.get("allocator")).startswith("managed")
+        and r.status == "ok"
+        and r.factors.get("cpu_threads")
+        and r.factors.get("gpu_threads")
+    ]
+    updates = sum(number_of(r, "increments") or 0 for r in found)
+    lost = sum((number_of(r, "increments") or 0) - (number_of(r, "found") or 0) for r in found)
+    touches = sorted(
+        (
+            r
+            for d in directories
+            for r in d.records
+            if r.experiment == "migration"
+            and r.factors.get("events") == "on"
+            and r.factors.get("order") == "sequential"
+            and r.status == "ok"
+        ),
+        key=lambda r: str(r.factors["touch"]),
+    )
+    moved = [
+        f"`{r.factors['touch']}`: {format_size(number_of(r, 'compute_h2d_bytes') or 0)} in "
+        f"{exact(number_of(r, 'compute_h2d_migrations') or 0)} records, "
+        f"{format_size(number_of(r, 'compute_h2d_fault_bytes') or 0)} of it by faults, "
+        f"{exact(number_of(r, 'compute_gpu_fault_groups') or 0)} fault groups, "
+        + ("the same in every repetition" if r.counters.get("same_every_time") else "not the same in every repetition")
+        for r in touches
+    ]
+    pairs = _pairs(directories)
+    groups = [
+        exact(number_of(r, "compute_most_gpu_fault_groups") or 0)
+        for d in directories
+        for r in d.records
+        if r.experiment == "migration" and r.factors.get("prefetch") == "whole" and r.factors.get("events") == "on"
+    ]
+    source = join_names([f"`{d.name}`" for d in directories])
+    rows = [
+        [
+            "the sum of the histogram equals the increments in every combination of both agents, managed memory",
+            f"{count(len(found), 'point')}, {exact(updates)} updates including those of each agent alone, "
+            + ("none lost" if not lost else f"{exact(lost)} lost"),
+        ],
+        ["touches in order of one word in every 4 KiB, 64 KiB or 2 MiB of 64 MiB", "; ".join(moved)],
+        ["after a prefetch of the whole buffer the passes raise no fault", f"{join_names(groups)} fault groups"],
+        [
+            "cost of recording events: pairs of points of `migration` with and without events",
+            f"{digits(median(pairs))} times the time (median of {len(pairs)}, {digits(min(pairs))} to "
+            f"{digits(max(pairs))})"
+            if pairs
+            else "not measured",
+        ],
+    ]
+    return table(["what", f"{source}, H200"], rows)
+
+
+def _pairs(directories: Sequence[Directory]) -> list[float]:
+    """Times with events relative to those without, of points that differ in nothing else."""
+    found = []
+    for d in directories:
+        medians: dict[str, dict[str, float]] = {}
+        for r in d.records:
+            if r.experiment == "migration" and r.status == "ok" and r.summary:
+                rest = sorted((k, repr(v)) for k, v in r.factors.items() if k != EVENTS)
+                medians.setdefault(f"{r.device} {rest}", {})[str(r.factors.get(EVENTS))] = r.summary.median
+        found += [m[ON] / m["off"] for m in medians.values() if ON in m and "off" in m]
+    return found
+
+
+def applications(directories: Sequence[Directory]) -> str:
+    """What each directory holds."""
+    rows = []
+    for d in directories:
+        status = Counter(r.status for r in d.records)
+        events = sum(r.factors.get(EVENTS) == ON for r in d.records)
+        bad = [
+            f"{application(r)} under {strategy(r)}{' with events' if r.factors.get(EVENTS) == ON else ''}: {r.status}"
+            for r in d.records
+            if r.status not in ("ok", "skipped")
+        ]
+        bad += [f"{application(r)} under {strategy(r)}: wrong" for r in d.records if r.verified is False]
+        sizes = sorted({v for r in d.records if isinstance(v := r.factors.get("size"), int)})
+        rows.append(
+            [
+                f"`{d.name}`",
+                when(d),
+                str(len({application(r) for r in d.records})),
+                join_names([format_size(v) for v in sizes]),
+                join_names(sorted({f"{r.factors.get('repeat', '')}" for r in d.records})),
+                f"{len(d.records)}, {events} of them with events",
+                str(status["ok"]),
+                str(sum(r.verified is True for r in d.records)),
+                str(status["skipped"]),
+                "; ".join(bad) or "none",
+            ]
+        )
+    heads = "records,taken on,applications,sizes,repetitions,points,measured,verified,skipped,failed or wrong"
+    return table(heads.split(","), rows)
+
+
+MEANS: Mapping[str, str] = {
+    "whole run, from the first allocation to the last free": "median",
+    "phase `compute`, including copies, faults and prefetches": "phase_compute_ms",
+    "kernels": "kernel_ms",
+    "peak memory": "peak_bytes",
+}
+
+
+def means(directories: Sequence[Directory]) -> str:
+    """Geometric means relative to explicit by strategy."""
+    all_of_them = {strategy(r) for d in directories for r in derived(d)} - {"explicit"}
+    strategies = [s for s in (EXPLICIT[1], *MANAGED) if s in all_of_them] + sorted(
+        all_of_them - {EXPLICIT[1], *MANAGED}
+    )
+    rows = []
+    for label, name in MEANS.items():
+        below = over(directories, "explicit", name)
+        cells = [ratios(over(directories, s, name), below) for s in strategies]
+        if any(cells):
+            rows.append([label, *[f"{mean(c)} ({len(c)})" if c else "" for c in cells]])
+    return table(["relative to `explicit`", *[f"`{s}`" for s in strategies]], rows)
+
+
+def faster(above: Values, below: Values, limit: float = 1.0) -> str:
+    """'24 of 28': in how many of those in both the first is less than the second."""
+    found = ratios(above, below)
+    return f"{sum(r < limit for r in found)} of {len(found)}"
+
+
+def findings(directories: Sequence[Directory]) -> str:
+    """Published findings, and what the records say of each."""
+
+    def of(wanted: str, name: str) -> Values:
+        return over(directories, wanted, name)
+
+    def relative(wanted: str, name: str, base: str = "explicit") -> str:
+        return mean(ratios(of(wanted, name), of(base, name)))
+
+    compute, whole, initialise = "phase_compute_ms", "median", "phase_initialise_ms"
+    advise, plain, prefetch = (of(f"managed{s}", compute) for s in ("+advise", "", "+prefetch"))
+    slower = sorted({_name(k) for k in advise.keys() & plain.keys() if advise[k] > 1.05 * plain[k]})
+    rows = [
+        [
+            "prefetch recovers most of what managed memory loses (Chien et al. 2019)",
+            f"phase `compute`: {relative('managed', compute)} of `explicit` without prefetch, "
+            f"{relative('managed+prefetch', compute)} with it. Prefetch is faster than plain managed memory in "
+            f"{faster(prefetch, plain)} in `compute`, in "
+            f"{faster(of('managed+prefetch', whole), of('managed', whole))} in the whole run",
+        ],
+        [
+            "advice helps in between",
+            f"phase `compute`: {relative('managed', compute)} without, {relative('managed+advise', compute)} with it; "
+            f"faster than plain managed memory in {faster(advise, plain)}; slower by over 5 % in "
+            f"{join_names([f'`{name}`' for name in slower]) or 'none'}. Whole run: shorter than with plain managed "
+            f"memory in {faster(of('managed+advise', whole), of('managed', whole))}; initialisation takes "
+            f"{relative('managed+advise', initialise, 'managed')} times as long",
+        ],
+        [
+            "managed memory is slower than explicit copies",
+            f"{relative('managed', whole)} of the whole run of `explicit`, whose copies are from and to plain host "
+            "memory" + _pinned(directories, whole),
+        ],
+        [
+            "some applications slow down most with managed memory",
+            f"`compute` relative to `explicit`: {_slowest(directories)}",
+        ],
+        ["the driver moves less than what was declared", _moved(directories)],
+        ["managed memory is slowest under true concurrency", _faults(directories)],
+        [
+            "time goes into initialising the data",
+            f"its share of a run under `explicit`: {_initialise(directories)}",
+        ],
+    ]
+    return table(["published finding", "these records"], rows)
+
+
+def _name(key: str) -> str:
+    """The application of a key of `over`."""
+    return key.split()[1]
+
+
+def _pinned(directories: Sequence[Directory], name: str) -> str:
+    found = ratios(over(directories, "managed", name), over(directories, EXPLICIT[1], name))
+    return f"; {mean(found)} of that of `{EXPLICIT[1]}`" if found else ""
+
+
+def _slowest(directories: Sequence[Directory], most: int = 6) -> str:
+    above, below = over(directories, "managed", "phase_compute_ms"), over(directories, "explicit", "phase_compute_ms")
+    groups = over(directories, "managed", "um_gpu_fault_groups")
+    both = sorted(above.keys() & below.keys(), key=lambda k: below[k] / above[k])[:most]
+    return ", ".join(
+        f"`{_name(k)}` {above[k] / below[k]:.1f}" + (f" ({exact(groups[k])} fault groups)" if k in groups else "")
+        for k in both
+    )
+
+
+def _moved(directories: Sequence[Directory]) -> str:
+    """Bytes moved to the GPU under managed memory against those predicted."""
+    moved, predicted = (over(directories, "managed", f"{n}_bytes") for n in ("um_h2d", "copied_h2d"))
+    both = sorted(moved.keys() & predicted.keys())
+    more = [k for k in both if moved[k] > predicted[k]]
+    less = sorted((k for k in both if moved[k] < 0.95 * predicted[k]), key=lambda k: moved[k] / predicted[k])
+    names = ", ".join(f"`{_name(k)}` {moved[k] / GIB:.2f} of {predicted[k] / GIB:.2f} GiB" for k in less[:4])
+    most = max((moved[k] - predicted[k] for k in more), default=0)
+    return (
+        f"moved to the GPU, of {len(both)}: at least 5 % less than predicted in {len(less)}"
+        + (f" (least in {names})" if less else "")
+        + f", more in {len(more)}"
+        + (f", by {format_size(most)} at most" if more else "")
+    )
+
+
+def _faults(directories: Sequence[Directory], most: int = 4) -> str:
+    groups = over(directories, "managed", "um_gpu_fault_groups")
+    h2d, d2h = (over(directories, "managed", f"um_{way}_bytes") for way in ("h2d", "d2h"))
+    first = sorted(groups, key=lambda k: -groups[k])[:most]
+    return "most GPU fault groups: " + "; ".join(
+        f"`{_name(k)}` {exact(groups[k])}, {h2d.get(k, 0) / GIB:.2f} GiB to the GPU and {d2h.get(k, 0) / GIB:.2f} back"
+        for k in first
+    )
+
+
+def _initialise(directories: Sequence[Directory]) -> str:
+    share, whole = over(directories, "explicit", "phase_initialise_ms"), over(directories, "explicit", "median")
+    found = {k: share[k] / whole[k] for k in share.keys() & whole.keys()}
+    if not found:
+        return "not measured"
+    half = sorted((k for k in found if found[k] > 0.5), key=lambda k: -found[k])
+    names = join_names([f"`{_name(k)}` ({100 * found[k]:.0f} %)" for k in half])
+    return f"{100 * median(found.values()):.0f} % in the median of {len(found)}" + (
+        f"; over half in {names}" if half else ""
+    )
+
+
+EXPECTED: Mapping[str, str] = {
+    "black_scholes": "50 %",
+    "pathfinder": "50 %",
+    "gaussian": "50 %",
+    "lud": "50 %",
+    "fdtd3d": "50 %",
+    "nw": "50 % (60 % with the original's third array)",
+    "backprop": "50 % (67 % with the original's second form of the weights)",
+    "srad": "11 %",
+    "nn": "15 %",
+    "kmeans": "33 %, if the CPU did not read the points again in every round",
+    "quantum_volume": "0 %: the GPU alone uses it",
+}
+"""What published studies, or the declarations of an application, let expect of managed memory."""
+
+
+def memory(directories: Sequence[Directory]) -> str:
+    """Host and device memory together under explicit and managed, GiB."""
+    before, after = over(directories, "explicit", "peak_bytes"), over(directories, "managed", "memory_compute_bytes")
+    rows = [
+        [
+            name,
+            f"{before[k] / GIB:.2f}",
+            f"{after[k] / GIB:.2f}",
+            f"{100 * (1 - after[k] / before[k]):.0f} %",
+            EXPECTED[name],
+        ]
+        for name in EXPECTED
+        for k in before.keys() & after.keys()
+        if _name(k) == name
+    ]
+    read = over(directories, "managed", "memory_readback_bytes")
+    grown = {k: read[k] / after[k] for k in read.keys() & after.keys() if after[k] > 0 and _name(k) in EXPECTED}
+    most = sorted(grown, key=lambda k: -grown[k])[:2]
+    tail = join_names([f"{_name(k)} {read[k] / GIB:.1f} GiB" for k in most if grown[k] > 1.05])
+    return table(["application", "explicit", "managed", "saved", "expected"], rows) + (
+        "\n" + paragraph(f"After the results were read back, the sum had grown most in: {tail}.") if tail else ""
+    )
+
+
+def iterations(directories: Sequence[Directory]) -> str:
+    """The iterations under explicit and with prefetch of some applications."""
+    rows = []
+    for name in ("black_scholes", "fdtd3d", "lud", "gemm"):
+        cells = []
+        for s in ("explicit", *MANAGED):
+            found = [v for k, v in over(directories, s, "iterations_ms").items() if _name(k) == name]
+            cells.append(quantity(found[0], "ms") if found else "")
+        if any(cells):
+            rows.append([name, *cells])
+    return table(["iterations of", "`explicit`", *[f"`{s}`" for s in MANAGED]], rows)
+
+
+TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {
+    "runs": runs,
+    "sharing": sharing,
+    "applications": applications,
+    "means": means,
+    "findings": findings,
+    "iterations": iterations,
+    "memory": memory,
+}

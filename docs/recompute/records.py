@@ -1,0 +1,90 @@
+"""Records by what they were measured with, and how their values are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+
+from firsttouch.analysis.statistics import value
+from firsttouch.records.reading import Results, load_results
+from firsttouch.records.schema import Record, Scalar
+from firsttouch.units import parse_size
+
+Terms = Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, eq=False)
+class Directory:
+    path: Path
+    results: Results
+
+    @property
+    def name(self) -> str:
+        return f"results/{self.path.name}"
+
+    @property
+    def records(self) -> Sequence[Record]:
+        return self.results.records
+
+
+@cache
+def load(path: Path) -> Directory:
+    return Directory(path, load_results(path))
+
+
+def terms(text: str) -> Terms:
+    """'allocator=malloc size=4MiB' as a mapping."""
+    return {name: _value(v) for name, v in (term.split("=", 1) for term in text.split())}
+
+
+def _value(text: str) -> Scalar:
+    try:
+        return parse_size(text) if text.endswith("B") else int(text)
+    except ValueError:
+        return text
+
+
+def matches(record: Record, wanted: Terms) -> bool:
+    """Whether a record has these factors. One that it lacks, as a record of an earlier version may, does not count."""
+    return all(
+        record.device == v if name == "device" else record.factors.get(name, v) == v for name, v in wanted.items()
+    )
+
+
+def one(records: Sequence[Record], wanted: Terms) -> Record | None:
+    """The only record with these factors, or None. Raises ValueError if there are several."""
+    found = [record for record in records if matches(record, wanted)]
+    if len(found) > 1:
+        names = sorted({n for r in found for n in r.factors if len({repr(o.factors.get(n)) for o in found}) > 1})
+        raise ValueError(f"{len(found)} records have {dict(wanted)}; they differ in {', '.join(names)}")
+    return found[0] if found else None
+
+
+def number_of(record: Record, name: str) -> float | None:
+    """The median or a counter, if it is a number."""
+    v = value(record, name)
+    return None if isinstance(v, str | None) else float(v)
+
+
+def digits(x: float) -> str:
+    """Three significant digits without an exponent; four of a number from 1000 on."""
+    if abs(x) >= 999.5:
+        rounded = float(f"{x:.4g}")
+        return f"{rounded:,.0f}" if abs(rounded) >= 10_000 else f"{rounded:.0f}"
+    text = f"{Decimal(f'{x:.2e}'):f}"
+    return text.rstrip("0").rstrip(".") if float(x).is_integer() and "." in text else text
+
+
+def exact(x: float) -> str:
+    """A count, with commas from 10,000 on."""
+    return f"{x:,.0f}" if abs(x) >= 10_000 else f"{x:.0f}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, *rows]
+    first, *rest = [re.sub(r"  +", " ", f"| {' | '.join(row)} |") for row in lines]
+    return "\n".join([first, "|---" * len(head) + "|", *rest, ""])
