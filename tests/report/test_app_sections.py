@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 import sample
-from drawn import drawing_of, rows_of, texts_of
+from drawn import drawing_of, texts_of
 from test_page import Elements, section
 
 from firsttouch.analysis.findings import Claim, finding
@@ -284,7 +284,7 @@ def test_figures_that_say_something():
     )
     assert kinds(records) == [Stack, Line, Stack, Timeline, Table]
     drawing = drawing_of(report.DRIVER, records)
-    assert [(r["segment"], r["end"] - r["start"]) for r in rows_of(drawing) if r["kind"] == "segment"] == [
+    assert [(r["segment"], r["end"] - r["start"]) for r in drawing.spec["datasets"]["rows"] if r["kind"] == "segment"] == [
         ("undisturbed", 20), ("gpu faults", 11), ("to device", 4)
     ]  # fmt: skip
     assert {"35 ms", "managed"} <= set(texts_of(drawing))
