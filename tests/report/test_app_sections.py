@@ -284,7 +284,8 @@ def test_figures_that_say_something():
     )
     assert kinds(records) == [Stack, Line, Stack, Timeline, Table]
     drawing = drawing_of(report.DRIVER, records)
-    assert [(r["segment"], r["end"] - r["start"]) for r in drawing.spec["datasets"]["rows"] if r["kind"] == "segment"] == [
+    segments = [r for r in drawing.spec["datasets"]["rows"] if r["kind"] == "segment"]
+    assert [(r["segment"], r["end"] - r["start"]) for r in segments] == [
         ("undisturbed", 20), ("gpu faults", 11), ("to device", 4)
     ]  # fmt: skip
     assert {"35 ms", "managed"} <= set(texts_of(drawing))
