@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from firsttouch.apps import um_apps
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, in_pieces
 from firsttouch.harness.random import F64, uniform_f32
 
@@ -37,6 +38,7 @@ class BlackScholes(App):
     years = buffer(f32, "n", role="input", starts_on="cpu", advice=("read-mostly",))
     call = buffer(f32, "n", role="output", ends_on="cpu", advice=())
     put = buffer(f32, "n", role="output", ends_on="cpu", advice=())
+    paper = um_apps.BLACK_SCHOLES
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         cpu.uniform(self.spot, *SPOT)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from firsttouch.apps import um_apps
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, in_pieces, sample
 from firsttouch.harness.random import F64, uniform_f32
 from firsttouch.workspace.agents import Value
@@ -49,6 +50,7 @@ class ConjugateGradient(App):
     p = buffer(f32, "n", role="inout", sides="gpu")
     product = buffer(f32, "n", role="inout", sides="gpu")  # A x or A p
     sums = buffer(f64, 2, role="control", starts_on="cpu")  # p . A p and r . r
+    paper = um_apps.CONJUGATE_GRADIENT
 
     @classmethod
     def problem(cls, params: Params) -> str:
@@ -64,9 +66,8 @@ class ConjugateGradient(App):
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         matrix = (self.starts, self.columns, self.values)
         cpu.launch("fill_matrix", *matrix, self.n, self.values.key, over=self.n, writes=matrix)
-        cpu.fill(self.rhs, 1)
-        cpu.fill(self.x, 0)
-        cpu.fill(self.sums, 0)
+        for array, value in ((self.rhs, 1), (self.x, 0), (self.sums, 0)):
+            cpu.fill(array, value)
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         for repeat in gpu.iterations(self.iterations):
@@ -113,8 +114,7 @@ class ConjugateGradient(App):
         mean, worst = math.sqrt(squares.sum() / self.n), float(largest.max())
         if not (mean <= TOLERANCE + ROUNDING_ERROR and worst <= ROW_TOLERANCE):
             return f"rows of A x differ from the right-hand side by up to {worst:.3g}, root mean square {mean:.3g}"
-        rows = sample(self.n, 10_000, self.seed)
-        error = float(np.abs(x[rows] - self.eliminated(rows)).max())
+        error = float(np.abs(x[rows := sample(self.n, 10_000, self.seed)] - self.eliminated(rows)).max())
         return "" if error <= 1e-6 else f"an element of x differs from elimination in f64 by {error:.3g}"
 
     def _residual(self, x: Values, first: int, last: int) -> tuple[float, float]:

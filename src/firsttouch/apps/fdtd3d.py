@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from firsttouch.apps import um_apps
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, around, buffer, f32, in_pieces, sample
 from firsttouch.harness.random import F64, uniform_f32
 
@@ -40,6 +41,7 @@ class Fdtd3d(App):
     cells = buffer(f32, "n + 8", "n + 8", "n + 8", role="inout", starts_on="cpu", ends_on="cpu")
     next = buffer(f32, "n + 8", "n + 8", "n + 8", role="inout", starts_on="cpu")  # swapped with cells
     weights = buffer(f32, RADIUS + 1, role="constant", starts_on="cpu")
+    paper = um_apps.FDTD3D
 
     @classmethod
     def problem(cls, params: Params) -> str:

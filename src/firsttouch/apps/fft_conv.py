@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from firsttouch.apps import fft
+from firsttouch.apps import fft, um_apps
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, c64, f32, in_pieces
 from firsttouch.harness.random import below
 from firsttouch.workspace.agents import KernelFile
@@ -39,14 +39,14 @@ class _FftConv(App):
     # Packed complex rows; in r2c the half spectrum has one column more.
     spectrum = buffer(c64, SIDE, f"{SIDE} // 2", role="inout", sides="gpu")
     spectrum_of_taps = buffer(c64, SIDE, f"{SIDE} // 2", role="inout", sides="gpu")
+    paper = um_apps.FFT_CONV
 
     def defines(self) -> Mapping[str, object]:
         return {"GROUP_THREADS": fft.THREADS, "GROUPS_TOGETHER": 6}
 
     @cached_property
     def kernels(self) -> KernelFile:
-        text = fft.TEXT + self.kernel_path().read_text(encoding="utf-8")
-        return KernelFile("fft_conv", text, self.defines())
+        return KernelFile("fft_conv", fft.TEXT + self.kernel_path().read_text(encoding="utf-8"), self.defines())
 
     def prepare(self, gpu: Gpu) -> None:
         self.side, self.bits = len(self.padded), len(self.padded).bit_length() - 1
@@ -55,8 +55,7 @@ class _FftConv(App):
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         for array in (self.data, self.taps):
-            count = array.nbytes // 4
-            cpu.launch("fill_digits", array, count, array.key, over=count, writes=[array])
+            cpu.launch("fill_digits", array, array.nbytes // 4, array.key, over=array.nbytes // 4, writes=[array])
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         points = self.side**2
@@ -122,6 +121,7 @@ class FftConvC2C(_FftConv):
     name = "fft_conv_c2c"
     unpacked = buffer(c64, SIDE, f"{SIDE} // 2 + 16", role="inout", sides="gpu")
     unpacked_taps = buffer(c64, SIDE, f"{SIDE} // 2 + 16", role="inout", sides="gpu")
+    paper = um_apps.FFT_CONV_C2C
 
     def unpack(self, gpu: Gpu, spectrum: Array) -> None:
         self.pairs(gpu, "unpack", spectrum, self.unpacked if spectrum is self.spectrum else self.unpacked_taps)

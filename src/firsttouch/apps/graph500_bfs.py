@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from firsttouch.analysis.graphs import levels_of_tree, neighbours, wrong_levels
+from firsttouch.apps import um_apps
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces, u32, u64
 from firsttouch.harness.random import words
 
@@ -40,6 +41,7 @@ class Graph500Bfs(App):
     visited = buffer(u32, "n // 32", role="scratch")
     found = buffer(u64, 2, role="scratch")
     counters = buffer(u64, 2, role="control", ends_on="cpu")  # vertices found in a level, and their edges
+    paper = um_apps.GRAPH500_BFS
     # Position of each chunk's edges in each bucket of vertices, and the edges of the buckets being sorted.
     cursors = buffer(u64, f"{CHUNKS} << (n.bit_length() - 1) // 2", role="scratch", starts_on="cpu")
     pairs = buffer(u64, "factor * (n // 32 + 4096)", role="scratch", starts_on="cpu")

@@ -39,6 +39,7 @@ from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric
 from firsttouch.session import Session
 from firsttouch.units import format_size
 from firsttouch.workspace.ballast import Ballast, why_no_ballast
+from firsttouch.workspace.guidance import ADVICE_PAIRS, SINGLE_ADVICE
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,6 @@ TOUCHES = {
     "per-2MiB": Touch(8, 2 * MiB),
 }
 SPARSE = ("per-4KiB", "per-64KiB", "per-2MiB")
-SINGLE_ADVICE = ("read-mostly", "preferred-gpu", "preferred-cpu", "accessed-by-gpu", "accessed-by-cpu")
-ADVICE_PAIRS = ("preferred-cpu+accessed-by-gpu", "preferred-gpu+accessed-by-cpu", "read-mostly+preferred-gpu")
 PREFETCHES = {"none": ("none", 1), "whole": ("whole", 1), "iteration": ("iteration", 1),
               "streams-2": ("whole", 2), "streams-4": ("whole", 4)}  # fmt: skip
 DUPLICATING = tuple(advice for advice in (*SINGLE_ADVICE, *ADVICE_PAIRS) if "read-mostly" in advice)

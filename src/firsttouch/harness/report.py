@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from firsttouch.analysis.statistics import series, value, varying
+from firsttouch.experiments import shares
 from firsttouch.experiments.base import ReportSection
 from firsttouch.figures import Figure, Heat, Line, Stack, Table
 from firsttouch.harness import findings
@@ -25,7 +26,9 @@ COUNTED = (
     "CPU, which reads one byte of each page; free. Each phase ends when all queued work has ended. Times of phases "
     "and iterations are those of the repetition of median time (the mean of the two in the middle), so that they add "
     "up to it. The result of the first repetition is checked, outside all phases. Iterations are timed by the "
-    "device's clock, starting with the first launch. Peak memory is the maximum in use, minus the use before the "
+    "device's clock, starting with the first launch. Kernel time is that between the events around each launch, "
+    "replay or library call of the phase compute, with page faults of the kernels. It is the mean of separate runs, "
+    "which are not samples. Peak memory is the maximum in use, minus the use before the "
     "first allocation. Copied bytes are those that the strategy copies or is expected to move. Relative values are "
     "ratios under the same conditions: to explicit, which copies from pageable host arrays, or to explicit+pinned, "
     "which copies from page-locked ones. Events come from a separate run, since recording them takes time."
@@ -39,6 +42,9 @@ _TITLES = {
     "phase_compute_ms": "compute",
     "relative_compute": "relative compute",
     "iterations_ms": "iterations",
+    "kernel_ms": "kernel",
+    "kernel_sd_ms": "sd of kernel",
+    "relative_kernel": "relative kernel",
     "peak_host_bytes": "peak host",
     "peak_device_bytes": "peak device",
     "relative_memory": "relative memory",
@@ -56,7 +62,8 @@ TABLE = Table(
     columns=("strategy", *_TITLES, "library", "verified"), titles=_TITLES,
     title="Times, peak memory, and bytes copied or expected to move; relative is to explicit",
 )  # fmt: skip
-FIGURES = (STACK, ITERATIONS, TABLE)
+SHARES = replace(shares.FIGURE, order=tuple(STRATEGIES), y_title="computing and readback, ms")
+FIGURES = (STACK, ITERATIONS, SHARES, TABLE)
 
 _HEAT = Heat(x="strategy", y="app", centre=1, x_title="strategy", y_title="application")
 OVERVIEW = tuple(
@@ -70,6 +77,7 @@ OVERVIEW = tuple(
     for name, what in {
         "time": "Time of a run",
         "compute": "Time of the phase compute",
+        "kernel": "Kernel time",
         "memory": "Peak memory",
     }.items()
 )
@@ -84,7 +92,8 @@ class Row:
 
     conditions: the factors other than the strategy that vary among the points of the application. reason: why the point
     was not measured, or what is wrong with its result. suspect: the rule of plausibility that it breaks, or ''.
-    relative_*: ratios to explicit, and the bounds of relative_time; relative_pinned_*: to explicit+pinned.
+    relative_*: ratios to explicit, and the bounds of relative_time; relative_pinned_*: to explicit+pinned. best_share:
+    the share of the GPU that a search found; best_speedup: how many times as fast as the GPU alone it is.
     """
 
     device: str
@@ -97,16 +106,24 @@ class Row:
     reason: str
     total_ms: float | None
     compute_ms: float | None
+    kernel_ms: float | None
+    kernel_sd_ms: float | None
     peak_host_bytes: float | None
     peak_device_bytes: float | None
     relative_time: float | None
     relative_time_low: float | None
     relative_time_high: float | None
     relative_compute: float | None
+    relative_kernel: float | None
     relative_memory: float | None
     relative_pinned_time: float | None
     relative_pinned_compute: float | None
+    relative_pinned_kernel: float | None
     relative_pinned_memory: float | None
+    best_share: float | None
+    best_speedup: float | None
+    best_speedup_low: float | None
+    best_speedup_high: float | None
 
 
 def summary(records: Sequence[Record]) -> list[Row]:
@@ -137,9 +154,12 @@ def _row(record: Record, conditions: dict[str, Scalar]) -> Row:
         reason=record.reason or record.verified_why,
         total_ms=positive(record, "median"),
         compute_ms=positive(record, "phase_compute_ms"),
+        kernel_ms=positive(record, "kernel_ms"),
+        kernel_sd_ms=non_negative(record, "kernel_sd_ms"),
         peak_host_bytes=non_negative(record, "peak_host_bytes"),
         peak_device_bytes=non_negative(record, "peak_device_bytes"),
-        **{field.name: positive(record, field.name) for field in fields(Row) if field.name.startswith("relative_")},
+        best_share=non_negative(record, "best_share"),
+        **{f.name: positive(record, f.name) for f in fields(Row) if f.name.startswith(("relative_", "best_speedup"))},
     )
 
 
@@ -203,6 +223,8 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     found: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
         found.append(ITERATIONS)
+    if any(shares.speedup(r) for r in ran):
+        found.append(SHARES)
     conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]
     shown = {"strategy": True, "verified": any(r.verified is not True for r in ran)}
     columns = [n for n in TABLE.columns if shown.get(n, any(value(r, n) is not None for r in ran))]

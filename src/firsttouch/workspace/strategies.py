@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from firsttouch.allocators.properties import common_allocator
+from firsttouch.allocators.properties import common_allocator, may_migrate
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 
@@ -18,8 +18,8 @@ class Strategy:
 
     allocator: of the buffers that both agents use, or of the device's copies if `duplicated`. duplicated: each such
     buffer is a host array, of the allocator host_arrays, and a device array. advise, prefetch: pass the hints that the
-    declared roles imply to the driver. prefault: the CPU touches every page after allocation. access: how the CPU must
-    access the allocator's memory ("direct" or "mapped"); "" for either.
+    declared roles imply to the driver. overlap: kernels do not wait for prefetches. prefault: the CPU touches every
+    page after allocation. access: how the CPU must access the allocator's memory ("direct" or "mapped"); "" for either.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Strategy:
     host_arrays: str = common_allocator("host")
     advise: bool = False
     prefetch: bool = False
+    overlap: bool = False
     prefault: bool = False
     access: str = ""
     bounded: bool = False
@@ -64,6 +65,14 @@ _ALL = (
         "as managed; buffers are prefetched to the GPU in a separate stream before the first launch, and results are "
         "prefetched back before the CPU reads them",
         prefetch=True,
+    ),
+    Strategy(
+        "managed+prefetch-overlap",
+        "managed",
+        "as managed+prefetch, but the first launch does not wait for the prefetches: kernels start while they run, and "
+        "fault on pages that have not arrived",
+        prefetch=True,
+        overlap=True,
     ),
     Strategy("managed+both", "managed", "advice and prefetches", advise=True, prefetch=True),
     Strategy("managed-static", "managed-static", "a __managed__ array of fixed size", bounded=True),
@@ -109,11 +118,8 @@ def unavailable(strategy: Strategy, device: DeviceInfo) -> str | None:
         return entry.reason
     if entry.gpu == "none":
         return entry.gpu_reason
-    if (strategy.advise or strategy.prefetch) and not device.capabilities.memory_guidance:
-        return (
-            f"{device.name} has no concurrent managed access (concurrentManagedAccess is 0), without which its driver "
-            "takes no advice and no prefetches"
-        )
+    if (strategy.advise or strategy.prefetch) and (reason := why_unguided(strategy, device)):
+        return reason
     if strategy.duplicated:
         return _host_arrays_unavailable(strategy.host_arrays, device)
     if entry.cpu == "none":
@@ -121,6 +127,21 @@ def unavailable(strategy: Strategy, device: DeviceInfo) -> str | None:
     if strategy.access not in ("", entry.cpu):
         return f"the CPU reaches {strategy.allocator} memory of {device.name} {_ACCESS_TEXT[entry.cpu]}"
     return None
+
+
+def why_unguided(strategy: Strategy, device: DeviceInfo) -> str | None:
+    """Why the driver takes no advice and no prefetches for the buffers of a strategy, in one sentence, or None."""
+    if strategy.duplicated or not may_migrate(strategy.allocator):
+        return f"under {strategy.name} no pages move, so that there is nothing to advise or to prefetch"
+    if device.capabilities.memory_guidance:
+        return None
+    entry = device.allocator(strategy.allocator)
+    if entry is not None and entry.managed:
+        return (
+            f"{device.name} has no concurrent managed access (concurrentManagedAccess is 0), without which its driver "
+            "takes no advice and no prefetches"
+        )
+    return f"the driver of {device.name} takes no advice and no prefetches for {strategy.allocator} memory"
 
 
 def _host_arrays_unavailable(allocator: str, device: DeviceInfo) -> str | None:

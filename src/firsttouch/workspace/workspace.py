@@ -12,13 +12,14 @@ the CPU accesses   it waits for queued work that still writes (or, if the CPU wr
                    must be mapped is mapped; memory that only one side may use at a time waits for queued work that
                    uses the buffer, and on a device without concurrent managed access for all queued work
 the GPU accesses   memory that is mapped for the CPU is unmapped
-the first launch   `prefetch`: shared buffers are prefetched to the GPU in a separate stream
-readback           `prefetch`: buffers that end on the CPU are prefetched back before they are read
+the first launch   buffers whose guidance says so are prefetched to the GPU in a separate stream, which the launch waits
+                   for unless the strategy says `overlap`
+readback           buffers whose guidance says so are prefetched back before they are read
 =================  =====================================================================================
 
-Advice follows from the roles: preferred location and accessed-by after allocation, read-mostly after initialisation.
-Scratch buffers are plain memory of their side, unless `place_scratch`. Other buffers that only the GPU uses are placed
-by the strategy, without a host array if it is `duplicated`.
+Which buffers are advised and prefetched is in guidance.py: read-mostly after initialisation, other advice after
+allocation. Scratch buffers are plain memory of their side, unless `place_scratch`. Other buffers that only the GPU uses
+are placed by the strategy, without a host array if it is `duplicated`.
 """
 
 from __future__ import annotations
@@ -44,14 +45,13 @@ from firsttouch.allocators.properties import (
 from firsttouch.errors import Unsupported
 from firsttouch.machine.pages import BASE_PAGE
 from firsttouch.records.schema import DeviceInfo
+from firsttouch.workspace.guidance import BY_ITSELF, Guidance, Placement
 from firsttouch.workspace.ranges import Ranges
 from firsttouch.workspace.strategies import Strategy
 
 Agent = Literal["cpu", "gpu"]
 PLAIN = common_allocator("host")
 Role = Literal["input", "output", "inout", "constant", "control", "scratch"]
-PLACED: tuple[Role, ...] = ("input", "output", "inout")
-"""Roles for which `advise` sets a preferred location. `prefetch` covers these and constants."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +183,7 @@ class Workspace:
         pages: page size to request for plain host memory: policy, base or huge.
         place_scratch: scratch buffers that the GPU uses are memory of the strategy, unless it is `duplicated`.
             Otherwise they are device memory.
+        guidance: where the advice and the prefetches of each buffer come from.
     """
 
     def __init__(
@@ -193,14 +194,16 @@ class Workspace:
         *,
         pages: str = "policy",
         place_scratch: bool = False,
+        guidance: Placement = BY_ITSELF,
     ) -> None:
         self.strategy, self.info, self.device = strategy, info, device
-        self.pages, self.place_scratch = pages, place_scratch
+        self.pages, self.place_scratch, self.guidance = pages, place_scratch, guidance
         self.arrays: list[Array] = []
         self.transferred: dict[Agent, int] = {"cpu": 0, "gpu": 0}
         """Bytes transferred to each agent: copied if `duplicated`, else expected to migrate or be read remotely."""
         self._busy_stores: set[Store] = set()
         self._prefetch_stream: _core.Stream | None = None
+        self._prefetched: _core.Event | None = None
 
     # ------------------------------------------------------------------------------------------------ allocation
 
@@ -209,8 +212,8 @@ class Workspace:
         for array in arrays:
             self.arrays.append(array)
             array.store = self._make_store(array, (windows or {}).get(array, array.nbytes))
-            if self.strategy.advise and array.store.shared:
-                self._advise(array, ("preferred-gpu", "accessed-by-cpu"), PLACED)
+            if array.store.shared:
+                self._advise(array, self._guidance(array).at_allocation)
             if self.strategy.prefault and array.store.shared and array.store.host is not None:
                 self._prefault(array, array.store.host.address)
 
@@ -271,6 +274,7 @@ class Workspace:
         return list(blocks.values())
 
     def free(self) -> None:
+        self.join_prefetches()
         self.wait()
         for array in self.arrays:
             self._unmap(array.store)
@@ -281,40 +285,49 @@ class Workspace:
 
     # ------------------------------------------------------------------------------------------------ roles
 
-    def _advise(self, array: Array, implied: Sequence[str], roles: Sequence[Role]) -> None:
-        declared, before_initialise = array.declaration.advice, implied[0] != "read-mostly"
-        if declared is not None:
-            hints = [hint for hint in declared if (hint != "read-mostly") == before_initialise]
-        else:
-            hints = [*implied] if array.declaration.role in roles else []
-        assert array.store.host is not None
+    def _guidance(self, array: Array) -> Guidance:
+        return self.guidance.of(array.declaration, self.strategy)
+
+    def _advise(self, array: Array, hints: Iterable[str]) -> None:
         for hint in hints:
+            assert array.store.host is not None
             self.device.advise(array.store.host, hint)
 
     def after_initialise(self) -> None:
-        """Advise read-mostly on inputs and constants. Called at the end of the phase initialise."""
-        if self.strategy.advise:
-            for array in self._shared():
-                self._advise(array, ("read-mostly",), ("input", "constant"))
+        """Advise read-mostly where the guidance says so. Called at the end of the phase initialise."""
+        for array in self._shared():
+            self._advise(array, self._guidance(array).after_initialise)
 
     def before_compute(self) -> None:
-        """Prefetch to the GPU if the strategy does. Called before the first launch of the phase compute."""
-        if not self.strategy.prefetch:
+        """Prefetch to the GPU where the guidance says so. Called before the first launch of the phase compute.
+
+        With `overlap` launches do not wait for the prefetches: a kernel faults on pages that have not arrived.
+        """
+        arrays = [array for array in self._shared() if "gpu" in self._guidance(array).prefetch]
+        if not arrays:
             return
         self._prefetch_stream = self._prefetch_stream or self.device.stream()
-        for array in self._shared():
-            if array.declaration.role in (*PLACED, "constant"):
-                assert array.store.device is not None
-                self.device.prefetch(array.store.device, 0, array.nbytes, "gpu", self._prefetch_stream)
-        self.device.join(self.device.record(self._prefetch_stream))
+        for array in arrays:
+            assert array.store.device is not None
+            self.device.prefetch(array.store.device, 0, array.nbytes, "gpu", self._prefetch_stream)
+        self._prefetched = self.device.record(self._prefetch_stream)
+        if not self.strategy.overlap:
+            self.join_prefetches()
+
+    def join_prefetches(self) -> None:
+        """Make work that is queued from now on, and wait(), wait for the prefetches. Called at the end of the phase
+        compute, so that the phase contains them.
+        """
+        if self._prefetched is not None:
+            self.device.join(self._prefetched)
+            self._prefetched = None
 
     def read_back(self, arrays: Iterable[Array]) -> None:
         """Transfer whole arrays to the CPU, which then reads one byte of each page."""
         arrays = list(arrays)
-        if self.strategy.prefetch:
-            for array in arrays:
-                if array.store.shared and array.store.device is not None:
-                    self.device.prefetch(array.store.device, 0, array.nbytes, "cpu")
+        for array in arrays:
+            if array.store.shared and array.store.device is not None and "cpu" in self._guidance(array).prefetch:
+                self.device.prefetch(array.store.device, 0, array.nbytes, "cpu")
         for array in arrays:
             _read_pages(self.cpu_address(array, reads=True), array.nbytes)
 
