@@ -142,10 +142,16 @@ class Applications(Work):
             lines += _accepted({name: about for name, about in entries[0].factors.items() if name in SETTINGS})
         return Listing("applications", entries, lines)
 
+    def further(self, request: Request, records: Sequence[Record]) -> list[Request]:
+        from firsttouch.harness.search import further
+
+        return further(request, records, apps.all_apps())
+
     def summary(self, records: Sequence[Record]) -> dict[str, Any]:
         from firsttouch.harness.report import summary
+        from firsttouch.harness.search import ranking
 
-        return {"applications": summary(records)}
+        return {"applications": summary(records), "placements": ranking(records)}
 
 
 RUN, APP = Experiments(), Applications()

@@ -119,7 +119,7 @@ class Application(Applications):
     def _optional(self) -> dict[str, Factor]:
         own = [Factor(name, (value,), "count") for name, value in self.app.sizes["default"].items()]
         own += [Factor(name, words) for name, words in self.app.options.items()]
-        own += placements.factors_of(self.app)
+        own += placements.factors_of(self.app, self.requested.get(placements.PLACEMENT, ()))
         return {**SETTINGS, **{f.name: f for f in own}}
 
     def optional(self) -> list[Factor]:
@@ -128,6 +128,8 @@ class Application(Applications):
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors.get("events") == "on" and not may_migrate(STRATEGIES[factors.text("strategy")].allocator):
             return "unified-memory events exist only for strategies whose pages move"
+        if factors.get("events") == "on" and placements.BEST in self.requested.get(placements.PLACEMENT, ()):
+            return "a search for placements records no events"
         return ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
