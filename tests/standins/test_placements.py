@@ -44,7 +44,11 @@ def call(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     ("options", "settings", "told"),
     [
         (["hotspot", "--set", "advice.powr=none"], {}, "unknown factor 'advice.powr' (did you mean 'advice.power'?)"),
-        (["hotspot", "--set", "advice.power=read"], {}, "unknown advice.power 'read' (did you mean 'read-mostly'?)"),
+        (
+            ["hotspot", "--set", "advice.power=read-mosty"],
+            {},
+            "(did you mean 'read-mostly'?)",
+        ),
         (["hotspot", "--set", "prefetch.next=cpu"], {}, "unknown prefetch.next 'cpu'"),
         (["hotspot", "--set", "placement=papr"], {}, "unknown placement 'papr' (did you mean 'paper'?)"),
         (["hotspot", "--set", "placement=paper"], {}, "hotspot has no published version"),
@@ -65,13 +69,13 @@ def test_the_message_for_what_cannot_be_set(
 @pytest.mark.exhaustive
 def test_a_search_is_ranked_and_survives_its_end_at_any_point(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    records = app(out, "pathfinder", "--placements", *TINY)
+    records = app(out, "lud", "--placements", "--strategy", "managed", "--strategy", "managed+both", *TINY)
     assert {r.verified for r in records} == {True}
     tried = [str(r.factors["placement"]) for r in records]
-    assert tried[:4] == ["strategy"] * 4
-    assert 3 <= len(set(tried)) - 1 <= 15
+    assert tried[:2] == ["strategy"] * 2
+    assert 3 <= len(set(tried)) - 1 <= 4
     lines = (out / "results.jsonl").read_text().splitlines(keepends=True)
-    for kept in (2, 6, len(lines) - 1):
+    for kept in (1, len(lines) - 1):
         (out / "results.jsonl").write_text("".join(lines[:kept]))
         done = call("--resume", "--out", str(out), "--json")
         assert done.returncode == 0, done.stderr

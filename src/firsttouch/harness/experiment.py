@@ -400,6 +400,8 @@ class ApplicationListing:
     footprint_bytes: int
     streams: bool
     options: Mapping[str, Sequence[str]]
+    guided: Sequence[str]
+    """The buffers that take advice and prefetches."""
     factors: Mapping[str, Mapping[str, str]]
     """Further factors for --set, besides strategy and size."""
 
@@ -417,5 +419,6 @@ def list_application(app: type[App]) -> ApplicationListing:
         footprint,
         bool(app.tiled),
         app.options,
+        placements.guided_buffers(app),
         describe_factors(Application(app).optional()),
     )

@@ -12,7 +12,7 @@ from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Factor
 from firsttouch.harness.app import App
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar
-from firsttouch.workspace.guidance import ADVICE_OF, PREFETCH_OF, Guidance, Placement, settings_of
+from firsttouch.workspace.guidance import ADVICE, ADVICE_OF, PREFETCH_OF, Guidance, Placement, settings_of
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, why_unguided
 from firsttouch.workspace.workspace import Declaration, placement
 
@@ -75,6 +75,22 @@ def _all_accepted(word: str, words: Mapping[str, Sequence[str]]) -> bool:
         return all(value in words.get(name, ()) for name, value in parse(word).items())
     except ValueError:
         return False
+
+
+def guided_buffers(app: type[App]) -> list[str]:
+    """The names of the buffers that have settings."""
+    return [d.name for d in app.declarations(app.sizes["tiny"]) if settings_of(d)]
+
+
+BY_BUFFER: Mapping[str, Mapping[str, str]] = {
+    f"{ADVICE_OF}BUFFER": {"accepts": ", ".join(ADVICE), "doc": "what the driver is told about a buffer"},
+    f"{PREFETCH_OF}BUFFER": {
+        "accepts": "none, gpu; cpu, gpu+cpu for results",
+        "doc": "before the first launch to the GPU, before results are read to the CPU",
+    },
+    PLACEMENT: {"accepts": f"{AS_IS}, {PAPER}", "doc": "advice and prefetches as the strategy's or as published"},
+}
+"""The same factors for any buffer, for --list."""
 
 
 def settings_in(factors: Factors) -> dict[str, str]:

@@ -255,7 +255,9 @@ def ranking(records: Iterable[Record]) -> list[Ranked]:
 
 
 def _is_gain(search: Search, record: Record) -> bool:
-    return _word(record) != AS_IS and record in search.final and are_apart(quantity(record), quantity(search.base))
+    """Whether a placement is clearly faster than every strategy as it is."""
+    mine, base = quantity(record), quantity(search.base)
+    return _word(record) != AS_IS and mine.value < base.value and are_apart(mine, base)
 
 
 GAIN = Claim("app.placement", "with {settings} {strategy} takes {value}, {ratio} times {other_value} by itself")
@@ -267,7 +269,7 @@ def of_searches(records: Iterable[Record]) -> list[Finding]:
     found = []
     for search in searches(records):
         best = search.final[0]
-        if best is not search.base and _is_gain(search, best):
+        if _is_gain(search, best):
             found.append(finding(GAIN, best, comparison=compare(best, search.base), settings=_word(best)))
         elif search.tried:
             found.append(finding(NO_GAIN, search.base, count(len({*search.tried, *search.finalists}), "placement")))
