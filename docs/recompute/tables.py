@@ -193,19 +193,21 @@ TABLES: Mapping[str, Table] = {
     "faultcount": Table(
         "faultcount",
         "",
-        "allocator | first touch",
+        "allocator | first touch | streamed by",
         {
-            "`malloc` | cpu": "device=cpu allocator=malloc first_touch=cpu",
-            "`malloc-thp` | cpu": "device=cpu allocator=malloc-thp first_touch=cpu",
+            "`malloc` | cpu | cpu": "device=cpu allocator=malloc first_touch=cpu",
+            "`malloc-thp` | cpu | cpu": "device=cpu allocator=malloc-thp first_touch=cpu",
             **{
-                f"`{name}` | {agent}": f"device=cuda:0 allocator={name} first_touch={agent} streamed_by={agent}"
-                for name, agent in (
-                    ("pinned", "gpu"),
-                    ("registered", "gpu"),
-                    ("pinned-wc", "gpu"),
-                    ("managed", "cpu"),
-                    ("managed", "gpu"),
-                    ("device", "gpu"),
+                f"`{name}` | {first} | {then}": f"device=cuda:0 allocator={name} first_touch={first} streamed_by={then}"
+                for name, first, then in (
+                    ("pinned", "gpu", "gpu"),
+                    ("pinned", "gpu", "cpu"),
+                    ("registered", "gpu", "gpu"),
+                    ("pinned-wc", "gpu", "gpu"),
+                    ("managed", "cpu", "cpu"),
+                    ("managed", "gpu", "gpu"),
+                    ("managed", "gpu", "cpu"),
+                    ("device", "gpu", "gpu"),
                 )
             },
         },
@@ -213,6 +215,7 @@ TABLES: Mapping[str, Table] = {
             "faults/MiB": ("", number()),
             "allocate": ("", count("allocate")),
             "touch": ("", count("touch")),
+            "triad": ("", count("triad")),
             "page": ("", size("page_bytes")),
             "contiguous base pages": ("", number("contiguous_pages")),
         },
@@ -294,10 +297,10 @@ TABLES: Mapping[str, Table] = {
         {
             "CPU alone": ("cpu_threads=16", number("cpu_alone")),
             "CPU together": ("cpu_threads=16", number("cpu_rate")),
-            "of its rate alone": ("cpu_threads=16", percent("cpu_relative")),
-            "GPU alone": ("cpu_threads=0", number()),
+            "of the CPU's rate alone": ("cpu_threads=16", percent("cpu_relative")),
+            "GPU alone": ("cpu_threads=16", number("gpu_alone")),
             "GPU together": ("cpu_threads=16", number("gpu_rate")),
-            "of its rate then": ("cpu_threads=16", percent("gpu_relative")),
+            "of the GPU's rate alone": ("cpu_threads=16", percent("gpu_relative")),
         },
     ),
     "caching": Table(
@@ -453,6 +456,17 @@ TABLES: Mapping[str, Table] = {
             for stride in ("4 KiB", "2 MiB")
         },
         plain(pages(16, 32, 64, 128, 1024, 2048, 4096, 8192), number("translated_ns")),
+    ),
+    "tlb-strides": Table(
+        "tlb",
+        "device=cpu agent=cpu method=chase",
+        "allocator, stride",
+        {
+            f"`{name}`, {stride}": f"allocator={name} stride={stride.replace(' ', '')}"
+            for name in ("malloc", "malloc-thp")
+            for stride in ("4 KiB", "64 KiB", "2 MiB")
+        },
+        plain(pages(64, 96, 128, 512, 1024, 2048, 4096), number("translated_ns")),
     ),
     "tlb-gpu": Table(
         "tlb",

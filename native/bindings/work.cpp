@@ -9,6 +9,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/handle.hpp"
+#include "device/kernel_timer.hpp"
 #include "host/kernels.hpp"
 
 namespace nb = nanobind;
@@ -27,6 +28,13 @@ struct StreamHandle {
 struct EventHandle {
     std::shared_ptr<DeviceHandle> owner;
     std::unique_ptr<Event> event;
+};
+
+struct TimerHandle {
+    explicit TimerHandle(std::shared_ptr<DeviceHandle> device)
+        : owner(std::move(device)), timer(*owner->device, owner->lab.stream()) {}
+    std::shared_ptr<DeviceHandle> owner;
+    KernelTimer timer;
 };
 
 struct KernelHandle {
@@ -112,13 +120,15 @@ class LaunchList {
             if (nb::isinstance<BufferHandle>(value)) buffers_.add(value);
     }
     std::size_t size() const { return steps_.size(); }
-    void replay(std::size_t first, std::size_t count) {
+    void replay(std::size_t first, std::size_t count, TimerHandle* timer) {
         if (first > steps_.size() || count > steps_.size() - first)
             throw std::out_of_range("the list has " + std::to_string(steps_.size()) + " launches");
         Stream& stream = device_->lab.stream();
+        if (timer != nullptr) timer->timer.begin();
         for (std::size_t i = first; i < first + count; ++i)
             device_->device->launch(stream, *steps_[i].kernel, steps_[i].grid,
                                     std::span(arguments_).subspan(steps_[i].from, steps_[i].count));
+        if (timer != nullptr) timer->timer.end();
     }
 
   private:
@@ -162,12 +172,27 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
             "seconds_until",
             [](EventHandle& from, EventHandle& to) { return from.owner->device->elapsed(*from.event, *to.event); },
             "later"_a, "Returns the seconds between two events on the device's clock. Waits for the later one.");
+    nb::class_<TimerHandle>(m, "KernelTimer",
+                            "Adds up the time of kernels, by a pair of events around each launch that is given it.")
+        .def(nb::init<Shared>(), "device"_a)
+        .def(
+            "begin", [](TimerHandle& t) { t.timer.begin(); }, "Records the event before work that is queued next.")
+        .def(
+            "end", [](TimerHandle& t) { t.timer.end(); }, "Records the event after the work queued since begin().")
+        .def(
+            "take",
+            [](TimerHandle& t) {
+                nb::gil_scoped_release release;
+                const auto [seconds, pairs] = t.timer.take();
+                return std::make_pair(seconds, pairs);
+            },
+            "Waits, and returns the seconds on the device's clock and the number of pairs since the last call.");
     nb::class_<LaunchList>(m, "LaunchList",
                            "Kernel launches that are prepared once and replayed in order without Python.")
         .def(nb::init<Shared>(), "device"_a)
         .def("add", &LaunchList::add, "kernel"_a, "blocks"_a, "threads"_a, "arguments"_a)
         .def("__len__", &LaunchList::size)
-        .def("replay", &LaunchList::replay, "first"_a, "count"_a);
+        .def("replay", &LaunchList::replay, "first"_a, "count"_a, "timer"_a.none() = nb::none());
     m.def("launch_on_host", &launch_on_host, "kernel"_a, "codes"_a, "threads"_a, "arguments"_a,
           "Runs the host kernel 'application/entry' on pinned threads and returns the seconds it took.\n\n"
           "threads: 0 is one for each usable processor. Arguments for pointers are addresses.");
@@ -205,13 +230,16 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
             "Compiles a kernel. codes: the type of each parameter as one letter: p (pointer), i, I, l, L, B, f, d.")
         .def(
             "launch",
-            [](DeviceHandle& d, KernelHandle& kernel, std::uint32_t blocks, std::uint32_t threads,
-               const Values& values) {
+            [](DeviceHandle& d, KernelHandle& kernel, std::uint32_t blocks, std::uint32_t threads, const Values& values,
+               TimerHandle* timer) {
                 require_same_device(d, kernel);
                 const auto arguments = arguments_of(kernel, values);
+                if (timer != nullptr) timer->timer.begin();
                 d.device->launch(d.lab.stream(), *kernel.kernel, {blocks, threads}, arguments);
+                if (timer != nullptr) timer->timer.end();
             },
-            "kernel"_a, "blocks"_a, "threads"_a, "arguments"_a)
+            "kernel"_a, "blocks"_a, "threads"_a, "arguments"_a, "timer"_a.none() = nb::none(),
+            "Queues a kernel on the default stream. timer: adds up its time.")
         .def(
             "grid",
             [](DeviceHandle& d, std::uint64_t n) {

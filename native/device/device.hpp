@@ -228,6 +228,8 @@ class Device {
     // record queues an event on a stream. elapsed returns the seconds between two events on the device's clock, after
     // both have completed.
     virtual std::unique_ptr<Event> record(Stream& stream) = 0;
+    // The same with an event that is no longer needed, which may be used again.
+    virtual void record(Stream& stream, std::unique_ptr<Event>& event) { event = record(stream); }
     virtual double elapsed(Event& from, Event& to) = 0;
     virtual void join(Stream& stream, Event& event) = 0;  // work queued on the stream afterwards waits for the event
     virtual std::unique_ptr<Gate> hold(Stream& stream) = 0;

@@ -182,6 +182,14 @@ class GpuDevice : public Device {
         call(api_, api_.event_record, event->handle, handle(stream));
         return event;
     }
+    void record(Stream& stream, std::unique_ptr<Event>& event) override {
+        if (event == nullptr) {
+            event = record(stream);
+            return;
+        }
+        const auto scope = make_current();
+        call(api_, api_.event_record, handle(*event), handle(stream));
+    }
     double elapsed(Event& from, Event& to) override {
         const auto scope = make_current();
         float milliseconds = 0;

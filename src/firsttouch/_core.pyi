@@ -202,7 +202,11 @@ class Device:
         Compiles a kernel. codes: the type of each parameter as one letter: p (pointer), i, I, l, L, B, f, d.
         """
 
-    def launch(self, kernel: Kernel, blocks: int, threads: int, arguments: list[object]) -> None: ...
+    def launch(
+        self, kernel: Kernel, blocks: int, threads: int, arguments: list[object], timer: KernelTimer | None = None
+    ) -> None:
+        """Queues a kernel on the default stream. timer: adds up its time."""
+
     def grid(self, n: int) -> tuple[int, int]:
         """Returns (blocks, threads) for n items, about one per thread."""
 
@@ -235,6 +239,23 @@ class Event:
         Returns the seconds between two events on the device's clock. Waits for the later one.
         """
 
+class KernelTimer:
+    """
+    Adds up the time of kernels, by a pair of events around each launch that is given it.
+    """
+
+    def __init__(self, device: Device) -> None: ...
+    def begin(self) -> None:
+        """Records the event before work that is queued next."""
+
+    def end(self) -> None:
+        """Records the event after the work queued since begin()."""
+
+    def take(self) -> tuple[float, int]:
+        """
+        Waits, and returns the seconds on the device's clock and the number of pairs since the last call.
+        """
+
 class LaunchList:
     """
     Kernel launches that are prepared once and replayed in order without Python.
@@ -243,7 +264,7 @@ class LaunchList:
     def __init__(self, device: Device) -> None: ...
     def add(self, kernel: object, blocks: int, threads: int, arguments: list[object]) -> None: ...
     def __len__(self) -> int: ...
-    def replay(self, first: int, count: int) -> None: ...
+    def replay(self, first: int, count: int, timer: KernelTimer | None = None) -> None: ...
 
 def launch_on_host(kernel: str, codes: str, threads: int, arguments: list[object]) -> float:
     """

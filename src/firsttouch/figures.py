@@ -45,6 +45,8 @@ class Line(Figure):
     y_title: str = ""
     order: Sequence[str] = ()
     """The values that `colour` may take, in an order that fixes the colour of each in every report."""
+    mark: str = ""
+    """A counter: a ring marks the points whose x is its value."""
     levels: Literal["", "caches", "tlb"] = ""
     """Label the plateaus of one curve in each panel: as levels of caches, over bytes, or of translation caches, over
     pages.

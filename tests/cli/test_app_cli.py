@@ -66,6 +66,18 @@ def test_a_budget_streams_tiles(tmp_path: Path) -> None:
     assert sum(b["bytes"] for b in record["buffers"] if b["allocator"] == "device") <= 2 * 2**20
 
 
+def test_kernel_times_are_those_of_runs_that_are_no_samples(tmp_path: Path) -> None:
+    asked = ("hotspot", "--size", "tiny", "--repeat", "2", "--strategy", "explicit", "--set", "kernel_times=on")
+    done = app(*asked, "--out", "o", *DEVICE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "kernel" in done.stdout
+    (record,) = records(tmp_path / "o")
+    assert (record["verified"], len(record["samples"]), record.get("suspect", "")) == (True, 2, "")
+    counters = record["counters"]
+    assert 0 < counters["kernel_ms"] <= counters["kernel_compute_ms"]
+    assert {"kernel_sd_ms", "kernel_intervals", "iterations_ms"} <= counters.keys()
+
+
 def test_scratch_may_be_memory_of_the_strategy(tmp_path: Path) -> None:
     asked = ("srad", "--size", "tiny", "--repeat", "1", "--strategy", "svm-fine", "--set", "scratch=device,strategy")
     done = app(*asked, "--out", "o", *DEVICE, cwd=tmp_path)

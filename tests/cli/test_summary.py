@@ -99,6 +99,14 @@ def test_suspect_points_have_a_mark_and_the_rule(capsys: pytest.CaptureFixture[s
     )
 
 
+def test_what_a_search_for_the_best_share_found_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    managed = next(row for row in of("kmeans_concurrent") if row.strategy == "managed")
+    found = {"best_share": 0.7, "best_speedup": 1.3, "best_speedup_low": 1.1, "best_speedup_high": 1.4}
+    lines = shown([replace(managed, **found), replace(managed, **found, status="failed")], capsys)
+    told = [" ".join(line) for line in lines if "share" in line]
+    assert told == ["- managed of kmeans_concurrent: best share 0.7: 1.3 times as fast as the GPU alone (1.1 to 1.4)"]
+
+
 def test_a_ratio_that_may_be_one_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
     rows = of("lud")
     unsure = [replace(row, relative_time_low=0.7, relative_time_high=1.02) for row in rows]

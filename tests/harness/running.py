@@ -14,6 +14,7 @@ import pytest
 from firsttouch import _core
 from firsttouch.harness import measure
 from firsttouch.harness.app import App, solve
+from firsttouch.harness.division import Division, why_not_at_once
 from firsttouch.machine.devices import describe_devices, open_device
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.units import parse_size
@@ -62,6 +63,7 @@ def run_tiny(
     seed: int = 1,
     windows: int = 0,
     instance: App | None = None,
+    division: Division | None = None,
 ) -> measure.Run:
     """Run an application at size tiny (with a mutation: at SIZE), in memory filled with arbitrary values.
 
@@ -69,6 +71,7 @@ def run_tiny(
         mutation: a text of its kernel file, and its replacement on the GPU.
         windows: rows of each tiled buffer that the device holds at a time; 0: all.
         instance: the instance to run, for tests that examine it afterwards.
+        division: of the work between both agents; by default half each, in turns where they may not work at once.
     """
     info, device = opencl()
     if mutation is not None and "library" in app.options:
@@ -83,6 +86,8 @@ def run_tiny(
     _poison_memory(instance)
     if strategy not in strategies():  # the default strategy on another kind of device
         strategy = next(s for s in strategies() if not skip_reason(app, s))
+    in_turns = app.divided and bool(why_not_at_once(STRATEGIES[strategy], info))
+    instance.division = division or Division(in_turns=in_turns)
     parts = {array: windows * array.row_bytes for array in instance.tiled_arrays()} if windows else None
     try:
         return measure.run(instance, Workspace(STRATEGIES[strategy], info, device), windows=parts)

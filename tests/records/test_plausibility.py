@@ -120,6 +120,8 @@ def test_numbers_are_finite():
         ("app", {}, {"phase_compute_ms": 11.0}, "part-above-whole"),
         ("app", {}, {"phase_context_ms": 400.0}, ""),
         ("app", {}, {"iteration_3_ms": 10.5}, "part-above-whole"),
+        ("app", {}, {"kernel_ms": 7.003, "kernel_compute_ms": 7.0}, ""),  # by two clocks
+        ("app", {}, {"kernel_ms": 7.1, "kernel_compute_ms": 7.0}, "part-above-whole"),
         ("app", {}, {"memory_compute_bytes": 7, "peak_bytes": 6}, "part-above-whole"),
         ("app", {}, {"um_h2d_fault_bytes": 7, "um_h2d_bytes": 6}, "part-above-whole"),
         ("app", {}, {"um_h2d_fault_bytes": 6, "um_h2d_bytes": 6}, ""),

@@ -192,6 +192,35 @@ def test_an_overview_then_applications_in_alphabetical_order():
     assert sum(sum(s.tally[k] for k in ("ok", "wrong", "skipped")) for s in others) == 18
 
 
+def kernel(app, strategy, ms, time=None, sd=0.1):
+    return sample.app(app, strategy, time, counters={"kernel_ms": ms, "kernel_sd_ms": sd, "kernel_compute_ms": 99.0})
+
+
+def test_kernel_times_have_heat_maps_where_they_were_measured():
+    timed = [kernel(app, s, ms) for app in ("bfs", "srad") for s, ms in (("explicit", 10.0), ("managed", 25.0))]
+    (overview, *_) = report.sections(derive(timed), {}, {})
+    (heat,) = [f for f in overview.figures if f.z == "relative_kernel"]
+    assert heat.title == "Kernel time relative to explicit"
+    assert "2.5" in texts_of(drawing_of(heat, overview.records))
+    (row, _, _, _) = report.summary(timed)
+    assert (row.kernel_ms, row.kernel_sd_ms, row.relative_kernel) == (10, 0.1, 1)
+    without = [sample.app(app, "explicit") for app in ("bfs", "srad")]
+    assert drawing_of(heat, derive(without)) is None
+
+
+def test_a_finding_says_where_kernels_and_the_whole_run_disagree():
+    def said(*managed):
+        found = of_application(derive([kernel("a", "explicit", 10.0), kernel("a", "managed", *managed)]))
+        return [text for text in sentences(found) if "kernels" in text]
+
+    assert said(20.0, 0.5) == [
+        "Under managed the kernels take 2 times as long as under explicit, the whole run 0.72 times."
+    ]
+    assert said(5.0, 2.0)
+    assert not said(20.0, 2.0)
+    assert not said(10.1, 0.5)
+
+
 def test_one_application_needs_no_overview():
     assert [s.name for s in sections_of([sample.app("bfs", "explicit")])] == ["app: bfs"]
 

@@ -21,6 +21,7 @@ ALWAYS = {
         "managed",
         "managed+advise",
         "managed+prefetch",
+        "managed+prefetch-overlap",
         "managed+both",
         "pinned",
         "registered",
@@ -69,15 +70,22 @@ def test_every_strategy_is_verified_or_skipped_with_a_reason(
 
 
 def test_without_concurrent_managed_access_there_is_no_advice_and_no_prefetch(tmp_path: Path) -> None:
-    names = [w for s in ("managed", "managed+advise", "managed+prefetch", "managed+both") for w in ("--strategy", s)]
+    names = [w for s in sorted(ALWAYS) if s.startswith("managed") for w in ("--strategy", s)]
     options = ("--size", "tiny", "--repeat", "1")
     records = app(tmp_path / "out", "heartwall", *names, *options, STANDIN_CONCURRENT="0")
     managed, *others = sorted(records, key=lambda r: str(r.factors["strategy"]))
     assert (managed.factors["strategy"], managed.status, managed.verified) == ("managed", "ok", True)
-    assert [r.status for r in others] == ["skipped"] * 3
+    assert [r.status for r in others] == ["skipped"] * 4
     (reason,) = {r.reason for r in others}
     assert reason.startswith("hip:0 has no concurrent managed access")
     assert reason.endswith("without which its driver takes no advice and no prefetches")
+
+
+def test_kernels_are_timed_beside_prefetches(tmp_path: Path) -> None:
+    options = ("--strategy", "managed+prefetch-overlap", "--size", "tiny", "--repeat", "1", "--set", "kernel_times=on")
+    (record,) = app(tmp_path / "out", "hotspot", *options)
+    assert (record.status, record.reason, record.verified, record.suspect) == ("ok", "", True, "")
+    assert 0 < record.counter("kernel_ms") <= record.counter("kernel_compute_ms")
 
 
 @pytest.mark.parametrize(

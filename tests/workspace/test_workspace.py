@@ -5,6 +5,7 @@ Each launch adds the values that it reads to those that it writes, so that any s
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -116,6 +117,75 @@ def test_no_strategy_reads_a_stale_byte(strategy: str, program: list[Launch]) ->
         pytest.skip(reason)
     workspace, buffers = Workspace(STRATEGIES[strategy], info, device), arrays()
     run(program, workspace, buffers)
+    workspace.read_back(buffers)
+    for array, right in zip(buffers, expected(program), strict=True):
+        np.testing.assert_array_equal(workspace.contents(array), right)
+    workspace.free()
+
+
+class Prefetching:
+    """A device that lists prefetches, launches and joins instead of prefetching, and passes all other calls on."""
+
+    def __init__(self, device: object) -> None:
+        self._device, self.calls = device, []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._device, name)
+
+    def prefetch(self, buffer: object, offset: int, count: int, agent: str, stream: object = None) -> None:
+        self.calls.append(f"prefetch to {agent}" + ("" if stream is None else " in its stream"))
+
+    def join(self, event: object) -> None:
+        self.calls.append("join")
+        self._device.join(event)  # type: ignore[attr-defined]
+
+    def launch(self, *arguments: object) -> None:
+        self.calls.append("launch")
+        self._device.launch(*arguments)  # type: ignore[attr-defined]
+
+
+def prefetching(overlap: bool) -> tuple[Workspace, Prefetching]:
+    """A Workspace of memory that both sides use in place, whose strategy prefetches."""
+    info, device = opencl()
+    if "svm-fine" not in strategies():
+        pytest.skip("no fine-grained SVM")
+    listing = Prefetching(device)
+    strategy = dataclasses.replace(STRATEGIES["svm-fine"], prefetch=True, overlap=overlap)
+    return Workspace(strategy, info, listing), listing  # type: ignore[arg-type]
+
+
+ONE = Launch("gpu", 0, 1, 0, 0, 4, updates=True, swap=False)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_only_without_overlap_does_the_first_launch_wait_for_prefetches(overlap: bool) -> None:
+    workspace, device = prefetching(overlap)
+    buffers = arrays()
+    run([ONE], workspace, buffers)
+    workspace.join_prefetches()
+    prefetches = ["prefetch to gpu in its stream"] * BUFFERS
+    assert device.calls == [*prefetches, *(["launch", "join"] if overlap else ["join", "launch"])]
+    workspace.join_prefetches()
+    assert device.calls.count("join") == 1
+    workspace.read_back(buffers)
+    assert device.calls[-BUFFERS:] == ["prefetch to cpu"] * BUFFERS
+    workspace.free()
+
+
+def test_memory_is_not_freed_while_it_is_prefetched() -> None:
+    workspace, device = prefetching(overlap=True)
+    run([ONE], workspace, arrays())
+    assert "join" not in device.calls
+    workspace.free()
+    assert device.calls[-1] == "join"
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(program=programs)
+def test_no_stale_byte_is_read_beside_prefetches(program: list[Launch]) -> None:
+    workspace, buffers = prefetching(overlap=True)[0], arrays()
+    run(program, workspace, buffers)
+    workspace.join_prefetches()
     workspace.read_back(buffers)
     for array, right in zip(buffers, expected(program), strict=True):
         np.testing.assert_array_equal(workspace.contents(array), right)

@@ -164,6 +164,7 @@ class OpenclDevice : public Device {
         table_.call<Int>(flush, handle(stream));
         return std::make_unique<ClEvent>(event);
     }
+    using Device::record;
     double elapsed(Event& from, Event& to) override { return end_time(to) - end_time(from); }
     void join(Stream& stream, Event& event) override {
         const Object list[] = {static_cast<ClEvent&>(event).handle};

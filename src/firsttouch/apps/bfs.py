@@ -76,12 +76,14 @@ class Bfs(App):
 
 
 class BfsConcurrent(Bfs):
-    """bfs with half of the nodes on each agent; each level they exchange the nodes found in the other's half."""
+    """bfs with the first tiles of nodes on the GPU and the others on the CPU; in each level, each agent passes on the
+    nodes that it found in the other's part.
+    """
 
     name = "bfs_concurrent"
-    source = f"{Bfs.source}; the division into halves is this project's"
-    pattern = "both agents at once on halves, exchanged each level"
-    by_halves = True
+    source = f"{Bfs.source}; the division is this project's"
+    pattern = "both agents at once on parts, exchanged each level"
+    divided = True
     theirs = buffer(
         u64, MASK, role="inout", starts_on="cpu"
     )  # nodes that the CPU found; those that the GPU found are in `updating`
@@ -90,7 +92,7 @@ class BfsConcurrent(Bfs):
     @classmethod
     def problem(cls, params: Params) -> str:
         if params["n"] <= TILE:
-            return f"{cls.name}: n must be above {TILE}, a half for each agent, not {params['n']}"
+            return f"{cls.name}: n must be above {TILE}, a tile for each agent, not {params['n']}"
         return super().problem(params)
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
@@ -98,38 +100,41 @@ class BfsConcurrent(Bfs):
         cpu.fill(self.theirs, 0)
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
-        n, tiles = self.n, (len(self.tiles) - 1) // 2
-        half, words, all_words = tiles * TILE, tiles * TILE // 8, len(self.mask)
-        cut = int(cpu.reads(self.nodes[half : half + 1])[0] & 0xFFFFFFFF)
+        n, tiles, all_words = self.n, self.gpu_part(len(self.tiles) - 1), len(self.mask)
+        cut, words = min(n, tiles * TILE), tiles * TILE // 8
+        edge = int(cpu.reads(self.nodes[cut : cut + 1])[0] & 0xFFFFFFFF) if cut < n else len(self.edges)
         for level in gpu.iterations(LEVELS):
             if int(cpu.reads(self.over)[0]) < level and (level == 0 or not cpu.reads(self.news)[0]):
                 break
             cpu.fill(self.news, 0)
-            gpu.fill(self.updating, 0)
-            gpu.launch(
-                *("bfs_expand", self.nodes, self.edges, self.mask, self.visited, self.updating, self.cost, self.over),
-                *(self.told, level, half),
-                groups=tiles,
-                threads=THREADS,
-                reads=[self.nodes[:half], self.edges[:cut]],
-                updates=[self.mask[:words], self.visited[:words], self.cost[:half]],
-            )
-            cpu.fill(self.theirs, 0)
-            cpu.launch(
-                *("bfs_expand_half", self.nodes, self.edges, self.mask, self.visited, self.theirs, self.cost),
-                *(self.news, level, half, n - half),
-                over=n - half,
-                reads=[self.nodes[half:], self.edges[cut:]],
-                updates=[self.mask[words:], self.visited[words:], self.cost[half:]],
-            )
+            if cut > 0:
+                gpu.fill(self.updating, 0)
+                gpu.launch(
+                    *("bfs_expand", self.nodes, self.edges, self.mask, self.visited, self.updating, self.cost),
+                    *(self.over, self.told, level, cut),
+                    groups=tiles,
+                    threads=THREADS,
+                    reads=[self.nodes[:cut], self.edges[:edge]],
+                    updates=[self.mask[:words], self.visited[:words], self.cost[:cut]],
+                )
+            if cut < n:
+                cpu.fill(self.theirs, 0)
+                cpu.launch(
+                    *("bfs_expand_half", self.nodes, self.edges, self.mask, self.visited, self.theirs, self.cost),
+                    *(self.news, level, cut, n - cut),
+                    over=n - cut,
+                    reads=[self.nodes[cut:], self.edges[edge:]],
+                    updates=[self.mask[words:], self.visited[words:], self.cost[cut:]],
+                )
             for agent, own, other, a, b in (
                 (gpu, self.updating, self.theirs, 0, words),
                 (cpu, self.theirs, self.updating, words, all_words),
             ):
-                agent.launch(
-                    *("bfs_exchange", self.mask, self.visited, own, other, a, b - a),
-                    over=b - a,
-                    reads=[own[a:b], other[a:b]],
-                    updates=[self.visited[a:b]],
-                    writes=[self.mask[a:b]],
-                )
+                if a < b:
+                    agent.launch(
+                        *("bfs_exchange", self.mask, self.visited, own, other, a, b - a),
+                        over=b - a,
+                        reads=[own[a:b], other[a:b]],
+                        updates=[self.visited[a:b]],
+                        writes=[self.mask[a:b]],
+                    )

@@ -111,11 +111,11 @@ class Cfd(App):
 
 
 class CfdConcurrent(Cfd):
-    """cfd with the second half of the cells on the CPU, while the GPU works on the first half."""
+    """cfd with the first part of the cells on the GPU, while the CPU works on the others."""
 
     name = "cfd_concurrent"
-    pattern = "CPU and GPU work on halves at the same time, and read from the other's half in every stage"
-    by_halves = True
+    pattern = "CPU and GPU work on parts at the same time, and read from the other's part in every stage"
+    divided = True
     sizes = {**Cfd.sizes, "bytes": {"iterations": 2}}
     old = buffer(f32, 5, "6 * m**3", role="inout")
     flux = buffer(f32, 5, "6 * m**3", role="inout")
@@ -123,11 +123,13 @@ class CfdConcurrent(Cfd):
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         n = len(self.areas)
+        cut = self.gpu_part(n)
+        agents, parts = zip(*((a, p) for a, p in ((gpu, (0, cut)), (cpu, (cut, n))) if p[0] < p[1]), strict=True)
         for _ in gpu.iterations(self.iterations):
-            for launches in zip(self.launches(0, n // 2), self.launches(n // 2, n), strict=True):
-                if self.u in launches[0][1]:
+            for launches in zip(*(self.launches(*part) for part in parts), strict=True):
+                if self.u in launches[0][1] and cpu in agents:
                     cpu.reads(self.u)  # before the GPU's launch, because later it would wait for that launch
-                for agent, (kernel, reads, writes, values) in zip((gpu, cpu), launches, strict=True):
+                for agent, (kernel, reads, writes, values) in zip(agents, launches, strict=True):
                     read = [p for a in reads for p in ([a] if a is self.u else _cells(a, *values))]
                     written = [p for a in writes for p in _cells(a, *values)]
                     agent.launch(kernel, *reads, *writes, *values, over=values[1], reads=read, writes=written)

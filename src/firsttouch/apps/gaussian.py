@@ -102,38 +102,39 @@ class Gaussian(App):
 
 
 class GaussianConcurrent(Gaussian):
-    """gaussian with the upper half of the rows on the CPU and the lower half on the GPU. Both eliminate at the same
-    time; each row that the CPU has finished is transferred to the GPU.
+    """gaussian with the upper rows on the CPU and the lower rows on the GPU. Both eliminate at the same time; each row
+    that the CPU has finished is transferred to the GPU.
     """
 
     name = "gaussian_concurrent"
     source = "Rodinia's gaussian, divided between both agents"
-    pattern = "CPU and GPU work on halves at the same time, one row is transferred in every step"
+    pattern = "CPU and GPU work on parts at the same time, one row is transferred in every step"
     sizes = {**Gaussian.sizes, "bytes": {"iterations": 128}}
-    by_halves = True
+    divided = True
 
     def prepare(self, gpu: Gpu) -> None:
         """Records nothing, because the launches of each step declare the row that is shared with the other agent."""
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
-        a, m, b, n, half = self.a, self.m, self.b, self.n, self.n // 2
+        a, m, b, n, cut = self.a, self.m, self.b, self.n, self.n - self.gpu_part(self.n)
         for t in gpu.iterations(self.steps):
-            first, row = max(half, t + 1), a[t : t + 1]
+            first, row = max(cut, t + 1), a[t : t + 1]
             across, groups = self.tiles(t, first)
-            on_gpu, on_cpu = slice(first, n), slice(t + 1, half)
+            on_gpu, on_cpu = slice(first, n), slice(t + 1, cut)
             reads = [row, a[on_gpu]]
-            gpu.launch("gaussian_fan1", a, m, n, t, first, n, over=n - first, reads=reads, updates=[m[on_gpu]])
-            gpu.launch(
-                *("gaussian_fan2", m, a, b, n, t, first, n, across),
-                groups=groups,
-                threads=THREADS,
-                reads=[row, m[on_gpu], b[t : t + 1]],
-                updates=[a[on_gpu], b[on_gpu]],
-            )
-            if t + 1 < half:
+            if first < n:
+                gpu.launch("gaussian_fan1", a, m, n, t, first, n, over=n - first, reads=reads, updates=[m[on_gpu]])
+                gpu.launch(
+                    *("gaussian_fan2", m, a, b, n, t, first, n, across),
+                    groups=groups,
+                    threads=THREADS,
+                    reads=[row, m[on_gpu], b[t : t + 1]],
+                    updates=[a[on_gpu], b[on_gpu]],
+                )
+            if t + 1 < cut:
                 cpu.launch(
-                    *("gaussian_rows", m, a, b, n, t, t + 1, half),
-                    over=(half - t - 1) * n,
+                    *("gaussian_rows", m, a, b, n, t, t + 1, cut),
+                    over=(cut - t - 1) * n,
                     reads=[row, b[t : t + 1]],
                     updates=[m[on_cpu], a[on_cpu], b[on_cpu]],
                 )

@@ -66,8 +66,7 @@ class Kmeans(App):
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         last = self.shares()[-1][1]
         for tile in gpu.tiles(self.features):
-            count = min(tile.count, last - tile.first)
-            if count > 0:
+            if (count := min(tile.count, last - tile.first)) > 0:
                 gpu.launch(
                     *("kmeans_transpose", self.features, self.transposed, tile.offset, tile.first, count, last, self.d),
                     groups=math.ceil(count / SIDE),
@@ -84,12 +83,13 @@ class Kmeans(App):
 
     def _assign(self, cpu: Cpu, gpu: Gpu) -> None:
         """Assign all points to centres, and sum the points of each centre."""
-        features, membership, last = self.features, self.membership, self.shares()[-1][1]
+        features, membership, mine = self.features, self.membership, self.shares()[-1][1]
         arrays, shape = (self.centres, membership), (self.d, self.centres.shape[1], self.k)
-        gpu.launch("kmeans_assign", self.transposed, *arrays, last, *shape, over=last, writes=[membership[:last]])
-        for first, last, piece, end in self.shares():
+        if mine > 0:
+            gpu.launch("kmeans_assign", self.transposed, *arrays, mine, *shape, over=mine, writes=[membership[:mine]])
+        for first, last, piece, end in (share for share in self.shares() if share[0] < share[1]):
             count, points, members = last - first, features[first:last], membership[first:last]
-            if first > 0:
+            if last != mine:
                 values = (*arrays, first, count, *shape)
                 cpu.launch("kmeans_assign_rows", features, *values, over=count, reads=[points], writes=[members])
             cpu.launch(
@@ -137,13 +137,13 @@ class Kmeans(App):
 
 
 class KmeansConcurrent(Kmeans):
-    """kmeans with the second half of the points assigned by the CPU, while the GPU assigns the first half."""
+    """kmeans with the first part of the points assigned by the GPU, while the CPU assigns the others."""
 
     name = "kmeans_concurrent"
-    pattern = "CPU and GPU work on halves at the same time"
-    by_halves = True
-    transposed = buffer(f32, "d", "(n + 1) // 2", role="scratch")
+    pattern = "CPU and GPU assign points at the same time"
+    divided = True
 
     def shares(self) -> list[tuple[int, int, int, int]]:
-        half, pieces = (self.n + 1) // 2, PIECES // 2
-        return [(half, self.n, pieces, PIECES), (0, half, 0, pieces)]
+        cut = self.gpu_part(self.n)
+        piece = min(max(PIECES * cut // self.n, int(cut > 0)), PIECES - int(cut < self.n))
+        return [(cut, self.n, piece, PIECES), (0, cut, 0, piece)]

@@ -71,6 +71,7 @@ def _ratio(v: float) -> str:
 _COLUMNS: Sequence[tuple[str, str, Callable[[float], str]]] = (
     ("total", "total_ms", _ms),
     ("compute", "compute_ms", _ms),
+    ("kernel", "kernel_ms", _ms),
     ("peak\nhost", "peak_host_bytes", _bytes),
     ("peak\ndevice", "peak_device_bytes", _bytes),
     ("rel.\ntotal", "relative_time", _ratio),
@@ -196,6 +197,7 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
         sentences[0] += " Relative to explicit: 0.5 is half of its time or memory."
         if any(_unsure(row) for row in rows):
             sentences[0] += " ~: the interval of the ratio includes 1."
+    sentences += filter(None, map(_best_share, rows))
     bad: dict[tuple[str, str], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.status == "skipped"):
         if (end := _end(row)) != "verified":
@@ -205,6 +207,20 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
     if (more := len(reasons) - _MOST_REASONS) > 0:
         sentences.append(f"- and {more} more, listed in the report")
     return sentences
+
+
+def _best_share(row: Row) -> str:
+    """What the search for the best division of work found, or ''."""
+    if row.best_share is None or row.best_speedup is None or _end(row) != "verified":
+        return ""
+    from firsttouch.analysis.findings import Quantity
+    from firsttouch.experiments.shares import claim_of, parts_of
+    from firsttouch.report.sentences import quantity_text
+
+    ratio = Quantity(row.best_speedup, "", row.best_speedup_low, row.best_speedup_high)
+    words = {"where": _who([row]), "best": f"{row.best_share:g}"}
+    words |= {name: quantity_text(part) for name, part in parts_of(ratio).items()}
+    return f"- {claim_of(row.best_share, ratio).text.format_map(words)}"
 
 
 def _end(row: Row) -> str:

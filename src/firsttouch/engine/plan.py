@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -175,6 +176,14 @@ def _parse_ratio(text: str) -> float:
     return ratio
 
 
+def _parse_fraction(factor: Factor, text: str) -> float:
+    """Parses a number from 0 to 1; 0.50 and .5 are the same point."""
+    with suppress(ValueError):
+        if 0 <= (fraction := float(text)) <= 1:
+            return fraction + 0.0  # -0 is 0
+    raise ValueError(f"'{text:.40}' is no {factor.name}; accepted: {factor.accepted()}")
+
+
 def _parse_number(factor: Factor, parse: Callable[[str], int], text: str) -> int:
     """Returns parse(text). Its message also names the words that the factor accepts."""
     try:
@@ -194,6 +203,8 @@ def parse_value(factor: Factor, text: str) -> Scalar:
         return _check_range(factor, _parse_number(factor, _parse_count, text), text)
     if factor.kind == "ratio":
         return _parse_ratio(text)
+    if factor.kind == "fraction":
+        return _parse_fraction(factor, text)
     if factor.kind == "name":
         if not re.fullmatch(factor.pattern, text):
             raise ValueError(f"'{text:.40}' is no such name; accepted: {factor.accepted()}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from firsttouch.session import Session
 
 Preset = Literal["quick", "standard", "full"]
-FactorKind = Literal["size", "count", "ratio", "extent", "name", "choice"]
+FactorKind = Literal["size", "count", "ratio", "fraction", "extent", "name", "choice"]
 ONE_AT_A_TIME = "a profiler stops the GPU around each kernel, so CPU and GPU would not work at once"
 """Why a profiler cannot count an experiment in which they do."""
 MAX_VALUES = 10_000
@@ -43,11 +43,11 @@ def _is_scalar(value: object) -> bool:
 class Factor:
     """A condition that is varied. values are those that the preset measures; `--set name=...` may name others.
 
-    kind: "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "choice" one of the values or of
-    `choices`, "name" a text that matches `pattern`, of which `choices` are examples, and "extent" bytes. For "extent",
-    "count" and "choice", known has words that are accepted too, each with the value for which it stands. doc says in a
-    few words what is varied, for --list. names_devices: the values name devices; without --set, only those are measured
-    that the call chose.
+    kind: "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "fraction" one from 0 to 1,
+    "choice" one of the values or of `choices`, "name" a text that matches `pattern`, of which `choices` are examples,
+    and "extent" bytes. For "extent", "fraction", "count" and "choice", known has words that are accepted too, each with
+    the value for which it stands. doc says in a few words what is varied, for --list. names_devices: the values name
+    devices; without --set, only those are measured that the call chose.
     """
 
     name: str
@@ -92,6 +92,8 @@ class Factor:
             return ", ".join(self.words())
         if self.kind == "ratio":
             return "a number above 0"
+        if self.kind == "fraction":
+            return ", or ".join((*self.known, "a number from 0 to 1"))
         if self.kind == "name":
             return f"a name such as {', '.join(self.choices)}"
         if self.kind == "extent":

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, overloa
 import numpy as np
 
 from firsttouch import _core, modules
+from firsttouch.harness.division import Division
 from firsttouch.harness.random import key_of
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
@@ -120,8 +121,9 @@ class App:
     """Whether `grows` must be a power of two."""
     bounded: ClassVar[bool] = False
     """Whether its buffer sizes have an upper bound that is known at compile time."""
-    by_halves: ClassVar[bool] = False
-    """Whether both agents work at the same time, each on its half of the same buffers."""
+    divided: ClassVar[bool] = False
+    """Whether both agents work at the same time, each on its part of the same buffers. compute() asks gpu_part() for
+    that of the GPU, and queues the GPU's launches of each step before those of the CPU."""
     tiled: ClassVar[Sequence[str]] = ()
     """Buffers that compute() processes with gpu.tiles, so that they can be streamed under a budget. All must have the
     same number of rows."""
@@ -176,6 +178,10 @@ class App:
         }
         self.used: dict[str, str] = {}
         """Further facts for the record, such as the vendor library that was used."""
+        self.division = Division()
+        """How much of the work each agent does, if it is divided."""
+        self.gpu_share_reached = 0.0
+        """The part that gpu_part returned last: the division's share, rounded to whole items."""
 
     @classmethod
     def buffers(cls) -> list[BufferSpec]:
@@ -207,12 +213,7 @@ class App:
     @classmethod
     def refuses(cls, strategy: Strategy, device: DeviceInfo) -> str | None:
         """Returns why the application can't use a strategy, or None. Test the strategy's properties, not its name."""
-        entry = device.allocator(strategy.allocator)
-        if not cls.by_halves or strategy.duplicated or entry is None:
-            return None
-        if entry.cpu != "mapped" and (entry.disjoint or entry.concurrent):
-            return None
-        return "both agents work on halves at the same time, but only one may access this memory at a time"
+        return None
 
     @classmethod
     def kernel_path(cls) -> Path:
@@ -259,6 +260,12 @@ class App:
         copies of large arrays.
         """
         raise NotImplementedError
+
+    def gpu_part(self, items: int) -> int:
+        """The number of items that the GPU works on, of all; the CPU works on the others."""
+        part = round(self.division.gpu_share * items)
+        self.gpu_share_reached = part / items
+        return part
 
     def tiled_arrays(self) -> list[Array]:
         return [self.arrays[name] for name in self.tiled]

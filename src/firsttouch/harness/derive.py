@@ -25,6 +25,7 @@ EVENTS, ON = "events", "on"
 RELATIVE: Mapping[str, Sequence[str]] = {
     "time": ("median",),
     "compute": ("phase_compute_ms",),
+    "kernel": ("kernel_ms",),
     "memory": ("peak_bytes", "peak_machine_bytes"),
 }
 """The compared values: the first that both records have."""

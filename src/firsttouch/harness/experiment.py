@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import mean
 
 from firsttouch import _core
@@ -13,7 +14,7 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
 from firsttouch.experiments.common import MMAP_EVERY_BLOCK
-from firsttouch.harness import findings, placements, report
+from firsttouch.harness import division, findings, kernel_times, placements, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
 from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
@@ -40,6 +41,7 @@ SETTINGS = {
         doc="ratio of the application's device memory to the device memory that is left free",
     ),
     "repeat": Factor("repeat", (REPEATS,), "count", least=1, doc="runs in one process"),
+    kernel_times.SETTING.name: kernel_times.SETTING,
 }
 """Factors that a plan has only if they are set."""
 
@@ -119,6 +121,7 @@ class Application(Applications):
     def _optional(self) -> dict[str, Factor]:
         own = [Factor(name, (value,), "count") for name, value in self.app.sizes["default"].items()]
         own += [Factor(name, words) for name, words in self.app.options.items()]
+        own += division.FACTORS.values() if self.app.divided else ()
         own += placements.factors_of(self.app, self.requested.get(placements.PLACEMENT, ()))
         return {**SETTINGS, **{f.name: f for f in own}}
 
@@ -146,7 +149,8 @@ class Application(Applications):
             return reason
         if strategy.bounded and not app.bounded:
             return f"{app.name}: its buffer sizes have no upper bound at compile time"
-        if reason := app.refuses(strategy, device) or placements.why_not_placed(app, strategy, factors, device):
+        reason = app.refuses(strategy, device) or division.why_skipped(app, factors, strategy, device)
+        if reason := reason or placements.why_not_placed(app, strategy, factors, device):
             return reason
         left = bytes_left_by_ballast(app, params, strategy, factors)
         if left is not None and (reason := why_no_ballast(device, left)):
@@ -178,8 +182,18 @@ class Application(Applications):
         if factors.get("events") == "on":
             session.recorded_events()  # raises Unsupported if there are none
 
-        def run_once(params: Params, *, seed: int, check: bool) -> tuple[App, Run]:
+        divided = division.divide(self.app, factors, strategy, session.info)
+
+        def run_once(
+            params: Params,
+            *,
+            seed: int,
+            check: bool,
+            divided: division.Division = divided,
+            timer: _core.KernelTimer | None = None,
+        ) -> tuple[App, Run]:
             app = self.app(params, seed, options)
+            app.division = divided
             workspace = Workspace(
                 strategy,
                 session.info,
@@ -197,19 +211,32 @@ class Application(Applications):
                 windows={a: rows * a.row_bytes for a in app.tiled_arrays()} if rows else None,
                 counters=memory_counters(session.info, device, strategy.allocator),
                 log=session.events,
+                timer=timer,
             )
 
         # Warm-up: every kernel runs once, and the driver allocates its own memory. The seed differs, so that leftover
         # data can't pass the check.
         run_once(self.app.sizes["tiny"], seed=session.seed + 1, check=False)
-        runs = []
+        runs: list[Run] = []
+        timed: list[Run] = []
         left = bytes_left_by_ballast(self.app, params, strategy, factors)
         with Ballast(device, session.info.allocator(strategy.allocator), left) as ballast:
+            found = division.find(
+                self.app,
+                factors,
+                divided,
+                lambda one: run_once(params, seed=session.seed, check=False, divided=one)[1],
+                _repeats(factors),
+            )
             for repeat in range(_repeats(factors)):
-                app, finished = run_once(params, seed=session.seed, check=repeat == 0)
+                app, finished = run_once(params, seed=session.seed, check=repeat == 0, divided=found.division)
                 runs.append(finished)
+            if kernel_times.are_wanted(factors):
+                timer = _core.KernelTimer(device)
+                one = partial(run_once, params, seed=session.seed, check=False, divided=found.division, timer=timer)
+                timed += [one()[1] for _ in runs]
         measurement = self._measurement(app, params, context, runs)
-        measurement.counters |= ballast.counters
+        measurement.counters |= {**ballast.counters, **found.counters(runs), **kernel_times.counters(timed)}
         if isinstance(size := factors["size"], int):
             measurement.counters["size_reached"] = app.footprint(params) / size
         return measurement
@@ -231,7 +258,7 @@ class Application(Applications):
         counters["footprint_bytes"] = app.footprint(params)
         counters["copied_h2d_bytes"], counters["copied_d2h_bytes"] = last.transferred["gpu"], last.transferred["cpu"]
         counters |= {f"param_{name}": value for name, value in params.items()}
-        counters |= {**app.used, **last.events}
+        counters |= {**app.used, **last.events, **division.facts(app)}
         return Measurement(
             samples=[r.seconds * 1e3 for r in runs],
             verified=not error,

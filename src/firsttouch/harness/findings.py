@@ -8,7 +8,17 @@ from statistics import geometric_mean
 
 from firsttouch.analysis.findings import Claim, Finding, Quantity, are_apart, compare, finding, quantity
 from firsttouch.analysis.statistics import measured, median_of, varying
-from firsttouch.harness.derive import BASELINE, EVENTS, application, is_events_run, positive, setting, strategy
+from firsttouch.experiments.shares import best_found
+from firsttouch.harness.derive import (
+    BASELINE,
+    EVENTS,
+    application,
+    is_events_run,
+    non_negative,
+    positive,
+    setting,
+    strategy,
+)
 from firsttouch.records.schema import Record
 from firsttouch.text import condition, count
 
@@ -29,6 +39,10 @@ MEMORY = Claim(
     "app.memory",
     "at its peak {strategy} holds {saved} less memory than {baseline} ({value} instead of {baseline_bytes})",
 )
+KERNELS = Claim(
+    "app.kernels",
+    "under {strategy} the kernels take {value} times as long as under {baseline}, the whole run {run} times",
+)
 _WINS = ("app.wins", "fastest over {where}:")
 WINS = Claim(_WINS[0], "{strategy} in {value}", _WINS[1])
 NO_WINNER = Claim(_WINS[0], "no strategy clearly in {value}", _WINS[1])
@@ -48,9 +62,10 @@ def of_application(records: Sequence[Record]) -> list[Finding]:
     settings = _settings(good)
     chosen = max(reversed(settings), key=len)
     names = [n for n in varying([s[0] for s in settings]) if n not in ("strategy", EVENTS)]
-    found += [*_speed(chosen, condition(chosen[0], names)), *_memory(chosen)]
+    found += [*_speed(chosen, condition(chosen[0], names)), *_kernels(chosen), *_memory(chosen)]
     if len(settings) > 1:
         found += _wins(settings, count(len(settings), "setting"))
+    found += [one for record in good for one in best_found(record, strategy(record))]
     return [*found, *_caveats(good)]
 
 
@@ -125,6 +140,28 @@ def _speed(rows: Sequence[Record], where: str) -> list[Finding]:
     fastest = finding(Claim(_FASTEST, text), first, comparison=comparison, rivals=tuple(map(strategy, rivals)))
     others = sorted((r for r in rows if r not in (first, base)), key=median_of)
     return [fastest, *(finding(RELATIVE, r, comparison=compare(r, base)) for r in others)]
+
+
+def _kernels(rows: Sequence[Record]) -> list[Finding]:
+    """The strategies with clearly slower kernels than explicit in a clearly faster run, or vice versa."""
+    base = next((r for r in rows if strategy(r) == BASELINE), None)
+    spread = None if base is None else _kernel_spread(base)
+    found = []
+    for record in rows if spread else []:
+        bounds = [positive(record, f"relative_time_{end}") for end in ("low", "high")]
+        own, (low, high), ratio = _kernel_spread(record), bounds, positive(record, "relative_kernel")
+        run = positive(record, "relative_time")
+        if own is None or spread is None or low is None or high is None or ratio is None or run is None:
+            continue
+        if (own[0] > spread[1] and high < 1) or (own[1] < spread[0] and low > 1):
+            found.append(finding(KERNELS, record, Quantity(ratio), details={"run": Quantity(run)}, baseline=BASELINE))
+    return found
+
+
+def _kernel_spread(record: Record) -> tuple[float, float] | None:
+    """Two standard deviations around the mean kernel time, in ms."""
+    mean, deviation = positive(record, "kernel_ms"), non_negative(record, "kernel_sd_ms")
+    return None if mean is None or deviation is None else (mean - 2 * deviation, mean + 2 * deviation)
 
 
 def _memory(rows: Sequence[Record]) -> list[Finding]:

@@ -30,12 +30,21 @@ PHASES = ("context", "allocate", "initialise", "compute", "readback", "free")
 GENERATE = "generate"
 
 
+@dataclass(frozen=True)
+class KernelTime:
+    """Seconds of the kernels of a run on the device's clock, and the number of launches, replays and library calls."""
+
+    seconds: float
+    intervals: int
+
+
 @dataclass
 class Run:
     """Measurements of one run.
 
     phases: seconds by name; iterations: seconds of each, and iterations_total of all; transferred: bytes to each agent;
-    events: totals by name; buffers: name, allocator and bytes of each; error: the message of check(), "" if correct.
+    kernels: their time in the phase compute, if there was a timer; events: totals by name; buffers: name, allocator and
+    bytes of each; error: the message of check(), "" if correct.
     """
 
     phases: dict[str, float] = field(default_factory=dict)
@@ -43,6 +52,7 @@ class Run:
     iterations_total: float = 0.0
     memory: dict[str, int] = field(default_factory=dict)
     transferred: Mapping[Agent, int] = field(default_factory=dict)
+    kernels: KernelTime | None = None
     events: Mapping[str, Scalar] = field(default_factory=dict)
     buffers: list[tuple[str, str, int]] = field(default_factory=list)
     error: str = ""
@@ -179,6 +189,7 @@ def run(
     windows: dict[Array, int] | None = None,
     counters: MemoryCounters = MemoryCounters(),
     log: EventLog | None = None,
+    timer: _core.KernelTimer | None = None,
 ) -> Run:
     """Run an application once.
 
@@ -187,6 +198,7 @@ def run(
         windows: bytes of device memory for each tiled array, if there is a budget.
         counters: count memory in use.
         log: event log; events from the first allocation to the end of readback are added up.
+        timer: times the kernels of the phase compute. Iterations are not timed then.
 
     Raises:
         GuardRefused, Unavailable, Unsupported: the strategy cannot be used on this device.
@@ -198,7 +210,7 @@ def run(
     meter = Meter(counters)
     try:
         with log.window() if log is not None else nullcontext() as window:
-            _phases(active, meter, threads, windows)
+            _phases(active, meter, threads, windows, timer)
         if window is not None:
             active.run.events = window.totals()
         active.run.iterations = active.gpu.iteration_seconds()
@@ -263,7 +275,13 @@ def fill_with_nonsense(active: ActiveRun, *, on_demand: bool) -> None:
             valid.clear()
 
 
-def _phases(active: ActiveRun, meter: Meter, threads: int, windows: dict[Array, int] | None) -> None:
+def _phases(
+    active: ActiveRun,
+    meter: Meter,
+    threads: int,
+    windows: dict[Array, int] | None,
+    timer: _core.KernelTimer | None,
+) -> None:
     """The measured window, from allocate to readback. Memory use is read after each phase."""
     app, workspace, cpu, gpu = active.app, active.workspace, active.cpu, active.gpu
     arrays = list(app.arrays.values())
@@ -277,11 +295,17 @@ def _phases(active: ActiveRun, meter: Meter, threads: int, windows: dict[Array, 
         app.initialise(cpu, gpu)
         workspace.wait()
         workspace.after_initialise()
-        cpu.threads = 0
+        cpu.threads = app.division.cpu_threads
     meter.read("initialise")
+    gpu.timer = timer
     with active.phase("compute"):
         workspace.before_compute()
+        cpu.in_turns, gpu.idle = app.division.in_turns, app.divided and app.division.gpu_share == 0
         app.compute(cpu, gpu)
+        workspace.join_prefetches()
+    gpu.timer = None
+    if timer is not None:  # after the phase, since reading events takes time
+        active.run.kernels = KernelTime(*timer.take())
     meter.read("compute")
     with active.phase("readback"):
         workspace.read_back([a for a in arrays if a.declaration.ends_on == "cpu"])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import series, value, varying
+from firsttouch.experiments import shares
 from firsttouch.experiments.base import ReportSection
 from firsttouch.figures import Bar, Figure, Heat, Line, Stack, Table
 from firsttouch.harness import findings
@@ -28,7 +29,9 @@ COUNTED = (
     "CPU, which reads one byte of each page; free. Each phase ends when all queued work has ended. Times of phases "
     "and iterations are those of the repetition of median time (the mean of the two in the middle), so that they add "
     "up to it. The result of the first repetition is checked, outside all phases. Iterations are timed by the "
-    "device's clock, starting with the first launch. Peak memory is the maximum in use, minus the use before the "
+    "device's clock, starting with the first launch. Kernel time is that between the events around each launch, "
+    "replay or library call of the phase compute, with page faults of the kernels. It is the mean of separate runs, "
+    "which are not samples. Peak memory is the maximum in use, minus the use before the "
     "first allocation. Copied bytes are those that the strategy copies or is expected to move. Relative values are "
     "ratios under the same conditions: to explicit, which copies from pageable host arrays, or to explicit+pinned, "
     "which copies from page-locked ones. Events come from a separate run, since recording them takes time."
@@ -42,6 +45,9 @@ _TITLES = {
     "phase_compute_ms": "compute",
     "relative_compute": "relative compute",
     "iterations_ms": "iterations",
+    "kernel_ms": "kernel",
+    "kernel_sd_ms": "sd of kernel",
+    "relative_kernel": "relative kernel",
     "peak_host_bytes": "peak host",
     "peak_device_bytes": "peak device",
     "relative_memory": "relative memory",
@@ -63,7 +69,8 @@ PLACEMENTS = Bar(
     x=PLACEMENT, colour="strategy", where={FINALIST: 1}, y_title="total, ms",
     title="The placements that were fastest when tried once, and what the strategies do by themselves",
 )  # fmt: skip
-FIGURES = (STACK, ITERATIONS, TABLE)
+SHARES = replace(shares.FIGURE, order=tuple(STRATEGIES), y_title="computing and readback, ms")
+FIGURES = (STACK, ITERATIONS, SHARES, TABLE)
 
 _HEAT = Heat(x="strategy", y="app", centre=1, x_title="strategy", y_title="application")
 OVERVIEW = tuple(
@@ -77,6 +84,7 @@ OVERVIEW = tuple(
     for name, what in {
         "time": "Time of a run",
         "compute": "Time of the phase compute",
+        "kernel": "Kernel time",
         "memory": "Peak memory",
     }.items()
 )
@@ -91,7 +99,8 @@ class Row:
 
     conditions: the factors other than the strategy that vary among the points of the application. reason: why the point
     was not measured, or what is wrong with its result. suspect: the rule of plausibility that it breaks, or ''.
-    relative_*: ratios to explicit, and the bounds of relative_time; relative_pinned_*: to explicit+pinned.
+    relative_*: ratios to explicit, and the bounds of relative_time; relative_pinned_*: to explicit+pinned. best_share:
+    the share of the GPU that a search found; best_speedup: how many times as fast as the GPU alone it is.
     """
 
     device: str
@@ -104,16 +113,24 @@ class Row:
     reason: str
     total_ms: float | None
     compute_ms: float | None
+    kernel_ms: float | None
+    kernel_sd_ms: float | None
     peak_host_bytes: float | None
     peak_device_bytes: float | None
     relative_time: float | None
     relative_time_low: float | None
     relative_time_high: float | None
     relative_compute: float | None
+    relative_kernel: float | None
     relative_memory: float | None
     relative_pinned_time: float | None
     relative_pinned_compute: float | None
+    relative_pinned_kernel: float | None
     relative_pinned_memory: float | None
+    best_share: float | None
+    best_speedup: float | None
+    best_speedup_low: float | None
+    best_speedup_high: float | None
 
 
 def summary(records: Sequence[Record]) -> list[Row]:
@@ -147,9 +164,12 @@ def _row(record: Record, conditions: dict[str, Scalar]) -> Row:
         reason=record.reason or record.verified_why,
         total_ms=positive(record, "median"),
         compute_ms=positive(record, "phase_compute_ms"),
+        kernel_ms=positive(record, "kernel_ms"),
+        kernel_sd_ms=non_negative(record, "kernel_sd_ms"),
         peak_host_bytes=non_negative(record, "peak_host_bytes"),
         peak_device_bytes=non_negative(record, "peak_device_bytes"),
-        **{field.name: positive(record, field.name) for field in fields(Row) if field.name.startswith("relative_")},
+        best_share=non_negative(record, "best_share"),
+        **{f.name: positive(record, f.name) for f in fields(Row) if f.name.startswith(("relative_", "best_speedup"))},
     )
 
 
@@ -171,9 +191,8 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
     ]
     if len(groups) < 2:
         return by_application
-    plain = sorted(
-        (r for r in records if not (is_events_run(r) or is_candidate(r))), key=lambda r: (_rank(r), application(r))
-    )
+    of_strategies = [r for r in records if not is_candidate(r)]
+    plain = sorted((r for r in of_strategies if not is_events_run(r)), key=lambda r: (_rank(r), application(r)))
     overview = ReportSection(
         QUESTION,
         plain,
@@ -181,9 +200,7 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
         counted=COUNTED,
         source=SOURCE,
         overview=True,
-        findings=lambda _good, _device: findings.of_all(
-            [r for r in records if not is_candidate(r)]
-        ),  # they also name incorrect results
+        findings=lambda _good, _device: findings.of_all(of_strategies),  # they also name incorrect results
     )
     return [overview, *by_application]
 
@@ -222,6 +239,8 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     found: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
         found.append(ITERATIONS)
+    if any(shares.speedup(r) for r in ran):
+        found.append(SHARES)
     if any(FINALIST in r.counters for r in ran):
         found = [PLACEMENTS, *(replace(figure, where={PLACEMENT: AS_IS}) for figure in found)]
     conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]

@@ -36,7 +36,7 @@ def draw(figure: Line, records: Sequence[Record], context: Context) -> Drawing |
     notes += [*more, *points.flaws(shown)]
     if roles.colour == figure.colour:
         context.palette.styles(roles.colour, figure.order)
-    rows = [row(r, figure, roles, figure.x, figure.y) | _numeric_x(r, figure) for r in shown]
+    rows = [row(r, figure, roles, figure.x, figure.y) | _numeric_x(r, figure) | _mark(r, figure) for r in shown]
     if figure.levels:
         rows += _levels(figure, roles, shown, context.device)
     what = f"{quantity_title(figure, figure.y, figure.y_title)} over {figure.x_title or heading(figure, figure.x)}"
@@ -48,6 +48,10 @@ def _numeric_x(record: Record, figure: Line) -> Spec:
     """The x of a mark if it is a number, which replaces the label that `row` sets."""
     x = value(record, figure.x)
     return {"x": x} if finite(x) else {}
+
+
+def _mark(record: Record, figure: Line) -> Spec:
+    return {"marked": value(record, figure.x) == record.counters.get(figure.mark)} if figure.mark else {}
 
 
 def _levels(figure: Line, roles: Roles, records: Sequence[Record], device: DeviceInfo | None) -> list[Spec]:
@@ -98,6 +102,9 @@ def _chart(figure: Line, roles: Roles, records: Sequence[Record], rows: list[Spe
         layers.insert(0, band.encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=hue, detail="dash:N"))
     dots = drawn.transform_filter("datum.dot") if _thin_dots(figure, rows) else drawn
     layers.append(dots.mark_point(filled=True, size=26, opacity=1).encode(x=x, y=y, color=hue, shape=shape))
+    if figure.mark:
+        ring = drawn.transform_filter("datum.marked").mark_point(filled=False, size=160, strokeWidth=2, opacity=1)
+        layers.append(ring.encode(x=x, y=y, color=hue))
     layers += flag_marks(base, x, y)
     named = base.transform_filter("datum.kind == 'level'")
     if figure.levels:

@@ -179,6 +179,8 @@ class Cpu(_Agent):
     def __init__(self, workspace: Workspace, files: Sequence[KernelFile]) -> None:
         super().__init__(workspace, files)
         self.threads = 0
+        self.in_turns = False
+        """Whether a kernel begins only when all queued work of the GPU has ended."""
 
     def launch(
         self,
@@ -196,6 +198,8 @@ class Cpu(_Agent):
         orders the accesses of both agents itself.
         """
         file, entry = self._entry(kernel, arguments)
+        if self.in_turns:
+            self.workspace.wait()
         if not concurrent_with_gpu:
             self._declare(entry, arguments, reads, updates, writes)
         address: Callable[[Array], int] = (
@@ -263,6 +267,10 @@ class Gpu(_Agent):
         super().__init__(workspace, files)
         self.windows: dict[Array, int] = {}
         """Bytes of device memory for each tiled array that is streamed."""
+        self.timer: _core.KernelTimer | None = None
+        """Adds up the time of launches, replays and library calls, if set. There are no marks of iterations then."""
+        self.idle = False
+        """Whether the CPU does all the work of compute(); its iterations are then timed from their beginning."""
         self._marks: list[_core.Event] = []
         self._first_mark_pending = False
         self._per_mark = 1
@@ -302,7 +310,7 @@ class Gpu(_Agent):
         compiled, blocks, each, values = self.prepare_launch(kernel, arguments, over, groups, threads)
         self._declare(self._files[kernel].entries[kernel], arguments, reads, updates, writes)
         self._start_marks()
-        self.workspace.device.launch(compiled, blocks, each, values)
+        self.workspace.device.launch(compiled, blocks, each, values, self.timer)
 
     def library(self, kind: str, wanted: str = "auto") -> tuple[Any, str]:
         """Open the vendor's library of a kind (blas, sparse or fft), and return it with its name for the record.
@@ -329,7 +337,12 @@ class Gpu(_Agent):
         """Queue a library call with the device memory of each array. The lists must name everything it accesses."""
         self._declare(_NO_ENTRY, (), reads, updates, writes)
         self._start_marks()
-        function(*[a.store.device if isinstance(a, Array) else a for a in arguments])
+        values = [a.store.device if isinstance(a, Array) else a for a in arguments]
+        if self.timer is not None:
+            self.timer.begin()
+        function(*values)
+        if self.timer is not None:
+            self.timer.end()
 
     def sequence(self) -> LaunchSequence:
         """An empty list of launches, to be filled in App.prepare and replayed in App.compute."""
@@ -351,7 +364,7 @@ class Gpu(_Agent):
                 raise ValueError(f"{array.name} was swapped after the sequence was recorded")
         self._declare(_NO_ENTRY, (), reads, updates, writes)
         self._start_marks()
-        sequence.steps.replay(first, len(sequence) if count is None else count)
+        sequence.steps.replay(first, len(sequence) if count is None else count, self.timer)
 
     def replay_all(
         self,
@@ -375,13 +388,15 @@ class Gpu(_Agent):
     def iterations(self, count: int) -> Iterator[int]:
         """Count from 0 to count - 1, and record an event after each iteration (or group of them, at most MAX_MARKS).
 
-        The first event is recorded before the first launch, after the copies that it needs.
+        The first event is recorded before the first launch, after the copies that it needs; at once if the GPU is idle.
         """
         self._per_mark = max(1, math.ceil(count / MAX_MARKS))
-        self._marks, self._first_mark_pending = [], True
+        self._marks, self._first_mark_pending = [], self.timer is None
+        if self.idle:
+            self._start_marks()
         for index in range(count):
             yield index
-            if (index + 1) % self._per_mark == 0 or index + 1 == count:
+            if self.timer is None and ((index + 1) % self._per_mark == 0 or index + 1 == count):
                 self._start_marks()
                 self._marks.append(self.workspace.device.record())
 

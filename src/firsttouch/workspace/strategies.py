@@ -18,8 +18,8 @@ class Strategy:
 
     allocator: of the buffers that both agents use, or of the device's copies if `duplicated`. duplicated: each such
     buffer is a host array, of the allocator host_arrays, and a device array. advise, prefetch: pass the hints that the
-    declared roles imply to the driver. prefault: the CPU touches every page after allocation. access: how the CPU must
-    access the allocator's memory ("direct" or "mapped"); "" for either.
+    declared roles imply to the driver. overlap: kernels do not wait for prefetches. prefault: the CPU touches every
+    page after allocation. access: how the CPU must access the allocator's memory ("direct" or "mapped"); "" for either.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Strategy:
     host_arrays: str = common_allocator("host")
     advise: bool = False
     prefetch: bool = False
+    overlap: bool = False
     prefault: bool = False
     access: str = ""
     bounded: bool = False
@@ -64,6 +65,14 @@ _ALL = (
         "as managed; buffers are prefetched to the GPU in a separate stream before the first launch, and results are "
         "prefetched back before the CPU reads them",
         prefetch=True,
+    ),
+    Strategy(
+        "managed+prefetch-overlap",
+        "managed",
+        "as managed+prefetch, but the first launch does not wait for the prefetches: kernels start while they run, and "
+        "fault on pages that have not arrived",
+        prefetch=True,
+        overlap=True,
     ),
     Strategy("managed+both", "managed", "advice and prefetches", advise=True, prefetch=True),
     Strategy("managed-static", "managed-static", "a __managed__ array of fixed size", bounded=True),

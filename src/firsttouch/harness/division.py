@@ -1,0 +1,100 @@
+"""How an application divides its work between both agents, and the search for the best division."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from firsttouch.experiments.base import Factor
+from firsttouch.experiments.shares import CPU_THREADS, GPU_SHARE, Search, search, share_of
+from firsttouch.records.schema import DeviceInfo, Factors, Scalar
+from firsttouch.workspace.strategies import Strategy
+
+if TYPE_CHECKING:
+    from firsttouch.harness.app import App
+    from firsttouch.harness.measure import Run
+
+AT_ONCE, IN_TURNS = "concurrent", "lockstep"
+FACTORS: Mapping[str, Factor] = {
+    "gpu_share": GPU_SHARE,
+    "cpu_threads": CPU_THREADS,
+    "schedule": Factor("schedule", (AT_ONCE, IN_TURNS), doc="both agents at once, or the GPU's part, then the CPU's"),
+}
+"""Further factors of an application that divides its work."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """gpu_share: part of the work that the GPU does. cpu_threads: of the CPU's part; 0: all. in_turns: the CPU's part
+    of each step begins when the GPU's has ended.
+    """
+
+    gpu_share: float = 0.5
+    cpu_threads: int = 0
+    in_turns: bool = False
+
+
+def why_not_at_once(strategy: Strategy, device: DeviceInfo) -> str:
+    """Why both agents cannot work at once under a strategy, in one sentence, or ''."""
+    entry = device.allocator(strategy.allocator)
+    if strategy.duplicated or entry is None or (entry.cpu != "mapped" and (entry.disjoint or entry.concurrent)):
+        return ""
+    return "both agents work on parts at the same time, but only one may access this memory at a time"
+
+
+def why_skipped(app: type[App], factors: Factors, strategy: Strategy, device: DeviceInfo) -> str:
+    """Why an application's division is impossible, or ''."""
+    return why_not_at_once(strategy, device) if app.divided and factors.get("schedule") == AT_ONCE else ""
+
+
+def divide(app: type[App], factors: Factors, strategy: Strategy, device: DeviceInfo) -> Division:
+    """The division of a point; before a search, half each."""
+    if not app.divided:
+        return Division()
+    share, threads = share_of(factors), factors.get("cpu_threads", 0)
+    schedule = factors.get("schedule") or (IN_TURNS if why_not_at_once(strategy, device) else AT_ONCE)
+    return Division(
+        Division.gpu_share if share is None else share, threads if isinstance(threads, int) else 0, schedule == IN_TURNS
+    )
+
+
+def divided_ms(run: Run) -> float:
+    """The time that depends on the division: computing, and the transfer of the result to the CPU."""
+    return (run.phases["compute"] + run.phases["readback"]) * 1e3
+
+
+@dataclass(frozen=True)
+class Found:
+    """The division to measure; if it was searched for, the search and the times of the GPU alone."""
+
+    division: Division
+    search: Search | None = None
+    gpu_alone: Sequence[float] = ()
+
+    def counters(self, runs: Sequence[Run]) -> dict[str, Scalar]:
+        """The counters of the record. runs: those with the division."""
+        times = [divided_ms(run) for run in runs]
+        return {} if self.search is None else self.search.counters(times, self.gpu_alone or times)
+
+
+def find(app: type[App], factors: Factors, given: Division, run: Callable[[Division], Run], repeats: int) -> Found:
+    """The division that a point sets, or the best one by a search with one run of each share. The GPU alone is then run
+    `repeats` times, as the best one will be.
+    """
+    if not app.divided or share_of(factors) is not None:
+        return Found(given)
+
+    def time_of(share: float) -> float:
+        return divided_ms(run(replace(given, gpu_share=share)))
+
+    found = search(time_of)
+    alone = [time_of(1.0) for _ in range(repeats)] if found.best != 1 else []
+    return Found(replace(given, gpu_share=found.best), found, alone)
+
+
+def facts(app: App) -> dict[str, Scalar]:
+    """The counters of the record about its division."""
+    if not app.divided:
+        return {}
+    return {"ran_schedule": IN_TURNS if app.division.in_turns else AT_ONCE, "ran_share": app.gpu_share_reached}

@@ -1,0 +1,70 @@
+"""The search for the best share of the GPU, and what is said about what it finds."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from fake_records import a_record
+
+from firsttouch.engine.plan import parse_value
+from firsttouch.experiments import shares
+from firsttouch.experiments.shares import COARSE, GPU_SHARE, Search, best_found, search, share_of
+from firsttouch.records.schema import Factors
+from firsttouch.report.sentences import sentences
+
+
+def test_a_search_refines_around_the_best_of_a_coarse_grid() -> None:
+    found = search(lambda share: 1 + abs(share - 0.69))
+    assert set(COARSE) < set(found.times)
+    assert found.best == 0.6875
+    assert len(found.times) == 9
+    assert found.complete
+    assert search(lambda share: -share).best == 1
+    assert search(lambda share: share).best == 0
+
+
+def test_a_search_ends_when_its_time_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(0.0, 4.0)
+    monkeypatch.setattr(shares.time, "monotonic", lambda: next(clock))
+    found = search(lambda share: 1 + share, limit=10)
+    assert not found.complete
+    assert list(found.times) == [1.0, 0.75, 0.5, 0.25]
+
+
+def said(best: dict[float, float], at_best: list[float], gpu_alone: list[float]) -> str:
+    counters = Search(best, 1.0, complete=True).counters(at_best, gpu_alone)
+    return " ".join(sentences(best_found(a_record("concurrency", 1.0, {"strategy": "pinned"}, **counters), "pinned")))
+
+
+def test_a_gain_is_said_with_its_interval_and_no_gain_too() -> None:
+    curve = {1.0: 3.0, 0.75: 2.0, 0.5: 4.0}
+    gain = said(curve, [2.0, 2.1, 1.9], [3.0, 3.1, 2.8])
+    assert gain == "Pinned: best share 0.75: 1.5 times as fast as the GPU alone (1.3 to 1.6)."
+    none = said(curve, [2.0, 2.1, 3.9], [3.0, 3.1, 2.8])
+    assert "no share is clearly faster; the best, 0.75, is 1.4 times as fast as the GPU alone (0.72 to 1.6)" in none
+    assert said({1.0: 1.0, 0.5: 2.0}, [1.0], [1.0]) == "Pinned: no share is faster than the GPU alone."
+    assert said(curve, [1.0], [3.0]).endswith("best share 0.75: 3 times as fast as the GPU alone, by one run of each.")
+
+
+def test_the_curve_is_in_the_record() -> None:
+    counters = Search({1.0: 3.0, 0.75: 2.0}, 1.0, complete=False).counters([2.0], [3.0])
+    assert (counters["share_1_ms"], counters["share_0.75_ms"]) == (3.0, 2.0)
+    assert (counters["best_share"], counters["search_complete"], counters["best_speedup"]) == (0.75, False, 1.5)
+
+
+@pytest.mark.parametrize(("text", "value"), [("0.50", 0.5), ("1", 1.0), ("0", 0.0), ("best", "best")])
+def test_a_share_is_a_number_from_0_to_1_or_best(text: str, value: float | str) -> None:
+    assert parse_value(GPU_SHARE, text) == value
+
+
+@pytest.mark.parametrize("text", ["1.1", "-0.1", "nan", "inf", "half", ""])
+def test_other_shares_are_refused_with_what_is_accepted(text: str) -> None:
+    with pytest.raises(ValueError, match="accepted: best, or a number from 0 to 1"):
+        parse_value(GPU_SHARE, text)
+
+
+def test_half_is_the_default() -> None:
+    assert share_of(Factors({})) == 0.5
+    assert share_of(Factors({"gpu_share": 0.0})) == 0
+    assert share_of(Factors({"gpu_share": "best"})) is None
