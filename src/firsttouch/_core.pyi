@@ -276,6 +276,11 @@ def launch_on_host(kernel: str, codes: str, threads: int, arguments: list[object
 def has_host_kernel(name: str) -> bool:
     """True if there is a host version of 'application/entry'."""
 
+def flush_stores() -> None:
+    """
+    Flushes the calling thread's stores from its processor's write-combining buffers, by a full fence.
+    """
+
 def open(name: str) -> Device:
     """
     Opens cpu, opencl:N, cuda:N or hip:N. Raises Unavailable with the reason.
