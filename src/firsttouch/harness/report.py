@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from firsttouch.analysis.statistics import series, value, varying
 from firsttouch.experiments import shares
 from firsttouch.experiments.base import ReportSection
-from firsttouch.figures import Figure, Heat, Line, Stack, Table
+from firsttouch.figures import Figure, Heat, Line, Stack, Table, Timeline
 from firsttouch.harness import findings
 from firsttouch.harness.derive import PREFIXES, application, derive, is_events_run, non_negative, positive, strategy
 from firsttouch.records.schema import FAILURES, Record, Scalar, Status
@@ -31,7 +31,10 @@ COUNTED = (
     "which are not samples. Peak memory is the maximum in use, minus the use before the "
     "first allocation. Copied bytes are those that the strategy copies or is expected to move. Relative values are "
     "ratios under the same conditions: to explicit, which copies from pageable host arrays, or to explicit+pinned, "
-    "which copies from page-locked ones. Events come from a separate run, since recording them takes time."
+    "which copies from page-locked ones. Events come from a separate run, since recording them takes "
+    "time. The figure of what the driver did divides the compute time of that run: moments with a move to the device; "
+    "of the others those with a move to the host; of the others those in which a GPU fault was handled; the rest was "
+    "undisturbed."
 )
 COUNTED_IN_SHORT = f"{_SAMPLE} The section of all applications defines phases, peaks and relative values."
 SOURCE = "Each application states its source; docs/applications.md describes the strategies"
@@ -54,6 +57,11 @@ _TITLES = {
 }
 STACK = Stack(x="strategy", series="phase_{}_ms", y_title="time, ms", title="Time of each phase")
 WITHOUT_CONTEXT = replace(STACK, without=("context",), title="Time of a run by phase")
+DRIVER = Stack(
+    x="strategy", series="um_compute_{}_ms", y_title="time, ms", titles={"series": "during the phase"},
+    title="Time of the phase compute by what the driver did, with events recorded",
+)  # fmt: skip
+COURSE = Timeline(by="strategy", title="Bytes moved by the driver over time, in the last repetition")
 ITERATIONS = Line(
     x="series", y="value", series="iteration_{}_ms", colour="strategy", order=tuple(STRATEGIES),
     log_y=True, x_title="iteration", y_title="ms per iteration", title="Time of each iteration",
@@ -223,6 +231,8 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     found: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
         found.append(ITERATIONS)
+    if any(series(r, DRIVER.series) for r in ran):
+        found += [DRIVER, COURSE]
     if any(shares.speedup(r) for r in ran):
         found.append(SHARES)
     conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]
