@@ -43,6 +43,41 @@ nb::list take() {
     return rows;
 }
 
+// Waits for CUPTI's buffers without the interpreter lock.
+template <class Call>
+auto unlocked(Call&& call) {
+    const nb::gil_scoped_release release;
+    return call();
+}
+
+nb::list phases(std::size_t first) {
+    const TimedPhases found = unlocked([&] { return require_source().phases(first); });
+    nb::list rows;
+    for (const PhaseTotals& phase : found.phases) {
+        nb::list causes, kinds;
+        for (const PhaseTotals::OfCause& of : phase.causes)
+            causes.append(nb::make_tuple(kind_name(of.kind), cause_name(of.kind, of.cause), of.count, of.bytes,
+                                         of.faults, of.summed_ns, of.busy_ns));
+        for (const PhaseTotals::OfKind& of : phase.kinds)
+            kinds.append(nb::make_tuple(kind_name(of.kind), of.busy_ns, of.uncertain_ns));
+        rows.append(nb::make_tuple(phase.name, found.clock(phase.start_ns), phase.end_ns - phase.start_ns, causes,
+                                   kinds, phase.to_device_ns, phase.to_host_ns, phase.fault_ns));
+    }
+    return rows;
+}
+
+nb::tuple course() {
+    const TimedCourse found = unlocked([&] { return require_source().course(); });
+    nb::list rows;
+    for (const EventCourse::OfCause& of : found.rows) {
+        nb::list counts, bytes, busy;
+        for (const EventCourse::Bin& bin : of.bins)
+            counts.append(bin.count), bytes.append(bin.bytes), busy.append(bin.busy_ns);
+        rows.append(nb::make_tuple(kind_name(of.kind), cause_name(of.kind, of.cause), counts, bytes, busy));
+    }
+    return nb::make_tuple(found.start, found.bin_ns, rows);
+}
+
 }  // namespace
 
 void bind_events(nb::module_& m) {
@@ -56,12 +91,37 @@ void bind_events(nb::module_& m) {
         "CUDA must be initialised. Recording lasts until the process ends. Raises Unavailable with the reason.");
     m.def("events_take", &take,
           nb::sig("def events_take() -> list[tuple[str, float, float, int, int, int, str, str, str, str]]"),
-          "Returns the events recorded since the last call, of completed work.\n\n"
+          "Returns the first 2^19 events recorded since the last call, of completed work.\n\n"
           "Each is (kind, start, end, address, bytes, count, source, target, cause, symbol).\n"
           "Times are in seconds of time.monotonic().");
     m.def(
         "events_dropped", [] { return require_source().dropped(); },
         "Returns the number of records lost since the last call because the buffers were full.");
+    m.def(
+        "events_unlisted", [] { return require_source().unlisted(); },
+        "Returns the number of events since the last call that are in the totals, but that events_take did not "
+        "return.");
+    m.def(
+        "events_restart", [] { require_source().restart(); },
+        "Forgets all totals of events. A phase without a name begins.");
+    m.def(
+        "events_mark",
+        [](const std::string& phase, bool restart_course) { return require_source().mark(phase, restart_course); },
+        nb::arg("phase"), nb::arg("restart_course") = false,
+        "Begins a phase, by which totals are kept, and returns its index. restart_course: so does events_course.");
+    m.def("events_phases", &phases, nb::arg("first") = 0,
+          nb::sig("def events_phases(first: int = 0) -> list[tuple[str, float, int, "
+                  "list[tuple[str, str, int, int, int, int, int]], list[tuple[str, int, int]], int, int, int]]"),
+          "Returns the totals of all events up to the last events_take, by phase, from index `first` on.\n\n"
+          "Each is (name, start, ns, causes, kinds, to_device_ns, to_host_ns, fault_ns). start is in seconds of\n"
+          "time.monotonic(). Each of causes is (kind, cause, count, bytes, faults, sum_ns, busy_ns), each of kinds\n"
+          "(kind, busy_ns, uncertain_ns).");
+    m.def("events_course", &course,
+          nb::sig("def events_course() -> tuple[float, int, "
+                  "list[tuple[str, str, list[int], list[int], list[int]]]]"),
+          "Returns the course of events over time up to the last events_take: (start, bin_ns, rows).\n\n"
+          "start is in seconds of time.monotonic(). Each row is (kind, cause, counts, bytes, busy_ns), by bin. Counts\n"
+          "and bytes are in the bin in which an event ends.");
 }
 
 }  // namespace firsttouch

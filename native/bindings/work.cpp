@@ -7,6 +7,8 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
+
 #include "bindings/bindings.hpp"
 #include "bindings/handle.hpp"
 #include "device/kernel_timer.hpp"
@@ -199,6 +201,10 @@ void bind_work(nb::module_& m, nb::class_<DeviceHandle>& device, nb::class_<Buff
     m.def(
         "has_host_kernel", [](const std::string& name) { return find_host_kernel(name) != nullptr; }, "name"_a,
         "True if there is a host version of 'application/entry'.");
+    // Threads of host kernels have ended by then, which flushes theirs.
+    m.def(
+        "flush_stores", [] { std::atomic_thread_fence(std::memory_order_seq_cst); },
+        "Flushes the calling thread's stores from its processor's write-combining buffers, by a full fence.");
 
     buffer
         .def(

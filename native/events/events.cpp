@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t buffer_bytes = 1 << 20;
 constexpr std::size_t max_buffers = 64;
-constexpr std::size_t max_records = 1 << 19;  // stored between two calls of take: 56 MiB
+constexpr std::size_t max_records = 1 << 19;  // kept one by one between two calls of take: 56 MiB
 
 struct alignas(8) RecordBuffer {
     std::array<std::uint8_t, buffer_bytes> bytes;
@@ -34,100 +34,6 @@ struct alignas(8) RecordBuffer {
 struct StoredRecord {
     CounterRecord record;
     std::array<std::uint64_t, 2> processors;  // bit mask of devices 0 to 127
-};
-
-// Stores the records that CUPTI's callbacks deliver. The callbacks have no user pointer and run on CUPTI's threads,
-// possibly late, so there is one instance that is never destroyed.
-class Recorder {
-  public:
-    static Recorder& instance() {
-        static Recorder* const recorder = new Recorder;
-        return *recorder;
-    }
-
-    // Throws Unavailable if events are already being recorded.
-    void begin(const Functions& api, std::uint32_t version) {
-        const std::scoped_lock lock(mutex_);
-        if (api_ != nullptr) throw Unavailable("unified-memory events are already being recorded in this process");
-        api_ = &api;
-        has_processors_ = version >= version_with_processors;
-        records_.clear();
-        lost_ = 0;
-    }
-    void end() {
-        const std::scoped_lock lock(mutex_);
-        api_ = nullptr;
-    }
-    bool has_processors() const { return has_processors_; }
-
-    std::vector<StoredRecord> take() {
-        const std::scoped_lock lock(mutex_);
-        return std::exchange(records_, {});
-    }
-    std::uint64_t take_lost() {
-        const std::scoped_lock lock(mutex_);
-        return std::exchange(lost_, 0);
-    }
-
-    // The callbacks. If there is no buffer, CUPTI drops records and counts them.
-    static void request(std::uint8_t** bytes, std::size_t* size, std::size_t* record_limit) noexcept {
-        RecordBuffer* const buffer = instance().take_buffer();
-        *bytes = buffer == nullptr ? nullptr : buffer->bytes.data();
-        *size = buffer == nullptr ? 0 : buffer_bytes;
-        *record_limit = 0;  // no limit
-    }
-    static void complete(void*, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) noexcept {
-        if (buffer != nullptr) instance().read_buffer(buffer, valid);
-    }
-
-  private:
-    RecordBuffer* take_buffer() noexcept {
-        const std::scoped_lock lock(mutex_);
-        try {
-            if (free_.empty() && buffers_.size() < max_buffers) {
-                free_.reserve(max_buffers);
-                buffers_.push_back(std::make_unique<RecordBuffer>());
-                free_.push_back(buffers_.back().get());
-            }
-        } catch (const std::bad_alloc&) {
-            return nullptr;
-        }
-        if (free_.empty()) return nullptr;
-        RecordBuffer* const buffer = free_.back();
-        free_.pop_back();
-        return buffer;
-    }
-    // Stores the records of a buffer and makes it free again.
-    void read_buffer(std::uint8_t* bytes, std::size_t valid) noexcept {
-        const std::scoped_lock lock(mutex_);
-        Record* record = nullptr;
-        while (api_ != nullptr && api_->next_record(bytes, valid, &record) == ok)
-            if (record->kind == unified_memory_counter) store(record);
-        const auto buffer = std::ranges::find_if(buffers_, [&](const auto& b) { return b->bytes.data() == bytes; });
-        if (buffer != buffers_.end()) free_.push_back(buffer->get());
-    }
-    void store(const Record* record) noexcept {
-        if (records_.size() >= max_records) {
-            ++lost_;
-            return;
-        }
-        StoredRecord stored{*reinterpret_cast<const CounterRecord*>(record), {}};
-        if (has_processors_)
-            std::copy_n(reinterpret_cast<const CounterRecord3*>(record)->processors, 2, stored.processors.begin());
-        try {
-            records_.push_back(stored);
-        } catch (const std::bad_alloc&) {
-            ++lost_;
-        }
-    }
-
-    std::mutex mutex_;
-    const Functions* api_ = nullptr;
-    bool has_processors_ = false;
-    std::vector<std::unique_ptr<RecordBuffer>> buffers_;
-    std::vector<RecordBuffer*> free_;
-    std::vector<StoredRecord> records_;
-    std::uint64_t lost_ = 0;
 };
 
 // Names of the values of `flags`.
@@ -184,6 +90,136 @@ const RecordFormat* format_of(int counter_kind) {
     const auto found = std::ranges::find(record_formats, counter_kind, &RecordFormat::counter_kind);
     return found == std::end(record_formats) ? nullptr : found;
 }
+
+// The kinds of the totals: the positions of their formats. d2d moves neither to nor from the host.
+std::vector<KindOfEvent> kinds_of_totals() {
+    const auto timed_as = [](const RecordFormat& format) {
+        if (format.counter_kind == bytes_h2d) return TimedAs::move_to_device;
+        if (format.counter_kind == bytes_d2h) return TimedAs::move_to_host;
+        if (format.counter_kind == gpu_page_fault) return TimedAs::fault;
+        return format.has_end ? TimedAs::itself : TimedAs::nothing;
+    };
+    std::vector<KindOfEvent> kinds;
+    for (const RecordFormat& format : record_formats) kinds.push_back({format.kind, timed_as(format)});
+    return kinds;
+}
+
+// Adds up all records that CUPTI's callbacks deliver, and stores the first ones. The callbacks have no user pointer and
+// run on CUPTI's threads, possibly late, so there is one instance that is never destroyed.
+class Recorder {
+  public:
+    static Recorder& instance() {
+        static Recorder* const recorder = new Recorder;
+        return *recorder;
+    }
+
+    // Throws Unavailable if events are already being recorded.
+    void begin(const Functions& api, std::uint32_t version) {
+        const std::scoped_lock lock(mutex_);
+        if (api_ != nullptr) throw Unavailable("unified-memory events are already being recorded in this process");
+        api_ = &api;
+        has_processors_ = version >= version_with_processors;
+        records_.clear();
+        unlisted_ = lost_ = 0;
+    }
+    void end() {
+        const std::scoped_lock lock(mutex_);
+        api_ = nullptr;
+    }
+    bool has_processors() const { return has_processors_; }
+
+    std::vector<StoredRecord> take() {
+        const std::scoped_lock lock(mutex_);
+        return std::exchange(records_, {});
+    }
+    std::uint64_t take_lost() {
+        const std::scoped_lock lock(mutex_);
+        return std::exchange(lost_, 0);
+    }
+    std::uint64_t take_unlisted() {
+        const std::scoped_lock lock(mutex_);
+        return std::exchange(unlisted_, 0);
+    }
+    // Calls `use` with the totals. No record is added meanwhile.
+    auto with_totals(auto&& use) {
+        const std::scoped_lock lock(mutex_);
+        return use(totals_);
+    }
+
+    // The callbacks. If there is no buffer, CUPTI drops records and counts them.
+    static void request(std::uint8_t** bytes, std::size_t* size, std::size_t* record_limit) noexcept {
+        RecordBuffer* const buffer = instance().take_buffer();
+        *bytes = buffer == nullptr ? nullptr : buffer->bytes.data();
+        *size = buffer == nullptr ? 0 : buffer_bytes;
+        *record_limit = 0;  // no limit
+    }
+    static void complete(void*, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) noexcept {
+        if (buffer != nullptr) instance().read_buffer(buffer, valid);
+    }
+
+  private:
+    RecordBuffer* take_buffer() noexcept {
+        const std::scoped_lock lock(mutex_);
+        try {
+            if (free_.empty() && buffers_.size() < max_buffers) {
+                free_.reserve(max_buffers);
+                buffers_.push_back(std::make_unique<RecordBuffer>());
+                free_.push_back(buffers_.back().get());
+            }
+        } catch (const std::bad_alloc&) {
+            return nullptr;
+        }
+        if (free_.empty()) return nullptr;
+        RecordBuffer* const buffer = free_.back();
+        free_.pop_back();
+        return buffer;
+    }
+    // Stores the records of a buffer and makes it free again.
+    void read_buffer(std::uint8_t* bytes, std::size_t valid) noexcept {
+        const std::scoped_lock lock(mutex_);
+        Record* record = nullptr;
+        while (api_ != nullptr && api_->next_record(bytes, valid, &record) == ok)
+            if (record->kind == unified_memory_counter) add(record);
+        const auto buffer = std::ranges::find_if(buffers_, [&](const auto& b) { return b->bytes.data() == bytes; });
+        if (buffer != buffers_.end()) free_.push_back(buffer->get());
+    }
+    // Adds a record to the totals, and stores it if there is room.
+    void add(const Record* record) noexcept {
+        const auto& counter = *reinterpret_cast<const CounterRecord*>(record);
+        const RecordFormat* const format = format_of(counter.counter_kind);
+        if (format == nullptr) return;
+        const std::size_t cause = counter.flags < format->causes.size() ? counter.flags : 0;
+        try {
+            totals_.add(static_cast<std::size_t>(format - record_formats), cause, counter.start,
+                        format->has_end ? counter.end : counter.start, format->has_bytes ? counter.value : 0,
+                        counter.counter_kind == gpu_page_fault ? counter.value : 0);
+        } catch (const std::bad_alloc&) {
+            ++lost_;
+        }
+        if (records_.size() >= max_records) {
+            ++unlisted_;
+            return;
+        }
+        StoredRecord stored{counter, {}};
+        if (has_processors_)
+            std::copy_n(reinterpret_cast<const CounterRecord3*>(record)->processors, 2, stored.processors.begin());
+        try {
+            records_.push_back(stored);
+        } catch (const std::bad_alloc&) {
+            ++unlisted_;
+        }
+    }
+
+    std::mutex mutex_;
+    const Functions* api_ = nullptr;
+    bool has_processors_ = false;
+    std::vector<std::unique_ptr<RecordBuffer>> buffers_;
+    std::vector<RecordBuffer*> free_;
+    std::vector<StoredRecord> records_;
+    std::uint64_t unlisted_ = 0;  // added to the totals, but not stored
+    std::uint64_t lost_ = 0;      // not added, for lack of memory
+    EventTotals totals_{kinds_of_totals()};
+};
 
 std::string processor_name(std::uint32_t id) { return id == cpu_id ? "cpu" : "cuda:" + std::to_string(id); }
 
@@ -305,7 +341,7 @@ EventSource::EventSource(const Functions& api) : api_(api) {
         call(api_.register_callbacks(&Recorder::request, &Recorder::complete), "cuptiActivityRegisterCallbacks");
         configure();
         call(api_.enable(unified_memory_counter), "cuptiActivityEnable");
-        last_clocks_ = read_clocks();
+        restart();
     } catch (...) {
         if (recording) Recorder::instance().end();
         api_.unsubscribe(subscriber_);
@@ -369,6 +405,40 @@ std::uint64_t EventSource::dropped() {
     check(api_.dropped_records(nullptr, 0, &dropped), "cuptiActivityGetNumDroppedRecords");
     return dropped + Recorder::instance().take_lost();
 }
+
+std::uint64_t EventSource::unlisted() { return Recorder::instance().take_unlisted(); }
+
+void EventSource::restart() {
+    origin_clocks_ = last_clocks_ = read_clocks();
+    Recorder::instance().with_totals([&](EventTotals& totals) { totals.restart(origin_clocks_.cupti_ns); });
+}
+
+// The time is read before the recorder is locked, since CUPTI's threads may hold a lock of CUPTI's while they wait for
+// the recorder. A record can only be assigned wrongly if it starts, ends and is delivered between the two.
+std::size_t EventSource::mark(const std::string& phase, bool restart_course) {
+    std::uint64_t now = 0;
+    check(api_.get_timestamp(&now), "cuptiGetTimestamp");
+    return Recorder::instance().with_totals(
+        [&](EventTotals& totals) { return totals.mark(phase, now, restart_course); });
+}
+
+TimedPhases EventSource::phases(std::size_t first) {
+    const ClockPair clocks = read_clocks();
+    return {
+        Recorder::instance().with_totals([&](EventTotals& totals) { return totals.phases(first, clocks.cupti_ns); }),
+        {origin_clocks_, clocks}};
+}
+
+TimedCourse EventSource::course() {
+    const ClockMap clock{origin_clocks_, read_clocks()};
+    return Recorder::instance().with_totals([&](EventTotals& totals) {
+        const EventCourse& course = totals.course();
+        return TimedCourse{clock(course.origin_ns()), course.width_ns(), course.rows()};
+    });
+}
+
+const char* kind_name(std::size_t kind) { return record_formats[kind].kind; }
+const char* cause_name(std::size_t kind, std::size_t cause) { return record_formats[kind].causes[cause]; }
 
 void EventSource::check(Result result, const char* call) const {
     if (result != ok) throw VendorError(std::string(call) + ": " + result_text(api_, result));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "events/cupti_api.hpp"
+#include "events/totals.hpp"
 
 namespace firsttouch {
 
@@ -40,6 +41,20 @@ MemoryEvent decode(const cupti::CounterRecord& record, const std::uint64_t* proc
 // unknown, or "" if the file is unknown too.
 std::string describe_instruction(std::uint64_t address);
 
+// Totals with the clock by which their times are converted.
+struct TimedPhases {
+    std::vector<PhaseTotals> phases;
+    ClockMap clock;
+};
+struct TimedCourse {
+    double start = 0;  // on the clock of now()
+    std::uint64_t bin_ns = 0;
+    std::vector<EventCourse::OfCause> rows;
+};
+// The names of a kind and of a cause in totals.
+const char* kind_name(std::size_t kind);
+const char* cause_name(std::size_t kind, std::size_t cause);
+
 // Records the events of the whole process during its lifetime. Only one may exist at a time.
 class EventSource {
   public:
@@ -50,11 +65,22 @@ class EventSource {
     EventSource(const EventSource&) = delete;
     EventSource& operator=(const EventSource&) = delete;
 
-    // Returns the events recorded since the last call, in no particular order. Events of work that has not completed
-    // are returned by a later call. Throws VendorError.
+    // Returns the first 2^19 events recorded since the last call, in no particular order. Events of work that has not
+    // completed are returned by a later call. Throws VendorError.
     std::vector<MemoryEvent> take();
+    // Returns the number of events since the last call that are in the totals, but that take did not return.
+    std::uint64_t unlisted();
     // Returns the number of records lost since the last call because buffers were full.
     std::uint64_t dropped();
+
+    // Forgets all totals. A phase without a name begins.
+    void restart();
+    // Begins a phase. Events are assigned to phases by their start. Returns the index of the phase. restart_course: the
+    // course of events over time begins again.
+    std::size_t mark(const std::string& phase, bool restart_course = false);
+    // Totals of all events up to the last call of take, by phase from index `first` on.
+    TimedPhases phases(std::size_t first);
+    TimedCourse course();
     // The kinds of events recorded, that is, those that CUPTI accepted.
     const std::vector<std::string>& kinds() const { return kinds_; }
 
@@ -67,7 +93,8 @@ class EventSource {
     cupti::Subscriber subscriber_ = nullptr;
     std::uint32_t version_ = 0;
     std::vector<std::string> kinds_;
-    ClockPair last_clocks_;  // at the last call of take
+    ClockPair last_clocks_;    // at the last call of take
+    ClockPair origin_clocks_;  // at the last call of restart
 };
 
 }  // namespace firsttouch

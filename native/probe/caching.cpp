@@ -7,6 +7,7 @@ namespace firsttouch {
 namespace {
 
 constexpr double min_run_seconds = 1e-3;  // so that start and end take well below 1 % of a run
+constexpr double max_run_seconds = 50e-3;
 constexpr std::uint64_t max_iterations = std::uint64_t{1} << 22;
 constexpr std::uint32_t group_threads = 256;  // as in kernels/staged.c
 constexpr std::size_t max_line_bytes = 128;   // of all devices, so that each load accesses another cache line
@@ -91,6 +92,23 @@ void validate_request(const Buffer& buffer, const CachingRequest& request) {
         throw std::invalid_argument("the CPU has one kind of load");
 }
 
+// Returns the iterations of a run that is long enough: of the length above, and most of its time is spent on updates,
+// not on starting threads, which may take milliseconds on a busy host. Then more iterations take longer in proportion.
+std::uint64_t enough_iterations(Updates& updates, std::uint64_t iterations) {
+    double seconds = updates.run(iterations);
+    while (iterations < max_iterations && seconds < max_run_seconds) {
+        const double factor = std::clamp(1.2 * min_run_seconds / std::max(seconds, 1e-7), 2.0, 16.0);
+        const std::uint64_t more =
+            std::min(max_iterations, static_cast<std::uint64_t>(static_cast<double>(iterations) * factor));
+        const double longer = updates.run(more);
+        const double in_proportion = seconds * static_cast<double>(more) / static_cast<double>(iterations);
+        iterations = more;
+        seconds = longer;
+        if (longer >= min_run_seconds && longer >= 0.75 * in_proportion) break;
+    }
+    return iterations;
+}
+
 }  // namespace
 
 Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, const Stop& stop) {
@@ -101,12 +119,7 @@ Outcome caching(Lab& lab, const Buffer& buffer, const CachingRequest& request, c
     const bool single_pass = request.entries > 0;
     std::uint64_t iterations = single_pass ? 1 : 16;
     updates.run(iterations);  // the first run may include compilation
-    while (!single_pass && iterations < max_iterations) {
-        const double seconds = updates.run(iterations);
-        if (seconds >= min_run_seconds) break;
-        const double factor = std::clamp(1.2 * min_run_seconds / std::max(seconds, 1e-7), 1.5, 16.0);
-        iterations = std::min(max_iterations, static_cast<std::uint64_t>(static_cast<double>(iterations) * factor));
-    }
+    if (!single_pass) iterations = enough_iterations(updates, iterations);
     const auto counted = static_cast<double>(single_pass ? updates.updated_entries() : iterations);
     outcome.samples = sample(stop, [&] { return updates.run(iterations) / counted * 1e9; });
     const auto [wrong, kept] = updates.check();

@@ -276,6 +276,11 @@ def launch_on_host(kernel: str, codes: str, threads: int, arguments: list[object
 def has_host_kernel(name: str) -> bool:
     """True if there is a host version of 'application/entry'."""
 
+def flush_stores() -> None:
+    """
+    Flushes the calling thread's stores from its processor's write-combining buffers, by a full fence.
+    """
+
 def open(name: str) -> Device:
     """
     Opens cpu, opencl:N, cuda:N or hip:N. Raises Unavailable with the reason.
@@ -566,7 +571,7 @@ def events_start() -> list[str]:
 
 def events_take() -> list[tuple[str, float, float, int, int, int, str, str, str, str]]:
     """
-    Returns the events recorded since the last call, of completed work.
+    Returns the first 2^19 events recorded since the last call, of completed work.
 
     Each is (kind, start, end, address, bytes, count, source, target, cause, symbol).
     Times are in seconds of time.monotonic().
@@ -575,6 +580,40 @@ def events_take() -> list[tuple[str, float, float, int, int, int, str, str, str,
 def events_dropped() -> int:
     """
     Returns the number of records lost since the last call because the buffers were full.
+    """
+
+def events_unlisted() -> int:
+    """
+    Returns the number of events since the last call that are in the totals, but that events_take did not return.
+    """
+
+def events_restart() -> None:
+    """Forgets all totals of events. A phase without a name begins."""
+
+def events_mark(phase: str, restart_course: bool = False) -> int:
+    """
+    Begins a phase, by which totals are kept, and returns its index. restart_course: so does events_course.
+    """
+
+def events_phases(
+    first: int = 0,
+) -> list[
+    tuple[str, float, int, list[tuple[str, str, int, int, int, int, int]], list[tuple[str, int, int]], int, int, int]
+]:
+    """
+    Returns the totals of all events up to the last events_take, by phase, from index `first` on.
+
+    Each is (name, start, ns, causes, kinds, to_device_ns, to_host_ns, fault_ns). start is in seconds of
+    time.monotonic(). Each of causes is (kind, cause, count, bytes, faults, sum_ns, busy_ns), each of kinds
+    (kind, busy_ns, uncertain_ns).
+    """
+
+def events_course() -> tuple[float, int, list[tuple[str, str, list[int], list[int], list[int]]]]:
+    """
+    Returns the course of events over time up to the last events_take: (start, bin_ns, rows).
+
+    start is in seconds of time.monotonic(). Each row is (kind, cause, counts, bytes, busy_ns), by bin. Counts
+    and bytes are in the bin in which an event ends.
     """
 
 class Blas:

@@ -97,6 +97,15 @@ class Heat(Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Timeline(Figure):
+    """The bytes that unified memory moved over time, of points with events: one panel for each value of `by`, or the
+    point that moved most. An experiment that declares none gets the latter.
+    """
+
+    by: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Table(Figure):
     """One row per point and one column per name; 'verified' is whether the data were correct."""
 

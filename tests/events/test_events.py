@@ -12,10 +12,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.event_sources import Untotalled
 from tests.matrix import matrix
 
 from firsttouch.errors import UsageError
-from firsttouch.events.log import CAUSES, EventLog, MemoryEvent, Span, totals
+from firsttouch.events.log import EventLog, MemoryEvent, Span, Window, totals
+from firsttouch.events.sums import CAUSES, Busy, CauseSums, Course, CourseRow, Phase
 from firsttouch.events.trace import TRACE, Trace, read_trace
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, Record
@@ -25,10 +27,11 @@ SCRIPT = {"h2d", "d2h", "cpu_fault", "gpu_fault", "thrashing", "throttling", "re
 KIB, MIB = 2**10, 2**20
 
 
-class Listed:
-    """A source of the events that a test puts into it."""
+class Listed(Untotalled):
+    """A source of the events that a test puts into it. Their totals are those of the phase in which they are taken."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.events: list[MemoryEvent] = []
         self.lost = 0
 
@@ -39,6 +42,10 @@ class Listed:
     def dropped(self) -> int:
         lost, self.lost = self.lost, 0
         return lost
+
+    def mark(self, phase: str, restart_course: bool) -> int:
+        self.rows[-1][1].extend(CauseSums(e.kind, e.cause, 1, e.bytes) for e in self.events)
+        return super().mark(phase, restart_course)
 
 
 def moved(start: float, **more: object) -> MemoryEvent:
@@ -62,6 +69,7 @@ def test_events_belong_to_windows_by_time_not_by_arrival():
     assert outer.events == [early, late]
     assert (first.dropped, outer.dropped) == (0, 2)
     assert outer.totals()["um_dropped"] == 2
+    assert [w.totals()["um_h2d_migrations"] for w in (first, second, outer)] == [0, 2, 2]  # all in one phase
     assert outer.start <= first.start <= early.start <= first.end <= second.start <= late.start <= second.end
     assert log.cut(first.start, first.end).events == [early]
     log.forget()
@@ -92,6 +100,27 @@ def test_no_total_of_what_the_driver_does_not_record():
     assert totals([moved(1.0)], ["gpu_fault"]).get("um_h2d_bytes") is None
 
 
+def test_times_of_a_window_are_those_of_its_phases():
+    first = Phase(
+        "compute", 1.0, 10_000_000,
+        [CauseSums("h2d", "fault", 2, 8192, 0, 5_000_000), CauseSums("gpu_fault", "read", 1, 0, 3, 7_000_000)],
+        [Busy("h2d", 4_000_000), Busy("gpu_fault", 7_000_000, 1_000_000)], 4_000_000, 0, 3_500_000,
+    )  # fmt: skip
+    second = Phase("", 2.0, 5_000_000, [CauseSums("d2h", "eviction", 1, 4096, 0, 2_000_000)], [Busy("d2h", 2_000_000)])
+    window = Window(1.0, phases=[first, second])
+    found = window.totals()
+    times = {name: value for name, value in found.items() if name.endswith("_ms")}
+    assert times == {
+        "um_h2d_ms": 4, "um_h2d_sum_ms": 5, "um_d2h_ms": 2, "um_d2h_sum_ms": 2, "um_gpu_fault_ms": 7,
+        "um_gpu_fault_sum_ms": 7, "um_uncertain_ms": 1,
+    }  # fmt: skip
+    assert (found["um_h2d_fault_bytes"], found["um_d2h_eviction_bytes"], found["um_gpu_faults"]) == (8192, 4096, 3)
+    assert window.shares("compute") == {"undisturbed": 2.5, "gpu_faults": 3.5, "to_device": 4, "to_host": 0}
+    unknown = Window(1.0, ("h2d", "d2h"), phases=[first])
+    assert unknown.shares("compute") == {}
+    assert "um_gpu_fault_ms" not in unknown.totals()
+
+
 # ---------------------------------------------------------------------------------------------- the trace
 
 
@@ -103,7 +132,12 @@ def span(start: float, count: int = 3) -> Span:
     starts = [start + i / 100 for i in range(count)]
     moves = [MemoryEvent("h2d", s, s + 0.015, 4096, 2 * MIB, 1, "cpu", "cuda:0", "fault") for s in starts]
     fault = MemoryEvent("cpu_fault", start + 0.5, start + 0.5, 4096, cause="write", source="cpu", symbol='<b>"x"')
-    return Span(start=start, end=start + 1, events=[*moves, fault])
+    sums = [0] * 10
+    for move in moves:
+        sums[int((move.end - start) * 10)] += move.bytes
+    course = Course(start, 100_000_000, [CourseRow("h2d", "fault", [1] * 10, sums, [0] * 10)])
+    phases = [("compute", start + 0.1, start + 0.9)]
+    return Span(start=start, end=start + 1, events=[*moves, fault], phases=phases, course=course)
 
 
 def points(directory: Path) -> list[object]:
@@ -133,7 +167,7 @@ def test_slices_of_one_track_do_not_overlap(tmp_path):
     for e in read_trace(tmp_path):
         if e.ph == "X":
             tracks.setdefault((e.pid, e.tid), []).append((e.ts, e.ts + e.dur))
-    assert len(tracks) == 3  # points, and two lanes of migrations
+    assert len(tracks) == 4  # points, phases, and two lanes of migrations
     for slices in tracks.values():
         assert all(a[1] <= b[0] for a, b in pairwise(slices))
 

@@ -12,6 +12,7 @@ import pytest
 from fake_devices import GPU
 from fake_records import a_record
 from small import SmallRun
+from tests.event_sources import Untotalled
 from tests.matrix import matrix
 
 from firsttouch import _core
@@ -182,10 +183,11 @@ def test_a_point_with_events_raises_if_none_can_be_recorded() -> None:
         Migration().measure(Point("migration", "cpu", point(allocator="malloc", events="on")), session)
 
 
-class ConstantlyMovingDriver:
+class ConstantlyMovingDriver(Untotalled):
     """A driver that moves 4 KiB every 0.1 ms."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.time = time.monotonic()
 
     def take(self) -> list[MemoryEvent]:

@@ -50,7 +50,7 @@ def skip_reason(app: type[App], strategy: str) -> str | None:
 
 
 def strategies() -> list[str]:
-    return strategies_of(opencl()[0])
+    return strategies_of(opencl()[0], on_request=True)
 
 
 def run_tiny(

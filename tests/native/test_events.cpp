@@ -2,7 +2,9 @@
 #include "events/events.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <thread>
 
@@ -152,13 +154,109 @@ TEST(Events, BuffersAreReused) {
     EXPECT_EQ(source.dropped(), 0u);
 }
 
-TEST(Events, RecordsThatDoNotFitAreCounted) {
-    const ScopedVariable many("STANDIN_CUPTI_REPEAT", "60000");
-    const ScopedVariable variable("STANDIN_CUPTI_DROPPED", "3");
+// The number and the bytes of all events in the totals.
+std::pair<std::uint64_t, std::uint64_t> counted(EventSource& source) {
+    std::pair<std::uint64_t, std::uint64_t> sum;
+    for (const PhaseTotals& phase : source.phases(0).phases)
+        for (const auto& of : phase.causes) sum.first += of.count, sum.second += of.bytes;
+    return sum;
+}
+
+TEST(Events, RecordsThatAreNotListedAreInTheTotals) {
     EventSource source(standin());
-    const std::size_t kept = source.take().size();
-    EXPECT_LT(kept, 540000u);
-    EXPECT_EQ(source.dropped(), 540000 - kept + 3);
+    {
+        const ScopedVariable many("STANDIN_CUPTI_REPEAT", "60000");
+        const ScopedVariable variable("STANDIN_CUPTI_DROPPED", "3");
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the script begins after the recording
+        const std::size_t listed = source.take().size();
+        EXPECT_LT(listed, 540'000u);
+        EXPECT_EQ(source.unlisted(), 540'000 - listed);
+        EXPECT_EQ(source.dropped(), 3u);
+    }
+    const ScopedVariable none("STANDIN_CUPTI_REPEAT", "0");
+    EXPECT_EQ(source.unlisted(), 0u);
+    const std::uint64_t each = (2 << 20) + 2 * (64 << 10) + 2 * 4096 + 8192;
+    EXPECT_EQ(counted(source), std::pair(std::uint64_t(540'000), 60'000 * each));
+    source.restart();
+    EXPECT_EQ(counted(source), std::pair(std::uint64_t(0), std::uint64_t(0)));
+}
+
+// Records of one microsecond each, delivered in the opposite order within each of `chunks` deliveries.
+void compare_totals_with_records(std::uint64_t chunks, std::uint64_t per_chunk) {
+    const ScopedVariable none("STANDIN_CUPTI_REPEAT", "0");
+    EventSource source(standin());
+    const std::uint64_t origin = clock_now();
+    std::uint64_t bytes[3] = {}, faults = 0;
+    for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
+        std::vector<CounterRecord3> records;
+        for (std::uint64_t i = 0; i < per_chunk; ++i) {
+            const ScriptedRecord& scripted = script[i % 3 == 2 ? 4 : i % 3];
+            const std::uint64_t start = origin + 1000 * (chunk * per_chunk + i);
+            CounterRecord3 record = record_of(scripted, start, start + 1);
+            record.prefix.start = start, record.prefix.end = start + 800;
+            bytes[i % 3] += scripted.value;
+            faults += i % 3 == 2 ? scripted.value : 0;
+            records.push_back(record);
+        }
+        std::ranges::reverse(records);
+        deliver(records);
+        source.take();
+    }
+    const std::uint64_t count = chunks * per_chunk;
+    const auto phases = source.phases(0).phases;
+    ASSERT_EQ(phases.size(), 1u);
+    ASSERT_EQ(phases[0].causes.size(), 3u);
+    for (const auto& of : phases[0].causes) {
+        const bool is_fault = std::string(kind_name(of.kind)) == "gpu_fault";
+        const bool is_prefetch = std::string(cause_name(of.kind, of.cause)) == "prefetch";
+        EXPECT_EQ(of.count, count / 3);
+        EXPECT_EQ(of.bytes, is_fault ? 0 : bytes[is_prefetch ? 1 : 0]);
+        EXPECT_EQ(of.faults, is_fault ? faults : 0);
+        EXPECT_EQ(of.summed_ns, 800 * (count / 3));
+        EXPECT_EQ(of.busy_ns, 800 * (count / 3));
+    }
+    EXPECT_EQ(phases[0].to_device_ns, 800 * (count / 3 * 2));
+    EXPECT_EQ(phases[0].fault_ns, 800 * (count / 3));
+    std::uint64_t in_bins = 0, bytes_in_bins = 0;
+    const TimedCourse course = source.course();
+    for (const auto& of : course.rows)
+        for (const auto& bin : of.bins) in_bins += bin.count, bytes_in_bins += bin.bytes;
+    EXPECT_EQ(in_bins, count);
+    EXPECT_EQ(bytes_in_bins, bytes[0] + bytes[1]);
+    EXPECT_GE(course.bin_ns * EventCourse::bins, 1000 * (count - 1));
+}
+
+TEST(Events, TotalsEqualTheSumsOfTheRecords) { compare_totals_with_records(10, 9'999); }
+
+TEST(Events, TotalsEqualTheSumsOfTenMillionRecords) {
+    if (std::getenv("FIRSTTOUCH_EXHAUSTIVE") == nullptr) GTEST_SKIP() << "FIRSTTOUCH_EXHAUSTIVE is not set";
+    compare_totals_with_records(1000, 9'999);
+}
+
+TEST(Events, RecordsBelongToThePhaseInWhichTheyStart) {
+    const ScopedVariable none("STANDIN_CUPTI_REPEAT", "0");
+    EventSource source(standin());
+    const auto at_now = [] {
+        const std::uint64_t now = clock_now();
+        CounterRecord3 record = record_of(script[0], now, now + 2);
+        return record;
+    };
+    EXPECT_EQ(source.mark("compute"), 1u);
+    const std::vector<CounterRecord3> first{at_now()};
+    EXPECT_EQ(source.mark("readback", true), 2u);
+    deliver({at_now(), at_now()});
+    deliver(first);  // late
+    const TimedPhases found = source.phases(1);
+    ASSERT_EQ(found.phases.size(), 2u);
+    EXPECT_EQ(found.phases[0].name, "compute");
+    EXPECT_EQ(found.phases[0].causes.at(0).count, 1u);
+    EXPECT_EQ(found.phases[1].causes.at(0).count, 2u);
+    EXPECT_NEAR(found.clock(found.phases[1].start_ns), now(), 0.5);
+    const TimedCourse course = source.course();
+    ASSERT_EQ(course.rows.size(), 1u);
+    std::uint64_t in_course = 0;
+    for (const auto& bin : course.rows[0].bins) in_course += bin.count;
+    EXPECT_EQ(in_course, 2u);  // it began again with readback
 }
 
 TEST(Events, SeveralThreadsDeliverBuffers) {

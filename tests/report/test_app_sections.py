@@ -12,7 +12,7 @@ from test_page import Elements, section
 
 from firsttouch.analysis.findings import Claim, finding
 from firsttouch.experiments.base import ReportSection
-from firsttouch.figures import Line, Stack, Table
+from firsttouch.figures import Line, Stack, Table, Timeline
 from firsttouch.harness import report
 from firsttouch.harness.derive import derive
 from firsttouch.harness.findings import of_all, of_application
@@ -275,6 +275,20 @@ def test_figures_that_say_something():
     assert kinds([sample.app("a", "explicit")]) == [Stack, Stack, Line, Table]
     assert kinds([sample.app("a", "explicit", counters=quick)]) == [Stack, Line, Table]
     assert kinds([sample.app("a", "explicit", counters=quick, iterations=1)]) == [Stack, Table]
+    driver = {"um_compute_undisturbed_ms": 20.0, "um_compute_gpu_faults_ms": 11.0, "um_compute_to_device_ms": 4.0}
+    records = derive(
+        [
+            sample.app("a", "managed", counters=quick),
+            sample.app("a", "managed", factors={"events": "on"}, counters=driver),
+        ]
+    )
+    assert kinds(records) == [Stack, Line, Stack, Timeline, Table]
+    drawing = drawing_of(report.DRIVER, records)
+    segments = [r for r in drawing.spec["datasets"]["rows"] if r["kind"] == "segment"]
+    assert [(r["segment"], r["end"] - r["start"]) for r in segments] == [
+        ("undisturbed", 20), ("gpu faults", 11), ("to device", 4)
+    ]  # fmt: skip
+    assert {"35 ms", "managed"} <= set(texts_of(drawing))
 
 
 def test_the_table_has_what_varies_and_no_empty_columns():
@@ -347,8 +361,8 @@ def test_the_timeline_goes_to_its_application():
     timeline = TransferTimeline(
         {"app": "srad", "strategy": "managed", "size": 2**30, "events": "on"}, {"up": [(0.0, 0.0)]}
     )
-    found = sections_of(sample.app_results().records, timelines={("app", "cuda:0"): timeline})
-    assert [s.name for s in found if s.timeline] == ["app: srad"]
+    found = sections_of(sample.app_results().records, timelines={("app", "cuda:0"): [timeline]})
+    assert [s.name for s in found if s.timelines] == ["app: srad"]
 
 
 def test_exported_files_carry_the_application(write, monkeypatch, tmp_path):

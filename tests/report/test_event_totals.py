@@ -9,6 +9,7 @@ import sample
 from test_page import Elements, section
 
 from firsttouch.events.log import MemoryEvent, Span
+from firsttouch.events.sums import Course, CourseRow
 from firsttouch.events.trace import TRACE, Trace
 from firsttouch.report.page import load, render, write_report
 
@@ -70,7 +71,13 @@ def moves(start: float, count: int, size: int) -> Span:
     times = [start + i / 1000 for i in range(count)]
     events = [MemoryEvent("h2d", t, t + 0.0005, 4096, size, 1, "cpu", "cuda:0", "fault") for t in times]
     back = [MemoryEvent("d2h", t, t + 0.0005, 4096, size, 1, "cuda:0", "cpu", "fault") for t in times[::2]]
-    return Span(start=start, end=start + 1, events=[*events, *back])
+    ends = range(1, min(count, 999) + 1)
+    rows = [
+        CourseRow(kind, "fault", [1] * len(ends), [size * share] * len(ends), [0] * len(ends))
+        for kind, share in (("h2d", 2), ("d2h", 1))
+    ]
+    course = Course(start, 1_000_000, rows)
+    return Span(start=start, end=start + 1, events=[*events, *back], course=course)
 
 
 def test_the_timeline_of_the_point_that_moved_most(write):

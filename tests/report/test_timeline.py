@@ -6,10 +6,20 @@ import math
 
 from drawn import rows_of, texts_of
 
-from firsttouch.events.trace import TransferTimeline
-from firsttouch.report.timeline import draw_timeline
+from firsttouch.figures import Timeline
+from firsttouch.records.schema import SCHEMA, Record
+from firsttouch.records.timeline import TransferTimeline
+from firsttouch.report.drawing import Context, Drawing
+from firsttouch.report.palette import Palette
+from firsttouch.report.timeline import draw
 
 MIB = 2**20
+
+
+def draw_timeline(*timelines: TransferTimeline, by: str = "", records: tuple[Record, ...] = ()) -> Drawing:
+    drawing = draw(Timeline(by=by), records, Context(None, Palette(), timelines))
+    assert drawing is not None
+    return drawing
 
 
 def test_each_direction_has_its_line_in_bytes_and_seconds():
@@ -27,6 +37,27 @@ def test_long_timelines_are_thinned_and_keep_their_end():
     rows = rows_of(draw_timeline(TransferTimeline({}, {"up": steps})))
     assert len(rows) <= 1001
     assert (rows[0]["y"], rows[-1]["y"]) == (0.0, 49_999.0)
+
+
+def test_a_panel_for_each_strategy_with_the_point_that_moved_most():
+    names = ("explicit", "managed", "managed+prefetch")
+    records = tuple(Record(SCHEMA, "app", "cuda:0", {"strategy": name}, "ms", "ok") for name in names)
+    timelines = [
+        TransferTimeline({"strategy": name, "size": size}, {"host to device": [(0.0, 0.0), (1.0, size)]})
+        for size in (MIB, 2.0 * MIB)
+        for name in reversed(names[1:])
+    ]
+    drawing = draw_timeline(*timelines, by="strategy", records=records)
+    ends = [(r["panel"], r["y"]) for r in rows_of(drawing) if r["x"]]
+    assert ends == [("managed", 2 * MIB), ("managed+prefetch", 2 * MIB)]
+    assert {"managed", "managed+prefetch", "host to device"} <= set(texts_of(drawing))
+    assert drawing.notes[0].startswith("Of each strategy, the point that moved most")
+
+
+def test_nothing_is_drawn_if_nothing_moved():
+    assert draw(Timeline(), (), Context(None, Palette())) is None
+    still = TransferTimeline({}, {"up": [(0.0, 0.0), (1.0, 0.0)]})
+    assert draw(Timeline(), (), Context(None, Palette(), [still])) is None
 
 
 def test_values_that_are_not_numbers_are_left_out():

@@ -8,6 +8,9 @@
 //   STANDIN_ARCH            gfx90a:sramecc+ by default; an xnack feature is added unless STANDIN_XNACK=none
 //   STANDIN_INTEGRATED=1    an APU; the CPU accesses the memory of one of gfx942 coherently
 //   STANDIN_CONCURRENT=0    CPU and GPU cannot use managed memory at once
+//   STANDIN_CACHED=1        kernels keep memory that is not coherent while they run (hipHostMallocNonCoherent,
+//                           hipMemAdviseSetCoarseGrain) in a cache that is written back when the CPU synchronises;
+//                           =never: not even then, as if the program did not synchronise
 //   STANDIN_DEVICES         the number of devices, 1 by default
 //   STANDIN_MEMORY          bytes of memory of each device, 2 GiB by default
 //   STANDIN_UNREACHABLE     a>b,...: device a cannot access the memory of device b
@@ -227,6 +230,64 @@ Allocations& allocations() {
     return all;
 }
 
+// The GPU's cache of memory that is coherent at synchronisation points only, a byte at a time.
+class Cache {
+  public:
+    void add(void* pointer, std::size_t bytes) {
+        if (environment("STANDIN_CACHED", "").empty()) return;
+        const std::lock_guard lock(mutex_);
+        char* start = static_cast<char*>(pointer);
+        lines_[start] = {std::vector<char>(start, start + bytes), std::vector<char>(start, start + bytes)};
+    }
+    void remove(void* pointer) {
+        const std::lock_guard lock(mutex_);
+        lines_.erase(static_cast<char*>(pointer));
+    }
+    // The address at which the GPU finds what the CPU has at another.
+    std::uint64_t place_of(std::uint64_t address) {
+        const std::lock_guard lock(mutex_);
+        auto after = lines_.upper_bound(reinterpret_cast<char*>(address));
+        if (after == lines_.begin()) return address;
+        auto& [start, line] = *--after;
+        const std::size_t offset = reinterpret_cast<char*>(address) - start;
+        return offset < line.now.size() ? reinterpret_cast<std::uint64_t>(line.now.data()) + offset : address;
+    }
+    // When a kernel or a copy starts: what the GPU has not changed is read again.
+    void refresh() {
+        const std::lock_guard lock(mutex_);
+        for (auto& [start, line] : lines_) {
+            if (line.now != line.then)
+                for (std::size_t i = 0; i < line.now.size(); ++i)
+                    if (line.now[i] == line.then[i]) line.now[i] = line.then[i] = start[i];
+            if (line.now == line.then) {
+                std::memcpy(line.then.data(), start, line.then.size());
+                std::memcpy(line.now.data(), start, line.now.size());
+            }
+        }
+    }
+    // When the CPU synchronises.
+    void write_back() {
+        if (environment("STANDIN_CACHED", "") == "never") return;
+        const std::lock_guard lock(mutex_);
+        for (auto& [start, line] : lines_) {
+            if (line.now == line.then) continue;
+            for (std::size_t i = 0; i < line.now.size(); ++i)
+                if (line.now[i] != line.then[i]) start[i] = line.then[i] = line.now[i];
+        }
+    }
+
+  private:
+    struct Line {
+        std::vector<char> now, then;  // the GPU's bytes, and what they were when they were last the CPU's
+    };
+    std::mutex mutex_;
+    std::map<char*, Line> lines_;
+};
+Cache& cache() {
+    static Cache all;
+    return all;
+}
+
 struct EventState {
     const int device = current;
     std::mutex mutex;
@@ -427,13 +488,21 @@ Result hipMallocManaged(void** pointer, std::size_t bytes, unsigned flags) {
     if (flags != hip::managed_attach_global) return invalid_value;
     return allocations().obtain(pointer, bytes, "managed", false, !xnack());
 }
-Result hipFree(void* pointer) { return allocations().release(pointer, {"device", "managed"}); }
+Result hipFree(void* pointer) {
+    cache().remove(pointer);
+    return allocations().release(pointer, {"device", "managed"});
+}
 Result hipHostMalloc(void** pointer, std::size_t bytes, unsigned flags) {
     if (const Result failed = injected_failure(__func__)) return failed;
     if ((flags & hip::host_coherent) != 0 && (flags & hip::host_non_coherent) != 0) return invalid_value;
-    return allocations().obtain(pointer, bytes, "host", false, true);
+    const Result result = allocations().obtain(pointer, bytes, "host", false, true);
+    if (result == success && (flags & hip::host_non_coherent) != 0) cache().add(*pointer, bytes);
+    return result;
 }
-Result hipHostFree(void* pointer) { return allocations().release(pointer, {"host"}); }
+Result hipHostFree(void* pointer) {
+    cache().remove(pointer);
+    return allocations().release(pointer, {"host"});
+}
 Result hipHostRegister(void* pointer, std::size_t bytes, unsigned flags) {
     if (const Result failed = injected_failure(__func__)) return failed;
     if (pointer == nullptr || bytes == 0 || flags > 15) return invalid_value;
@@ -494,8 +563,9 @@ Result hipMemPrefetchAsync(const void* pointer, std::size_t bytes, int device, h
 }
 Result hipMemAdvise(const void* pointer, std::size_t bytes, int advice, int device) {
     const bool known = (advice >= 1 && advice <= 6) || advice == hip::advise_coarse_grain;
-    return pointer == nullptr || bytes == 0 || !known || device >= devices() ? invalid_value
-                                                                             : injected_failure(__func__);
+    if (pointer == nullptr || bytes == 0 || !known || device >= devices()) return invalid_value;
+    if (advice == hip::advise_coarse_grain) cache().add(const_cast<void*>(pointer), bytes);
+    return injected_failure(__func__);
 }
 
 Result hipStreamCreateWithFlags(hip::StreamHandle* stream, unsigned) {
@@ -509,6 +579,7 @@ Result hipStreamDestroy(hip::StreamHandle stream) {
 }
 Result hipStreamSynchronize(hip::StreamHandle stream) {
     object<Queue>(stream)->wait();
+    cache().write_back();
     return injected_failure(__func__);
 }
 Result hipEventCreateWithFlags(hip::EventHandle* event, unsigned) {
@@ -537,6 +608,7 @@ Result hipEventRecord(hip::EventHandle event, hip::StreamHandle stream) {
 }
 Result hipEventSynchronize(hip::EventHandle event) {
     (*object<SharedEvent>(event))->wait();
+    cache().write_back();
     return injected_failure(__func__);
 }
 Result hipEventElapsedTime(float* milliseconds, hip::EventHandle from, hip::EventHandle to) {
@@ -558,7 +630,12 @@ Result hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int k
     for (const void* place : {static_cast<const void*>(target), source})
         if (!allocations().usable(object<Queue>(stream)->device, reinterpret_cast<std::uint64_t>(place)))
             return invalid_value;
-    object<Queue>(stream)->push([=] { std::memmove(target, source, bytes); });
+    const std::uint64_t to = cache().place_of(reinterpret_cast<std::uint64_t>(target)),
+                        from = cache().place_of(reinterpret_cast<std::uint64_t>(source));
+    object<Queue>(stream)->push([=] {
+        cache().refresh();
+        std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+    });
     return success;
 }
 
@@ -622,7 +699,9 @@ Result hipModuleLaunchKernel(hip::Runtime::Function function, unsigned groups, u
         if (!allocations().usable(device, value)) return illegal_address;
     if (const char* file = std::getenv("STANDIN_LAUNCHES"))  // the name of every launch, a line each
         std::ofstream(file, std::ios::app) << kernel.name << '\n';
+    for (std::uint64_t& value : values) value = cache().place_of(value);
     object<Queue>(stream)->push([=]() mutable {
+        cache().refresh();
         std::vector<void*> places;
         for (auto& value : values) places.push_back(&value);
         kernel.launch(places.data(), groups, threads);

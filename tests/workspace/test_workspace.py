@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.harness.running import opencl, strategies
 
+from firsttouch import _core
+from firsttouch.errors import Unsupported
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
-from firsttouch.workspace.strategies import STRATEGIES, unavailable
+from firsttouch.workspace.strategies import STRATEGIES, Strategy, unavailable
 from firsttouch.workspace.workspace import Array, Declaration, Role, Workspace
 
 TEXT = """
@@ -68,6 +71,10 @@ def expected(program: list[Launch]) -> list[np.ndarray]:
         if one.swap:
             memory[0], memory[1] = memory[1], memory[0]
     return memory
+
+
+def with_coherence(coherence: Literal["", "wait", "flush"]) -> Strategy:
+    return dataclasses.replace(STRATEGIES["svm-fine"], coherence=coherence)
 
 
 def arrays(role: Role = "inout") -> list[Array]:
@@ -315,4 +322,44 @@ def test_without_concurrent_managed_access_the_cpu_waits_for_kernels_on_other_me
     counting.count = 0
     assert cpu.reads(buffers[2])[0] == 1
     assert counting.count == waits
+    workspace.free()
+
+
+@pytest.mark.parametrize("coherence", ["", "wait", "flush"])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(program=programs)
+def test_no_kind_of_coherence_reads_a_stale_byte(
+    coherence: Literal["", "wait", "flush"], program: list[Launch]
+) -> None:
+    if "svm-fine" not in strategies():
+        pytest.skip("no fine-grained SVM")
+    info, device = opencl()
+    workspace, buffers = Workspace(with_coherence(coherence), info, device), arrays()
+    run(program, workspace, buffers)
+    for array, right in zip(buffers, expected(program), strict=True):
+        np.testing.assert_array_equal(workspace.contents(array), right)
+    workspace.free()
+
+
+def test_stores_of_the_cpu_are_flushed_before_the_next_launch_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether they would reach a kernel without it, no test sees: on x86 any lock that a driver takes flushes them."""
+    if "svm-fine" not in strategies():
+        pytest.skip("no fine-grained SVM")
+    info, device = opencl()
+    flushes: list[None] = []
+    monkeypatch.setattr(_core, "flush_stores", lambda: flushes.append(None))
+    workspace = Workspace(with_coherence("flush"), info, device)
+    gpu, cpu, buffers = Gpu(workspace, [KernelFile("accumulate", TEXT)]), Cpu(workspace, []), arrays()
+    workspace.allocate(buffers)
+    seen = []
+    for store in (True, False, True):
+        if store:
+            cpu.writes(buffers[0])[:] = 1
+        else:
+            assert cpu.reads(buffers[0])[0] == 1
+        gpu.launch("overwrite", buffers[0], 0, buffers[1], 0, 4, 0, over=4, writes=[buffers[1][0:4]])
+        seen.append(len(flushes))
+    assert seen == [1, 1, 2]
+    with pytest.raises(Unsupported, match="cannot access b0 while a kernel runs"):
+        workspace.concurrent_address(buffers[0])
     workspace.free()

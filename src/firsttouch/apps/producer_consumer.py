@@ -39,7 +39,7 @@ class ProducerConsumer(App):
         if strategy.duplicated:
             return "both agents use one ring at the same time, but copies are made only between kernels"
         entry = device.allocator(strategy.allocator)
-        if entry is None or entry.concurrent is not True:
+        if entry is None or entry.concurrent is not True or strategy.coherence:
             return "in this memory the CPU and a running kernel do not see each other's stores"
         return None
 

@@ -15,6 +15,7 @@ import msgspec
 from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.events.log import Span
+from firsttouch.events.sums import Course
 from firsttouch.machine.parties import parties
 from firsttouch.machine.switches import optimistic_device
 from firsttouch.records.schema import (
@@ -257,10 +258,10 @@ def _add_events(record: Record, session: Session, started: float, ended: float) 
     from firsttouch import _core
 
     never_opened = f"{record.experiment} did not open its device in its own process"
-    reason, window = session.events_reason or events.why_not_offered(session.info) or never_opened, None
+    reason, window, course = session.events_reason or events.why_not_offered(session.info) or never_opened, None, None
     try:
         if session.events is not None:
-            window = session.events.cut(started, ended)
+            window, course = session.events.cut(started, ended), session.events.course
     except _core.VendorError as error:
         reason = one_line(str(error))
     if window is None:
@@ -269,7 +270,14 @@ def _add_events(record: Record, session: Session, started: float, ended: float) 
     counters: dict[str, Scalar] = {events.STATE: events.RECORDED, **window.totals()}
     record.counters = counters | record.counters
     sent = window.events[: events.MOST_SENT]
-    return Span(start=started, end=ended, events=sent, left_out=len(window.events) - len(sent))
+    return Span(
+        start=started,
+        end=ended,
+        events=sent,
+        left_out=window.unlisted + len(window.events) - len(sent),
+        phases=[(phase.name, phase.start, phase.start + phase.ns * 1e-9) for phase in window.phases if phase.name],
+        course=course or Course(),
+    )
 
 
 def _storable(record: Record) -> Record:

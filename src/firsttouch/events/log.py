@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
 
-from firsttouch.records.schema import DeviceInfo, Record, Struct
+from firsttouch.events.sums import KINDS, CauseSums, Course, Kind, Phase, add_up, counters, shares
+from firsttouch.records.schema import DeviceInfo, Record, Scalar, Struct
 
 VARIABLE = "FIRSTTOUCH_EVENTS"
 """The environment variable that requests events in a worker if it is '1'. An experiment's environment() may set it."""
@@ -25,14 +25,6 @@ STATE = "um_events"
 RECORDED, NONE = "recorded", "none: "
 MOST_SENT = 20_000
 """The most events of one point that go into the trace. The point's totals count all of them."""
-
-Kind: TypeAlias = Literal["h2d", "d2h", "d2d", "cpu_fault", "gpu_fault", "thrashing", "throttling", "remote_map"]
-MOVES: tuple[Kind, ...] = ("h2d", "d2h", "d2d")
-"""Kinds that move bytes: host to device, device to host, device to device."""
-CAUSES = ("prefetch", "fault", "speculative", "eviction", "access_counter")
-"""Why bytes moved: a prefetch call; a fault; the driver's prefetching around a fault; freeing memory; moving pages that
-one side often accesses remotely.
-"""
 
 
 class MemoryEvent(msgspec.Struct, frozen=True, array_like=True):
@@ -57,84 +49,76 @@ class MemoryEvent(msgspec.Struct, frozen=True, array_like=True):
     symbol: str = ""
 
 
-_RECORDS: dict[Kind, str] = {
-    **{way: f"um_{way}_migrations" for way in MOVES},
-    "gpu_fault": "um_gpu_fault_groups",
-    "cpu_fault": "um_cpu_faults",
-    "thrashing": "um_thrashing",
-    "throttling": "um_throttling",
-    "remote_map": "um_remote_maps",
-}
-"""The counter that holds the number of records, by kind."""
-KINDS = tuple(_RECORDS)
-
-
-def _increments(event: MemoryEvent) -> dict[str, int]:
-    """What one event adds to each counter."""
-    kind, added = event.kind, {_RECORDS[event.kind]: 1}
-    if kind in MOVES:
-        added |= {f"um_{kind}_bytes": event.bytes, f"um_{kind}_{event.cause or 'unknown'}_bytes": event.bytes}
-    elif kind == "gpu_fault":
-        added["um_gpu_faults"] = event.count
-    elif kind == "remote_map":
-        added["um_remote_map_bytes"] = event.bytes
-    return added
-
-
 def totals(events: Iterable[MemoryEvent], kinds: Iterable[Kind] = KINDS) -> dict[str, int]:
-    """Sums over the events of `kinds`, as counters of a record. All are whole numbers.
-
-    For h2d and d2h: um_h2d_migrations, um_h2d_bytes, and um_h2d_CAUSE_bytes for each of CAUSES. um_gpu_fault_groups
-    counts records, um_gpu_faults the faults in them. um_cpu_faults, um_thrashing, um_throttling and um_remote_maps
-    count records; um_remote_map_bytes is a sum of bytes. Counters of d2d and of unknown causes are left out if zero.
-    """
-    kinds = tuple(kinds)
-    examples = (MemoryEvent(kind, 0, 0, cause=cause) for kind in kinds if kind != "d2d" for cause in CAUSES)
-    sums: dict[str, int] = defaultdict(int, {name: 0 for example in examples for name in _increments(example)})
-    for event in events:
-        if event.kind in kinds:
-            for name, value in _increments(event).items():
-                sums[name] += value
-    return {**sums}
+    """`add_up` of the events of a list."""
+    return add_up((CauseSums(e.kind, e.cause, 1, e.bytes, e.count) for e in events), kinds)
 
 
 @dataclass
 class Window:
-    """A span of time.monotonic() with the events that began in it, sorted by time. Its events are added at its end."""
+    """A span of time.monotonic() with its totals, and with the events that began in it, sorted by time. Both are added
+    at its end.
+    """
 
     start: float
     kinds: tuple[Kind, ...] = KINDS
     """The kinds that the driver records. Nothing is known about other kinds."""
     end: float = 0.0
+    phases: Sequence[Phase] = ()
+    """The totals of all events, in the order of time."""
     events: list[MemoryEvent] = field(default_factory=list)
+    unlisted: int = 0
+    """The number of events that are in the totals and not in `events`, because there were too many."""
     dropped: int = 0
-    """The number of records lost in the window because there was no room for them."""
+    """The number of records lost in the window because there was no room for them. They are in no total."""
 
-    def totals(self) -> dict[str, int]:
-        """The counters of `totals`, and um_dropped if records were lost."""
-        return totals(self.events, self.kinds) | ({"um_dropped": self.dropped} if self.dropped else {})
+    def totals(self) -> dict[str, Scalar]:
+        """The counters of sums.counters, and um_dropped if records were lost."""
+        return counters(self.phases, self.kinds) | ({"um_dropped": self.dropped} if self.dropped else {})
+
+    def shares(self, phase: str) -> dict[str, float]:
+        """The time of the phases of that name, divided by what the driver did, as sums.shares does."""
+        return shares((p for p in self.phases if p.name == phase), self.kinds)
 
 
 class Span(Struct):
-    """What a worker sends of one point: when it was measured, and its events.
+    """What a worker sends of one point: when it was measured, its events, its named phases, and the events over time.
 
-    left_out: the number of events of the point that are not sent.
+    phases: name, start and end, in seconds of time.monotonic(). left_out: the number of events that are not sent.
+    course: of the last window; of the whole point if there was none.
     """
 
     start: float
     end: float
     events: list[MemoryEvent]
     left_out: int = 0
+    phases: list[tuple[str, float, float]] = []
+    course: Course = Course()
 
 
 class Source(Protocol):
-    """Where events come from."""
+    """Where events and their totals come from."""
 
     def take(self) -> list[MemoryEvent]:
-        """Returns the events recorded since the last call. Work on the device must have ended before the call."""
+        """Returns the events since the last call, up to a limit. Work on the device must have ended before the call."""
+
+    def unlisted(self) -> int:
+        """Returns the number of events since the last call that are in the totals, and that `take` did not return."""
 
     def dropped(self) -> int:
         """Returns the number of records lost since the last call."""
+
+    def restart(self) -> None:
+        """Forgets all totals."""
+
+    def mark(self, phase: str, restart_course: bool) -> int:
+        """Begins a phase and returns its index since `restart`."""
+
+    def phases(self) -> list[Phase]:
+        """Returns the totals by phase since `restart`, of the events up to the last `take`."""
+
+    def course(self) -> Course:
+        """Returns the events over time, since a mark restarted it."""
 
 
 class EventLog:
@@ -142,9 +126,12 @@ class EventLog:
 
     def __init__(self, source: Source, kinds: Iterable[Kind] = KINDS) -> None:
         self.kinds = tuple(kinds)
+        self.course: Course | None = None
+        """The events over time in the last window that was not inside another one."""
         self._source = source
         self._events: list[MemoryEvent] = []
-        self._dropped = 0
+        self._unlisted = self._dropped = 0
+        self._phase, self._open = "", 0
 
     @contextmanager
     def window(self) -> Iterator[Window]:
@@ -152,34 +139,60 @@ class EventLog:
         window does not include the time of flushing.
         """
         self._flush()
-        dropped, window = self._dropped, Window(time.monotonic(), self.kinds)
+        dropped, unlisted = self._dropped, self._unlisted
+        first = self._source.mark(self._phase, not self._open)
+        window = Window(time.monotonic(), self.kinds)
+        self._open += 1
         try:
             yield window
         finally:
+            self._open -= 1
             window.end = time.monotonic()
+            last = self._source.mark(self._phase, False)
             self._fill(window)
+            window.phases = self._source.phases()[first:last]
             window.dropped -= dropped
+            window.unlisted -= unlisted
+            if not self._open:
+                self.course = self._source.course()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Gives the time of the `with` block a name, by which totals are kept."""
+        before, self._phase = self._phase, name
+        self._source.mark(name, False)
+        try:
+            yield
+        finally:
+            self._phase = before
+            self._source.mark(before, False)
 
     def cut(self, start: float, end: float) -> Window:
-        """The events between two times, both after the last `forget`."""
+        """The events between two times, both after the last `forget`, and the totals since then."""
         window = Window(start, self.kinds, end)
         self._fill(window)
+        window.phases = self._source.phases()
+        if self.course is None:
+            self.course = self._source.course()
         return window
 
     def forget(self) -> None:
         """Discards all events, so that they do not accumulate. A worker calls this before each point."""
         self._flush()
         self._events.clear()
-        self._dropped = 0
+        self._source.restart()
+        self._unlisted = self._dropped = 0
+        self.course = None
 
     def _fill(self, window: Window) -> None:
         self._flush()
-        window.dropped = self._dropped
+        window.dropped, window.unlisted = self._dropped, self._unlisted
         within = (e for e in self._events if window.start <= e.start <= window.end)
         window.events = sorted(within, key=lambda e: e.start)
 
     def _flush(self) -> None:
         self._events += self._source.take()
+        self._unlisted += self._source.unlisted()
         self._dropped += self._source.dropped()
 
 
@@ -195,6 +208,31 @@ class _DriverSource:
         from firsttouch import _core
 
         return _core.events_dropped()
+
+    def unlisted(self) -> int:
+        from firsttouch import _core
+
+        return _core.events_unlisted()
+
+    def restart(self) -> None:
+        from firsttouch import _core
+
+        _core.events_restart()
+
+    def mark(self, phase: str, restart_course: bool) -> int:
+        from firsttouch import _core
+
+        return _core.events_mark(phase, restart_course)
+
+    def phases(self) -> list[Phase]:
+        from firsttouch import _core
+
+        return msgspec.convert(_core.events_phases(), list[Phase])
+
+    def course(self) -> Course:
+        from firsttouch import _core
+
+        return msgspec.convert(_core.events_course(), Course)
 
 
 def are_requested() -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
@@ -20,18 +20,18 @@ from typing import Literal
 import msgspec
 
 from firsttouch.errors import UsageError
-from firsttouch.events.log import MOVES, MemoryEvent, Span
+from firsttouch.events.log import MemoryEvent, Span
+from firsttouch.events.sums import MOVES, Kind
 from firsttouch.files import open_regular
 from firsttouch.records.schema import Number, Record, Scalar, check_integers
 from firsttouch.records.timeline import TransferTimeline
 
 TRACE = "events.json"
 MOVE_NAMES = {"h2d": "host to device", "d2h": "device to host", "d2d": "device to device"}
-MOST_STEPS = 1000
-"""The most steps of the sum of bytes in each direction, for one point."""
-_POINTS, _FAULTS, _TROUBLE, _MOVES = 1, 2, 4, 10
+_POINTS, _FAULTS, _TROUBLE, _PHASES, _MOVES = 1, 2, 4, 5, 10
 _TRACKS = {
     _POINTS: "measured points",
+    _PHASES: "phases of applications",
     _FAULTS: "GPU faults",
     _FAULTS + 1: "CPU faults",
     _TROUBLE: "thrashing, throttling, remote maps",
@@ -179,26 +179,27 @@ def read_trace(directory: Path) -> Iterator[TraceEvent]:
         raise UsageError(f"can't read {path}: {error.strerror}") from None
 
 
-def read_timelines(directory: Path) -> dict[tuple[str, str], TransferTimeline]:
-    """The timeline of the point that moved most bytes, by experiment and device. Raises UsageError as `read_trace`."""
-    largest: dict[tuple[str, str], TransferTimeline] = {}
+def read_timelines(directory: Path) -> dict[tuple[str, str], list[TransferTimeline]]:
+    """The timelines of the points that moved bytes, by experiment and device. Raises UsageError as `read_trace`."""
+    found: dict[tuple[str, str], list[TransferTimeline]] = {}
     devices: dict[int, str] = {}
     timeline, began, key = TransferTimeline({}), 0.0, ("", "")
     for event in read_trace(directory):
-        device = devices.get(event.pid, "")
         if event.name == "process_name":
             devices[event.pid] = str(event.args.get("name"))
         elif event.ph == "X" and "experiment" in event.args:
             factors = {name: value for name, value in event.args.items() if name not in ABOUT}
-            timeline, began, key = TransferTimeline(factors), event.ts, (str(event.args["experiment"]), device)
+            timeline = TransferTimeline(factors)
+            key = (str(event.args["experiment"]), devices.get(event.pid, ""))
         elif event.ph == "C":
             total = event.args.get("bytes")
             if isinstance(total, int | float):
+                if not timeline.steps:
+                    began = event.ts
+                    found.setdefault(key, []).append(timeline)
                 steps = timeline.steps.setdefault(event.name.removeprefix("bytes "), [])
                 steps.append(((event.ts - began) / 1e6, float(total)))
-            if key not in largest or timeline.moved > largest[key].moved:
-                largest[key] = timeline
-    return largest
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- lines of a point
@@ -214,8 +215,11 @@ def point_events(record: Record, span: Span) -> Iterator[TraceEvent]:
     lanes = _Lanes()
     for event in span.events:
         yield _trace_event(event, pid, lanes)
+    for name, start, end in span.phases:
+        yield TraceEvent(name, "X", pid, _PHASES, _us(start), _us(end - start), args={"phase": name})
     for kind in MOVES:
-        yield from _byte_sums(kind, [e for e in span.events if e.kind == kind], pid, span)
+        yield from _sums(f"bytes {MOVE_NAMES[kind]}", kind, "bytes", pid, span)
+    yield from _sums("GPU fault groups", "gpu_fault", "counts", pid, span)
 
 
 def _trace_event(event: MemoryEvent, pid: int, lanes: _Lanes) -> TraceEvent:
@@ -255,19 +259,11 @@ class _Lanes:
         return _lane(event.kind, number)
 
 
-def _byte_sums(kind: str, moves: Sequence[MemoryEvent], pid: int, span: Span) -> Iterator[TraceEvent]:
-    """The bytes moved in one direction since the point began, at its beginning and after migrations."""
-    if not moves:
-        return
-
-    def at(when: float, total: int) -> TraceEvent:
-        return TraceEvent(f"bytes {MOVE_NAMES[kind]}", "C", pid, ts=_us(when), args={"bytes": total})
-
-    yield at(span.start, 0)
-    total, written, step = 0, span.start, (span.end - span.start) / MOST_STEPS
-    for event in sorted(moves, key=lambda e: e.end):
-        total += event.bytes
-        if event.end - written >= step:
-            written = event.end
-            yield at(written, total)
-    yield at(max(span.end, written), total)
+def _sums(name: str, kind: Kind, of: Literal["bytes", "counts"], pid: int, span: Span) -> Iterator[TraceEvent]:
+    """The bytes or the number of events of a kind since the course began, at its beginning and after each bin in which
+    they grew.
+    """
+    if steps := span.course.sums(kind, of):
+        last = max(span.end, span.course.start)
+        for when, total in [(span.course.start, 0), *steps, (last, steps[-1][1])]:
+            yield TraceEvent(name, "C", pid, ts=_us(min(when, last)), args={of: total})

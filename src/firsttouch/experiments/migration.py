@@ -314,7 +314,7 @@ class Migration(Experiment):
         }
         if window is not None:
             counters |= event_counters(window, outcome.repetitions, touch.places(size))
-            counters["events_dropped"] = window.dropped
+            counters["events_dropped"] = window.dropped + window.unlisted
         return Measurement.of(outcome, counters=counters)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:

@@ -38,7 +38,9 @@ class Division:
 def why_not_at_once(strategy: Strategy, device: DeviceInfo) -> str:
     """Why both agents cannot work at once under a strategy, in one sentence, or ''."""
     entry = device.allocator(strategy.allocator)
-    if strategy.duplicated or entry is None or (entry.cpu != "mapped" and (entry.disjoint or entry.concurrent)):
+    if strategy.duplicated or entry is None:
+        return ""
+    if entry.cpu != "mapped" and (entry.disjoint or entry.concurrent) and strategy.coherence != "wait":
         return ""
     return "both agents work on parts at the same time, but only one may access this memory at a time"
 

@@ -165,19 +165,22 @@ def shared_kernels(name: str) -> KernelFile:
 class ActiveRun:
     """A run in progress: the workspace, both agents, and the times of the phases."""
 
-    def __init__(self, app: App, workspace: Workspace) -> None:
+    def __init__(self, app: App, workspace: Workspace, log: EventLog | None = None) -> None:
         self.app, self.workspace, self.run = app, workspace, Run()
+        self._log = log
         files = [*map(shared_kernels, (GENERATE, *app.more_kernels)), app.kernels]
         self.cpu, self.gpu = Cpu(workspace, files), Gpu(workspace, files)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Time the body of the with statement, including all work that it queues."""
-        started = time.perf_counter()
-        yield
-        if name != "free":
-            self.workspace.wait()
-        self.run.phases[name] = self.run.phases.get(name, 0.0) + time.perf_counter() - started
+        with self._log.phase(name) if self._log is not None else nullcontext():
+            started = time.perf_counter()
+            yield
+            if name != "free":
+                self.workspace.wait()
+            ended = time.perf_counter()
+        self.run.phases[name] = self.run.phases.get(name, 0.0) + ended - started
 
 
 def run(
@@ -203,7 +206,7 @@ def run(
     Raises:
         GuardRefused, Unavailable, Unsupported: the strategy cannot be used on this device.
     """
-    active = ActiveRun(app, workspace)
+    active = ActiveRun(app, workspace, log)
     active.gpu.windows = windows or {}
     app.arrange()
     gc.collect()
@@ -212,7 +215,8 @@ def run(
         with log.window() if log is not None else nullcontext() as window:
             _phases(active, meter, threads, windows, timer)
         if window is not None:
-            active.run.events = window.totals()
+            shares = window.shares("compute")
+            active.run.events = window.totals() | {f"um_compute_{part}_ms": ms for part, ms in shares.items()}
         active.run.iterations = active.gpu.iteration_seconds()
         active.run.iterations_total = active.gpu.total_iteration_seconds()
         active.run.memory, active.run.transferred = meter.peak, workspace.transferred.copy()

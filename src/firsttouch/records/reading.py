@@ -51,7 +51,7 @@ class Results:
     request: Request | None
     records: list[Record]
     warnings: list[str] = field(default_factory=list)
-    timelines: Mapping[tuple[str, str], TransferTimeline] = field(default_factory=dict)
+    timelines: Mapping[tuple[str, str], list[TransferTimeline]] = field(default_factory=dict)
     """The bytes that points moved over time, by experiment and device; empty unless the trace was read."""
 
 

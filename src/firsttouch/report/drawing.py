@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.timeline import TransferTimeline
 from firsttouch.report.palette import Palette
 
 Spec: TypeAlias = dict[str, Any]
@@ -34,11 +35,13 @@ class Drawing:
 class Context:
     """What a drawing module may use besides the figure and the records.
 
-    device: the device of the records; None if it is unknown or if there are several.
+    device: the device of the records; None if it is unknown or if there are several. timelines: the bytes that their
+    points moved over time.
     """
 
     device: DeviceInfo | None
     palette: Palette
+    timelines: Sequence[TransferTimeline] = ()
 
 
 Draw: TypeAlias = Callable[[Any, Sequence[Record], Context], Drawing | None]

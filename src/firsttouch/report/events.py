@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firsttouch.analysis.statistics import value, varying
-from firsttouch.events.log import CAUSES, RECORDED, STATE
+from firsttouch.events.log import RECORDED, STATE
+from firsttouch.events.sums import CAUSES
 from firsttouch.records.schema import Record, Scalar
-from firsttouch.text import distinguishing_factors, label
+from firsttouch.text import distinguishing_factors, label, quantity
 
 _WAYS = {"h2d": "to the device", "d2h": "to the host", "d2d": "between devices"}
 _COUNTS = {
@@ -20,6 +21,7 @@ _COUNTS = {
     "um_remote_maps": "remote maps",
     "um_dropped": "records lost",
 }
+_TIMES = {"um_h2d_ms": "moves to the device", "um_d2h_ms": "moves to the host", "um_gpu_fault_ms": "GPU faults"}
 
 
 @dataclass
@@ -42,23 +44,30 @@ def event_table(records: Sequence[Record]) -> EventTable | None:
     eventful = [r for r in recorded if any(_amount(r, name) for name in (*_COUNTS, *(f"um_{w}_bytes" for w in _WAYS)))]
     names = varying(eventful)
     ways = {way: head for way, head in _WAYS.items() if any(_amount(r, f"um_{way}_bytes") for r in eventful)}
+    times = {name: f"time of {what}" for name, what in _TIMES.items() if any(_amount(r, name) for r in eventful)}
     counts = {name: head for name, head in _COUNTS.items() if any(_amount(r, name) for r in eventful)}
     rows = [
         [
             *(label(name, value(r, name)) for name in names),
             *(_moved(r, way) for way in ways),
             *(label(name, r.counters.get(name)) for name in counts),
+            *(_time(r, name) for name in times),
         ]
         for r in eventful
     ]
     heads = [*(name.replace("_", " ") for name in names), *(f"bytes {head}" for head in ways.values())]
     shared = "" if names else distinguishing_factors(eventful, records)
-    return EventTable([*heads, *counts.values()], rows, len(recorded) - len(eventful), shared)
+    return EventTable([*heads, *counts.values(), *times.values()], rows, len(recorded) - len(eventful), shared)
 
 
 def _amount(record: Record, name: str) -> Scalar:
     value = record.counters.get(name)
     return value if isinstance(value, int | float) else 0
+
+
+def _time(record: Record, name: str) -> str:
+    amount = record.counters.get(name)
+    return quantity(amount, "ms") if isinstance(amount, float) else label(name, amount)
 
 
 def _moved(record: Record, way: str) -> str:

@@ -19,7 +19,7 @@ from firsttouch.counters.tool import why_none as why_not_counted
 from firsttouch.errors import UsageError
 from firsttouch.events.log import why_none
 from firsttouch.experiments.base import Experiment
-from firsttouch.figures import Figure
+from firsttouch.figures import Figure, Timeline
 from firsttouch.files import write_atomically, write_output
 from firsttouch.records.plausibility import explain
 from firsttouch.records.schema import FAILURES, DeviceInfo, Record
@@ -30,7 +30,6 @@ from firsttouch.report.events import EventTable, event_table
 from firsttouch.report.palette import Palette
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.svg import sanitise, to_svg
-from firsttouch.report.timeline import draw_timeline
 from firsttouch.text import condition, count, distinguishing_factors, fact_title, label, quantity
 from firsttouch.units import format_seconds
 
@@ -90,7 +89,7 @@ class Section:
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     rows: list[tuple[str, list[str]]] = field(default_factory=list)
-    timeline: TransferTimeline | None = None
+    timelines: list[TransferTimeline] = field(default_factory=list)
     events: EventTable | None = None
     without_events: list[Block] = field(default_factory=list)
     counters: CounterTable | None = None
@@ -136,9 +135,10 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
             _section(part, experiments.get(part.experiment), devices)
             for part in answered(loaded.records, loaded.machine.devices, experiments)
         ]
-        for (experiment, device), timeline in loaded.timelines.items():
+        for (experiment, device), timelines in loaded.timelines.items():
             if candidates := [s for s in sections if s.experiment == experiment and device in s.devices]:
-                _section_of(timeline, candidates).timeline = timeline
+                for timeline in timelines:
+                    _section_of(timeline, candidates).timelines.append(timeline)
         for j, section in enumerate(sections, 1):
             section.anchor = f"d{i}-{j}"
         title = loaded.machine.host or name
@@ -318,10 +318,12 @@ def numeric(rows: Sequence[Sequence[str]]) -> list[bool]:
 def drawings(section: Section, palette: Palette) -> list[Drawing]:
     """The figures of one section that are not empty. They do not show skipped and failed points."""
     ok = [r for r in section.records if r.status == "ok" and r.summary is not None]
-    context = Context(section.device_info, palette)
-    drawn = (draw(figure, ok, context) for figure in section.figures)
-    moved = [draw_timeline(section.timeline)] if section.timeline else []
-    return [*(d for d in drawn if d is not None), *moved]
+    context = Context(section.device_info, palette, section.timelines)
+    figures = [*section.figures]
+    if not any(isinstance(figure, Timeline) for figure in figures):
+        figures.append(Timeline())
+    drawn = (draw(figure, ok, context) for figure in figures)
+    return [d for d in drawn if d is not None]
 
 
 def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> str:

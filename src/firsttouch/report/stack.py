@@ -45,7 +45,7 @@ def segments(record: Record, figure: Stack) -> dict[str, float]:
     """The values of one bar by label, in the order of the counters. Values that are not amounts are left out."""
     found: dict[str, float] = {}
     for which, v in series(record, figure.series).items():
-        name = label("series", which)
+        name = label("series", which).replace("_", " ")
         if name in figure.without or isinstance(v, bool | str | None) or not 0 <= v < HUGE:
             continue
         name = name if len(found) < MOST_SEGMENTS or name in found else REST

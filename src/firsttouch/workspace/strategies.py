@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from firsttouch.allocators.properties import common_allocator, may_migrate
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
@@ -34,6 +35,14 @@ class Strategy:
     access: str = ""
     bounded: bool = False
     """Whether buffer sizes must have an upper bound that is known at compile time."""
+    coherence: Literal["", "wait", "flush"] = ""
+    """What the Workspace does before the other agent uses a buffer, besides mapping it and waiting for conflicts.
+
+    wait: the CPU waits for all queued work that uses the buffer, even for other parts of it, because stores become
+    visible at synchronisation only. flush: the CPU's stores leave its write-combining buffers before each launch.
+    """
+    on_request: bool = False
+    """Whether it is used only if it is named: it differs from another strategy in a variant of its allocator."""
 
 
 _ALL = (
@@ -50,6 +59,21 @@ _ALL = (
         "as explicit, with page-locked host arrays, whose pages are locked when they are allocated",
         duplicated=True,
         host_arrays=common_allocator("page-locked"),
+    ),
+    Strategy(
+        "explicit+vmm",
+        "vmm",
+        "as explicit; the device arrays are mapped by the driver's calls for virtual memory (cuMemMap, hipMemMap), "
+        "which no CPU can use in place",
+        duplicated=True,
+        on_request=True,
+    ),
+    Strategy(
+        "explicit+fine-grained",
+        "fine-grained",
+        "as explicit, with fine-grained device arrays",
+        duplicated=True,
+        on_request=True,
     ),
     Strategy("managed", "managed", "one managed buffer; each side waits for the other when they alternate"),
     Strategy(
@@ -75,12 +99,40 @@ _ALL = (
         overlap=True,
     ),
     Strategy("managed+both", "managed", "advice and prefetches", advise=True, prefetch=True),
+    Strategy(
+        "coarse-grained",
+        "coarse-grained",
+        "managed memory that is coherent between kernels only; the CPU waits for all work that uses a buffer",
+        coherence="wait",
+        on_request=True,
+    ),
     Strategy("managed-static", "managed-static", "a __managed__ array of fixed size", bounded=True),
     Strategy("system", "malloc", "plain malloc, used by both sides"),
     Strategy("system+prefault", "malloc", "as system; the CPU touches every page when it is allocated", prefault=True),
     Strategy("pinned", "pinned", "page-locked host memory, used in place by both sides"),
+    Strategy(
+        "pinned-wc",
+        "pinned-wc",
+        "as pinned, in write-combined memory, whose stores are flushed before each launch; CPU reads are not cached",
+        coherence="flush",
+        on_request=True,
+    ),
+    Strategy(
+        "pinned-noncoherent",
+        "pinned-noncoherent",
+        "as pinned, in memory that the GPU may cache; the CPU waits for all work that uses a buffer",
+        coherence="wait",
+        on_request=True,
+    ),
     Strategy("registered", "registered", "malloc, then page-locked, used in place by both sides"),
     Strategy("unified", "device", "one device allocation that the CPU uses in place, as on an APU", access="direct"),
+    Strategy(
+        "fine-grained",
+        "fine-grained",
+        "as unified, in fine-grained device memory; in place on an APU only",
+        access="direct",
+        on_request=True,
+    ),
     Strategy("buffer", "device", "one OpenCL 1.2 buffer, mapped while the CPU uses it", access="mapped"),
     Strategy("svm-coarse", "svm-coarse", "coarse-grained shared virtual memory, mapped while the CPU uses it"),
     Strategy("svm-fine", "svm-fine", "fine-grained shared virtual memory; each side waits for the other"),
@@ -89,12 +141,18 @@ _ALL = (
 STRATEGIES: Mapping[str, Strategy] = {strategy.name: strategy for strategy in _ALL}
 
 
-def strategies_of(device: DeviceInfo) -> list[str]:
-    """The strategies that a device's API can express: it has their allocators and their kind of CPU access."""
+def strategies_of(device: DeviceInfo, *, on_request: bool = False) -> list[str]:
+    """The strategies that a device's API can express: it has their allocators and their kind of CPU access.
+
+    on_request: includes those that are used only if they are named.
+    """
     return [
         s.name
         for s in _ALL
-        if (entry := device.allocator(s.allocator)) and _allows_access(s, entry) and _allows_host_arrays(s, device)
+        if (on_request or not s.on_request)
+        and (entry := device.allocator(s.allocator))
+        and _allows_access(s, entry)
+        and _allows_host_arrays(s, device)
     ]
 
 

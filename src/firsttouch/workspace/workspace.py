@@ -10,8 +10,10 @@ an agent reads     ranges that are valid only on the other side are transferred:
                    others the driver moves pages, or the agent reads them remotely
 the CPU accesses   it waits for queued work that still writes (or, if the CPU writes, reads) the same bytes; memory that
                    must be mapped is mapped; memory that only one side may use at a time waits for queued work that
-                   uses the buffer, and on a device without concurrent managed access for all queued work
-the GPU accesses   memory that is mapped for the CPU is unmapped
+                   uses the buffer (so does memory whose strategy says `wait`), and on a device without concurrent
+                   managed access for all queued work
+the GPU accesses   memory that is mapped for the CPU is unmapped; `flush`: the CPU's stores leave its write-combining
+                   buffers
 the first launch   buffers whose guidance says so are prefetched to the GPU in a separate stream, which the launch waits
                    for unless the strategy says `overlap`
 readback           buffers whose guidance says so are prefetched back before they are read
@@ -204,6 +206,7 @@ class Workspace:
         self._busy_stores: set[Store] = set()
         self._prefetch_stream: _core.Stream | None = None
         self._prefetched: _core.Event | None = None
+        self._stores_to_flush = False
 
     # ------------------------------------------------------------------------------------------------ allocation
 
@@ -223,7 +226,8 @@ class Workspace:
         if where == "cpu":
             return Store(self._allocate(PLAIN, array.nbytes), None)
         if where == "gpu":
-            return Store(None, self._allocate(common_allocator("device"), array.nbytes))
+            allocator = strategy.allocator if strategy.duplicated else common_allocator("device")
+            return Store(None, self._allocate(allocator, array.nbytes))
         mapped = self.device.map_file(array.file, array.nbytes) if self._is_file_mapping(array) else None
         if where == "copies":
             host = mapped or self._allocate(strategy.host_arrays, array.nbytes)
@@ -232,8 +236,9 @@ class Workspace:
         store = Store(memory, memory)
         entry = self.info.allocator(strategy.allocator)
         assert entry is not None
-        store.must_map, store.concurrent = needs_mapping(entry), coherence(entry) == "kernel"
-        store.disjoint, store.needs_idle_device = allows_concurrent_parts(entry) is True, needs_idle_device(entry)
+        store.must_map, store.concurrent = needs_mapping(entry), coherence(entry) == "kernel" and not strategy.coherence
+        store.disjoint = allows_concurrent_parts(entry) is True and strategy.coherence != "wait"
+        store.needs_idle_device = needs_idle_device(entry)
         return store
 
     @staticmethod
@@ -349,6 +354,7 @@ class Workspace:
             self._prepare_cpu_access(store, start, end, writes)
         else:
             self._unmap(store)
+            self._flush_stores()
             if store.shared:
                 self._note_busy(store, start, end, reads=reads, writes=writes)
         if writes:
@@ -388,6 +394,12 @@ class Workspace:
             assert store.host is not None
             self._wait_if(store in self._busy_stores)
             store.mapped = store.host.map()
+        self._stores_to_flush |= writes and store.shared and self.strategy.coherence == "flush"
+
+    def _flush_stores(self) -> None:
+        if self._stores_to_flush:
+            _core.flush_stores()
+            self._stores_to_flush = False
 
     def _unmap(self, store: Store) -> None:
         if store.mapped is not None and store.host is not None:
