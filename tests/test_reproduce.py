@@ -163,7 +163,7 @@ EXPECTED: Sequence[tuple[str, str, Mapping[str, Collection[Any]]]] = (
     ("app bfs_concurrent --device cuda:0", "TK1", {"strategy": ("explicit", "pinned", "managed"), "gpu_share": (0.5,)}),
     ("app kmeans_concurrent --device cuda:0", "TK1", {"strategy": ("explicit", "pinned", "managed")}),
     ("app gaussian_concurrent cfd_concurrent --device cuda:0", "TK1", {"strategy": ("pinned", "managed")}),
-    ("app bfs_concurrent kmeans_concurrent", "Kaveri", {"schedule": ("concurrent", "lockstep")}),
+    ("app bfs_concurrent kmeans_concurrent", "Kaveri", {"strategy": ("buffer", "svm-fine")}),
     (
         "run caching --device opencl:0",
         "Kaveri",
