@@ -7,6 +7,7 @@
 
 #include "device/device.hpp"
 #include "device/gpu.hpp"
+#include "device/kernel_timer.hpp"
 #include "device/library.hpp"
 #include "support.hpp"
 
@@ -69,6 +70,26 @@ TEST_F(Hip, CopiesAreOrderedAndEventsTimeThem) {
     device->wait(*other);
     EXPECT_GE(device->elapsed(*begin, *end), 0);
     EXPECT_EQ(std::memcmp(static_cast<char*>(back->block().host) + 8, words, MiB - 8), 0);
+}
+
+TEST_F(Hip, ATimerAddsUpMoreWorkThanItHasEvents) {
+    const auto stream = device->stream();
+    const auto from = device->allocate(Allocator::pinned, MiB), to = device->allocate(Allocator::device, MiB);
+    KernelTimer timer(*device, *stream);
+    constexpr std::size_t times = KernelTimer::most_pairs + 100;
+    const auto begin = device->record(*stream);
+    for (std::size_t i = 0; i < times; ++i) {
+        timer.begin();
+        device->copy(*stream, *to, 0, *from, 0, MiB);
+        timer.end();
+    }
+    const auto end = device->record(*stream);
+    timer.begin();  // replaced by the next one, as after an exception
+    const KernelTimer::Total total = timer.take();
+    EXPECT_EQ(total.pairs, times);
+    EXPECT_GT(total.seconds, 0);
+    EXPECT_LE(total.seconds, device->elapsed(*begin, *end) * (1 + 1e-3));
+    EXPECT_EQ(timer.take().pairs, 0u);
 }
 
 TEST_F(Hip, EveryAllocatorReleasesItsMemory) {
