@@ -78,7 +78,8 @@ PLACEMENTS = Bar(
     title="The placements that were fastest when tried once, and what the strategies do by themselves",
 )  # fmt: skip
 SHARES = replace(shares.FIGURE, order=tuple(STRATEGIES), y_title="computing and readback, ms")
-FIGURES = (STACK, ITERATIONS, SHARES, TABLE)
+BY_SHARE = Line(x="gpu_share", colour="strategy", order=tuple(STRATEGIES), y_title="ms", title="Time over gpu_share")
+FIGURES = (STACK, ITERATIONS, BY_SHARE, SHARES, TABLE)
 
 _HEAT = Heat(x="strategy", y="app", centre=1, x_title="strategy", y_title="application")
 OVERVIEW = tuple(
@@ -249,6 +250,8 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
         found.append(ITERATIONS)
     if any(series(r, DRIVER.series) for r in ran):
         found += [DRIVER, COURSE]
+    if len({r.factors.get("gpu_share") for r in ran}) > 1:
+        found.append(BY_SHARE)
     if any(shares.speedup(r) for r in ran):
         found.append(SHARES)
     if any(FINALIST in r.counters for r in ran):
