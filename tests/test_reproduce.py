@@ -160,6 +160,10 @@ EXPECTED: Sequence[tuple[str, str, Mapping[str, Collection[Any]]]] = (
     ("app graph500_bfs --device cuda:0", "Power 9", {"strategy": ("explicit", *UNIFIED), "events": ("off", "on")}),
     ("run caching --device cuda:0", "TK1", {"padding": (0, 32), "threads": [2**k for k in range(24)]}),
     ("run concurrency --device cuda:0", "TK1", {"strategy": ("concurrent", "lockstep", "copying")}),
+    ("app bfs_concurrent --device cuda:0", "TK1", {"strategy": ("explicit", "pinned", "managed"), "gpu_share": (0.5,)}),
+    ("app kmeans_concurrent --device cuda:0", "TK1", {"strategy": ("explicit", "pinned", "managed")}),
+    ("app gaussian_concurrent cfd_concurrent --device cuda:0", "TK1", {"strategy": ("pinned", "managed")}),
+    ("app bfs_concurrent kmeans_concurrent", "Kaveri", {"strategy": ("buffer", "svm-fine")}),
     (
         "run caching --device opencl:0",
         "Kaveri",

@@ -5,13 +5,18 @@ Those about applications take any number of directories. Points are compared wit
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from statistics import geometric_mean, median
 
-from firsttouch.harness.derive import EVENTS, ON, application, derive, is_events_run, strategy
+from firsttouch.cli.summary import show
+from firsttouch.harness.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
+from firsttouch.harness.report import summary as rows_of
 from firsttouch.records.schema import Record
 from firsttouch.text import count, join_names, quantity
 from firsttouch.units import format_size
@@ -36,12 +41,12 @@ def derived(directory: Directory) -> list[Record]:
 
 
 def by_application(records: Iterable[Record], wanted: str, name: str) -> Values:
-    """A value by application, device and size, of the points of one strategy that have it."""
+    """A value by application and its other conditions, of the points of one strategy that have it."""
     found = {}
     for record in records:
         v = number_of(record, name)
         if strategy(record) == wanted and v is not None:
-            found[f"{application(record)} {record.device} {record.factors.get('size')}"] = v
+            found[f"{application(record)} {record.device} {setting(record)}"] = v
     return found
 
 
@@ -203,16 +208,20 @@ MEANS: Mapping[str, str] = {
 def means(directories: Sequence[Directory]) -> str:
     """Geometric means relative to explicit by strategy."""
     all_of_them = {strategy(r) for d in directories for r in derived(d)} - {"explicit"}
-    strategies = [s for s in (EXPLICIT[1], *MANAGED) if s in all_of_them] + sorted(
-        all_of_them - {EXPLICIT[1], *MANAGED}
-    )
-    rows = []
-    for label, name in MEANS.items():
-        below = over(directories, "explicit", name)
-        cells = [ratios(over(directories, s, name), below) for s in strategies]
-        if any(cells):
-            rows.append([label, *[f"{mean(c)} ({len(c)})" if c else "" for c in cells]])
+    usual = [s for s in (EXPLICIT[1], *MANAGED) if s in all_of_them]
+    cells = {
+        (label, s): ratios(over(directories, s, name), over(directories, "explicit", name))
+        for label, name in MEANS.items()
+        for s in [*usual, *sorted(all_of_them - {*usual})]
+    }
+    labels, strategies = (list(dict.fromkeys(key[i] for key, found in cells.items() if found)) for i in (0, 1))
+    strategies.sort(key=[s for _, s in cells].index)
+    rows = [[label, *[_mean_of(cells[label, s]) for s in strategies]] for label in labels]
     return table(["relative to `explicit`", *[f"`{s}`" for s in strategies]], rows)
+
+
+def _mean_of(found: Sequence[float]) -> str:
+    return f"{mean(found)} ({len(found)})" if found else ""
 
 
 def faster(above: Values, below: Values, limit: float = 1.0) -> str:
@@ -379,6 +388,23 @@ def iterations(directories: Sequence[Directory]) -> str:
     return table(["iterations of", "`explicit`", *[f"`{s}`" for s in MANAGED]], rows)
 
 
+def summary(directories: Sequence[Directory]) -> str:
+    """What `firsttouch app` prints of one application."""
+    found = {d: [r for r in d.records if application(r) == "lud"] for d in directories}
+    records = next((list(of_one) for of_one in found.values() if of_one), [])
+    printed = io.StringIO()
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "116"
+    try:
+        with contextlib.redirect_stdout(printed):
+            show(rows_of(records))
+    finally:
+        os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
+    lines = [f"    {line}".rstrip() for line in printed.getvalue().rstrip().splitlines()]
+    source = next((f"[{d.name}]({d.name})" for d, of_one in found.items() if of_one), "")
+    return "\n".join([f"From {source}, on the H200:", "", *lines, ""])
+
+
 TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {
     "runs": runs,
     "sharing": sharing,
@@ -387,4 +413,5 @@ TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {
     "findings": findings,
     "iterations": iterations,
     "memory": memory,
+    "summary": summary,
 }

@@ -234,17 +234,20 @@ void bind_probe(nb::module_& m) {
     m.def(
         "concurrency",
         [](DeviceHandle& d, BufferHandle& array, BufferHandle* second, BufferHandle* copy, const std::string& strategy,
-           int iterations, int threads, double max_seconds, std::uint64_t seed, const Stop& stop) {
-            const ConcurrencyRequest request{sharing_mode_from(strategy), iterations, threads, max_seconds, seed};
+           int iterations, int threads, double max_seconds, std::optional<std::size_t> gpu_bytes, std::uint64_t seed,
+           const Stop& stop) {
+            const ConcurrencyRequest request{
+                sharing_mode_from(strategy), iterations, threads, max_seconds, seed, gpu_bytes};
             const Buffer* second_half = second == nullptr ? nullptr : &second->get();
             const Buffer* cpu_copy = copy == nullptr ? nullptr : &copy->get();
             nb::gil_scoped_release release;
             return concurrency(d.lab, array.get(), second_half, cpu_copy, request, stop);
         },
         "device"_a, "array"_a, nb::kw_only(), "second"_a = nb::none(), "copy"_a = nb::none(), "strategy"_a,
-        "iterations"_a = 100, "threads"_a = 0, "max_seconds"_a = 20.0, "seed"_a, "stop"_a,
-        "CPU and GPU each increment one half of an array, and swap halves after each iteration.\n\n"
-        "second: a buffer that holds the second half, if array holds only the first.\n"
+        "iterations"_a = 100, "threads"_a = 0, "max_seconds"_a = 20.0, "gpu_bytes"_a = nb::none(), "seed"_a, "stop"_a,
+        "CPU and GPU each increment one part of an array, and swap its ends after each iteration.\n\n"
+        "gpu_bytes: the GPU's part; None: half of the array.\n"
+        "second: a buffer that holds the CPU's first part, if array holds only the GPU's.\n"
         "Samples: ms per iteration.");
     m.def(
         "atomics",

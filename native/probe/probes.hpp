@@ -93,14 +93,15 @@ Outcome page_faults(Lab& lab, const FaultRequest& request, const Stop& stop);
 enum class SharingMode : std::uint8_t { concurrent, lockstep, copying };
 struct ConcurrencyRequest {
     SharingMode mode = SharingMode::lockstep;
-    int iterations = 100;  // per sample; the agents swap halves after each
+    int iterations = 100;  // per sample; the agents swap ends of the array after each
     int threads = 0;       // of the CPU; 0: all
     double longest = 20;   // maximum seconds of one sample
     std::uint64_t seed = 1;
+    std::optional<std::size_t> gpu_bytes = std::nullopt;  // the GPU's part; without it half
 };
-// Samples: ms per iteration, in which CPU and GPU each add one to every integer of one half. `second`: holds the second
-// half, and `array` only the first; without it `array` holds both. `copy` is the CPU's array in the mode copying.
-// Counters: cpu_alone_ms, gpu_alone_ms (one agent adding to its half, the other idle),
+// Samples: ms per iteration, in which CPU and GPU each add one to every integer of one part. `second`: holds the part
+// with which the CPU starts, and `array` only that of the GPU; without it `array` holds both. `copy` is the CPU's array
+// in the mode copying. Counters: cpu_alone_ms, gpu_alone_ms (one agent adding to its part, the other idle),
 // together_ms, overlap, copying_ms. errors: integers that were not incremented once per iteration. Throws Unavailable
 // if the CPU may not use the memory while a kernel does, or if one sample would take longer than `longest`.
 Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* second, const Buffer* copy,

@@ -448,6 +448,7 @@ def concurrency(
     iterations: int = 100,
     threads: int = 0,
     max_seconds: float = 20.0,
+    gpu_bytes: int | None = None,
     seed: int,
     stop: Stop,
 ) -> Outcome:

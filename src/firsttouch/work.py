@@ -127,6 +127,7 @@ class Applications(Work):
 
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
         from firsttouch.harness.experiment import SETTINGS, list_application
+        from firsttouch.harness.placements import BY_BUFFER
 
         known = apps.all_apps()
         entries = [list_application(known[name]) for name in names]
@@ -137,15 +138,23 @@ class Applications(Work):
             lines.append(f"{entry.name}: {entry.what}")
             lines.append(f"  {entry.pattern}; default {parameters} ({size}). {entry.source}")
             lines += _accepted({name: about for name, about in entry.factors.items() if name in entry.options})
+            lines.append(f"  buffers that take advice and prefetches: {', '.join(entry.guided)}")
         if entries:
             lines.append("every application")
             lines += _accepted({name: about for name, about in entries[0].factors.items() if name in SETTINGS})
+            lines += _accepted(BY_BUFFER)
         return Listing("applications", entries, lines)
+
+    def further(self, request: Request, records: Sequence[Record]) -> list[Request]:
+        from firsttouch.harness.search import further
+
+        return further(request, records, apps.all_apps())
 
     def summary(self, records: Sequence[Record]) -> dict[str, Any]:
         from firsttouch.harness.report import summary
+        from firsttouch.harness.search import ranking
 
-        return {"applications": summary(records)}
+        return {"applications": summary(records), "placements": ranking(records)}
 
 
 RUN, APP = Experiments(), Applications()

@@ -18,7 +18,9 @@ from firsttouch.workspace.workspace import Workspace
         ("nearest = (int)(base + j)", "nearest = (int)j"),
         ("nearest = (int)(base + j)", "nearest = (int)(base + j) / 2"),
         ("block + row < d", "block + row < d - 1"),
-        ("(y - c.y) * (y - c.y)", "(y - 1.5f * c.y) * (y - c.y)"),  # less moves no point to another cluster
+        ("(y - c.y) * (y - c.y)", "(y - 1.001f * c.y) * (y - c.y)"),
+        ("(z - c.z) * (z - c.z)", "1.001f * (z - c.z) * (z - c.z)"),
+        ("squares[i] = least", "squares[i] = i == n / 2 ? 0.999f * least : least"),
         ("(x - c.x) * (x - c.x)", "(x - c.y) * (x - c.x)"),
         ("f + 4 <= d; f += 4", "f + 4 <= d; f += 8"),
         ("membership[i] = nearest", "membership[i] = i == n - 1 ? 0 : nearest"),

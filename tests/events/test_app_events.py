@@ -41,6 +41,44 @@ print(json.dumps({
 """
 
 
+MANY = """
+import json, time
+from firsttouch import _core
+from firsttouch.events import log
+from firsttouch.machine.devices import describe_devices
+
+log.why_not_offered = lambda device: ""
+events, reason = log.start(describe_devices("cpu")[0])
+assert events is not None, reason
+events.forget()
+for _ in range(5):
+    time.sleep(0.002)
+    _core.events_take()
+(phase,) = _core.events_phases()
+course = sum(sum(row[2]) for row in _core.events_course()[2])
+print(json.dumps([phase[3], course, _core.events_dropped()]))
+"""
+
+
+@pytest.mark.parametrize("repeat", [2_000, pytest.param(222_223, marks=pytest.mark.exhaustive)])  # ten million records
+@pytest.mark.timeout(300)
+def test_totals_of_many_records_lose_nothing(standin, repeat):
+    """Each of five flushes delivers a script of nine records `repeat` times, all of a flush at the same time."""
+    more = {"FIRSTTOUCH_LIB_CUPTI": str(standin()), "FIRSTTOUCH_EVENTS": "1", "STANDIN_CUPTI_REPEAT": str(repeat)}
+    done = subprocess.run([sys.executable, "-c", MANY], env=os.environ | more, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    rows, course, dropped = json.loads(done.stdout)
+    assert (len(rows), dropped) == (9, 0)
+    assert [count for _, _, count, *_ in rows] == [5 * repeat] * 9
+    assert course == 9 * 5 * repeat
+    sizes = {(kind, cause): size for kind, cause, _, size, *_ in rows}
+    assert sizes["h2d", "fault"] == 5 * repeat * 2**21
+    for kind, _, count, _, faults, summed, busy in rows:
+        assert faults == (7 * count if kind == "gpu_fault" else 0)
+        assert summed == repeat * busy
+        assert (busy > 0) == (kind in ("h2d", "d2h", "d2d", "gpu_fault", "throttling"))
+
+
 def test_phases_of_an_application_divide_its_events(standin):
     try:
         describe_devices("opencl")[0]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import msgspec
 import pytest
 from fake_devices import DISCRETE
@@ -10,12 +14,14 @@ from preset_helpers import factors_of, left_out_of
 from small import SmallRun
 
 from firsttouch.experiments.concurrency import Concurrency
+from firsttouch.records.reading import load_results
 from firsttouch.records.schema import AllocatorInfo, Scalar
 from firsttouch.report.sentences import sentences
 
 
 class TestSmallRun(SmallRun):
     name = "concurrency"
+    empty_figures = {"opencl:0": {2, 3}}  # of points that divide the work otherwise
 
 
 @pytest.mark.parametrize(
@@ -118,3 +124,54 @@ def test_an_overlap_is_compared_with_its_limit_where_the_interval_allows() -> No
     assert "concurrent: 1.2; two agents that do not slow each other down would reach 1.5." in overlap(5.0)
     assert "concurrent: 1.52, at the limit" in overlap(3.95, spread=0.03)
     assert overlap(3.0).endswith("Overlap is greatest on pinned memory, concurrent: 2.")
+
+
+def test_findings_name_the_division_and_do_not_compare_different_ones() -> None:
+    alone = {"overlap": 1.2, "cpu_alone_ms": 2.0, "gpu_alone_ms": 4.0}
+    base: dict[str, Scalar] = {"allocator": "pinned", "cpu_half": "same", "size": 64 * MIB}
+    rows = [
+        a_record("concurrency", 4.0, base | {"strategy": "concurrent", "gpu_share": 0.25}, **alone),
+        a_record("concurrency", 6.0, base | {"strategy": "lockstep", "gpu_share": 0.75}, **alone),
+        a_record(
+            "concurrency", 9.0, base | {"strategy": "lockstep", "gpu_share": 1.0}, **alone | {"cpu_alone_ms": 0.0}
+        ),
+    ]
+    words = sentences_of("concurrency", rows)
+    assert "fastest on pinned memory, concurrent, gpu_share 0.25: 4 ms" in words
+    assert "Speedup" not in words
+
+
+@pytest.mark.parametrize(
+    ("cpu_half", "share", "allowed"),
+    [
+        ("same", 0.0, True),
+        ("same", "best", True),
+        ("managed", 0.3, True),
+        ("managed", 1.0, False),
+        ("managed", 0.0001, False),
+        ("managed", "best", False),
+    ],
+)
+def test_two_allocations_need_two_parts(cpu_half: str, share: Scalar, allowed: bool) -> None:
+    experiment = Concurrency()
+    factors = factors_of(experiment, allocator="pinned", cpu_half=cpu_half, strategy="lockstep")
+    assert (experiment.why_meaningless(factors | {"gpu_share": share}, DISCRETE) == "") == allowed
+
+
+@pytest.mark.exhaustive
+def test_every_share_is_verified_and_the_best_one_found(tmp_path: Path) -> None:
+    settings = ["allocator=svm-fine,device", "size=1MiB", "iterations=3", "gpu_share=0,0.3,1,best", "cpu_threads=1,0"]
+    options = [word for setting in settings for word in ("--set", setting)]
+    call = ["run", "concurrency", "--device", "opencl:0", *options, "--out", str(tmp_path / "out")]
+    done = subprocess.run([sys.executable, "-m", "firsttouch.cli.main", *call], capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    records = [r for r in load_results(tmp_path / "out").records if r.status != "skipped"]
+    assert len(records) == 4 * 2 * 4
+    for record in records:
+        assert (record.status, record.verified) == ("ok", True), record.factors
+        share = record.factors["gpu_share"]
+        assert record.counters["ran_share"] == {0.3: 0.3125, "best": record.counters.get("best_share")}.get(
+            share, share
+        )
+        assert ("share_0.75_ms" in record.counters) == (share == "best")
+        assert (record.counter("gpu_alone_ms") > 0) == (record.counter("ran_share") > 0)

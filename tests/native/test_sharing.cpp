@@ -56,6 +56,25 @@ TEST_P(Sharing, HalvesMayBeInDifferentMemory) {
         }
 }
 
+TEST_P(Sharing, PartsMayHaveAnySize) {
+    for (const auto& entry : available_allocators())
+        for (const SharingMode mode : {SharingMode::concurrent, SharingMode::lockstep, SharingMode::copying}) {
+            if (!supports(entry, mode)) continue;
+            for (const std::size_t of_gpu : {0, 16, 44}) {
+                SCOPED_TRACE(to_string(entry.allocator) + ", of the GPU " + std::to_string(of_gpu));
+                const ConcurrencyRequest request{
+                    .mode = mode, .iterations = 5, .threads = 2, .longest = longest, .gpu_bytes = of_gpu};
+                const auto copy = mode == SharingMode::copying ? device->allocate(Allocator::malloc, 44) : nullptr;
+                const auto array = device->allocate(entry.allocator, 44);
+                EXPECT_EQ(concurrency(*lab, *array, nullptr, copy.get(), request, brief).errors, 0u);
+                if (of_gpu == 0 || of_gpu == 44) continue;
+                const auto first = device->allocate(entry.allocator, of_gpu),
+                           second = device->allocate(entry.allocator, 44 - of_gpu);
+                EXPECT_EQ(concurrency(*lab, *first, second.get(), copy.get(), request, brief).errors, 0u);
+            }
+        }
+}
+
 TEST_P(Sharing, ConcurrentUseIsRefusedWhereTheDriverExcludesIt) {
     for (const auto& entry : available_allocators()) {
         if (supports(entry, SharingMode::concurrent)) continue;
@@ -149,14 +168,28 @@ TEST_F(SharingFaults, AnIncrementThatIsLostIsCounted) {
         << "by one agent, by the other, by both";
 }
 
+TEST_F(SharingFaults, AnIncrementThatIsLostInAnyPartIsCounted) {
+    const auto array = device.allocate(Allocator::malloc, 65536);
+    for (const std::size_t of_gpu : {4096, 49152}) {
+        ConcurrencyRequest unequal = lockstep;
+        unequal.gpu_bytes = of_gpu;
+        device.before_map = [](const Block&) {};
+        EXPECT_EQ(concurrency(lab, *array, nullptr, nullptr, unequal, brief).errors, 0u);
+        for (const std::size_t at : {0, 1023, 1024, 7000, 12287, 12288, 16383}) {
+            device.before_map = [at](const Block& block) { static_cast<std::uint32_t*>(block.host)[at] -= 1; };
+            EXPECT_EQ(concurrency(lab, *array, nullptr, nullptr, unequal, brief).errors, 3u) << of_gpu << ", " << at;
+        }
+    }
+}
+
 TEST_F(SharingFaults, AHalfThatIsSwappedWronglyIsCounted) {
     const auto array = device.allocate(Allocator::malloc, 65536), copy = device.allocate(Allocator::malloc, 65536);
     EXPECT_EQ(concurrency(lab, *array, nullptr, copy.get(), copying, brief).errors, 0u);
     int copied_back = 0;
     device.after_copy = [&](const Block& block) {
         if (block.host == array->block().host) return;
-        if (++copied_back == 3)
-            static_cast<std::uint32_t*>(block.host)[5] -= 1;  // the first swap; a check copied both halves before
+        if (++copied_back == 2)
+            static_cast<std::uint32_t*>(block.host)[5] -= 1;  // the first swap; a check copied the array before
     };
     EXPECT_EQ(concurrency(lab, *array, nullptr, copy.get(), copying, brief).errors, 2u) << "in both arrays";
 }

@@ -11,6 +11,7 @@ from firsttouch.records.schema import SCHEMA, Record
 from firsttouch.records.timeline import TransferTimeline
 from firsttouch.report.drawing import Context, Drawing
 from firsttouch.report.palette import Palette
+from firsttouch.report.svg import to_svg
 from firsttouch.report.timeline import draw
 
 MIB = 2**20
@@ -52,6 +53,7 @@ def test_a_panel_for_each_strategy_with_the_point_that_moved_most():
     assert ends == [("managed", 2 * MIB), ("managed+prefetch", 2 * MIB)]
     assert {"managed", "managed+prefetch", "host to device"} <= set(texts_of(drawing))
     assert drawing.notes[0].startswith("Of each strategy, the point that moved most")
+    assert to_svg(drawing.spec).count('stroke-width="1.6"') >= 2  # a line in each panel
 
 
 def test_nothing_is_drawn_if_nothing_moved():

@@ -81,6 +81,17 @@ def test_without_concurrent_managed_access_there_is_no_advice_and_no_prefetch(tm
     assert reason.endswith("without which its driver takes no advice and no prefetches")
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["bfs_concurrent", "cfd_concurrent", "gaussian_concurrent", "kmeans_concurrent"])
+def test_without_concurrent_managed_access_both_agents_take_turns(name: str, tmp_path: Path) -> None:
+    options = ("--strategy", "managed", "--size", "tiny", "--repeat", "1", "--set", "gpu_share=0,0.4,1")
+    records = app(tmp_path / "out", name, *options, STANDIN_CONCURRENT="0")
+    assert len(records) == 3
+    for record in records:
+        assert (record.status, record.reason, record.verified) == ("ok", "", True), record.factors
+        assert record.counters["ran_schedule"] == "lockstep"
+
+
 def test_kernels_are_timed_beside_prefetches(tmp_path: Path) -> None:
     options = ("--strategy", "managed+prefetch-overlap", "--size", "tiny", "--repeat", "1", "--set", "kernel_times=on")
     (record,) = app(tmp_path / "out", "hotspot", *options)

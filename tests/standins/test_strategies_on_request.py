@@ -33,6 +33,7 @@ def test_what_is_used_only_if_it_is_named_is_a_variant_of_an_allocator() -> None
     assert not any(is_common(s.allocator) for s in named)
 
 
+@pytest.mark.timeout(1300)
 @pytest.mark.parametrize(
     ("names", "settings", "in_place"),
     matrix(
@@ -132,6 +133,7 @@ def test_the_cpu_finds_old_data_where_the_workspace_does_not_wait(strategy: str,
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(310)
 @pytest.mark.parametrize("settings", [{}, APU, {"STANDIN_CONCURRENT": "0"}, {"HSA_XNACK": "1"}])
 def test_random_accesses_read_no_stale_byte(settings: dict[str, str]) -> None:
     call = ("-m", "pytest", "-m", "", "-p", "no:cacheprovider", *ACCESSES)

@@ -34,9 +34,9 @@ GROUP_KERNEL kmeans_transpose(GLOBAL const float* features, GLOBAL float* transp
     }
 }
 
-/* The nearest centre of each of n points; the first if several are equally near. */
-KERNEL kmeans_assign(GLOBAL const float* transposed, GLOBAL const float* centres, GLOBAL int* membership, ulong n,
-                     uint d, uint stride, uint k) {
+/* The nearest centre of each of n points, the first if several are equally near; and the square of its distance. */
+KERNEL kmeans_assign(GLOBAL const float* transposed, GLOBAL const float* centres, GLOBAL int* membership,
+                     GLOBAL float* squares, ulong n, uint d, uint stride, uint k) {
     FOR_EACH(i, n) {
         float least = FAR;
         int nearest = 0;
@@ -69,12 +69,13 @@ KERNEL kmeans_assign(GLOBAL const float* transposed, GLOBAL const float* centres
             }
         }
         membership[i] = nearest;
+        squares[i] = least;
     }
 }
 
 /* The same on the CPU, where the points are stored in rows: n of them from `first` on. */
 KERNEL kmeans_assign_rows(GLOBAL const float* features, GLOBAL const float* centres, GLOBAL int* membership,
-                          ulong first, ulong n, uint d, uint stride, uint k) {
+                          GLOBAL float* squares, ulong first, ulong n, uint d, uint stride, uint k) {
     FOR_EACH(i, n) {
         GLOBAL const float* point = features + (first + i) * d;
         float least = FAR;
@@ -93,6 +94,7 @@ KERNEL kmeans_assign_rows(GLOBAL const float* features, GLOBAL const float* cent
                 membership[first + i] = (int)c;
             }
         }
+        squares[first + i] = least;
     }
 }
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, i64, in_pieces
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, i64, in_pieces, relative
 from firsttouch.harness.random import F64, I64, below, uniform_f32
 
-PIECES = 1024  # pieces of the points; each is summed by one thread
-SIDE, THREADS, CHUNK = 32, 256, 1 << 14  # points and threads per group of kmeans_transpose, points per check
+PIECES, CHUNK = 1024, 1 << 14  # pieces of the points, each summed by one thread; points checked at a time
+SIDE, THREADS = 32, 256  # points and threads per group of kmeans_transpose
 BLOBS, SPREAD = (0.0, 10.0), 5.0  # range of the generated centres, and spread of the points around them
 
 
@@ -35,6 +35,7 @@ class Kmeans(App):
     features = buffer(f32, "n", "d", role="input", starts_on="cpu")
     transposed = buffer(f32, "d", "n", role="scratch")
     membership = buffer(i32, "n", role="output", ends_on="cpu")
+    squares = buffer(f32, "n", role="output")  # of each point's distance from its centre
     centres = buffer(f32, "k", "(d + 3) // 4 * 4", role="control", starts_on="cpu", ends_on="cpu")
     previous = buffer(i32, "n", role="scratch", starts_on="cpu")
     sums = buffer(f64, PIECES, "k", "d", role="scratch", starts_on="cpu")
@@ -42,9 +43,8 @@ class Kmeans(App):
 
     @classmethod
     def problem(cls, params: Params) -> str:
-        if 1 <= params["n"] < params["k"]:
-            return f"{cls.name}: n must be at least k = {params['k']}, not {params['n']}"
-        return super().problem(params)
+        reason = f"{cls.name}: n must be at least k = {params['k']}, not {params['n']}"
+        return super().problem(params) or (reason if params["n"] < params["k"] else "")
 
     def defines(self) -> Mapping[str, object]:
         return {"BLOCK": min(self.k, 8)}
@@ -83,20 +83,20 @@ class Kmeans(App):
 
     def _assign(self, cpu: Cpu, gpu: Gpu) -> None:
         """Assign all points to centres, and sum the points of each centre."""
-        features, membership, mine = self.features, self.membership, self.shares()[-1][1]
-        arrays, shape = (self.centres, membership), (self.d, self.centres.shape[1], self.k)
+        features, found, mine = self.features, (self.membership, self.squares), self.shares()[-1][1]
+        shape, written = (self.d, self.centres.shape[1], self.k), [array[:mine] for array in found]
         if mine > 0:
-            gpu.launch("kmeans_assign", self.transposed, *arrays, mine, *shape, over=mine, writes=[membership[:mine]])
+            gpu.launch("kmeans_assign", self.transposed, self.centres, *found, mine, *shape, over=mine, writes=written)
         for first, last, piece, end in (share for share in self.shares() if share[0] < share[1]):
-            count, points, members = last - first, features[first:last], membership[first:last]
+            count, points, written = last - first, features[first:last], [array[first:last] for array in found]
             if last != mine:
-                values = (*arrays, first, count, *shape)
-                cpu.launch("kmeans_assign_rows", features, *values, over=count, reads=[points], writes=[members])
+                values = (self.centres, *found, first, count, *shape)
+                cpu.launch("kmeans_assign_rows", features, *values, over=count, reads=[points], writes=written)
             cpu.launch(
-                *("kmeans_sums", features, membership, self.previous, self.sums, self.counts),
+                *("kmeans_sums", features, self.membership, self.previous, self.sums, self.counts),
                 *(first, count, piece, end - piece, self.d, self.k),
                 over=count * self.d,
-                reads=[points, members],
+                reads=[points, written[0]],
                 updates=[self.previous[first:last]],
                 writes=[self.sums[piece:end], self.counts[piece:end]],
             )
@@ -110,30 +110,30 @@ class Kmeans(App):
         self.explained.append(float((members * centres.astype(float) ** 2).sum()))
 
     def check(self, view: View) -> str:
-        """Checks that every point has the nearest centre, that centres are means, and that inertia never rose."""
+        """Checks that points have the nearest centre, at the right distance, centres are means, inertia never rose."""
         if (np.diff(self.explained) < -1e-6 * self.explained[-1]).any():  # inertia is the sum of squares minus this
             return f"the inertia rose: the means explain {self.explained[1:]}"
-        centres, labels, d, k = view(self.centres)[:, : self.d], view(self.membership), self.d, self.k
-        if self.rounds < self.iterations and not np.abs(centres - self.before).max() <= 1e-6:
+        (centres, labels, found), d, k = map(view, (self.centres, self.membership, self.squares)), self.d, self.k
+        if self.rounds < self.iterations and not np.abs(centres[:, :d] - self.before).max() <= 1e-6:
             return f"it stopped after {self.rounds} rounds, but the centres still moved"
         blobs = uniform_f32(self.centres.key, np.arange(k * d), *BLOBS).reshape(k, d)
 
         def of_points(first: int, last: int) -> tuple[F64, I64, float]:
-            """Sums and numbers of points by centre, and the largest ratio of a squared distance to the smallest."""
+            """Sums and numbers of points by centre, and the largest relative error of a squared distance."""
             at, own = np.arange(first, last), labels[first:last].clip(0, k - 1)
             noise = uniform_f32(self.features.key, np.arange(first * d, last * d), -SPREAD, SPREAD).reshape(-1, d)
             points = (blobs[np.where(at < k, at, below(self.membership.key, at, k))] + noise).astype(f64)
-            squares = 1e-30 + np.stack([((points - centre) ** 2).sum(axis=1) for centre in self.before])
+            squares = np.stack([((points - centre) ** 2).sum(axis=1) for centre in self.before])
             theirs = np.where(own == labels[first:last], squares[own, at - first], np.inf)
-            return np.eye(k)[own].T @ points, np.bincount(own, minlength=k), float((theirs / squares.min(axis=0)).max())
+            errors = relative(theirs, squares.min(axis=0)), relative(found[first:last], theirs)
+            return np.eye(k)[own].T @ points, np.bincount(own, minlength=k), float(np.max(errors))
 
-        totals, numbers, ratios = zip(*in_pieces(of_points, self.n, CHUNK), strict=True)
-        members = sum(numbers)[:, None]
-        means = np.where(members, sum(totals) / np.maximum(members, 1), self.before)
-        if not (worst := np.abs(centres - means).max()) <= 2.0**-23 * np.abs(means).max():  # f64, rounded to f32
+        totals, numbers, errors = zip(*in_pieces(of_points, self.n, CHUNK), strict=True)
+        means = np.where(members := sum(numbers)[:, None], sum(totals) / np.maximum(members, 1), self.before)
+        if not (worst := np.abs(centres[:, :d] - means).max()) <= 2.0**-23 * np.abs(means).max():  # f64, rounded to f32
             return f"a centre differs from the mean of its points by {worst:.3g}"
         # A squared distance has d + 2 roundings of positive numbers, and so has the one that it was compared with.
-        return "" if max(ratios) <= 1 + (d + 2) * 2.0**-23 else f"a squared distance is {max(ratios)} of the smallest"
+        return "" if (worst := np.max(errors)) <= (d + 2) * 2.0**-23 else f"a squared distance is off by {worst:.3g}"
 
 
 class KmeansConcurrent(Kmeans):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, in_pieces, u8, u32
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, in_pieces, relative, u8, u32
+from firsttouch.harness.random import I64
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 POINTS, THREADS, BLOCK = 64, 256, 1024  # points and threads per group, points that a CPU thread processes at a time
 OPEN_LIMIT = 2  # of centres, as a multiple of kmax
 
@@ -45,9 +44,8 @@ class Streamcluster(App):
 
     @classmethod
     def problem(cls, params: Params) -> str:
-        n, low, high = params["n"], params["kmin"], params["kmax"]
-        reason = f"{cls.name}: 2 <= kmin <= kmax < n / 4 must hold, not kmin {low}, kmax {high}, n {n}"
-        return super().problem(params) if 2 <= low <= high < n / 4 else reason
+        right = 2 <= params["kmin"] <= params["kmax"] < params["n"] / 4
+        return super().problem(params) if right else f"{cls.name}: 2 <= kmin <= kmax < n / 4 must hold: {params}"
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         cpu.uniform(self.coord, 0, 1)
@@ -56,9 +54,7 @@ class Streamcluster(App):
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         self.chance, passes = np.random.default_rng(self.seed), gpu.iterations(self.iterations)
-        self.left, low, high = self.iterations, 0.0, self.open_first(cpu)
-        self.price = high / 2
-        self.speedy(cpu)
+        self.left, low, self.price, self.cpu, self.last = self.iterations, 0.0, self.open_first(cpu), cpu, (-1, 0)
         while len(self.centres) < self.kmin:
             high, self.price = self.price, self.price / 2
             self.speedy(cpu)
@@ -82,9 +78,8 @@ class Streamcluster(App):
         return float(cpu.reads(self.cost).sum(dtype=np.float64))
 
     def open(self, cpu: Cpu, x: int) -> None:
-        first, arrays = not self.centres, (self.coord, self.weight, self.candidate, self.cost, self.assign)
-        shape = (self.n, self.d, x, int(first))
-        cpu.launch("stream_open", *arrays, *shape, over=self.n, writes=arrays[2:] if first else arrays[2:3])
+        first, data = not self.centres, (self.coord, self.weight, self.candidate, self.cost, self.assign)
+        cpu.launch("stream_open", *data, self.n, self.d, x, int(first), over=self.n, writes=data[2 : 5 if first else 3])
         self.centres.append(x)
 
     def speedy(self, cpu: Cpu) -> None:
@@ -93,21 +88,19 @@ class Streamcluster(App):
         self.open_first(cpu)
         while len(self.centres) < OPEN_LIMIT * self.kmax:
             cpu.fill(self.drawn, self.n)
-            shape = (self.n, self.centres[-1], self.price, key)
-            cpu.launch("stream_draw", self.cost, self.drawn, *shape, over=self.n)
+            cpu.launch("stream_draw", self.cost, self.drawn, self.n, self.centres[-1], self.price, key, over=self.n)
             if (drawn := int(cpu.reads(self.drawn)[0])) == self.n:
                 break
             self.open(cpu, drawn)
         self.total = self.price * len(self.centres) + float(cpu.reads(self.cost).sum(dtype=np.float64))
 
-    def improve(self, cpu: Cpu, gpu: Gpu, likely: Ints, least: float, passes: Iterator[int]) -> None:
+    def improve(self, cpu: Cpu, gpu: Gpu, likely: I64, least: float, passes: Iterator[int]) -> None:
         """Passes over candidate centres until one gains less than a fraction of the cost."""
         gained, calls = self.total, math.ceil(3 * self.kmax * math.log(self.kmax))
         while gained > least * self.total and self.left and next(passes, None) is not None:
             self.chance.shuffle(likely)
             gained = sum(self.gain(cpu, gpu, int(likely[i % len(likely)])) for i in range(calls))
-            self.total -= gained
-            self.left -= 1
+            self.total, self.left = self.total - gained, self.left - 1
 
     def gain(self, cpu: Cpu, gpu: Gpu, x: int) -> float:
         """Open a centre at x and close those that are then not worth their price, if that reduces the cost."""
@@ -115,10 +108,9 @@ class Streamcluster(App):
         if x in self.centres:
             return 0.0
         cpu.updates(self.table)[centres] = np.arange(width - 1)
-        rows, shape = self.rows[: n * width], (n, self.d, width, x)
-        arrays = (self.coord, self.weight, self.cost, self.assign, self.table, self.rows, self.moves, self.candidate)
-        groups = math.ceil(n / POINTS)
-        gpu.launch("stream_gain", *arrays, *shape, groups=groups, threads=THREADS, writes=[rows, *arrays[6:]])
+        rows, groups, self.last = self.rows[: n * width], math.ceil(n / POINTS), (x, width)
+        data = (self.coord, self.weight, self.cost, self.assign, self.table, self.rows, self.moves, self.candidate)
+        gpu.launch("stream_gain", *data, n, self.d, width, x, groups=groups, threads=THREADS, writes=[rows, *data[6:]])
         cpu.launch("stream_sum", self.rows, self.sums, n, width, over=n, reads=[rows], writes=[self.sums])
         columns = cpu.reads(self.sums)[: math.ceil(n / BLOCK) * width].reshape(-1, width).sum(axis=0)
         saved = self.price + columns[:-1]
@@ -132,14 +124,22 @@ class Streamcluster(App):
         return gained
 
     def check(self, view: View) -> str:
-        """Checks that all centres are open, all costs match f64, and the total is the initial cost minus all gains."""
+        """Checks all costs in f64, the total (the first minus all gains), and the last rows whose old cost is known."""
         cost, assign, coord, weight = map(view, (self.cost, self.assign, self.coord, self.weight))
         if lost := int(np.count_nonzero(~np.isin(assign, self.centres))):
             return f"{lost} points are assigned to a centre that is not open"
+        (x, width), last = self.last, [*map(view, (self.candidate, self.moves, self.table))] if self.last[1] else []
+        rows = self.cpu.reads(self.rows[: self.n * width]).reshape(self.n, width)
 
         def error(a: int, b: int) -> float:
-            true = sum((line[a:b].astype(np.float64) - line[assign[a:b]]) ** 2 for line in coord) * weight[a:b]
-            return float(np.max(np.abs(cost[a:b] - true) / np.maximum(true, 1e-30)))
+            now, own = cost[a:b], assign[a:b]
+            here, there = (sum((at[a:b].astype(f64) - at[c]) ** 2 for at in coord) * weight[a:b] for c in (own, x))
+            if not last:
+                return float(relative(now, here).max())
+            then, moved, column = last[0][a:b], last[1][a:b], np.where(last[0][a:b] < now, width - 1, last[2][own])
+            right = (column[:, None] == np.arange(width)) * -np.abs(then - now)[:, None]
+            wrong = np.abs(rows[a:b] - right).max(axis=1) / (then + now + 1e-30) + (moved != (then < now))
+            return float(np.max([relative(now, here), relative(then, there), np.where(own == x, 0, wrong)]))
 
         # A sum of d squares: d - 1 roundings by 2^-24, 4 of a difference, its square and the weight.
         worst, k = np.max(in_pieces(error, self.n, 1 << 14)), len(self.centres)

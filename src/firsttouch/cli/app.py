@@ -42,6 +42,13 @@ def command(
             help="pages=policy,base,huge; host=malloc,pinned; initialise=parallel,single; events=on; a parameter.",
         ),
     ] = None,
+    placements: Annotated[
+        bool,
+        typer.Option(
+            "--placements",
+            help="Try other advice and prefetches of single buffers, and rank them against what strategies do.",
+        ),
+    ] = False,
     device: Annotated[
         list[str] | None,
         typer.Option("--device", metavar="DEVICE", help="Such as cuda:0 or opencl:0; may be repeated."),
@@ -89,10 +96,15 @@ def command(
     if blank := [name for name, value in given if value is not None and not value.strip()]:
         raise UsageError(f"--{blank[0]} is empty; give it a value or leave it out")
     named = [f"{name}={value}" for name, value in given if value is not None]
+    chosen = parse_sets([*named, *(sets or [])])
+    if placements:
+        from firsttouch.harness.placements import with_search
+
+        chosen = with_search(chosen)
     options = RunOptions(
         experiments=names or [],
         devices=device or [],
-        set=parse_sets([*named, *(sets or [])]),
+        set=chosen,
         out=out,
         resume=resume,
         retry=retry,
@@ -110,6 +122,7 @@ def command(
 
 
 def _show(outcome: Outcome) -> None:
-    from firsttouch.cli.summary import show
+    from firsttouch.cli.summary import show, show_placements
 
     show(outcome.summary["applications"])
+    show_placements(outcome.summary["placements"])

@@ -124,13 +124,17 @@ class _Bar:
             self._progress.stop()
 
 
+def _screen() -> _Screen:
+    return _Bar() if sys.stderr.isatty() else _Lines()
+
+
 class RunProgress:
     """Watches a run. Prints failures at once, and one line per experiment and device when it is finished."""
 
     def __init__(self) -> None:
         self.directory: Path | None = None
         self.kept = 0
-        self._screen: _Screen = _Bar() if sys.stderr.isatty() else _Lines()
+        self._screen = _screen()
         self._left: Counter[str] = Counter()
         self._counts: dict[str, Counter[str]] = {}
         self._since: dict[str, float] = {}
@@ -139,10 +143,15 @@ class RunProgress:
         self._screen.line(f"warning: {text}")
 
     def begin(self, directory: Path, todo: Sequence[Planned], held: int) -> None:
-        self.directory, self.kept = directory, held
         self._left = Counter(planned.title for planned in todo)
-        already = f", {held} already measured" if held else ""
-        self._screen.line(f"{count(len(todo), 'point')} to measure{already}, into {directory}")
+        if self.directory is None:
+            already = f", {held} already measured" if held else ""
+            self._screen.line(f"{count(len(todo), 'point')} to measure{already}, into {directory}")
+            self.directory, self.kept = directory, held
+        else:  # points that follow from those before
+            self._screen.end()
+            self._screen = _screen()
+            self._screen.line(f"{count(len(todo), 'further point')} to measure")
         self._screen.begin(len(todo))
         self._announce_report()
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from firsttouch.harness.report import Row
+    from firsttouch.harness.search import Ranked
 
 _FEW = 30
 """The most points that have a line each. If there are more, each application has a line, with one column per strategy.
@@ -104,11 +105,11 @@ def _unsure(row: Row, name: str = "relative_time") -> str:
     return "~" if name == "relative_time" and low is not None and high is not None and low <= 1 <= high else ""
 
 
-def _table(heading: str) -> Table:
+def _table(heading: str, most: int = 40) -> Table:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 1, 0, 0))
-    table.add_column(heading, overflow="fold", min_width=18, max_width=40)
+    table.add_column(heading, overflow="fold", min_width=18, max_width=most)
     return table
 
 
@@ -145,6 +146,44 @@ def _time(row: Row) -> str:
     if row.relative_time is not None and row.strategy != BASELINE:
         return _unsure(row) + _ratio(row.relative_time)
     return "" if row.total_ms is None else _ms(row.total_ms)
+
+
+# ---------------------------------------------------------------------------------------------- placements
+
+
+def show_placements(lines: Sequence[Ranked]) -> None:
+    """Prints the rankings of searches for placements: what was measured as often as the strategies, fastest first."""
+    if not lines:
+        return
+    console = Console(soft_wrap=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _PLAIN_WIDTH
+    groups: dict[tuple[str, str, str], list[Ranked]] = {}
+    for line in lines:
+        groups.setdefault((line.application, line.device, line.base), []).append(line)
+    table = _table("placements", most=100)
+    for heading in ("total", "rel."):
+        table.add_column(heading, justify="right", no_wrap=True)
+    sentences = []
+    for (application, device, base), ranked in groups.items():
+        finals = [line for line in ranked if line.finalist]
+        table.add_row(f"{application} on {device}", style="bold")
+        for line in finals:
+            name = line.strategy if not line.settings else f"{line.strategy}, {line.placement}"
+            table.add_row(f"  {name}", _ms(line.total_ms), _relative(line))
+        tried = count(len({line.placement for line in ranked if line.settings}), "placement")
+        best = finals[0]
+        gain = f"{best.placement} takes {_ratio(best.relative)} of the time of {base} by itself"
+        sentences.append(f"{application}: {tried} tried; {gain if best.is_gain else f'no gain over {base} by itself'}.")
+    console.print(table)
+    for sentence in sentences:
+        console.print(sentence)
+    console.print()
+
+
+def _relative(line: Ranked) -> str:
+    low, high = line.relative_low, line.relative_high
+    return ("~" if low is not None and high is not None and low <= 1 <= high else "") + _ratio(line.relative)
 
 
 # ---------------------------------------------------------------------------------------------- in words

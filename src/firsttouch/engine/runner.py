@@ -142,13 +142,27 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> Outcome:
         store.describe(checked_machine(store, devices), request)
         retried = store.to_retry(all_failures=options.retry)
         counter = PointCounter(experiments) if request.counters else None
-        measure(plan, request, {d.name: d for d in devices}, store, watcher, retried, counter)
+        by_name = {d.name: d for d in devices}
+        measure(plan, request, by_name, store, watcher, retried, counter)
+        while plan := further_points(work, request, devices, limits, store):
+            measure(plan, request, by_name, store, watcher, (), counter)
         outcome = summarise(store, work, time.monotonic() - started)
     if problem := write_report(store.directory):
         watcher.warn(problem)
     else:
         outcome.report = store.directory / "report.html"
     return outcome
+
+
+def further_points(
+    work: Work, request: Request, devices: Sequence[DeviceInfo], limits: Mapping[str, int], store: Store
+) -> list[Planned]:
+    """The points that follow from what was measured, and that have no record yet."""
+    plans = [
+        make_plan(more, devices, work.experiments(more.set), limits, work.planning)
+        for more in work.further(request, store.records)
+    ]
+    return [planned for plan in plans for planned in plan if planned.key not in store.keys]
 
 
 def resolve(work: Work, options: RunOptions, watcher: Watcher) -> Request:

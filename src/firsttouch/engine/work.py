@@ -75,6 +75,12 @@ class Work:
         """The output of --list for `names`."""
         raise NotImplementedError
 
+    def further(self, request: Request, records: Sequence[Record]) -> list[Request]:
+        """Requests that follow from what was measured. The runner measures those of their points that have no record,
+        and asks again, until there is none.
+        """
+        return []
+
     def summary(self, records: Sequence[Record]) -> dict[str, Any]:
         """Further entries of the output of --json for a finished run, by key."""
         return {}

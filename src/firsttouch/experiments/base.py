@@ -45,9 +45,9 @@ class Factor:
 
     kind: "size" parses bytes, "count" a whole number >= 0, "ratio" a number above 0, "fraction" one from 0 to 1,
     "choice" one of the values or of `choices`, "name" a text that matches `pattern`, of which `choices` are examples,
-    and "extent" bytes. For "extent", "fraction" and "count", known has words that are accepted too, each with the value
-    for which it stands. doc says in a few words what is varied, for --list. names_devices: the values name devices;
-    without --set, only those are measured that the call chose.
+    and "extent" bytes. For "extent", "fraction", "count" and "choice", known has words that are accepted too, each with
+    the value for which it stands. doc says in a few words what is varied, for --list. names_devices: the values name
+    devices; without --set, only those are measured that the call chose.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Factor:
 
     def words(self) -> dict[str, Scalar]:
         """The values that a factor of kind "choice" accepts, by the word for each."""
-        return {str(value): value for value in (*self.choices, *self.values)}
+        return {str(value): value for value in (*self.choices, *self.values)} | dict(self.known)
 
     def accepted(self) -> str:
         """Describes the values that --set accepts."""

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import allows_concurrent_parts, common_allocator, needs_mapping
 from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, compare, finding, quantity, ratio_of
 from firsttouch.analysis.statistics import median_of
+from firsttouch.experiments import shares
 from firsttouch.experiments.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import KiB, MiB, allocator_factor, allocator_names, buffer_fact, unreachable
 from firsttouch.experiments.presets import QUICK, SHORT, STANDARD, leave_out
-from firsttouch.figures import Bar
-from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record
+from firsttouch.figures import Bar, Line
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 
 STRATEGIES = ("concurrent", "lockstep", "copying")
 SAME = "same"
+PAGE = 64 * KiB
+"""Each agent's part consists of whole pages of this size."""
 SIZE_MULTIPLE = 128 * KiB
-"""The size of the array is a multiple of this, so that each half consists of whole pages of 64 KiB."""
+"""The size of the array is a multiple of this, so that each half consists of whole pages."""
 
 
 class Concurrency(Experiment):
@@ -36,12 +40,15 @@ class Concurrency(Experiment):
         "GPU, then the CPU, in place, mapped for the CPU's turn if needed; copying: both at once, each in a "
         "separate array, and both halves are copied to the other array before the iteration ends. overlap is the time "
         "of both agents alone, one after the other, over the time together: 2 if two equally fast agents do not slow "
-        "each other down, 1 if working at once gains nothing, less if sharing costs more than it saves."
+        "each other down, 1 if working at once gains nothing, less if sharing costs more than it saves. With gpu_share "
+        "the GPU has that part of the array instead of half, at its beginning and at its end in turns."
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.4"
     figures = (
         Bar(x="allocator", colour="strategy", y_title="ms per iteration", title="Time per iteration"),
         Bar(x="allocator", y="overlap", colour="strategy", y_title="overlap"),
+        Line(x="gpu_share", colour="strategy", y_title="ms per iteration", title="Time over the part on the GPU"),
+        replace(shares.FIGURE, y_title="ms per iteration"),
     )
     share = 1.0
     switches_of = ("memory", "copies")
@@ -87,8 +94,16 @@ class Concurrency(Experiment):
             Factor("size", [size], "size", least=SIZE_MULTIPLE, multiple=SIZE_MULTIPLE, doc="bytes of the array"),
         ]
 
+    def optional(self) -> Sequence[Factor]:
+        return shares.GPU_SHARE, shares.CPU_THREADS
+
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        return "that is cpu_half=same" if factors["cpu_half"] == factors["allocator"] else ""
+        if factors["cpu_half"] == factors["allocator"]:
+            return "that is cpu_half=same"
+        share = shares.share_of(factors)
+        if factors["cpu_half"] != SAME and (share is None or not 0 < _gpu_bytes(factors, share) < factors.size("size")):
+            return "where one agent has all of the array there are no two parts of it, so that is cpu_half=same"
+        return ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         reasons = (_why_not_used(name, factors.text("strategy"), device) for name in _allocators_of_halves(factors))
@@ -99,8 +114,12 @@ class Concurrency(Experiment):
 
     def measure(self, point: Point, session: Session) -> Measurement:
         device, size, of_halves = session.device, point.size("size"), _allocators_of_halves(point.factors)
+        share, threads = shares.share_of(point.factors), point.factors.get("cpu_threads", 0)
         with ExitStack() as buffers:
-            array, *other = (buffers.enter_context(device.allocate(name, size // len(of_halves))) for name in of_halves)
+            first = _gpu_bytes(point.factors, share or 0)
+            sizes = (size,) if len(of_halves) == 1 else (first, size - first)
+            pairs = zip(of_halves, sizes, strict=True)
+            array, *other = (buffers.enter_context(device.allocate(name, n)) for name, n in pairs)
             second = other[0] if other else None
             facts, copy = [buffer_fact("array" if second is None else "first half", array)], None
             if second is not None:
@@ -108,18 +127,39 @@ class Concurrency(Experiment):
             if point["strategy"] == "copying":
                 copy = buffers.enter_context(device.allocate(_cpu_array_allocator(session.info), size))
                 facts.append(buffer_fact("of the CPU", copy))
-            outcome = _core.concurrency(
-                device,
-                array,
-                second=second,
-                copy=copy,
-                strategy=point.text("strategy"),
-                iterations=point.count("iterations"),
-                seed=session.seed,
-                stop=session.stop(),
-            )
-            why = f"{outcome.errors} integers are wrong" if outcome.errors else ""
-            return Measurement.of(outcome, verified_why=why, buffers=facts)
+
+            def run(share: float, stop: _core.Stop) -> _core.Outcome:
+                outcomes.append(
+                    _core.concurrency(
+                        device,
+                        array,
+                        second=second,
+                        copy=copy,
+                        strategy=point.text("strategy"),
+                        iterations=point.count("iterations"),
+                        threads=threads if isinstance(threads, int) else 0,
+                        gpu_bytes=_gpu_bytes(point.factors, share),
+                        seed=session.seed,
+                        stop=stop,
+                    )
+                )
+                return outcomes[-1]
+
+            outcomes: list[_core.Outcome] = []
+            counters: dict[str, Scalar] = {}
+            if share is None:
+                once = session.stop(min_samples=1, max_samples=1)
+                found = shares.search(lambda share: _core.summarise(run(share, once).samples)[1])
+                alone, share = run(1.0, session.stop()), found.best
+                outcome = run(share, session.stop()) if share != 1 else alone
+                counters = found.counters(outcome.samples, alone.samples)
+            else:
+                outcome = run(share, session.stop())
+            if "gpu_share" in point.factors:
+                counters["ran_share"] = _gpu_bytes(point.factors, share) / size
+            errors = sum(one.errors for one in outcomes)
+            why = f"{errors} integers are wrong" if errors else ""
+            return Measurement.of(outcome, verified_why=why, buffers=facts, checked=outcomes, counters=counters)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         rows = at_largest(records)
@@ -127,11 +167,13 @@ class Concurrency(Experiment):
             return []
         best = min(rows, key=median_of)
         alone = Quantity(_sum_of_times_alone(best), "ms")
-        found = [finding(BEST, best, details={"alone": alone}, memory=_memory(best))]
-        at_once = [r for r in rows if r.factors["strategy"] != "lockstep"]
-        in_turns = {_memory(r): r for r in rows if r.factors["strategy"] == "lockstep"}
+        found = [finding(BEST, best, details={"alone": alone}, memory=_memory(best), division=_division(best))]
+        found += [f for r in rows for f in shares.best_found(r, f"{_memory(r)} memory, {r.factors['strategy']}")]
+        divided = [r for r in rows if min(_times_alone(r)) > 0]
+        at_once = [r for r in divided if r.factors["strategy"] != "lockstep"]
+        in_turns = {_alike(r): r for r in divided if r.factors["strategy"] == "lockstep"}
         in_place = [r for r in at_once if r.factors["strategy"] == "concurrent"]
-        found += [_speedup(r, in_turns[name]) for r in in_place if (name := _memory(r)) in in_turns]
+        found += [_speedup(r, in_turns[alike]) for r in in_place if (alike := _alike(r)) in in_turns]
         if at_once:
             most = max(at_once, key=_overlap)
             found.append(_greatest_overlap(most))
@@ -140,13 +182,13 @@ class Concurrency(Experiment):
 
 BEST = Claim(
     "concurrency.best",
-    "an iteration is fastest on {memory} memory, {strategy}: {value}; both agents alone, one after the other, take "
-    "{alone}",
+    "an iteration is fastest on {memory} memory, {strategy}{division}: {value}; both agents alone, one after the "
+    "other, take {alone}",
 )
 _SPEEDUP = ("concurrency.speedup", "speedup of working at once over taking turns:")
-SPEEDUP = Claim(_SPEEDUP[0], "{speedup} on {memory}", _SPEEDUP[1])
-NO_SPEEDUP = Claim(_SPEEDUP[0], "no clear one on {memory}", _SPEEDUP[1])
-_OVERLAP = "overlap is greatest on {memory} memory, {strategy}: {value}"
+SPEEDUP = Claim(_SPEEDUP[0], "{speedup} on {memory}{division}", _SPEEDUP[1])
+NO_SPEEDUP = Claim(_SPEEDUP[0], "no clear one on {memory}{division}", _SPEEDUP[1])
+_OVERLAP = "overlap is greatest on {memory} memory, {strategy}{division}: {value}"
 OVERLAP = Claim("concurrency.overlap", _OVERLAP)
 BELOW_LIMIT = Claim(
     "concurrency.overlap", f"{_OVERLAP}; two agents that do not slow each other down would reach {{limit}}"
@@ -157,7 +199,8 @@ AT_LIMIT = Claim("concurrency.overlap", f"{_OVERLAP}, at the limit for agents th
 def _speedup(record: Record, in_turns: Record) -> Finding:
     comparison, speedup = compare(record, in_turns), ratio_of(quantity(in_turns), quantity(record))
     claim = SPEEDUP if comparison.is_clear else NO_SPEEDUP
-    return finding(claim, record, comparison=comparison, details={"speedup": speedup}, memory=_memory(record))
+    memory, division, details = _memory(record), _division(record), {"speedup": speedup}
+    return finding(claim, record, comparison=comparison, details=details, memory=memory, division=division)
 
 
 def _greatest_overlap(record: Record) -> Finding:
@@ -166,19 +209,37 @@ def _greatest_overlap(record: Record) -> Finding:
     An overlap above the limit means that the agents were slower alone than together, which is noise.
     """
     together, limit = quantity(record), _overlap_limit(record)
-    scale = _overlap(record) * together.value
+    scale, memory, division = _overlap(record) * together.value, _memory(record), _division(record)
     if not together.low or not together.high:
-        return finding(OVERLAP, record, Quantity(_overlap(record)), memory=_memory(record))
+        return finding(OVERLAP, record, Quantity(_overlap(record)), memory=memory, division=division)
     low, high = scale / together.high, scale / together.low
     claim = BELOW_LIMIT if high < limit else AT_LIMIT if low <= limit else OVERLAP
     overlap = Quantity(_overlap(record), "", low, high)
-    return finding(claim, record, overlap, details={"limit": Quantity(limit)}, memory=_memory(record))
+    return finding(claim, record, overlap, details={"limit": Quantity(limit)}, memory=memory, division=division)
 
 
 def _allocators_of_halves(factors: Factors) -> tuple[str, ...]:
     """The allocator of the array, or those of its two halves if they differ."""
     whole, cpu_half = factors.text("allocator"), factors.text("cpu_half")
     return (whole,) if cpu_half == SAME else (whole, cpu_half)
+
+
+def _gpu_bytes(factors: Factors, share: float) -> int:
+    """The bytes that the GPU has: a share of the array in whole pages."""
+    return round(share * factors.size("size") / PAGE) * PAGE
+
+
+def _division(record: Record) -> str:
+    """The division of the work in words, as far as the point names it."""
+    named = {name: record.factors[name] for name in ("gpu_share", "cpu_threads") if name in record.factors}
+    if (best := record.counters.get("best_share")) is not None:
+        named["gpu_share"] = best
+    return "".join(f", {name} {value}" for name, value in named.items())
+
+
+def _alike(record: Record) -> tuple[Scalar, ...]:
+    """What points have in common whose strategies may be compared."""
+    return _memory(record), *(record.factors.get(name) for name in ("gpu_share", "cpu_threads"))
 
 
 def _memory(record: Record) -> str:

@@ -66,7 +66,7 @@ class Search:
         """The counters of a record. best, gpu_alone: times of more runs at the best share, and with the GPU alone."""
         (n, median, *_, low, high), (_, alone, *_, alone_low, alone_high) = map(_core.summarise, (best, gpu_alone))
         found: dict[str, Scalar] = {CURVE.format(f"{share:g}"): self.times[share] for share in sorted(self.times)}
-        found |= {"best_share": self.best, "best_ms": median, "gpu_alone_ms": alone, "best_speedup": alone / median}
+        found |= {"best_share": self.best, "best_ms": median, "all_on_gpu_ms": alone, "best_speedup": alone / median}
         if n > 1 and self.best != 1:
             found |= {"best_speedup_low": alone_low / high, "best_speedup_high": alone_high / low}
         return found | {"search_ms": self.seconds * 1e3, "search_complete": self.complete}

@@ -328,6 +328,11 @@ def in_pieces(function: Callable[[int, int], T], rows: int, each: int) -> list[T
         return [*pool.map(function, edges[:-1], edges[1:])]
 
 
+def relative(found: np.ndarray[Any, Any], true: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The relative errors of numbers that are not negative; 0 where both are 0. NaN where a number is NaN."""
+    return np.abs((found + 1e-30) / (true + 1e-30) - 1)
+
+
 def difference(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> tuple[float, float]:
     """Root mean square and maximum of the differences, in f64. NaN if an element is NaN, so compare with <=."""
     pairs = [a.reshape(-1) for a in (found, expected)]

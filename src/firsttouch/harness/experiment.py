@@ -122,7 +122,7 @@ class Application(Applications):
         own = [Factor(name, (value,), "count") for name, value in self.app.sizes["default"].items()]
         own += [Factor(name, words) for name, words in self.app.options.items()]
         own += division.FACTORS.values() if self.app.divided else ()
-        own += placements.factors_of(self.app)
+        own += placements.factors_of(self.app, self.requested.get(placements.PLACEMENT, ()))
         return {**SETTINGS, **{f.name: f for f in own}}
 
     def optional(self) -> list[Factor]:
@@ -131,6 +131,8 @@ class Application(Applications):
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors.get("events") == "on" and not may_migrate(STRATEGIES[factors.text("strategy")].allocator):
             return "unified-memory events exist only for strategies whose pages move"
+        if factors.get("events") == "on" and placements.BEST in self.requested.get(placements.PLACEMENT, ()):
+            return "a search for placements records no events"
         return ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
@@ -425,6 +427,8 @@ class ApplicationListing:
     footprint_bytes: int
     streams: bool
     options: Mapping[str, Sequence[str]]
+    guided: Sequence[str]
+    """The buffers that take advice and prefetches."""
     factors: Mapping[str, Mapping[str, str]]
     """Further factors for --set, besides strategy and size."""
 
@@ -442,5 +446,6 @@ def list_application(app: type[App]) -> ApplicationListing:
         footprint,
         bool(app.tiled),
         app.options,
+        placements.guided_buffers(app),
         describe_factors(Application(app).optional()),
     )

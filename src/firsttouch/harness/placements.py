@@ -1,26 +1,32 @@
 """Placements: advice and prefetches of single buffers as factors, the published ones, and a search for better ones.
 
 A placement is a word: `strategy` (what the strategy does by itself), `paper` (what the published version declares), or
-settings of buffers separated by blanks, such as `advice.power=read-mostly prefetch.next=none`.
+the advice and the prefetches of some buffers, such as `power=read-mostly/gpu next=none/none`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Factor
 from firsttouch.harness.app import App
-from firsttouch.records.schema import DeviceInfo, Factors
-from firsttouch.workspace.guidance import ADVICE_OF, PREFETCH_OF, Guidance, Placement, settings_of
-from firsttouch.workspace.strategies import Strategy, why_unguided
+from firsttouch.records.schema import DeviceInfo, Factors, Scalar
+from firsttouch.workspace.guidance import ADVICE, ADVICE_OF, PREFETCH_OF, Guidance, Placement, settings_of
+from firsttouch.workspace.strategies import STRATEGIES, Strategy, why_unguided
 from firsttouch.workspace.workspace import Declaration, placement
 
 PLACEMENT = "placement"
 AS_IS, PAPER = "strategy", "paper"
+BEST = "best"
+"""What a call gives to have better placements searched (search.py)."""
 
 
-def factors_of(app: type[App]) -> list[Factor]:
-    """The optional factors of an application: its placement, and the settings of its buffers."""
+def factors_of(app: type[App], requested: Sequence[Scalar] = ()) -> list[Factor]:
+    """The optional factors of an application: its placement, and the settings of its buffers.
+
+    requested: placements that the call names. Those that are settings of the application's buffers are accepted too.
+    """
     declared = app.declarations(app.sizes["tiny"])
     words = {name: accepted for one in declared for name, accepted in settings_of(one).items()}
     docs = {ADVICE_OF: "advice to the driver about buffer ", PREFETCH_OF: "prefetches of buffer "}
@@ -31,12 +37,67 @@ def factors_of(app: type[App]) -> list[Factor]:
         if name.startswith(prefix)
     ]
     doc = "advice and prefetches of the buffers: as the strategy does by itself, or as in the published version"
-    return [Factor(PLACEMENT, (AS_IS,), choices=(AS_IS, PAPER), doc=doc), *each]
+    own = [text for text in map(str, requested) if is_of_buffers(text) and _all_accepted(text, words)]
+    return [Factor(PLACEMENT, (AS_IS,), choices=(AS_IS, PAPER, *own), known={BEST: AS_IS}, doc=doc), *each]
+
+
+def with_search(chosen: Mapping[str, list[Scalar]]) -> dict[str, list[Scalar]]:
+    """The factors of a call with --placements. Without --strategy: the strategies that differ only by their hints.
+
+    Raises UsageError if the call also names a placement.
+    """
+    if PLACEMENT in chosen:
+        raise UsageError("--placements searches for placements; leave out --set placement")
+    guided = {s.allocator for s in STRATEGIES.values() if s.advise or s.prefetch}
+    names: list[Scalar] = [s.name for s in STRATEGIES.values() if s.allocator in guided]
+    return {"strategy": names, **chosen, PLACEMENT: [BEST]}
+
+
+def parse(word: str) -> dict[str, str]:
+    """The settings in a placement, by name. Raises ValueError if it has none."""
+    found: dict[str, str] = {}
+    for part in word.split():
+        name, _, words = part.partition("=")
+        advice, slash, prefetch = words.partition("/")
+        if not slash:
+            raise ValueError(f"'{part:.60}' is not BUFFER=ADVICE/PREFETCH")
+        found |= {ADVICE_OF + name: advice, PREFETCH_OF + name: prefetch}
+    return found
+
+
+def is_of_buffers(word: str) -> bool:
+    """Whether a placement gives the guidance of buffers, and is not one of the other words."""
+    return "=" in word
+
+
+def _all_accepted(word: str, words: Mapping[str, Sequence[str]]) -> bool:
+    try:
+        return all(value in words.get(name, ()) for name, value in parse(word).items())
+    except ValueError:
+        return False
+
+
+def guided_buffers(app: type[App]) -> list[str]:
+    """The names of the buffers that have settings."""
+    return [d.name for d in app.declarations(app.sizes["tiny"]) if settings_of(d)]
+
+
+BY_BUFFER: Mapping[str, Mapping[str, str]] = {
+    f"{ADVICE_OF}BUFFER": {"accepts": ", ".join(ADVICE), "doc": "what the driver is told about a buffer"},
+    f"{PREFETCH_OF}BUFFER": {
+        "accepts": "none, gpu; cpu, gpu+cpu for results",
+        "doc": "before the first launch to the GPU, before results are read to the CPU",
+    },
+    PLACEMENT: {"accepts": f"{AS_IS}, {PAPER}", "doc": "advice and prefetches as the strategy's or as published"},
+}
+"""The same factors for any buffer, for --list."""
 
 
 def settings_in(factors: Factors) -> dict[str, str]:
-    """The settings of single buffers at a point."""
-    return {name: str(v) for name, v in factors.items() if name.startswith((ADVICE_OF, PREFETCH_OF))}
+    """The settings of single buffers at a point: those in its placement, and those that replace them."""
+    word = str(factors.get(PLACEMENT, ""))
+    own = {name: str(v) for name, v in factors.items() if name.startswith((ADVICE_OF, PREFETCH_OF))}
+    return {**(parse(word) if is_of_buffers(word) else {}), **own}
 
 
 def placement_of(app: type[App], factors: Factors) -> Placement:

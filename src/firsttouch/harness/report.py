@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import series, value, varying
 from firsttouch.experiments import shares
 from firsttouch.experiments.base import ReportSection
-from firsttouch.figures import Figure, Heat, Line, Stack, Table, Timeline
+from firsttouch.figures import Bar, Figure, Heat, Line, Stack, Table, Timeline
 from firsttouch.harness import findings
 from firsttouch.harness.derive import PREFIXES, application, derive, is_events_run, non_negative, positive, strategy
+from firsttouch.harness.placements import AS_IS, PLACEMENT
+from firsttouch.harness.search import FINALIST, is_candidate, of_searches, ranked_first
 from firsttouch.records.schema import FAILURES, Record, Scalar, Status
 from firsttouch.workspace.strategies import STRATEGIES
 
@@ -70,8 +73,13 @@ TABLE = Table(
     columns=("strategy", *_TITLES, "library", "verified"), titles=_TITLES,
     title="Times, peak memory, and bytes copied or expected to move; relative is to explicit",
 )  # fmt: skip
+PLACEMENTS = Bar(
+    x=PLACEMENT, colour="strategy", where={FINALIST: 1}, y_title="total, ms",
+    title="The placements that were fastest when tried once, and what the strategies do by themselves",
+)  # fmt: skip
 SHARES = replace(shares.FIGURE, order=tuple(STRATEGIES), y_title="computing and readback, ms")
-FIGURES = (STACK, ITERATIONS, SHARES, TABLE)
+BY_SHARE = Line(x="gpu_share", colour="strategy", order=tuple(STRATEGIES), y_title="ms", title="Time over gpu_share")
+FIGURES = (STACK, ITERATIONS, BY_SHARE, SHARES, TABLE)
 
 _HEAT = Heat(x="strategy", y="app", centre=1, x_title="strategy", y_title="application")
 OVERVIEW = tuple(
@@ -135,8 +143,11 @@ class Row:
 
 
 def summary(records: Sequence[Record]) -> list[Row]:
-    """A row for each point, by device and application. Events runs have a row only if they failed."""
+    """A row for each point, by device and application. Events runs have a row only if they failed, and so have the
+    placements that a search tried.
+    """
     rows = []
+    records = [r for r in records if not is_candidate(r)]
     for device in dict.fromkeys(r.device for r in records):
         derived = [r for r in derive([r for r in records if r.device == device]) if not is_events_run(r) or _failed(r)]
         for app in sorted({application(r) for r in derived}):
@@ -179,7 +190,7 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
 
     about, sources: by application, its access pattern in a few words, and who defined it.
     """
-    records = sorted(records, key=_rank)
+    records = ranked_first(sorted(records, key=_rank))
     groups: dict[str, list[Record]] = {}
     for record in records:
         groups.setdefault(application(record), []).append(record)
@@ -189,7 +200,8 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
     ]
     if len(groups) < 2:
         return by_application
-    plain = sorted((r for r in records if not is_events_run(r)), key=lambda r: (_rank(r), application(r)))
+    of_strategies = [r for r in records if not is_candidate(r)]
+    plain = sorted((r for r in of_strategies if not is_events_run(r)), key=lambda r: (_rank(r), application(r)))
     overview = ReportSection(
         QUESTION,
         plain,
@@ -197,7 +209,7 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
         counted=COUNTED,
         source=SOURCE,
         overview=True,
-        findings=lambda _good, _device: findings.of_all(records),  # they also name incorrect results
+        findings=lambda _good, _device: findings.of_all(of_strategies),  # they also name incorrect results
     )
     return [overview, *by_application]
 
@@ -219,8 +231,13 @@ def _section(app: str, records: list[Record], about: str, source: str, counted: 
         title=app,
         counted=counted,
         source=source or SOURCE,
-        findings=lambda _good, _device: findings.of_application(records),  # they also name incorrect results
+        findings=lambda _good, _device: _findings(records),  # they also name incorrect results
     )
+
+
+def _findings(records: Sequence[Record]) -> list[Finding]:
+    """The findings of one application: of its strategies, and of a search for placements."""
+    return [*findings.of_application([r for r in records if not is_candidate(r)]), *of_searches(records)]
 
 
 def _figures(records: Sequence[Record]) -> list[Figure]:
@@ -233,8 +250,12 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
         found.append(ITERATIONS)
     if any(series(r, DRIVER.series) for r in ran):
         found += [DRIVER, COURSE]
+    if len({r.factors.get("gpu_share") for r in ran}) > 1:
+        found.append(BY_SHARE)
     if any(shares.speedup(r) for r in ran):
         found.append(SHARES)
+    if any(FINALIST in r.counters for r in ran):
+        found = [PLACEMENTS, *(replace(figure, where={PLACEMENT: AS_IS}) for figure in found)]
     conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]
     shown = {"strategy": True, "verified": any(r.verified is not True for r in ran)}
     columns = [n for n in TABLE.columns if shown.get(n, any(value(r, n) is not None for r in ran))]

@@ -11,6 +11,8 @@ from firsttouch.text import SECONDS, is_size
 
 NAMES: Spec = {"labelLimit": 200, "titlePadding": 26}
 """Properties of an axis of names. The padding leaves room for names that are wider in the reader's font."""
+WIDE_NAMES: Spec = {**NAMES, "labelLimit": 340}
+"""The same for a chart that has the whole width."""
 MOST_TICKS = 15
 """The most whole numbers on an axis of which each has a tick."""
 

@@ -10,7 +10,7 @@ from firsttouch.analysis.statistics import distinct
 from firsttouch.figures import Bar
 from firsttouch.records.schema import Record
 from firsttouch.report import points
-from firsttouch.report.axes import NAMES, quantitative
+from firsttouch.report.axes import NAMES, WIDE_NAMES, quantitative
 from firsttouch.report.chart import colour, finish, flag_marks, numbers, panel, row, side_by_side
 from firsttouch.report.drawing import Context, Drawing, Spec
 from firsttouch.report.naming import amount_title, called, heading, quantity_title, unit
@@ -69,7 +69,8 @@ def _bars(figure: Bar, roles: Roles, records: Sequence[Record], rows: list[Spec]
         data["start"] = start
     names = [label(figure.x, v) for v in distinct(records, figure.x)]
     x_title = figure.x_title or heading(figure, figure.x)
-    place: Spec = {"y": alt.Y("x:N", title=x_title, sort=names, axis=alt.Axis(**NAMES))}
+    axis = alt.Axis(**(NAMES if roles.panel else WIDE_NAMES))
+    place: Spec = {"y": alt.Y("x:N", title=x_title, sort=names, axis=axis)}
     if roles.colour:
         inner = [label(roles.colour, v) for v in distinct(records, roles.colour)]
         place["yOffset"] = alt.YOffset("colour:N", sort=inner)

@@ -86,7 +86,7 @@ def _chart(rows: list[Spec], colour: Any) -> Any:
     x = alt.X("x:Q", title="time since recording began", scale=alt.Scale(domain=[0, until]))
     y = alt.Y("y:Q", title="bytes moved", scale=alt.Scale(domain=[0, ticks[-1]]))
     return (
-        alt.Chart()
+        alt.Chart(alt.NamedData("rows"))
         .mark_line(strokeWidth=1.6, interpolate="step-after")
         .encode(
             x=x.axis(grid=False, labelExpr=time_label(1.0), tickCount=5),
