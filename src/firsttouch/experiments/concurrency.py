@@ -18,6 +18,7 @@ from firsttouch.experiments.presets import QUICK, SHORT, STANDARD, leave_out
 from firsttouch.figures import Bar, Line
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
+from firsttouch.text import label
 
 STRATEGIES = ("concurrent", "lockstep", "copying")
 SAME = "same"
@@ -234,7 +235,7 @@ def _division(record: Record) -> str:
     named = {name: record.factors[name] for name in ("gpu_share", "cpu_threads") if name in record.factors}
     if (best := record.counters.get("best_share")) is not None:
         named["gpu_share"] = best
-    return "".join(f", {name} {value}" for name, value in named.items())
+    return "".join(f", {name} {label(name, value)}" for name, value in named.items())
 
 
 def _alike(record: Record) -> tuple[Scalar, ...]:
