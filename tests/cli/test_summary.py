@@ -107,6 +107,15 @@ def test_what_a_search_for_the_best_share_found_is_said(capsys: pytest.CaptureFi
     assert told == ["- managed of kmeans_concurrent: best share 0.7: 1.3 times as fast as the GPU alone (1.1 to 1.4)"]
 
 
+def test_kernel_times_have_a_column_and_an_explanation_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = of("lud")
+    told = " ".join(map(" ".join, shown([replace(row, kernel_ms=995.0) for row in rows], capsys)))
+    assert "compute kernel" in told
+    assert "995 ms" in told
+    assert "Kernel times are means of separate runs, so chance may put them above compute." in told
+    assert "ernel" not in " ".join(map(" ".join, shown(rows, capsys)))
+
+
 def test_a_ratio_that_may_be_one_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
     rows = of("lud")
     unsure = [replace(row, relative_time_low=0.7, relative_time_high=1.02) for row in rows]

@@ -76,6 +76,22 @@ def test_events_belong_to_windows_by_time_not_by_arrival():
     assert log.cut(0, 1e300).events == []
 
 
+def test_events_beyond_the_limit_are_counted_but_not_listed(monkeypatch):
+    monkeypatch.setattr("firsttouch.events.log.MOST_LISTED", 5)
+    source = Listed()
+    log = EventLog(source)
+    for expected in (3, 2, 0):
+        with log.window() as window:
+            source.events = [moved(time.monotonic()) for _ in range(3)]
+        assert (len(window.events), window.unlisted) == (expected, 3 - expected)
+        assert window.totals()["um_h2d_migrations"] == 3
+        assert "um_dropped" not in window.totals()
+    log.forget()
+    with log.window() as window:
+        source.events = [moved(time.monotonic())]
+    assert (len(window.events), window.unlisted) == (1, 0)
+
+
 def test_totals_count_what_each_kind_means():
     found = totals([
         moved(1.0, bytes=4096), moved(1.0, bytes=65536, cause="speculative"), moved(1.0, bytes=1, cause=""),

@@ -163,3 +163,9 @@ def test_a_search_and_a_placement_exclude_each_other() -> None:
     assert with_search({"strategy": ["managed"]}) == {"strategy": ["managed"], "placement": ["best"]}
     with pytest.raises(UsageError, match="leave out --set placement"):
         with_search({"placement": ["paper"]})
+
+
+def test_placements_that_the_call_names_are_listed_like_any_point() -> None:
+    alone = [record("managed", 5, "temp=none/gpu"), record("managed+both", 6, "paper"), *AS_IS[:1]]
+    assert len(summary(alone[:2])) == 2
+    assert ranking(alone[1:]) == [] == of_searches(alone[1:])

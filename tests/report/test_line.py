@@ -6,7 +6,7 @@ import sample
 from drawn import drawing_of, drawn, point
 
 from firsttouch.figures import Line
-from firsttouch.harness.report import ITERATIONS
+from firsttouch.harness.report import ITERATIONS, SHARES
 from firsttouch.report.svg import to_svg
 from firsttouch.text import distinguishing_factors
 
@@ -87,3 +87,20 @@ def test_small_times_have_their_unit_in_the_title_and_large_ones_at_the_ticks():
     _, large = drawn(figure, [point({"size": n}, 50_000.0 + n) for n in (1, 2)])
     assert "time per load" in large
     assert any(text.endswith(" us") for text in large)
+
+
+def test_a_ring_marks_the_best_share_of_each_strategy():
+    def searched(strategy, best, times):
+        curve = {f"share_{share:g}_ms": ms for share, ms in times.items()}
+        factors = {"app": "a", "strategy": strategy, "gpu_share": "best"}
+        return point(factors, counters={**curve, "best_share": best, "best_speedup": 2.0})
+
+    records = [searched("explicit", 0.5, {0: 3, 0.5: 1, 1: 2}), searched("pinned", 1, {0: 3.0, 0.5: 2.0, 1: 1.0})]
+    drawing, texts = drawn(SHARES, [*records, point({"app": "a", "strategy": "managed", "gpu_share": 0.5})])
+    rows = drawing.spec["datasets"]["rows"]
+    assert {(r["colour"], r["x"]) for r in rows if r["marked"]} == {("explicit", 0.5), ("pinned", 1)}
+    assert len(rows) == 6
+    assert {"explicit", "pinned", "part of the work on the GPU"} <= set(texts)
+    assert "managed" not in texts
+    assert "datum.marked" in str(drawing.spec)
+    assert "datum.marked" not in str(drawn(TIMES, [iterations("none")])[0].spec)

@@ -198,6 +198,8 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
         if any(_unsure(row) for row in rows):
             sentences[0] += " ~: the interval of the ratio includes 1."
     sentences += filter(None, map(_best_share, rows))
+    if any(row.kernel_ms is not None for row in rows):
+        sentences[0] += " Kernel times are means of separate runs, so chance may put them above compute."
     bad: dict[tuple[str, str], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.status == "skipped"):
         if (end := _end(row)) != "verified":

@@ -23,6 +23,8 @@ VARIABLE = "FIRSTTOUCH_EVENTS"
 STATE = "um_events"
 """The counter of a record that says whether events were recorded: RECORDED, or NONE followed by the reason."""
 RECORDED, NONE = "recorded", "none: "
+MOST_LISTED = 1 << 19
+"""The most events that a log holds one by one: a few hundred MiB. Totals have all of them."""
 MOST_SENT = 20_000
 """The most events of one point that go into the trace. The point's totals count all of them."""
 
@@ -191,8 +193,9 @@ class EventLog:
         window.events = sorted(within, key=lambda e: e.start)
 
     def _flush(self) -> None:
-        self._events += self._source.take()
-        self._unlisted += self._source.unlisted()
+        taken, room = self._source.take(), MOST_LISTED - len(self._events)
+        self._events += taken[:room]
+        self._unlisted += self._source.unlisted() + max(0, len(taken) - room)
         self._dropped += self._source.dropped()
 
 

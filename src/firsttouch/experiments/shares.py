@@ -38,7 +38,9 @@ CLAIM = "shares.best"
 _TIMES = "{speedup} times as fast as the GPU alone"
 FASTER = Claim(CLAIM, f"{{where}}: best share {{best}}: {_TIMES} ({{low}} to {{high}})")
 NO_FASTER = Claim(
-    CLAIM, f"{{where}}: no share is clearly faster; the best, {{best}}, is {_TIMES} ({{low}} to {{high}})"
+    CLAIM,
+    "{where}: no share is clearly faster than the GPU alone; {best}, the fastest in the search, is {speedup} times as "
+    "fast ({low} to {high})",
 )
 ONCE = Claim(CLAIM, f"{{where}}: best share {{best}}: {_TIMES}, by one run of each")
 GPU_ALONE = Claim(CLAIM, "{where}: no share is faster than the GPU alone")

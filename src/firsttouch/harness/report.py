@@ -16,7 +16,7 @@ from firsttouch.figures import Bar, Figure, Heat, Line, Stack, Table, Timeline
 from firsttouch.harness import findings
 from firsttouch.harness.derive import PREFIXES, application, derive, is_events_run, non_negative, positive, strategy
 from firsttouch.harness.placements import AS_IS, PLACEMENT
-from firsttouch.harness.search import FINALIST, is_candidate, of_searches, ranked_first
+from firsttouch.harness.search import FINALIST, of_searches, ranked_first, without_candidates
 from firsttouch.records.schema import FAILURES, Record, Scalar, Status
 from firsttouch.workspace.strategies import STRATEGIES
 
@@ -147,7 +147,7 @@ def summary(records: Sequence[Record]) -> list[Row]:
     placements that a search tried.
     """
     rows = []
-    records = [r for r in records if not is_candidate(r)]
+    records = without_candidates(records)
     for device in dict.fromkeys(r.device for r in records):
         derived = [r for r in derive([r for r in records if r.device == device]) if not is_events_run(r) or _failed(r)]
         for app in sorted({application(r) for r in derived}):
@@ -200,7 +200,7 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
     ]
     if len(groups) < 2:
         return by_application
-    of_strategies = [r for r in records if not is_candidate(r)]
+    of_strategies = without_candidates(records)
     plain = sorted((r for r in of_strategies if not is_events_run(r)), key=lambda r: (_rank(r), application(r)))
     overview = ReportSection(
         QUESTION,
@@ -237,7 +237,7 @@ def _section(app: str, records: list[Record], about: str, source: str, counted: 
 
 def _findings(records: Sequence[Record]) -> list[Finding]:
     """The findings of one application: of its strategies, and of a search for placements."""
-    return [*findings.of_application([r for r in records if not is_candidate(r)]), *of_searches(records)]
+    return [*findings.of_application(without_candidates(records)), *of_searches(records)]
 
 
 def _figures(records: Sequence[Record]) -> list[Figure]:

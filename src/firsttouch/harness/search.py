@@ -144,14 +144,20 @@ def _buffer(word: str) -> str:
     return word.partition("=")[0]
 
 
-def is_candidate(record: Record) -> bool:
-    """Whether a record is of a placement that a search tried, and so belongs to its ranking only."""
-    return is_of_buffers(_word(record)) and _is_good(record)
+def begun(records: Iterable[Record]) -> list[Search]:
+    """The searches in which something was tried."""
+    return [search for search in searches(records) if search.tried or search.finalists]
+
+
+def without_candidates(records: Sequence[Record]) -> list[Record]:
+    """The records without those of placements that a search tried, which belong to its ranking only."""
+    ranked = {id(r) for one in begun(records) for r in (*one.tried.values(), *one.finalists.values())}
+    return [record for record in records if id(record) not in ranked]
 
 
 def ranked_first(records: Sequence[Record]) -> list[Record]:
     """The records with the counter `finalist`, which is 1 for those that are ranked, fastest first; then the others."""
-    final = [r for search in searches(records) if search.tried for r in search.final]
+    final = [r for search in begun(records) for r in search.final]
     ranked = [msgspec.structs.replace(r, counters={**r.counters, FINALIST: 1}) for r in final]
     ids = {id(r) for r in final}
     return [*ranked, *(r for r in records if id(r) not in ids)]
@@ -229,7 +235,7 @@ def ranking(records: Iterable[Record]) -> list[Ranked]:
     fastest first.
     """
     lines = []
-    for search in searches(records):
+    for search in begun(records):
         once = [r for word, r in search.tried.items() if word not in search.finalists]
         for record in [*search.final, *sorted(once, key=median_of)]:
             ratio = ratio_of(quantity(record), quantity(search.base))
@@ -267,10 +273,10 @@ NO_GAIN = Claim("app.placement", "no placement of single buffers is clearly fast
 def of_searches(records: Iterable[Record]) -> list[Finding]:
     """What each search found."""
     found = []
-    for search in searches(records):
+    for search in begun(records):
         best = search.final[0]
         if _is_gain(search, best):
             found.append(finding(GAIN, best, comparison=compare(best, search.base), settings=_word(best)))
-        elif search.tried:
+        else:
             found.append(finding(NO_GAIN, search.base, count(len({*search.tried, *search.finalists}), "placement")))
     return found
