@@ -107,7 +107,8 @@ class Planned:
 def unknown(what: str, given: str, accepted: Iterable[str]) -> UsageError:
     """Returns the error for a word that is not among those accepted."""
     words = list(accepted)
-    near = difflib.get_close_matches(given, words, n=1)
+    alike = [word for word in words if ("." in word) == ("." in given)]  # settings of a buffer, such as advice.power
+    near = difflib.get_close_matches(given, alike, n=1)
     hint = f" (did you mean '{near[0]}'?)" if near else ""
     return UsageError(f"unknown {what} '{given}'{hint}; accepted: {', '.join(words) or 'none here'}")
 
