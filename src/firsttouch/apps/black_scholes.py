@@ -12,7 +12,7 @@ from firsttouch.harness.random import F64, uniform_f32
 
 RATE, VOLATILITY = 0.02, 0.30
 SPOT, STRIKE, YEARS = (5.0, 30.0), (1.0, 100.0), (0.25, 10.0)
-PIECE = 1 << 14  # options per step of the check, to stay in cache
+PIECE = 1 << 17  # options per step of the check: with fewer, many threads wait for the interpreter's lock
 NEAR_ONE = 8 * 2.0**-24  # relative error where 1 - tail is used: of it, its products, and the fast exponential in later
 SUBNORMAL = 1e-35  # absolute error where f32 underflows
 
