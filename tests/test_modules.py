@@ -128,7 +128,7 @@ WRONG = [
         STRIDE,
         'strides, "size")',
         'strides, "sizes")',
-        "'sizes' is not one of size, count, ratio, extent, name, choice",
+        "'sizes' is not one of size, count, ratio, fraction, extent, name, choice",
     ),
     (
         "run",

@@ -453,9 +453,10 @@ def concurrency(
     stop: Stop,
 ) -> Outcome:
     """
-    CPU and GPU each increment one half of an array, and swap halves after each iteration.
+    CPU and GPU each increment one part of an array, and swap its ends after each iteration.
 
-    second: a buffer that holds the second half, if array holds only the first.
+    gpu_bytes: the GPU's part; None: half of the array.
+    second: a buffer that holds the CPU's first part, if array holds only the GPU's.
     Samples: ms per iteration.
     """
 
