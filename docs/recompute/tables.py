@@ -88,7 +88,8 @@ def later(record: Record) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """One record per row or per cell: the one with the factors of `where`, of the row and of the column.
+    """One record per row or per cell: the one with the factors of `where`, of the row and of the column. Of several
+    directories, a row is from the first that has records of it.
 
     where, rows, columns: factors as 'allocator=malloc size=4MiB'; a column has a cell besides.
     """
@@ -100,10 +101,16 @@ class Table:
     columns: Mapping[str, tuple[str, Cell]]
 
     def text(self, directories: Sequence[Directory]) -> str:
-        records = [r for d in directories for r in d.records if r.experiment == self.experiment]
         heads = [*self.head.split(" | "), *self.columns]
-        rows = [[*label.split(" | "), *self.cells(records, terms(row))] for label, row in self.rows.items()]
+        rows = [[*label.split(" | "), *self.row(directories, terms(row))] for label, row in self.rows.items()]
         return table(heads, rows)
+
+    def row(self, directories: Sequence[Directory], row: Terms) -> list[str]:
+        for directory in directories:
+            cells = self.cells([r for r in directory.records if r.experiment == self.experiment], row)
+            if any(cells):
+                return cells
+        return [""] * len(self.columns)
 
     def cells(self, records: Sequence[Record], row: Terms) -> list[str]:
         return [
