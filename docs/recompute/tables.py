@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from firsttouch.analysis.statistics import value
+from firsttouch.experiments.codegen import OPERATIONS
 from firsttouch.records.schema import Record
 from firsttouch.text import quantity
 from firsttouch.units import format_size
@@ -231,17 +232,7 @@ TABLES: Mapping[str, Table] = {
         "codegen",
         "",
         "operation",
-        {
-            f"`{name}`": f"operation={name}"
-            for name in (
-                "add_u64_device",
-                "add_u64_system",
-                "add_f64_device",
-                "add_f64_system",
-                "load_vector",
-                "load_uncached",
-            )
-        },
+        {f"`{name}`": f"operation={name}" for name in OPERATIONS},
         plain({"H200 (SASS)": "device=cuda:0", "its host (the native module)": "device=cpu"}, compiled),
     ),
     "context": Table(

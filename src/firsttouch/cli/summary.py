@@ -29,10 +29,7 @@ _Group: TypeAlias = tuple[str, list["Row"]]
 
 def show(rows: Sequence[Row]) -> None:
     """Prints the rows to stdout."""
-    console = Console(soft_wrap=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _PLAIN_WIDTH
-    groups = _groups(rows)
+    console, groups = _console(), _groups(rows)
     if len(rows) <= _FEW:
         console.print(_by_point(groups))
     else:
@@ -40,6 +37,13 @@ def show(rows: Sequence[Row]) -> None:
     console.print()
     for sentence in _sentences(rows):
         console.print(sentence)
+
+
+def _console() -> Console:
+    console = Console(soft_wrap=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _PLAIN_WIDTH
+    return console
 
 
 def _groups(rows: Iterable[Row]) -> list[_Group]:
@@ -100,9 +104,12 @@ def _by_point(groups: Sequence[_Group]) -> Table:
 
 
 def _unsure(row: Row, name: str = "relative_time") -> str:
+    return _tilde(row.relative_time_low, row.relative_time_high) if name == "relative_time" else ""
+
+
+def _tilde(low: float | None, high: float | None) -> str:
     """'~' before a ratio whose interval includes 1."""
-    low, high = row.relative_time_low, row.relative_time_high
-    return "~" if name == "relative_time" and low is not None and high is not None and low <= 1 <= high else ""
+    return "~" if low is not None and high is not None and low <= 1 <= high else ""
 
 
 def _table(heading: str, most: int = 40) -> Table:
@@ -155,9 +162,7 @@ def show_placements(lines: Sequence[Ranked]) -> None:
     """Prints the rankings of searches for placements: what was measured as often as the strategies, fastest first."""
     if not lines:
         return
-    console = Console(soft_wrap=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _PLAIN_WIDTH
+    console = _console()
     groups: dict[tuple[str, str, str], list[Ranked]] = {}
     for line in lines:
         groups.setdefault((line.application, line.device, line.base), []).append(line)
@@ -182,8 +187,7 @@ def show_placements(lines: Sequence[Ranked]) -> None:
 
 
 def _relative(line: Ranked) -> str:
-    low, high = line.relative_low, line.relative_high
-    return ("~" if low is not None and high is not None and low <= 1 <= high else "") + _ratio(line.relative)
+    return _tilde(line.relative_low, line.relative_high) + _ratio(line.relative)
 
 
 # ---------------------------------------------------------------------------------------------- in words
