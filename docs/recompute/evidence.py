@@ -92,6 +92,35 @@ def runs(directories: Sequence[Directory]) -> str:
     return table(heads, rows)
 
 
+ARRAYS = {"read": 1, "copy": 2, "triad": 3}
+"""The arrays that pass in a kernel of `bandwidth`."""
+
+
+def counted(directories: Sequence[Directory]) -> str:
+    """What the vendor's profiler counted where the bytes follow from the arrays."""
+    rows = []
+    for r in (r for d in directories for r in d.records if r.experiment == "bandwidth"):
+        names = ("link_read",) if r.factors["allocator"] == "pinned" else ("device_read", "device_write")
+        found = sum(r.counter(f"hw_{name}_bytes") for name in names)
+        kernel, size = r.text("kernel"), r.count("size")
+        expected = ARRAYS[kernel] * size
+        where = f"{kernel} of {r.text('allocator')} memory, arrays of {format_size(size)}"
+        counters = " + ".join(f"`hw_{name}_bytes`" for name in names)
+        rows.append([where, counters, exact(found), exact(expected), f"{100 * (found / expected - 1):+.3f} %"])
+    return table(["point", "counters", "counted", "arrays", "difference"], rows)
+
+
+def first_touches(directories: Sequence[Directory]) -> str:
+    """The distributions of single first touches."""
+    rows = []
+    for r in (r for d in directories for r in d.records if "p95_ns" in r.counters):
+        spread = [quantity(r.counter(f"{name}_ns"), "ns") for name in ("p50", "mean", "p95", "p99")]
+        what = [f"`{r.text('allocator')}`", f"`{r.text('scenario')}`", r.text("access")]
+        rows.append([*what, *spread, str(len(r.samples))])
+    head = ["memory", "scenario", "access", "median", "mean", "95th percentile", "99th", "trials"]
+    return table(head, rows)
+
+
 def sharing(directories: Sequence[Directory]) -> str:
     """Points of atomics in which both agents update the same array in managed memory."""
     found = [
@@ -407,6 +436,8 @@ def summary(directories: Sequence[Directory]) -> str:
 
 TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {
     "runs": runs,
+    "counted": counted,
+    "first-touches": first_touches,
     "sharing": sharing,
     "applications": applications,
     "means": means,
