@@ -345,7 +345,15 @@ def difference(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> t
     return math.sqrt(squares.sum() / found.size), float(worst.max())
 
 
-def on_host(file: KernelFile, kernel: str, *arguments: np.ndarray[Any, Any] | float) -> None:
-    """Run a kernel on all processors, on contiguous numpy arrays, for checks that repeat a part of a computation."""
+def shared_kernels(name: str) -> KernelFile:
+    """A kernel file that several applications share, from apps/ or workspace/."""
+    folder = "workspace" if name == "generate" else "apps"
+    path = Path(__file__).parents[1] / folder / f"{name}.c"
+    return KernelFile(name, path.read_text(encoding="utf-8"))
+
+
+def on_host(file: str, kernel: str, *arguments: np.ndarray[Any, Any] | float) -> None:
+    """Run a kernel of a file in apps/ on all processors, on contiguous numpy arrays: for checks, in f64."""
+    codes = shared_kernels(file).entries[kernel].codes
     values: list[object] = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
-    _core.launch_on_host(f"{file.name}/{kernel}", file.entries[kernel].codes, 0, values)
+    _core.launch_on_host(f"{file}/{kernel}", codes, 0, values)
