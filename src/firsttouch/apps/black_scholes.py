@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from firsttouch.apps import um_apps
-from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, on_host, u64
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, on_host, shared_kernels, u64
 
 SPOT, STRIKE, YEARS = (5.0, 30.0), (1.0, 100.0), (0.25, 10.0)
 
@@ -54,5 +54,6 @@ class BlackScholes(App):
         """Computes all prices in f64 from regenerated inputs."""
         wrong = np.zeros(1, u64)
         inputs = [(self.spot.key, *SPOT), (self.strike.key, *STRIKE), (self.years.key, *YEARS)]
-        on_host("closed_form", "wrong_prices", view(self.call), view(self.put), wrong, self.n, *sum(inputs, ()))
+        prices = view(self.call), view(self.put)
+        on_host(shared_kernels("closed_form"), "wrong_prices", *prices, wrong, self.n, *sum(inputs, ()))
         return f"{wrong[0]} prices differ from the closed form in f64" if wrong[0] else ""

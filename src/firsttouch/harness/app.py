@@ -28,7 +28,7 @@ from firsttouch.workspace.workspace import Agent, Array, Declaration, Role
 # fmt: off
 __all__ = [
     "App", "Cpu", "Gpu", "Params", "View", "around", "buffer", "c64", "difference", "f32", "f64", "i32", "i64",
-    "in_pieces", "on_host", "sample", "solve", "u8", "u32", "u64",
+    "in_pieces", "on_host", "sample", "shared_kernels", "solve", "u8", "u32", "u64",
 ]
 # fmt: on
 
@@ -352,8 +352,7 @@ def shared_kernels(name: str) -> KernelFile:
     return KernelFile(name, path.read_text(encoding="utf-8"))
 
 
-def on_host(file: str, kernel: str, *arguments: np.ndarray[Any, Any] | float) -> None:
-    """Run a kernel of a file in apps/ on all processors, on contiguous numpy arrays: for checks, in f64."""
-    codes = shared_kernels(file).entries[kernel].codes
+def on_host(file: KernelFile, kernel: str, *arguments: np.ndarray[Any, Any] | float) -> None:
+    """Run a kernel on all processors, on contiguous numpy arrays, for checks that repeat a part of a computation."""
     values: list[object] = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
-    _core.launch_on_host(f"{file}/{kernel}", codes, 0, values)
+    _core.launch_on_host(f"{file.name}/{kernel}", file.entries[kernel].codes, 0, values)
