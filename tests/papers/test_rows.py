@@ -150,7 +150,7 @@ def test_sides_are_values_of_a_paper_or_a_platform() -> None:
     assert set(side_names()) >= {"mi300a-upm", "grace-hopper", "gh200", "mi300a"}
     with pytest.raises(UsageError, match=r"no published results 'mi300' \(did you mean 'mi300a'\?\); accepted: "):
         sides("mi300")
-    with pytest.raises(UsageError, match="'integrated-2017' states no value .* only relations"):
+    with pytest.raises(UsageError, match=r"'integrated-2017' states no value .* only relations"):
         sides("integrated-2017")
 
 

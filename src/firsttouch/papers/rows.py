@@ -1,8 +1,8 @@
 """The published results: one JSON file a paper in data/, strictly loaded.
 
-A file holds the paper's `source`, the `platforms` that it names, and `rows`: figures and orderings that its text states,
-each restated in our words. A row that corresponds to something that firsttouch measures says so under `here`; the rules
-of reasons.json say why each other row does not.
+A file holds the paper's `source`, the `platforms` that it names, and `rows`: figures and orderings that its text
+states, each restated in our words. A row that corresponds to something that firsttouch measures says so under `here`;
+the rules of reasons.json say why each other row does not.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ def sides(name: str) -> list[Side]:
     """
     if name in papers() and name not in side_names():
         raise UsageError(
-            f"'{name}' states no value that a run's may be compared with, only relations: `firsttouch claims` tests them"
+            f"'{name}' states no value to compare a run with, only relations; `firsttouch claims` tests those"
         )
     if name not in side_names():
         accepted = ", ".join(side_names())
