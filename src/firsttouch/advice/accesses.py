@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from firsttouch.harness.app import App, Params
-from firsttouch.harness.measure import GENERATE, shared_kernels
+from firsttouch.harness.app import App, Params, shared_kernels
+from firsttouch.harness.measure import GENERATE
 from firsttouch.units import format_size
 from firsttouch.workspace.agents import Cpu, Gpu, Value
 from firsttouch.workspace.strategies import STRATEGIES
