@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
+from hashlib import sha256
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import pytest
 import sample
@@ -44,11 +47,21 @@ def render_records(*records):
 def test_nothing_active_and_nothing_external(fixture, request):
     elements = Elements(request.getfixturevalue(fixture)).found
     tags = {tag for tag, _ in elements}
-    assert not tags & {"script", "img", "iframe", "object", "embed", "foreignobject", "base", "form", "image", "use"}
+    assert [attributes for tag, attributes in elements if tag == "script"] == [{}]  # ours, allowed by its hash
+    assert not tags & {"img", "iframe", "object", "embed", "foreignobject", "base", "form", "image", "use"}
     for tag, attributes in elements:
         assert not [a for a in attributes if a.startswith("on")], (tag, attributes)
         for name in ("href", "src", "xlink:href"):
             assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
+
+
+@pytest.mark.parametrize("fixture", ["page", "hostile_page"])
+def test_the_policy_allows_only_the_packages_script(fixture, request):
+    page = request.getfixturevalue(fixture)
+    script = page[page.index("<script>") + len("<script>") : page.index("</script>")]
+    assert script == files("firsttouch.report").joinpath("page.js").read_text()
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; script-src 'sha256-{digest}';" in page
 
 
 def test_hostile_text_is_shown_as_text(hostile_page):

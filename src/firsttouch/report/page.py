@@ -5,6 +5,8 @@ This module turns results into sections. page.html.j2 lays them out and escapes 
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -340,9 +342,19 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
                 section.drawings.append((drawing, svg))
     env = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     env.globals.update(label=label, count=count, spelled=fact_title, numeric=numeric, headlines=HEADLINES)
-    source = files("firsttouch.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
-    return env.from_string(source).render(chapters=parts, wrong=wrong)
+    return env.from_string(_packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **_assets())
+
+
+def _packaged(name: str) -> str:
+    return files("firsttouch.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _assets() -> dict[str, str]:
+    """The style and the script that the page contains, and the hash by which its policy allows this script alone."""
+    script = _packaged("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return {"style": _packaged("page.css"), "script": script, "script_hash": f"sha256-{digest}"}
 
 
 def load(directories: Sequence[Path]) -> dict[str, Results]:
