@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from firsttouch.cli.console import Console
     from firsttouch.comparison.compare import Comparison
 
-MOST_EXPERIMENTS = 20
-MOST_POINTS = 5
+MOST_EXPERIMENTS = 16
+MOST_TABLES = 5
+"""The most experiments of which points are printed."""
+MOST_POINTS = 3
 """The most points of one experiment that are printed."""
-MOST_LISTED = 12
+MOST_LISTED = 10
 WIDTH = 120
 
 
@@ -51,7 +53,9 @@ def command(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", parser=path, metavar="PATH", help="Write a page with figures: an HTML file, or a folder."),
+        typer.Option(
+            "--out", parser=path, metavar="PATH", help="Write a page with figures: an HTML file, or a folder."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -68,7 +72,7 @@ def command(
     from firsttouch.comparison.compare import compare, plain
 
     comparison = compare(sides or [], fail_over)
-    page = _write(comparison, out) if out is not None else None
+    page = _page(sides or [], out, fail_over) if out is not None else None
     if as_json:
         print_json(plain(comparison) | ({"report": str(page)} if page else {}))
     else:
@@ -77,16 +81,23 @@ def command(
             print_stdout(str(page))
     for bad in comparison.unreadable:
         print_stderr(f"firsttouch: left out: {bad.reason}")
-    raise typer.Exit(comparison.exit_status)
+    raise typer.Exit(1 if out is not None and page is None else comparison.exit_status)
 
 
-def _write(comparison: Comparison, out: Path) -> Path:
-    raise NotImplementedError
+def _page(sides: list[str], out: Path, limit: float | None) -> Path | None:
+    """Writes the page. A failure of the renderer does not lose the comparison."""
+    from firsttouch.engine.reporting import NotDrawn, draw_comparison
+
+    try:
+        return draw_comparison(sides, out, limit)
+    except NotDrawn as error:
+        print_stderr(f"firsttouch: the page was not drawn: {error}")
+        return None
 
 
 def _show(comparison: Comparison) -> None:
     from firsttouch.cli.console import Console
-    from firsttouch.comparison.words import condition_values, headline, notes
+    from firsttouch.comparison.words import condition_values, headline, notes, short_names
 
     console = Console(soft_wrap=False)
     if not console.is_terminal:
@@ -98,9 +109,12 @@ def _show(comparison: Comparison) -> None:
     _points(console, comparison)
     if comparison.conditions:
         console.print("\nConditions that differ", style="bold")
-        grid = _grid(2)
+        grid, short = _grid(2), short_names(comparison)
         for condition in comparison.conditions[:MOST_LISTED]:
-            grid.add_row(condition.name, condition_values(condition.values, condition.name, comparison.names))
+            grid.add_row(
+                condition.name,
+                condition_values(condition.values, condition.name, [short[name] for name in comparison.names]),
+            )
         console.print(grid)
         _more(console, len(comparison.conditions) - MOST_LISTED, "condition")
     if found := notes(comparison):
@@ -127,32 +141,32 @@ def _regressions(console: Console, comparison: Comparison) -> None:
 
 
 def _experiments(console: Console, comparison: Comparison) -> None:
-    from firsttouch.comparison.words import GROUP_HEADS, group_cells
+    from firsttouch.comparison.words import GROUP_HEADS, group_cells, short_names
 
     differing = [g for g in comparison.groups if set(g.counts) - {"no clear difference"}]
     if not differing:
         return
     several = len({g.side for g in differing}) > 1
-    table = _table((*(("side",) if several else ()), *GROUP_HEADS))
+    table, short = _table((*(("side",) if several else ()), *GROUP_HEADS)), short_names(comparison)
     for group in differing[:MOST_EXPERIMENTS]:
-        table.add_row(*([comparison.names[group.side]] if several else []), *group_cells(group))
+        table.add_row(*([short[comparison.names[group.side]]] if several else []), *group_cells(group))
     console.print()
     console.print(table)
     _more(console, len(differing) - MOST_EXPERIMENTS, "experiment")
 
 
 def _points(console: Console, comparison: Comparison) -> None:
-    from firsttouch.comparison.words import conditions_by_column, group_title, point_cells
+    from firsttouch.comparison.words import conditions_by_column, group_title, point_cells, short_names
 
-    conditions = conditions_by_column(comparison.table.columns)
+    conditions, short = conditions_by_column(comparison.table.columns), short_names(comparison)
     shown = 0
     for group in comparison.groups:
         points = [d for d in comparison.points_of(group) if d.differs]
-        if not points or shown == MOST_LISTED:
+        if not points or shown == MOST_TABLES:
             continue
         shown += 1
-        name = comparison.names[group.side]
-        table = _table((group_title(group), comparison.base, name, "ratio", "interval", ""))
+        heads = [short[comparison.base], short[comparison.names[group.side]]]
+        table = _table((group_title(group), *heads, "ratio", "interval", ""))
         for difference in points[:MOST_POINTS]:
             table.add_row(*point_cells(difference, conditions[difference.column]))
         console.print()

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
+
 from firsttouch.comparison.differences import Difference, Differences, Group, find
-from firsttouch.comparison.runs import Unreadable, factors_of
+from firsttouch.comparison.runs import Definition, Unreadable, factors_of
 from firsttouch.comparison.sides import Sides, read_sides
 from firsttouch.comparison.table import Missing, Side, Table, align
 from firsttouch.errors import UsageError
@@ -121,10 +123,12 @@ def _why_nothing(sides: Sides, table: Table) -> str:
 
 
 def _regressions(differences: Differences, table: Table, limit: float) -> list[Difference | Group | Missing]:
-    """Experiments and points that are clearly worse, by a ratio beyond the limit; and points that failed."""
+    """Experiments and points that are clearly worse, by a ratio beyond the limit; and points that failed. Of many sides
+    only experiments as a whole: among all their points, some are far off by chance.
+    """
     most = math.log1p(limit)
     groups = [g for g in differences.groups if g.worse and g.ratio and abs(math.log(g.ratio)) > most]
-    points = [d for d in differences.points if d.worse and d.size > most]
+    points = [] if differences.fleet else [d for d in differences.points if d.worse and d.size > most]
     return [*groups, *sorted(points, key=lambda d: -d.size), *table.lost]
 
 
@@ -146,7 +150,15 @@ def _conditions(sides: Sides, table: Table) -> list[Condition]:
         Condition(name, [side.get(name) for side in by_side])
         for name in dict.fromkeys(name for side in by_side for name in side)
     ]
-    differing = [c for c in found if any(value != c.values[0] for value in c.values)]
+    topics = [{name.partition(".")[0] for name in side} for side in by_side]
+    differing = [
+        c
+        for c in found
+        if len(
+            {repr(value) for value, known in zip(c.values, topics, strict=True) if c.name.partition(".")[0] in known}
+        )
+        > 1
+    ]
     return sorted(differing, key=lambda c: next((i for i, s in enumerate(IMPORTANT) if c.name.startswith(s)), 99))
 
 
@@ -175,7 +187,8 @@ def plain(comparison: Comparison) -> dict[str, Any]:
             {
                 "name": side.name,
                 "directories": [run.name for run in side.runs],
-                "host": side.runs[0].host,
+                "host": side.runs[0].host if side.runs else "",
+                "published": [msgspec.to_builtins(value) for value in side.stated],
                 "devices": {d.name: d.title for run in side.runs for d in run.devices},
                 "points": sum(len(run.points) for run in side.runs),
                 "renamed": table.devices[i],
@@ -188,7 +201,7 @@ def plain(comparison: Comparison) -> dict[str, Any]:
             {"name": c.name, "values": dict(zip(names, c.values, strict=True))} for c in comparison.conditions
         ],
         "not_compared": [
-            {"experiment": name, "definitions": [asdict_definition(d) for d in definitions]}
+            {"experiment": name, "definitions": [_definition(d) for d in definitions]}
             for name, definitions in table.redefined.items()
         ],
         "experiments": [_group(group, names) for group in comparison.groups],
@@ -197,7 +210,7 @@ def plain(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def asdict_definition(definition: Any) -> dict[str, Any]:
+def _definition(definition: Definition) -> dict[str, Any]:
     return {name: getattr(definition, name) for name in ("unit", "version", "better")}
 
 

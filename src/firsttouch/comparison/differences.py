@@ -30,6 +30,8 @@ FLEET = 5
 """The fewest sides of which each is compared with the median of all."""
 FAR = 3.5
 """A point of one of many sides is far from the others from this many standard deviations, estimated by the MAD."""
+FEW = 8.0
+"""An estimate from few sides is uncertain: of n sides, a point must be 1 + FEW / n times as far."""
 FAR_GROUP = 5.0
 """The same for an experiment of one of many sides; there are fewer of them, and each names a machine."""
 LEAST_SPREAD = 0.002
@@ -157,7 +159,8 @@ class _Comparison:
             spread = np.nanmedian(abs(centre - base), axis=0) * MAD
             for places in self.groups.values():
                 spread[places] = np.fmax(spread[places], np.nanmedian(spread[places]))
-            base_low, base_high = (np.where(enough, base + sign * FAR * spread, np.nan) for sign in (-1, 1))
+            far = FAR * (1 + FEW / len(centre)) * spread
+            base_low, base_high = (np.where(enough, bound, np.nan) for bound in (base - far, base + far))
             base_runs = np.isfinite(centre).sum(axis=0)
             others = range(len(centre))
         else:
@@ -252,7 +255,8 @@ class _Comparison:
             if len(known) < FLEET:
                 return middle, math.nan, math.nan
             spread = max(float(np.median(abs(known - np.median(known)))) * MAD, LEAST_SPREAD)
-            return middle, middle - FAR_GROUP * spread, middle + FAR_GROUP * spread
+            far = FAR_GROUP * (1 + FEW / len(known)) * spread
+            return middle, middle - far, middle + far
         low, high = _median_bounds(sorted(shifts[np.isfinite(shifts)]))
         per_run = [np.nanmedian(self.value[rows][:, places] - base[places], axis=1) for rows in self.table.sides]
         known_runs = [runs[np.isfinite(runs)] for runs in (per_run[0], per_run[side])]

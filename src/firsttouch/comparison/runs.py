@@ -59,12 +59,11 @@ class Lost(msgspec.Struct, array_like=True):
 
 
 class Device(msgspec.Struct, array_like=True):
-    """A device with points. role: what it is, whatever its name and vendor: 'cpu', 'processor' or 'gpu'."""
+    """A device with points. role: what it is, whatever its name and vendor."""
 
     name: str
     role: str
     title: str
-    uuid: str
 
 
 class Run(msgspec.Struct, array_like=True):
@@ -77,6 +76,8 @@ class Run(msgspec.Struct, array_like=True):
     points: list[Point]
     lost: list[Lost]
     conditions: dict[str, Scalar]
+    identity: dict[str, Scalar] = {}
+    """What runs of one machine have in common."""
     warnings: list[str] = []
 
 
@@ -119,7 +120,10 @@ def of_results(name: str, results: Results) -> Run:
     ]
     devices = _devices(results)
     conditions = _conditions(results, devices)
-    return Run(name, results.machine.host, devices, list(definitions), points, lost, conditions, results.warnings)
+    identity = _identity(results.machine)
+    return Run(
+        name, results.machine.host, devices, list(definitions), points, lost, conditions, identity, results.warnings
+    )
 
 
 def read_all(names: Sequence[str]) -> tuple[list[Run], list[Unreadable]]:
@@ -202,10 +206,14 @@ SHOULD_NOT_BE_LOST = (*FAILURES, "wrong data")
 """Why a point has no usable value although it could be measured."""
 
 
+HOST, PROCESSOR, GPU = "host", "processor", "gpu"
+"""The roles of devices: the host alone, kernels on the host's processor, and GPUs."""
+
+
 def role(device: DeviceInfo) -> str:
     if not device.capabilities.runs_kernels:
-        return "cpu"
-    return "processor" if device.capabilities.on_host_processor else "gpu"
+        return HOST
+    return PROCESSOR if device.capabilities.on_host_processor else GPU
 
 
 def _devices(results: Results) -> list[Device]:
@@ -215,10 +223,18 @@ def _devices(results: Results) -> list[Device]:
     found = []
     for name in sorted(names, key=lambda n: ([*known].index(n) if n in known else len(known), n)):
         info = known.get(name)
-        uuid = info.facts.get("uuid") if info else ""
-        found.append(Device(name, role(info) if info else name, info.title if info else "", str(uuid or "")))
+        found.append(Device(name, role(info) if info else name, info.title if info else ""))
     return found
 
+
+def _identity(machine: Machine) -> dict[str, Scalar]:
+    """The host and its processor, and what each device is. A run finds only the devices that its call names."""
+    facts = {f"{topic}.{name}": machine.facts.get(topic, {}).get(name) for topic, name in _IDENTIFYING}
+    devices = {d.name: f"{d.title} {d.facts.get('uuid') or ''}".strip() for d in machine.devices if d.available}
+    return {"host": machine.host, **facts, **devices}
+
+
+_IDENTIFYING = (("cpu", "model"), ("cpu", "sockets"), ("cpu", "cores_online"), ("nvidia", "gpus"))
 
 # ---------------------------------------------------------------------------------------------------- conditions
 

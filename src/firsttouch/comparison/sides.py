@@ -9,9 +9,12 @@ from pathlib import Path
 from firsttouch.comparison.runs import Run, Unreadable, read_all
 from firsttouch.comparison.table import Side
 from firsttouch.errors import UsageError
+from firsttouch.papers.rows import sides
 from firsttouch.text import join_names
 
 SEPARATOR = ","
+PUBLISHED = "published:"
+"""Begins the name of a side that is not a directory but a paper or a platform, as in published:mi300a-upm."""
 
 
 @dataclass(frozen=True)
@@ -33,28 +36,35 @@ def read_sides(specs: Sequence[str]) -> Sides:
     """
     if not specs:
         raise UsageError("name two results directories to compare, such as `firsttouch compare BEFORE AFTER`")
-    directories = {spec: directories_of(spec) for spec in specs}
+    stated = {spec: sides(spec.removeprefix(PUBLISHED)) for spec in specs if spec.startswith(PUBLISHED)}
+    directories = {spec: directories_of(spec) for spec in specs if spec not in stated}
+    if not directories:
+        raise UsageError("published results are compared with your own; name a results directory too")
     for names in directories.values():
         if not all(name.strip() for name in names):
             raise UsageError(f"the name of a directory is empty in '{SEPARATOR.join(names)}'; leave it out")
     runs, unreadable = read_all(list(dict.fromkeys(name for names in directories.values() for name in names)))
     found = {run.name: run for run in runs}
     reasons = {bad.name: bad.reason for bad in unreadable}
-    sides: list[Side] = []
+    found_sides: list[Side] = []
     broken: list[Unreadable] = []
     for spec in specs:
+        name = unique(spec, found_sides)
+        if spec in stated:
+            found_sides.append(Side(name, [], stated[spec]))
+            continue
         names = directories[spec]
         bad = next((reasons[name] for name in names if name in reasons), "")
         bad = bad or mixed([found[name] for name in names])
         if bad:
             broken.append(Unreadable(spec, bad))
         else:
-            sides.append(Side(unique(spec, sides), [found[name] for name in names]))
-    if len(sides) + len(broken) == 1 and sides:
-        return Sides(devices_of(sides[0]), [], of_devices=True)
-    if len(sides) < 2:
+            found_sides.append(Side(name, [found[one] for one in names]))
+    if len(specs) == 1 and found_sides:
+        return Sides(devices_of(found_sides[0]), [], of_devices=True)
+    if len(found_sides) < 2 or not any(side.runs for side in found_sides):
         raise UsageError(broken[0].reason)
-    return Sides(sides, broken)
+    return Sides(found_sides, broken)
 
 
 def directories_of(spec: str) -> list[str]:
@@ -71,25 +81,13 @@ def mixed(runs: Sequence[Run]) -> str:
     """A sentence if the runs are not of one machine, otherwise ''."""
     first, *rest = runs
     for run in rest:
-        for what, a, b in _identities(first, run):
-            if a != b:
+        for what, value in first.identity.items():
+            if run.identity.get(what, value) != value:
                 return (
-                    f"{first.name} and {run.name} are joined by a comma but are of two machines ({what}: {a} and {b}); "
-                    "join runs of one machine only"
+                    f"{first.name} and {run.name} are joined by a comma but are of two machines ({what}: {value} and "
+                    f"{run.identity[what]}); join runs of one machine only"
                 )
     return ""
-
-
-def _identities(a: Run, b: Run) -> list[tuple[str, object, object]]:
-    """What two runs of one machine have in common: the host's name and processor, and what each device is."""
-    others = {device.name: device for device in b.devices}
-    same = [("host", a.host, b.host), ("processor", a.conditions.get("cpu.model"), b.conditions.get("cpu.model"))]
-    pairs = [(device, others[device.name]) for device in a.devices if device.name in others]
-    return [*same, *((x.name, _identity(x.title, x.uuid), _identity(y.title, y.uuid)) for x, y in pairs)]
-
-
-def _identity(title: str, uuid: str) -> str:
-    return f"{title} {uuid}".strip()
 
 
 def devices_of(side: Side) -> list[Side]:

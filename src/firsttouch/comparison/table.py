@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from firsttouch.comparison.runs import SHOULD_NOT_BE_LOST, Definition, Device, Interval, Run, factors_of
-from firsttouch.records.schema import PEER
+from firsttouch.comparison.runs import PROCESSOR, SHOULD_NOT_BE_LOST, Definition, Device, Interval, Run, factors_of
+from firsttouch.papers.rows import MEDIAN, includes
+from firsttouch.papers.rows import Side as Stated
+from firsttouch.records.schema import PEER, Factors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,10 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: the runs of one machine, under the name that the call gave it."""
+    """One side of a comparison, under the name that the call gave it: the runs of one machine, or a paper's values."""
 
     name: str
     runs: list[Run]
+    stated: Sequence[Stated] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,10 @@ def group_name(experiment: str, factors: str) -> str:
 
 APPLICATION = "app"
 """The factor that names the application of a point."""
+
+
+STATED = 2
+"""Counts as a number of samples for which there is an interval."""
 
 
 class Missing(NamedTuple):
@@ -94,12 +102,14 @@ def align(sides: Sequence[Side]) -> Table:
     slots: list[Device] = []
     renamed: list[dict[str, str]] = []
     failed: list[dict[tuple[str, str, str], str]] = []
+    without: list[Counter[str]] = []
     rows: list[list[int]] = []
     for side in sides:
         rows.append([])
         present.append(set())
         renamed.append({})
         failed.append({})
+        without.append(Counter())
         for run in side.runs:
             names = assign_slots(run.devices, slots)
             renamed[-1] |= {slot: name for name, slot in names.items() if slot != name}
@@ -121,6 +131,16 @@ def align(sides: Sequence[Side]) -> Table:
                     failed[-1][lost.experiment, names[lost.device], with_peer(lost.factors, names)] = lost.why
             rows[-1].append(len(cells))
             cells.append(found)
+    roles = {slot.name: slot.role for slot in slots}
+    for i, side in enumerate(sides):
+        if not side.stated:
+            continue
+        measured = {place: v[0] for found in reversed(cells) for place, v in found}
+        stated, unmatched = _stated(side.stated, list(columns), definitions, roles, measured)
+        without[i].update(unmatched)
+        present[i] |= {place for place, _ in stated}
+        rows[i].append(len(cells))
+        cells.append(stated)
     tally = Counter(place for places in present for place in places)
     keys = list(columns)
     kept = {place: i for i, place in enumerate(sorted(place for place, n in tally.items() if n > 1))}
@@ -139,7 +159,10 @@ def align(sides: Sequence[Side]) -> Table:
         high,
         rows,
         redefined={name: list(found) for name, found in redefined.items()},
-        alone=[Counter(keys[place][0] for place in places if place not in kept) for places in present],
+        alone=[
+            more + Counter(keys[place][0] for place in places if place not in kept)
+            for places, more in zip(present, without, strict=True)
+        ],
         lost=[
             Missing(i, *key, why)
             for i, points in enumerate(failed)
@@ -148,6 +171,47 @@ def align(sides: Sequence[Side]) -> Table:
         ],
         devices=renamed,
     )
+
+
+def _stated(
+    values: Sequence[Stated],
+    keys: Sequence[tuple[str, str, str]],
+    definitions: Sequence[Definition],
+    roles: Mapping[str, str],
+    measured: Mapping[int, float],
+) -> tuple[list[tuple[int, Interval]], Counter[str]]:
+    """What a paper states about points that were measured, by their place; and how many of its values correspond to
+    none. Of the points that differ by a factor that the paper leaves open, the best is compared. Kernels on a processor
+    stand for no GPU of a paper.
+    """
+    by_experiment: dict[str, list[tuple[int, Factors]]] = {}
+    for place, (experiment, device, factors) in enumerate(keys):
+        if roles.get(device) != PROCESSOR and any(value.experiment == experiment for value in values):
+            by_experiment.setdefault(experiment, []).append((place, factors_of(factors)))
+    found: dict[int, Interval] = {}
+    unmatched: Counter[str] = Counter()
+    for value in values:
+        places: dict[tuple[object, ...], int] = {}
+        for place, point in by_experiment.get(value.experiment, ()):
+            matches = all(includes(wanted, point.get(name)) for name, wanted in value.factors.items())
+            if not matches or value.metric != MEDIAN or value.unit != definitions[place].unit or place not in measured:
+                continue
+            named = (keys[place][1], *(repr(point.get(name)) for name in value.factors))
+            best = places.setdefault(named, place)
+            lower = definitions[place].better == "lower"
+            if measured[place] != measured[best] and (measured[place] < measured[best]) == lower:
+                places[named] = place
+        for place in places.values():
+            found.setdefault(place, _as_interval(value))
+        unmatched[value.experiment] += not places
+    return list(found.items()), +unmatched
+
+
+def _as_interval(value: Stated) -> Interval:
+    """A stated value with its range, or with the half unit of its last digit: 57 may be 56.5 to 57.5."""
+    digits = f"{value.value:.6g}".partition("e")[0].lstrip("-").replace(".", "").strip("0")
+    unit = 10.0 ** (math.floor(math.log10(abs(value.value))) - len(digits) + 1) if value.value else 0.0
+    return value.value, min(value.low, value.value - unit / 2), max(value.high, value.value + unit / 2), STATED
 
 
 def assign_slots(devices: Sequence[Device], slots: list[Device]) -> dict[str, str]:

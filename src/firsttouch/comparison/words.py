@@ -30,6 +30,13 @@ def headline(comparison: Comparison, side: int) -> str:
     return f"{what}: {join_names([*differing, f'{tally[SAME]:,} without a clear difference'])}, {of_all}."
 
 
+def short_names(comparison: Comparison) -> dict[str, str]:
+    """A short name for each side: the last part of its path, where that tells it from the others."""
+    last = {name: name.rstrip("/").rpartition("/")[2] or name for name in comparison.names}
+    short = {name: text if list(last.values()).count(text) == 1 else name for name, text in last.items()}
+    return {comparison.base: "median of all", **short}
+
+
 def group_title(group: Group) -> str:
     return f"{group.experiment} on {group.device}"
 
@@ -126,7 +133,9 @@ def notes(comparison: Comparison) -> list[str]:
     else:
         for side, tally in zip(names, table.alone, strict=True):
             if tally:
-                found.append(f"{count(sum(tally.values()), 'point')} of {side} without a counterpart: {_counted(tally)}.")
+                found.append(
+                    f"{count(sum(tally.values()), 'point')} of {side} without a counterpart: {_counted(tally)}."
+                )
     for lost in table.lost[:_MOST_VALUES]:
         found.append(f"{missing_text(lost, names)}.")
     if len(table.lost) > _MOST_VALUES:
@@ -134,12 +143,16 @@ def notes(comparison: Comparison) -> list[str]:
     for side, renamed in zip(names, table.devices, strict=True):
         for slot, own in renamed.items():
             found.append(f"{own} of {side} is compared as {slot}.")
-    if not comparison.of_devices and all(len(side.runs) == 1 for side in comparison.sides):
-        if not comparison.differences.fleet:
-            found.append(
-                "Each side is one run, and two runs of one machine differ too; give several runs of each side, "
-                "joined by commas, to judge against the spread between runs."
-            )
+    if any(side.stated for side in comparison.sides):
+        found.append(
+            "Published values are of another machine. Where a paper leaves a factor open, the best of the points is "
+            "compared; the interval of a published value is that of its last digit, or the range that the paper states."
+        )
+    elif not comparison.differences.fleet and all(len(side.runs) == 1 for side in comparison.sides):
+        found.append(
+            "Each side is one run, and two runs of one machine differ too; give several runs of each side, "
+            "joined by commas, to judge against the spread between runs."
+        )
     return found
 
 
@@ -157,11 +170,10 @@ def regression_text(found: Difference | Group | Missing, comparison: Comparison,
     if isinstance(found, Missing):
         return missing_text(found, names)
     if isinstance(found, Group):
-        where, who = group_title(found), names[found.side]
-        return f"{where} as a whole, {who}: {found.verdict}, {ratio_text(found.ratio)} ({interval_text(found.low, found.high)})"
-    column = found.column
-    experiment, device = column.group
-    return (
-        f"{experiment} on {device} ({conditions[column]}), {names[found.side]}: {found.verdict}, "
-        f"{ratio_text(found.ratio)} ({interval_text(found.low, found.high)})"
-    )
+        what = f"{group_title(found)} as a whole"
+    else:
+        experiment, device = found.column.group
+        what = f"{experiment} on {device} ({conditions[found.column]})"
+    interval = interval_text(found.low, found.high)
+    who = f", {names[found.side]}" if len(names) > 2 else ""
+    return f"{what}{who}: {found.verdict}, {ratio_text(found.ratio)}" + (f" ({interval})" if interval else "")
