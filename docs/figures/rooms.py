@@ -13,6 +13,7 @@ ABOUT = {
     "cli": "one thin module per command",
     "report": "figures, page, export",
     "worker": "the worker process: its table of tasks",
+    "advice": "which memory strategy to take",
     "work": "kinds of work: run and app",
     "api": "the names that external modules import",
     "apps": "one module and one kernel file per application",
