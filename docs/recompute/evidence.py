@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from statistics import geometric_mean, median
 
+from advice import advice
 from firsttouch.cli.summary import show
 from firsttouch.harness.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
 from firsttouch.harness.report import summary as rows_of
@@ -435,6 +436,7 @@ def summary(directories: Sequence[Directory]) -> str:
 
 
 TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {
+    "advice": advice,
     "runs": runs,
     "counted": counted,
     "first-touches": first_touches,
