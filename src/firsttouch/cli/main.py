@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from firsttouch import __version__
 from firsttouch.cli import app as app_command
-from firsttouch.cli import machine, methods, published, report, run
+from firsttouch.cli import claims, machine, methods, published, report, run
 from firsttouch.cli.output import guard_streams, lost_output, print_stderr, print_stdout
 from firsttouch.errors import Terminated, UsageError
 
@@ -56,6 +56,7 @@ app.command("run")(run.command)
 app.command("app")(app_command.command)
 app.command("report")(report.command)
 app.command("published")(published.command)
+app.command("claims")(claims.command)
 
 
 def _version(requested: bool) -> None:
