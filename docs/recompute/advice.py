@@ -21,7 +21,6 @@ from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import Summary
 from firsttouch.text import join_names
 from firsttouch.units import format_size
-from records import Directory, table
 
 LIKE_FIXED = 0.9
 """A fixed strategy is a rival if at least this part of the cases has it."""
@@ -175,39 +174,3 @@ def exceptions(judged: Judgement) -> str:
         for reason in case.reasons.values():
             reasons.setdefault(reason, {})[case.application] = None
     return "; ".join(f"{join_names([*names])}: {reason}" for reason, names in reasons.items())
-
-
-def advice(directories: Sequence[Directory]) -> str:
-    """The figures of each directory of applications, with the prices of the first directory."""
-    micro, *measured = directories
-    prices, rows = micro.results, []
-    every = [(d.name, Judgement(cases(prices, d.results))) for d in measured]
-    for name, judged in every:
-        fixed, least = judged.fixed
-        worst, case = judged.picked[0]
-        rows.append(
-            [
-                f"`{name}`",
-                str(len(judged.picked)),
-                f"{judged.mean_ratio:.3f}",
-                f"{judged.within(1.05):.0%}".replace("%", " %"),
-                f"{worst:.2f}, {case.title}",
-                f"{least:.3f} (`{fixed}`)",
-                f"{judged.median_error:.0%} of {len(judged.errors)}".replace("%", " %"),
-                f"{judged.ordered:.0%} of {len(judged.pairs)}".replace("%", " %"),
-            ]
-        )
-    head = ["records", "cases", "mean", "within 5 %", "worst", "best fixed strategy", "median error", "pairs in order"]
-    text = table(head, rows)
-    far = [
-        f"{c.title}: {c.pick}, {c.ratio(str(c.pick)):.2f} times {c.best}"
-        for _, j in every
-        for r, c in j.picked
-        if r > CLEARLY
-    ]
-    if far:
-        text += f"\nMore than 5 % slower than the fastest: {'; '.join(far)}.\n"
-    left_out = exceptions(Judgement([case for _, judged in every for case in judged.cases]))
-    if left_out:
-        text += f"\nNot estimated: {left_out}.\n"
-    return text
