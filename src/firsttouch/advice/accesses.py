@@ -42,7 +42,8 @@ class Access:
 
     launch: the number of the launch, copy or view that it belongs to. passes: how often the bytes are used. by: a
     parallel kernel, single-threaded numpy code, or a copy of a file. simultaneous: the CPU uses them while a kernel
-    that uses them runs.
+    that uses them runs. spread: the kernel touches a few bytes in each stretch, in the words of the experiment
+    migration; passes is then the part that it uses.
     """
 
     phase: Phase
@@ -56,6 +57,7 @@ class Access:
     passes: float = 1.0
     by: Literal["kernel", "view", "file"] = "kernel"
     simultaneous: bool = False
+    spread: str = ""
 
 
 @dataclass(frozen=True)

@@ -261,17 +261,18 @@ class Prices:
 
         return self._once(("moving_touch", allocator), measure)
 
-    def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False) -> Price:
+    def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
         """A kernel's first pass over pages that are on the CPU, beyond a pass over its own memory.
 
         read_mostly: after this advice, which strategies give when the pages are there, as migration does. Other advice
-        they give when memory is allocated, which no experiment measures.
+        they give when memory is allocated, which no experiment measures. touch: as of the experiment; if it is sparse,
+        the price is still per byte of the pages.
         """
         wanted = [(READ_MOSTLY, "read")] * read_mostly + [("none", "read")] * reads_only + [("none", "update")]
         for advice, operation in wanted:
             try:
-                key = ("gpu_fault", allocator, advice, operation)
-                return self._moving(key, allocator, _first_pass, advice=advice, operation=operation)
+                key = ("gpu_fault", allocator, advice, operation, touch)
+                return self._moving(key, allocator, _first_pass, advice=advice, operation=operation, touch=touch)
             except Unmeasured:
                 continue
         raise self._command("migration", self.device.name, allocator=allocator)
@@ -328,10 +329,6 @@ class Prices:
         if len(found) < 2 or "none" not in found:
             raise self._command("migration", self.device.name, allocator=allocator)
         return found, tuple(map(key_of, rows))
-
-    def sparse_fault(self, allocator: str, touch: str) -> Price:
-        """A kernel's first pass with sparse touches, in time per byte of the whole buffer."""
-        return self._moving(("sparse", allocator, touch), allocator, _first_pass, touch=touch, operation=None)
 
 
 def _number(value: Scalar) -> float:

@@ -274,7 +274,8 @@ class _InPlace(_Simulation):
         used = [self.prices.remote("h2d", name)] * access.reads + [self.prices.remote("d2h", name)] * access.writes
         # The link carries both directions at once.
         price = max(used, key=lambda p: p.of(nbytes).value)
-        once, all_passes = price.of(nbytes), price.of(nbytes).times(access.passes)
+        all_passes = price.of(nbytes).times(access.passes)
+        once = price.of(nbytes) if access.passes >= 1 else all_passes
         time = Time(all_passes.value, min(once.low, all_passes.low), all_passes.high)
         self.terms.add(access.phase, f"use of {name} memory across the link", price, nbytes * access.passes, time)
 
@@ -355,7 +356,9 @@ class _Moving(_Simulation):
         if moved > 0:
             reads_only = not access.writes
             read_mostly = reads_only and self._duplicates(index) and access.phase == "compute"
-            price = self.prices.gpu_fault(self.name, reads_only=reads_only, read_mostly=read_mostly)
+            price = self.prices.gpu_fault(
+                self.name, reads_only=reads_only, read_mostly=read_mostly, touch=access.spread or "dense"
+            )
             time = price.of(moved).at_least(self.prices.isolated_fault(self.name))
             self.terms.add(access.phase, "faults of the GPU on pages that are on the CPU", price, moved, time)
         here.add(start, end)
