@@ -14,7 +14,7 @@ from functools import cached_property
 from statistics import median
 from typing import Literal
 
-from firsttouch.allocators.properties import is_common, is_plain_host, role
+from firsttouch.allocators.properties import is_common, is_plain_host, role, variant
 from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar
@@ -188,6 +188,21 @@ class Prices:
             if rows := self._find("allocation", device, allocator=allocator, call=call):
                 return _by_size(rows, lambda r, ns: ns)
         raise self._command("allocation", self.device.name, allocator=allocator)
+
+    def host_free(self) -> Price:
+        """Freeing pageable memory whose pages were touched. No experiment measures it; it is a part of freeing memory
+        that was page-locked by a call, which `allocation` measures: from none of that to all, and half in between.
+        """
+        return self._once(("host_free",), self._host_free)
+
+    def _host_free(self) -> Price:
+        locked = (e.name for e in self.device.allocators if role(e.name) == "page-locked" and variant(e.name) == "call")
+        whole = self.allocation(next(locked, ""), "free")
+        times = tuple(Time(t.value / 2, 0.0, t.high) for t in whole.times)
+        note = (
+            "freeing pageable memory is not measured: half of what freeing registered memory takes, which includes it"
+        )
+        return Price(whole.sizes, times, whole.points, note)
 
     # ------------------------------------------------------------------------------------------------ memory that moves
 
