@@ -400,8 +400,8 @@ class _Moving(_Simulation):
         return READ_MOSTLY in self.guide(index).advice
 
     def before(self, accesses: Sequence[Access]) -> None:
-        """The CPU waits for kernels with which a launch of its own conflicts. Otherwise both agents use the buffers that
-        they have in common at the same time.
+        """The CPU waits for kernels with which a launch of its own conflicts. Otherwise both agents use their common
+        buffers at the same time.
         """
         if accesses[0].agent == "gpu" or not self.in_flight:
             return
