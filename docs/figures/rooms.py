@@ -21,6 +21,7 @@ ABOUT = {
     "engine": "discover, plan, run point by point",
     "experiments": "one module per experiment",
     "papers": "published results, and claims tested on a run",
+    "comparison": "sides of `compare`, what differs",
     "session": "what a measurement uses",
     "text": "how values are written",
     "workspace": "strategies and copies",

@@ -40,6 +40,8 @@ from firsttouch.text import condition, count, distinguishing_factors, fact_title
 from firsttouch.units import format_seconds
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from firsttouch.records.reading import Results
     from firsttouch.records.timeline import TransferTimeline
 
@@ -428,8 +430,6 @@ def drawings(section: Section, palette: Palette) -> list[Drawing]:
 
 def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> str:
     """The report as one self-contained HTML page."""
-    import jinja2
-
     palette = Palette()
     parts = chapters(results, experiments)
     places: list[list[tuple[Drawing, str]]] = []
@@ -448,21 +448,28 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
             chapter.picture = (chapter.picture[0], images.pop(0))
     for place, drawing, svg in zip(places, drawn, images, strict=True):
         place.append((drawing, svg))
+    wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
+    return environment().from_string(packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **_assets())
+
+
+def environment() -> Environment:
+    """The environment of the templates: every value is escaped, and a name without a value is an error."""
+    import jinja2
+
     env = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     env.globals.update(label=label, count=count, spelled=fact_title, numeric=numeric, headlines=HEADLINES)
-    wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
-    return env.from_string(_packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **_assets())
+    return env
 
 
-def _packaged(name: str) -> str:
+def packaged(name: str) -> str:
     return files("firsttouch.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _assets() -> dict[str, str]:
     """The style and the script that the page contains, and the hash by which its policy allows this script alone."""
-    script = _packaged("page.js")
+    script = packaged("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return {"style": _packaged("page.css"), "script": script, "script_hash": f"sha256-{digest}"}
+    return {"style": packaged("page.css"), "script": script, "script_hash": f"sha256-{digest}"}
 
 
 def _picture(chapter: Chapter, palette: Palette) -> Drawing | None:
