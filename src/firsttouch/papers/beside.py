@@ -82,15 +82,15 @@ def _best(stated: Side, records: Sequence[Record]) -> Record:
     """Of several points, that of the value listed first, and the largest."""
 
     def order(record: Record) -> tuple[list[int], list[float]]:
-        listed = [wanted.index(record.factors[name]) for name, wanted in stated.factors.items() if _is_words(wanted)]
+        listed = [
+            wanted.index(record.factors[name])
+            for name, wanted in stated.factors.items()
+            if isinstance(wanted, list) and all(isinstance(v, str) for v in wanted)
+        ]
         sizes = [-float(v) for v in record.factors.values() if isinstance(v, int | float) and not isinstance(v, bool)]
         return listed, sizes
 
     return min(records, key=order)
-
-
-def _is_words(wanted: object) -> bool:
-    return isinstance(wanted, list) and all(isinstance(v, str) for v in wanted)
 
 
 def _entry(row: Row, stated: Side, record: Record) -> Beside | None:
