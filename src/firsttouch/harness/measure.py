@@ -17,11 +17,11 @@ import numpy as np
 from firsttouch import _core
 from firsttouch.allocators.properties import is_plain_host
 from firsttouch.events.log import EventLog
-from firsttouch.harness.app import App, in_pieces
+from firsttouch.harness.app import App, in_pieces, shared_kernels
 from firsttouch.machine import usage
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
-from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
+from firsttouch.workspace.agents import Cpu, Gpu
 from firsttouch.workspace.workspace import Agent, Array, Workspace
 
 NONSENSE = 0xFFF5A5A5
@@ -153,13 +153,6 @@ def _is_in_both(info: DeviceInfo, entry: AllocatorInfo, tree: Tree) -> bool:
     if entry.gpu == "none" or not entry.available:
         return False
     return is_plain_host(entry.name) or (entry.managed and bool(usage.memory_only_nodes(tree)))
-
-
-def shared_kernels(name: str) -> KernelFile:
-    """A kernel file that several applications share, from apps/ or workspace/."""
-    folder = "workspace" if name == GENERATE else "apps"
-    path = Path(__file__).parents[1] / folder / f"{name}.c"
-    return KernelFile(name, path.read_text(encoding="utf-8"))
 
 
 class ActiveRun:
