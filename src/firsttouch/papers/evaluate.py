@@ -126,6 +126,10 @@ NEEDS: Mapping[Need, tuple[Callable[[DeviceInfo], bool], str]] = {
         lambda device: device.capabilities.shares_host_memory,
         "CPU and GPU here have separate memories (shares_host_memory of {device} is false)",
     ),
+    "separate memories": (
+        lambda device: not device.capabilities.shares_host_memory,
+        "CPU and GPU here share one memory (shares_host_memory of {device} is true)",
+    ),
     "host reaches device memory": (
         lambda device: bool(device.facts.get("directManagedMemAccessFromHost")),
         "the CPU here cannot use the memory of {device} in place (directManagedMemAccessFromHost is false)",
@@ -151,7 +155,7 @@ class _Side:
 def _includes(wanted: Condition, value: Scalar) -> bool:
     if isinstance(wanted, list):
         return any(_includes(one, value) for one in wanted)
-    if isinstance(wanted, str) and wanted.startswith(">") and isinstance(value, int | float):
+    if isinstance(wanted, str) and _is_bound(wanted) and isinstance(value, int | float):
         return value > float(wanted[1:])
     return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
@@ -248,27 +252,32 @@ class _Run:
         return ""
 
     def command(self, claim: Claim, test: Check, device: DeviceInfo) -> str:
-        """The call that measures a test's points."""
+        """The call that measures a test's points. Where a side leaves a factor open, the preset chooses its values."""
+        known = {a.name for owner in (device, *self.hosts) for a in owner.allocators}
         values: dict[str, list[Scalar]] = {}
+        open_factors = set(test.first.keys() ^ test.second.keys()) if isinstance(test, Compare) else set()
         for side in _sides(test):
             for name, wanted in side.factors.items():
+                given = _values(wanted)
+                open_factors |= {name} if any(map(_is_bound, given)) else set()
+                usable = [v for v in given if v is not None and (name != "allocator" or not known or v in known)]
                 listed = values.setdefault(name, [])
-                listed += [v for v in _values(wanted) if v not in listed]
+                listed += [v for v in usable if v not in listed]
+        optional = [name for name, wanted in test.where.items() if isinstance(wanted, list) and None in wanted]
+        for name in {*open_factors, *optional}:
+            del values[name]
         allocators = values.get("allocator", [])
         plain = [h.name for h in self.hosts if any(h.allocator(str(a)) is not None for a in allocators)]
         plain = plain if "cpu" in values.get("agent", ["cpu"]) and test.experiment != APPLICATIONS else []
         names = [f"--device {name}" for name in dict.fromkeys([*plain, device.name])]
         if test.experiment == APPLICATIONS:
-            applications = values.pop("app", [])
-            words = ["app", *map(str, applications or ["--all"]), *names]
+            words = ["app", *map(str, values.pop("app", [])), *names]
             words += [f"--strategy {name}" for name in values.pop("strategy", [])]
             words += [f"--size {value}" for value in values.pop("size", [])]
             words += [] if test.exact else ["--repeat 3"]
         else:
-            words = ["run", test.experiment, *names]
-        words += [
-            f"--set {name}={','.join(_argument(name, v) for v in given)}" for name, given in values.items() if given
-        ]
+            words = ["run", test.experiment, *names, *(["--preset standard"] if open_factors else [])]
+        words += [f"--set {name}={','.join(_argument(name, v) for v in given)}" for name, given in values.items()]
         return " ".join(["firsttouch", *words, *filter(None, [claim.options])])
 
 
@@ -280,9 +289,12 @@ def _by_experiment(records: Iterable[Record]) -> dict[tuple[Scalar, ...], list[R
 
 
 def _values(wanted: Condition) -> list[Scalar]:
-    """The values of a condition; those above a number are for the preset to choose."""
-    values = wanted if isinstance(wanted, list) else [wanted]
-    return [v for v in values if not (isinstance(v, str) and v.startswith(">"))]
+    return wanted if isinstance(wanted, list) else [wanted]
+
+
+def _is_bound(value: Scalar) -> bool:
+    """True for a condition that any number above one meets, such as ">64"."""
+    return isinstance(value, str) and value.startswith(">")
 
 
 def _argument(name: str, value: Scalar) -> str:
