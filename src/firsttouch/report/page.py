@@ -449,7 +449,7 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     for place, drawing, svg in zip(places, drawn, images, strict=True):
         place.append((drawing, svg))
     wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
-    return environment().from_string(packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **_assets())
+    return environment().from_string(packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **assets())
 
 
 def environment() -> Environment:
@@ -465,7 +465,7 @@ def packaged(name: str) -> str:
     return files("firsttouch.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _assets() -> dict[str, str]:
+def assets() -> dict[str, str]:
     """The style and the script that the page contains, and the hash by which its policy allows this script alone."""
     script = packaged("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
