@@ -14,7 +14,7 @@ from functools import cached_property
 from statistics import median
 from typing import Literal
 
-from firsttouch.allocators.properties import is_common, is_plain_host, role
+from firsttouch.allocators.properties import is_common, is_plain_host, role, variant
 from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar
@@ -189,6 +189,21 @@ class Prices:
                 return _by_size(rows, lambda r, ns: ns)
         raise self._command("allocation", self.device.name, allocator=allocator)
 
+    def host_free(self) -> Price:
+        """Freeing pageable memory whose pages were touched. No experiment measures it; it is a part of freeing memory
+        that was page-locked by a call, which `allocation` measures: from none of that to all, and half in between.
+        """
+        return self._once(("host_free",), self._host_free)
+
+    def _host_free(self) -> Price:
+        locked = (e.name for e in self.device.allocators if role(e.name) == "page-locked" and variant(e.name) == "call")
+        whole = self.allocation(next(locked, ""), "free")
+        times = tuple(Time(t.value / 2, 0.0, t.high) for t in whole.times)
+        note = (
+            "freeing pageable memory is not measured: half of what freeing registered memory takes, which includes it"
+        )
+        return Price(whole.sizes, times, whole.points, note)
+
     # ------------------------------------------------------------------------------------------------ memory that moves
 
     def _passes(self, allocator: str, **varied: Scalar) -> list[Record]:
@@ -261,17 +276,18 @@ class Prices:
 
         return self._once(("moving_touch", allocator), measure)
 
-    def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False) -> Price:
+    def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
         """A kernel's first pass over pages that are on the CPU, beyond a pass over its own memory.
 
         read_mostly: after this advice, which strategies give when the pages are there, as migration does. Other advice
-        they give when memory is allocated, which no experiment measures.
+        they give when memory is allocated, which no experiment measures. touch: as of the experiment; if it is sparse,
+        the price is still per byte of the pages.
         """
         wanted = [(READ_MOSTLY, "read")] * read_mostly + [("none", "read")] * reads_only + [("none", "update")]
         for advice, operation in wanted:
             try:
-                key = ("gpu_fault", allocator, advice, operation)
-                return self._moving(key, allocator, _first_pass, advice=advice, operation=operation)
+                key = ("gpu_fault", allocator, advice, operation, touch)
+                return self._moving(key, allocator, _first_pass, advice=advice, operation=operation, touch=touch)
             except Unmeasured:
                 continue
         raise self._command("migration", self.device.name, allocator=allocator)
@@ -328,10 +344,6 @@ class Prices:
         if len(found) < 2 or "none" not in found:
             raise self._command("migration", self.device.name, allocator=allocator)
         return found, tuple(map(key_of, rows))
-
-    def sparse_fault(self, allocator: str, touch: str) -> Price:
-        """A kernel's first pass with sparse touches, in time per byte of the whole buffer."""
-        return self._moving(("sparse", allocator, touch), allocator, _first_pass, touch=touch, operation=None)
 
 
 def _number(value: Scalar) -> float:

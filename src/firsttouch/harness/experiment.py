@@ -153,7 +153,7 @@ class Application(Applications):
         if reason := reason or placements.why_not_placed(app, strategy, factors, device):
             return reason
         left = bytes_left_by_ballast(app, params, strategy, factors)
-        if left is not None and (reason := why_no_ballast(device, left)):
+        if left is not None and (reason := why_no_ballast(device, device.allocator(strategy.allocator), left)):
             return reason
         return _too_small(app, params, factors, device) or _too_large(app, params, strategy, factors, device)
 
