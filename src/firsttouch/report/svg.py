@@ -39,19 +39,20 @@ def _converting() -> Iterator[None]:
 
 def to_svg(spec: Mapping[str, Any]) -> str:
     """The figure as an SVG document of shapes and text only."""
-    return sanitise(_drawn(spec))
+    return sanitise(_drawn(_clean(spec)))
 
 
 def to_svgs(specs: Sequence[Mapping[str, Any] | None]) -> list[str]:
     """The figures as SVG of a page, each with ids of its own; '' for those without a specification."""
-    return [sanitise(embed(_drawn(spec), spec, i)) if spec else "" for i, spec in enumerate(specs, 1)]
+    cleaned = [spec and _clean(spec) for spec in specs]
+    return [sanitise(embed(_drawn(spec), spec, i)) if spec else "" for i, spec in enumerate(cleaned, 1)]
 
 
 def _drawn(spec: Mapping[str, Any]) -> str:
     import vl_convert
 
     with _converting():
-        text: str = vl_convert.vegalite_to_svg(_clean(spec), allowed_base_urls=[])
+        text: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     return text
 
 
