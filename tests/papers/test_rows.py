@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -58,13 +59,18 @@ def accepts(factor: Factor | None, value: Scalar) -> bool:
         return False
 
 
+class _Counted(msgspec.Struct):
+    experiment: str
+    counters: dict[str, Any]
+
+
+@cache
 def counters_of_results() -> set[tuple[str, str]]:
     """Every counter of the results in this repository, with its experiment."""
     found = set()
     for path in RESULTS.glob("*/results.jsonl"):
-        for line in path.read_text().splitlines():
-            record = json.loads(line)
-            found |= {(record["experiment"], name) for name in record["counters"]}
+        for record in msgspec.json.Decoder(_Counted).decode_lines(path.read_bytes()):
+            found |= {(record.experiment, name) for name in record.counters}
     return found
 
 

@@ -146,7 +146,7 @@ def newest() -> Path:
 def choose_device(results: Sequence[Results], name: str | None) -> DeviceInfo:
     """The device whose records count. Raises UsageError if it is unknown, or if the directories differ in machine."""
     known: dict[str, DeviceInfo] = {}
-    processors = {str(one.machine.facts.get("cpu", {}).get("model", "")) for one in results}
+    processors = {_processor(one) for one in results}
     for one in results:
         for info in one.machine.devices:
             if info.name in known and info.available and known[info.name].title != info.title:
@@ -158,8 +158,8 @@ def choose_device(results: Sequence[Results], name: str | None) -> DeviceInfo:
                 known.setdefault(info.name, info)
     if len(processors) > 1:
         raise UsageError(
-            f"the directories are of different machines, with {' and '.join(sorted(processors))}; give directories of "
-            "one machine"
+            f"the directories are of different machines, one with {' and one with '.join(sorted(processors))}; give "
+            "directories of one machine"
         )
     usable = {n: d for n, d in known.items() if d.capabilities.runs_kernels}
     if name is not None:
@@ -169,6 +169,11 @@ def choose_device(results: Sequence[Results], name: str | None) -> DeviceInfo:
     if not usable:
         raise UsageError("no device in these results runs kernels, so there is nothing to choose between")
     return next((d for d in usable.values() if not d.capabilities.shares_host_memory), next(iter(usable.values())))
+
+
+def _processor(results: Results) -> str:
+    facts = results.machine.facts.get("cpu", {})
+    return f"{facts.get('cores_online')} cores of {facts.get('model') or 'an unnamed processor'}"
 
 
 def _known_name(what: str, given: str, known: Mapping[str, object]) -> str:

@@ -14,10 +14,11 @@ from functools import cached_property
 from statistics import median
 from typing import Literal
 
-from firsttouch.allocators.properties import is_plain_host, role
+from firsttouch.allocators.properties import is_common, is_plain_host, role
 from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar
+from firsttouch.workspace.guidance import READ_MOSTLY
 
 Direction = Literal["h2d", "d2h"]
 HUGE_PAGES = "always"
@@ -161,6 +162,17 @@ class Prices:
             raise self._command("transfer", self.device.name, direction=direction, allocator=allocator)
         return _by_size(rows, lambda r, rate: _number(r.factors.get("size")) / rate)
 
+    def host_copy(self) -> Price:
+        """A copy by all threads of the CPU within host memory."""
+        return self._once(("host_copy",), self._host_copy)
+
+    def _host_copy(self) -> Price:
+        rows = self._find("transfer", self.host, direction="h2h", engine="cpu", streams=1, chunk=0)
+        rows = [r for r in rows if is_common(str(r.factors.get("allocator")))]
+        if not rows:
+            raise self._command("transfer", self.host)
+        return _by_size(rows, lambda r, rate: _number(r.factors.get("size")) / rate)
+
     def remote(self, direction: Direction, allocator: str) -> Price:
         """Use of page-locked host memory by a kernel, across the link: reads are h2d, writes d2h."""
         return self._once(("remote", direction, allocator), lambda: self._copy(direction, allocator, "kernel"))
@@ -249,19 +261,19 @@ class Prices:
 
         return self._once(("moving_touch", allocator), measure)
 
-    def gpu_fault(self, allocator: str, advice: str = "none", *, reads_only: bool) -> Price:
-        """A kernel's first pass over pages that are on the CPU, beyond a pass over its own memory."""
-        operation = "read" if reads_only else "update"
-        advices = [advice] + [a for a in _simpler(advice) if a != advice]
-        for one in advices:
-            for op in dict.fromkeys((operation, "update", "read")):
-                try:
-                    note = "" if one == advice else f"measured with the advice {one}"
-                    return self._moving(
-                        ("gpu_fault", allocator, one, op), allocator, _first_pass, note, advice=one, operation=op
-                    )
-                except Unmeasured:
-                    continue
+    def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False) -> Price:
+        """A kernel's first pass over pages that are on the CPU, beyond a pass over its own memory.
+
+        read_mostly: after this advice, which strategies give when the pages are there, as migration does. Other advice
+        they give when memory is allocated, which no experiment measures.
+        """
+        wanted = [(READ_MOSTLY, "read")] * read_mostly + [("none", "read")] * reads_only + [("none", "update")]
+        for advice, operation in wanted:
+            try:
+                key = ("gpu_fault", allocator, advice, operation)
+                return self._moving(key, allocator, _first_pass, advice=advice, operation=operation)
+            except Unmeasured:
+                continue
         raise self._command("migration", self.device.name, allocator=allocator)
 
     def gpu_touch(self, allocator: str) -> Price:
@@ -320,15 +332,6 @@ class Prices:
     def sparse_fault(self, allocator: str, touch: str) -> Price:
         """A kernel's first pass with sparse touches, in time per byte of the whole buffer."""
         return self._moving(("sparse", allocator, touch), allocator, _first_pass, touch=touch, operation=None)
-
-
-def _simpler(advice: str) -> list[str]:
-    """Advice that stands for one that was not measured: with less of it, and last none."""
-    parts = advice.split("+")
-    if len(parts) < 2:
-        return ["none"]
-    pairs = [f"{a}+{b}" for a in parts for b in parts if a != b]
-    return [*pairs, *parts, "none"]
 
 
 def _number(value: Scalar) -> float:

@@ -15,7 +15,7 @@ from firsttouch.advice.accesses import Access, Block, Declared
 from firsttouch.advice.costs import Price, Prices, Time
 from firsttouch.allocators.properties import is_plain_host, memory_of, moves_pages
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
-from firsttouch.workspace.guidance import BY_ITSELF, READ_MOSTLY, Guidance, word_of
+from firsttouch.workspace.guidance import BY_ITSELF, READ_MOSTLY, Guidance
 from firsttouch.workspace.ranges import Ranges
 from firsttouch.workspace.strategies import Strategy
 from firsttouch.workspace.workspace import placement
@@ -123,6 +123,12 @@ class _Simulation:
         if self.where[access.block] == "cpu":
             self.touch_host(access)
         elif self.where[access.block] != "gpu":
+            if access.by == "file":
+                host = self.strategy.host_arrays if self.strategy.duplicated else self.strategy.allocator
+                if is_plain_host(host):
+                    self.present[access.block].add(access.start, access.end)
+                else:
+                    self.load(access)
             (self.cpu if access.agent == "cpu" else self.gpu)(access)
 
     def before(self, accesses: Sequence[Access]) -> None:
@@ -160,6 +166,10 @@ class _Simulation:
         self.terms.add("free", f"free {name} memory", self.prices.allocation(name, "free"), nbytes)
         self.present[block.index].add(0, nbytes)
         return True
+
+    def load(self, access: Access) -> None:
+        """Price the copy of a file into memory. Where plain host memory serves, the file is mapped instead."""
+        self.terms.add(access.phase, "copy of a file", self.prices.host_copy(), access.end - access.start)
 
     def touch_host(self, access: Access, phase: str = "") -> None:
         """The CPU's first touch of plain host memory."""
@@ -343,8 +353,9 @@ class _Moving(_Simulation):
         if new > 0:
             self.terms.add(access.phase, "first touch of new pages by the GPU", self.prices.gpu_touch(self.name), new)
         if moved > 0:
-            advice = word_of(self.guide(index).advice)
-            price = self.prices.gpu_fault(self.name, advice, reads_only=not access.writes)
+            reads_only = not access.writes
+            read_mostly = reads_only and self._duplicates(index) and access.phase == "compute"
+            price = self.prices.gpu_fault(self.name, reads_only=reads_only, read_mostly=read_mostly)
             time = price.of(moved).at_least(self.prices.isolated_fault(self.name))
             self.terms.add(access.phase, "faults of the GPU on pages that are on the CPU", price, moved, time)
         here.add(start, end)

@@ -95,6 +95,8 @@ def _stated(row: Row) -> str:
     parts = [row.says]
     if row.here is not None:
         parts.append(f"Measured by {measured_by(row)}")
+    if row.claims:
+        parts.append(f"Tested by the claim{'s' if len(row.claims) > 1 else ''} {', '.join(row.claims)}")
     if row.note:
         parts.append(f"Note: {row.note}")
     return "\n".join(parts)

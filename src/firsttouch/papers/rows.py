@@ -123,12 +123,13 @@ class Paper(Struct):
 
 class Row(Stated, kw_only=True):
     """A row with its paper. paper: the name of the file. machine: the platform's name. not_here: why no measurement
-    corresponds to it, or ''.
+    corresponds to it, or ''. claims: the claims of `firsttouch claims` that rest on it.
     """
 
     paper: str
     machine: str
     not_here: str = ""
+    claims: list[str] = []
 
     @property
     def name(self) -> str:
@@ -186,9 +187,13 @@ def all_rows() -> Sequence[Row]:
 
 
 def _with_paper(name: str, paper: Paper, row: Stated, reasons: Iterable[_Reason]) -> Row:
+    from firsttouch.papers.claims import claims_by_row
+
     fields = {field: getattr(row, field) for field in row.__struct_fields__}
     not_here = "" if row.here else next(rule.reason for rule in reasons if rule.covers(name, row))
-    return Row(**fields, paper=name, machine=paper.platforms[row.platform].name, not_here=not_here)
+    machine = paper.platforms[row.platform].name
+    tested = claims_by_row().get(f"{name}/{row.id}", [])
+    return Row(**fields, paper=name, machine=machine, not_here=not_here, claims=tested)
 
 
 def published(search: str | None = None) -> Published:
