@@ -78,7 +78,7 @@ class Failing(Endless):
     name = "failing"
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
-        gpu.launch("endless", self.a, 1 // int(cpu.reads(self.a)[0]), over=self.n)
+        raise OSError("no such file")
 
 
 def test_a_loop_without_an_end_is_left(prices: Prices) -> None:
@@ -88,7 +88,21 @@ def test_a_loop_without_an_end_is_left(prices: Prices) -> None:
 
 def test_the_roles_say_what_moves_where_a_dry_run_fails(prices: Prices) -> None:
     declared = declared_by(Failing, {"n": 1024})
-    assert "ZeroDivisionError" in " ".join(declared.assumptions)
+    assert "OSError: no such file" in " ".join(declared.assumptions)
     terms = estimate(declared, STRATEGIES["explicit"], prices)
     moved = {t.what.split(",")[0]: t.bytes for t in terms if t.what.startswith("copy")}
     assert moved == {"copy in": 4096, "copy back": 4096}
+
+
+def test_every_pattern_has_times_and_is_named_in_the_help(prices: Prices) -> None:
+    from firsttouch.advice.patterns import PATTERNS, declared_for
+
+    help_text = " ".join((Path(__file__).parents[2] / "src/firsttouch/cli/advise.py").read_text().split())
+    page = (Path(__file__).parents[2] / "docs/advise.md").read_text()
+    for name in PATTERNS:
+        terms = {
+            s: estimate(declared_for(name, 1 << 30), STRATEGIES[s], prices) for s in ("explicit", "managed+prefetch")
+        }
+        assert all(sum(t.ms for t in rows) > 0 for rows in terms.values()), name
+        assert name in help_text
+        assert f"| `{name}` |" in page

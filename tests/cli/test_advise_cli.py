@@ -84,7 +84,7 @@ def test_what_was_not_measured_has_a_command_and_no_guess(tmp_path: Path) -> Non
 def test_memory_that_both_agents_use_at_once_is_not_estimated() -> None:
     found = builtins(advise([STANDARD], app="producer_consumer", size="1GiB", apps=all_apps()))
     absent = {one["strategy"]: one for one in found["unavailable"]}
-    assert "at once" in absent["managed"]["reason"]
+    assert "at the same time" in absent["managed"]["reason"]
     assert absent["managed"]["run"].startswith("firsttouch app producer_consumer --size 1073741824")
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -15,7 +18,7 @@ from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.papers.claims import Alike, Check, Claim, Compare, Level, Trend, Untestable, Word, all_claims
-from firsttouch.papers.evaluate import Claims, Verdict, claims, of_results
+from firsttouch.papers.evaluate import Claims, Verdict, claims, commands, of_results
 from firsttouch.papers.rows import APPLICATIONS, MEDIAN, all_rows
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import Record, Summary
@@ -55,6 +58,8 @@ def test_the_factors_and_values_of_claims_exist(experiment: str) -> None:
         for side in sides(test) if test.experiment == experiment else []:
             for name, wanted in side.items():
                 for value in values_of(wanted):  # type: ignore[arg-type]
+                    if value is None:  # points without the factor
+                        continue
                     if isinstance(value, str) and value.startswith(">"):
                         assert any(name in factors for factors in devices), (claim.id, name)
                         continue
@@ -166,6 +171,15 @@ def test_a_claim_holds_only_if_the_intervals_are_apart(spread: float, slowed: fl
     assert found["um-run-prefetch"].verdict == expected
 
 
+def test_one_application_does_not_speak_for_most() -> None:
+    run = load_results(RESULTS / "h200-apps")
+    records = [repeated(r, 1.0, 0.01) for r in run.records if r.status == "ok" and r.factors["app"] == "fdtd3d"]
+    found = {v.id: v for v in of_results(Results(run.machine, run.request, records)).claims}
+    assert found["um-run-prefetch"].verdict == "not testable"
+    assert found["um-run-prefetch"].why == "only 1 of 8 applications was compared"
+    assert "black_scholes" in found["um-run-prefetch"].command
+
+
 def verdict_on(claim: Claim, machine: str) -> Verdict:
     """The verdict of a claim on the records of a run, as if its machine had the devices of another one."""
     run = load_results(RESULTS / "h200-standard")
@@ -181,6 +195,27 @@ def test_a_call_names_the_device_of_the_machine() -> None:
     assert verdict.command.startswith("firsttouch run bandwidth")
     assert "--device hip:0" in verdict.command
     assert "--set xnack=0,1" in verdict.command
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("machine", ["mi300a-xnack", "gh200", "volta", "kaveri-hsa"])
+def test_the_calls_for_what_is_missing_have_points(machine: str) -> None:
+    """Each call is planned on the description of a machine on which nothing was measured."""
+    run = load_results(RESULTS / "h200-standard")
+    described = msgspec.structs.replace(run.machine, devices=list(MACHINES[machine].devices))
+    calls = commands(of_results(Results(described, run.request, [])).claims)
+    assert len(calls) > 70
+    done = subprocess.run(
+        [sys.executable, str(RESULTS.parent / "tests/fabricated.py"), machine],
+        input="\n".join(calls),
+        text=True,
+        capture_output=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    for call, line in zip(calls, done.stdout.splitlines(), strict=True):
+        plan = json.loads(line)
+        assert plan["measured"], (call, plan["refusal"], plan["skipped"][:1])
 
 
 def test_results_without_points_are_refused(tmp_path: Path) -> None:

@@ -27,9 +27,13 @@ from firsttouch.workspace.workspace import Agent, Array, ByteRange, Declaration,
 Phase = Literal["initialise", "compute"]
 ROUNDS = 10
 """The iterations that are assumed of a loop that depends on data that a dry run does not have."""
+STAND_INS = (0, 1)
+"""What stands for each number that kernels would have written, until the application launches kernels with it."""
+MOST_FILLED = 64 << 20
+"""Bytes of a view up to which it is filled with such a number."""
 MOST_ACCESSES = 40_000
-MOST_SECONDS = 2.0
-"""A dry run ends when it has declared so many accesses, or has taken so long."""
+MOST_SECONDS = 3.0
+"""A dry run ends when it has declared so many accesses, or has computed so long."""
 
 
 @dataclass
@@ -38,7 +42,8 @@ class Access:
 
     launch: the number of the launch, copy or view that it belongs to. passes: how often the bytes are used. by: a
     parallel kernel, single-threaded numpy code, or a copy of a file. simultaneous: the CPU uses them while a kernel
-    that uses them runs.
+    that uses them runs. spread: the kernel touches a few bytes in each stretch, in the words of the experiment
+    migration; passes is then the part that it uses.
     """
 
     phase: Phase
@@ -52,6 +57,7 @@ class Access:
     passes: float = 1.0
     by: Literal["kernel", "view", "file"] = "kernel"
     simultaneous: bool = False
+    spread: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,8 +113,8 @@ class _Enough(BaseException):
 class _Recorder(Workspace):
     """A workspace that records accesses."""
 
-    def __init__(self, declared: Declared) -> None:
-        self.declared, self.phase = declared, "initialise"
+    def __init__(self, declared: Declared, number: int) -> None:
+        self.declared, self.number, self.phase = declared, number, "initialise"
         self.strategy = STRATEGIES["explicit"]
         self.transferred = {"cpu": 0, "gpu": 0}
         self.arrays = []
@@ -116,7 +122,7 @@ class _Recorder(Workspace):
         self.computed: set[int] = set()
         """Blocks that kernels have written."""
         self.read_computed = False
-        self._started = time.monotonic()
+        self._started = time.process_time()
 
     def touch(self, agent: Agent, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
         self.note(agent, byte_range, reads=reads, writes=writes)
@@ -134,7 +140,7 @@ class _Recorder(Workspace):
         elif access.writes:
             self.computed.add(index)
         self.declared.accesses.append(access)
-        if len(self.declared.accesses) > MOST_ACCESSES or time.monotonic() - self._started > MOST_SECONDS:
+        if len(self.declared.accesses) > MOST_ACCESSES or time.process_time() - self._started > MOST_SECONDS:
             raise _Enough
 
     def _forget_views(self, kernel: Access) -> None:
@@ -156,7 +162,10 @@ class _Recorder(Workspace):
         array, count = byte_range.array, byte_range.end - byte_range.start
         assert array.store.host is not None
         raw = (ctypes.c_uint8 * count).from_address(array.store.host.address + byte_range.start)
-        return np.ctypeslib.as_array(raw).view(array.dtype).reshape(-1, *array.shape[1:])
+        numbers = np.ctypeslib.as_array(raw).view(array.dtype)
+        if self.number and array.store.host.index in self.computed and count <= MOST_FILLED:  # type: ignore[attr-defined]
+            numbers[:] = self.number
+        return numbers.reshape(-1, *array.shape[1:])
 
     def load(self, array: Array, threads: int) -> None:
         self.begin_launch()
@@ -279,13 +288,30 @@ class _Gpu(Gpu):
 
 def declared_by(app: type[App], params: Params, options: Mapping[str, str] | None = None) -> Declared:
     """The accesses that an application declares with given parameters."""
+    reason = ""
+    for number in STAND_INS:
+        try:
+            return _dry_run(app, params, options, number)
+        except Exception as error:
+            reason = reason or f"a dry run fails: {type(error).__name__}: {' '.join(str(error).split())}"
+    return by_roles(_declared(app(params, 1, options), params), reason)
+
+
+def _declared(instance: App, params: Params) -> Declared:
+    blocks = [Block(i, array.declaration) for i, array in enumerate(instance.arrays.values())]
+    first = {name: i for i, name in enumerate(instance.arrays)}
+    return Declared(f"{instance.name}, {format_size(instance.footprint(params))}", blocks, [], first, first)
+
+
+class _NoKernel(Exception):
+    """A dry run launched no kernel in the phase compute."""
+
+
+def _dry_run(app: type[App], params: Params, options: Mapping[str, str] | None, number: int) -> Declared:
     instance = app(params, 1, options)
-    arrays = list(instance.arrays.values())
-    size = format_size(app.footprint(params))
-    declared = Declared(f"{app.name}, {size}", [Block(i, a.declaration) for i, a in enumerate(arrays)])
-    recorder = _Recorder(declared)
-    recorder.arrays = arrays
-    for i, array in enumerate(arrays):
+    declared = _declared(instance, params)
+    recorder = _Recorder(declared, number)
+    for i, array in enumerate(instance.arrays.values()):
         memory: Any = _Memory(i, max(1, array.nbytes))
         array.store = Store(memory, memory)
     files = [*map(shared_kernels, (GENERATE, *app.more_kernels)), instance.kernels]
@@ -294,7 +320,6 @@ def declared_by(app: type[App], params: Params, options: Mapping[str, str] | Non
     def blocks() -> dict[str, int]:
         return {name: array.store.host.index for name, array in instance.arrays.items()}  # type: ignore[union-attr]
 
-    declared.computing = declared.ending = blocks()
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of code that divides by zeros, which real data are not
@@ -304,14 +329,12 @@ def declared_by(app: type[App], params: Params, options: Mapping[str, str] | Non
             instance.compute(cpu, gpu)
     except _Enough:
         declared.assumptions.append(f"the dry run ended after {len(declared.accesses):,} accesses")
-    except Exception as error:
-        return by_roles(declared, f"a dry run fails: {type(error).__name__}: {' '.join(str(error).split())}")
     if not any(access.agent == "gpu" and access.phase == "compute" for access in declared.accesses):
-        return by_roles(declared, "without data it launches no kernel")
+        raise _NoKernel("it launches no kernel")
     declared.ending = blocks()
     if recorder.read_computed and not declared.assumptions:
         declared.assumptions.append(
-            "numbers that the CPU reads from what kernels wrote are taken as 0, so loops may end early"
+            f"numbers that the CPU reads from what kernels wrote are taken as {number}, so loops may end early"
         )
     return declared
 

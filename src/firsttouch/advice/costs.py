@@ -14,12 +14,14 @@ from functools import cached_property
 from statistics import median
 from typing import Literal
 
-from firsttouch.allocators.properties import is_common, is_plain_host, role
+from firsttouch.allocators.properties import is_common, is_plain_host, role, variant
 from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar
 from firsttouch.workspace.guidance import READ_MOSTLY
 
+TINY = 1e-9
+"""The least value of a measurement in its unit, where a rate is divided by it."""
 Direction = Literal["h2d", "d2h"]
 HUGE_PAGES = "always"
 """The setting of transparent huge pages with which plain memory gets huge pages without asking."""
@@ -189,6 +191,21 @@ class Prices:
                 return _by_size(rows, lambda r, ns: ns)
         raise self._command("allocation", self.device.name, allocator=allocator)
 
+    def host_free(self) -> Price:
+        """Freeing pageable memory whose pages were touched. No experiment measures it; it is a part of freeing memory
+        that was page-locked by a call, which `allocation` measures: from none of that to all, and half in between.
+        """
+        return self._once(("host_free",), self._host_free)
+
+    def _host_free(self) -> Price:
+        locked = (e.name for e in self.device.allocators if role(e.name) == "page-locked" and variant(e.name) == "call")
+        whole = self.allocation(next(locked, ""), "free")
+        times = tuple(Time(t.value / 2, 0.0, t.high) for t in whole.times)
+        note = (
+            "freeing pageable memory is not measured: half of what freeing registered memory takes, which includes it"
+        )
+        return Price(whole.sizes, times, whole.points, note)
+
     # ------------------------------------------------------------------------------------------------ memory that moves
 
     def _passes(self, allocator: str, **varied: Scalar) -> list[Record]:
@@ -261,17 +278,18 @@ class Prices:
 
         return self._once(("moving_touch", allocator), measure)
 
-    def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False) -> Price:
+    def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
         """A kernel's first pass over pages that are on the CPU, beyond a pass over its own memory.
 
         read_mostly: after this advice, which strategies give when the pages are there, as migration does. Other advice
-        they give when memory is allocated, which no experiment measures.
+        they give when memory is allocated, which no experiment measures. touch: as of the experiment; if it is sparse,
+        the price is still per byte of the pages.
         """
         wanted = [(READ_MOSTLY, "read")] * read_mostly + [("none", "read")] * reads_only + [("none", "update")]
         for advice, operation in wanted:
             try:
-                key = ("gpu_fault", allocator, advice, operation)
-                return self._moving(key, allocator, _first_pass, advice=advice, operation=operation)
+                key = ("gpu_fault", allocator, advice, operation, touch)
+                return self._moving(key, allocator, _first_pass, advice=advice, operation=operation, touch=touch)
             except Unmeasured:
                 continue
         raise self._command("migration", self.device.name, allocator=allocator)
@@ -329,10 +347,6 @@ class Prices:
             raise self._command("migration", self.device.name, allocator=allocator)
         return found, tuple(map(key_of, rows))
 
-    def sparse_fault(self, allocator: str, touch: str) -> Price:
-        """A kernel's first pass with sparse touches, in time per byte of the whole buffer."""
-        return self._moving(("sparse", allocator, touch), allocator, _first_pass, touch=touch, operation=None)
-
 
 def _number(value: Scalar) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
@@ -364,14 +378,12 @@ def _relative(record: Record) -> float:
 
 
 def _by_size(rows: Sequence[Record], time: Callable[[Record, float], float]) -> Price:
-    """One time for each measured size. time: nanoseconds from a record and a value in its unit."""
+    """One time for each measured size. time: nanoseconds from a record and a value in its unit, which is positive."""
     by_size: dict[float, Time] = {}
     for r in rows:
-        s = r.summary
-        assert s is not None
-        if min(s.median, s.ci_low) <= 0:
-            continue
-        bounds = sorted((time(r, s.ci_low), time(r, s.ci_high)))
-        by_size[_number(r.factors.get("size"))] = Time(time(r, s.median), *bounds)
+        assert r.summary is not None
+        median_value, low, high = (max(v, TINY) for v in (r.summary.median, r.summary.ci_low, r.summary.ci_high))
+        bounds = sorted((time(r, low), time(r, high)))
+        by_size[_number(r.factors.get("size"))] = Time(time(r, median_value), *bounds)
     sizes = sorted(by_size)
     return Price(tuple(sizes), tuple(by_size[size] for size in sizes), tuple(map(key_of, rows)))

@@ -1,8 +1,8 @@
 """What each memory strategy adds to a program, from its declared accesses and the prices of one device.
 
 Estimated is what the strategies differ in: allocation, first touches, copies, faults, prefetches, advice, and access
-across the link. The time of kernels in the device's own memory and the CPU's work are common to all and not estimated;
-so are the calls that free pageable and managed memory, which no experiment measures.
+across the link. The time of kernels in the device's own memory and the CPU's work are common to all and not estimated.
+Freeing managed memory is not estimated either, since no experiment measures it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from firsttouch.workspace.strategies import Strategy
 from firsttouch.workspace.workspace import placement
 
 SHARED_AT_ONCE = 0.05
-"""If the agents use more than this part of what kernels access at the same time, how often its pages move is a matter
-of timing, and is not estimated."""
+"""If the CPU uses more than this part of what kernels access in buffers that kernels use at the same time, how often
+pages move is a matter of timing, and is not estimated."""
+AT_ONCE = "both agents use buffers at the same time, so how often pages move is a matter of timing"
 
 
 @dataclass(frozen=True)
@@ -157,14 +158,14 @@ class _Simulation:
     def result(self, access: Access) -> None:
         self.cpu(access)
 
-    def page_locked(self, block: Block, entry: AllocatorInfo | None, name: str) -> bool:
-        """Price the allocation of memory whose pages are there at once, and note that they are."""
-        if entry is None or entry.on_demand is not False or is_plain_host(name):
+    def up_front(self, block: Block, entry: AllocatorInfo | None, pages: Ranges) -> bool:
+        """Price the allocation of memory whose pages are there at once, and note in `pages` that they are."""
+        if entry is None or entry.on_demand is not False or is_plain_host(entry.name):
             return False
-        nbytes = block.declaration.nbytes
+        name, nbytes = entry.name, block.declaration.nbytes
         self.terms.add("allocate", f"allocate {name} memory", self.prices.allocation(name, "allocate"), nbytes)
         self.terms.add("free", f"free {name} memory", self.prices.allocation(name, "free"), nbytes)
-        self.present[block.index].add(0, nbytes)
+        pages.add(0, nbytes)
         return True
 
     def load(self, access: Access) -> None:
@@ -197,11 +198,13 @@ class _Copies(_Simulation):
 
     def allocate(self, block: Block) -> None:
         if self.where[block.index] == "copies":
-            self.page_locked(block, self.device.allocator(self.host), self.host)
+            self.up_front(block, self.device.allocator(self.host), self.present[block.index])
+        if self.where[block.index] == "copies" and self.device.capabilities.shares_host_memory:
+            self.up_front(block, self.entry, self.on_device[block.index])
 
     def cpu(self, access: Access, phase: str = "") -> None:
         if access.simultaneous:
-            raise NotEstimated("both agents use the same bytes at once")
+            raise NotEstimated("both agents use the same bytes at the same time")
         if access.reads:
             self._copy(access, "cpu", phase)
         self.touch_host(access, phase)
@@ -215,6 +218,14 @@ class _Copies(_Simulation):
 
     def result(self, access: Access) -> None:
         self.cpu(access, "readback")
+
+    def read_back(self, blocks: Iterable[Block]) -> None:
+        super().read_back(blocks)
+        if is_plain_host(self.host) and not self.device.capabilities.shares_host_memory:
+            for block in self.declared.blocks:
+                touched = sum(b - a for a, b in self.present[block.index])
+                if self.where[block.index] == "copies" and touched and not block.declaration.file:
+                    self.terms.add("free", f"free {self.host} host arrays", self.prices.host_free(), touched)
 
     def _written(self, access: Access) -> None:
         if access.writes:
@@ -254,8 +265,8 @@ class _InPlace(_Simulation):
 
     def allocate(self, block: Block) -> None:
         if self.where[block.index] == "strategy":
-            locked = self.page_locked(block, self.entry, self.strategy.allocator)
-            if self.strategy.prefault and not locked:
+            there = self.up_front(block, self.entry, self.present[block.index])
+            if self.strategy.prefault and not there:
                 whole = Access(
                     "initialise", -1, "cpu", block.index, 0, block.declaration.nbytes, reads=False, writes=True
                 )
@@ -274,7 +285,8 @@ class _InPlace(_Simulation):
         used = [self.prices.remote("h2d", name)] * access.reads + [self.prices.remote("d2h", name)] * access.writes
         # The link carries both directions at once.
         price = max(used, key=lambda p: p.of(nbytes).value)
-        once, all_passes = price.of(nbytes), price.of(nbytes).times(access.passes)
+        all_passes = price.of(nbytes).times(access.passes)
+        once = price.of(nbytes) if access.passes >= 1 else all_passes
         time = Time(all_passes.value, min(once.low, all_passes.low), all_passes.high)
         self.terms.add(access.phase, f"use of {name} memory across the link", price, nbytes * access.passes, time)
 
@@ -324,7 +336,7 @@ class _Moving(_Simulation):
     def cpu(self, access: Access, phase: str = "") -> None:
         phase = phase or access.phase
         if access.simultaneous:
-            raise NotEstimated("both agents use the same pages at once, so how often they move is a matter of timing")
+            raise NotEstimated(AT_ONCE)
         index, start, end = access.block, access.start, access.end
         there, away = self.present[index], self.on_gpu[index]
         moved = _common(away, start, end) - (_common(self.copied[index], start, end) if not access.writes else 0)
@@ -355,7 +367,9 @@ class _Moving(_Simulation):
         if moved > 0:
             reads_only = not access.writes
             read_mostly = reads_only and self._duplicates(index) and access.phase == "compute"
-            price = self.prices.gpu_fault(self.name, reads_only=reads_only, read_mostly=read_mostly)
+            price = self.prices.gpu_fault(
+                self.name, reads_only=reads_only, read_mostly=read_mostly, touch=access.spread or "dense"
+            )
             time = price.of(moved).at_least(self.prices.isolated_fault(self.name))
             self.terms.add(access.phase, "faults of the GPU on pages that are on the CPU", price, moved, time)
         here.add(start, end)
@@ -382,27 +396,29 @@ class _Moving(_Simulation):
         self.in_flight.clear()
         super().read_back(blocks)
         if self.used_at_once > SHARED_AT_ONCE * max(1, self.used_by_gpu):
-            raise NotEstimated("both agents use the same pages at once, so how often they move is a matter of timing")
+            raise NotEstimated(AT_ONCE)
 
     def _duplicates(self, index: int) -> bool:
         return READ_MOSTLY in self.guide(index).advice
 
     def before(self, accesses: Sequence[Access]) -> None:
-        """The CPU waits for kernels with which a launch of its own conflicts; otherwise it may use the same bytes at
-        the same time.
+        """The CPU waits for kernels with which a launch of its own conflicts. Otherwise both agents use their common
+        buffers at the same time.
         """
-        if accesses[0].agent == "gpu":
+        if accesses[0].agent == "gpu" or not self.in_flight:
             return
-        common = [
-            (a.block, min(end, a.end) - max(start, a.start), writes or a.writes)
-            for a in accesses
-            for index, start, end, writes in self.in_flight
-            if index == a.block and start < a.end and a.start < end
-        ]
-        if accesses[0].phase == "initialise" or any(conflict for _, _, conflict in common):
+        if accesses[0].phase == "initialise" or any(map(self._conflicts, accesses)):
             self.in_flight.clear()
-        else:
-            self.used_at_once += sum(nbytes for block, nbytes, _ in common if not self._duplicates(block))
+            return
+        running = {index for index, *_ in self.in_flight}
+        common = [a for a in accesses if a.block in running and not self._duplicates(a.block)]
+        self.used_at_once += sum(a.end - a.start for a in common)
+
+    def _conflicts(self, access: Access) -> bool:
+        return any(
+            index == access.block and start < access.end and access.start < end and (writes or access.writes)
+            for index, start, end, writes in self.in_flight
+        )
 
 
 def _common(ranges: Ranges, start: int, end: int) -> int:

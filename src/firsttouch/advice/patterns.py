@@ -12,6 +12,8 @@ from firsttouch.units import format_size
 from firsttouch.workspace.workspace import Agent, Declaration, Role
 
 ITERATIONS = 10
+SPREAD, PICKED = "per-64KiB", 128 / 65536
+"""Sparse touches, in the words of the experiment migration, and the part of the bytes that they use."""
 BYTE = np.dtype(np.uint8)
 
 
@@ -32,11 +34,17 @@ class _Builder:
             self._use("initialise", "cpu", index, reads=False, writes=True)
         return index
 
-    def _use(self, phase: str, agent: Agent, index: int, *, reads: bool, writes: bool) -> None:
+    def _use(
+        self, phase: str, agent: Agent, index: int, *, reads: bool, writes: bool, spread: str = "", passes: float = 1
+    ) -> None:
         end = self.declared.blocks[index].declaration.nbytes
         self._launches += 1
-        access = Access(phase, self._launches, agent, index, 0, end, reads=reads, writes=writes)  # type: ignore[arg-type]
+        access = Access(phase, self._launches, agent, index, 0, end, reads, writes, passes, spread=spread)  # type: ignore[arg-type]
         self.declared.accesses.append(access)
+
+    def pick(self, index: int) -> None:
+        """A kernel reads one line of each stretch."""
+        self._use("compute", "gpu", index, reads=True, writes=False, spread=SPREAD, passes=PICKED)
 
     def launch(self, agent: Agent, *, reads: tuple[int, ...] = (), writes: tuple[int, ...] = ()) -> None:
         for index in dict.fromkeys((*reads, *writes)):
@@ -75,6 +83,10 @@ def _alternate(b: _Builder, size: int) -> None:
         b.launch("cpu", reads=(data,), writes=(data,))
 
 
+def _sparse(b: _Builder, size: int) -> None:
+    b.pick(b.buffer("input", size, "inout"))
+
+
 def _generate(b: _Builder, size: int) -> None:
     result = b.buffer("output", size, "output", "cpu")
     for _ in range(ITERATIONS):
@@ -90,14 +102,13 @@ class Pattern:
 
 
 PATTERNS: Mapping[str, Pattern] = {
-    "stream": Pattern("reads each input once on the GPU and each result once on the CPU", _stream),
-    "iterate": Pattern(
-        f"writes data on the CPU, updates them {ITERATIONS} times on the GPU, and reads them back", _iterate
-    ),
-    "read-many": Pattern(f"writes data on the CPU and reads them {ITERATIONS} times on the GPU", _reduce),
+    "stream": Pattern("reads each input once in a kernel and each result once on the CPU", _stream),
+    "iterate": Pattern(f"writes data on the CPU, updates them in {ITERATIONS} kernels, and reads them back", _iterate),
+    "read-many": Pattern(f"writes data on the CPU and reads them in {ITERATIONS} kernels", _reduce),
     "feed": Pattern(f"writes new data on the CPU before each of {ITERATIONS} kernels", _feed),
-    "alternate": Pattern(f"updates the same data on GPU and CPU in turn, {ITERATIONS} times", _alternate),
-    "generate": Pattern("generates data on the GPU, and reads them on the CPU", _generate),
+    "alternate": Pattern(f"updates the same data in a kernel and on the CPU in turn, {ITERATIONS} times", _alternate),
+    "sparse": Pattern("writes data on the CPU, of which a kernel reads one line in each 64 KiB, once", _sparse),
+    "generate": Pattern("generates data in kernels, and reads them on the CPU", _generate),
 }
 USUAL = "iterate"
 """The pattern for which advice is given if none is named."""

@@ -34,7 +34,7 @@ def command(
     ] = None,
     pattern: Annotated[
         str | None,
-        typer.Option(metavar="PATTERN", help="stream, iterate, read-many, feed, alternate or generate."),
+        typer.Option(metavar="PATTERN", help="stream, iterate, read-many, feed, alternate, sparse or generate."),
     ] = None,
     module: Annotated[
         list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Applications of your own.")
