@@ -171,6 +171,15 @@ def test_a_claim_holds_only_if_the_intervals_are_apart(spread: float, slowed: fl
     assert found["um-run-prefetch"].verdict == expected
 
 
+def test_one_application_does_not_speak_for_most() -> None:
+    run = load_results(RESULTS / "h200-apps")
+    records = [repeated(r, 1.0, 0.01) for r in run.records if r.status == "ok" and r.factors["app"] == "fdtd3d"]
+    found = {v.id: v for v in of_results(Results(run.machine, run.request, records)).claims}
+    assert found["um-run-prefetch"].verdict == "not testable"
+    assert found["um-run-prefetch"].why == "only 1 of 8 applications was compared"
+    assert "black_scholes" in found["um-run-prefetch"].command
+
+
 def verdict_on(claim: Claim, machine: str) -> Verdict:
     """The verdict of a claim on the records of a run, as if its machine had the devices of another one."""
     run = load_results(RESULTS / "h200-standard")

@@ -32,8 +32,8 @@ STAND_INS = (0, 1)
 MOST_FILLED = 64 << 20
 """Bytes of a view up to which it is filled with such a number."""
 MOST_ACCESSES = 40_000
-MOST_SECONDS = 2.0
-"""A dry run ends when it has declared so many accesses, or has taken so long."""
+MOST_SECONDS = 3.0
+"""A dry run ends when it has declared so many accesses, or has computed so long."""
 
 
 @dataclass
@@ -122,7 +122,7 @@ class _Recorder(Workspace):
         self.computed: set[int] = set()
         """Blocks that kernels have written."""
         self.read_computed = False
-        self._started = time.monotonic()
+        self._started = time.process_time()
 
     def touch(self, agent: Agent, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
         self.note(agent, byte_range, reads=reads, writes=writes)
@@ -140,7 +140,7 @@ class _Recorder(Workspace):
         elif access.writes:
             self.computed.add(index)
         self.declared.accesses.append(access)
-        if len(self.declared.accesses) > MOST_ACCESSES or time.monotonic() - self._started > MOST_SECONDS:
+        if len(self.declared.accesses) > MOST_ACCESSES or time.process_time() - self._started > MOST_SECONDS:
             raise _Enough
 
     def _forget_views(self, kernel: Access) -> None:

@@ -377,19 +377,21 @@ def _turns(rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str) -
 
 def _sentences(advice: Advice) -> list[str]:
     best, others = advice.strategies[0], advice.strategies[1:]
+    any_measured = any(row.measured for row in advice.strategies)
+    took = "took" if best.measured else "is estimated to take" if any_measured else "adds an estimated"
     size = format_size(advice.size, 3)
-    taken = "took" if best.measured else "adds an estimated"
-    first = f"Take {best.strategy} for {advice.program} with {size} of buffers: it {taken} {quantity(best.ms, 'ms')}"
+    first = f"Take {best.strategy} for {advice.program} with {size} of buffers: it {took} {quantity(best.ms, 'ms')}"
     baseline = next((row for row in others if row.strategy == BASELINE), None)
-    if baseline is not None:
-        first += f", {BASELINE} {quantity(baseline.ms, 'ms')}"
-    found = [f"{first}."]
-    if best.terms and not best.measured and (largest := max(best.terms, key=lambda t: t.ms)).ms > 0:
-        second = f"Most of it is {largest.what} ({quantity(largest.ms, 'ms')})"
-        if baseline is not None and baseline.terms:
-            most = max(baseline.terms, key=lambda t: t.ms)
-            second += f"; most of {BASELINE}'s is {most.what} ({quantity(most.ms, 'ms')})"
-        found.append(f"{second}.")
-    elif best.measured and best.difference_ms is not None and best.estimated_ms is not None:
-        found.append(f"The estimate from micro-measurements was {quantity(best.estimated_ms, 'ms')}.")
+    against = "" if baseline is None else f", {BASELINE} {quantity(baseline.ms, 'ms')}"
+    found = [f"{first}{against}."]
+    if best.estimated_ms is not None:
+        found.append(f"Micro-measurements alone, put on the same scale, say {quantity(best.estimated_ms, 'ms')}.")
+    elif reasons := [text for row in (best, baseline) if row is not None and (text := _largest(row))]:
+        found.append(f"Most of it is {reasons[0]}{''.join(f'; most of {BASELINE}: {text}' for text in reasons[1:])}.")
     return [*found, *advice.turns][:3]
+
+
+def _largest(row: Row) -> str:
+    """The largest term of a row in words, or ''."""
+    most = max(row.terms, key=lambda term: term.ms, default=None)
+    return f"{most.what} ({quantity(most.ms, 'ms')})" if most is not None and most.ms > 0 else ""

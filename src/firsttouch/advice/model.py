@@ -158,14 +158,14 @@ class _Simulation:
     def result(self, access: Access) -> None:
         self.cpu(access)
 
-    def page_locked(self, block: Block, entry: AllocatorInfo | None, name: str) -> bool:
-        """Price the allocation of memory whose pages are there at once, and note that they are."""
-        if entry is None or entry.on_demand is not False or is_plain_host(name):
+    def up_front(self, block: Block, entry: AllocatorInfo | None, pages: Ranges) -> bool:
+        """Price the allocation of memory whose pages are there at once, and note in `pages` that they are."""
+        if entry is None or entry.on_demand is not False or is_plain_host(entry.name):
             return False
-        nbytes = block.declaration.nbytes
+        name, nbytes = entry.name, block.declaration.nbytes
         self.terms.add("allocate", f"allocate {name} memory", self.prices.allocation(name, "allocate"), nbytes)
         self.terms.add("free", f"free {name} memory", self.prices.allocation(name, "free"), nbytes)
-        self.present[block.index].add(0, nbytes)
+        pages.add(0, nbytes)
         return True
 
     def load(self, access: Access) -> None:
@@ -198,7 +198,9 @@ class _Copies(_Simulation):
 
     def allocate(self, block: Block) -> None:
         if self.where[block.index] == "copies":
-            self.page_locked(block, self.device.allocator(self.host), self.host)
+            self.up_front(block, self.device.allocator(self.host), self.present[block.index])
+        if self.where[block.index] == "copies" and self.device.capabilities.shares_host_memory:
+            self.up_front(block, self.entry, self.on_device[block.index])
 
     def cpu(self, access: Access, phase: str = "") -> None:
         if access.simultaneous:
@@ -222,7 +224,7 @@ class _Copies(_Simulation):
         if is_plain_host(self.host) and not self.device.capabilities.shares_host_memory:
             for block in self.declared.blocks:
                 touched = sum(b - a for a, b in self.present[block.index])
-                if self.where[block.index] == "copies" and touched:
+                if self.where[block.index] == "copies" and touched and not block.declaration.file:
                     self.terms.add("free", f"free {self.host} host arrays", self.prices.host_free(), touched)
 
     def _written(self, access: Access) -> None:
@@ -263,8 +265,8 @@ class _InPlace(_Simulation):
 
     def allocate(self, block: Block) -> None:
         if self.where[block.index] == "strategy":
-            locked = self.page_locked(block, self.entry, self.strategy.allocator)
-            if self.strategy.prefault and not locked:
+            there = self.up_front(block, self.entry, self.present[block.index])
+            if self.strategy.prefault and not there:
                 whole = Access(
                     "initialise", -1, "cpu", block.index, 0, block.declaration.nbytes, reads=False, writes=True
                 )

@@ -102,15 +102,13 @@ class Pattern:
 
 
 PATTERNS: Mapping[str, Pattern] = {
-    "stream": Pattern("reads each input once on the GPU and each result once on the CPU", _stream),
-    "iterate": Pattern(
-        f"writes data on the CPU, updates them {ITERATIONS} times on the GPU, and reads them back", _iterate
-    ),
-    "read-many": Pattern(f"writes data on the CPU and reads them {ITERATIONS} times on the GPU", _reduce),
+    "stream": Pattern("reads each input once in a kernel and each result once on the CPU", _stream),
+    "iterate": Pattern(f"writes data on the CPU, updates them in {ITERATIONS} kernels, and reads them back", _iterate),
+    "read-many": Pattern(f"writes data on the CPU and reads them in {ITERATIONS} kernels", _reduce),
     "feed": Pattern(f"writes new data on the CPU before each of {ITERATIONS} kernels", _feed),
-    "alternate": Pattern(f"updates the same data on GPU and CPU in turn, {ITERATIONS} times", _alternate),
+    "alternate": Pattern(f"updates the same data in a kernel and on the CPU in turn, {ITERATIONS} times", _alternate),
     "sparse": Pattern("writes data on the CPU, of which a kernel reads one line in each 64 KiB, once", _sparse),
-    "generate": Pattern("generates data on the GPU, and reads them on the CPU", _generate),
+    "generate": Pattern("generates data in kernels, and reads them on the CPU", _generate),
 }
 USUAL = "iterate"
 """The pattern for which advice is given if none is named."""

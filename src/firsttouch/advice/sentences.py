@@ -38,7 +38,7 @@ def sentences(run: Results, device: str | None = None) -> list[Sentence]:
     """At most three sentences of advice from a run; none if it has too little for advice.
 
     They are about the applications that were measured, if there are enough of them, and otherwise about a program that
-    writes data on the CPU, works on them on the GPU and reads the results.
+    writes data on the CPU, works on them in kernels and reads them back.
     """
     try:
         info = choose_device([run], device)
@@ -132,7 +132,7 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
     best, others = advice.strategies[0], _named(advice)
     said = ", ".join(f"{row.strategy} {quantity(row.ms, 'ms')}" for row in others)
     text = (
-        f"take {best.strategy} for data that the CPU writes and the GPU works on: it adds an estimated "
+        f"take {best.strategy} for data that the CPU writes and kernels work on: it adds an estimated "
         f"{quantity(best.ms, 'ms')} to {format_size(SIZE)}, {said}"
     )
     details = {row.strategy: Quantity(row.ms, "ms", row.low, row.high) for row in others}

@@ -15,6 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from firsttouch.analysis.findings import CLEAR_RATIO, Quantity, are_apart, number, quantity, ratio_of
 from firsttouch.analysis.statistics import group_by, measured, series
 from firsttouch.errors import UsageError
@@ -47,6 +49,8 @@ machine differ by about as much.
 """
 ALIKE = 1.1
 """The largest ratio of values that are the same."""
+_SPECIAL_SIZES = ("tiny", "oversubscribed")
+"""Sizes of applications for tests, and beyond the memory of the GPU."""
 _ONE_COUNTER = math.sqrt(CLEAR_RATIO)
 """How far a counter without an interval may be off."""
 
@@ -214,11 +218,11 @@ class _Run:
             has, sentence = NEEDS[need]
             if not has(device):
                 raise _NotTestable(sentence.format(device=device.name))
-        pool = self._pool(test.experiment, device)
+        pool = self._pool(test, device)
         sides = list(_sides(test))
         points = [record for record in pool if id(record) in self.usable]
         if lacking := [side for side in sides if not any(side.matches(r.factors) for r in points)]:
-            whys = filter(None, (self._why_not(test.experiment, side, device) for side in lacking))
+            whys = filter(None, (self._why_not(test, side, device) for side in lacking))
             if why := next(whys, ""):
                 raise _NotTestable(why)
             raise _NotTestable("not measured in this run", self.command(claim, test, device))
@@ -226,19 +230,30 @@ class _Run:
         if not found:
             selected = [r for r in points if any(side.matches(r.factors) for side in sides)]
             raise _NotTestable(_why_nothing(test, selected), self.command(claim, test, device))
+        named = test.where.get("app")
+        compared = {msgspec.json.decode(c.points[0])[2].get("app") for c in found}
+        if isinstance(named, list) and 2 * len(compared) < len(named):
+            why = (
+                f"only {len(compared)} of {len(named)} applications {'was' if len(compared) == 1 else 'were'} compared"
+            )
+            raise _NotTestable(why, self.command(claim, test, device))
         return found
 
-    def _pool(self, experiment: str, device: DeviceInfo) -> list[Record]:
-        """The records of a device, and those of the host about memory, since plain host memory is measured there."""
+    def _pool(self, test: Check, device: DeviceInfo) -> list[Record]:
+        """The records of a device, and those of the host about memory, since plain host memory is measured there. Sizes
+        of applications that only some claims are about are left out of the others.
+        """
         hosts = {host.name for host in self.hosts}
-        rows = self.records.get(experiment, [])
+        rows = self.records.get(test.experiment, [])
+        if test.experiment == APPLICATIONS and "size" not in test.where:
+            rows = [r for r in rows if r.factors.get("size") not in _SPECIAL_SIZES and "oversubscribe" not in r.factors]
         return [r for r in rows if r.device == device.name or (r.device in hosts and "allocator" in r.factors)]
 
-    def _why_not(self, experiment: str, side: _Side, device: DeviceInfo) -> str:
+    def _why_not(self, test: Check, side: _Side, device: DeviceInfo) -> str:
         """Why no point of a side can be measured on a device: the reason in the records, or a property of the hardware;
         '' if nobody tried.
         """
-        pool = self._pool(experiment, device)
+        pool = self._pool(test, device)
         for record in pool:
             if side.matches(record.factors):
                 return _reason(record)
@@ -455,7 +470,7 @@ def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[Comparison]:
             about=_difference(a, b),
             first=_given(x),
             second=_given(y),
-            ratio=_given(ratio) if math.isfinite(ratio.value) else None,
+            ratio=_finite(ratio),
             points=[key_of(a), key_of(b)],
         )
 
@@ -494,7 +509,7 @@ def _extremes(test: Alike, rows: Sequence[Record]) -> Iterator[Comparison]:
             about=_difference(a, b),
             first=_given(x),
             second=_given(y),
-            ratio=_given(ratio),
+            ratio=_finite(ratio),
             points=[key_of(r) for _, r in values],
         )
 
@@ -521,7 +536,7 @@ def _trends(test: Trend, rows: Sequence[Record]) -> Iterator[Comparison]:
             about=_difference(last, first),
             first=_given(values[-1]),
             second=_given(values[0]),
-            ratio=_given(ratio_of(values[-1], values[0])),
+            ratio=_finite(ratio_of(values[-1], values[0])),
             points=[key_of(r) for r in ordered],
         )
 
@@ -582,6 +597,11 @@ def _iterations(record: Record) -> Comparison | None:
         ratio=Value(value=first / slowest, unit=""),
         points=[key_of(record)],
     )
+
+
+def _finite(ratio: Quantity) -> Value | None:
+    """A ratio; None if the divisor was zero."""
+    return _given(ratio) if math.isfinite(ratio.value) else None
 
 
 def _given(q: Quantity) -> Value:
