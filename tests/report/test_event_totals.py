@@ -109,6 +109,19 @@ def test_an_untrusted_trace(write):
     assert sample.EVIL in Elements(page).text
 
 
+def test_a_missing_trace_is_a_warning_where_bytes_moved(write):
+    directory = write(results(point(MIB, MOVED)))
+    (found,) = load([directory]).values()
+    (warning,) = found.warnings
+    assert warning == (
+        f"{directory} has no events.json, so the figures of bytes over time are missing; copy it from where the run "
+        "wrote it, and draw the report again"
+    )
+    assert "has no events.json" in write_report([directory]).read_text()
+    Trace(directory).add(found.records[0], moves(100.0, 20, 4096))
+    assert not next(iter(load([directory]).values())).warnings
+
+
 def test_a_broken_trace_is_a_warning(write):
     directory = write(results(point(MIB, MOVED)))
     (directory / TRACE).write_text('[\n{"name": 5},\n{"name": "x"},\n')

@@ -6,7 +6,7 @@ import gc
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 from firsttouch import _core
 from firsttouch.allocators.properties import is_plain_host
 from firsttouch.events.log import EventLog
+from firsttouch.harness import outputs
 from firsttouch.harness.app import App, in_pieces, shared_kernels
 from firsttouch.machine import usage
 from firsttouch.machine.tree import Tree
@@ -44,7 +45,8 @@ class Run:
 
     phases: seconds by name; iterations: seconds of each, and iterations_total of all; transferred: bytes to each agent;
     kernels: their time in the phase compute, if there was a timer; events: totals by name; buffers: name, allocator and
-    bytes of each; error: the message of check(), "" if correct.
+    bytes of each; error: the message of check(), "" if correct; output: the digest of what it examined, "" if there is
+    none.
     """
 
     phases: dict[str, float] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class Run:
     events: Mapping[str, Scalar] = field(default_factory=dict)
     buffers: list[tuple[str, str, int]] = field(default_factory=list)
     error: str = ""
+    output: str = ""
 
     @property
     def seconds(self) -> float:
@@ -182,6 +185,7 @@ def run(
     *,
     threads: int = 0,
     check: bool = True,
+    known: Collection[str] = (),
     windows: dict[Array, int] | None = None,
     counters: MemoryCounters = MemoryCounters(),
     log: EventLog | None = None,
@@ -191,6 +195,7 @@ def run(
 
     Args:
         threads: CPU threads of the phase initialise; 0: all.
+        known: digests of outputs that were checked. A run that leaves one of them is not checked again.
         windows: bytes of device memory for each tiled array, if there is a budget.
         counters: count memory in use.
         log: event log; events from the first allocation to the end of readback are added up.
@@ -215,7 +220,7 @@ def run(
         active.run.memory, active.run.transferred = meter.peak, workspace.transferred.copy()
         active.run.buffers = workspace.allocations()
         if check:
-            active.run.error = _check(app, workspace)
+            active.run.error, active.run.output = _check(app, workspace, known)
         fill_with_nonsense(active, on_demand=True)
     finally:
         with active.phase("free"):
@@ -223,17 +228,20 @@ def run(
     return active.run
 
 
-def _check(app: App, workspace: Workspace) -> str:
-    """'' or an error message: of elements that nobody wrote, or else of check(). Raises TypeError if that returns
-    anything else, for example because of a missing return.
+def _check(app: App, workspace: Workspace, known: Collection[str]) -> tuple[str, str]:
+    """'' or an error message: of elements that nobody wrote, or else of check(); and the digest of what was examined.
+    Raises TypeError if check() returns anything else, for example because of a missing return.
     """
+    if found := outputs.matching(app, workspace.contents, known):
+        return "", found
+    seen = outputs.Seen(app, workspace.contents)
     for array in app.arrays.values():
-        if array.declaration.ends_on == "cpu" and (unwritten := count_nonsense(workspace.view(array))):
-            return f"{unwritten} of {math.prod(array.shape)} elements of {array.name} were never written"
-    error: object = app.check(workspace.contents)
+        if array.declaration.ends_on == "cpu" and (unwritten := count_nonsense(seen(array))):
+            return f"{unwritten} of {math.prod(array.shape)} elements of {array.name} were never written", ""
+    error: object = app.check(seen)
     if not isinstance(error, str):
         raise TypeError(f"check() of {app.name} must return '' or an error message, not {error!r:.80}")
-    return error
+    return error, "" if error else seen.digest()
 
 
 def count_nonsense(values: np.ndarray[Any, Any]) -> int:

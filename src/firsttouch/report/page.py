@@ -31,7 +31,7 @@ from firsttouch.records.schema import FAILURES, DeviceInfo, Record
 from firsttouch.report.answers import Answered, answered
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Context, Drawing
-from firsttouch.report.events import EventTable, event_table
+from firsttouch.report.events import EventTable, event_table, have_moves
 from firsttouch.report.first_screen import FirstScreen, first_screen
 from firsttouch.report.palette import Palette
 from firsttouch.report.profiler import CounterTable, counter_table
@@ -496,8 +496,8 @@ def load(directories: Sequence[Path]) -> dict[str, Results]:
 
 
 def _load(directory: Path) -> Results:
-    """The results of a directory with the timelines of its trace. An invalid trace only adds a warning."""
-    from firsttouch.events.trace import read_timelines
+    """The results of a directory with the timelines of its trace. A missing or invalid trace only adds a warning."""
+    from firsttouch.events.trace import TRACE, read_timelines
     from firsttouch.records.reading import load_results
 
     results = load_results(directory)
@@ -505,6 +505,11 @@ def _load(directory: Path) -> Results:
         results.timelines = read_timelines(directory)
     except UsageError as error:
         results.warnings.append(str(error))
+    if have_moves(results.records) and not (directory / TRACE).exists():
+        results.warnings.append(
+            f"{directory} has no {TRACE}, so the figures of bytes over time are missing; copy it from where the run "
+            "wrote it, and draw the report again"
+        )
     return results
 
 
