@@ -20,9 +20,7 @@ from firsttouch.workspace.ranges import Ranges
 from firsttouch.workspace.strategies import Strategy
 from firsttouch.workspace.workspace import placement
 
-SHARED_    "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
-)
-AT_ONCE = 0.05
+SHARED_AT_ONCE = 0.05
 """If the CPU uses more than this part of what kernels access in buffers that kernels use at the same time, how often
 pages move is a matter of timing, and is not estimated."""
 ONE_PASS = "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
