@@ -44,11 +44,11 @@ def to_svg(spec: Mapping[str, Any]) -> str:
 
 def to_svgs(specs: Sequence[Mapping[str, Any] | None]) -> list[str]:
     """The figures as SVG of a page, each with ids of its own; '' for those without a specification."""
-    cleaned = [spec and _clean(spec) for spec in specs]
+    cleaned: list[dict[str, Any] | None] = [spec and _clean(spec) for spec in specs]
     return [sanitise(embed(_drawn(spec), spec, i)) if spec else "" for i, spec in enumerate(cleaned, 1)]
 
 
-def _drawn(spec: Mapping[str, Any]) -> str:
+def _drawn(spec: dict[str, Any]) -> str:
     import vl_convert
 
     with _converting():
