@@ -8,7 +8,7 @@ Freeing managed memory is not estimated either, since no experiment measures it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from firsttouch.advice.accesses import Access, Block, Declared
@@ -23,6 +23,7 @@ from firsttouch.workspace.workspace import placement
 SHARED_AT_ONCE = 0.05
 """If the CPU uses more than this part of what kernels access in buffers that kernels use at the same time, how often
 pages move is a matter of timing, and is not estimated."""
+ONE_PASS = "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
 AT_ONCE = "both agents use buffers at the same time, so how often pages move is a matter of timing"
 
 
@@ -284,7 +285,7 @@ class _InPlace(_Simulation):
         name, nbytes = self.strategy.allocator, access.end - access.start
         used = [self.prices.remote("h2d", name)] * access.reads + [self.prices.remote("d2h", name)] * access.writes
         # The link carries both directions at once.
-        price = max(used, key=lambda p: p.of(nbytes).value)
+        price = replace(max(used, key=lambda p: p.of(nbytes).value), note=ONE_PASS)
         all_passes = price.of(nbytes).times(access.passes)
         once = price.of(nbytes) if access.passes >= 1 else all_passes
         time = Time(all_passes.value, min(once.low, all_passes.low), all_passes.high)
@@ -387,7 +388,7 @@ class _Moving(_Simulation):
         if "cpu" in self.guide(index).prefetch and moved:
             price = self.prices.cpu_fault(self.name)
             note = "a prefetch to the CPU is not measured, and is priced as the CPU's faults"
-            price = Price(price.sizes, price.times, price.points, note)
+            price = replace(price, note=note)
             self.terms.add("readback", "prefetch to the CPU", price, moved)
             self.on_gpu[index].remove(access.start, access.end)
             self.present[index].add(access.start, access.end)
