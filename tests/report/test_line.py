@@ -72,7 +72,7 @@ def test_long_series_have_few_dots():
     assert any(note.startswith("8 of 10 series are drawn") for note in drawing.notes)
     assert sum(r["dot"] for r in rows) == 320
     assert rows[0]["dot"]
-    assert {"iteration", "ms per iteration", "strategy", *sample.STRATEGIES[:8]} <= set(texts)
+    assert {"iteration", "ms per iteration", "strategy", *list(sample.STRATEGIES)[:8]} <= set(texts)
 
 
 def test_a_counter_per_second_is_a_rate_and_not_a_time():
