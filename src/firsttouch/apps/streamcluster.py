@@ -117,8 +117,8 @@ class Streamcluster(App):
         self.last, rows = (x, width), self.rows[: n * width]
         cpu.updates(self.table)[centres] = np.arange(width - 1)
         given, results = (self.coord, self.weight, self.cost, self.assign, self.table), (self.moves, self.candidate)
-        arrays, groups, written = (*given, self.rows, *results), math.ceil(n / POINTS), [rows, *results]
-        gpu.launch("stream_gain", *arrays, n, self.d, width, x, groups=groups, threads=THREADS, writes=written)
+        values, groups = (*given, self.rows, *results, n, self.d, width, x), math.ceil(n / POINTS)
+        gpu.launch("stream_gain", *values, groups=groups, threads=THREADS, writes=[rows, *results])
         cpu.launch("stream_sum", self.rows, self.sums, n, width, over=n, reads=[rows], writes=[self.sums])
         columns = cpu.reads(self.sums)[: math.ceil(n / BLOCK) * width].reshape(-1, width).sum(axis=0)
         saved = self.price + columns[:-1]
