@@ -20,6 +20,8 @@ from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar
 from firsttouch.workspace.guidance import READ_MOSTLY
 
+TINY = 1e-9
+"""The least value of a measurement in its unit, where a rate is divided by it."""
 Direction = Literal["h2d", "d2h"]
 HUGE_PAGES = "always"
 """The setting of transparent huge pages with which plain memory gets huge pages without asking."""
@@ -376,14 +378,12 @@ def _relative(record: Record) -> float:
 
 
 def _by_size(rows: Sequence[Record], time: Callable[[Record, float], float]) -> Price:
-    """One time for each measured size. time: nanoseconds from a record and a value in its unit."""
+    """One time for each measured size. time: nanoseconds from a record and a value in its unit, which is positive."""
     by_size: dict[float, Time] = {}
     for r in rows:
-        s = r.summary
-        assert s is not None
-        if min(s.median, s.ci_low) <= 0:
-            continue
-        bounds = sorted((time(r, s.ci_low), time(r, s.ci_high)))
-        by_size[_number(r.factors.get("size"))] = Time(time(r, s.median), *bounds)
+        assert r.summary is not None
+        median_value, low, high = (max(v, TINY) for v in (r.summary.median, r.summary.ci_low, r.summary.ci_high))
+        bounds = sorted((time(r, low), time(r, high)))
+        by_size[_number(r.factors.get("size"))] = Time(time(r, median_value), *bounds)
     sizes = sorted(by_size)
     return Price(tuple(sizes), tuple(by_size[size] for size in sizes), tuple(map(key_of, rows)))

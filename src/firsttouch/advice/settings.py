@@ -153,7 +153,8 @@ def _placement(prices: Prices) -> Setting | None:
 
 
 def _ratio(one: Price, other: Price) -> float:
-    return one.of(1).value / other.of(1).value
+    least = other.of(1).value
+    return one.of(1).value / least if least else 1.0
 
 
 def _points(*prices: Price) -> tuple[str, ...]:

@@ -27,14 +27,13 @@ WIDTH = 120
 
 
 def percentage(text: str) -> float:
-    """Parses the value of --fail-over: 0.05 for '5%'."""
+    """Parses the value of --fail-over."""
+    from firsttouch.comparison.compare import limit_of
+
     try:
-        value = float(text.strip().removesuffix("%")) / 100
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 100:
-        raise UsageError(f"--fail-over '{text}' is not a percentage such as 5%")
-    return value
+        return limit_of(text)
+    except UsageError as error:
+        raise UsageError(f"--fail-over {error}") from None
 
 
 def command(

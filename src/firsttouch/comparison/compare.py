@@ -110,6 +110,17 @@ def compare(specs: Sequence[str], limit: float | None = None) -> Comparison:
     )
 
 
+def limit_of(text: str) -> float:
+    """The fraction that a percentage such as '5%' means. Raises UsageError."""
+    try:
+        value = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise UsageError(f"'{text}' is not a percentage such as 5%")
+    return value
+
+
 def _why_nothing(sides: Sides, table: Table) -> str:
     names = join_names([side.name for side in sides.sides][:3])
     if table.redefined:

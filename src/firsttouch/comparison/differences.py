@@ -1,9 +1,9 @@
 """What differs between the sides of a comparison, and by how much.
 
-A side's value of a point is the median of its runs. Its interval holds the intervals of its runs, and what further runs
-would vary by: Student's t with the spread between the runs of the side, or with the typical spread of the experiment on
-that device if that is larger. Ratios and spreads are those of logarithms where all values are positive. Two values
-differ if their intervals are apart.
+A side's value of a point is the median of its runs. Its interval holds the intervals of its runs, and what further
+runs would vary by: the spread between the runs of the side, or the typical spread of the experiment on that device if
+that is larger, times Student's t for the runs of all sides. Ratios and spreads are those of logarithms where all values
+are positive. Two values differ if their intervals are apart.
 
 An experiment as a whole is judged by the median ratio of its points, which shows a change that is too small for any one
 of them. From FLEET sides on, each is compared with the median of all, and the spread over the sides is the yardstick.
@@ -201,7 +201,8 @@ class _Comparison:
             ratios = [i for i in places if self.positive[i]]
             typical[ratios] = np.nanmedian(deviation[:, ratios]) if ratios else np.nan
         spread = np.fmax(deviation, typical)
-        half = spread * _quantiles(_T95, np.maximum(runs - 1, 2)) / np.sqrt(np.maximum(runs, 1))
+        freedom = np.maximum(np.maximum(runs - 1, 0).sum(axis=0), 2)
+        half = spread * _quantiles(_T95, freedom) / np.sqrt(np.maximum(runs, 1))
         return centre, np.fmin(low, centre - half), np.fmax(high, centre + half), runs
 
     def _judge(

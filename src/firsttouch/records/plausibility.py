@@ -36,6 +36,7 @@ class Run:
         self.machine = machine
         self.devices = {device.name: device for device in machine.devices}
         self._records = records
+        self._load_ns: dict[tuple[str, str], float | None] = {}
 
     @cached_property
     def _loads(self) -> list[Record]:
@@ -45,6 +46,11 @@ class Run:
         """The least time of a load from the largest buffer, by its interval; None if no load was measured. All devices
         have the same CPU.
         """
+        if (agent, device) not in self._load_ns:
+            self._load_ns[agent, device] = self._find_load_ns(agent, device)
+        return self._load_ns[agent, device]
+
+    def _find_load_ns(self, agent: str, device: str) -> float | None:
         fastest: dict[float, float] = {}
         for r in self._loads:
             size = _number(r.factors.get("size"))
@@ -84,9 +90,10 @@ def _is(*experiments: str) -> Callable[[Record], bool]:
 
 
 def _has_infinite(record: Record, _run: Run) -> bool:
+    """The sum of finite numbers is finite, because the schema bounds them (LARGEST)."""
     summary = [getattr(record.summary, name) for name in Summary.__struct_fields__]
-    counters = (v for v in record.counters.values() if isinstance(v, float))
-    return not all(map(math.isfinite, (*record.samples, *summary, *counters)))
+    counters = [v for v in record.counters.values() if isinstance(v, float)]
+    return not math.isfinite(sum(record.samples) + sum(summary) + sum(counters))
 
 
 _TIMES = ("ns", "us", "ms", "s")
@@ -154,7 +161,7 @@ def _exceeds_whole(record: Record, _run: Run) -> bool:
         for counter, value in record.counters.items():
             if (found := re.fullmatch(pattern, counter)) is None or (part := _number(value)) is None:
                 continue
-            whole = _whole(record, found.expand(name)) if isinstance(name, str) else name
+            whole = _whole(record, found.expand(name) if found.re.groups else name) if isinstance(name, str) else name
             if whole is not None and part > whole + rounding * abs(whole):
                 return True
     return False

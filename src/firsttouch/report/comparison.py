@@ -6,12 +6,11 @@ Figures are those of the experiment, with a colour for each side.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from firsttouch import figures
 from firsttouch.comparison.compare import Comparison, compare
 from firsttouch.comparison.differences import Group, Value
 from firsttouch.comparison.table import Column, with_peer
@@ -32,8 +31,8 @@ from firsttouch.experiments.base import Experiment
 from firsttouch.files import write_atomically
 from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import Record
-from firsttouch.report.draw import draw
-from firsttouch.report.drawing import Context, Drawing
+from firsttouch.report.drawing import Drawing
+from firsttouch.report.overlay import overlaid, told_apart
 from firsttouch.report.page import environment, packaged
 from firsttouch.report.palette import Palette
 from firsttouch.report.svg import sanitise, to_svg
@@ -46,8 +45,6 @@ MOST_SIDES = 8
 """The most sides in a figure."""
 MOST_SECTIONS = 16
 MOST_POINTS = 200
-OVERLAID = (figures.Line, figures.Bar)
-"""Kinds of figure that show several sides in one panel."""
 
 
 @dataclass
@@ -172,7 +169,7 @@ def _records(comparison: Comparison, short: Mapping[str, str]) -> dict[tuple[str
                 seen.add(key)
                 column = wanted[key]
                 name = short[side.name]
-                shown = msgspec.structs.replace(record, device=device, factors={SIDE: name, **factors})
+                shown = told_apart(record, SIDE, name, device=device, factors=factors)
                 if (value := values.get((i, column))) is not None and value.runs > 1:
                     _set_summary(shown, value)
                 found.setdefault(column.group, []).append(shown)
@@ -198,17 +195,7 @@ def _shown(comparison: Comparison) -> list[int]:
 def _drawings(records: Sequence[Record], experiments: Mapping[str, Experiment], palette: Palette) -> list[Drawing]:
     """The experiment's figures of the records of all sides."""
     experiment = experiments.get(records[0].experiment) if records else None
-    if experiment is None:
-        return []
-    drawn = (draw(_overlaid(f), records, Context(None, palette)) for f in experiment.figures if isinstance(f, OVERLAID))
-    return [drawing for drawing in drawn if drawing is not None]
-
-
-def _overlaid(figure: figures.Line | figures.Bar) -> figures.Line | figures.Bar:
-    """The figure with a colour for each side. Its own colour becomes a dash or a panel."""
-    if isinstance(figure, figures.Line):
-        return replace(figure, colour=SIDE, dash="", levels="", order=())
-    return replace(figure, colour=SIDE)
+    return list(overlaid(experiment.figures, records, SIDE, palette)) if experiment else []
 
 
 def write_comparison(specs: Sequence[str], output: Path, limit: float | None = None) -> Path:

@@ -35,6 +35,7 @@ from firsttouch.report.events import EventTable, event_table, have_moves
 from firsttouch.report.first_screen import FirstScreen, first_screen
 from firsttouch.report.palette import Palette
 from firsttouch.report.profiler import CounterTable, counter_table
+from firsttouch.report.published import PublishedTable, published_tables
 from firsttouch.report.svg import to_svgs
 from firsttouch.text import condition, count, distinguishing_factors, fact_title, label, quantity
 from firsttouch.units import format_seconds
@@ -107,6 +108,7 @@ class Section:
     events: EventTable | None = None
     without_events: list[Block] = field(default_factory=list)
     counters: CounterTable | None = None
+    published: PublishedTable | None = None
     without_counters: list[Block] = field(default_factory=list)
     skipped: list[Block] = field(default_factory=list)
     failed: list[Block] = field(default_factory=list)
@@ -138,6 +140,7 @@ class Section:
         extra = len(self.drawings) - 1
         kinds = [count(extra, "further figure")] if extra > 0 else []
         kinds += ["all findings"] if self.brief != self.answer else []
+        kinds += ["published results"] if self.published else []
         points = len(self.rows) + self.left_out
         return ", ".join([*kinds, "method", *([count(points, "point")] if points else [])])
 
@@ -189,6 +192,7 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
         devices = {d.name: d for d in loaded.machine.devices}
         parts = list(answered(loaded.records, loaded.machine.devices, experiments))
         sections = [_section(part, experiments.get(part.experiment), devices) for part in parts]
+        _add_published(sections, loaded)
         for (experiment, device), timelines in loaded.timelines.items():
             if candidates := [s for s in sections if s.experiment == experiment and device in s.devices]:
                 for timeline in timelines:
@@ -200,6 +204,14 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
         warnings = [*loaded.machine.warnings, *loaded.warnings, *_point_warnings(loaded.records)]
         found.append(Chapter(anchor, title, loaded, warnings, sections, questions, screen))
     return found
+
+
+def _add_published(sections: Sequence[Section], results: Results) -> None:
+    """Adds what papers state for other machines to the first section of each experiment on each device."""
+    tables = published_tables(results.records, results.machine.devices)
+    for section in sections:
+        if not section.overview and len(section.devices) == 1:
+            section.published = tables.pop((section.experiment, section.devices[0]), None)
 
 
 def _questions(
