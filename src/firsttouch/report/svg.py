@@ -44,8 +44,11 @@ def to_svg(spec: Mapping[str, Any]) -> str:
 
 def to_svgs(specs: Sequence[Mapping[str, Any] | None]) -> list[str]:
     """The figures as SVG of a page, each with ids of its own; '' for those without a specification."""
-    cleaned: list[dict[str, Any] | None] = [spec and _clean(spec) for spec in specs]
-    return [sanitise(embed(_drawn(spec), spec, i)) if spec else "" for i, spec in enumerate(cleaned, 1)]
+    return [_of_page(_clean(spec), i) if spec else "" for i, spec in enumerate(specs, 1)]
+
+
+def _of_page(spec: dict[str, Any], number: int) -> str:
+    return sanitise(embed(_drawn(spec), spec, number))
 
 
 def _drawn(spec: dict[str, Any]) -> str:
