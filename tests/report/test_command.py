@@ -36,13 +36,18 @@ def run(*arguments):
 def test_the_report_is_written_into_the_results_directory(write):
     directory = write(sample.results())
     result = run(directory)
-    assert result.stdout.strip() == str(directory / "report.html")
+    title, *_, written = result.stdout.splitlines()
+    assert title == "NVIDIA H200, Intel Xeon Platinum 8480C"
+    assert written == str(directory / "report.html")
     assert (directory / "report.html").read_text().startswith("<!doctype html>")
 
 
 def test_json_is_the_only_output_on_stdout(write, tmp_path):
     result = run(write(sample.results()), "-o", tmp_path / "r.html", "--json")
-    assert json.loads(result.stdout) == {"report": str(tmp_path / "r.html")}
+    told = json.loads(result.stdout)
+    assert told["report"] == str(tmp_path / "r.html")
+    assert told["titles"] == ["NVIDIA H200, Intel Xeon Platinum 8480C"]
+    assert {entry["directory"] for entry in told["findings"]} == {str(tmp_path / "out")}
 
 
 @pytest.mark.parametrize(("form", "start"), matrix([("svg", b"<svg"), ("png", b"\x89PNG")], 1))

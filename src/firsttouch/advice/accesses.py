@@ -31,7 +31,7 @@ STAND_INS = (0, 1)
 """What stands for each number that kernels would have written, until the application launches kernels with it."""
 MOST_FILLED = 64 << 20
 """Bytes of a view up to which it is filled with such a number."""
-MOST_ACCESSES = 40_000
+MOST_ACCESSES = 12_000
 MOST_SECONDS = 3.0
 """A dry run ends when it has declared so many accesses, or has computed so long."""
 
@@ -121,7 +121,7 @@ class _Recorder(Workspace):
         self.launch = 0
         self.computed: set[int] = set()
         """Blocks that kernels have written."""
-        self.read_computed = False
+        self.read_computed = self.stopped = False
         self._started = time.process_time()
 
     def touch(self, agent: Agent, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
@@ -141,6 +141,7 @@ class _Recorder(Workspace):
             self.computed.add(index)
         self.declared.accesses.append(access)
         if len(self.declared.accesses) > MOST_ACCESSES or time.process_time() - self._started > MOST_SECONDS:
+            self.stopped = True
             raise _Enough
 
     def _forget_views(self, kernel: Access) -> None:
@@ -266,11 +267,8 @@ class _Gpu(Gpu):
                 starts.append(len(declared.accesses))
                 yield index
             ended = True
-        except _Enough:
-            ended = True
-            raise
         finally:
-            if not ended and self.workspace.phase == "compute":
+            if not (ended or self.workspace.stopped) and self.workspace.phase == "compute":
                 self._repeat(starts, count)
 
     def _repeat(self, starts: list[int], count: int) -> None:

@@ -20,7 +20,7 @@ from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import BASELINE
 from firsttouch.records.reading import Results, has_results, key_of, load_results
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.text import quantity
+from firsttouch.text import join_names, quantity
 from firsttouch.units import format_size, parse_size
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 
@@ -31,6 +31,7 @@ SIZE = 1 << 30
 """The size of a pattern's buffers if none is given."""
 PLAIN_FACTORS = {"app", "strategy", "size", "repeat", "events", "kernel_times"}
 """The factors of a run of an application that sets nothing else."""
+NOT_ESTIMATED = "not estimated"
 SIMILAR = 1.05
 """Strategies whose times differ by less than this are called alike."""
 
@@ -240,10 +241,11 @@ def _for_app(
     declared = declared_by(app, params)
     runs = [r for r in measured_runs(records, app.name, device.name) if r.factors["size"] == size]
     measure = f"firsttouch app {app.name} --size {size} --device {device.name}"
+    footprint = app.footprint(params)
     return ranked(
         declared,
         app.name,
-        app.footprint(params),
+        size if isinstance(size, int) and footprint > 0.99 * size else footprint,
         results[0],
         device,
         records,
@@ -269,7 +271,7 @@ def estimates(
         except Unmeasured as missing:
             absent.append(Absent(name, "not measured here", str(missing)))
         except NotEstimated as why:
-            absent.append(Absent(name, f"{why}; not estimated", f"{measure} --strategy {name}" if measure else ""))
+            absent.append(Absent(name, f"{why}; {NOT_ESTIMATED}", f"{measure} --strategy {name}" if measure else ""))
     return found, absent
 
 
@@ -304,7 +306,7 @@ def ranked(
     advice = Advice(device.name, device.title, program, size, scale, rows, absent)
     advice.assumptions = _assumptions(declared, terms)
     advice.settings = settings(prices, STRATEGIES[rows[0].strategy])
-    advice.turns = _turns(rows, terms, measure)
+    advice.turns = _turns(rows, terms, measure, [a.strategy for a in absent if NOT_ESTIMATED in a.reason])
     advice.sentences = _sentences(advice)
     return advice
 
@@ -357,9 +359,14 @@ def _repeated(terms: Iterable[Term]) -> float:
     return sum(t.ms for t in terms if t.phase not in _ONCE and not t.what.startswith("first touch"))
 
 
-def _turns(rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str) -> list[str]:
+def _turns(
+    rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str, not_estimated: Sequence[str]
+) -> list[str]:
     """What would turn the advice."""
     best, found = rows[0], list[str]()
+    if not_estimated:
+        command = f"; measure: {measure}" if measure else ""
+        found.append(f"Not estimated, and perhaps faster: {join_names(not_estimated)}{command}.")
     kept = {name: _repeated(t) for name, t in terms.items()}
     if kept:
         name = min(kept, key=lambda one: kept[one])

@@ -8,7 +8,7 @@ Freeing managed memory is not estimated either, since no experiment measures it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from firsttouch.advice.accesses import Access, Block, Declared
@@ -23,6 +23,7 @@ from firsttouch.workspace.workspace import placement
 SHARED_AT_ONCE = 0.05
 """If the CPU uses more than this part of what kernels access in buffers that kernels use at the same time, how often
 pages move is a matter of timing, and is not estimated."""
+ONE_PASS = "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
 AT_ONCE = "both agents use buffers at the same time, so how often pages move is a matter of timing"
 
 
@@ -284,7 +285,7 @@ class _InPlace(_Simulation):
         name, nbytes = self.strategy.allocator, access.end - access.start
         used = [self.prices.remote("h2d", name)] * access.reads + [self.prices.remote("d2h", name)] * access.writes
         # The link carries both directions at once.
-        price = max(used, key=lambda p: p.of(nbytes).value)
+        price = replace(max(used, key=lambda p: p.of(nbytes).value), note=ONE_PASS)
         all_passes = price.of(nbytes).times(access.passes)
         once = price.of(nbytes) if access.passes >= 1 else all_passes
         time = Time(all_passes.value, min(once.low, all_passes.low), all_passes.high)
@@ -301,8 +302,9 @@ class _Moving(_Simulation):
         self.copied = [Ranges() for _ in self.declared.blocks]
         """Bytes of which both agents have a copy, after the advice read-mostly."""
         self.guidance = [BY_ITSELF.of(b.declaration, self.strategy) for b in self.declared.blocks]
-        self.in_flight: list[tuple[int, int, int, bool]] = []
-        """Block, start, end and whether it writes, of the kernels for which the CPU has not waited."""
+        self.reading: dict[int, Ranges] = {}
+        self.writing: dict[int, Ranges] = {}
+        """The bytes of blocks that kernels use for which the CPU has not waited."""
         self.used_by_gpu = self.used_at_once = 0
 
     def guide(self, index: int) -> Guidance:
@@ -358,7 +360,8 @@ class _Moving(_Simulation):
         index, start, end = access.block, access.start, access.end
         there, here = self.present[index], self.on_gpu[index]
         self.used_by_gpu += end - start
-        self.in_flight.append((index, start, end, access.writes))
+        used = self.writing if access.writes else self.reading
+        used.setdefault(index, Ranges()).add(start, end)
         missing = sum(b - a for a, b in here.missing(start, end))
         new = (end - start) - _covered(there, here, start, end)
         moved = missing - new
@@ -385,15 +388,15 @@ class _Moving(_Simulation):
         if "cpu" in self.guide(index).prefetch and moved:
             price = self.prices.cpu_fault(self.name)
             note = "a prefetch to the CPU is not measured, and is priced as the CPU's faults"
-            price = Price(price.sizes, price.times, price.points, note)
+            price = replace(price, note=note)
             self.terms.add("readback", "prefetch to the CPU", price, moved)
             self.on_gpu[index].remove(access.start, access.end)
             self.present[index].add(access.start, access.end)
-        self.in_flight.clear()
+        self._wait()
         self.cpu(access, "readback")
 
     def read_back(self, blocks: Iterable[Block]) -> None:
-        self.in_flight.clear()
+        self._wait()
         super().read_back(blocks)
         if self.used_at_once > SHARED_AT_ONCE * max(1, self.used_by_gpu):
             raise NotEstimated(AT_ONCE)
@@ -405,20 +408,22 @@ class _Moving(_Simulation):
         """The CPU waits for kernels with which a launch of its own conflicts. Otherwise both agents use their common
         buffers at the same time.
         """
-        if accesses[0].agent == "gpu" or not self.in_flight:
+        if accesses[0].agent == "gpu":
             return
         if accesses[0].phase == "initialise" or any(map(self._conflicts, accesses)):
-            self.in_flight.clear()
+            self._wait()
             return
-        running = {index for index, *_ in self.in_flight}
+        running = self.reading.keys() | self.writing.keys()
         common = [a for a in accesses if a.block in running and not self._duplicates(a.block)]
         self.used_at_once += sum(a.end - a.start for a in common)
 
     def _conflicts(self, access: Access) -> bool:
-        return any(
-            index == access.block and start < access.end and access.start < end and (writes or access.writes)
-            for index, start, end, writes in self.in_flight
-        )
+        used = [self.writing, self.reading] if access.writes else [self.writing]
+        return any(one[access.block].overlaps(access.start, access.end) for one in used if access.block in one)
+
+    def _wait(self) -> None:
+        self.reading.clear()
+        self.writing.clear()
 
 
 def _common(ranges: Ranges, start: int, end: int) -> int:

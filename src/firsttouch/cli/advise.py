@@ -110,11 +110,25 @@ def show(advice: Advice) -> None:
         console.width = PLAIN_WIDTH
     console.print(table)
     print_stdout(f"Times on {advice.title}: {advice.scale}.")
-    for absent in advice.unavailable:
-        command = f"; run: {absent.run}" if absent.run else ""
-        print_stdout(f"{absent.strategy}: {absent.reason}{command}")
+    for line in absent_lines(advice):
+        print_stdout(line)
     print_stdout("")
+    if advice.settings.named():
+        print_stdout("What these records say in general:")
     for setting in advice.settings.named().values():
         print_stdout(f"- {caption(setting.text)}.")
     for assumption in advice.assumptions:
         print_stdout(f"- Assumed: {assumption}.")
+
+
+def absent_lines(advice: Advice) -> list[str]:
+    """One line for all strategies without a time for the same reason, with one command for all of them."""
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for absent in advice.unavailable:
+        command, option, name = absent.run.partition(" --strategy ")
+        groups.setdefault((absent.reason, command), []).append((absent.strategy, f"{option}{name}"))
+    lines = []
+    for (reason, command), found in groups.items():
+        run = f"; run: {command}{''.join(option for _, option in found)}" if command else ""
+        lines.append(f"{', '.join(name for name, _ in found)}: {reason}{run}")
+    return lines

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from firsttouch.advice.sentences import Sentence
 from firsttouch.advice.sentences import sentences as advised
 from firsttouch.analysis.findings import Finding, Quantity, at_shared
 from firsttouch.analysis.statistics import measured
@@ -37,14 +38,19 @@ class Number:
     experiment: str
     finding: Finding
 
+    @property
+    def text(self) -> str:
+        """The number and what follows it."""
+        return self.value + (", " if self.rest[:1].isdigit() else " ") + self.rest
+
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """advice: sentences. figure, shown: the picture and the records that it shows; None if nothing can be shown."""
+    """figure, shown: the picture and the records that it shows; None if nothing can be shown."""
 
     title: str
     numbers: Sequence[Number]
-    advice: Sequence[str]
+    advice: Sequence[Sentence]
     figure: Figure | None
     shown: Sequence[Record]
 
@@ -57,7 +63,7 @@ def first_screen(results: Results, answers: Sequence[Answered]) -> FirstScreen:
     """The first screen of one results directory. answers: its sections with their findings."""
     overview = next((part for part in answers if part.section.overview), None)
     numbers = [_number(f) for f in _derived(lambda: headlines(results.records, results.machine))]
-    advice = [sentence.text for sentence in _derived(lambda: advised(results))]
+    advice = _derived(lambda: advised(results))
     figure, shown = _latencies(results.records, results.machine)
     if overview is not None:
         means = [f for f in overview.answer.findings if isinstance(f.value, Quantity)]
