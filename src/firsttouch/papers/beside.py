@@ -49,13 +49,16 @@ def beside(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> list[Bes
     share one memory stands beside one of separate memories only if the agent uses its own, and not for copies.
     """
     by_name = {device.name: device for device in devices}
-    usable = [r for r in measured(records) if r.device in by_name]
+    usable: dict[str, list[Record]] = {}
+    for record in measured(records):
+        if record.device in by_name:
+            usable.setdefault(record.experiment, []).append(record)
     found = []
     for row in all_rows():
         stated = side(row)
-        if stated is None:
+        if stated is None or row.here is None:
             continue
-        matching = [r for r in usable if row.here and r.experiment == stated.experiment and row.here.matches(r.factors)]
+        matching = [r for r in usable.get(stated.experiment, []) if row.here.matches(r.factors)]
         allowed = [r for r in matching if _is_comparable(row, r, by_name[r.device])]
         if allowed and (entry := _entry(row, stated, _best(stated, allowed))):
             found.append(entry)
