@@ -279,6 +279,7 @@ def test_migration_runs_beyond_what_ballast_leaves_where_that_is_allowed(tmp_pat
     assert "exceeds the 12 MiB of hip:0 that the ballast leaves free" in results["device", 1.5].reason
     (section,) = Migration().sections(records, None)
     assert section.question == "What does it cost that a buffer exceeds the device memory that is free?"
+    assert f">{section.question}<" in (tmp_path / "out/report.html").read_text()
     drawing = draw(section.figures[0], section.records, Context(None, Palette()))
     assert drawing is not None
     assert "bytes of the buffer for each byte left free" in to_svg(drawing.spec)
