@@ -6,11 +6,12 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.calls import UNDRAWN
 
+from firsttouch.engine.reporting import draw
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 
@@ -22,7 +23,7 @@ TWO = ("opencl:0", "opencl:1")
 
 def run(out: Path, *words: str, status: int = 0, module: Path = COPIES) -> subprocess.CompletedProcess[str]:
     experiment = {COPIES: "neighbour", LOADS: "far-chase"}[module]
-    call = [sys.executable, "-m", "firsttouch.cli.main", "run", experiment, "--module", str(module), "--out", str(out)]
+    call = [*UNDRAWN, "run", experiment, "--module", str(module), "--out", str(out)]
     done = subprocess.run(
         [*call, *words],
         env=os.environ | {"POCL_DEVICES": "pthread pthread"},
@@ -116,7 +117,8 @@ def test_a_device_works_in_the_memory_of_its_peer(tmp_path: Path) -> None:
 
 
 def test_the_report_has_one_section_with_both_devices(copies: Path) -> None:
-    page = (copies / "report.html").read_text()
+    (report,) = draw([copies])
+    page = report.read_text()
     (question,) = re.findall(r"<h\d[^>]*>How fast do bytes move between two devices\?", page)
     section = page[page.index(question) :]
     assert "opencl:0" in section
