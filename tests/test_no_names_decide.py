@@ -12,7 +12,7 @@ from firsttouch.allocators.semantics import SEMANTICS
 from firsttouch.machine.backends import BACKENDS, HOST
 
 PACKAGE = Path(__file__).parents[1] / "src" / "firsttouch"
-ROOMS = ("apps", "harness", "workspace", "report", "analysis", "engine", "experiments")
+ROOMS = ("advice", "apps", "harness", "workspace", "report", "analysis", "engine", "experiments")
 """Rooms that are checked, in addition to session.py, work.py and worker.py."""
 AMBIGUOUS = {HOST, "device"}
 """Names that have other meanings too: the agent `cpu`, and `device` in general. They count only if they are compared

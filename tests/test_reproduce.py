@@ -17,11 +17,13 @@ import pytest
 from tests.fabricated import GIB, KIB, MACHINES, MIB
 from tests.matrix import matrix
 
+from firsttouch.papers.rows import all_rows
 from firsttouch.records.reading import load_results
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/reproduce.md"
-LATER = "later"
+LATER, NONE = "later", "none: "
+"""In place of a command: it does not exist yet, or why there is none."""
 WORDS = {"H200", "VM", "small", "stand-in", "no"}
 """What the last column may say."""
 
@@ -33,6 +35,7 @@ def words_of(command: str) -> list[str]:
 
 
 class Row(NamedTuple):
+    study: str
     where: str
     what: str
     command: str
@@ -40,9 +43,13 @@ class Row(NamedTuple):
     ran: Sequence[str]
 
     @property
+    def has_no_command(self) -> bool:
+        return self.command == LATER or self.command.startswith(NONE)
+
+    @property
     def plans(self) -> bool:
         """Whether its command has a plan; `machine` has none."""
-        return self.command != LATER and words_of(self.command)[0] in ("run", "app", "methods")
+        return not self.has_no_command and words_of(self.command)[0] in ("run", "app", "methods")
 
 
 PLAYED_BY: Mapping[str, Collection[str]] = {
@@ -62,13 +69,14 @@ PLAYED_BY: Mapping[str, Collection[str]] = {
 
 
 def rows() -> list[Row]:
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ") and line.count(" | ") == 4]
-    cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
-    return [
-        Row(where, what, command.strip("`"), machines.split(", "), ran.split(", "))
-        for where, what, command, machines, ran in cells
-        if where != "in the study"
-    ]
+    found, study = [], ""
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("## "):
+            study = line.removeprefix("## ").partition(":")[0]
+        elif line.startswith("| ") and line.count(" | ") == 4 and not line.startswith("| in the study"):
+            where, what, command, machines, ran = (cell.strip() for cell in line.strip("| ").split(" | "))
+            found.append(Row(study, where, what, command.strip("`"), machines.split(", "), ran.split(", ")))
+    return found
 
 
 ROWS = rows()
@@ -113,9 +121,66 @@ def test_the_page_has_a_line_for_everything() -> None:
     assert {machine for row in ROWS if row.machines != ["any"] for machine in machines_of(row)} == set(MACHINES)
     for row in ROWS:
         assert WORDS.issuperset(row.ran), row
-        assert row.command != LATER or row.ran == ["no"], row
-        assert row.machines != ["node"] or row.command == LATER, row
+        assert not row.has_no_command or row.ran == ["no"], row
+        assert row.machines != ["node"] or row.has_no_command, row
         assert not row.plans or runs_here(row.command) == ("small" in row.ran), row
+
+
+STUDIES = {
+    "mi300a-upm": "One MI300A",
+    "mi300a-node": "A node of four MI300A",
+    "grace-hopper": "Grace Hopper",
+    "integrated-2017": "Jetson TK1 and Kaveri",
+    "cuda-um-2019": "Pascal, Volta and Power 9",
+}
+"""The heading of each paper's lines, by the paper's name in the published results."""
+OTHER_NAMES = {
+    "qiskit": "quantum_volume",
+    "needle": "nw",
+    "particlefinder": "particlefilter",
+    "black-scholes": "black_scholes",
+    "cublas": "gemm",
+    "cg": "conjugate_gradient",
+    "graph500": "graph500_bfs",
+    "conv0": "fft_conv_r2c",
+    "conv1": "fft_conv_c2c",
+    "conv2": "fft_conv_fused",
+    "heartwall-v1": "heartwall",
+    "heartwall-v2": "heartwall",
+    "srad_v1": "srad",
+}
+"""What the papers call applications, and what we do."""
+NOT_MEASURED = {"QMCPack", "iPIC3D"}
+"""Applications that a paper only cites."""
+
+
+def figures_and_tables(text: str) -> set[str]:
+    """Fig. 3, Table I and so on, of a list such as "Table 2, Fig. 3, 6, 7"."""
+    found, kind = set(), ""
+    for part in re.findall(r"Fig\.|Table|Sec\.|Observation|(?<![\w.-])(?:[0-9]+|[IV]+)(?![\w.-])", text):
+        kind = kind if part[0].isdigit() or set(part) <= {"I", "V"} else part.rstrip(".")
+        if part.rstrip(".") != kind and kind in ("Fig", "Table"):
+            found.add(f"{kind} {part}")
+    return found
+
+
+@pytest.mark.parametrize("paper", STUDIES)
+def test_every_figure_table_and_application_of_a_study_has_a_line(paper: str) -> None:
+    assert {row.study for row in ROWS} == {*STUDIES.values()}
+    lines = [row for row in ROWS if row.study == STUDIES[paper]]
+    published = [row for row in all_rows() if row.paper == paper and not row.cited]
+    stated = {each for row in published for each in figures_and_tables(row.section)}
+    assert stated
+    assert stated <= {each for line in lines for each in figures_and_tables(line.where)}
+    named = {name for row in published for name in as_list(row.conditions.get("app", []))} - NOT_MEASURED
+    text = " ".join(
+        f"{line.what} {line.command}" for line in lines if line.command.startswith(("firsttouch app", NONE))
+    )
+    assert not {name for name in named if OTHER_NAMES.get(name, name) not in text}
+
+
+def as_list(value: Any) -> list[str]:
+    return value if isinstance(value, list) else [value]
 
 
 @pytest.mark.parametrize("machine", matrix(MACHINES, 2))

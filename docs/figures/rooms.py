@@ -11,14 +11,18 @@ PICTURE = Path(__file__).with_suffix(".svg")
 
 ABOUT = {
     "cli": "one thin module per command",
+    "library": "what `import firsttouch` offers",
     "report": "figures, page, export",
     "worker": "the worker process: its table of tasks",
+    "advice": "which memory strategy to take",
     "work": "kinds of work: run and app",
     "api": "the names that external modules import",
     "apps": "one module and one kernel file per application",
     "harness": "measures applications",
     "engine": "discover, plan, run point by point",
     "experiments": "one module per experiment",
+    "papers": "published results, and claims tested on a run",
+    "comparison": "sides of `compare`, what differs",
     "session": "what a measurement uses",
     "text": "how values are written",
     "workspace": "strategies and copies",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from statistics import geometric_mean, median
 
+from advice import CLEARLY, Judgement, cases, exceptions
 from firsttouch.cli.summary import show
 from firsttouch.harness.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
 from firsttouch.harness.report import summary as rows_of
@@ -434,7 +435,44 @@ def summary(directories: Sequence[Directory]) -> str:
     return "\n".join([f"From {source}, on the H200:", "", *lines, ""])
 
 
+def advice(directories: Sequence[Directory]) -> str:
+    """The figures of each directory of applications, with the prices of the first directory."""
+    micro, *measured = directories
+    prices, rows = micro.results, []
+    every = [(d.name, Judgement(cases(prices, d.results))) for d in measured]
+    for name, judged in every:
+        fixed, least = judged.fixed
+        worst, case = judged.picked[0]
+        rows.append(
+            [
+                f"`{name}`",
+                str(len(judged.picked)),
+                f"{judged.mean_ratio:.3f}",
+                f"{judged.within(1.05):.0%}".replace("%", " %"),
+                f"{worst:.2f}, {case.title}",
+                f"{least:.3f} (`{fixed}`)",
+                f"{judged.median_error:.0%} of {len(judged.errors)}".replace("%", " %"),
+                f"{judged.ordered:.0%} of {len(judged.pairs)}".replace("%", " %"),
+            ]
+        )
+    head = ["records", "cases", "mean", "within 5 %", "worst", "best fixed strategy", "median error", "pairs in order"]
+    text = table(head, rows)
+    far = [
+        f"{c.title}: {c.pick}, {c.ratio(str(c.pick)):.2f} times {c.best}"
+        for _, j in every
+        for r, c in j.picked
+        if r > CLEARLY
+    ]
+    if far:
+        text += f"\nMore than 5 % slower than the fastest: {'; '.join(far)}.\n"
+    left_out = exceptions(Judgement([case for _, judged in every for case in judged.cases]))
+    if left_out:
+        text += f"\nNot estimated: {left_out}.\n"
+    return text
+
+
 TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {
+    "advice": advice,
     "runs": runs,
     "counted": counted,
     "first-touches": first_touches,

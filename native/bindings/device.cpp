@@ -154,8 +154,8 @@ void bind_device(nb::module_& m) {
         },
         nb::sig("def guard_limits() -> dict[str, int | None]"),
         "Returns the guard's limits in bytes: the limit of host memory, and those that environment variables set.");
-    m.def("guard_reserve", &reserve_of, "total"_a,
-          "Returns the bytes of a memory of `total` bytes that the guard leaves for other processes.");
+    m.def("guard_reserve", &device_reserve, "total"_a,
+          "Returns the bytes of a device's memory of `total` bytes that the guard leaves for other processes.");
     m.def("oversubscription_allowed", &Guard::oversubscription_allowed,
           "True if managed memory may exceed the device's free memory.");
     m.def(

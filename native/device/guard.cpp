@@ -115,11 +115,14 @@ void refuse(const char* kind, std::size_t bytes, std::size_t held, std::size_t l
                        format_size(held) + " already held; the limit is " + format_size(limit) + " (" + source + ")");
 }
 
+// Bytes left for other processes.
+std::size_t reserve_of(std::size_t bytes) { return std::max<std::size_t>(512 * MiB, bytes / 50); }
+
 std::size_t without_reserve(std::size_t bytes) { return bytes - std::min(bytes, reserve_of(bytes)); }
 
 }  // namespace
 
-std::size_t reserve_of(std::size_t total) { return std::max<std::size_t>(512 * MiB, total / 50); }
+std::size_t device_reserve(std::size_t total) { return std::min(reserve_of(total), total / 8); }
 
 std::size_t host_available(const std::string& root) {
     return std::min(meminfo_available(root), cgroup_available(root));
@@ -195,11 +198,9 @@ void Guard::add(const Charge& charge, const std::string& device, const DeviceMem
         const std::size_t user_limit = environment_limit("FIRSTTOUCH_MAX_DEVICE");
         if (user_limit != unlimited && held.device + charge.device > user_limit)
             refuse("device", charge.device, held.device, user_limit, "FIRSTTOUCH_MAX_DEVICE");
-        const bool allowed = oversubscription_allowed();
-        const std::size_t reserve =
-            allowed && (charge.ballast > 0 || held.ballast > 0) ? 0 : std::min(free, reserve_of(memory.total));
-        const std::size_t now = charge.managed > 0 && allowed ? unlimited : free - reserve;
-        const std::string source = "free memory of " + device + " now" + (reserve > 0 ? ", less a reserve" : "");
+        const bool allowed = charge.managed > 0 && oversubscription_allowed();
+        const std::size_t now = allowed ? unlimited : free - std::min(free, device_reserve(memory.total));
+        const std::string source = "free memory of " + device + " now, less a reserve";
         if (charge.device > now) refuse("device", charge.device, held.device, now, source);
         // Managed memory occupies device memory only when it is touched there, so allocations not yet touched count
         // too.

@@ -37,8 +37,8 @@ struct DeviceMemory {
 // device. `root` replaces / in tests.
 std::size_t host_available(const std::string& root = "");
 
-// The bytes of `total` that are always left for other processes.
-std::size_t reserve_of(std::size_t total);
+// The bytes of a device's memory of `total` bytes that are always left for other processes.
+std::size_t device_reserve(std::size_t total);
 
 class Guard {
   public:
@@ -46,8 +46,8 @@ class Guard {
 
     // Throws GuardRefused if the bytes held plus `charge` would exceed a limit. Host memory has one sum for the
     // process; device and managed memory have a sum and a limit for each device. Ballast counts as taken even if the
-    // driver does not count it yet. Only where oversubscription is allowed may ballast, and what is allocated beside
-    // it, take the reserve: managed memory fills that too.
+    // driver does not count it yet. Ballast and what is allocated beside it leave the reserve together. Only managed
+    // memory may take it, where oversubscription is allowed.
     void add(const Charge& charge, const std::string& device, const DeviceMemory& memory);
     void remove(const Charge& charge, const std::string& device) noexcept;
 

@@ -1,25 +1,192 @@
-"""firsttouch measures how CPU-GPU memory management behaves on a machine."""
+"""firsttouch measures how CPU-GPU memory management behaves on a machine.
+
+The functions of this module are the commands of the same names, and return what these print with --json. docs/api.md
+describes them. firsttouch.api has the names for experiments and applications of your own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import os
 
+    from firsttouch.library import Points
+
 __version__ = "0.1.0"
+__all__ = [
+    "__version__",
+    "advise",
+    "claims",
+    "compare",
+    "load",
+    "machine",
+    "methods",
+    "published",
+    "run",
+    "run_app",
+]
 
 
-def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The records of a results directory as flat rows, all with the same columns, one row per point.
+def load(*directories: str | os.PathLike[str]) -> Points:
+    """The records of results directories as a sequence of flat rows, all with the same columns, one row per point.
 
-    ``pandas.DataFrame(firsttouch.load(DIR))`` and ``polars.DataFrame(firsttouch.load(DIR))`` take them. Columns are the
-    fields of a record; the nested ones are spread as ``factors.size``, ``summary.median``, ``counters.faults``,
-    ``clocks_before.core_mhz``; samples, buffers and parties stay lists. What a record lacks is None.
+    Columns are `host` and `run` (the directory), then the fields of a record; the nested ones are spread as
+    ``factors.size``, ``summary.median``, ``counters.faults``, ``clocks_before.core_mhz``; samples, buffers and parties
+    stay lists. What a record lacks is None. ``to_pandas()`` makes a data frame of it, ``plot()`` draws it.
 
     Raises:
-        UsageError: the directory holds no results, or a broken file (the text names file and line).
+        UsageError: a directory holds no results, or a broken file (the text names file and line).
     """
-    from firsttouch.records.reading import flat_rows
+    from firsttouch import library
 
-    return flat_rows(directory)
+    return library.load(directories)
+
+
+def compare(*sides: str | os.PathLike[str], fail_over: float | str | None = None) -> dict[str, Any]:
+    """What `firsttouch compare --json` prints: what differs between results directories, and by how much.
+
+    sides: directories; several of one machine joined by commas; "published:NAME". fail_over: the percentage by which
+    something may be worse before it becomes one of `regressions`.
+    """
+    from firsttouch import library
+
+    return library.compare(sides, fail_over)
+
+
+def advise(
+    *directories: str | os.PathLike[str],
+    device: str | None = None,
+    app: str | None = None,
+    size: int | str | None = None,
+    pattern: str | None = None,
+    module: str | Iterable[str] | None = None,
+) -> dict[str, Any]:
+    """What `firsttouch advise --json` prints: which memory strategy to take, from the records of a run.
+
+    module: files with applications of your own, one of which `app` names.
+    """
+    from firsttouch import library
+
+    return library.advise(directories, app, module, device=device, size=size, pattern=pattern)
+
+
+def published(search: str | None = None) -> dict[str, Any]:
+    """What `firsttouch published --json` prints: what papers of the field state."""
+    from firsttouch import library
+
+    return library.published(search)
+
+
+def claims(directory: str | os.PathLike[str]) -> dict[str, Any]:
+    """What `firsttouch claims --json` prints: which claims of papers hold in a run."""
+    from firsttouch import library
+
+    return library.claims(directory)
+
+
+def machine() -> dict[str, Any]:
+    """What `firsttouch machine --json` prints: the facts about this machine."""
+    return _machine()
+
+
+def _machine() -> dict[str, Any]:
+    from firsttouch import library
+
+    return library.machine()
+
+
+def methods(device: str | Iterable[str] | None = None, *, verify: bool = False) -> list[dict[str, Any]]:
+    """What `firsttouch methods --json` prints: the properties of each allocator on this machine.
+
+    verify: find them by experiment.
+    """
+    from firsttouch import library
+
+    return library.methods(device, verify)
+
+
+def run(
+    *experiments: str,
+    device: str | Iterable[str] | None = None,
+    preset: str | None = None,
+    set: Mapping[str, Any] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    retry: bool = False,
+    timeout: float | None = None,
+    seed: int | None = None,
+    events: bool = False,
+    counters: bool = False,
+    module: str | Iterable[str] | None = None,
+    allow_oversubscription: bool = False,
+) -> dict[str, Any]:
+    """Measures this machine as `firsttouch run` does, and returns what that prints with --json.
+
+    set: values of factors, such as {"size": ["4KiB", "1MiB"]}. Without experiments, all are run.
+
+    Raises:
+        UsageError: the call was wrong.
+    """
+    from firsttouch import library
+
+    return library.measure(
+        "run",
+        experiments,
+        device=device,
+        preset=preset,
+        sets=set,
+        out=out,
+        resume=resume,
+        retry=retry,
+        timeout=timeout,
+        seed=seed,
+        events=events,
+        counters=counters,
+        modules=module,
+        allow_oversubscription=allow_oversubscription,
+    )
+
+
+def run_app(
+    *names: str,
+    strategy: str | Iterable[str] | None = None,
+    size: int | str | None = None,
+    budget: int | str | None = None,
+    iterations: int | None = None,
+    repeat: int | None = None,
+    device: str | Iterable[str] | None = None,
+    set: Mapping[str, Any] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    retry: bool = False,
+    timeout: float | None = None,
+    seed: int | None = None,
+    module: str | Iterable[str] | None = None,
+    allow_oversubscription: bool = False,
+) -> dict[str, Any]:
+    """Runs applications under memory strategies as `firsttouch app` does, and returns what that prints with --json.
+
+    Without names, all applications. set: further factors and parameters, such as {"pages": "huge"}.
+
+    Raises:
+        UsageError: the call was wrong.
+    """
+    from firsttouch import library
+
+    named = {"strategy": strategy, "size": size, "budget": budget, "iterations": iterations, "repeat": repeat}
+    return library.measure(
+        "app",
+        names,
+        device=device,
+        sets={**{name: value for name, value in named.items() if value is not None}, **(set or {})},
+        out=out,
+        resume=resume,
+        retry=retry,
+        timeout=timeout,
+        seed=seed,
+        modules=module,
+        allow_oversubscription=allow_oversubscription,
+        all_names=not names,
+    )

@@ -54,7 +54,7 @@ def guard_limits() -> dict[str, int | None]:
 
 def guard_reserve(total: int) -> int:
     """
-    Returns the bytes of a memory of `total` bytes that the guard leaves for other processes.
+    Returns the bytes of a device's memory of `total` bytes that the guard leaves for other processes.
     """
 
 def oversubscription_allowed() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -37,6 +37,8 @@ class Session:
     """Why there are no events although they were requested, as one sentence; otherwise ''."""
     counted: Mapping[str, Scalar] | None = field(default=None, init=False)
     """If a profiler counts this run of the point: the counters of the record with the timed samples. Otherwise None."""
+    outputs: Collection[str] = field(default=(), init=False)
+    """Digests of outputs that earlier points of this run checked. The same output need not be checked again."""
     _others: dict[str, _core.Device] = field(default_factory=dict, init=False)
 
     @cached_property

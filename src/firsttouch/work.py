@@ -46,12 +46,10 @@ class Experiments(Work):
 
     def default_devices(self, devices: Sequence[DeviceInfo], request: Request) -> list[str]:
         """All. Where there is a GPU, a quick run of everything does without kernels on the host's processor."""
-        from firsttouch.experiments.presets import runs_on
-
         whole = not request.set and len(request.experiments) == len(self.names())
-        if request.preset == "quick" and whole and any(runs_on(device) == "gpu" for device in devices):
-            devices = [device for device in devices if runs_on(device) != "processor"]
-        return super().default_devices(devices, request)
+        return super().default_devices(
+            without_processors(devices) if request.preset == "quick" and whole else devices, request
+        )
 
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
         from firsttouch.engine.plan import choose_devices, choose_preset, list_experiment
@@ -120,10 +118,12 @@ class Applications(Work):
         return Application(known[name])
 
     def default_devices(self, devices: Sequence[DeviceInfo], request: Request) -> list[str]:
-        """The devices on which an application can run; if there are none, all, so that the plan has the reasons."""
+        """The devices on which an application can run; if there are none, all, so that the plan has the reasons. Where
+        there is a GPU, kernels on the host's processor run only if --device names it.
+        """
         known = self.experiments({}).values()
-        usable = [device.name for device in devices if any(app.supports(device) is None for app in known)]
-        return usable or super().default_devices(devices, request)
+        usable = [device for device in devices if any(app.supports(device) is None for app in known)]
+        return super().default_devices(without_processors(usable) or devices, request)
 
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
         from firsttouch.harness.experiment import SETTINGS, list_application
@@ -155,6 +155,15 @@ class Applications(Work):
         from firsttouch.harness.search import ranking
 
         return {"applications": summary(records), "placements": ranking(records)}
+
+
+def without_processors(devices: Sequence[DeviceInfo]) -> Sequence[DeviceInfo]:
+    """The devices without those that run kernels on the host's processor, if there is a GPU."""
+    from firsttouch.experiments.presets import runs_on
+
+    if not any(runs_on(device) == "gpu" for device in devices):
+        return devices
+    return [device for device in devices if runs_on(device) != "processor"]
 
 
 RUN, APP = Experiments(), Applications()

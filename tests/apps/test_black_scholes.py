@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.harness.running import assert_detected, opencl, run_tiny
 
-from firsttouch.apps.black_scholes import BlackScholes, normal
+from firsttouch.apps.black_scholes import SPOT, STRIKE, YEARS, BlackScholes
 from firsttouch.harness import measure
-from firsttouch.harness.app import solve
+from firsttouch.harness.app import View, solve
+from firsttouch.harness.random import uniform_f32
 from firsttouch.workspace.strategies import STRATEGIES
 from firsttouch.workspace.workspace import Workspace
 
@@ -41,10 +43,29 @@ def test_wrong_remaining_options_are_detected() -> None:
     assert run.error == "3 prices differ from the closed form in f64"
 
 
-def test_the_formula_is_the_normal_distribution() -> None:
-    d = np.linspace(-8, 8, 10_001)
-    exact = [math.erfc(-x / math.sqrt(2)) / 2 for x in d]
-    assert np.abs(normal(d)[0] - exact).max() < 7.5e-8
+class Kept(BlackScholes):
+    """Keeps the calls."""
+
+    @classmethod
+    def kernel_path(cls) -> Path:
+        return BlackScholes.kernel_path()
+
+    def check(self, view: View) -> str:
+        self.calls = view(self.call).copy()
+        return ""
+
+
+def test_prices_are_those_of_the_normal_distribution() -> None:
+    """The formula for it, with an error of 7.5e-8, is common to the kernel and its check."""
+    app = Kept({"n": 2_000, "iterations": 1})
+    assert run_tiny(Kept, instance=app).error == ""
+    at = np.arange(app.n)
+    drawn = ((app.spot, SPOT), (app.strike, STRIKE), (app.years, YEARS))
+    spot, strike, years = (uniform_f32(array.key, at, *ends).astype(float) for array, ends in drawn)
+    spread = 0.3 * np.sqrt(years)
+    d1 = (np.log(spot / strike) + (0.02 + 0.3**2 / 2) * years) / spread
+    n1, n2 = (np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in d]) for d in (d1, d1 - spread))
+    assert np.abs(app.calls - (spot * n1 - strike * np.exp(-0.02 * years) * n2)).max() < 1e-4
 
 
 def test_remaining_options_are_computed() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.harness.running import SIZE, run_tiny, skip_reason, strategies
 
-from firsttouch.apps import dwt2d
+from firsttouch.apps import dwt2d, lifting
 from firsttouch.apps.dwt2d import Dwt2d
 from firsttouch.harness.app import Cpu, Gpu, View, solve
 
@@ -117,6 +117,6 @@ def test_real_transform_is_the_published_filter() -> None:
     """Twice the taps of the synthesis low pass of Antonini et al. (IEEE Trans. Image Process. 1992)."""
     low = np.zeros(16)
     low[8] = 1
-    taps = dwt2d.join(low, np.zeros(16))[12:21]
+    taps = lifting.join(low, np.zeros(16))[12:21]
     half = [1.115087052456994, 0.591271763114247, -0.057543526228500, -0.091271763114250]
     assert np.allclose(taps, [0, *half[:0:-1], *half, 0], rtol=0, atol=1e-8)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from tests.harness.running import assert_detected, run_tiny, skip_reason
 
-from firsttouch.apps.heartwall import MAX_DISPLACEMENT, MAX_STEP, Heartwall
+from firsttouch.apps.film import MAX_DISPLACEMENT, MAX_STEP
+from firsttouch.apps.heartwall import Heartwall
 from firsttouch.harness.app import Cpu, solve
 
 
@@ -35,7 +36,7 @@ def test_wrong_kernel_is_detected(before: str, after: str) -> None:
 
 
 def test_film_moves_within_the_search_region() -> None:
-    path = Heartwall({**Heartwall.sizes["tiny"], "iterations": 500}).path
+    path = Heartwall({**Heartwall.sizes["tiny"], "iterations": 500}).film.path
     assert np.abs(path).max() == MAX_DISPLACEMENT
     assert np.abs(np.diff(path, axis=0)).max() == MAX_STEP
     assert not path[0].any()

@@ -17,8 +17,9 @@ def loaded(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_the_command_line_loads_nothing_heavy_before_it_knows_what_to_do():
-    assert loaded("import firsttouch.cli.main") == set()
+@pytest.mark.parametrize("module", ["firsttouch", "firsttouch.cli.main"])
+def test_importing_the_package_or_the_command_line_loads_nothing_heavy(module):
+    assert loaded(f"import {module}") == set()
 
 
 @pytest.mark.parametrize("room", ["firsttouch.worker", "firsttouch.engine.runner", "firsttouch.work"])

@@ -278,6 +278,22 @@ def test_a_fault_after_a_prefetch_is_a_finding() -> None:
     assert "still raise GPU faults: 3 fault groups with prefetch whole." in answer
 
 
+def test_ratios_are_a_section_of_their_own_with_the_highest_against_the_lowest() -> None:
+    usual = record([20, 1, 1, 1])
+    rows = [record([time] * 4, ratio=ratio) for ratio, time in ((0.5, 1), (1.0, 1.1), (2.0, 9))]
+    rows += [record([1] * 4, ratio=ratio, allocator="pinned") for ratio in (0.5, 2.0)]
+    rows.append(record([1] * 4, ratio=0.5, allocator="device"))
+    found = sentences(Migration().findings([usual, *rows], gpu()))
+    assert found[-1] == (
+        "All passes over 64 MiB, by the ratio of the buffer to the device memory left free: "
+        "managed, ratio 2: 36 ms, 9 times as long as at 0.5; "
+        "pinned, ratio 2: 4 ms, not clearly different from 4 ms at 0.5; "
+        "device, ratio 0.5: 4 ms."
+    )
+    assert "managed moves in the first pass (20 ms, then 1 ms each)." in " ".join(found)
+    assert [s.records for s in Migration().sections([usual, *rows], gpu())] == [[usual], rows]
+
+
 def test_nothing_migrates_if_the_device_shares_host_memory() -> None:
     shared = gpu()
     shared.capabilities = msgspec.structs.replace(shared.capabilities, shares_host_memory=True)
@@ -307,6 +323,11 @@ def test_a_ratio_above_one_needs_permission_for_managed_memory(monkeypatch: pyte
     monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
     assert experiment.skip(beyond, device) is None
     assert experiment.skip(point(ratio=2.0, allocator="device"), device) == needs
-    assert case_of(beyond, device) == "managed, ratio 2.0"
+    assert case_of(beyond, device) == "managed, ratio 2"
+    device.facts["memory_bytes"] = 512 * MIB
+    assert "32 MiB would be left free on cuda:0, less than the 64 MiB that are kept" in str(
+        experiment.skip(beyond, device)
+    )
+    assert experiment.skip(point(ratio=1.0), device) is None
     device.capabilities = msgspec.structs.replace(device.capabilities, shares_host_memory=True)
     assert "shares the host's memory" in str(experiment.skip(beyond, device))

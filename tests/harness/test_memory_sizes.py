@@ -139,12 +139,18 @@ def test_streaming_allows_sizes_beyond_device_memory() -> None:
 
 
 def test_application_larger_than_the_ballast_leaves_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    sets = {"size": "2GiB", "oversubscribe": "4", "strategy": "explicit,managed,pinned,system"}
-    needs = "black_scholes needs 2 GiB of device memory, more than the 512 MiB left free"
+    sets = {"size": "2GiB", "oversubscribe": "3", "strategy": "explicit,managed,pinned,system"}
+    needs = "black_scholes needs 2 GiB of device memory, more than the 682.7 MiB left free"
     assert reasons("black_scholes", **sets) == {"explicit": needs, "managed": needs + HINT, "pinned": "", "system": ""}
     assert set(reasons("black_scholes", **sets | {"oversubscribe": "0.5"}).values()) == {""}
     monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
     assert reasons("black_scholes", **sets)["managed"] == ""
+    found = reasons("black_scholes", **sets | {"oversubscribe": "8"})
+    assert found["pinned"] == ""
+    assert found["managed"] == (
+        "256 MiB would be left free on cuda:0, less than the 512 MiB that are kept for other processes; use a larger "
+        "size or budget, or a lower ratio"
+    )
 
 
 def test_buffers_of_the_gpu_alone_are_where_the_strategy_has_them_unless_they_are_scratch() -> None:

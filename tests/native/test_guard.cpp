@@ -90,15 +90,20 @@ TEST(Guard, MovedReservationsAreGivenBackOnce) {
 }
 
 TEST(Guard, LeavesAReserveOnADevice) {
-    const DeviceMemory memory{2 * GiB, GiB};
-    EXPECT_EQ(refusal({.device = 512 * MiB}, memory), "");
-    EXPECT_TRUE(contains(refusal({.device = 512 * MiB + 1}, memory), "now, less a reserve"));
-    EXPECT_NE(refusal({.device = 1}, {2 * GiB, 512 * MiB}), "");
+    const std::vector<std::pair<std::size_t, std::size_t>> reserves = {
+        {2 * GiB, 256 * MiB}, {4 * GiB, 512 * MiB}, {8 * GiB, 512 * MiB}, {100 * GiB, 2 * GiB}};
+    for (const auto& [total, reserve] : reserves) {
+        const DeviceMemory memory{total, reserve + MiB};
+        EXPECT_EQ(device_reserve(total), reserve);
+        EXPECT_EQ(refusal({.device = MiB}, memory), "");
+        EXPECT_TRUE(contains(refusal({.device = MiB + 1}, memory), "now, less a reserve"));
+        EXPECT_NE(refusal({.device = 1}, {total, reserve}), "");
+    }
     EXPECT_NE(refusal({.device = 1}, {}), "");
 }
 
 TEST(Guard, CountsManagedMemoryThatIsReservedButNotTouched) {
-    const DeviceMemory memory{2 * GiB, GiB};
+    const DeviceMemory memory{4 * GiB, GiB};
     const Charge most{.device = 400 * MiB, .managed = 400 * MiB};
     const Reservation first(most, "test:0", memory);
     EXPECT_TRUE(contains(refusal(most, memory), "managed"));
@@ -123,18 +128,17 @@ TEST(Guard, BallastCountsAsTakenAndTheReserveIsKeptOnce) {
     EXPECT_EQ(refusal(more, empty), "");
 }
 
-TEST(Guard, BallastTakesTheReserveOnlyWhereOversubscriptionIsAllowed) {
-    const DeviceMemory empty{8 * GiB, 8 * GiB}, beside{8 * GiB, 16 * MiB};
+TEST(Guard, BallastLeavesTheReserveWhereOversubscriptionIsAllowedToo) {
+    const DeviceMemory empty{8 * GiB, 8 * GiB}, beside{8 * GiB, 528 * MiB};
     const std::size_t bytes = empty.free - beside.free;
-    const Charge ballast{.device = bytes, .ballast = bytes};
-    EXPECT_TRUE(contains(refusal(ballast, empty), "the limit is 7.5 GiB"));
     const ScopedVariable allowed("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1");
-    EXPECT_TRUE(contains(refusal({.device = bytes}, empty), "the limit is 7.5 GiB"));
-    const Reservation held(ballast, "test:0", empty);
+    const Charge too_much{.device = bytes + 17 * MiB, .ballast = bytes + 17 * MiB};
+    EXPECT_TRUE(contains(refusal(too_much, empty), "the limit is 7.5 GiB"));
+    const Reservation held({.device = bytes, .ballast = bytes}, "test:0", empty);
     EXPECT_EQ(refusal({.device = GiB, .managed = GiB}, beside), "");
     EXPECT_EQ(refusal({.device = 16 * MiB}, beside), "");  // such as scratch data of the GPU
-    EXPECT_NE(refusal({.device = 17 * MiB}, beside), "");
-    const ScopedVariable device("FIRSTTOUCH_MAX_DEVICE", "8GiB");
+    EXPECT_TRUE(contains(refusal({.device = 17 * MiB}, beside), "the limit is 16 MiB"));
+    const ScopedVariable device("FIRSTTOUCH_MAX_DEVICE", "7.5GiB");
     EXPECT_TRUE(contains(refusal({.device = 17 * MiB}, beside), "FIRSTTOUCH_MAX_DEVICE"));  // ballast counts here too
 }
 

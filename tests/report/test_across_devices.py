@@ -47,7 +47,7 @@ EXPERIMENTS = {**sample.EXPERIMENTS, "links": Links()}
 def test_one_section_shows_all_devices():
     page = render({"out": results([*links(), *sample.bandwidth("cpu", sample.random.Random(1))])}, EXPERIMENTS)
     one = section(page, "links", "cuda:0, cuda:1")
-    assert "How fast do devices copy to each other?" in one
+    assert "<h2>How fast do devices copy to each other?</h2>" in page
     assert "links on cuda:0, cuda:1 (NVIDIA H200, NVIDIA H200 NVL)" in one
     assert "All 4 measured points" in one
     assert "devicepeermedian" in one

@@ -16,6 +16,7 @@ import typer
 from tests.matrix import matrix
 from typer.testing import CliRunner
 
+import firsttouch
 from firsttouch.cli import report
 from firsttouch.errors import UsageError
 from firsttouch.records.schema import Party
@@ -35,13 +36,18 @@ def run(*arguments):
 def test_the_report_is_written_into_the_results_directory(write):
     directory = write(sample.results())
     result = run(directory)
-    assert result.stdout.strip() == str(directory / "report.html")
+    title, *_, written = result.stdout.splitlines()
+    assert title == "NVIDIA H200, Intel Xeon Platinum 8480C"
+    assert written == str(directory / "report.html")
     assert (directory / "report.html").read_text().startswith("<!doctype html>")
 
 
 def test_json_is_the_only_output_on_stdout(write, tmp_path):
     result = run(write(sample.results()), "-o", tmp_path / "r.html", "--json")
-    assert json.loads(result.stdout) == {"report": str(tmp_path / "r.html")}
+    told = json.loads(result.stdout)
+    assert told["report"] == str(tmp_path / "r.html")
+    assert told["titles"] == ["NVIDIA H200, Intel Xeon Platinum 8480C"]
+    assert {entry["directory"] for entry in told["findings"]} == {str(tmp_path / "out")}
 
 
 @pytest.mark.parametrize(("form", "start"), matrix([("svg", b"<svg"), ("png", b"\x89PNG")], 1))
@@ -61,8 +67,21 @@ def test_csv_has_one_row_per_point(write, tmp_path):
         rows = list(csv.DictReader(file))
     assert len(rows) == len(results.records)
     row = next(r for r in rows if r["experiment"] == "bandwidth" and r["device"] == "cuda:0")
-    assert (row["kernel"], row["allocator"], row["size"], row["unit"]) == ("copy", "device", str(2**30), "GB/s")
-    assert float(row["ci_low"]) < float(row["median"]) < float(row["ci_high"])
+    factors = [row[f"factors.{name}"] for name in ("kernel", "allocator", "size")]
+    assert (*factors, row["unit"]) == ("copy", "device", str(2**30), "GB/s")
+    low, median, high = (float(row[f"summary.{name}"]) for name in ("ci_low", "median", "ci_high"))
+    assert low < median < high
+
+
+def test_csv_has_the_columns_of_load(write, tmp_path):
+    directory = write(sample.results())
+    run(directory, "--format", "csv", "-o", tmp_path / "csv")
+    with (tmp_path / "csv" / "points.csv").open(newline="") as file:
+        columns = next(csv.reader(file))
+    rows = firsttouch.load(directory)
+    assert columns == [*rows[0]]
+    assert {"host", "run"} <= {*columns}
+    assert rows[0]["run"] == str(directory)
 
 
 def test_csv_names_metric_and_parties(write, tmp_path):
@@ -73,7 +92,10 @@ def test_csv_names_metric_and_parties(write, tmp_path):
     with (tmp_path / "csv" / "points.csv").open(newline="") as file:
         row = next(csv.DictReader(file))
     assert (row["better"], row["metric_version"]) == ("lower", "2")
-    assert row["parties"] == "cuda:0 (rank 0); cuda:1 (rank 1 on node7)"
+    assert [(p["device"], p["rank"], p["host"]) for p in json.loads(row["parties"])] == [
+        ("cuda:0", 0, ""),
+        ("cuda:1", 1, "node7"),
+    ]
 
 
 def test_hostile_results_create_no_files_elsewhere_and_no_formulas(write, tmp_path):

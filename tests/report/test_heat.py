@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from drawn import drawn, point
+from drawn import drawing_of, drawn, point
 
 from firsttouch.figures import Heat
 from firsttouch.report.svg import to_svg
@@ -29,6 +29,12 @@ def test_a_cell_shows_its_value():
     assert drawing.title == "Relative to alone by CPU threads and gpu"
     assert drawing.notes[:2] == ["Each cell shows the counter ratio of one point.", "Blue is below 1, orange above."]
     assert "Held constant: allocator managed." in drawing.notes
+
+
+def test_ratios_of_the_baseline_alone_are_not_drawn():
+    baseline = [point({"cpu": c, "gpu": 64}, counters={"ratio": 1.0}) for c in (1, 2)]
+    assert drawing_of(RATIOS, baseline) is None
+    assert drawing_of(RATIOS, [*baseline, point({"cpu": 10, "gpu": 64}, counters={"ratio": 1.5})])
 
 
 def test_numbers_are_sorted():

@@ -24,5 +24,5 @@ def test_points_without_counters_have_a_reason():
     none = {"hw_counters": f"none: {sample.EVIL}"}
     page = render({"out": results(point(MIB, none), point(2 * MIB, none))}, sample.EXPERIMENTS)
     assert f"Measured without the requested counters 2 points: {sample.EVIL}" in text_of(page)
-    assert "<script" not in page
+    assert page.count("<script") == 1  # the page's own
     assert "Counters of the profiler" not in page

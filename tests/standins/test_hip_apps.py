@@ -5,12 +5,19 @@ This tests the workspace and the code of the HIP device. It proves nothing about
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from command import app, run
 from tests.matrix import matrix
 
+from firsttouch.experiments.migration import Migration
+from firsttouch.report.draw import draw
+from firsttouch.report.drawing import Context
+from firsttouch.report.palette import Palette
+from firsttouch.report.sentences import sentences
+from firsttouch.report.svg import to_svg
 from firsttouch.units import parse_size
 from firsttouch.workspace.strategies import STRATEGIES
 
@@ -181,8 +188,8 @@ def test_more_than_the_device_has_is_refused_before_anything_is_allocated(tmp_pa
     assert results["explicit"][1].endswith("of hip:0, which has 32 MiB")
 
 
-MEMORY, LEFT = 2**30, 12 * 2**20
-"""Of the stand-in's device, and what ballast leaves of it to managed data of 18 MiB at a ratio of 1.5."""
+MEMORY, RESERVE, LEFT = 2**26, 2**23, 12 * 2**20
+"""Of the stand-in's device, what the guard keeps of it, and what ballast leaves to data of 18 MiB at a ratio of 1.5."""
 SHORT = ("--repeat", "1", "--iterations", "1")
 
 
@@ -201,7 +208,19 @@ def test_managed_data_exceed_what_ballast_leaves_where_that_is_allowed(xnack: st
         assert results[strategy].counter("free_beside_ballast_bytes") == pytest.approx(LEFT, rel=0.001)
         assert results[strategy].counter("ballast_bytes") == pytest.approx(MEMORY - LEFT, rel=0.01)
     # The GPU never reaches for more than 12 MiB here, so the guard's reserve stays free besides.
-    assert results["pinned"].counter("free_beside_ballast_bytes") == pytest.approx(LEFT + 2**29, rel=0.001)
+    assert results["pinned"].counter("free_beside_ballast_bytes") == pytest.approx(LEFT + RESERVE, rel=0.001)
+
+
+def test_ballast_leaves_the_reserve_even_where_oversubscription_is_allowed(tmp_path: Path) -> None:
+    options = ["--strategy", "managed", "--strategy", "pinned", "--size", "18MiB", "--repeat", "1"]
+    options += ["--oversubscribe", "3", "--allow-oversubscription"]
+    records = app(tmp_path / "out", "black_scholes", *options, STANDIN_MEMORY=str(MEMORY))
+    results = {str(r.factors["strategy"]): r for r in records}
+    assert results["managed"].reason == (
+        "6 MiB would be left free on hip:0, less than the 8 MiB that are kept for other processes; use a larger size "
+        "or budget, or a lower ratio"
+    )
+    assert results["pinned"].counter("free_beside_ballast_bytes") == pytest.approx(LEFT / 2 + RESERVE, rel=0.001)
 
 
 def test_managed_data_and_ballast_stay_within_free_memory_less_the_reserve_unless_allowed(tmp_path: Path) -> None:
@@ -214,7 +233,7 @@ def test_managed_data_and_ballast_stay_within_free_memory_less_the_reserve_unles
         if ratio < 1 or strategy == "pinned":
             assert (record.status, record.reason, record.verified) == ("ok", "", True), record.factors
             left = record.counter("free_beside_ballast_bytes")
-            assert left == pytest.approx(18 * 2**20 / ratio + 2**29, rel=0.001)
+            assert left == pytest.approx(18 * 2**20 / ratio + RESERVE, rel=0.001)
         else:
             assert record.status == "skipped"
             assert "black_scholes needs 18 MiB of device memory, more than the" in record.reason
@@ -249,14 +268,24 @@ def test_oversubscribed_runs_by_tiles_and_by_managed_memory_where_that_is_allowe
 
 
 def test_migration_runs_beyond_what_ballast_leaves_where_that_is_allowed(tmp_path: Path) -> None:
-    options = ["allocator=managed,device", "ratio=1.5", "size=18MiB", "iterations=2", "events=off"]
+    options = ["allocator=managed,device", "ratio=0.8,1.5,1.6", "size=18MiB", "iterations=2", "events=off"]
     options += ["touch=dense", "order=parallel", "advice=none", "prefetch=none", "starts_on=cpu", "operation=update"]
     sets = [word for option in options for word in ("--set", option)]
     records = run(tmp_path / "out", "migration", *sets, "--allow-oversubscription", STANDIN_MEMORY=str(MEMORY))
-    results = {str(r.factors["allocator"]): r for r in records}
-    assert (results["managed"].status, results["managed"].verified) == ("ok", True), results["managed"].reason
-    assert results["managed"].counter("free_beside_ballast_bytes") == pytest.approx(LEFT, rel=0.001)
-    assert "exceeds the 12 MiB of hip:0 that the ballast leaves free" in results["device"].reason
+    results = {(str(r.factors["allocator"]), r.factors["ratio"]): r for r in records}
+    for ratio in (0.8, 1.5, 1.6):
+        record = results["managed", ratio]
+        assert (record.status, record.verified) == ("ok", True), record.reason
+        assert record.counter("free_beside_ballast_bytes") == pytest.approx(LEFT * 1.5 / ratio, rel=0.001)
+    assert "exceeds the 12 MiB of hip:0 that the ballast leaves free" in results["device", 1.5].reason
+    (section,) = Migration().sections(records, None)
+    assert section.question == "What does it cost that a buffer exceeds the device memory that is free?"
+    drawing = draw(section.figures[0], section.records, Context(None, Palette()))
+    assert drawing is not None
+    assert "bytes of the buffer for each byte left free" in to_svg(drawing.spec)
+    answer = " ".join(sentences(Migration().findings([r for r in records if r.status == "ok"], None)))
+    assert "by the ratio of the buffer to the device memory left free: managed, ratio 1.6: " in answer
+    assert re.search(r" at 0\.8; device, ratio 0\.8: ", answer)
 
 
 @pytest.mark.exhaustive

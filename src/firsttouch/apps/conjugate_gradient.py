@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from firsttouch.apps import um_apps
+from firsttouch.apps.tridiagonal import Tridiagonal
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, in_pieces, sample
 from firsttouch.harness.random import F64, uniform_f32
 from firsttouch.workspace.agents import Value
@@ -24,7 +25,6 @@ ROUNDING_ERROR = 4 * 2.0**-24  # error of a row of A x, which is about 1, in f32
 # too: 9e-6 for 12 million. The bound is 3.5e-5 after 6 steps, for diagonals of 11 and off-diagonals of 1. Since a
 # diagonal exceeds the sum of its row's others by 8, no element of x, which are 0.08 to 0.1, is wrong by more than 7e-6.
 ROW_TOLERANCE = 5e-5
-COUPLING_DISTANCE = 24  # rows this far apart do not affect each other, since each row passes on less than a tenth
 
 Values: TypeAlias = np.ndarray[Any, Any]
 
@@ -78,17 +78,18 @@ class ConjugateGradient(App):
 
     def _solve(self, cpu: Cpu, gpu: Gpu) -> int:
         """Iterate until the residual is small enough, and return the number of steps."""
-        n, x, r, p, product, sums = self.n, self.x, self.r, self.p, self.product, self.sums
-        self._multiply(gpu, x)
-        self._in_groups(gpu, "begin", self.rhs, product, r, p, sums, n, writes=[r, p])
+        n, r, p, sums = self.n, self.r, self.p, self.sums
+        self._multiply(gpu, self.x)
+        self._in_groups(gpu, "begin", self.rhs, self.product, r, p, sums, n, writes=[r, p])
         square = start = float(cpu.reads(sums)[1])
         for step in range(MAX_STEPS):
             if square <= TOLERANCE**2 * start:
                 return step
             self._multiply(gpu, p)
-            a = square / float(cpu.reads(sums)[0])
-            self._in_groups(gpu, "advance", p, product, x, r, sums, a, n)
-            before, square = square, float(cpu.reads(sums)[1])
+            length = square / float(cpu.reads(sums)[0])
+            self._in_groups(gpu, "advance", p, self.product, self.x, r, sums, length, n)
+            before = square
+            square = float(cpu.reads(sums)[1])
             gpu.launch("turn", r, p, square / before, n, over=n)
         return MAX_STEPS
 
@@ -110,40 +111,23 @@ class ConjugateGradient(App):
         """
         if self.steps > EXPECTED_STEPS:
             return f"{self.steps} steps were taken; the spectrum of the matrix allows {EXPECTED_STEPS}"
-        squares, largest = np.array(in_pieces(partial(self._residual, x := view(self.x)), self.n, 2**16)).T
+        x, exact = view(self.x), self.exact()
+        squares, largest = np.array(in_pieces(partial(exact.residual, x), self.n, 2**16)).T
         mean, worst = math.sqrt(squares.sum() / self.n), float(largest.max())
         if not (mean <= TOLERANCE + ROUNDING_ERROR and worst <= ROW_TOLERANCE):
             return f"rows of A x differ from the right-hand side by up to {worst:.3g}, root mean square {mean:.3g}"
-        error = float(np.abs(x[rows := sample(self.n, 10_000, self.seed)] - self.eliminated(rows)).max())
+        rows = sample(self.n, 10_000, self.seed)
+        error = float(np.abs(x[rows] - exact.solution(rows)).max())
         return "" if error <= 1e-6 else f"an element of x differs from elimination in f64 by {error:.3g}"
 
-    def _residual(self, x: Values, first: int, last: int) -> tuple[float, float]:
-        """Deviation of rows of A x from 1, with regenerated elements of A: sum of squares, and maximum."""
-        links = self._coupling(np.arange(first - 1, last))
-        near = np.pad(x[max(0, first - 1) : last + 1], (int(first == 0), int(last == self.n))).astype(np.float64)
-        own = uniform_f32(self.values.key, 2 * np.arange(first, last), 10, 11)
-        off = links[:-1] * near[:-2] + own * near[1:-1] + links[1:] * near[2:] - 1
-        return float(off @ off), float(np.abs(off).max())
+    def exact(self) -> Tridiagonal:
+        """The system with regenerated elements of A, in f64."""
+        return Tridiagonal(self.n, self._diagonal, self._coupling)
+
+    def _diagonal(self, rows: Values) -> F64:
+        return uniform_f32(self.values.key, 2 * rows, 10, 11).astype(np.float64)
 
     def _coupling(self, rows: Values) -> F64:
         """The elements of A that couple rows and those below them; 0 outside."""
         inside = (rows >= 0) & (rows < self.n - 1)
         return np.where(inside, uniform_f32(self.values.key, 2 * rows + 1, 0, 1).astype(np.float64), 0.0)
-
-    def eliminated(self, rows: Values) -> F64:
-        """x at the given rows, by Thomas' elimination from both sides. Values outside the matrix are zero."""
-
-        def swept(sign: int) -> tuple[F64, F64]:
-            """The terms that the rows on one side subtract from a row's diagonal and right-hand side."""
-            taken, known = np.zeros(len(rows)), np.zeros(len(rows))
-            for distance in range(COUPLING_DISTANCE, 0, -1):
-                at = rows + sign * distance
-                inside = (at >= 0) & (at < self.n)
-                pivot = uniform_f32(self.values.key, 2 * at, 10, 11) - taken
-                link = self._coupling(at if sign < 0 else at - 1)
-                taken, known = link * link / pivot, link / pivot * np.where(inside, 1 - known, 0)
-            return taken, known
-
-        (left, from_left), (right, from_right) = swept(-1), swept(1)
-        own = uniform_f32(self.values.key, 2 * rows, 10, 11).astype(np.float64)
-        return np.asarray((1 - from_left - from_right) / (own - left - right))

@@ -9,15 +9,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from firsttouch.apps.lifting import join
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces, u8
 
-THREADS, SIDE, HALO = 256, 64, {"5/3": 2, "9/7": 4}  # as in dwt2d.c
-LIFTS, GAIN = (-1.586134342, -0.05298011854, 0.8829110762, 0.4435068522), 1.230174104914
+THREADS, SIDE = 256, 64  # of a group, and of its tile with the halo, as in dwt2d.c
+HALO = {"5/3": 2, "9/7": 4}
 WINDOW = 512  # about the side of the windows in which the image is restored
 # Error of a pixel per level of 9/7: eight lifting steps and two gains round values below 2, by up to 2^-24 each, and
 # the inverse amplifies an error at most three times.
 ROUNDING = 30 * 2.0**-24
-Any2: TypeAlias = np.ndarray[Any, Any]
+Values: TypeAlias = np.ndarray[Any, Any]
 
 
 class Dwt2d(App):
@@ -45,8 +46,9 @@ class Dwt2d(App):
 
     @classmethod
     def problem(cls, params: Params) -> str:
-        levels = params["levels"]
-        return f"dwt2d: levels must be at most 30, not {levels}" if levels > 30 else super().problem(params)
+        if params["levels"] > 30:
+            return f"dwt2d: levels must be at most 30, not {params['levels']}"
+        return super().problem(params)
 
     def defines(self) -> Mapping[str, object]:
         return {"REAL": int(self.wavelet == "9/7")}
@@ -60,20 +62,28 @@ class Dwt2d(App):
         cpu.launch("dwt2d_image", self.image, rows, cols, key, over=rows * cols, writes=[self.image])
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
-        n, inner, sizes = self.rows * self.cols, SIDE - 2 * HALO[self.wavelet], self.sizes_of_levels()
+        n, sizes = self.rows * self.cols, self.sizes_of_levels()
+        inner = SIDE - 2 * HALO[self.wavelet]
         gpu.launch("dwt2d_split", self.image, self.planes, n, over=n, writes=[self.planes])
         source, low = self.planes, self.halves
         for level in gpu.iterations(self.levels):
             height, width = sizes[level]
-            to, plane = (self.bands, n) if level + 1 == self.levels else (low, math.prod(sizes[level + 1]))
-            groups = 3 * math.ceil(height / inner) * math.ceil(width / inner)
-            arrays, numbers = (source, to, self.bands), (height, width, plane, n)
-            gpu.launch("dwt2d_level", *arrays, *numbers, groups=groups, threads=THREADS, writes=[to, self.bands])
+            if level + 1 == self.levels:
+                to, plane = self.bands, n
+            else:
+                to, plane = low, math.prod(sizes[level + 1])
+            gpu.launch(
+                *("dwt2d_level", source, to, self.bands, height, width, plane, n),
+                groups=3 * math.ceil(height / inner) * math.ceil(width / inner),
+                threads=THREADS,
+                writes=[to, self.bands],
+            )
             source, low = low, source
 
     def check(self, view: View) -> str:
         """Restores all pixels by the inverse transform in numpy: exactly for 5/3, within rounding for 9/7."""
-        real, image, windows = self.wavelet == "9/7", view(self.image), list(self.windows())
+        real = self.wavelet == "9/7"
+        image, windows = view(self.image), list(self.windows())
         bands = view(self.bands).view(np.float32 if real else np.int32).reshape(3, -1)
 
         def error(number: int, _: int) -> float:
@@ -83,9 +93,8 @@ class Dwt2d(App):
             restored = np.stack([self._inverse(plane, rows, cols) for plane in bands], axis=2)
             return float(np.abs(restored - true)[inside].max())
 
-        worst = float(np.max(in_pieces(error, len(windows), 1)))
-        wrong = f"the inverse transform differs from the image by {worst:.3g}"
-        return "" if worst <= (ROUNDING * self.levels if real else 0) else wrong
+        worst, limit = float(np.max(in_pieces(error, len(windows), 1))), ROUNDING * self.levels if real else 0
+        return "" if worst <= limit else f"the inverse transform differs from the image by {worst:.3g}"
 
     def windows(self) -> Iterator[tuple[range, range, tuple[slice, slice]]]:
         """Rows and columns of windows, and the part of each that does not depend on pixels outside: together all."""
@@ -99,9 +108,9 @@ class Dwt2d(App):
         for (rows, down), (cols, right) in itertools.product(along(self.rows), along(self.cols)):
             yield rows, cols, (down, right)
 
-    def _inverse(self, plane: Any2, rows: range, cols: range) -> Any2:
+    def _inverse(self, plane: Values, rows: range, cols: range) -> Values:
         """The pixels of a window from the bands of one plane."""
-        real, low = self.wavelet == "9/7", None
+        low: Values | None = None
         for level in range(self.levels, 0, -1):
             height, width = self.sizes_of_levels()[level - 1]
             four, start = [], 0
@@ -112,38 +121,12 @@ class Dwt2d(App):
                     slice(r.start >> level, (-(-r.stop >> (level - 1)) + 1 - high) // 2)
                     for r, high in ((rows, high_y), (cols, high_x))
                 )
-                four.append(band[ys, xs].astype(np.float64 if real else np.int32))
+                four.append(band[ys, xs].astype(np.float64 if self.wavelet == "9/7" else np.int32))
                 start += down * across
             lowest, right, below, both = four
             low = lowest if low is None else low
-            if real:  # the inverse starts with the direction transformed last
+            if self.wavelet == "9/7":  # the inverse starts with the direction transformed last
                 low = join(join(low, below), join(right, both), axis=1)
             else:
                 low = join(join(low, right, axis=1), join(below, both, axis=1))
         return np.asarray(low)
-
-
-def join(low: Any2, high: Any2, axis: int = 0) -> Any2:
-    """One inverse step along an axis, with mirrored ends."""
-    even, odd = np.moveaxis(low, axis, 0).copy(), np.moveaxis(high, axis, 0).copy()
-    if len(odd) == 0:
-        return low
-
-    def even_neighbours() -> Any2:
-        return np.asarray(even[: len(odd)] + np.concatenate((even[1:], even[-1:]))[: len(odd)])
-
-    def odd_neighbours() -> Any2:
-        return np.asarray(np.concatenate((odd[:1], odd))[: len(even)] + np.concatenate((odd, odd[-1:]))[: len(even)])
-
-    if even.dtype.kind == "f":
-        even *= GAIN
-        odd /= GAIN
-        for k in (3, 1):
-            even -= LIFTS[k] * odd_neighbours()
-            odd -= LIFTS[k - 1] * even_neighbours()
-    else:
-        even -= (odd_neighbours() + 2) >> 2
-        odd += even_neighbours() >> 1
-    joined = np.empty((len(even) + len(odd), *even.shape[1:]), even.dtype)
-    joined[::2], joined[1::2] = even, odd
-    return np.moveaxis(joined, 0, axis)

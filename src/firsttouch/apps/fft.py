@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from firsttouch.harness.random import F32
 from firsttouch.workspace.agents import Gpu
 from firsttouch.workspace.workspace import Array, ByteRange
 
@@ -121,3 +124,13 @@ class Fft:
             self.own.backward(gpu, spectrum, plain)
         else:
             gpu.call(self.backward_plan.execute, spectrum, plain, "backward", updates=[spectrum], writes=[plain])
+
+
+def direct_convolution(image: F32, taps: F32) -> F32:
+    """The convolution of all places of an image at which the taps do not reach beyond it."""
+    down, across = taps.shape
+    rows, columns = len(image) - down + 1, image.shape[1] - across + 1
+    result = np.zeros((rows, columns), np.float32)
+    for (y, x), tap in np.ndenumerate(taps):
+        result += tap * image[down - 1 - y :, across - 1 - x :][:rows, :columns]
+    return result

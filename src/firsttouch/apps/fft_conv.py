@@ -15,7 +15,8 @@ from firsttouch.harness.random import below
 from firsttouch.workspace.agents import KernelFile
 from firsttouch.workspace.workspace import Array
 
-DOWN, ACROSS, CENTRE_Y, CENTRE_X, DIGITS = 7, 6, 3, 4, 16
+DOWN, ACROSS, CENTRE_Y, CENTRE_X = 7, 6, 3, 4  # the taps, and the one at the pixel itself
+DIGITS = 16  # values of a pixel and of a tap
 UNIT, MEAN = 2.0**-24, 2363.0  # roundoff of f32; mean of the result: 42 products of two digits with a mean of 7.5
 SIDE = "2**(n + 5).bit_length()"  # of the transforms: the smallest power of two that is at least n + 6
 
@@ -49,7 +50,8 @@ class _FftConv(App):
         return KernelFile("fft_conv", fft.TEXT + self.kernel_path().read_text(encoding="utf-8"), self.defines())
 
     def prepare(self, gpu: Gpu) -> None:
-        self.side, self.bits = len(self.padded), len(self.padded).bit_length() - 1
+        self.side = len(self.padded)
+        self.bits = self.side.bit_length() - 1
         self.fft = fft.Fft(gpu, self.library, self.bits, self.spectrum.shape[1], real=self.real)
         self.used["library"] = self.fft.title
 
@@ -95,11 +97,9 @@ class _FftConv(App):
         x = np.arange(CENTRE_X - ACROSS + 1, n + CENTRE_X).clip(0, n - 1)
 
         def largest(first: int, last: int) -> float:
-            y, direct = np.arange(first - CENTRE_Y, last + CENTRE_Y).clip(0, n - 1), np.zeros((last - first, n), f32)
+            y = np.arange(first - CENTRE_Y, last + CENTRE_Y).clip(0, n - 1)
             digits = below(self.data.key, y[:, None] * n + x, DIGITS).astype(np.float32)
-            for (down, across), tap in np.ndenumerate(taps):
-                direct += tap * digits[DOWN - 1 - down :, ACROSS - 1 - across :][: last - first, :n]
-            return float(np.abs(result[first:last, :n] - direct).max())
+            return float(np.abs(result[first:last, :n] - fft.direct_convolution(digits, taps)).max())
 
         worst = float(np.max(in_pieces(largest, n, max(1, 2**19 // n))))
         return "" if worst <= allowed else f"an element differs from the direct convolution by {worst:.3g}"

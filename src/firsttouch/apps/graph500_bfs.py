@@ -79,7 +79,7 @@ class Graph500Bfs(App):
         """Random vertices with edges, as roots."""
         candidates = (words(self.row.key, np.arange(64 * self.iterations)) % np.uint64(self.n)).astype(np.int64)
         connected = candidates[row[candidates + 1] > row[candidates]]
-        return [int(connected[i % len(connected)]) for i in range(self.iterations)]
+        return [int(connected[i % len(connected)]) if len(connected) else 0 for i in range(self.iterations)]
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         for i in gpu.iterations(self.iterations):

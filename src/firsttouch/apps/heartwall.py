@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, in_pieces
-from firsttouch.harness.random import F64, below, uniform_f32
+from firsttouch.apps.film import MARGIN, Film
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, i32, in_pieces
+from firsttouch.harness.random import F64, below
 
 THREADS = 512
 SIDE, BORDER = 51, 48  # side of a template in pixels; minimum distance of points from the border
-MAX_DISPLACEMENT, MAX_STEP = 7, 4  # of the heart in pixels, from its first position and per frame
 # A pixel is below 275 and has five roundings of 1.5e-5 at most; a blend has three more, and weights that add up to one.
 TEMPLATE_ERROR = 5e-4
 # A sum of 561 squares reaches 1.2e7, where a rounding has a standard deviation of 0.3: 15 for five parts. So has that
 # of products. Sums of pixels, times their mean of 130, have as much. Together 40 of at least 2601 * 1500; times six.
 PEAK_ERROR = 6e-5
-MARGIN = 64  # rows and columns that the still image has more than a frame
 
 
 class Heartwall(App):
@@ -69,81 +68,67 @@ class Heartwall(App):
         return np.stack([BORDER + below(self.start.key, i, side - 2 * BORDER) for i, side in sides], axis=1)
 
     @cached_property
-    def path(self) -> np.ndarray[Any, Any]:
-        """Displacement of the still image in each frame, in rows and columns."""
-        steps = below(self.still.key, np.arange(2 * self.iterations), 2 * MAX_STEP + 1) - MAX_STEP
-        path = np.zeros((self.iterations, 2), np.int64)
-        for i in range(1, self.iterations):
-            path[i] = np.clip(path[i - 1] + steps[2 * i : 2 * i + 2], -MAX_DISPLACEMENT, MAX_DISPLACEMENT)
-        return path
-
-    def _origins(self, number: int) -> list[int]:
-        """Row and column of the still image and of the grain at which a frame begins."""
-        at_grain = below(self.grain.key, np.array([2 * number, 2 * number + 1]), MARGIN)
-        return [*(MARGIN // 2 - self.path[number]).tolist(), *at_grain.tolist()]
+    def film(self) -> Film:
+        return Film(self.rows, self.iterations, self.still.key, self.grain.key)
 
     def generate_frame(self, cpu: Cpu, number: int) -> None:
-        size, planes = (self.rows, self.cols), (self.still, self.grain, self.next)
-        over = self.rows * self.cols
-        cpu.launch("heartwall_film", *planes, *size, *self._origins(number), over=over, writes=[self.next])
+        rows, cols = self.rows, self.cols
+        origins, planes = self.film.origins(number), (self.still, self.grain, self.next)
+        cpu.launch("heartwall_film", *planes, rows, cols, *origins, over=rows * cols, writes=[self.next])
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
-        rows, cols, points, templates = self.rows, self.cols, self.points, self.templates
+        rows, points, templates = self.rows, self.points, self.templates
         found = (self.positions, self.peaks)
         for i in gpu.iterations(self.iterations):
             gpu.swap(self.frame, self.next)
             cpu.writes(self.next)  # before the launch, because later it would wait for that launch
             wrote = [self.positions[i : i + 1], self.peaks[i : i + 1]]
             if i == 0:
-                first = (self.frame, self.start, templates, *found)
-                over = points * SIDE * SIDE
-                gpu.launch("heartwall_begin", *first, rows, points, over=over, writes=[templates, *wrote])
+                gpu.launch(
+                    *("heartwall_begin", self.frame, self.start, templates, *found, rows, points),
+                    over=points * SIDE * SIDE,
+                    writes=[templates, *wrote],
+                )
             else:
-                tenth = (i - 1) // 10 * 10
-                seen = [self.positions[tenth : tenth + 1], self.positions[i - 1 : i]]
-                planes, size = (self.frame, templates, *found), (rows, cols, points, i)
-                gpu.launch("heartwall_track", *planes, *size, groups=points, threads=THREADS, reads=seen, writes=wrote)
+                tenth = (i - 1) // 10 * 10  # the last frame that changed the templates
+                gpu.launch(
+                    *("heartwall_track", self.frame, templates, *found, rows, self.cols, points, i),
+                    groups=points,
+                    threads=THREADS,
+                    reads=[self.positions[tenth : tenth + 1], self.positions[i - 1 : i]],
+                    writes=wrote,
+                )
             if i + 1 < self.iterations:
                 self.generate_frame(cpu, i + 1)
 
     def check(self, view: View) -> str:
         """Checks that every point follows the film exactly, and recomputes all templates and peaks in f64."""
-        true = self._start()[None] + self.path[:, None]
-        lost = np.argwhere((view(self.positions) != true).any(axis=2))
+        true = self._start()[None] + self.film.path[:, None]
+        found, peaks, templates = map(view, (self.positions, self.peaks, self.templates))
+        lost = np.argwhere((found != true).any(axis=2))
         if lost.size:
             return f"{len(lost)} positions do not follow the film, the first in frame {lost[0][0]} point {lost[0][1]}"
 
         def errors(first: int, last: int) -> tuple[float, float]:
             """Largest error of the peaks of some points, and of their templates."""
             at, exact = true[:, first:last], np.ones((self.iterations, last - first))
-            template = self._patches(0, at[0])
+            template = self.film.patches(0, at[0], SIDE)
             for number in range(1, self.iterations):
-                found = self._patches(number, at[number])
-                a, b = (patch - patch.mean(axis=(1, 2), keepdims=True) for patch in (template, found))
-                together, own, other = (np.einsum("pxy,pxy->p", *pair) for pair in ((a, b), (a, a), (b, b)))
-                exact[number] = np.abs(together) / np.sqrt(own * other * (SIDE**2 - 1) / SIDE**2)
+                patch = self.film.patches(number, at[number], SIDE)
+                exact[number] = correlation(template, patch)
                 if number % 10 == 0:
-                    template = 0.87 * template + 0.13 * found
-            apart = view(self.peaks)[:, first:last] - exact, view(self.templates)[first:last] - template
-            return float(np.abs(apart[0]).max()), float(np.abs(apart[1]).max())
+                    template = 0.87 * template + 0.13 * patch
+            peak_errors = np.abs(peaks[:, first:last] - exact)
+            return float(peak_errors.max()), float(np.abs(templates[first:last] - template).max())
 
         peak, template = np.max(in_pieces(errors, self.points, 32), axis=0).tolist()
         if not template <= TEMPLATE_ERROR:
             return f"a template differs from its value in f64 by {template:.3g}"
         return "" if peak <= PEAK_ERROR else f"a correlation differs from its value in f64 by {peak:.3g}"
 
-    def _patches(self, number: int, at: np.ndarray[Any, Any]) -> F64:
-        """The parts of a frame that templates at some positions cover, regenerated: point by column by row."""
-        y, x, grain_y, grain_x = self._origins(number)
-        row, col = (at[:, k, None] - SIDE // 2 + np.arange(SIDE) for k in (0, 1))
-        place = (col[:, :, None] + grain_x) * (self.rows + MARGIN) + row[:, None] + grain_y
-        grain = uniform_f32(self.grain.key, place, -20, 20)
-        # The still image interpolates between random values at every fourth row and column.
-        i, j = (col + x) // 4, (row + y) // 4
-        part_x, part_y = ((col + x) % 4 / 4)[:, :, None], ((row + y) % 4 / 4)[:, None]
-        near = np.arange(SIDE // 4 + 3)
-        values = ((i[:, :1] + near)[:, :, None] << 32) + (j[:, :1] + near)[:, None]
-        grid = uniform_f32(self.still.key, values, 0, 255)
-        p, i, j = np.arange(len(at))[:, None, None], (i - i[:, :1])[:, :, None], (j - j[:, :1])[:, None]
-        left, right = ((1 - part_y) * grid[p, i + k, j] + part_y * grid[p, i + k, j + 1] for k in (0, 1))
-        return np.asarray((1 - part_x) * left + part_x * right + grain, f64)
+
+def correlation(a: F64, b: F64) -> F64:
+    """The absolute normalised cross-correlation of each pair of squares of pixels."""
+    a, b = (squares - squares.mean(axis=(1, 2), keepdims=True) for squares in (a, b))
+    products, own, other = (np.einsum("pxy,pxy->p", *pair) for pair in ((a, b), (a, a), (b, b)))
+    return np.asarray(np.abs(products) / np.sqrt(own * other * (SIDE**2 - 1) / SIDE**2))

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, i64, in_pieces, relative
-from firsttouch.harness.random import F64, I64, below, uniform_f32
+from firsttouch.apps.clustering import assigned
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, i64
+from firsttouch.harness.random import F64, below, uniform_f32
 
-PIECES, CHUNK = 1024, 1 << 14  # pieces of the points, each summed by one thread; points checked at a time
-SIDE, THREADS = 32, 256  # points and threads per group of kmeans_transpose
+PIECES, SIDE, THREADS = 1024, 32, 256  # each summed by a thread; points and threads per group of kmeans_transpose
 BLOBS, SPREAD = (0.0, 10.0), 5.0  # range of the generated centres, and spread of the points around them
 
 
@@ -83,9 +83,10 @@ class Kmeans(App):
 
     def _assign(self, cpu: Cpu, gpu: Gpu) -> None:
         """Assign all points to centres, and sum the points of each centre."""
-        features, found, mine = self.features, (self.membership, self.squares), self.shares()[-1][1]
-        shape, written = (self.d, self.centres.shape[1], self.k), [array[:mine] for array in found]
+        features, found = self.features, (self.membership, self.squares)
+        shape, mine = (self.d, self.centres.shape[1], self.k), self.shares()[-1][1]  # the GPU's points are below mine
         if mine > 0:
+            written = [array[:mine] for array in found]
             gpu.launch("kmeans_assign", self.transposed, self.centres, *found, mine, *shape, over=mine, writes=written)
         for first, last, piece, end in (share for share in self.shares() if share[0] < share[1]):
             count, points, written = last - first, features[first:last], [array[first:last] for array in found]
@@ -103,37 +104,36 @@ class Kmeans(App):
 
     def _average(self, cpu: Cpu) -> None:
         """Move centres to the means of their points; a centre without points stays."""
-        counts, centres = cpu.reads(self.counts).sum(axis=0)[:, None], cpu.updates(self.centres)[:, : self.d]
-        self.before, members = centres.astype(float), counts[: self.k]
+        counts = cpu.reads(self.counts).sum(axis=0)[:, None]
+        members, self.changed = counts[: self.k], int(counts[self.k, 0])
+        centres = cpu.updates(self.centres)[:, : self.d]
+        self.before = centres.astype(float)
         centres[:] = np.where(members, cpu.reads(self.sums).sum(axis=0) / np.maximum(members, 1), self.before)
-        self.changed, self.rounds = int(counts[self.k, 0]), self.rounds + 1
+        self.rounds += 1
         self.explained.append(float((members * centres.astype(float) ** 2).sum()))
 
     def check(self, view: View) -> str:
         """Checks that points have the nearest centre, at the right distance, centres are means, inertia never rose."""
         if (np.diff(self.explained) < -1e-6 * self.explained[-1]).any():  # inertia is the sum of squares minus this
             return f"the inertia rose: the means explain {self.explained[1:]}"
-        (centres, labels, found), d, k = map(view, (self.centres, self.membership, self.squares)), self.d, self.k
+        d, k = self.d, self.k
+        centres, labels, squares = map(view, (self.centres, self.membership, self.squares))
         if self.rounds < self.iterations and not np.abs(centres[:, :d] - self.before).max() <= 1e-6:
             return f"it stopped after {self.rounds} rounds, but the centres still moved"
         blobs = uniform_f32(self.centres.key, np.arange(k * d), *BLOBS).reshape(k, d)
 
-        def of_points(first: int, last: int) -> tuple[F64, I64, float]:
-            """Sums and numbers of points by centre, and the largest relative error of a squared distance."""
-            at, own = np.arange(first, last), labels[first:last].clip(0, k - 1)
-            noise = uniform_f32(self.features.key, np.arange(first * d, last * d), -SPREAD, SPREAD).reshape(-1, d)
-            points = (blobs[np.where(at < k, at, below(self.membership.key, at, k))] + noise).astype(f64)
-            squares = np.stack([((points - centre) ** 2).sum(axis=1) for centre in self.before])
-            theirs = np.where(own == labels[first:last], squares[own, at - first], np.inf)
-            errors = relative(theirs, squares.min(axis=0)), relative(found[first:last], theirs)
-            return np.eye(k)[own].T @ points, np.bincount(own, minlength=k), float(np.max(errors))
+        def points(first: int, last: int) -> F64:
+            at = np.arange(first, last)
+            blob = np.where(at < k, at, below(self.membership.key, at, k))
+            noise = uniform_f32(self.features.key, np.arange(first * d, last * d), -SPREAD, SPREAD)
+            return (blobs[blob] + noise.reshape(-1, d)).astype(f64)
 
-        totals, numbers, errors = zip(*in_pieces(of_points, self.n, CHUNK), strict=True)
-        means = np.where(members := sum(numbers)[:, None], sum(totals) / np.maximum(members, 1), self.before)
-        if not (worst := np.abs(centres[:, :d] - means).max()) <= 2.0**-23 * np.abs(means).max():  # f64, rounded to f32
-            return f"a centre differs from the mean of its points by {worst:.3g}"
+        means, error = assigned(points, self.before, labels, squares)
+        apart = np.abs(centres[:, :d] - means).max()
+        if not apart <= 2.0**-23 * np.abs(means).max():  # f64, rounded to f32
+            return f"a centre differs from the mean of its points by {apart:.3g}"
         # A squared distance has d + 2 roundings of positive numbers, and so has the one that it was compared with.
-        return "" if (worst := np.max(errors)) <= (d + 2) * 2.0**-23 else f"a squared distance is off by {worst:.3g}"
+        return "" if error <= (d + 2) * 2.0**-23 else f"a squared distance is off by {error:.3g}"
 
 
 class KmeansConcurrent(Kmeans):

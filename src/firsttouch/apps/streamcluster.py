@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, in_pieces, relative, u8, u32
+from firsttouch.apps.clustering import Tried, cost_error
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, u8, u32
 from firsttouch.harness.random import I64
 
 POINTS, THREADS, BLOCK = 64, 256, 1024  # points and threads per group, points that a CPU thread processes at a time
@@ -53,8 +54,10 @@ class Streamcluster(App):
         cpu.fill(self.table, -1)
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
-        self.chance, passes = np.random.default_rng(self.seed), gpu.iterations(self.iterations)
-        self.left, low, self.price, self.cpu, self.last = self.iterations, 0.0, self.open_first(cpu), cpu, (-1, 0)
+        passes = gpu.iterations(self.iterations)
+        self.cpu, self.chance, self.left = cpu, np.random.default_rng(self.seed), self.iterations
+        self.last = (-1, 0)  # the last candidate, and the columns of its table
+        low, self.price = 0.0, self.open_first(cpu)
         while len(self.centres) < self.kmin:
             high, self.price = self.price, self.price / 2
             self.speedy(cpu)
@@ -63,12 +66,14 @@ class Streamcluster(App):
             self.improve(cpu, gpu, likely, 0.1, passes)
             if 0.9 * self.kmin <= len(self.centres) <= 1.1 * self.kmax:
                 self.improve(cpu, gpu, likely, 0.001, passes)
-            if self.kmin <= (k := len(self.centres)) <= self.kmax:
+            k, before = len(self.centres), self.price
+            if self.kmin <= k <= self.kmax:
                 break
-            low, high = (self.price, high) if k > self.kmax else (low, self.price)
-            self.left *= low < 0.999 * high  # the bisection has converged
-            self.total += ((low + high) / 2 - self.price) * k
+            low, high = (before, high) if k > self.kmax else (low, before)
+            if low >= 0.999 * high:  # the bisection has converged
+                self.left = 0
             self.price = (low + high) / 2
+            self.total += (self.price - before) * k
         next(passes, None)  # records the end of the last pass
 
     def open_first(self, cpu: Cpu) -> float:
@@ -78,8 +83,10 @@ class Streamcluster(App):
         return float(cpu.reads(self.cost).sum(dtype=np.float64))
 
     def open(self, cpu: Cpu, x: int) -> None:
-        first, data = not self.centres, (self.coord, self.weight, self.candidate, self.cost, self.assign)
-        cpu.launch("stream_open", *data, self.n, self.d, x, int(first), over=self.n, writes=data[2 : 5 if first else 3])
+        is_first, data = int(not self.centres), (self.coord, self.weight)
+        results = (self.candidate, self.cost, self.assign)
+        written = results if is_first else results[:1]
+        cpu.launch("stream_open", *data, *results, self.n, self.d, x, is_first, over=self.n, writes=written)
         self.centres.append(x)
 
     def speedy(self, cpu: Cpu) -> None:
@@ -89,7 +96,7 @@ class Streamcluster(App):
         while len(self.centres) < OPEN_LIMIT * self.kmax:
             cpu.fill(self.drawn, self.n)
             cpu.launch("stream_draw", self.cost, self.drawn, self.n, self.centres[-1], self.price, key, over=self.n)
-            if (drawn := int(cpu.reads(self.drawn)[0])) == self.n:
+            if (drawn := int(cpu.reads(self.drawn)[0])) == self.n:  # none was drawn
                 break
             self.open(cpu, drawn)
         self.total = self.price * len(self.centres) + float(cpu.reads(self.cost).sum(dtype=np.float64))
@@ -104,13 +111,14 @@ class Streamcluster(App):
 
     def gain(self, cpu: Cpu, gpu: Gpu, x: int) -> float:
         """Open a centre at x and close those that are then not worth their price, if that reduces the cost."""
-        centres, width, n = np.array(self.centres), len(self.centres) + 1, self.n
         if x in self.centres:
             return 0.0
+        centres, width, n = np.array(self.centres), len(self.centres) + 1, self.n
+        self.last, rows = (x, width), self.rows[: n * width]
         cpu.updates(self.table)[centres] = np.arange(width - 1)
-        rows, groups, self.last = self.rows[: n * width], math.ceil(n / POINTS), (x, width)
-        data = (self.coord, self.weight, self.cost, self.assign, self.table, self.rows, self.moves, self.candidate)
-        gpu.launch("stream_gain", *data, n, self.d, width, x, groups=groups, threads=THREADS, writes=[rows, *data[6:]])
+        given, results = (self.coord, self.weight, self.cost, self.assign, self.table), (self.moves, self.candidate)
+        values, groups = (*given, self.rows, *results, n, self.d, width, x), math.ceil(n / POINTS)
+        gpu.launch("stream_gain", *values, groups=groups, threads=THREADS, writes=[rows, *results])
         cpu.launch("stream_sum", self.rows, self.sums, n, width, over=n, reads=[rows], writes=[self.sums])
         columns = cpu.reads(self.sums)[: math.ceil(n / BLOCK) * width].reshape(-1, width).sum(axis=0)
         saved = self.price + columns[:-1]
@@ -125,25 +133,17 @@ class Streamcluster(App):
 
     def check(self, view: View) -> str:
         """Checks all costs in f64, the total (the first minus all gains), and the last rows whose old cost is known."""
-        cost, assign, coord, weight = map(view, (self.cost, self.assign, self.coord, self.weight))
-        if lost := int(np.count_nonzero(~np.isin(assign, self.centres))):
+        coord, weight, cost, assign = map(view, (self.coord, self.weight, self.cost, self.assign))
+        if lost := np.count_nonzero(~np.isin(assign, self.centres)):
             return f"{lost} points are assigned to a centre that is not open"
-        (x, width), last = self.last, [*map(view, (self.candidate, self.moves, self.table))] if self.last[1] else []
-        rows = self.cpu.reads(self.rows[: self.n * width]).reshape(self.n, width)
-
-        def error(a: int, b: int) -> float:
-            now, own = cost[a:b], assign[a:b]
-            here, there = (sum((at[a:b].astype(f64) - at[c]) ** 2 for at in coord) * weight[a:b] for c in (own, x))
-            if not last:
-                return float(relative(now, here).max())
-            then, moved, column = last[0][a:b], last[1][a:b], np.where(last[0][a:b] < now, width - 1, last[2][own])
-            right = (column[:, None] == np.arange(width)) * -np.abs(then - now)[:, None]
-            wrong = np.abs(rows[a:b] - right).max(axis=1) / (then + now + 1e-30) + (moved != (then < now))
-            return float(np.max([relative(now, here), relative(then, there), np.where(own == x, 0, wrong)]))
-
+        tried = self._tried(view, *self.last) if self.last[1] else None
         # A sum of d squares: d - 1 roundings by 2^-24, 4 of a difference, its square and the weight.
-        worst, k = np.max(in_pieces(error, self.n, 1 << 14)), len(self.centres)
+        worst, k = cost_error(coord, weight, cost, assign, tried), len(self.centres)
         total = self.price * k + float(cost.sum(dtype=np.float64))
         if not (worst <= (self.d + 4) * 2.0**-24 and abs(total - self.total) <= 1e-4 * total):
             return f"a cost is wrong by {worst:.2g} of it; costs add up to {total:.7g}, not {self.total:.7g}"
         return "" if self.kmin <= k <= self.kmax or not self.left else f"{k} centres are outside kmin to kmax"
+
+    def _tried(self, view: View, x: int, width: int) -> Tried:
+        rows = self.cpu.reads(self.rows[: self.n * width]).reshape(self.n, width)
+        return Tried(x, view(self.candidate), view(self.moves), rows, view(self.table))

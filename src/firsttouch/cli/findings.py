@@ -1,9 +1,10 @@
-"""Prints the findings of a run: the first ones of each experiment on each device."""
+"""Prints the first screen of a run, and the first findings of each experiment on each device where there is room."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,41 +12,89 @@ from firsttouch.cli.output import print_stdout
 
 if TYPE_CHECKING:
     from firsttouch.report.answers import Answered
+    from firsttouch.report.first_screen import FirstScreen
 
 MOST = 4
 """The most sentences for each experiment on each device. The report has all of them."""
-WIDTH = 100
+WIDTH = 80
+LINES = 25
+"""The lines of a first screen with the findings that follow it."""
 
 
-def read(directory: Path) -> list[Answered]:
-    """The sections of a results directory with their findings, in the order of the report."""
+@dataclass(frozen=True)
+class Read:
+    """What a results directory says: its first screen, and its sections with their findings."""
+
+    screen: FirstScreen
+    answers: Sequence[Answered]
+
+
+def read(directory: Path) -> Read:
+    """Reads a results directory. Its sections are in the order of the report."""
     from firsttouch.records.reading import load_results
     from firsttouch.report.answers import answered
+    from firsttouch.report.first_screen import first_screen
     from firsttouch.work import reportable_experiments
 
     results = load_results(directory)
-    return list(answered(results.records, results.machine.devices, reportable_experiments()))
+    answers = list(answered(results.records, results.machine.devices, reportable_experiments()))
+    return Read(first_screen(results, answers), answers)
 
 
-def plain(answers: Iterable[Answered]) -> list[dict[str, Any]]:
-    """All findings as plain data, each with its sentence."""
+def plain(read: Read) -> dict[str, Any]:
+    """The title and all findings as plain data, each with its sentence; those of the first screen come first."""
     from firsttouch.report.sentences import plain as as_data
 
-    return [entry for part in answers for entry in as_data(part.experiment, part.answer.findings)]
+    own = [entry for number in read.screen.numbers for entry in as_data(number.experiment, [number.finding])]
+    advice = [entry for sentence in read.screen.advice for entry in as_data("advice", sentence.findings)]
+    of_sections = [entry for part in read.answers for entry in as_data(part.experiment, part.answer.findings)]
+    return {"title": read.screen.title, "findings": [*own, *advice, *(e for e in of_sections if e not in own)]}
 
 
-def show(answers: Iterable[Answered]) -> None:
-    """Prints the most important findings. Sections whose points were all skipped are only in the report."""
-    for part in answers:
-        if all(r.status == "skipped" for r in part.section.records):
-            continue
-        sentences = part.answer.sentences
-        print_stdout(f"{part.title} on {', '.join(part.devices)}")
-        for sentence in sentences[:MOST]:
-            _print_indented(sentence)
-        if (more := len(sentences) - MOST) > 0:
-            print_stdout(f"  ({more} more in the report)")
-        print_stdout("")
+def show(read: Read) -> None:
+    """Prints the first screen, and the most important findings of every section if there is room for all of them."""
+    lines = _first_screen(read.screen)
+    lines += _findings(read.answers, LINES - len(lines)) if len(lines) < LINES else []
+    print_stdout("\n".join(lines))
+
+
+def show_first_screen(read: Read) -> None:
+    print_stdout("\n".join(_first_screen(read.screen)))
+
+
+def _first_screen(screen: FirstScreen) -> list[str]:
+    """Title, numbers and advice; each part ends with an empty line."""
+    lines = [screen.title, ""]
+    width = max((len(number.head) for number in screen.numbers), default=0) + 2
+    for number in screen.numbers:
+        lines += _filled(number.text, f"{number.head:{width}}", " " * width)
+    lines += [""] if screen.numbers else []
+    if screen.advice:
+        lines += [*_filled(" ".join(sentence.text for sentence in screen.advice)), ""]
+    return lines
+
+
+def _findings(answers: Sequence[Answered], room: int) -> list[str]:
+    """As many sentences of every section as there is room for, but at most MOST. Sections whose points were all skipped
+    are only in the report.
+    """
+    shown = [part for part in answers if any(r.status != "skipped" for r in part.section.records)]
+    lines: list[str] = []
+    for most in range(MOST, 0, -1):
+        lines = [line for part in shown for line in _section(part, most)]
+        if len(lines) <= room:
+            return lines
+    return lines if len(shown) == 1 else []
+
+
+def _section(part: Answered, most: int) -> list[str]:
+    sentences = part.answer.sentences
+    lines = [f"{part.title} on {', '.join(part.devices)}"]
+    for sentence in sentences[:most]:
+        lines += _filled(sentence, "  ", "    ")
+    if (more := len(sentences) - most) > 0:
+        lines.append(f"  ({more} more in the report)")
+    return [*lines, ""]
 
 
 def show_suspect(points_by_rule: Mapping[str, int]) -> None:
@@ -61,4 +110,15 @@ def show_suspect(points_by_rule: Mapping[str, int]) -> None:
 
 
 def _print_indented(sentence: str) -> None:
-    print_stdout(textwrap.fill(sentence, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False))
+    print_stdout("\n".join(_filled(sentence, "  ", "    ")))
+
+
+def _filled(text: str, first: str = "", others: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

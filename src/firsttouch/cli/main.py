@@ -12,8 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from firsttouch import __version__
+from firsttouch.cli import advise, claims, compare, machine, methods, published, report, run
 from firsttouch.cli import app as app_command
-from firsttouch.cli import machine, methods, report, run
 from firsttouch.cli.output import guard_streams, lost_output, print_stderr, print_stdout
 from firsttouch.errors import Terminated, UsageError
 
@@ -55,6 +55,10 @@ app.command("methods")(methods.command)
 app.command("run")(run.command)
 app.command("app")(app_command.command)
 app.command("report")(report.command)
+app.command("compare")(compare.command)
+app.command("advise")(advise.command)
+app.command("published")(published.command)
+app.command("claims")(claims.command)
 
 
 def _version(requested: bool) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from firsttouch.cli import findings
+from firsttouch.cli.findings import Read
 from firsttouch.cli.options import path
-from firsttouch.cli.output import print_json, print_stderr, print_stdout
+from firsttouch.cli.output import code_of_modules, print_json, print_stderr, print_stdout
 
 FORMATS = ("html", "png", "svg", "csv")
 
@@ -52,9 +55,25 @@ def command(
     except NotDrawn as error:
         print_stderr(f"firsttouch: the report was not drawn: {error}")
         raise typer.Exit(1) from None
+    if form == "html":
+        with code_of_modules():
+            found = [findings.read(directory) for directory in directories]
     if as_json:
         names = list(map(str, paths))
-        print_json({"report": names[0]} if form == "html" else {"files": names})
+        print_json(_written(names[0], directories, found) if form == "html" else {"files": names})
         return
+    if form == "html":
+        for one in found:
+            findings.show_first_screen(one)
     for written in paths:
         print_stdout(str(written))
+
+
+def _written(name: str, directories: Sequence[Path], read: Sequence[Read]) -> dict[str, Any]:
+    """The path of the page, and the findings of all directories, each with its directory."""
+    entries = [
+        {"directory": str(directory)} | entry
+        for directory, one in zip(directories, read, strict=True)
+        for entry in findings.plain(one)["findings"]
+    ]
+    return {"report": name, "titles": [one.screen.title for one in read], "findings": entries}

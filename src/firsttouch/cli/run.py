@@ -126,7 +126,9 @@ def trust_in(directory: Path | None) -> Callable[[Sequence[DeviceInfo]], list[De
 
 
 def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[Outcome], None] | None = None) -> int:
-    """Carries out a call and returns the exit status. show: prints the outcome instead of the findings."""
+    """Carries out a call and returns the exit status. show: prints the outcome before the first screen, instead of
+    the findings after it.
+    """
     from firsttouch.cli.progress import RunProgress
     from firsttouch.engine.runner import run
 
@@ -146,14 +148,15 @@ def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[Outc
         print_stderr(f"firsttouch: {error}{kept}")
         return 1
     with code_of_modules():
-        answers = findings.read(outcome.directory)
+        found = findings.read(outcome.directory)
     if as_json:
-        print_json(outcome.as_dict() | {"findings": findings.plain(answers)})
+        print_json(outcome.as_dict() | findings.plain(found))
     else:
         if show is not None:
             show(outcome)
+            findings.show_first_screen(found)
         else:
-            findings.show(answers)
+            findings.show(found)
         findings.show_suspect(outcome.suspect)
         print_stdout(str(outcome.report or outcome.directory))
     return outcome.exit_status

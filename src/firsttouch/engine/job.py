@@ -45,7 +45,8 @@ class Job(Task, tag="job"):
 
     seconds: the time that its sampling may take. limit: the seconds after which the worker is killed. kind: the kind of
     work that the experiment belongs to (firsttouch/work.py). peers: the other devices that take part. counted: if a
-    profiler counts this run of the point, the counters of the record with the timed samples.
+    profiler counts this run of the point, the counters of the record with the timed samples. outputs: digests of
+    outputs that earlier points checked.
     """
 
     experiment: str
@@ -60,6 +61,7 @@ class Job(Task, tag="job"):
     kind: str = "run"
     peers: list[DeviceInfo] = []
     counted: dict[str, Scalar] | None = None
+    outputs: list[str] = []
 
 
 def now() -> str:
@@ -120,7 +122,7 @@ class JobHandler:
         """Measures one point of any experiment."""
         from firsttouch.experiments.base import Point
 
-        record, span = blank_record(job, "ok"), None
+        record, span, outputs = blank_record(job, "ok"), None, list[str]()
         if job.peers:
             record.parties = parties([job.device, *job.peers])
         with _failures_recorded(record):
@@ -140,9 +142,10 @@ class JobHandler:
             record.clocks_after = self._clocks(session, experiment)
             record.throttled = _throttled(record.clocks_before, record.clocks_after)
             _fill(record, measurement)
+            outputs = [*measurement.outputs] if measurement.verified else []
             if events.are_requested():
                 span = _add_events(record, session, started, ended)
-        return Reply(state="done", record=_storable(record), span=span)
+        return Reply(state="done", record=_storable(record), span=span, outputs=outputs)
 
     def _session_for(self, job: Job, pipe: Pipe) -> Session:
         if self._session is None or self._session.info.name != job.device.name:
@@ -151,6 +154,7 @@ class JobHandler:
         self._session.tolerance, self._session.preset = job.tolerance, job.preset
         self._session.limit = job.limit
         self._session.counted = job.counted
+        self._session.outputs = job.outputs
         self._session.peers = {device.name: device for device in job.peers}
         return self._session
 

@@ -22,6 +22,8 @@ from firsttouch.workers.protocol import one_line
 TIMEOUT = 300.0
 """Seconds; a report of 10,000 points takes about ten."""
 WRONG_CALL = 2
+COMPARISON = "comparison"
+"""What a process is asked for instead of a format of `draw`."""
 
 
 class NotDrawn(Exception):
@@ -35,8 +37,17 @@ def draw(directories: Sequence[Path], form: str = "html", output: Path | None = 
         UsageError: a directory holds no results, or `output` cannot be written.
         NotDrawn: the process that draws the report failed.
     """
-    call = json.dumps([form, output and str(output), [str(directory) for directory in directories]])
-    command = [sys.executable, "-m", "firsttouch.report", call]
+    return _written([form, output and str(output), [str(directory) for directory in directories]])
+
+
+def draw_comparison(sides: Sequence[str], output: Path, limit: float | None) -> Path:
+    """Writes the page of a comparison (report/comparison.py). Returns its path. Raises as `draw`."""
+    return _written([COMPARISON, str(output), list(sides), limit])[0]
+
+
+def _written(call: Sequence[object]) -> list[Path]:
+    """The paths of what the process wrote."""
+    command = [sys.executable, "-m", "firsttouch.report", json.dumps(call)]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
         done = subprocess.run(command, **streams, timeout=TIMEOUT, check=False)  # type: ignore[call-overload]

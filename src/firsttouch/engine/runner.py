@@ -39,6 +39,8 @@ SLACK = 2**30
 """Bytes of host memory that a worker may use beyond the guard's limit, for the interpreter and vendor libraries."""
 TOTAL_FACT = "memory_bytes"
 """The fact of a device that states its total memory."""
+OUTPUTS_KEPT = 64
+"""The number of digests of checked outputs that a worker is sent: the latest."""
 GIVE_UP_AFTER = 2
 """The number of new workers of one group that fail in a row before measuring, after which the group is not tried again.
 """
@@ -370,6 +372,7 @@ class PointExecutor:
         self._worker: Worker | None = None
         self._group: Group | None = None
         self._failed_starts: dict[Group, list[Record]] = {}
+        self._outputs: list[str] = []
 
     def measure(self, planned: Planned, job: Job) -> Record:
         """Measures one point and returns its record, even if the worker crashes or hangs."""
@@ -382,8 +385,10 @@ class PointExecutor:
         except OSError as error:
             record.reason = f"no process could be started for it: {error.strerror}"
             return record
+        job.outputs = self._outputs[-OUTPUTS_KEPT:]
         answer = worker.ask(job, timeout=job.limit, memory=self._memory)
         record = conclude(record, answer)
+        self._outputs += answer.reply.outputs if answer.reply is not None else []
         if self._trace is not None and answer.reply is not None and answer.reply.span is not None:
             # Before the record: if the process is killed in between, the point is measured again.
             self._trace.add(record, answer.reply.span)

@@ -134,6 +134,8 @@ class Measurement:
     stopped_by: str = ""
     counters: dict[str, Scalar] = field(default_factory=dict)
     buffers: list[BufferFact] = field(default_factory=list)
+    outputs: Sequence[str] = ()
+    """Digests of outputs that were checked, so that a later point with the same output need not repeat the check."""
 
     @classmethod
     def of(

@@ -12,7 +12,7 @@ from firsttouch.allocators.properties import is_common, main_allocator, memory_o
 from firsttouch.analysis.findings import Finding
 from firsttouch.events.log import VARIABLE
 from firsttouch.events.steps import event_counters
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
 from firsttouch.experiments.common import (
     GiB,
     KiB,
@@ -20,7 +20,7 @@ from firsttouch.experiments.common import (
     allocator_names,
     unreachable,
 )
-from firsttouch.experiments.migration_findings import migration_findings
+from firsttouch.experiments.migration_findings import RATIO, migration_findings, ratio_findings
 from firsttouch.experiments.presets import (
     FULL,
     NOTHING,
@@ -34,7 +34,7 @@ from firsttouch.experiments.presets import (
     take,
     take_only,
 )
-from firsttouch.figures import Bar, Line, Table
+from firsttouch.figures import Bar, Figure, Line, Table
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -74,8 +74,6 @@ VARIANTS: Mapping[str, Sequence[str]] = {"host": ("",), "page-locked": ("", "cal
 BASE: dict[str, Scalar] = {"touch": "dense", "order": "parallel", "advice": "none", "prefetch": "none",
                            "starts_on": "cpu", "operation": "update"}  # fmt: skip
 """The base point but for its allocator."""
-RATIO = "ratio"
-"""An optional factor: bytes of the buffer for each byte that ballast leaves free on the device."""
 ITERATIONS, MAX_ITERATIONS = 12, 10**4
 
 
@@ -129,7 +127,7 @@ def case_of(factors: Factors, device: DeviceInfo) -> str:
     words = {"prefetch": "prefetch {}", "starts_on": "starts on {}", "operation": "{} only"}
     said = [words.get(name, "{}").format(factors[name]) for name in varied(factors, device)]
     if RATIO in factors:
-        said = [*(said or [factors.text("allocator")]), f"ratio {factors[RATIO]}"]
+        said = [*(said or [factors.text("allocator")]), f"ratio {factors.number(RATIO):g}"]
     return ", ".join(said) or factors.text("allocator")
 
 
@@ -137,6 +135,18 @@ def _base_point_except(*free: str, events: str = "off") -> dict[str, Scalar]:
     """Returns the conditions of a figure: those of the base point except the named ones."""
     kept = {name: value for name, value in BASE.items() if name not in free}
     return {**kept, "events": events, **({} if "allocator" in free else {"base": True})}
+
+
+_EVENTS: Sequence[Figure] = (
+    Line(series="iteration_{}_h2d_bytes", x="series", y="value", colour="case", log_y=True,
+         where={"events": "on"}, x_title="iteration", y_title="bytes moved to the device"),
+    Line(series="iteration_{}_gpu_fault_groups", x="series", y="value", colour="case", log_y=True,
+         where={"events": "on"}, x_title="iteration", y_title="fault groups of the device"),
+    Table(where={"events": "on"},
+          columns=("case", "median", "touched", "compute_h2d_bytes", "compute_gpu_fault_groups",
+                   "bytes_per_touch", "smallest_record", "largest_record", "record_multiple", "cpu_read_d2h_bytes",
+                   "cpu_read_cpu_faults")),
+)  # fmt: skip
 
 
 class Migration(Experiment):
@@ -166,15 +176,18 @@ class Migration(Experiment):
              where=_base_point_except("touch", "order"), x_title="iteration", y_title="time per pass, ms"),
         Bar(x="case", colour="case", log_y=True, where={"events": "off"},
             y_title="all passes with what prepares them, ms", title="Time of all passes, preparation included"),
-        Line(series="iteration_{}_h2d_bytes", x="series", y="value", colour="case", log_y=True,
-             where={"events": "on"}, x_title="iteration", y_title="bytes moved to the device"),
-        Line(series="iteration_{}_gpu_fault_groups", x="series", y="value", colour="case", log_y=True,
-             where={"events": "on"}, x_title="iteration", y_title="fault groups of the device"),
-        Table(where={"events": "on"},
-              columns=("case", "median", "touched", "compute_h2d_bytes", "compute_gpu_fault_groups",
-                       "bytes_per_touch", "smallest_record", "largest_record", "record_multiple", "cpu_read_d2h_bytes",
-                       "cpu_read_cpu_faults")),
+        *_EVENTS,
     )  # fmt: skip
+    ratio_question = "What does it cost that a buffer exceeds the device memory that is free?"
+    ratio_figures = (
+        Line(x=RATIO, colour="allocator", log_y=True, x_title="bytes of the buffer for each byte left free",
+             y_title="all passes with what prepares them, ms",
+             title="Time of all passes over the ratio of the buffer to the device memory left free"),
+        Line(series="iteration_{}_ms", x="series", y="value", colour=RATIO, facet="allocator", log_y=True,
+             x_title="iteration", y_title="time per pass, ms"),
+        *_EVENTS,
+    )  # fmt: skip
+    """The question and the figures of points with ballast."""
     share = 1.0
     switches_of = ("memory", "copies")
 
@@ -318,7 +331,16 @@ class Migration(Experiment):
         return Measurement.of(outcome, counters=counters)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        return migration_findings(records, shares_memory=device is not None and device.capabilities.shares_host_memory)
+        shares_memory = device is not None and device.capabilities.shares_host_memory
+        return [*migration_findings(records, shares_memory=shares_memory), *ratio_findings(records)]
+
+    def sections(self, records: Sequence[Record], device: DeviceInfo | None) -> list[ReportSection]:
+        """A section on the points without ballast, and one on those with it."""
+        usual, with_ballast = ([r for r in records if (RATIO in r.factors) == wanted] for wanted in (False, True))
+        of_ratios = ReportSection(
+            self.ratio_question, with_ballast, self.ratio_figures, RATIO, counted=self.counted, source=self.source
+        )
+        return [*(super().sections(usual, device) if usual else []), *([of_ratios] if with_ballast else [])]
 
 
 def _left_by_ballast(factors: Factors) -> int | None:
@@ -329,7 +351,7 @@ def _left_by_ballast(factors: Factors) -> int | None:
 def _too_large(factors: Factors, device: DeviceInfo, entry: AllocatorInfo) -> str | None:
     """Returns why no ballast can leave what the ratio says, or why the buffer exceeds it and may not, or None."""
     left = _left_by_ballast(factors)
-    if left is None or (reason := why_no_ballast(device, left)):
+    if left is None or (reason := why_no_ballast(device, entry, left)):
         return None if left is None else reason
     if factors.size("size") <= left or not entry.device_memory or (entry.managed and _core.oversubscription_allowed()):
         return None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from firsttouch.allocators.properties import role
-from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, counter, finding, quantity, ratio_of
+from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, counter, finding, number, quantity, ratio_of
 from firsttouch.analysis.passes import behaviour, settled_at
 from firsttouch.analysis.statistics import median_of
 from firsttouch.records.schema import Record
@@ -18,6 +18,8 @@ BASE_FAMILIES = ("base", "allocator")
 """The families of points that differ from the base point in the allocator at most."""
 WHOLE = ("whole", "streams-2", "streams-4")
 """Prefetches of the whole buffer."""
+RATIO = "ratio"
+"""An optional factor: bytes of the buffer for each byte that ballast leaves free on the device."""
 _PASSES = ("migration.passes", "over {size}, passes of a kernel:")
 SHARED = Claim(
     _PASSES[0],
@@ -49,6 +51,12 @@ MOVED = Claim(
     "{touched} touches in order, {touch}, move {value}, {each} a touch ({causes}), in transfers of {smallest} to "
     "{largest}, each a multiple of {multiple}; the total is {same} in every repetition",
 )
+_RATIOS = ("migration.ratio", "all passes over {size}, by the ratio of the buffer to the device memory left free:")
+RATIO_TIME = Claim(_RATIOS[0], "{case}: {value}", _RATIOS[1])
+RATIO_COMPARED = Claim(_RATIOS[0], "{case}: {value}, {ratio} times as long as at {other_ratio}", _RATIOS[1])
+RATIO_ALIKE = Claim(
+    _RATIOS[0], "{case}: {value}, not clearly different from {other_value} at {other_ratio}", _RATIOS[1]
+)
 EVENTS = Claim("migration.events", "recording events makes the same points take {value} times as long")
 _CAUSE = re.compile(r"compute_h2d_([a-z_]+)_bytes")
 
@@ -56,8 +64,10 @@ _CAUSE = re.compile(r"compute_h2d_([a-z_]+)_bytes")
 def migration_findings(records: Sequence[Record], *, shares_memory: bool) -> list[Finding]:
     """Returns how the passes behave, what advice and prefetches change, and what the recorded events show.
 
-    shares_memory: the device uses the host's memory, so nothing can migrate.
+    Points with ballast are left to ratio_findings. shares_memory: the device uses the host's memory, so nothing can
+    migrate.
     """
+    records = [r for r in records if RATIO not in r.factors]
     plain = [r for r in records if r.factors["events"] == "off"]
     if not plain:
         return []
@@ -71,6 +81,29 @@ def migration_findings(records: Sequence[Record], *, shares_memory: bool) -> lis
         *_bytes_of_touches(records),
         *_cost_of_events(records),
     ]
+
+
+def ratio_findings(records: Sequence[Record]) -> list[Finding]:
+    """Returns how long the passes take at the highest ratio, compared with the lowest, under equal other conditions."""
+    groups: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        if RATIO in record.factors and record.factors["events"] == "off":
+            groups[repr({name: v for name, v in record.factors.items() if name != RATIO})].append(record)
+    found = []
+    for rows in groups.values():
+        lowest, highest = min(rows, key=_ratio), max(rows, key=_ratio)
+        case = str(highest.counters["case"])
+        if highest is lowest:
+            found.append(finding(RATIO_TIME, highest, case=case))
+        else:
+            comparison = compare(highest, lowest)
+            claim = RATIO_COMPARED if comparison.is_clear else RATIO_ALIKE
+            found.append(finding(claim, highest, comparison=comparison, case=case))
+    return found
+
+
+def _ratio(record: Record) -> float:
+    return number(record, RATIO)
 
 
 def times_of(record: Record) -> list[float]:

@@ -28,7 +28,7 @@ from firsttouch.workspace.workspace import Agent, Array, Declaration, Role
 # fmt: off
 __all__ = [
     "App", "Cpu", "Gpu", "Params", "View", "around", "buffer", "c64", "difference", "f32", "f64", "i32", "i64",
-    "in_pieces", "on_host", "sample", "solve", "u8", "u32", "u64",
+    "in_pieces", "on_host", "sample", "shared_kernels", "solve", "u8", "u32", "u64",
 ]
 # fmt: on
 
@@ -343,6 +343,13 @@ def difference(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> t
 
     squares, worst = np.array(in_pieces(piece, found.size, 1 << 20)).T
     return math.sqrt(squares.sum() / found.size), float(worst.max())
+
+
+def shared_kernels(name: str) -> KernelFile:
+    """A kernel file that several applications share, from apps/ or workspace/."""
+    folder = "workspace" if name == "generate" else "apps"
+    path = Path(__file__).parents[1] / folder / f"{name}.c"
+    return KernelFile(name, path.read_text(encoding="utf-8"))
 
 
 def on_host(file: KernelFile, kernel: str, *arguments: np.ndarray[Any, Any] | float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import mean
@@ -153,7 +153,7 @@ class Application(Applications):
         if reason := reason or placements.why_not_placed(app, strategy, factors, device):
             return reason
         left = bytes_left_by_ballast(app, params, strategy, factors)
-        if left is not None and (reason := why_no_ballast(device, left)):
+        if left is not None and (reason := why_no_ballast(device, device.allocator(strategy.allocator), left)):
             return reason
         return _too_small(app, params, factors, device) or _too_large(app, params, strategy, factors, device)
 
@@ -189,6 +189,7 @@ class Application(Applications):
             *,
             seed: int,
             check: bool,
+            known: Collection[str] = (),
             divided: division.Division = divided,
             timer: _core.KernelTimer | None = None,
         ) -> tuple[App, Run]:
@@ -208,6 +209,7 @@ class Application(Applications):
                 workspace,
                 threads=1 if factors.get("initialise") == "single" else 0,
                 check=check,
+                known=known,
                 windows={a: rows * a.row_bytes for a in app.tiled_arrays()} if rows else None,
                 counters=memory_counters(session.info, device, strategy.allocator),
                 log=session.events,
@@ -228,8 +230,10 @@ class Application(Applications):
                 lambda one: run_once(params, seed=session.seed, check=False, divided=one)[1],
                 _repeats(factors),
             )
-            for repeat in range(_repeats(factors)):
-                app, finished = run_once(params, seed=session.seed, check=repeat == 0, divided=found.division)
+            for _ in range(_repeats(factors)):
+                # All are checked, the later ones in full only if their output differs from the first.
+                known = [*session.outputs, *(run.output for run in runs)]
+                app, finished = run_once(params, seed=session.seed, check=True, known=known, divided=found.division)
                 runs.append(finished)
             if kernel_times.are_wanted(factors):
                 timer = _core.KernelTimer(device)
@@ -242,7 +246,7 @@ class Application(Applications):
         return measurement
 
     def _measurement(self, app: App, params: Params, context: float, runs: list[Run]) -> Measurement:
-        last, error = runs[-1], runs[0].error
+        last, error = runs[-1], next(filter(None, (run.error for run in runs)), "")
         # Of the repetitions in the middle, whose mean is the median: so the phases add up to it.
         ordered = sorted(runs, key=lambda run: run.seconds)
         middle = ordered[(len(runs) - 1) // 2 : len(runs) // 2 + 1]
@@ -265,6 +269,7 @@ class Application(Applications):
             verified_why=error,
             stopped_by="repetitions",
             counters=counters,
+            outputs=[run.output for run in runs if run.output],
             buffers=[BufferFact(name=n, allocator=a, bytes=b) for n, a, b in last.buffers],
         )
 

@@ -6,7 +6,7 @@ import gc
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +17,12 @@ import numpy as np
 from firsttouch import _core
 from firsttouch.allocators.properties import is_plain_host
 from firsttouch.events.log import EventLog
-from firsttouch.harness.app import App, in_pieces
+from firsttouch.harness import outputs
+from firsttouch.harness.app import App, in_pieces, shared_kernels
 from firsttouch.machine import usage
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
-from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
+from firsttouch.workspace.agents import Cpu, Gpu
 from firsttouch.workspace.workspace import Agent, Array, Workspace
 
 NONSENSE = 0xFFF5A5A5
@@ -44,7 +45,8 @@ class Run:
 
     phases: seconds by name; iterations: seconds of each, and iterations_total of all; transferred: bytes to each agent;
     kernels: their time in the phase compute, if there was a timer; events: totals by name; buffers: name, allocator and
-    bytes of each; error: the message of check(), "" if correct.
+    bytes of each; error: the message of check(), "" if correct; output: the digest of what it examined, "" if there is
+    none.
     """
 
     phases: dict[str, float] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class Run:
     events: Mapping[str, Scalar] = field(default_factory=dict)
     buffers: list[tuple[str, str, int]] = field(default_factory=list)
     error: str = ""
+    output: str = ""
 
     @property
     def seconds(self) -> float:
@@ -155,13 +158,6 @@ def _is_in_both(info: DeviceInfo, entry: AllocatorInfo, tree: Tree) -> bool:
     return is_plain_host(entry.name) or (entry.managed and bool(usage.memory_only_nodes(tree)))
 
 
-def shared_kernels(name: str) -> KernelFile:
-    """A kernel file that several applications share, from apps/ or workspace/."""
-    folder = "workspace" if name == GENERATE else "apps"
-    path = Path(__file__).parents[1] / folder / f"{name}.c"
-    return KernelFile(name, path.read_text(encoding="utf-8"))
-
-
 class ActiveRun:
     """A run in progress: the workspace, both agents, and the times of the phases."""
 
@@ -189,6 +185,7 @@ def run(
     *,
     threads: int = 0,
     check: bool = True,
+    known: Collection[str] = (),
     windows: dict[Array, int] | None = None,
     counters: MemoryCounters = MemoryCounters(),
     log: EventLog | None = None,
@@ -198,6 +195,7 @@ def run(
 
     Args:
         threads: CPU threads of the phase initialise; 0: all.
+        known: digests of outputs that were checked. A run that leaves one of them is not checked again.
         windows: bytes of device memory for each tiled array, if there is a budget.
         counters: count memory in use.
         log: event log; events from the first allocation to the end of readback are added up.
@@ -222,7 +220,7 @@ def run(
         active.run.memory, active.run.transferred = meter.peak, workspace.transferred.copy()
         active.run.buffers = workspace.allocations()
         if check:
-            active.run.error = _check(app, workspace)
+            active.run.error, active.run.output = _check(app, workspace, known)
         fill_with_nonsense(active, on_demand=True)
     finally:
         with active.phase("free"):
@@ -230,17 +228,20 @@ def run(
     return active.run
 
 
-def _check(app: App, workspace: Workspace) -> str:
-    """'' or an error message: of elements that nobody wrote, or else of check(). Raises TypeError if that returns
-    anything else, for example because of a missing return.
+def _check(app: App, workspace: Workspace, known: Collection[str]) -> tuple[str, str]:
+    """'' or an error message: of elements that nobody wrote, or else of check(); and the digest of what was examined.
+    Raises TypeError if check() returns anything else, for example because of a missing return.
     """
+    if found := outputs.matching(app, workspace.contents, known):
+        return "", found
+    seen = outputs.Seen(app, workspace.contents)
     for array in app.arrays.values():
-        if array.declaration.ends_on == "cpu" and (unwritten := count_nonsense(workspace.view(array))):
-            return f"{unwritten} of {math.prod(array.shape)} elements of {array.name} were never written"
-    error: object = app.check(workspace.contents)
+        if array.declaration.ends_on == "cpu" and (unwritten := count_nonsense(seen(array))):
+            return f"{unwritten} of {math.prod(array.shape)} elements of {array.name} were never written", ""
+    error: object = app.check(seen)
     if not isinstance(error, str):
         raise TypeError(f"check() of {app.name} must return '' or an error message, not {error!r:.80}")
-    return error
+    return error, "" if error else seen.digest()
 
 
 def count_nonsense(values: np.ndarray[Any, Any]) -> int:

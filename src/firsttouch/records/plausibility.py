@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Summary
 
@@ -36,6 +36,7 @@ class Run:
         self.machine = machine
         self.devices = {device.name: device for device in machine.devices}
         self._records = records
+        self._load_ns: dict[tuple[str, str], float | None] = {}
 
     @cached_property
     def _loads(self) -> list[Record]:
@@ -45,6 +46,11 @@ class Run:
         """The least time of a load from the largest buffer, by its interval; None if no load was measured. All devices
         have the same CPU.
         """
+        if (agent, device) not in self._load_ns:
+            self._load_ns[agent, device] = self._find_load_ns(agent, device)
+        return self._load_ns[agent, device]
+
+    def _find_load_ns(self, agent: str, device: str) -> float | None:
         fastest: dict[float, float] = {}
         for r in self._loads:
             size = _number(r.factors.get("size"))
@@ -84,9 +90,10 @@ def _is(*experiments: str) -> Callable[[Record], bool]:
 
 
 def _has_infinite(record: Record, _run: Run) -> bool:
+    """The sum of finite numbers is finite, because the schema bounds them (LARGEST)."""
     summary = [getattr(record.summary, name) for name in Summary.__struct_fields__]
-    counters = (v for v in record.counters.values() if isinstance(v, float))
-    return not all(map(math.isfinite, (*record.samples, *summary, *counters)))
+    counters = [v for v in record.counters.values() if isinstance(v, float)]
+    return not math.isfinite(sum(record.samples) + sum(summary) + sum(counters))
 
 
 _TIMES = ("ns", "us", "ms", "s")
@@ -154,7 +161,7 @@ def _exceeds_whole(record: Record, _run: Run) -> bool:
         for counter, value in record.counters.items():
             if (found := re.fullmatch(pattern, counter)) is None or (part := _number(value)) is None:
                 continue
-            whole = _whole(record, found.expand(name)) if isinstance(name, str) else name
+            whole = _whole(record, found.expand(name) if found.re.groups else name) if isinstance(name, str) else name
             if whole is not None and part > whole + rounding * abs(whole):
                 return True
     return False
@@ -192,30 +199,40 @@ def _has_own_processor(device: DeviceInfo) -> bool:
 
 
 class Limit(NamedTuple):
-    """What a copy or a stream passes through.
+    """What a copy or a stream passes through: the device's memory or the link to it.
 
     peak: its bytes per second, as the machine states them; None if it states none. passing: how many bytes pass for
-    each byte that the record counts, at least: what a cache of the device can hold need not pass.
+    each byte that the record counts. cached: how many of these need not pass, since a cache of the device can hold
+    them.
     """
 
+    what: Literal["memory", "link"]
     peak: float | None
     passing: float
+    cached: float = 0.0
+
+    @property
+    def rate(self) -> float | None:
+        """The bytes per second that a record can count at most if no cache serves any of them."""
+        return self.peak and self.peak / self.passing
 
 
 def _is_above_peak(record: Record, run: Run) -> bool:
     """The unit of the records is 1e9 bytes per second."""
-    limit = _limit(record, run)
-    if limit is None or limit.peak is None:
+    found = limit(record, run)
+    if found is None or found.peak is None:
         return False
-    return _summary(record).median * 1e9 * limit.passing > limit.peak
+    return _summary(record).median * 1e9 * (found.passing - found.cached) > found.peak
 
 
 _ARRAYS = {"copy": (1, 1), "scale": (1, 1), "add": (2, 1), "triad": (2, 1), "read": (1, 0), "write": (0, 1)}
 """The arrays that a kernel of `bandwidth` reads and writes."""
 
 
-def _limit(record: Record, run: Run) -> Limit | None:
-    """None if the record does not say what moves where, or if caches alone may serve it."""
+def limit(record: Record, run: Run) -> Limit | None:
+    """The limit of a copy or a stream; None if the record does not say what moves where, or if caches may serve all of
+    it.
+    """
     device, size = run.devices.get(record.device), _number(record.factors.get("size"))
     entry = device.allocator(str(record.factors.get("allocator"))) if device else None
     if device is None or entry is None or not size or record.parties or not _has_own_processor(device):
@@ -223,19 +240,19 @@ def _limit(record: Record, run: Run) -> Limit | None:
     factor, cached = record.factors.get, _number(device.facts.get("l2_bytes")) or 0.0
     if record.experiment == "transfer":
         if factor("direction") == "d2d":  # each byte is read and written
-            return Limit(_memory_peak(device), 2 - cached / size)
+            return Limit("memory", _memory_peak(device), 2, cached / size)
         if factor("direction") not in ("h2d", "d2h"):
             return None
         if factor("engine") != "kernel":
-            return Limit(_link_peak(device, run.machine), 1)
-        return Limit(_link_peak(device, run.machine), 1 - cached / size) if _stays_on_host(entry) else None
+            return Limit("link", _link_peak(device, run.machine), 1)
+        return Limit("link", _link_peak(device, run.machine), 1, cached / size) if _stays_on_host(entry) else None
     if factor("arrays") != "memory" or factor("agent") != "gpu":
         return None
     reads, writes = _ARRAYS.get(str(factor("kernel")), (1, 1))
     arrays = reads + writes
     if _stays_on_host(entry):  # a link carries both directions at once
-        return Limit(_link_peak(device, run.machine), (max(reads, writes) - cached / size) / arrays)
-    return Limit(_memory_peak(device), 1 - cached / size / arrays) if entry.device_memory else None
+        return Limit("link", _link_peak(device, run.machine), max(reads, writes) / arrays, cached / size / arrays)
+    return Limit("memory", _memory_peak(device), 1, cached / size / arrays) if entry.device_memory else None
 
 
 def _stays_on_host(entry: AllocatorInfo) -> bool:

@@ -6,7 +6,6 @@ names the file and the line.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -181,9 +180,13 @@ def load_results(directory: Path) -> Results:
 _FLATTENED = ("factors", "summary", "counters", "clocks_before", "clocks_after")
 
 
-def flat_rows(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Every point as one flat row; see firsttouch.load."""
-    rows = [_flat(plain(record)) for record in load_results(Path(directory)).records]
+def flat_rows(results: Mapping[str, Results]) -> list[dict[str, Any]]:
+    """Every point as one flat row, all with the same columns; see firsttouch.load. The keys name the directories."""
+    rows = [
+        {"host": held.machine.host, "run": name, **_flat(plain(record))}
+        for name, held in results.items()
+        for record in held.records
+    ]
     columns = dict.fromkeys(column for row in rows for column in row)
     return [{column: row.get(column) for column in columns} for row in rows]
 

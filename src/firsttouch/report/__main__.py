@@ -10,17 +10,22 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
+from firsttouch.engine.reporting import COMPARISON
 from firsttouch.errors import UsageError
+from firsttouch.report.comparison import write_comparison
 from firsttouch.report.export import export
 from firsttouch.report.page import write_report
 
 
 def main() -> None:
-    form, output, directories = json.loads(sys.argv[1])
+    form, output, directories, *more = json.loads(sys.argv[1])
     target, sources = output and Path(output), [Path(name) for name in directories]
     try:
         with redirect_stdout(sys.stderr):  # modules may print
-            paths = [write_report(sources, target)] if form == "html" else export(sources, form, target)
+            if form == COMPARISON:
+                paths = [write_comparison(directories, target, *more)]
+            else:
+                paths = [write_report(sources, target)] if form == "html" else export(sources, form, target)
     except UsageError as error:
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(2)

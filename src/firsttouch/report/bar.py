@@ -71,7 +71,8 @@ def _bars(figure: Bar, roles: Roles, records: Sequence[Record], rows: list[Spec]
     x_title = figure.x_title or heading(figure, figure.x)
     axis = alt.Axis(**(NAMES if roles.panel else WIDE_NAMES))
     place: Spec = {"y": alt.Y("x:N", title=x_title, sort=names, axis=axis)}
-    if roles.colour:
+    beside = bool(roles.colour) and len(rows) > len(names)  # several bars for one name
+    if beside:
         inner = [label(roles.colour, v) for v in distinct(records, roles.colour)]
         place["yOffset"] = alt.YOffset("colour:N", sort=inner)
     x = alt.X("y:Q", **amount)
@@ -80,5 +81,6 @@ def _bars(figure: Bar, roles: Roles, records: Sequence[Record], rows: list[Spec]
         layers.append(base.mark_rule(color=INK).encode(x=alt.X("low:Q"), x2="high:Q", **place))
     layers.append(base.mark_text(align="left", dx=5, fontSize=10, fill=INK).encode(x="high:Q", text="text:N", **place))
     layers += flag_marks(base, x, place["y"], **{k: v for k, v in place.items() if k != "y"})
-    height = alt.Step(15 if roles.colour else 22, **({"for": "offset"} if roles.colour else {}))
+    step = 15 if beside else 22 if len(names) <= 8 else 18
+    height = alt.Step(step, **({"for": "offset"} if beside else {}))
     return alt.layer(*layers).properties(height=height)

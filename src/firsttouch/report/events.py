@@ -60,6 +60,12 @@ def event_table(records: Sequence[Record]) -> EventTable | None:
     return EventTable([*heads, *counts.values(), *times.values()], rows, len(recorded) - len(eventful), shared)
 
 
+def have_moves(records: Sequence[Record]) -> bool:
+    """True if a point recorded events that moved bytes, so that a trace shows them over time."""
+    recorded = (r for r in records if r.counters.get(STATE) == RECORDED)
+    return any(_amount(r, f"um_{way}_bytes") for r in recorded for way in _WAYS)
+
+
 def _amount(record: Record, name: str) -> Scalar:
     value = record.counters.get(name)
     return value if isinstance(value, int | float) else 0

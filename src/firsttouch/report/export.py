@@ -7,14 +7,15 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Experiment
 from firsttouch.files import write_atomically
-from firsttouch.records.schema import Record, Scalar, Summary
+from firsttouch.records.reading import flat_rows
+from firsttouch.records.schema import Scalar
 from firsttouch.report.page import chapters, drawings, load
 from firsttouch.report.palette import Palette
 from firsttouch.report.svg import to_png, to_svg
@@ -23,12 +24,6 @@ if TYPE_CHECKING:
     from firsttouch.records.reading import Results
 
 Format = Literal["png", "svg", "csv"]
-
-HEAD = ("host", "results", "experiment", "device", "status", "unit", "better", "metric_version")
-TAIL = (
-    *("verified", "verified_why", "reason", "suspect", "stopped_by", "stated_by"),
-    *("throttled", "preset", "seed", "started", "seconds"),
-)
 
 
 def export(directories: Sequence[Path], form: Format, output: Path | None = None) -> list[Path]:
@@ -76,45 +71,22 @@ def _slug(parts: Sequence[str]) -> str:
 
 
 def _points(results: Mapping[str, Results], path: Path) -> Path:
-    """One row per point: factors and summary as columns, counters as counter_NAME.
-
-    A factor whose name is already a column is factor_NAME. Text that a spreadsheet would read as a formula gets a
-    leading apostrophe.
+    """One row per point with the columns of firsttouch.load. Lists are written as JSON. Text that a spreadsheet would
+    read as a formula gets a leading apostrophe.
     """
-    records = [r for loaded in results.values() for r in loaded.records]
-    summary = [f.name for f in msgspec.structs.fields(Summary)]
-    taken = {*HEAD, *summary, *TAIL, "parties"}
-    factors = {n: f"factor_{n}" if n in taken else n for r in records for n in r.factors}
-    counters = list(dict.fromkeys(n for r in records for n in r.counters))
+    rows = flat_rows(results)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    heads = [*HEAD, *factors.values(), *summary, *TAIL, "parties", *(f"counter_{n}" for n in counters)]
-    writer.writerow([_cell(h) for h in heads])
-    for name, loaded in results.items():
-        for r in loaded.records:
-            cells = _cells(r, loaded.machine.host, name, list(factors), summary, counters)
-            writer.writerow([_cell(c) for c in cells])
+    for cells in ([*rows[0]] if rows else [], *(row.values() for row in rows)):
+        writer.writerow([_cell(cell) for cell in cells])
     write_atomically(path, text.getvalue().encode())
     return path
 
 
-def _cells(
-    r: Record, host: str, name: str, factors: Sequence[str], summary: Sequence[str], counters: Sequence[str]
-) -> list[Scalar]:
-    return [
-        host,
-        name,
-        *(getattr(r, n) for n in HEAD[2:]),
-        *(r.factors.get(n) for n in factors),
-        *(getattr(r.summary, n, None) for n in summary),
-        *(getattr(r, n) for n in TAIL),
-        "; ".join(f"{p.device} (rank {p.rank}{f' on {p.host}' if p.host else ''})" for p in r.parties),
-        *(r.counters.get(n) for n in counters),
-    ]
-
-
-def _cell(v: Scalar) -> Scalar:
+def _cell(v: Any) -> Scalar:
+    if isinstance(v, list | dict):
+        return msgspec.json.encode(v).decode()
     if not isinstance(v, str):
-        return v
+        return v  # type: ignore[no-any-return]
     text = v.replace("\0", "\N{REPLACEMENT CHARACTER}")  # csv before Python 3.11 can't write it
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

@@ -28,7 +28,7 @@ PAGE = 830
 
 def draw(figure: Heat, records: Sequence[Record], _context: Context) -> Drawing | None:
     shown = points.complete(points.select(figure, records), figure.z, figure.x, figure.y)
-    if not shown:
+    if not shown or all(value(record, figure.z) == figure.centre for record in shown):  # only a baseline, say
         return None
     axes = (figure.x, figure.y)
     roles = assign(shown, axes=axes, apart=axes, facet=figure.facet)

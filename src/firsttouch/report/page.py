@@ -1,10 +1,14 @@
-"""The report: the machine, then for each experiment and device its findings, figures, method and points.
+"""The report: the first screen, then one section for each question, then the machine.
 
-This module turns results into sections. page.html.j2 lays them out and escapes every string.
+A question shows one answer with one figure; its other figures and devices, its method and its points are opened on
+demand. This module turns results into sections. page.html.j2 lays them out and escapes every string.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +23,7 @@ from firsttouch.counters.tool import why_none as why_not_counted
 from firsttouch.errors import UsageError
 from firsttouch.events.log import why_none
 from firsttouch.experiments.base import Experiment
+from firsttouch.experiments.headlines import is_own_processor
 from firsttouch.figures import Figure, Timeline
 from firsttouch.files import write_atomically, write_output
 from firsttouch.records.plausibility import explain
@@ -26,20 +31,28 @@ from firsttouch.records.schema import FAILURES, DeviceInfo, Record
 from firsttouch.report.answers import Answered, answered
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Context, Drawing
-from firsttouch.report.events import EventTable, event_table
+from firsttouch.report.events import EventTable, event_table, have_moves
+from firsttouch.report.first_screen import FirstScreen, first_screen
 from firsttouch.report.palette import Palette
 from firsttouch.report.profiler import CounterTable, counter_table
-from firsttouch.report.svg import sanitise, to_svg
+from firsttouch.report.published import PublishedTable, published_tables
+from firsttouch.report.svg import to_svgs
 from firsttouch.text import condition, count, distinguishing_factors, fact_title, label, quantity
 from firsttouch.units import format_seconds
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from firsttouch.records.reading import Results
     from firsttouch.records.timeline import TransferTimeline
 
 NOISY = 0.10
 """A point is noisy if half the width of its 95 % interval is more than this fraction of the median."""
 MOST_LISTED = 25
+BRIEF = 320
+"""The characters of an answer that are shown without a click, if its first sentence has fewer."""
+MOST_ROWS = 400
+"""The most points in the table of one section. The others are left out evenly, but not flawed ones."""
 FEWEST = 6
 """The least number of samples for an interval of the median. With fewer, it is their range; one sample has none."""
 _AMOUNT = re.compile(r"[-\N{MINUS SIGN}+]?[0-9][0-9.,e+-]*( [^ ,;:]+)?|\N{EN DASH}|")
@@ -75,7 +88,7 @@ class Section:
     devices: Sequence[str]
     device_title: str
     question: str
-    answer: str
+    sentences: list[str]
     counted: str
     unit: str
     source: str
@@ -89,10 +102,13 @@ class Section:
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     rows: list[tuple[str, list[str]]] = field(default_factory=list)
+    left_out: int = 0
+    """The number of measured points that the table leaves out."""
     timelines: list[TransferTimeline] = field(default_factory=list)
     events: EventTable | None = None
     without_events: list[Block] = field(default_factory=list)
     counters: CounterTable | None = None
+    published: PublishedTable | None = None
     without_counters: list[Block] = field(default_factory=list)
     skipped: list[Block] = field(default_factory=list)
     failed: list[Block] = field(default_factory=list)
@@ -101,8 +117,48 @@ class Section:
     unverified: list[Block] = field(default_factory=list)
 
     @property
+    def answer(self) -> str:
+        return " ".join(self.sentences)
+
+    @property
     def device(self) -> str:
         return ", ".join(self.devices)
+
+    @property
+    def brief(self) -> str:
+        """The first sentences of the answer."""
+        kept = self.sentences[:1]
+        for sentence in self.sentences[1:]:
+            if len(" ".join([*kept, sentence])) > BRIEF:
+                break
+            kept.append(sentence)
+        return " ".join(kept)
+
+    @property
+    def more(self) -> str:
+        """What the page shows of the section on demand, in a few words."""
+        extra = len(self.drawings) - 1
+        kinds = [count(extra, "further figure")] if extra > 0 else []
+        kinds += ["all findings"] if self.brief != self.answer else []
+        kinds += ["published results"] if self.published else []
+        points = len(self.rows) + self.left_out
+        return ", ".join([*kinds, "method", *([count(points, "point")] if points else [])])
+
+
+@dataclass
+class Question:
+    """The sections that answer one question. The first is shown; the others are opened on demand."""
+
+    anchor: str
+    name: str
+    title: str
+    sections: list[Section]
+    collapsed: bool
+    """True if all of it is opened on demand: its kernels ran on the host's processor."""
+
+    @property
+    def lead(self) -> Section:
+        return self.sections[0]
 
 
 @dataclass
@@ -114,6 +170,9 @@ class Chapter:
     results: Results
     warnings: list[str]
     sections: list[Section]
+    questions: list[Question]
+    screen: FirstScreen
+    picture: tuple[Drawing, str] | None = None
 
     @property
     def occurring(self) -> list[str]:
@@ -131,21 +190,68 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
     found = []
     for i, (name, loaded) in enumerate(results.items(), 1):
         devices = {d.name: d for d in loaded.machine.devices}
-        sections = [
-            _section(part, experiments.get(part.experiment), devices)
-            for part in answered(loaded.records, loaded.machine.devices, experiments)
-        ]
+        parts = list(answered(loaded.records, loaded.machine.devices, experiments))
+        sections = [_section(part, experiments.get(part.experiment), devices) for part in parts]
+        _add_published(sections, loaded)
         for (experiment, device), timelines in loaded.timelines.items():
             if candidates := [s for s in sections if s.experiment == experiment and device in s.devices]:
                 for timeline in timelines:
                     _section_of(timeline, candidates).timelines.append(timeline)
-        for j, section in enumerate(sections, 1):
-            section.anchor = f"d{i}-{j}"
-        title = loaded.machine.host or name
+        screen = first_screen(loaded, parts)
+        anchor = "answer" if i == 1 else f"answer-{i}"
+        questions = _questions(sections, devices, experiments, "" if i == 1 else f"-{i}")
+        title = screen.title if len(results) == 1 else f"{screen.title} ({name})"
         warnings = [*loaded.machine.warnings, *loaded.warnings, *_point_warnings(loaded.records)]
-        chapter_title = title if len(results) == 1 else f"{title} ({name})"
-        found.append(Chapter(f"d{i}", chapter_title, loaded, warnings, sections))
+        found.append(Chapter(anchor, title, loaded, warnings, sections, questions, screen))
     return found
+
+
+def _add_published(sections: Sequence[Section], results: Results) -> None:
+    """Adds what papers state for other machines to the first section of each experiment on each device."""
+    tables = published_tables(results.records, results.machine.devices)
+    for section in sections:
+        if not section.overview and len(section.devices) == 1:
+            section.published = tables.pop((section.experiment, section.devices[0]), None)
+
+
+def _questions(
+    sections: Sequence[Section],
+    devices: Mapping[str, DeviceInfo],
+    experiments: Mapping[str, Experiment],
+    suffix: str,
+) -> list[Question]:
+    """The sections by experiment. Devices with their own processor come first, and then the host; last come questions
+    that only kernels on the host's processor answer. Anchors consist of names, so that a later run has the same.
+    """
+
+    def rank(section: Section) -> tuple[bool, int]:
+        infos = [devices[name] for name in section.devices if name in devices]
+        ranks = [0 if is_own_processor(d) else 2 if d.capabilities.runs_kernels else 1 for d in infos]
+        return not section.rows and not section.overview, min(ranks, default=0)
+
+    taken: set[str] = set()
+    groups: dict[str, list[Section]] = {}
+    for section in sections:
+        groups.setdefault(section.experiment, []).append(section)
+    found = []
+    for name, group in groups.items():
+        group.sort(key=rank)
+        experiment = experiments.get(name)
+        title = group[0].question if experiment is None or group[0].overview else experiment.question
+        question = Question(_anchor([name], suffix, taken), name, title, group, rank(group[0])[1] == 2)
+        for section in group:
+            section.anchor = _anchor([section.name, section.device], suffix, taken)
+        found.append(question)
+    return sorted(found, key=lambda q: (q.collapsed, not q.lead.rows and not q.lead.overview))
+
+
+def _anchor(names: Sequence[str], suffix: str, taken: set[str]) -> str:
+    """A new id of letters, digits and dashes. The names may come from an untrusted file."""
+    plain = "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:60] for name in names))) or "section"
+    candidates = (f"{plain}{suffix}" if n == 1 else f"{plain}{suffix}.{n}" for n in itertools.count(1))
+    anchor = next(one for one in candidates if one not in taken)
+    taken.add(anchor)
+    return anchor
 
 
 def _section_of(timeline: TransferTimeline, sections: Sequence[Section]) -> Section:
@@ -169,7 +275,7 @@ def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, 
         devices=part.devices,
         device_title=", ".join(dict.fromkeys(info.title for info in infos if info.title)),
         question=shown.question,
-        answer=" ".join(part.answer.sentences),
+        sentences=part.answer.sentences,
         counted=shown.counted,
         unit=experiment.metric.unit if experiment else next((r.unit for r in records), ""),
         source=shown.source,
@@ -182,7 +288,9 @@ def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, 
     if shown.overview:
         return section
     section.facts = _facts(measured(records))
-    section.columns, section.rows = _table(records)
+    section.columns, rows = _table(records)
+    section.rows = _thinned(rows)
+    section.left_out = len(rows) - len(section.rows)
     section.events = event_table(records)
     section.without_events = _blocks(records, why_none)
     section.counters = counter_table(records)
@@ -310,6 +418,12 @@ def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[s
     return [*heads, "median", "95 % interval", "5th … 95th percentile", "samples", "ended by", "marks"], rows
 
 
+def _thinned(rows: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
+    """At most about MOST_ROWS rows: the flawed ones, and the others evenly."""
+    step = -(-len(rows) // MOST_ROWS)
+    return [row for i, row in enumerate(rows) if i % step == 0 or row[0]][: 2 * MOST_ROWS] if step > 1 else rows
+
+
 def numeric(rows: Sequence[Sequence[str]]) -> list[bool]:
     """For each column of a table, whether it holds only amounts, such as '1.5 ms', '12' or a dash."""
     return [any(column) and all(map(_AMOUNT.fullmatch, column)) for column in zip(*rows, strict=True)]
@@ -328,21 +442,52 @@ def drawings(section: Section, palette: Palette) -> list[Drawing]:
 
 def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> str:
     """The report as one self-contained HTML page."""
-    import jinja2
-
-    palette, number = Palette(), 0
+    palette = Palette()
     parts = chapters(results, experiments)
+    places: list[list[tuple[Drawing, str]]] = []
+    drawn: list[Drawing] = []
     for chapter in parts:
+        if first := _picture(chapter, palette):
+            chapter.picture = (first, "")
         for section in chapter.sections:
             for drawing in drawings(section, palette):
-                number += 1
-                svg = sanitise(to_svg(drawing.spec), f"f{number}-") if drawing.spec else ""
-                section.drawings.append((drawing, svg))
+                drawn.append(drawing)
+                places.append(section.drawings)
+    pictures = [chapter.picture[0] for chapter in parts if chapter.picture]
+    images = to_svgs([d.spec for d in [*pictures, *drawn]])
+    for chapter in parts:
+        if chapter.picture:
+            chapter.picture = (chapter.picture[0], images.pop(0))
+    for place, drawing, svg in zip(places, drawn, images, strict=True):
+        place.append((drawing, svg))
+    wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
+    return environment().from_string(packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **_assets())
+
+
+def environment() -> Environment:
+    """The environment of the templates: every value is escaped, and a name without a value is an error."""
+    import jinja2
+
     env = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     env.globals.update(label=label, count=count, spelled=fact_title, numeric=numeric, headlines=HEADLINES)
-    source = files("firsttouch.report").joinpath("page.html.j2").read_text(encoding="utf-8")
-    wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
-    return env.from_string(source).render(chapters=parts, wrong=wrong)
+    return env
+
+
+def packaged(name: str) -> str:
+    return files("firsttouch.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _assets() -> dict[str, str]:
+    """The style and the script that the page contains, and the hash by which its policy allows this script alone."""
+    script = packaged("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return {"style": packaged("page.css"), "script": script, "script_hash": f"sha256-{digest}"}
+
+
+def _picture(chapter: Chapter, palette: Palette) -> Drawing | None:
+    """The picture of the first screen."""
+    screen = chapter.screen
+    return draw(screen.figure, screen.shown, Context(None, palette)) if screen.figure else None
 
 
 def load(directories: Sequence[Path]) -> dict[str, Results]:
@@ -351,8 +496,8 @@ def load(directories: Sequence[Path]) -> dict[str, Results]:
 
 
 def _load(directory: Path) -> Results:
-    """The results of a directory with the timelines of its trace. An invalid trace only adds a warning."""
-    from firsttouch.events.trace import read_timelines
+    """The results of a directory with the timelines of its trace. A missing or invalid trace only adds a warning."""
+    from firsttouch.events.trace import TRACE, read_timelines
     from firsttouch.records.reading import load_results
 
     results = load_results(directory)
@@ -360,6 +505,11 @@ def _load(directory: Path) -> Results:
         results.timelines = read_timelines(directory)
     except UsageError as error:
         results.warnings.append(str(error))
+    if have_moves(results.records) and not (directory / TRACE).exists():
+        results.warnings.append(
+            f"{directory} has no {TRACE}, so the figures of bytes over time are missing; copy it from where the run "
+            "wrote it, and draw the report again"
+        )
     return results
 
 

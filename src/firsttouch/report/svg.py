@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,6 +42,11 @@ def to_svg(spec: Mapping[str, Any]) -> str:
     with _converting():
         text: str = vl_convert.vegalite_to_svg(_clean(spec), allowed_base_urls=[])
     return sanitise(text)
+
+
+def to_svgs(specs: Sequence[Mapping[str, Any] | None]) -> list[str]:
+    """The figures as SVG, each with ids of its own; '' for those without a specification."""
+    return [sanitise(to_svg(spec), f"f{i}-") if spec else "" for i, spec in enumerate(specs, 1)]
 
 
 def to_png(spec: Mapping[str, Any], scale: float = 2.0) -> bytes:

@@ -40,7 +40,7 @@ class Reply(Struct):
     "done" after each task.
 
     value: the answer of a trial, '' if there is none; reason: why, or how it was found; span: the unified-memory events
-    of a point, if they were recorded.
+    of a point, if they were recorded; outputs: digests of outputs that were checked.
     """
 
     state: WorkerState
@@ -49,6 +49,7 @@ class Reply(Struct):
     value: str = ""
     reason: str = ""
     span: Span | None = None
+    outputs: list[str] = []
 
 
 def one_line(text: str) -> str:

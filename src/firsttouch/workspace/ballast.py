@@ -8,8 +8,8 @@ from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 from firsttouch.units import format_size
 
 
-def why_no_ballast(device: DeviceInfo, left: int) -> str | None:
-    """Returns why no ballast can leave `left` bytes of the device free, in one sentence, or None."""
+def why_no_ballast(device: DeviceInfo, allocator: AllocatorInfo | None, left: int) -> str | None:
+    """Returns why no ballast can leave `left` bytes of the device free for data of an allocator, or None."""
     if reason := why_not_oversubscribed(device):
         return reason
     free = device.facts.get("memory_free_bytes")
@@ -17,6 +17,13 @@ def why_no_ballast(device: DeviceInfo, left: int) -> str | None:
         return f"{device.name} does not state its free memory, which oversubscription needs"
     if left > free:
         return f"{format_size(left)} cannot be left free on {device.name}, which has {format_size(free)} free"
+    total = device.facts.get("memory_bytes")
+    reserve = _core.guard_reserve(total) if isinstance(total, int) else 0
+    if _fill_the_reserve(allocator) and left < reserve:
+        return (
+            f"{format_size(left)} would be left free on {device.name}, less than the {format_size(reserve)} that are "
+            "kept for other processes; use a larger size or budget, or a lower ratio"
+        )
     return None
 
 
@@ -27,17 +34,21 @@ def why_not_oversubscribed(device: DeviceInfo) -> str | None:
     return f"{device.name} shares the host's memory, and oversubscribing it would fill the host"
 
 
+def _fill_the_reserve(allocator: AllocatorInfo | None) -> bool:
+    """True if data of an allocator may fill all that the device has free, the guard's reserve too."""
+    moves = allocator is not None and (allocator.managed or moves_when_touched(allocator.name))
+    return moves and _core.oversubscription_allowed()
+
+
 class Ballast:
     """A context in which `left` bytes of a device are free for data in memory of an allocator; None: no ballast.
 
-    The guard's reserve stays free besides, unless oversubscription is allowed and the data move to the device when they
-    are touched: they would fill the reserve too.
+    Ballast never takes the guard's reserve. The reserve is a part of `left` if the data may fill it, and otherwise
+    stays free besides.
     """
 
     def __init__(self, device: _core.Device, allocator: AllocatorInfo | None, left: int | None) -> None:
-        self._device, self._left = device, left
-        moves = allocator is not None and (allocator.managed or moves_when_touched(allocator.name))
-        self._exact = moves and _core.oversubscription_allowed()
+        self._device, self._left, self._allocator = device, left, allocator
         self._held: _core.Buffer | None = None
         self.counters: dict[str, Scalar] = {}
         """Bytes held, and bytes that the device then reported as free."""
@@ -46,7 +57,7 @@ class Ballast:
         if self._left is None:
             return self
         total, free = self._device.memory()
-        excess = free - self._left - (0 if self._exact else _core.guard_reserve(total))
+        excess = free - self._left - (0 if _fill_the_reserve(self._allocator) else _core.guard_reserve(total))
         if excess > 0:
             self._held = self._device.allocate(common_allocator("device"), excess, ballast=True)
         self.counters = {"ballast_bytes": max(0, excess), "free_beside_ballast_bytes": self._device.memory()[1]}

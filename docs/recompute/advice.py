@@ -1,0 +1,176 @@
+"""How right `firsttouch advise` is: its estimates from micro-measurements against applications that were measured.
+
+Nothing in the model is fitted to applications, so every application judges it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from statistics import mean, median
+
+from firsttouch.advice.accesses import declared_by
+from firsttouch.advice.advisor import choose_device, estimates, measured_runs
+from firsttouch.advice.costs import Prices
+from firsttouch.apps import all_apps
+from firsttouch.harness.derive import BASELINE
+from firsttouch.records.reading import Results, load_results
+from firsttouch.records.schema import Summary
+from firsttouch.text import join_names
+from firsttouch.units import format_size
+
+LIKE_FIXED = 0.9
+"""A fixed strategy is a rival if at least this part of the cases has it."""
+CLEARLY = 1.05
+"""Two times differ clearly if their intervals are apart and, where they were measured once, if they differ by this."""
+FAR_OFF = 1.25
+"""The greatest ratio to the fastest strategy that advice may have, beyond the intervals."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One application at one size: ms that each strategy was estimated to add, and what was measured."""
+
+    application: str
+    size: object
+    estimated: Mapping[str, float]
+    measured: Mapping[str, Summary]
+    reasons: Mapping[str, str]
+
+    @property
+    def title(self) -> str:
+        return f"{self.application} at {format_size(self.size, 3) if isinstance(self.size, int) else self.size}"
+
+    @cached_property
+    def best(self) -> str:
+        return min(self.measured, key=lambda name: self.measured[name].median)
+
+    @cached_property
+    def pick(self) -> str | None:
+        """The strategy with the least estimate, of those that were measured."""
+        return min(self.estimated, key=lambda name: self.estimated[name], default=None)
+
+    def ratio(self, name: str) -> float:
+        return self.measured[name].median / self.measured[self.best].median
+
+    def least_ratio(self, name: str) -> float:
+        """The least ratio to the fastest that the intervals allow."""
+        return self.measured[name].ci_low / self.measured[self.best].ci_high
+
+    def errors(self) -> dict[str, float]:
+        """The error of each strategy's difference to the baseline, as a part of the measured time."""
+        if BASELINE not in self.estimated:
+            return {}
+        base, zero = self.estimated[BASELINE], self.measured[BASELINE].median
+        return {
+            name: abs((ms - base) - (self.measured[name].median - zero)) / self.measured[name].median
+            for name, ms in self.estimated.items()
+            if name != BASELINE
+        }
+
+    def pairs(self) -> list[tuple[str, str, bool]]:
+        """The pairs that differ clearly, the faster first, and whether the estimate has the same order."""
+        found = []
+        for a, b in combinations(self.estimated, 2):
+            fast, slow = sorted((a, b), key=lambda name: self.measured[name].median)
+            if _is_clear(self.measured[fast], self.measured[slow]):
+                found.append((fast, slow, self.estimated[fast] < self.estimated[slow]))
+        return found
+
+
+def _is_clear(fast: Summary, slow: Summary) -> bool:
+    if min(fast.n, slow.n) < 2:
+        return slow.median > CLEARLY * fast.median
+    return fast.ci_high < slow.ci_low
+
+
+def cases(micro: Results, applications: Results, device: str | None = None) -> list[Case]:
+    """All applications of a run whose code is here, judged with the prices of another run."""
+    info = choose_device([micro], device)
+    prices, known, found = Prices(micro.machine, micro.records, info), all_apps(), []
+    for name, app in known.items():
+        by_size: dict[object, dict[str, Summary]] = {}
+        params: dict[object, dict[str, int]] = {}
+        for r in measured_runs(applications.records, name, info.name):
+            assert r.summary is not None
+            by_size.setdefault(r.factors["size"], {})[str(r.factors["strategy"])] = r.summary
+            given = {n.removeprefix("param_"): v for n, v in r.counters.items() if n.startswith("param_")}
+            params[r.factors["size"]] = {n: v for n, v in given.items() if isinstance(v, int)}
+        for size, measured in by_size.items():
+            if len(measured) < 2:
+                continue
+            terms, absent = estimates(declared_by(app, params[size]), prices, app)
+            estimated = {s: sum(t.ms for t in rows) for s, rows in terms.items() if s in measured}
+            reasons = {a.strategy: a.reason for a in absent if a.strategy in measured}
+            found.append(Case(name, size, estimated, measured, reasons))
+    return found
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The figures over all cases."""
+
+    cases: Sequence[Case]
+
+    @cached_property
+    def picked(self) -> list[tuple[float, Case]]:
+        """The ratio of the pick to the fastest, the worst first."""
+        found = [(case.ratio(case.pick), case) for case in self.cases if case.pick is not None]
+        return sorted(found, key=lambda one: -one[0])
+
+    @property
+    def mean_ratio(self) -> float:
+        return mean(ratio for ratio, _ in self.picked)
+
+    @property
+    def too_far(self) -> list[Case]:
+        return [c for _, c in self.picked if c.pick is not None and c.least_ratio(c.pick) > FAR_OFF]
+
+    def within(self, factor: float) -> float:
+        return mean(ratio <= factor for ratio, _ in self.picked)
+
+    @cached_property
+    def fixed(self) -> tuple[str, float]:
+        """The best single strategy for all, and its mean ratio, over the cases in which advice was judged."""
+        judged = [case for _, case in self.picked]
+        names = dict.fromkeys(name for case in judged for name in case.measured)
+        means = {}
+        for name in names:
+            having = [case.ratio(name) for case in judged if name in case.measured]
+            if len(having) >= LIKE_FIXED * len(judged):
+                means[name] = mean(having)
+        best = min(means, key=lambda name: means[name])
+        return best, means[best]
+
+    @cached_property
+    def errors(self) -> list[float]:
+        return [error for case in self.cases for error in case.errors().values()]
+
+    @cached_property
+    def pairs(self) -> list[tuple[Case, str, str, bool]]:
+        return [(case, *pair) for case in self.cases for pair in case.pairs()]
+
+    @property
+    def ordered(self) -> float:
+        return mean(right for *_, right in self.pairs)
+
+    @property
+    def median_error(self) -> float:
+        return median(self.errors)
+
+
+def judge(micro: Path, directories: Iterable[Path], device: str | None = None) -> Judgement:
+    prices = load_results(micro)
+    return Judgement([case for d in directories for case in cases(prices, load_results(d), device)])
+
+
+def exceptions(judged: Judgement) -> str:
+    """What the model does not estimate, with the reasons."""
+    reasons: dict[str, dict[str, None]] = {}
+    for case in judged.cases:
+        for reason in case.reasons.values():
+            reasons.setdefault(reason, {})[case.application] = None
+    return "; ".join(f"{join_names([*names])}: {reason}" for reason, names in reasons.items())

@@ -1,0 +1,1 @@
+"""Advice: which memory strategy a program should use, from the records of a run."""

@@ -1,0 +1,404 @@
+"""Ranks the memory strategies for a program on a device of a run, and says what the ranking rests on."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
+
+from firsttouch.advice import patterns
+from firsttouch.advice.accesses import Declared, declared_by
+from firsttouch.advice.costs import Prices, Unmeasured
+from firsttouch.advice.model import NotEstimated, Term, estimate
+from firsttouch.advice.settings import Settings, settings
+from firsttouch.analysis.statistics import measured
+from firsttouch.errors import UsageError
+from firsttouch.harness.app import App, Params, solve
+from firsttouch.harness.derive import BASELINE
+from firsttouch.records.reading import Results, has_results, key_of, load_results
+from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.text import join_names, quantity
+from firsttouch.units import format_size, parse_size
+from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
+
+T = TypeVar("T")
+RUNS = Path("firsttouch-results")
+"""The folder in which `firsttouch run` makes directories, if it is given none."""
+SIZE = 1 << 30
+"""The size of a pattern's buffers if none is given."""
+PLAIN_FACTORS = {"app", "strategy", "size", "repeat", "events", "kernel_times"}
+"""The factors of a run of an application that sets nothing else."""
+NOT_ESTIMATED = "not estimated"
+SIMILAR = 1.05
+"""Strategies whose times differ by less than this are called alike."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One strategy.
+
+    ms, low, high: what it adds to the work that all strategies have in common; or, if the application was measured, the
+    whole time. estimated_ms: the estimate on the same scale, for a strategy that was measured.
+    """
+
+    strategy: str
+    ms: float
+    low: float
+    high: float
+    terms: list[Term]
+    measured: bool = False
+    estimated_ms: float | None = None
+    points: tuple[str, ...] = ()
+
+    @property
+    def difference_ms(self) -> float | None:
+        """The measured time less the estimate."""
+        return None if self.estimated_ms is None else self.ms - self.estimated_ms
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A strategy without a time. run: the command that measures what is missing, or ''."""
+
+    strategy: str
+    reason: str
+    run: str = ""
+
+
+@dataclass
+class Advice:
+    """Strategies for one program on one device, fastest first.
+
+    program: what the advice is about. scale: what the times mean. sentences: the answer. turns: what would change it.
+    """
+
+    device: str
+    title: str
+    program: str
+    size: int
+    scale: str
+    strategies: list[Row]
+    unavailable: list[Absent]
+    sentences: list[str] = field(default_factory=list)
+    turns: list[str] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
+    settings: Settings = field(default_factory=Settings)
+
+    def to_builtins(self) -> dict[str, Any]:
+        """Plain data, as --json prints it."""
+        rows = []
+        for row in self.strategies:
+            extra = {} if row.estimated_ms is None else {"difference_ms": row.difference_ms}
+            rows.append({**asdict(row), **extra})
+        return {**asdict(self), "strategies": rows}
+
+
+# ------------------------------------------------------------------------------------------------ what is asked
+
+
+def advise(
+    directories: Sequence[str | Path] = (),
+    *,
+    device: str | None = None,
+    app: str | None = None,
+    size: int | str | None = None,
+    pattern: str | None = None,
+    apps: Mapping[str, type[App]] | None = None,
+) -> Advice:
+    """Advice from result directories of one machine, for an application or a pattern.
+
+    Args:
+        directories: what `firsttouch run` and `firsttouch app` wrote; without any, the newest in firsttouch-results.
+        device: the device whose records count; without it, the first that has a memory of its own.
+        app, size: an application, and its size in bytes, or 'tiny' or 'default'.
+        pattern: one of advice.patterns, instead of an application.
+        apps: the applications that are known.
+
+    Raises:
+        UsageError: a name is unknown, a size is invalid, a directory has no results, or they are of several machines.
+    """
+    if app is not None and pattern is not None:
+        raise UsageError("give an application or a pattern, not both")
+    results = [load_results(Path(d)) for d in directories] if directories else [load_results(newest())]
+    info = choose_device(results, device)
+    records = [r for one in results for r in one.records]
+    if app is not None:
+        kind = _known("application", app, apps or {})
+        params, nbytes = _params(kind, size, records, info)
+        return _for_app(kind, params, nbytes, results, info, records)
+    name = _known_name("pattern", pattern or patterns.USUAL, patterns.PATTERNS)
+    nbytes = SIZE if size is None else _bytes(size)
+    declared = patterns.declared_for(name, nbytes)
+    program = f"a program that {patterns.PATTERNS[name].meaning}"
+    return ranked(declared, program, nbytes, results[0], info, records)
+
+
+def newest() -> Path:
+    """The newest results directory in the folder where runs are kept."""
+    found = [path for path in RUNS.glob("*") if has_results(path)]
+    if not found:
+        raise UsageError(f"there are no results in {RUNS}; name a directory that `firsttouch run` wrote")
+    return max(found, key=lambda path: path.stat().st_mtime)
+
+
+def choose_device(results: Sequence[Results], name: str | None) -> DeviceInfo:
+    """The device whose records count. Raises UsageError if it is unknown, or if the directories differ in machine."""
+    known: dict[str, DeviceInfo] = {}
+    processors = {_processor(one) for one in results}
+    for one in results:
+        for info in one.machine.devices:
+            if info.name in known and info.available and known[info.name].title != info.title:
+                raise UsageError(
+                    f"the directories are of different machines: {info.name} is {known[info.name].title} in one and "
+                    f"{info.title} in another; give directories of one machine"
+                )
+            if info.available:
+                known.setdefault(info.name, info)
+    if len(processors) > 1:
+        raise UsageError(
+            f"the directories are of different machines, one with {' and one with '.join(sorted(processors))}; give "
+            "directories of one machine"
+        )
+    usable = {n: d for n, d in known.items() if d.capabilities.runs_kernels}
+    if name is not None:
+        if name in known and name not in usable:
+            raise UsageError(f"{name} does not run kernels; choose one that does: {', '.join(usable) or 'none here'}")
+        return _known("device", name, usable)
+    if not usable:
+        raise UsageError("no device in these results runs kernels, so there is nothing to choose between")
+    return next((d for d in usable.values() if not d.capabilities.shares_host_memory), next(iter(usable.values())))
+
+
+def _processor(results: Results) -> str:
+    facts = results.machine.facts.get("cpu", {})
+    return f"{facts.get('cores_online')} cores of {facts.get('model') or 'an unnamed processor'}"
+
+
+def _known_name(what: str, given: str, known: Mapping[str, object]) -> str:
+    if given not in known:
+        near = difflib.get_close_matches(given, known, n=1)
+        hint = f" (did you mean '{near[0]}'?)" if near else ""
+        raise UsageError(f"unknown {what} '{given}'{hint}; accepted: {', '.join(known) or 'none here'}")
+    return given
+
+
+def _known(what: str, given: str, known: Mapping[str, T]) -> T:
+    return known[_known_name(what, given, known)]
+
+
+def _bytes(size: int | str) -> int:
+    try:
+        return size if isinstance(size, int) else parse_size(size)
+    except ValueError as error:
+        raise UsageError(f"--size {error}") from None
+
+
+def _params(
+    app: type[App], size: int | str | None, records: Iterable[Record], device: DeviceInfo
+) -> tuple[Params, int | str]:
+    """The parameters of an application at a size. Without one, the largest at which it was measured, else default."""
+    if size is None:
+        sizes = {r.factors["size"] for r in measured_runs(records, app.name, device.name)}
+        numbers = [s for s in sizes if isinstance(s, int) and not isinstance(s, bool)]
+        size = max(numbers) if numbers else "default"
+    if isinstance(size, str) and size in app.sizes and size != "bytes":
+        return app.sizes[size], size
+    nbytes = _bytes(size)
+    try:
+        return solve(app, nbytes), nbytes
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def measured_runs(records: Iterable[Record], app: str, device: str) -> list[Record]:
+    """The runs of an application that set nothing but strategy and size, and recorded no events."""
+    return [
+        r
+        for r in measured(records)
+        if r.experiment == "app"
+        and r.device == device
+        and r.factors.get("app") == app
+        and r.factors.get("events", "off") == "off"
+        and "size" in r.factors
+        and set(r.factors) <= PLAIN_FACTORS
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ the ranking
+
+
+def _for_app(
+    app: type[App],
+    params: Params,
+    size: int | str,
+    results: Sequence[Results],
+    device: DeviceInfo,
+    records: Sequence[Record],
+) -> Advice:
+    declared = declared_by(app, params)
+    runs = [r for r in measured_runs(records, app.name, device.name) if r.factors["size"] == size]
+    measure = f"firsttouch app {app.name} --size {size} --device {device.name}"
+    footprint = app.footprint(params)
+    return ranked(
+        declared,
+        app.name,
+        size if isinstance(size, int) and footprint > 0.99 * size else footprint,
+        results[0],
+        device,
+        records,
+        app=app,
+        runs={str(r.factors.get("strategy")): r for r in runs},
+        measure=measure,
+    )
+
+
+def estimates(
+    declared: Declared, prices: Prices, app: type[App] | None = None, measure: str = ""
+) -> tuple[dict[str, list[Term]], list[Absent]]:
+    """The terms of each strategy of the device, and the strategies that have none."""
+    device, found, absent = prices.device, dict[str, list[Term]](), list[Absent]()
+    for name in strategies_of(device):
+        strategy = STRATEGIES[name]
+        reason = unavailable(strategy, device) or _refused(app, strategy, device)
+        if reason:
+            absent.append(Absent(name, reason))
+            continue
+        try:
+            found[name] = estimate(declared, strategy, prices)
+        except Unmeasured as missing:
+            absent.append(Absent(name, "not measured here", str(missing)))
+        except NotEstimated as why:
+            absent.append(Absent(name, f"{why}; {NOT_ESTIMATED}", f"{measure} --strategy {name}" if measure else ""))
+    return found, absent
+
+
+def _refused(app: type[App] | None, strategy: Strategy, device: DeviceInfo) -> str | None:
+    if strategy.bounded and (app is None or not app.bounded):
+        return "its buffers must have a size that is known at compile time"
+    return app.refuses(strategy, device) if app is not None else None
+
+
+def ranked(
+    declared: Declared,
+    program: str,
+    size: int,
+    results: Results,
+    device: DeviceInfo,
+    records: Sequence[Record],
+    *,
+    app: type[App] | None = None,
+    runs: Mapping[str, Record] | None = None,
+    measure: str = "",
+) -> Advice:
+    """Advice about declared accesses. runs: measured runs of the same program, by strategy."""
+    prices = Prices(results.machine, records, device)
+    terms, absent = estimates(declared, prices, app, measure)
+    runs = runs or {}
+    if not terms and not runs:
+        needed = dict.fromkeys(a.run for a in absent if a.run)
+        what = f"; run: {next(iter(needed))}" if needed else ""
+        raise UsageError(f"these results have too little about {device.name} for advice{what}")
+    rows, scale = _rows(terms, runs)
+    absent = [a for a in absent if a.strategy not in runs]
+    advice = Advice(device.name, device.title, program, size, scale, rows, absent)
+    advice.assumptions = _assumptions(declared, terms)
+    advice.settings = settings(prices, STRATEGIES[rows[0].strategy])
+    advice.turns = _turns(rows, terms, measure, [a.strategy for a in absent if NOT_ESTIMATED in a.reason])
+    advice.sentences = _sentences(advice)
+    return advice
+
+
+def _sum(terms: Iterable[Term]) -> tuple[float, float, float]:
+    rows = list(terms)
+    return sum(t.ms for t in rows), sum(t.low for t in rows), sum(t.high for t in rows)
+
+
+def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[list[Row], str]:
+    """Rows fastest first. If some strategies were measured, the others are put on their scale."""
+    both = [name for name in terms if name in runs]
+    common = 0.0
+    if both:
+        common = max(0.0, median(_median(runs[name]) - _sum(terms[name])[0] for name in both))
+    rows = []
+    for name in [*terms, *(name for name in runs if name not in terms)]:
+        known = terms.get(name, [])
+        ms, low, high = (v + common for v in _sum(known))
+        if record := runs.get(name):
+            assert record.summary is not None
+            estimated = ms if name in both else None
+            s = record.summary
+            rows.append(Row(name, s.median, s.ci_low, s.ci_high, known, True, estimated, (key_of(record),)))
+        else:
+            rows.append(Row(name, ms, low, high, known))
+    rows.sort(key=lambda row: (row.ms, [*STRATEGIES].index(row.strategy) if row.strategy in STRATEGIES else 99))
+    if not runs:
+        return rows, "what each strategy adds to the kernels and the CPU's work, which all have in common"
+    return rows, "the whole time; of strategies that were not measured, the estimate plus what all have in common"
+
+
+def _median(record: Record) -> float:
+    assert record.summary is not None
+    return record.summary.median
+
+
+def _assumptions(declared: Declared, terms: Mapping[str, list[Term]]) -> list[str]:
+    notes = [t.note for rows in terms.values() for t in rows if t.note]
+    return list(dict.fromkeys([*declared.assumptions, *notes]))
+
+
+# ------------------------------------------------------------------------------------------------ in words
+
+_ONCE = ("allocate", "free")
+
+
+def _repeated(terms: Iterable[Term]) -> float:
+    """ms of what is left if a program keeps its memory and repeats the work."""
+    return sum(t.ms for t in terms if t.phase not in _ONCE and not t.what.startswith("first touch"))
+
+
+def _turns(
+    rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str, not_estimated: Sequence[str]
+) -> list[str]:
+    """What would turn the advice."""
+    best, found = rows[0], list[str]()
+    if not_estimated:
+        command = f"; measure: {measure}" if measure else ""
+        found.append(f"Not estimated, and perhaps faster: {join_names(not_estimated)}{command}.")
+    kept = {name: _repeated(t) for name, t in terms.items()}
+    if kept:
+        name = min(kept, key=lambda one: kept[one])
+        if name != best.strategy and best.strategy in kept and kept[name] * SIMILAR < kept[best.strategy]:
+            found.append(
+                f"If the program keeps its buffers and repeats this work, {name} is better: "
+                f"{quantity(kept[name], 'ms')} each time, against {quantity(kept[best.strategy], 'ms')}."
+            )
+    alike = [row.strategy for row in rows[1:] if row.low <= best.high]
+    if alike:
+        command = f"; measure them: {measure}" if measure and not best.measured else ""
+        found.append(f"Not clearly apart from {best.strategy}: {', '.join(alike)}{command}.")
+    return found
+
+
+def _sentences(advice: Advice) -> list[str]:
+    best, others = advice.strategies[0], advice.strategies[1:]
+    any_measured = any(row.measured for row in advice.strategies)
+    took = "took" if best.measured else "is estimated to take" if any_measured else "adds an estimated"
+    size = format_size(advice.size, 3)
+    first = f"Take {best.strategy} for {advice.program} with {size} of buffers: it {took} {quantity(best.ms, 'ms')}"
+    baseline = next((row for row in others if row.strategy == BASELINE), None)
+    against = "" if baseline is None else f", {BASELINE} {quantity(baseline.ms, 'ms')}"
+    found = [f"{first}{against}."]
+    if best.estimated_ms is not None:
+        found.append(f"Micro-measurements alone, put on the same scale, say {quantity(best.estimated_ms, 'ms')}.")
+    elif reasons := [text for row in (best, baseline) if row is not None and (text := _largest(row))]:
+        found.append(f"Most of it is {reasons[0]}{''.join(f'; most of {BASELINE}: {text}' for text in reasons[1:])}.")
+    return [*found, *advice.turns][:3]
+
+
+def _largest(row: Row) -> str:
+    """The largest term of a row in words, or ''."""
+    most = max(row.terms, key=lambda term: term.ms, default=None)
+    return f"{most.what} ({quantity(most.ms, 'ms')})" if most is not None and most.ms > 0 else ""

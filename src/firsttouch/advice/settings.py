@@ -1,0 +1,175 @@
+"""Advice besides the strategy: allocator, copies by size, prefault, page size, prefetch and placement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from firsttouch.advice.costs import Direction, Price, Prices, Unmeasured
+from firsttouch.allocators.properties import common_allocator
+from firsttouch.analysis.findings import CLEAR_RATIO
+from firsttouch.text import count, quantity
+from firsttouch.units import format_number, format_size
+from firsttouch.workspace.strategies import Strategy
+
+SIZES = tuple(4096 << (3 * i) for i in range(7))
+"""Sizes of copies: 4 KiB to 1 GiB."""
+DIRECTIONS: Mapping[Direction, str] = {"h2d": "to the GPU", "d2h": "from the GPU"}
+
+
+@dataclass(frozen=True)
+class CopyChoice:
+    """Copies of one size in one direction. reuses: the copies after which locking the pages has paid for itself; None
+    if it never does.
+    """
+
+    direction: str
+    size: int
+    pageable_us: float
+    page_locked_us: float
+    reuses: float | None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A recommendation in words without a full stop, the number that it rests on, and the points behind it."""
+
+    text: str
+    value: float
+    points: tuple[str, ...]
+
+
+@dataclass
+class Settings:
+    """Each is None where it makes no clear difference, or where it was not measured."""
+
+    allocator: str = ""
+    copy_interface: Setting | None = None
+    prefetch: Setting | None = None
+    prefault: Setting | None = None
+    page_size: Setting | None = None
+    placement: Setting | None = None
+    copies: list[CopyChoice] = field(default_factory=list)
+
+    def named(self) -> dict[str, Setting]:
+        """Those that there are, by name, the most important first."""
+        every = {
+            "prefetch": self.prefetch,
+            "copy_interface": self.copy_interface,
+            "prefault": self.prefault,
+            "page_size": self.page_size,
+            "placement": self.placement,
+        }
+        return {name: one for name, one in every.items() if one is not None}
+
+
+def settings(prices: Prices, strategy: Strategy) -> Settings:
+    """What follows from the prices for the chosen strategy."""
+    found = Settings(allocator=_allocators(strategy))
+    for name, make in _MAKERS.items():
+        try:
+            setattr(found, name, make(prices))
+        except Unmeasured:
+            continue
+    return found
+
+
+def _allocators(strategy: Strategy) -> str:
+    if strategy.duplicated:
+        return f"{strategy.host_arrays} for the host arrays, {strategy.allocator} for the device's"
+    return strategy.allocator
+
+
+def _copies(prices: Prices) -> list[CopyChoice]:
+    locked = common_allocator("page-locked")
+    allocate, free = prices.allocation(locked, "allocate"), prices.allocation(locked, "free")
+    found = []
+    for direction, words in DIRECTIONS.items():
+        pageable, fast = prices.copy(direction, common_allocator("host")), prices.copy(direction, locked)
+        for size in (s for s in SIZES if s <= pageable.sizes[-1]):
+            saved = pageable.of(size).value - fast.of(size).value
+            once = allocate.of(size).value + free.of(size).value
+            reuses = once / saved if saved > 0 else None
+            found.append(CopyChoice(words, size, pageable.of(size).value / 1e3, fast.of(size).value / 1e3, reuses))
+    return found
+
+
+def _copy_interface(prices: Prices) -> Setting | None:
+    largest = max(_copies(prices), key=lambda c: (c.size, c.direction == DIRECTIONS["h2d"]))
+    ratio = largest.pageable_us / largest.page_locked_us
+    if ratio < CLEAR_RATIO:
+        return None
+    assert largest.reuses is not None
+    text = (
+        f"copy from page-locked memory if a buffer is copied more than {count(max(1, round(largest.reuses)), 'time')}: "
+        f"a copy of {format_size(largest.size)} {largest.direction} is {format_number(ratio, 2)} times as fast, but "
+        "locking the pages takes time"
+    )
+    locked = common_allocator("page-locked")
+    used = [prices.allocation(locked, "allocate"), prices.allocation(locked, "free")]
+    used += [prices.copy("h2d", name) for name in (locked, common_allocator("host"))]
+    return Setting(text, ratio, _points(*used))
+
+
+def _prefault(prices: Prices) -> Setting | None:
+    one, all_threads = prices.host_touch(parallel=False), prices.host_touch(parallel=True)
+    ratio = _ratio(one, all_threads)
+    text = (
+        "touch host arrays with all threads before a copy writes results into them: the first touch by the copy, which "
+        f"has one thread, takes {_per_gib(one)}, by all threads {_per_gib(all_threads)}"
+    )
+    return Setting(text, ratio, _points(one, all_threads)) if ratio > CLEAR_RATIO else None
+
+
+def _page_size(prices: Prices) -> Setting | None:
+    base, huge = (prices.host_touch(parallel=True, pages=pages) for pages in ("base", "huge"))
+    how = (
+        "which plain memory gets here" if prices.page_size == "huge" else "which a program must ask for here (madvise)"
+    )
+    text = f"use huge pages, {how}: first touch takes {_per_gib(huge)}, in base pages {_per_gib(base)}"
+    return Setting(text, _ratio(base, huge), _points(base, huge)) if _ratio(base, huge) > CLEAR_RATIO else None
+
+
+def _prefetch(prices: Prices) -> Setting | None:
+    name = common_allocator("shared")
+    prefetch, fault = prices.prefetch(name), prices.gpu_fault(name, reads_only=False)
+    text = (
+        f"prefetch {name} buffers before kernels use them: it takes {_per_gib(prefetch)}, by faults {_per_gib(fault)}"
+    )
+    ratio = _ratio(fault, prefetch)
+    return Setting(text, ratio, _points(prefetch, fault)) if ratio > CLEAR_RATIO else None
+
+
+def _placement(prices: Prices) -> Setting | None:
+    name = common_allocator("shared")
+    times, points = prices.placements(name)
+    best = min(times, key=lambda advice: times[advice])
+    ratio = times["none"] / times[best]
+    if best == "none" or ratio < CLEAR_RATIO:
+        return Setting(f"give no advice: none makes passes over {name} data clearly faster", ratio, points)
+    return Setting(
+        f"advice {best} makes passes over {name} data {format_number(ratio, 2)} times as fast", ratio, points
+    )
+
+
+def _ratio(one: Price, other: Price) -> float:
+    least = other.of(1).value
+    return one.of(1).value / least if least else 1.0
+
+
+def _points(*prices: Price) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(point for price in prices for point in price.points))
+
+
+def _per_gib(price: Price) -> str:
+    return f"{quantity(price.of(1).value * (1 << 30) / 1e6, 'ms')} per GiB"
+
+
+_MAKERS: Mapping[str, Callable[[Prices], object]] = {
+    "prefault": _prefault,
+    "page_size": _page_size,
+    "prefetch": _prefetch,
+    "placement": _placement,
+    "copy_interface": _copy_interface,
+    "copies": _copies,
+}

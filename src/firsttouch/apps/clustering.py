@@ -1,0 +1,87 @@
+"""Distances of points from centres in f64, to check kmeans and streamcluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from firsttouch.harness.app import in_pieces, relative
+from firsttouch.harness.random import F64, I64
+
+Values: TypeAlias = np.ndarray[Any, Any]
+CHUNK = 1 << 14
+"""Points that one thread checks at a time."""
+
+
+def assigned(points: Callable[[int, int], F64], centres: F64, labels: Values, squares: Values) -> tuple[F64, float]:
+    """The means of the points of each label, and the largest relative error of a squared distance.
+
+    Each point should have the label of the nearest centre, and the square of its distance from that. An error is also
+    by how much the true square exceeds that of the nearest centre. A centre without points is its own mean.
+
+    Args:
+        points: the points from a first to a last one, in f64.
+    """
+    k = len(centres)
+
+    def of_some(first: int, last: int) -> tuple[F64, I64, float]:
+        some, label = points(first, last), labels[first:last]
+        own = label.clip(0, k - 1)
+        true = np.stack([((some - centre) ** 2).sum(axis=1) for centre in centres])
+        theirs = np.where(own == label, true[own, np.arange(len(some))], np.inf)
+        errors = relative(theirs, true.min(axis=0)), relative(squares[first:last], theirs)
+        return np.eye(k)[own].T @ some, np.bincount(own, minlength=k), float(np.max(errors))
+
+    totals, numbers, errors = zip(*in_pieces(of_some, len(labels), CHUNK), strict=True)
+    members = sum(numbers)[:, None]
+    return np.where(members, sum(totals) / np.maximum(members, 1), centres), float(np.max(errors))
+
+
+class Tried(NamedTuple):
+    """What streamcluster writes about all points when it tries another one as a centre.
+
+    cost: of each point at the candidate. moved: 1 if that is less than its cost now. rows: the difference of both
+    costs, in the last column if the point would move, otherwise in the column of its centre; 0 in all others.
+    columns: by centre.
+    """
+
+    candidate: int
+    cost: Values
+    moved: Values
+    rows: Values
+    columns: Values
+
+
+def cost_error(coord: Values, weight: Values, cost: Values, centres: Values, tried: Tried | None) -> float:
+    """The largest relative error of the costs of points at their centres, and of what was written about a candidate.
+
+    coord: by dimension. centres: of each point, the number of a point.
+    """
+
+    def largest(first: int, last: int) -> float:
+        some = slice(first, last)
+        now, own = cost[some], centres[some]
+        errors = [relative(now, _costs(coord, weight, some, own))]
+        if tried:
+            then = tried.cost[some]
+            errors.append(relative(then, _costs(coord, weight, some, tried.candidate)))
+            wrong = _row_errors(now, then, tried.rows[some], tried.columns[own]) + (tried.moved[some] != (then < now))
+            errors.append(np.where(own == tried.candidate, 0, wrong))  # it replaced their costs
+        return float(np.max(errors))
+
+    return float(np.max(in_pieces(largest, len(cost), CHUNK)))
+
+
+def _costs(coord: Values, weight: Values, some: slice, centres: Values | int) -> F64:
+    """Weighted squared distances of some points from centres."""
+    squares = sum((at[some].astype(np.float64) - at[centres]) ** 2 for at in coord)
+    return np.asarray(squares * weight[some])
+
+
+def _row_errors(now: Values, then: Values, rows: Values, own_columns: Values) -> F64:
+    width = rows.shape[1]
+    column = np.where(then < now, width - 1, own_columns)
+    right = np.where(column[:, None] == np.arange(width), -np.abs(then - now)[:, None], 0)
+    return np.asarray(np.abs(rows - right).max(axis=1) / (then + now + 1e-30))

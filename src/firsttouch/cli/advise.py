@@ -1,0 +1,134 @@
+"""firsttouch advise: which memory strategy to take, from the records of a run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from firsttouch.cli.options import AsJson, path
+from firsttouch.cli.output import code_of_modules, print_json, print_stdout
+
+if TYPE_CHECKING:
+    from firsttouch.advice.advisor import Advice
+
+PLAIN_WIDTH = 160
+"""The width of the table if neither a terminal nor COLUMNS determines it."""
+
+
+def command(
+    directories: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="DIR", help="Results of `firsttouch run` or `app`; default: the newest in firsttouch-results."
+        ),
+    ] = None,
+    device: Annotated[str | None, typer.Option(metavar="DEVICE", help="Such as cuda:0 or opencl:0.")] = None,
+    app: Annotated[
+        str | None, typer.Option(metavar="NAME", help="An application; see `firsttouch app --list`.")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help="Bytes of all buffers, such as 4GiB; or tiny or default for an application.")
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(metavar="PATTERN", help="stream, iterate, read-many, feed, alternate, sparse or generate."),
+    ] = None,
+    module: Annotated[
+        list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Applications of your own.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which memory strategy to take, and what each would add, from what a run measured.
+
+    Nothing is run: the estimate comes from the prices of copies, faults, first touches and
+    allocations in the results, and from what the application declares that it accesses. If the
+    application was measured there, the measured times are shown and decide.
+
+    Example: firsttouch advise results/h200-standard --app hotspot --size 2GiB
+    """
+    from firsttouch.advice.advisor import advise
+    from firsttouch.apps import all_apps
+    from firsttouch.errors import UsageError
+    from firsttouch.modules import add_modules, require_classes
+
+    with code_of_modules():
+        known = None
+        if module or app is not None:
+            from firsttouch.harness.app import App
+
+            files = [str(file.absolute()) for file in module or []]
+            add_modules(files)
+            known = all_apps()
+            require_classes(files, known.values(), App, "application")
+            if module and app is None:
+                own = [name for name, one in known.items() if is_in(one, files)]
+                if len(own) != 1:
+                    raise UsageError(f"--module has {len(own)} applications: {', '.join(own)}; choose one with --app")
+                app = own[0]
+        advice = advise(directories or [], device=device, app=app, size=size, pattern=pattern, apps=known)
+    if as_json:
+        print_json(advice.to_builtins())
+    else:
+        show(advice)
+
+
+def is_in(one: type, files: list[str]) -> bool:
+    """Whether a class is defined in one of these files."""
+    import inspect
+
+    return inspect.getfile(one) in files
+
+
+def show(advice: Advice) -> None:
+    """Prints the answer in at most three sentences, the strategies, and what else follows from the records."""
+    from rich.table import Table
+
+    from firsttouch.cli.console import Console
+    from firsttouch.text import caption, quantity
+
+    for sentence in advice.sentences:
+        print_stdout(sentence)
+    print_stdout("")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("strategy", no_wrap=True)
+    for heading in ("time", "from", "to"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("most of it", overflow="fold")
+    for row in advice.strategies:
+        most = max(row.terms, key=lambda term: term.ms, default=None)
+        kind = "measured" if row.measured else "estimated"
+        if row.estimated_ms is not None:
+            kind = f"measured (estimate {quantity(row.estimated_ms, 'ms')})"
+        what = f"{most.what}, {quantity(most.ms, 'ms')}" if most is not None and most.ms > 0 else ""
+        table.add_row(row.strategy, *(quantity(v, "ms") for v in (row.ms, row.low, row.high)), kind, what)
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PLAIN_WIDTH
+    console.print(table)
+    print_stdout(f"Times on {advice.title}: {advice.scale}.")
+    for line in absent_lines(advice):
+        print_stdout(line)
+    print_stdout("")
+    if advice.settings.named():
+        print_stdout("What these records say in general:")
+    for setting in advice.settings.named().values():
+        print_stdout(f"- {caption(setting.text)}.")
+    for assumption in advice.assumptions:
+        print_stdout(f"- Assumed: {assumption}.")
+
+
+def absent_lines(advice: Advice) -> list[str]:
+    """One line for all strategies without a time for the same reason, with one command for all of them."""
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for absent in advice.unavailable:
+        command, option, name = absent.run.partition(" --strategy ")
+        groups.setdefault((absent.reason, command), []).append((absent.strategy, f"{option}{name}"))
+    lines = []
+    for (reason, command), found in groups.items():
+        run = f"; run: {command}{''.join(option for _, option in found)}" if command else ""
+        lines.append(f"{', '.join(name for name, _ in found)}: {reason}{run}")
+    return lines

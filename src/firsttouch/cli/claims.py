@@ -1,0 +1,100 @@
+"""firsttouch claims: which claims of the field hold in a run."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from firsttouch.cli.options import AsJson, path
+from firsttouch.cli.output import print_json, print_stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from firsttouch.papers.evaluate import Verdict
+
+MOST = 6
+"""The most claims of a verdict that are printed without --all."""
+_MOST_REASONS = 5
+_WIDTH = 100
+
+
+def command(
+    directory: Annotated[
+        Path, typer.Argument(parser=path, metavar="DIR", help="Results of `firsttouch run` or `app`.")
+    ],
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print every claim, and what would test the others.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show which claims of published studies hold in your results, which do not, and which can't be tested here.
+
+    A claim is an ordering, a ratio or a trend that one of five papers states (`firsttouch published`). It holds, or
+    does not, only where the intervals leave no doubt. Otherwise there is no clear difference.
+
+    Example: firsttouch claims results/h200-standard
+    """
+    from firsttouch.papers.evaluate import claims
+
+    found = claims(directory)
+    if as_json:
+        print_json(found)
+    else:
+        _show(found.claims, len(found.claims) if everything else MOST)
+
+
+def _show(verdicts: Sequence[Verdict], most: int) -> None:
+    from firsttouch.text import count
+
+    numbers = Counter(v.verdict for v in verdicts)
+    print_stdout(
+        f"Of {count(len(verdicts), 'claim')} of five papers, {numbers['holds']} hold here, "
+        f"{numbers['does not hold']} do not, {numbers['no clear difference']} show no clear difference,\n"
+        f"{numbers['not testable']} can't be tested with these results."
+    )
+    for heading, verdict in (
+        ("Does not hold here", "does not hold"),
+        ("No clear difference", "no clear difference"),
+        ("Holds here", "holds"),
+    ):
+        _group(heading, [v for v in verdicts if v.verdict == verdict], most)
+    _untestable([v for v in verdicts if v.verdict == "not testable"], most)
+
+
+def _group(heading: str, verdicts: Sequence[Verdict], most: int) -> None:
+    if not verdicts:
+        return
+    print_stdout(f"\n{heading}")
+    for verdict in verdicts[:most]:
+        _print(f"{verdict.text} ({verdict.paper}, {verdict.section})", "  ", "    ")
+        _print(verdict.why, "    ", "    ")
+    if (more := len(verdicts) - most) > 0:
+        print_stdout(f"  {more} more: --all")
+
+
+def _untestable(verdicts: Sequence[Verdict], most: int) -> None:
+    if not verdicts:
+        return
+    print_stdout("\nCan't be tested here")
+    if len(verdicts) <= most:
+        for verdict in verdicts:
+            _print(f"{verdict.text} ({verdict.paper}, {verdict.section})", "  ", "    ")
+            _print(verdict.why, "    ", "    ")
+            if verdict.command:
+                print_stdout(f"    {verdict.command}")
+        return
+    reasons = Counter(verdict.why.partition(": no two")[0] for verdict in verdicts)
+    for reason, n in reasons.most_common(_MOST_REASONS):
+        _print(f"{n:3} {reason}", "  ", "      ")
+    if (more := sum(reasons.values()) - sum(n for _, n in reasons.most_common(_MOST_REASONS))) > 0:
+        print_stdout(f"  {more:3} for other reasons")
+    print_stdout("  --all names them, with the commands that measure what is missing.")
+
+
+def _print(text: str, first: str, rest: str) -> None:
+    print_stdout(textwrap.fill(text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False))

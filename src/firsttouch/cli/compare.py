@@ -1,0 +1,198 @@
+"""firsttouch compare: compares results directories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from firsttouch.cli.options import AsJson, path
+from firsttouch.cli.output import print_json, print_stderr, print_stdout
+from firsttouch.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from firsttouch.cli.console import Console
+    from firsttouch.comparison.compare import Comparison
+
+MOST_EXPERIMENTS = 16
+MOST_TABLES = 5
+"""The most experiments of which points are printed."""
+MOST_POINTS = 3
+"""The most points of one experiment that are printed."""
+MOST_LISTED = 10
+WIDTH = 120
+
+
+def percentage(text: str) -> float:
+    """Parses the value of --fail-over."""
+    from firsttouch.comparison.compare import limit_of
+
+    try:
+        return limit_of(text)
+    except UsageError as error:
+        raise UsageError(f"--fail-over {error}") from None
+
+
+def command(
+    sides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SIDE", help="A results directory, or several of one machine joined by commas."),
+    ] = None,
+    fail_over: Annotated[
+        float | None,
+        typer.Option(
+            "--fail-over",
+            parser=percentage,
+            metavar="PERCENT",
+            help="Name what is worse by more than this, such as 5%, and exit with status 1 if anything is.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", parser=path, metavar="PATH", help="Write a page with figures: an HTML file, or a folder."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare results directories: what is faster or slower, by how much, and which conditions differ.
+
+    The first side is what the others are compared with. From five sides on, it is the median of all, and machines that
+    differ from the others are named. One directory alone is compared device by device.
+
+    Exit status: 0 compared; 1 something is worse than --fail-over allows, or a side could not be read and the others
+    were compared; 2 the call was wrong.
+
+    Example: firsttouch compare results/h200-standard results/h200-quick --fail-over 5%
+    """
+    from firsttouch.comparison.compare import compare, plain
+
+    comparison = compare(sides or [], fail_over)
+    page = _page(sides or [], out, fail_over) if out is not None else None
+    if as_json:
+        print_json(plain(comparison) | ({"report": str(page)} if page else {}))
+    else:
+        _show(comparison)
+        if page:
+            print_stdout(str(page))
+    for bad in comparison.unreadable:
+        print_stderr(f"firsttouch: left out: {bad.reason}")
+    raise typer.Exit(1 if out is not None and page is None else comparison.exit_status)
+
+
+def _page(sides: list[str], out: Path, limit: float | None) -> Path | None:
+    """Writes the page. A failure of the renderer does not lose the comparison."""
+    from firsttouch.engine.reporting import NotDrawn, draw_comparison
+
+    try:
+        return draw_comparison(sides, out, limit)
+    except NotDrawn as error:
+        print_stderr(f"firsttouch: the page was not drawn: {error}")
+        return None
+
+
+def _show(comparison: Comparison) -> None:
+    from firsttouch.cli.console import Console
+    from firsttouch.comparison.words import condition_values, headline, notes, short_names
+
+    console = Console(soft_wrap=False)
+    if not console.is_terminal:
+        console.width = max(console.width, WIDTH)
+    for side in dict.fromkeys(group.side for group in comparison.groups):
+        console.print(headline(comparison, side))
+    _regressions(console, comparison)
+    _experiments(console, comparison)
+    _points(console, comparison)
+    if comparison.conditions:
+        console.print("\nConditions that differ", style="bold")
+        grid, short = _grid(2), short_names(comparison)
+        for condition in comparison.conditions[:MOST_LISTED]:
+            grid.add_row(
+                condition.name,
+                condition_values(condition.values, condition.name, [short[name] for name in comparison.names]),
+            )
+        console.print(grid)
+        _more(console, len(comparison.conditions) - MOST_LISTED, "condition")
+    if found := notes(comparison):
+        console.print()
+    for sentence in found:
+        console.print(f"- {sentence}")
+
+
+def _regressions(console: Console, comparison: Comparison) -> None:
+    from firsttouch.comparison.words import conditions_by_column, regression_text
+    from firsttouch.text import count
+
+    if comparison.limit is None:
+        return
+    limit = f"{100 * comparison.limit:g} %"
+    if not comparison.regressions:
+        console.print(f"Nothing is clearly worse by more than {limit}.")
+        return
+    console.print(f"\n{count(len(comparison.regressions), 'regression')} of more than {limit}", style="bold")
+    conditions = conditions_by_column(comparison.table.columns)
+    for found in comparison.regressions[:MOST_LISTED]:
+        console.print(f"- {regression_text(found, comparison, conditions)}")
+    _more(console, len(comparison.regressions) - MOST_LISTED, "regression")
+
+
+def _experiments(console: Console, comparison: Comparison) -> None:
+    from firsttouch.comparison.words import GROUP_HEADS, group_cells, short_names
+
+    differing = [g for g in comparison.groups if set(g.counts) - {"no clear difference"}]
+    if not differing:
+        return
+    several = len({g.side for g in differing}) > 1
+    table, short = _table((*(("side",) if several else ()), *GROUP_HEADS)), short_names(comparison)
+    for group in differing[:MOST_EXPERIMENTS]:
+        table.add_row(*([short[comparison.names[group.side]]] if several else []), *group_cells(group))
+    console.print()
+    console.print(table)
+    _more(console, len(differing) - MOST_EXPERIMENTS, "experiment")
+
+
+def _points(console: Console, comparison: Comparison) -> None:
+    from firsttouch.comparison.words import conditions_by_column, group_title, point_cells, short_names
+
+    conditions, short = conditions_by_column(comparison.table.columns), short_names(comparison)
+    shown = 0
+    for group in comparison.groups:
+        points = [d for d in comparison.points_of(group) if d.differs]
+        if not points or shown == MOST_TABLES:
+            continue
+        shown += 1
+        heads = [short[comparison.base], short[comparison.names[group.side]]]
+        table = _table((group_title(group), *heads, "ratio", "interval", ""))
+        for difference in points[:MOST_POINTS]:
+            table.add_row(*point_cells(difference, conditions[difference.column]))
+        console.print()
+        console.print(table)
+        _more(console, len(points) - MOST_POINTS, "point")
+
+
+def _more(console: Console, n: int, noun: str) -> None:
+    from firsttouch.text import count
+
+    if n > 0:
+        console.print(f"  ({count(n, f'more {noun}')} with --json)")
+
+
+def _table(heads: tuple[str, ...]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    return table
+
+
+def _grid(columns: int) -> Table:
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    for _ in range(columns):
+        grid.add_column(overflow="fold")
+    return grid

@@ -1,0 +1,116 @@
+"""firsttouch published: prints what five papers state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from firsttouch.cli.options import AsJson
+from firsttouch.cli.output import print_json, print_stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from firsttouch.papers.rows import Row
+
+MOST = 40
+"""The most rows that are printed without --all: those that firsttouch measures first, settings of the studies last."""
+
+
+def command(
+    search: Annotated[
+        str | None,
+        typer.Option("--search", metavar="WORD", help="Only rows that have these words, such as 'triad gpu'."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Print every row, not only the first 40.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the published results of the field: what five papers state, each with its section.
+
+    A row that corresponds to something that firsttouch measures names the experiment. `firsttouch claims DIR`
+    tells which of the papers' claims hold in your results.
+
+    Example: firsttouch published --search "latency gpu"
+    """
+    from firsttouch.papers.rows import published
+
+    found = published(search)
+    if as_json:
+        print_json(found)
+    elif search is None and not everything:
+        _show_papers(found.rows)
+    else:
+        _show_rows(found.rows, len(found.rows) if everything else MOST)
+
+
+def _show_papers(rows: Sequence[Row]) -> None:
+    """One line a paper."""
+    from rich.table import Table
+
+    from firsttouch.cli.console import Console
+    from firsttouch.papers.rows import authors, papers
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("paper", "rows", "measured", "what"):
+        table.add_column(heading, justify="right" if heading in ("rows", "measured") else "left", overflow="fold")
+    for name, paper in papers().items():
+        own = [row for row in rows if row.paper == name]
+        what = f"{paper.source.title} ({authors(name)})"
+        table.add_row(name, str(len(own)), str(sum(row.here is not None for row in own)), what)
+    Console().print(table)
+    print_stdout("")
+    print_stdout("measured: rows that correspond to something that firsttouch measures")
+    print_stdout("--search WORD prints rows; --json prints all of them with their conditions.")
+
+
+def _show_rows(rows: Sequence[Row], most: int) -> None:
+    from firsttouch.cli.console import Console
+    from firsttouch.papers.rows import authors
+    from firsttouch.text import count
+
+    console = Console()
+    first = sorted(rows, key=lambda row: (row.here is None, row.kind == "configuration"))[:most]
+    for paper, machine in dict.fromkeys((row.paper, row.machine) for row in first):
+        console.print(f"{machine}: {authors(paper)} ({paper})", style="bold")
+        console.print(_table([row for row in first if (row.paper, row.machine) == (paper, machine)]))
+        console.print()
+    more = len(rows) - most
+    print_stdout(f"{count(len(rows), 'row')}{f', {more} not shown: add a word, --all or --json' if more > 0 else ''}.")
+
+
+def _table(rows: Sequence[Row]) -> object:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(overflow="fold", max_width=24)
+    table.add_column(overflow="fold", ratio=1)
+    for row in rows:
+        table.add_row(row.section, _stated(row))
+    return table
+
+
+def _stated(row: Row) -> str:
+    """What a row says, what measures it, and what to beware of."""
+    parts = [row.says]
+    if row.here is not None:
+        parts.append(f"Measured by {measured_by(row)}")
+    if row.claims:
+        parts.append(f"Tested by the claim{'s' if len(row.claims) > 1 else ''} {', '.join(row.claims)}")
+    if row.note:
+        parts.append(f"Note: {row.note}")
+    return "\n".join(parts)
+
+
+def measured_by(row: Row) -> str:
+    """The measurement that a row corresponds to: 'latency: agent gpu; size 1 KiB'."""
+    from firsttouch.text import named
+
+    assert row.here is not None
+    words = []
+    for name, value in row.here.factors.items():
+        values = value if isinstance(value, list) else [value]
+        words.append(
+            ", ".join([named(name, values[0]), *(named(name, v).removeprefix(f"{name} ") for v in values[1:])])
+        )
+    return f"{row.here.experiment}: {'; '.join(words)}"

@@ -1,0 +1,1 @@
+"""Compares results directories: `firsttouch compare` and `firsttouch.compare`."""

@@ -1,0 +1,257 @@
+"""Compares the sides of a call, and turns the outcome into plain data for --json and Python."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import msgspec
+
+from firsttouch.comparison.differences import Difference, Differences, Group, find
+from firsttouch.comparison.runs import Definition, Unreadable, factors_of
+from firsttouch.comparison.sides import Sides, read_sides
+from firsttouch.comparison.table import Missing, Side, Table, align
+from firsttouch.errors import UsageError
+from firsttouch.records.schema import Scalar
+from firsttouch.text import join_names
+
+IMPORTANT = (
+    *("device ", "nvidia.driver", "nvidia.cuda", "nvidia_uvm.", "amd.", "memory.page_bytes", "huge_pages."),
+    *("kernel.release", "kernel.boot_options", "cpu.model", "cpu.", "clock of", "throttled", "run.", "firsttouch"),
+    *("environment.", "numa.", "links.", "gpu", "memory."),
+)
+"""Beginnings of the names of conditions, those that explain most differences first."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition that is not the same on all sides. values: one for each side, None if it is not known there."""
+
+    name: str
+    values: list[Scalar]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """base: what each of `others` is compared with: the first side, or the median of all.
+
+    alone: for each side, by experiment, the points without a counterpart. regressions: what is worse by more than the
+    limit that the call gave.
+    """
+
+    sides: list[Side]
+    unreadable: list[Unreadable]
+    table: Table
+    differences: Differences
+    conditions: list[Condition]
+    of_devices: bool
+    limit: float | None = None
+    regressions: list[Difference | Group | Missing] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        return [side.name for side in self.sides]
+
+    @property
+    def base(self) -> str:
+        return f"the median of {len(self.sides)} sides" if self.differences.fleet else self.names[0]
+
+    @property
+    def groups(self) -> list[Group]:
+        """All experiments, those that differ most first."""
+        points: dict[tuple[str, str, int], float] = {}
+        for d in self.differences.points:
+            if d.differs:
+                key = (*d.column.group, d.side)
+                points[key] = max(points.get(key, 0.0), d.size)
+
+        def order(group: Group) -> tuple[bool, bool, float, float]:
+            key = (group.experiment, group.device, group.side)
+            size = abs(math.log(group.ratio)) if group.ratio else 0.0
+            return not group.differs, key not in points, -size, -points.get(key, 0.0)
+
+        return sorted(self.differences.groups, key=order)
+
+    def points_of(self, group: Group) -> list[Difference]:
+        """The points of an experiment, those that differ clearly and most first."""
+        wanted = (group.experiment, group.device)
+        points = [d for d in self.differences.points if d.side == group.side and d.column.group == wanted]
+        return sorted(points, key=lambda d: (not d.differs, -d.size))
+
+    @property
+    def exit_status(self) -> int:
+        return 1 if self.unreadable or self.regressions else 0
+
+
+def compare(specs: Sequence[str], limit: float | None = None) -> Comparison:
+    """Compares what `specs` name: each a directory, or several of one machine joined by commas.
+
+    limit: the fraction by which a side may be worse; what exceeds it becomes a regression.
+
+    Raises:
+        UsageError: fewer than two sides can be read, or they have no point in common.
+    """
+    sides = read_sides(specs)
+    table = align(sides.sides)
+    if not table.columns:
+        raise UsageError(_why_nothing(sides, table))
+    differences = find(table)
+    return Comparison(
+        sides.sides,
+        sides.unreadable,
+        table,
+        differences,
+        _conditions(sides, table),
+        sides.of_devices,
+        limit,
+        [] if limit is None else _regressions(differences, table, limit),
+    )
+
+
+def limit_of(text: str) -> float:
+    """The fraction that a percentage such as '5%' means. Raises UsageError."""
+    try:
+        value = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise UsageError(f"'{text}' is not a percentage such as 5%")
+    return value
+
+
+def _why_nothing(sides: Sides, table: Table) -> str:
+    names = join_names([side.name for side in sides.sides][:3])
+    if table.redefined:
+        name, definitions = next(iter(table.redefined.items()))
+        how = join_names([f"{d.unit}, version {d.version}" for d in definitions])
+        return (
+            f"{names} measured {name} by different definitions ({how}), which are never compared; "
+            "measure both with one version of firsttouch"
+        )
+    return f"{names} have no point in common; run the same experiments on both, with the same --preset and --set"
+
+
+def _regressions(differences: Differences, table: Table, limit: float) -> list[Difference | Group | Missing]:
+    """Experiments and points that are clearly worse, by a ratio beyond the limit; and points that failed. Of many sides
+    only experiments as a whole: among all their points, some are far off by chance.
+    """
+    most = math.log1p(limit)
+    groups = [g for g in differences.groups if g.worse and g.ratio and abs(math.log(g.ratio)) > most]
+    points = [] if differences.fleet else [d for d in differences.points if d.worse and d.size > most]
+    return [*groups, *sorted(points, key=lambda d: -d.size), *table.lost]
+
+
+# ---------------------------------------------------------------------------------------------------- conditions
+
+
+def _conditions(sides: Sides, table: Table) -> list[Condition]:
+    if sides.of_devices:
+        return []
+    by_side = []
+    for side, renamed in zip(sides.sides, table.devices, strict=True):
+        names = {own: slot for slot, own in renamed.items()}
+        merged: dict[str, dict[Scalar, None]] = {}
+        for run in side.runs:
+            for name, value in run.conditions.items():
+                merged.setdefault(_on_first(name, names), {})[value] = None
+        by_side.append({name: _joined(list(values)) for name, values in merged.items()})
+    found = [
+        Condition(name, [side.get(name) for side in by_side])
+        for name in dict.fromkeys(name for side in by_side for name in side)
+    ]
+    topics = [{name.partition(".")[0] for name in side} for side in by_side]
+    differing = [
+        c
+        for c in found
+        if len(
+            {repr(value) for value, known in zip(c.values, topics, strict=True) if c.name.partition(".")[0] in known}
+        )
+        > 1
+    ]
+    return sorted(differing, key=lambda c: next((i for i, s in enumerate(IMPORTANT) if c.name.startswith(s)), 99))
+
+
+def _on_first(name: str, slots: dict[str, str]) -> str:
+    """The name of a condition of a device, with the device's name on the first side."""
+    for prefix in ("device ", "clock of ", "throttled points of "):
+        if name.startswith(prefix):
+            device, comma, unit = name.removeprefix(prefix).partition(",")
+            return f"{prefix}{slots.get(device, device)}{comma}{unit}"
+    return name
+
+
+def _joined(values: Sequence[Scalar]) -> Scalar:
+    return values[0] if len(values) == 1 else ", ".join("unknown" if v is None else str(v) for v in values)
+
+
+# ---------------------------------------------------------------------------------------------------- plain data
+
+
+def plain(comparison: Comparison) -> dict[str, Any]:
+    """The comparison as plain data, for --json and Python."""
+    names, table = comparison.names, comparison.table
+    return {
+        "base": comparison.base,
+        "sides": [
+            {
+                "name": side.name,
+                "directories": [run.name for run in side.runs],
+                "host": side.runs[0].host if side.runs else "",
+                "published": [msgspec.to_builtins(value) for value in side.stated],
+                "devices": {d.name: d.title for run in side.runs for d in run.devices},
+                "points": sum(len(run.points) for run in side.runs),
+                "renamed": table.devices[i],
+                "without_counterpart": dict(table.alone[i]),
+            }
+            for i, side in enumerate(comparison.sides)
+        ],
+        "unreadable": [{"name": bad.name, "reason": bad.reason} for bad in comparison.unreadable],
+        "conditions": [
+            {"name": c.name, "values": dict(zip(names, c.values, strict=True))} for c in comparison.conditions
+        ],
+        "not_compared": [
+            {"experiment": name, "definitions": [_definition(d) for d in definitions]}
+            for name, definitions in table.redefined.items()
+        ],
+        "experiments": [_group(group, names) for group in comparison.groups],
+        "points": [_point(d, names) for group in comparison.groups for d in comparison.points_of(group)],
+        "regressions": [_regression(r, names) for r in comparison.regressions],
+    }
+
+
+def _definition(definition: Definition) -> dict[str, Any]:
+    return {name: getattr(definition, name) for name in ("unit", "version", "better")}
+
+
+def _group(group: Group, names: Sequence[str]) -> dict[str, Any]:
+    return asdict(group) | {"side": names[group.side]}
+
+
+def _point(d: Difference, names: Sequence[str]) -> dict[str, Any]:
+    definition = d.column.definition
+    return {
+        "experiment": definition.experiment,
+        "device": d.column.device,
+        "factors": factors_of(d.column.factors),
+        "unit": definition.unit,
+        "better": definition.better,
+        "metric_version": definition.version,
+        "side": names[d.side],
+        "base": asdict(d.base),
+        "value": asdict(d.other),
+        "ratio": d.ratio,
+        "low": d.low,
+        "high": d.high,
+        "verdict": d.verdict,
+        "worse": d.worse,
+    }
+
+
+def _regression(found: Difference | Group | Missing, names: Sequence[str]) -> dict[str, Any]:
+    if isinstance(found, Group):
+        return {"kind": "experiment", **_group(found, names)}
+    if isinstance(found, Difference):
+        return {"kind": "point", **_point(found, names)}
+    return {"kind": "failed", **found._asdict(), "side": names[found.side], "factors": factors_of(found.factors)}

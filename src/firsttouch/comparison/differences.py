@@ -1,0 +1,332 @@
+"""What differs between the sides of a comparison, and by how much.
+
+A side's value of a point is the median of its runs. Its interval holds the intervals of its runs, and what further
+runs would vary by: the spread between the runs of the side, or the typical spread of the experiment on that device if
+that is larger, times Student's t for the runs of all sides. Ratios and spreads are those of logarithms where all values
+are positive. Two values differ if their intervals are apart.
+
+An experiment as a whole is judged by the median ratio of its points, which shows a change that is too small for any one
+of them. From FLEET sides on, each is compared with the median of all, and the spread over the sides is the yardstick.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from firsttouch.comparison.table import Column, Table
+from firsttouch.text import SECONDS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Values = NDArray[np.float64]
+
+FLEET = 5
+"""The fewest sides of which each is compared with the median of all."""
+FAR = 3.5
+"""A point of one of many sides is far from the others from this many standard deviations, estimated by the MAD."""
+FEW = 8.0
+"""An estimate from few sides is uncertain: of n sides, a point must be 1 + FEW / n times as far."""
+FAR_GROUP = 5.0
+"""The same for an experiment of one of many sides; there are fewer of them, and each names a machine."""
+LEAST_SPREAD = 0.002
+"""The least standard deviation over machines that is assumed for the median ratio of an experiment."""
+MAD = 1.4826
+"""The standard deviation of a normal distribution over its median absolute deviation."""
+LEAST_SHIFT = math.log(1.01)
+"""An experiment as a whole is called different only beyond 1 %, because a run has conditions that no interval knows."""
+_T95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+_T995 = {2: 14.09, 3: 7.453, 4: 5.598, 5: 4.773, 6: 4.317, 7: 4.029, 8: 3.833, 9: 3.690}
+"""Student's t of two-sided 95 % and 99.5 % intervals by degrees of freedom."""
+SAME, FASTER, SLOWER, HIGHER, LOWER = "no clear difference", "faster", "slower", "higher", "lower"
+
+
+@dataclass(frozen=True)
+class Value:
+    """The value of one side, with its interval if it has one. runs: how many measured it."""
+
+    value: float
+    low: float | None
+    high: float | None
+    runs: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One point on one side, against the base. ratio: the side's value over the base's; None if that is not positive.
+
+    worse: whether the side is worse by the metric's direction; None if it does not differ clearly, or if neither
+    direction is better.
+    """
+
+    column: Column
+    side: int
+    base: Value
+    other: Value
+    ratio: float | None
+    low: float | None
+    high: float | None
+    verdict: str
+    worse: bool | None
+
+    @property
+    def differs(self) -> bool:
+        return self.verdict != SAME
+
+    @property
+    def size(self) -> float:
+        """How large the difference is: the logarithm of the ratio without its sign."""
+        return abs(math.log(self.ratio)) if self.ratio else math.inf if self.base.value != self.other.value else 0.0
+
+
+@dataclass(frozen=True)
+class Group:
+    """An experiment on one device as a whole, on one side: the median ratio of its points.
+
+    counts: points by verdict.
+    """
+
+    experiment: str
+    device: str
+    better: str
+    unit: str
+    side: int
+    points: int
+    counts: dict[str, int]
+    ratio: float | None
+    low: float | None
+    high: float | None
+    verdict: str
+    worse: bool | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the experiment as a whole differs clearly."""
+        return self.verdict != SAME
+
+
+@dataclass(frozen=True)
+class Differences:
+    """fleet: whether the base is the median of all sides; otherwise it is the first side. points: those that differ
+    clearly if there are many sides, otherwise all.
+    """
+
+    fleet: bool
+    groups: list[Group]
+    points: list[Difference]
+
+
+def find(table: Table) -> Differences:
+    """Compares the sides of a table."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, about columns without a value
+        return _Comparison(table).result()
+
+
+class _Comparison:
+    def __init__(self, table: Table) -> None:
+        import numpy as np
+
+        self.table = table
+        self.fleet = len(table.sides) >= FLEET
+        known = np.isfinite(table.value)
+        least = np.nanmin(np.where(np.isfinite(table.low), np.minimum(table.low, table.value), table.value), axis=0)
+        self.positive = (least > 0) if known.size else np.zeros(0, dtype=bool)
+        self.value, self.low, self.high = (self._scaled(a) for a in (table.value, table.low, table.high))
+        self.groups: dict[tuple[str, str], list[int]] = {}
+        for i, column in enumerate(table.columns):
+            self.groups.setdefault(column.group, []).append(i)
+        self._middles: dict[tuple[str, str], Values] = {}
+        """With many sides: the median shift of a group's points on each side."""
+
+    def _scaled(self, values: Values) -> Values:
+        import numpy as np
+
+        return np.where(self.positive, np.log(np.where(values > 0, values, np.nan)), values)
+
+    def result(self) -> Differences:
+        import numpy as np
+
+        centre, low, high, runs = self._intervals()
+        if self.fleet:
+            base = np.nanmedian(centre, axis=0)
+            enough = np.isfinite(centre).sum(axis=0) >= FLEET
+            spread = np.nanmedian(abs(centre - base), axis=0) * MAD
+            for places in self.groups.values():
+                spread[places] = np.fmax(spread[places], np.nanmedian(spread[places]))
+            far = FAR * (1 + FEW / len(centre)) * spread
+            base_low, base_high = (np.where(enough, bound, np.nan) for bound in (base - far, base + far))
+            base_runs = np.isfinite(centre).sum(axis=0)
+            others = range(len(centre))
+        else:
+            base, base_low, base_high, base_runs = centre[0], low[0], high[0], runs[0]
+            others = range(1, len(centre))
+        points: list[Difference] = []
+        groups: list[Group] = []
+        for side in others:
+            signs = np.where(low[side] > base_high, 1, np.where(high[side] < base_low, -1, 0))
+            shared = np.isfinite(centre[side]) & np.isfinite(base)
+            shown = shared & (signs != 0) if self.fleet else shared
+            for i in np.flatnonzero(shown):
+                bounds = [(base[i], base_low[i], base_high[i]), (centre[side, i], low[side, i], high[side, i])]
+                points.append(
+                    self._difference(int(i), side, bounds, (int(base_runs[i]), int(runs[side, i])), int(signs[i]))
+                )
+            groups += self._judge(side, centre, base, signs, shared)
+        return Differences(self.fleet, groups, points)
+
+    def _intervals(self) -> tuple[Values, Values, Values, Values]:
+        """For each side: the medians of its runs, the bounds of their intervals, and how many runs have the point."""
+        import numpy as np
+
+        sides = self.table.sides
+        shape = (len(sides), self.value.shape[1])
+        centre, low, high, deviation = (np.full(shape, np.nan) for _ in range(4))
+        runs = np.zeros(shape)
+        for s, rows in enumerate(sides):
+            values = self.value[rows]
+            centre[s], runs[s] = np.nanmedian(values, axis=0), np.isfinite(values).sum(axis=0)
+            low[s], high[s] = np.nanmin(self.low[rows], axis=0), np.nanmax(self.high[rows], axis=0)
+            several = runs[s] > 1
+            deviation[s, several] = np.nanstd(values[:, several], axis=0, ddof=1)
+            low[s] = np.fmin(low[s], np.where(several, np.nanmin(values, axis=0), np.nan))
+            high[s] = np.fmax(high[s], np.where(several, np.nanmax(values, axis=0), np.nan))
+        typical = np.full(shape[1], np.nan)
+        for places in self.groups.values():
+            ratios = [i for i in places if self.positive[i]]
+            typical[ratios] = np.nanmedian(deviation[:, ratios]) if ratios else np.nan
+        spread = np.fmax(deviation, typical)
+        freedom = np.maximum(np.maximum(runs - 1, 0).sum(axis=0), 2)
+        half = spread * _quantiles(_T95, freedom) / np.sqrt(np.maximum(runs, 1))
+        return centre, np.fmin(low, centre - half), np.fmax(high, centre + half), runs
+
+    def _judge(
+        self, side: int, centre: Values, base: Values, signs: NDArray[np.int64], shared: NDArray[np.bool_]
+    ) -> Iterable[Group]:
+        import numpy as np
+
+        for (experiment, device), places in self.groups.items():
+            found = [i for i in places if shared[i]]
+            if not found:
+                continue
+            ratios = [i for i in found if self.positive[i]]
+            middle, low, high = self._of_group((experiment, device), side, centre, base, ratios)
+            sign = (low > LEAST_SHIFT) - (high < -LEAST_SHIFT)
+            definition = self.table.columns[places[0]].definition
+            verdict, worse = judge(definition.unit, definition.better, sign)
+            counts: dict[str, int] = {}
+            for i in found:
+                word = judge(definition.unit, definition.better, int(signs[i]))[0]
+                counts[word] = counts.get(word, 0) + 1
+            median, least, most = (float(np.exp(v)) if math.isfinite(v) else None for v in (middle, low, high))
+            yield Group(
+                experiment=experiment,
+                device=device,
+                better=definition.better,
+                unit=definition.unit,
+                side=side,
+                points=len(found),
+                counts=counts,
+                ratio=median,
+                low=least,
+                high=most,
+                verdict=verdict,
+                worse=worse,
+            )
+
+    def _of_group(
+        self, group: tuple[str, str], side: int, centre: Values, base: Values, places: Sequence[int]
+    ) -> tuple[float, float, float]:
+        """The median of the logarithms of the ratios, and its bounds; NaN where there are too few to have some."""
+        import numpy as np
+
+        if not places:
+            return math.nan, math.nan, math.nan
+        shifts = centre[side, places] - base[places]
+        middle = float(np.nanmedian(shifts))
+        if self.fleet:
+            if group not in self._middles:
+                self._middles[group] = np.nanmedian(centre[:, places] - base[places], axis=1)
+            known = self._middles[group][np.isfinite(self._middles[group])]
+            if len(known) < FLEET:
+                return middle, math.nan, math.nan
+            spread = max(float(np.median(abs(known - np.median(known)))) * MAD, LEAST_SPREAD)
+            far = FAR_GROUP * (1 + FEW / len(known)) * spread
+            return middle, middle - far, middle + far
+        low, high = _median_bounds(sorted(shifts[np.isfinite(shifts)]))
+        per_run = [np.nanmedian(self.value[rows][:, places] - base[places], axis=1) for rows in self.table.sides]
+        known_runs = [runs[np.isfinite(runs)] for runs in (per_run[0], per_run[side])]
+        several = [runs for runs in known_runs if len(runs) > 1]
+        if several and all(len(runs) for runs in known_runs):
+            spread = max(float(np.std(runs, ddof=1)) for runs in several)
+            freedom = max(sum(len(runs) - 1 for runs in several), 2)
+            half = _quantile(_T995, freedom) * spread * math.sqrt(sum(1 / len(runs) for runs in known_runs))
+            low, high = min(low, middle - half), max(high, middle + half)  # NaN stays
+        return middle, low, high
+
+    def _difference(
+        self,
+        i: int,
+        side: int,
+        bounds: Sequence[tuple[float, float, float]],
+        runs: tuple[int, int],
+        sign: int,
+    ) -> Difference:
+        import numpy as np
+
+        column, positive = self.table.columns[i], bool(self.positive[i])
+        base, other = (
+            Value(float(np.exp(v) if positive else v), _unscaled(low, positive), _unscaled(high, positive), n)
+            for (v, low, high), n in zip(bounds, runs, strict=True)
+        )
+        verdict, worse = judge(column.definition.unit, column.definition.better, sign)
+        ratio = low = high = None
+        if positive:
+            (mine, mine_low, mine_high), (theirs, their_low, their_high) = bounds
+            ratio = math.exp(theirs - mine)
+            low, high = (_unscaled(v, True) for v in (their_low - mine_high, their_high - mine_low))
+        return Difference(column, side, base, other, ratio, low, high, verdict, worse)
+
+
+def judge(unit: str, better: str, sign: int) -> tuple[str, bool | None]:
+    """The word for a value that is above (1) or below (-1) the base, and whether it is worse."""
+    if not sign:
+        return SAME, None
+    worse = None if better == "neither" else (sign > 0) == (better == "lower")
+    head = unit.partition(" ")[0]
+    if worse is not None and (head in SECONDS or head.endswith("/s")):
+        return (SLOWER if worse else FASTER), worse
+    return (HIGHER if sign > 0 else LOWER), worse
+
+
+def _median_bounds(ordered: Sequence[float]) -> tuple[float, float]:
+    """A 99.5 % interval of the median by order statistics; NaN if there are too few values for one."""
+    n, below, total = len(ordered), -1, 0.0
+    while below < n and (total := total + math.comb(n, below + 1) * 0.5**n) <= 0.0025 and n < 1000:
+        below += 1
+    if n >= 1000:  # the normal approximation
+        below = int(n / 2 - 1.403 * math.sqrt(n))
+    return (float(ordered[below]), float(ordered[n - 1 - below])) if 0 <= below < n / 2 else (math.nan, math.nan)
+
+
+def _quantile(quantiles: dict[int, float], freedom: int) -> float:
+    limit, slope = (1.96, 2.7) if quantiles is _T95 else (2.807, 8.0)
+    return quantiles.get(freedom, limit + slope / freedom)
+
+
+def _quantiles(quantiles: dict[int, float], freedom: Values) -> Values:
+    import numpy as np
+
+    found: Values = np.vectorize(lambda n: _quantile(quantiles, int(n)), otypes=[float])(freedom)
+    return found
+
+
+def _unscaled(value: float, positive: bool) -> float | None:
+    if not math.isfinite(value):
+        return None
+    return math.exp(value) if positive else float(value)

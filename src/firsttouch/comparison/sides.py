@@ -1,0 +1,123 @@
+"""The sides that a call names: directories, several directories of one machine, or the devices of one directory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from firsttouch.comparison.runs import Run, Unreadable, read_all
+from firsttouch.comparison.table import Side
+from firsttouch.errors import UsageError
+from firsttouch.papers.rows import sides
+from firsttouch.text import join_names
+
+SEPARATOR = ","
+PUBLISHED = "published:"
+"""Begins the name of a side that is not a directory but a paper or a platform, as in published:mi300a-upm."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The sides of a comparison. unreadable: what could not be read of further ones. of_devices: whether they are the
+    devices of one directory.
+    """
+
+    sides: list[Side]
+    unreadable: list[Unreadable]
+    of_devices: bool = False
+
+
+def read_sides(specs: Sequence[str]) -> Sides:
+    """Reads what a call names.
+
+    Raises:
+        UsageError: fewer than two sides can be compared; the text says why.
+    """
+    if not specs:
+        raise UsageError("name two results directories to compare, such as `firsttouch compare BEFORE AFTER`")
+    stated = {spec: sides(spec.removeprefix(PUBLISHED)) for spec in specs if spec.startswith(PUBLISHED)}
+    directories = {spec: directories_of(spec) for spec in specs if spec not in stated}
+    if not directories:
+        raise UsageError("published results are compared with your own; name a results directory too")
+    for names in directories.values():
+        if not all(name.strip() for name in names):
+            raise UsageError(f"the name of a directory is empty in '{SEPARATOR.join(names)}'; leave it out")
+    runs, unreadable = read_all(list(dict.fromkeys(name for names in directories.values() for name in names)))
+    found = {run.name: run for run in runs}
+    reasons = {bad.name: bad.reason for bad in unreadable}
+    found_sides: list[Side] = []
+    broken: list[Unreadable] = []
+    for spec in specs:
+        name = unique(spec, found_sides)
+        if spec in stated:
+            found_sides.append(Side(name, [], stated[spec]))
+            continue
+        names = directories[spec]
+        bad = next((reasons[name] for name in names if name in reasons), "")
+        bad = bad or mixed([found[name] for name in names])
+        if bad:
+            broken.append(Unreadable(spec, bad))
+        else:
+            found_sides.append(Side(name, [found[one] for one in names]))
+    if len(specs) == 1 and found_sides:
+        return Sides(devices_of(found_sides[0]), [], of_devices=True)
+    if len(found_sides) < 2 or not any(side.runs for side in found_sides):
+        raise UsageError(broken[0].reason)
+    return Sides(found_sides, broken)
+
+
+def directories_of(spec: str) -> list[str]:
+    """The directories of one side. The path of an existing directory may contain a comma."""
+    return [spec] if Path(spec).exists() else spec.split(SEPARATOR)
+
+
+def unique(name: str, sides: Sequence[Side]) -> str:
+    taken = {side.name for side in sides}
+    return next(n for i in range(1, len(taken) + 2) if (n := name if i == 1 else f"{name} ({i})") not in taken)
+
+
+def mixed(runs: Sequence[Run]) -> str:
+    """A sentence if the runs are not of one machine, otherwise ''."""
+    first, *rest = runs
+    for run in rest:
+        for what, value in first.identity.items():
+            if run.identity.get(what, value) != value:
+                return (
+                    f"{first.name} and {run.name} are joined by a comma but are of two machines ({what}: {value} and "
+                    f"{run.identity[what]}); join runs of one machine only"
+                )
+    return ""
+
+
+def devices_of(side: Side) -> list[Side]:
+    """The devices of one role as sides, if a machine has several.
+
+    Raises:
+        UsageError: it has not.
+    """
+    roles: dict[str, dict[str, None]] = {}
+    for run in side.runs:
+        for device in run.devices:
+            roles.setdefault(device.role, {})[device.name] = None
+    several = [list(names) for names in roles.values() if len(names) > 1]
+    if not several:
+        only = join_names([name for names in roles.values() for name in names])
+        raise UsageError(
+            f"{side.name} is the only side, and it has no two devices of one kind (it has {only or 'none'}); "
+            "name a second directory to compare it with"
+        )
+    return [Side(name, [_only(run, name) for run in side.runs]) for name in max(several, key=len)]
+
+
+def _only(run: Run, device: str) -> Run:
+    """The part of a run that one device measured."""
+    return Run(
+        run.name,
+        run.host,
+        [d for d in run.devices if d.name == device],
+        run.definitions,
+        [p for p in run.points if p.device == device],
+        [p for p in run.lost if p.device == device],
+        run.conditions,
+    )

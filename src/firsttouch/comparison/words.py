@@ -1,0 +1,179 @@
+"""A comparison in words, for the terminal and the page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from firsttouch.comparison.compare import Comparison
+from firsttouch.comparison.differences import FASTER, HIGHER, LOWER, SAME, SLOWER, Difference, Group, Value
+from firsttouch.comparison.runs import factors_of
+from firsttouch.comparison.table import Column, Missing
+from firsttouch.records.schema import Scalar
+from firsttouch.text import RATIO, compact, count, join_names, label, named, quantity
+
+ORDER = (SLOWER, FASTER, HIGHER, LOWER)
+_MOST_VALUES = 3
+
+
+def headline(comparison: Comparison, side: int) -> str:
+    """The answer for one side: how many of its points differ, and how."""
+    groups = [g for g in comparison.differences.groups if g.side == side]
+    total, tally = sum(g.points for g in groups), Counter[str]()
+    for group in groups:
+        tally.update(group.counts)
+    differing = [f"{tally[word]:,} {word}" for word in ORDER if tally[word]]
+    of_all = f"of {total:,} points"
+    what = f"{comparison.names[side]} against {comparison.base}"
+    if not differing:
+        return f"{what}: no clear difference in any {of_all}."
+    return f"{what}: {join_names([*differing, f'{tally[SAME]:,} without a clear difference'])}, {of_all}."
+
+
+def short_names(comparison: Comparison) -> dict[str, str]:
+    """A short name for each side: the last part of its path, where that tells it from the others."""
+    last = {name: name.rstrip("/").rpartition("/")[2] or name for name in comparison.names}
+    short = {name: text if list(last.values()).count(text) == 1 else name for name, text in last.items()}
+    return {comparison.base: "median of all", **short}
+
+
+def group_title(group: Group) -> str:
+    return f"{group.experiment} on {group.device}"
+
+
+def group_cells(group: Group) -> list[str]:
+    """The row of an experiment: points, those that differ by word, and the median ratio with its interval."""
+    differing = ", ".join(f"{group.counts[word]} {word}" for word in ORDER if group.counts.get(word))
+    return [
+        group.experiment,
+        group.device,
+        str(group.points),
+        differing or "–",  # noqa: RUF001
+        ratio_text(group.ratio),
+        interval_text(group.low, group.high),
+        group.verdict if group.differs else "",
+    ]
+
+
+GROUP_HEADS = ("experiment", "device", "points", "that differ clearly", "median ratio", "interval", "as a whole")
+
+
+def point_cells(difference: Difference, conditions: str) -> list[str]:
+    unit = difference.column.definition.unit
+    return [
+        conditions,
+        value_text(difference.base, unit),
+        value_text(difference.other, unit),
+        ratio_text(difference.ratio),
+        interval_text(difference.low, difference.high),
+        difference.verdict,
+    ]
+
+
+def value_text(value: Value, unit: str) -> str:
+    return quantity(value.value, unit)
+
+
+def ratio_text(ratio: float | None) -> str:
+    if ratio is None:
+        return "–"  # noqa: RUF001
+    return f"{ratio:.3f}" if 0.9 < ratio < 1.1 else compact(ratio, RATIO)
+
+
+def interval_text(low: float | None, high: float | None) -> str:
+    return f"{ratio_text(low)} to {ratio_text(high)}" if low is not None and high is not None else ""
+
+
+def conditions_by_column(columns: Iterable[Column]) -> dict[Column, str]:
+    """Each point in words: the factors that vary within its experiment."""
+    groups: dict[tuple[str, str], list[Column]] = {}
+    for column in columns:
+        groups.setdefault(column.group, []).append(column)
+    found = {}
+    for group in groups.values():
+        factors = [factors_of(column.factors) for column in group]
+        names = dict.fromkeys(name for some in factors for name in some)
+        varying = [name for name in names if len({repr(some.get(name)) for some in factors}) > 1]
+        for column, some in zip(group, factors, strict=True):
+            shown = [name for name in (varying or names) if name in some]
+            found[column] = ", ".join(named(name, some[name]) for name in shown)
+    return found
+
+
+def condition_text(name: str, value: Scalar) -> str:
+    last = name.rpartition(".")[2]
+    return "not stated" if value is None else label(last, value)
+
+
+def condition_values(values: Sequence[Scalar], name: str, names: Sequence[str]) -> str:
+    """The values of a condition, each with the sides that have it: '570.86 (A), 580.12 (B)'."""
+    having: dict[str, list[str]] = {}
+    for value, side in zip(values, names, strict=True):
+        having.setdefault(condition_text(name, value), []).append(side)
+    parts = []
+    for text, sides in sorted(having.items(), key=lambda item: -len(item[1])):
+        who = join_names(sides) if len(sides) <= _MOST_VALUES else count(len(sides), "side")
+        parts.append(f"{text} ({who})")
+    more = f", and {len(parts) - _MOST_VALUES} more values" if len(parts) > _MOST_VALUES + 1 else ""
+    return ", ".join(parts[: _MOST_VALUES if more else None]) + more
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What a reader must know besides the differences, one sentence each."""
+    table, names, found = comparison.table, comparison.names, []
+    for name, definitions in table.redefined.items():
+        how = join_names([f"{d.unit}, version {d.version}" for d in definitions])
+        found.append(f"{name} is not compared: its values are defined differently ({how}).")
+    if comparison.differences.fleet:
+        alone: Counter[str] = Counter()
+        for tally in table.alone:
+            alone.update(tally)
+        if alone:
+            found.append(f"{count(sum(alone.values()), 'point')} of one side only: {_counted(alone)}.")
+    else:
+        for side, tally in zip(names, table.alone, strict=True):
+            if tally:
+                found.append(
+                    f"{count(sum(tally.values()), 'point')} of {side} without a counterpart: {_counted(tally)}."
+                )
+    for lost in table.lost[:_MOST_VALUES]:
+        found.append(f"{missing_text(lost, names)}.")
+    if len(table.lost) > _MOST_VALUES:
+        found.append(f"{len(table.lost) - _MOST_VALUES} more points failed on one side only.")
+    for side, renamed in zip(names, table.devices, strict=True):
+        for slot, own in renamed.items():
+            found.append(f"{own} of {side} is compared as {slot}.")
+    if any(side.stated for side in comparison.sides):
+        found.append(
+            "Published values are of another machine. Where a paper leaves a factor open, the best of the points is "
+            "compared; the interval of a published value is that of its last digit, or the range that the paper states."
+        )
+    elif not comparison.differences.fleet and all(len(side.runs) == 1 for side in comparison.sides):
+        found.append(
+            "Each side is one run, and two runs of one machine differ too; give several runs of each side, "
+            "joined by commas, to judge against the spread between runs."
+        )
+    return found
+
+
+def missing_text(lost: Missing, names: Sequence[str]) -> str:
+    factors = ", ".join(named(name, value) for name, value in factors_of(lost.factors).items())
+    return f"{lost.experiment} on {lost.device} of {names[lost.side]}: {lost.why} ({factors})"
+
+
+def _counted(tally: Counter[str]) -> str:
+    return ", ".join(f"{name} {n}" for name, n in tally.most_common())
+
+
+def regression_text(found: Difference | Group | Missing, comparison: Comparison, conditions: dict[Column, str]) -> str:
+    names = comparison.names
+    if isinstance(found, Missing):
+        return missing_text(found, names)
+    if isinstance(found, Group):
+        what = f"{group_title(found)} as a whole"
+    else:
+        experiment, device = found.column.group
+        what = f"{experiment} on {device} ({conditions[found.column]})"
+    interval = interval_text(found.low, found.high)
+    who = f", {names[found.side]}" if len(names) > 2 else ""
+    return f"{what}{who}: {found.verdict}, {ratio_text(found.ratio)}" + (f" ({interval})" if interval else "")

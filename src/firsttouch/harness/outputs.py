@@ -1,0 +1,94 @@
+"""Digests of what a check examines, so that the same output need not be recomputed under every strategy.
+
+A check may take longer than the run. Its result depends on nothing but the buffers that it views and the values that
+the application kept, so that a run that leaves all of them bit for bit as a run that was checked is right, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from firsttouch.harness.app import App, View, in_pieces
+from firsttouch.workspace.workspace import Array
+
+PIECE = 1 << 22
+"""Bytes that a thread digests at a time."""
+NOT_COMPARED = frozenset({"arrays", "division", "gpu_share_reached", "kernels"})
+"""Attributes of an application that say how it runs, not what it found."""
+
+
+class Seen:
+    """The view of a check, which digests each buffer when it is first looked at, before the check can change it."""
+
+    def __init__(self, app: App, view: View) -> None:
+        self._app, self._view = app, view
+        self._values = _values(app)
+        self._sums: dict[str, str] = {}
+
+    def __call__(self, array: Array) -> np.ndarray[Any, Any]:
+        values = self._view(array)
+        if array.name not in self._sums:
+            self._sums[array.name] = f"{values.dtype} {values.shape} {_digest(values)}"
+        return values
+
+    def digest(self) -> str:
+        """Names and digest of the buffers, together with the application's parameters, options, seed and other values;
+        '' if it keeps a value that cannot be compared.
+        """
+        if not self._values:
+            return ""
+        names = sorted(self._sums)
+        parts = "\n".join([self._values, *(self._sums[name] for name in names)])
+        return f"{_prefix(self._app)}{' '.join(names)}:{hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()}"
+
+
+def matching(app: App, view: View, known: Collection[str]) -> str:
+    """The digest of what this run left, if it is one of those known; otherwise ''."""
+    prefix = _prefix(app)
+    for names in {one[len(prefix) :].partition(":")[0] for one in known if one.startswith(prefix)}:
+        seen = Seen(app, view)
+        for name in names.split():
+            seen(app.arrays[name])
+        if (found := seen.digest()) in known:
+            return found
+    return ""
+
+
+def _prefix(app: App) -> str:
+    return f"{app.name}: "
+
+
+def _digest(values: np.ndarray[Any, Any]) -> str:
+    flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
+    parts = in_pieces(lambda a, b: hashlib.blake2b(flat[a:b], digest_size=16).digest(), flat.nbytes, PIECE)
+    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
+
+
+def _values(app: App) -> str:
+    try:
+        return repr(_plain({name: value for name, value in vars(app).items() if name not in NOT_COMPARED}))
+    except TypeError:
+        return ""
+
+
+def _plain(value: object) -> object:
+    """A value as text that two runs share if and only if they found the same. Objects that launch or compute (recorded
+    sequences, plans, files) hold no results. Raises TypeError for a type that is not known.
+    """
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic)):
+        return repr(value)
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape} {_digest(value)}"
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return [(_plain(key), _plain(each)) for key, each in value.items()]
+    if isinstance(value, Array):
+        return value.name
+    if type(value).__module__.partition(".")[0] == "firsttouch" or hasattr(value, "fileno"):
+        return type(value).__name__
+    raise TypeError(type(value).__name__)

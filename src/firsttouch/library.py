@@ -1,0 +1,228 @@
+"""What `import firsttouch` offers: the commands as functions. They return what the commands print with --json.
+
+firsttouch/__init__.py has the functions with their documentation and imports this module when one is called.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+import msgspec
+
+from firsttouch.errors import UsageError
+from firsttouch.records.reading import Results, flat_rows, load_results
+from firsttouch.records.schema import Record
+from firsttouch.text import compact, count
+
+if TYPE_CHECKING:
+    from firsttouch.engine.plan import Planned
+    from firsttouch.engine.work import Work
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+Row: TypeAlias = dict[str, Any]
+Words: TypeAlias = "str | Iterable[str] | None"
+MOST_ROWS = 20
+"""The most rows that a notebook shows."""
+
+
+class Points(Sequence[Row]):
+    """The points of one or several results directories, as a sequence of flat rows.
+
+    A notebook shows it as a table; `to_pandas` makes it a data frame, and `plot` draws an experiment.
+    """
+
+    def __init__(self, results: Mapping[str, Results]) -> None:
+        self._results = results
+        self._rows = flat_rows(results)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        return self._rows[index]
+
+    def __repr__(self) -> str:
+        return f"<{count(len(self), 'point')} of {', '.join(self._results)}: {', '.join(self.experiments)}>"
+
+    def _repr_html_(self) -> str:
+        """The first rows, with the factors that any of them has. All text is escaped."""
+        from html import escape
+
+        shown = self._rows[:MOST_ROWS]
+        factors = [
+            name for name in self.columns if name.startswith("factors.") and any(r[name] is not None for r in shown)
+        ]
+        heads = [*(["run"] if len(self._results) > 1 else []), "experiment", "device", *factors]
+        cells = [
+            [*("" if row[n] is None else str(row[n]) for n in heads), _median(row), row["status"]] for row in shown
+        ]
+        names = [*(name.removeprefix("factors.") for name in heads), "median", "status"]
+        rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in cells)
+        more = f"<p>{count(len(self) - len(shown), 'more point')}</p>" if len(self) > len(shown) else ""
+        heading = "".join(f"<th>{escape(name)}</th>" for name in names)
+        return f"<table><thead><tr>{heading}</tr></thead><tbody>{rows}</tbody></table>{more}"
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, which all rows have."""
+        return [*self._rows[0]] if self._rows else []
+
+    @property
+    def experiments(self) -> list[str]:
+        """The experiments that the points are of."""
+        return list(dict.fromkeys(row["experiment"] for row in self._rows))
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame with a row per point. Raises UsageError if pandas is not installed."""
+        try:
+            import pandas
+        except ImportError:
+            raise UsageError("to_pandas() needs pandas; install it with `pip install pandas`") from None
+        return pandas.DataFrame(self._rows, columns=self.columns)
+
+    def plot(self, experiment: str | None = None, device: str | None = None) -> Any:
+        """An altair chart: the first figure of an experiment on a device, with a colour for each of several runs.
+
+        experiment: by default the first that was measured. device: by default a GPU if it has points. Raises
+        UsageError if there is nothing to draw.
+        """
+        from firsttouch.report.overlay import chart
+
+        return chart(self._results, experiment, device)
+
+
+def _median(row: Row) -> str:
+    median = row.get("summary.median")
+    return "" if median is None else f"{compact(median, '')} {row['unit']}"
+
+
+def load(directories: Sequence[PathLike]) -> Points:
+    if not directories:
+        raise UsageError("name a results directory to load, such as firsttouch.load('results/h200-standard')")
+    return Points({os.fspath(directory): load_results(Path(directory)) for directory in directories})
+
+
+def compare(sides: Sequence[PathLike], fail_over: float | str | None) -> dict[str, Any]:
+    from firsttouch.comparison import compare as comparison
+
+    limit = None if fail_over is None else comparison.limit_of(str(fail_over))
+    return comparison.plain(comparison.compare([os.fspath(side) for side in sides], limit))
+
+
+def advise(directories: Sequence[PathLike], app: str | None, modules: Words, **options: Any) -> dict[str, Any]:
+    from firsttouch.advice import advisor
+    from firsttouch.apps import all_apps
+    from firsttouch.modules import add_modules
+
+    add_modules(_paths(modules))
+    known = all_apps() if app is not None else None
+    paths = [Path(directory) for directory in directories]
+    return _plain(advisor.advise(paths, app=app, apps=known, **options).to_builtins())
+
+
+def published(search: str | None) -> dict[str, Any]:
+    from firsttouch.papers import rows
+
+    return _plain(rows.published(search))
+
+
+def claims(directory: PathLike) -> dict[str, Any]:
+    from firsttouch.papers import evaluate
+
+    return _plain(evaluate.claims(Path(directory)))
+
+
+def machine() -> dict[str, Any]:
+    from firsttouch.engine.discover import discover_devices
+    from firsttouch.machine.facts import collect_machine
+
+    return _plain(collect_machine(discover_devices()))
+
+
+def methods(device: Words, verify: bool) -> list[dict[str, Any]]:
+    from firsttouch.allocators.methods import stated_cells, verified_cells
+    from firsttouch.engine.plan import choose_devices
+    from firsttouch.engine.runner import find_devices
+
+    names = _words(device)
+    chosen = choose_devices(names, find_devices(names))
+    cells = verified_cells(chosen, lambda cell: None) if verify else [c for one in chosen for c in stated_cells(one)]
+    found: list[dict[str, Any]] = msgspec.to_builtins(cells)
+    return found
+
+
+def measure(
+    kind: str,
+    names: Sequence[str],
+    *,
+    device: Words,
+    sets: Mapping[str, Any] | None,
+    out: PathLike | None,
+    modules: Words,
+    **options: Any,
+) -> dict[str, Any]:
+    """Carries out `firsttouch run` or `firsttouch app`, and returns its outcome with the findings."""
+    from firsttouch.engine.runner import RunOptions, run
+    from firsttouch.report.answers import answered
+    from firsttouch.report.sentences import plain
+    from firsttouch.work import KINDS, reportable_experiments
+
+    work: Work = KINDS[kind]
+    given = RunOptions(
+        experiments=list(names),
+        devices=_words(device),
+        set={name: _values(values) for name, values in (sets or {}).items()},
+        out=None if out is None else Path(out),
+        modules=_paths(modules),
+        **options,
+    )
+    outcome = run(work, given, _Silent())
+    held = load_results(outcome.directory)
+    parts = answered(held.records, held.machine.devices, reportable_experiments())
+    findings = [entry for part in parts for entry in plain(part.experiment, part.answer.findings)]
+    return _plain(outcome.as_dict() | {"findings": findings})
+
+
+class _Silent:
+    """Shows no progress. Warnings become warnings of Python."""
+
+    def warn(self, text: str) -> None:
+        warnings.warn(text, stacklevel=2)
+
+    def begin(self, directory: Path, todo: Sequence[Planned], held: int) -> None:
+        pass
+
+    def point(self, planned: Planned) -> None:
+        pass
+
+    def recorded(self, planned: Planned, record: Record) -> None:
+        pass
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """What --json prints of a value, as Python's own types."""
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
+    return found
+
+
+def _words(given: Words) -> list[str]:
+    return [given] if isinstance(given, str) else list(given or [])
+
+
+def _paths(given: Words) -> list[str]:
+    return [os.path.abspath(path) for path in _words(given)]
+
+
+def _values(given: Any) -> list[Any]:
+    """The values of a factor as --set has them: a text may hold several, separated by commas."""
+    if isinstance(given, str):
+        return [word.strip() for word in given.split(",")]
+    return [str(value) for value in given] if isinstance(given, Iterable) else [str(given)]

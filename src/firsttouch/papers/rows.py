@@ -1,0 +1,325 @@
+"""The published results: one JSON file a paper in data/, strictly loaded.
+
+A file holds the paper's `source`, the `platforms` that it names, and `rows`: figures and orderings that its text
+states, each restated in our words. A row that corresponds to something that firsttouch measures says so under `here`;
+the rules of reasons.json say why each other row does not.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from firsttouch.errors import UsageError
+from firsttouch.records.schema import Scalar, Struct
+
+Kind: TypeAlias = Literal["measured", "derived", "theoretical", "configuration", "ordering"]
+"""measured: a figure of the paper. derived: a ratio or a percentage that it states. theoretical: a limit.
+configuration: a setting of the study or a fact of its machine. ordering: which of several is better, or a trend.
+"""
+Value: TypeAlias = bool | int | float | str | list[int | float | str]
+"""A number, the two ends of a range, text, or a list (of an ordering: the best first)."""
+Condition: TypeAlias = Scalar | list[Scalar]
+"""The value of a factor, or several that a row covers."""
+MEDIAN = "median"
+"""The metric that is the median of a record's samples. Every other metric is the name of a counter."""
+APPLICATIONS = "app"
+"""The experiment of records of applications."""
+NONE = "none"
+"""The unit of text."""
+_DATA = files("firsttouch.papers") / "data"
+_OTHER_FILES = ("reasons.json", "claims.json")
+
+
+class Source(Struct):
+    """A paper. artifact: the address of its programs, or ''."""
+
+    title: str
+    authors: list[str]
+    venue: str
+    year: int
+    artifact: str = ""
+
+
+class Platform(Struct):
+    """A machine that a paper names. memory: whether CPU and GPU share one physical memory. members: the platforms that
+    a statement about several of them covers.
+    """
+
+    name: str
+    description: str
+    memory: Literal["shared", "separate"]
+    members: list[str] = []
+
+
+class Here(Struct):
+    """The measurement of firsttouch that a row corresponds to.
+
+    experiment: its name; "app" for applications. factors: what a record's factors must be, a list for several values;
+    other factors may have any value. metric: MEDIAN or the name of a counter. unit: of the value in our terms, "ratio"
+    for a ratio of two points. relative_to: the factors by which the other point of a ratio differs. scale, offset: what
+    turns the paper's value into ours, offset + scale * value. value: our word for a text. assumed: what the paper
+    leaves open and how it is read here.
+    """
+
+    experiment: str
+    factors: dict[str, Condition]
+    unit: str
+    metric: str = MEDIAN
+    relative_to: dict[str, Scalar] = {}
+    scale: float = 1
+    offset: float = 0
+    value: str = ""
+    assumed: str = ""
+
+    def matches(self, factors: Mapping[str, Scalar]) -> bool:
+        """True if a point with these factors is one that the row corresponds to."""
+        return all(includes(wanted, factors.get(name)) for name, wanted in self.factors.items())
+
+
+def includes(wanted: Condition, value: Scalar) -> bool:
+    """True if a factor's value is the wanted one, or one of those wanted."""
+    return value in wanted if isinstance(wanted, list) else value == wanted
+
+
+class Stated(Struct, kw_only=True):
+    """A row of a file.
+
+    id: unique in the file; begins with what was measured. platform: a key of `platforms`. experiment, metric, unit:
+    what was measured, in the paper's terms; the unit `none` marks text. conditions: every factor that the text names.
+    value, kind: what is stated. qualifier: how the text hedges it (about, up-to, below, at-best, ...). cited: the work
+    that the text takes it from. note: a contradiction or an ambiguity of the text, to be read before the row is
+    compared. section: where it stands. says: the row in a sentence. here: what it corresponds to.
+    """
+
+    id: str
+    platform: str
+    experiment: str
+    metric: str
+    unit: str
+    conditions: dict[str, Value]
+    value: Value
+    kind: Kind
+    section: str
+    says: str
+    qualifier: str = ""
+    cited: str = ""
+    note: str = ""
+    here: Here | None = None
+
+
+class Paper(Struct):
+    """The content of a file."""
+
+    source: Source
+    platforms: dict[str, Platform]
+    rows: list[Stated]
+
+
+class Row(Stated, kw_only=True):
+    """A row with its paper. paper: the name of the file. machine: the platform's name. not_here: why no measurement
+    corresponds to it, or ''. claims: the claims of `firsttouch claims` that rest on it.
+    """
+
+    paper: str
+    machine: str
+    not_here: str = ""
+    claims: list[str] = []
+
+    @property
+    def name(self) -> str:
+        """Unique over all papers."""
+        return f"{self.paper}/{self.id}"
+
+
+class Published(Struct):
+    """What `firsttouch published --json` prints."""
+
+    rows: list[Row]
+
+
+class _Reason(Struct):
+    """Why rows correspond to nothing that is measured. A rule covers a row that fits everything that it states: its
+    paper, experiment, kind or unit, whether it is cited, and how its id begins.
+    """
+
+    reason: str
+    paper: str = ""
+    experiments: list[str] = []
+    kinds: list[Kind] = []
+    units: list[str] = []
+    ids: list[str] = []
+    cited: bool = False
+
+    def covers(self, paper: str, row: Stated) -> bool:
+        return (
+            self.paper in ("", paper)
+            and (not self.experiments or row.experiment in self.experiments)
+            and (not self.kinds or row.kind in self.kinds)
+            and (not self.units or row.unit in self.units)
+            and (not self.ids or row.id.startswith(tuple(self.ids)))
+            and bool(row.cited) >= self.cited
+        )
+
+
+def read(name: str, kind: type[Any]) -> Any:
+    """A file of data/, decoded strictly."""
+    return msgspec.json.decode((_DATA / name).read_bytes(), type=kind)
+
+
+@cache
+def papers() -> Mapping[str, Paper]:
+    """The papers by name, such as 'mi300a-upm'."""
+    names = sorted(path.name for path in _DATA.iterdir() if path.name.endswith(".json"))
+    return {name.removesuffix(".json"): read(name, Paper) for name in names if name not in _OTHER_FILES}
+
+
+@cache
+def all_rows() -> Sequence[Row]:
+    """The rows of all papers."""
+    reasons = read("reasons.json", list[_Reason])
+    return [_with_paper(name, paper, row, reasons) for name, paper in papers().items() for row in paper.rows]
+
+
+def _with_paper(name: str, paper: Paper, row: Stated, reasons: Iterable[_Reason]) -> Row:
+    from firsttouch.papers.claims import claims_by_row
+
+    fields = {field: getattr(row, field) for field in row.__struct_fields__}
+    not_here = "" if row.here else next(rule.reason for rule in reasons if rule.covers(name, row))
+    machine = paper.platforms[row.platform].name
+    tested = claims_by_row().get(f"{name}/{row.id}", [])
+    return Row(**fields, paper=name, machine=machine, not_here=not_here, claims=tested)
+
+
+def published(search: str | None = None) -> Published:
+    """The published results, or those in which every word of `search` occurs, in any field and any case.
+
+    Raises:
+        UsageError: no row has the words.
+    """
+    words = (search or "").casefold().split()
+    if search is not None and not words:
+        raise UsageError("--search is empty; give it a word that a published result has, or leave it out")
+    rows = [row for row in all_rows() if all(word in _text(row) for word in words)]
+    if not rows:
+        known = {word for row in all_rows() for word in (row.paper, row.platform, row.experiment, row.metric)}
+        raise UsageError(
+            f"no published result has '{search}'{hint(search or '', known)}; try the name of an experiment"
+        )
+    return Published(rows=rows)
+
+
+def _text(row: Row) -> str:
+    """Everything that a row says, for a search."""
+    return msgspec.json.encode(row).decode().casefold() + " " + papers()[row.paper].source.title.casefold()
+
+
+def hint(given: str, known: Iterable[str]) -> str:
+    """' (did you mean ...?)' for a word that is close to a known one, or ''."""
+    near = difflib.get_close_matches(given, list(known), n=1)
+    return f" (did you mean '{near[0]}'?)" if near else ""
+
+
+class Side(Struct, kw_only=True):
+    """A published value that a run's value may be compared with.
+
+    experiment, factors, metric, unit: as in Here. low, high: the ends of a range, equal for a single value. source: the
+    paper, its section and the machine, in words. qualifier, note, assumed: what must be read with it.
+    """
+
+    experiment: str
+    factors: dict[str, Condition]
+    metric: str
+    unit: str
+    low: float
+    high: float
+    paper: str
+    id: str
+    section: str
+    machine: str
+    source: str
+    qualifier: str = ""
+    note: str = ""
+    assumed: str = ""
+
+    @property
+    def value(self) -> float:
+        """The value, or the middle of its range."""
+        return (self.low + self.high) / 2
+
+
+def side(row: Row) -> Side | None:
+    """A row's value in the terms of the measurement that it corresponds to, or None: for text, for a ratio of two
+    points, and for applications, whose inputs differ.
+    """
+    here, bounds = row.here, numbers(row)
+    if here is None or bounds is None or here.relative_to or here.experiment == APPLICATIONS:
+        return None
+    low, high = bounds
+    return Side(
+        experiment=here.experiment,
+        factors=here.factors,
+        metric=here.metric,
+        unit=here.unit,
+        low=low,
+        high=high,
+        paper=row.paper,
+        id=row.id,
+        section=row.section,
+        machine=row.machine,
+        source=f"{cite(row)}, on {row.machine}",
+        qualifier=row.qualifier,
+        note=row.note,
+        assumed=here.assumed,
+    )
+
+
+def numbers(row: Row) -> tuple[float, float] | None:
+    """The ends of a row's value in our terms, or None if it corresponds to nothing or is text."""
+    here, value = row.here, row.value if isinstance(row.value, list) else [row.value]
+    if here is None or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in value):
+        return None
+    ours = [here.offset + here.scale * float(v) for v in value]
+    return min(ours), max(ours)
+
+
+def cite(row: Row) -> str:
+    """'Wahlgren et al. 2025, Sec. IV-A'."""
+    return f"{authors(row.paper)}, {row.section}"
+
+
+def authors(paper: str) -> str:
+    """'Wahlgren et al. 2025'."""
+    source = papers()[paper].source
+    surnames = [name.split()[-1] for name in source.authors]
+    who = f"{surnames[0]} et al." if len(surnames) > 2 else " and ".join(surnames)
+    return f"{who} {source.year}"
+
+
+def side_names() -> list[str]:
+    """The names that `sides` accepts: papers, and platforms with values that a run's may be compared with."""
+    with_values = [row for row in all_rows() if side(row)]
+    return list(dict.fromkeys([*(row.paper for row in with_values), *(row.platform for row in with_values)]))
+
+
+def sides(name: str) -> list[Side]:
+    """The values of a paper ('mi300a-upm') or a platform ('gh200') that a run's values may be compared with.
+
+    Raises:
+        UsageError: there is no such paper or platform, or it has no such value.
+    """
+    if name in papers() and name not in side_names():
+        raise UsageError(
+            f"'{name}' states no value to compare a run with, only relations; `firsttouch claims` tests those"
+        )
+    if name not in side_names():
+        accepted = ", ".join(side_names())
+        raise UsageError(f"no published results '{name}'{hint(name, side_names())}; accepted: {accepted}")
+    of_paper = name in papers()
+    rows = [row for row in all_rows() if (row.paper if of_paper else row.platform) == name]
+    return [found for row in rows if (found := side(row))]

@@ -1,0 +1,216 @@
+"""The page of a comparison: the answer, a table of experiments, and for each that differs its figures and its points.
+
+Figures are those of the experiment, with a colour for each side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from firsttouch.comparison.compare import Comparison, compare
+from firsttouch.comparison.differences import Group, Value
+from firsttouch.comparison.table import Column, with_peer
+from firsttouch.comparison.words import (
+    GROUP_HEADS,
+    condition_values,
+    conditions_by_column,
+    group_cells,
+    group_title,
+    headline,
+    notes,
+    point_cells,
+    regression_text,
+    short_names,
+)
+from firsttouch.errors import UsageError
+from firsttouch.experiments.base import Experiment
+from firsttouch.files import write_atomically
+from firsttouch.records.reading import load_results, point_key
+from firsttouch.records.schema import Record
+from firsttouch.report.drawing import Drawing
+from firsttouch.report.overlay import overlaid, told_apart
+from firsttouch.report.page import environment, packaged
+from firsttouch.report.palette import Palette
+from firsttouch.report.svg import sanitise, to_svg
+from firsttouch.text import join_names
+
+PAGE = "compare.html"
+SIDE = "side"
+"""The factor by which the figures tell the sides apart."""
+MOST_SIDES = 8
+"""The most sides in a figure."""
+MOST_SECTIONS = 16
+MOST_POINTS = 200
+
+
+@dataclass
+class Section:
+    """An experiment on one device: the rows of its points for each side, and its figures."""
+
+    anchor: str
+    title: str
+    question: str
+    counted: str
+    groups: list[list[str]]
+    tables: list[tuple[str, list[str], list[list[str]], int]]
+    """For each side: its name, the headings, the rows, and how many more points there are."""
+    drawings: list[tuple[Drawing, str]] = field(default_factory=list)
+
+
+def render(comparison: Comparison, experiments: Mapping[str, Experiment]) -> str:
+    """The comparison as one self-contained HTML page."""
+    short, conditions = short_names(comparison), conditions_by_column(comparison.table.columns)
+    found: dict[tuple[str, str], list[Group]] = {}
+    for group in comparison.groups:
+        found.setdefault((group.experiment, group.device), []).append(group)
+    records = _records(comparison, short)
+    palette, number = Palette(), 0
+    sections: list[Section] = []
+    for i, (key, groups) in enumerate(found.items(), 1):
+        if (
+            not any(d.differs for group in groups for d in comparison.points_of(group))
+            or len(sections) == MOST_SECTIONS
+        ):
+            continue
+        section = _section(f"e{i}", comparison, groups, short, conditions, experiments)
+        for drawing in _drawings(records.get(key, []), experiments, palette):
+            number += 1
+            svg = sanitise(to_svg(drawing.spec), f"f{number}-") if drawing.spec else ""
+            section.drawings.append((drawing, svg))
+        sections.append(section)
+    sides = dict.fromkeys(group.side for group in comparison.groups)
+    return environment().from_string(packaged("comparison.html.j2")).render(
+        style=packaged("page.css"),
+        title=_title(comparison, short),
+        headlines=[headline(comparison, side) for side in sides],
+        limit=comparison.limit,
+        regressions=[regression_text(r, comparison, conditions) for r in comparison.regressions],
+        heads=[*(["side"] if len(sides) > 1 else []), *GROUP_HEADS],
+        rows=[
+            [*([short[comparison.names[g.side]]] if len(sides) > 1 else []), *group_cells(g)]
+            for g in comparison.groups[:MOST_POINTS]
+        ],
+        more=max(0, len(comparison.groups) - MOST_POINTS),
+        sections=sections,
+        conditions=[
+            (c.name, condition_values(c.values, c.name, [short[name] for name in comparison.names]))
+            for c in comparison.conditions
+        ],
+        notes=[*notes(comparison), *(f"Left out: {bad.reason}." for bad in comparison.unreadable)],
+    )  # fmt: skip
+
+
+def _title(comparison: Comparison, short: Mapping[str, str]) -> str:
+    first, *others = [short[name] for name in comparison.names]
+    return (
+        f"{len(comparison.sides)} sides compared"
+        if comparison.differences.fleet
+        else f"{join_names(others)} against {first}"
+    )
+
+
+def _section(
+    anchor: str,
+    comparison: Comparison,
+    groups: Sequence[Group],
+    short: Mapping[str, str],
+    conditions: Mapping[Column, str],
+    experiments: Mapping[str, Experiment],
+) -> Section:
+    tables = []
+    for group in groups:
+        name, points = comparison.names[group.side], comparison.points_of(group)
+        heads = ["point", short[comparison.base], short[name], "ratio", "interval", "difference"]
+        rows = [point_cells(d, conditions[d.column]) for d in points[:MOST_POINTS]]
+        if rows:
+            tables.append((short[name], heads, rows, max(0, len(points) - MOST_POINTS)))
+    name = comparison.points_of(groups[0])[0].column.definition.experiment if comparison.points_of(groups[0]) else ""
+    experiment = experiments.get(name)
+    return Section(
+        anchor,
+        group_title(groups[0]),
+        experiment.question if experiment else "",
+        experiment.counted if experiment else "",
+        [group_cells(group) for group in groups],
+        tables,
+    )
+
+
+def _records(comparison: Comparison, short: Mapping[str, str]) -> dict[tuple[str, str], list[Record]]:
+    """The records of the points that were compared, by experiment and device, with the side as a factor. The values of
+    a side of several runs are the medians of the runs.
+    """
+    wanted: dict[str, Column] = {}
+    for column in comparison.table.columns:
+        factors = msgspec.json.decode(column.factors)
+        wanted[point_key(column.definition.experiment, column.device, factors)] = column
+    values: dict[tuple[int, Column], Value] = {}
+    for d in comparison.differences.points:
+        values[d.side, d.column] = d.other
+        if not comparison.differences.fleet:
+            values[0, d.column] = d.base
+    found: dict[tuple[str, str], list[Record]] = {}
+    for i in _shown(comparison):
+        side, seen = comparison.sides[i], set()
+        slots = {own: slot for slot, own in comparison.table.devices[i].items()}
+        for run in side.runs:
+            for record in load_results(Path(run.name)).records:
+                if record.summary is None or record.status != "ok":
+                    continue
+                device = slots.get(record.device, record.device)
+                factors = msgspec.json.decode(with_peer(msgspec.json.encode(record.factors).decode(), slots))
+                key = point_key(record.experiment, device, factors)
+                if key not in wanted or key in seen:
+                    continue
+                seen.add(key)
+                column = wanted[key]
+                name = short[side.name]
+                shown = told_apart(record, SIDE, name, device=device, factors=factors)
+                if (value := values.get((i, column))) is not None and value.runs > 1:
+                    _set_summary(shown, value)
+                found.setdefault(column.group, []).append(shown)
+    return found
+
+
+def _set_summary(record: Record, value: Value) -> None:
+    assert record.summary is not None
+    low, high = (value.value if v is None else v for v in (value.low, value.high))
+    record.summary = msgspec.structs.replace(record.summary, median=value.value, ci_low=low, ci_high=high)
+
+
+def _shown(comparison: Comparison) -> list[int]:
+    """The sides that figures show: of many, those with most differences."""
+    if len(comparison.sides) <= MOST_SIDES:
+        return [i for i, side in enumerate(comparison.sides) if side.runs]
+    tally: dict[int, int] = {}
+    for d in comparison.differences.points:
+        tally[d.side] = tally.get(d.side, 0) + 1
+    return sorted(sorted(tally, key=lambda side: -tally[side])[:MOST_SIDES])
+
+
+def _drawings(records: Sequence[Record], experiments: Mapping[str, Experiment], palette: Palette) -> list[Drawing]:
+    """The experiment's figures of the records of all sides."""
+    experiment = experiments.get(records[0].experiment) if records else None
+    return list(overlaid(experiment.figures, records, SIDE, palette)) if experiment else []
+
+
+def write_comparison(specs: Sequence[str], output: Path, limit: float | None = None) -> Path:
+    """Writes the page of a comparison into a file, or into a folder as PAGE. Returns its path.
+
+    Raises:
+        UsageError: the sides cannot be compared, or the file cannot be written.
+    """
+    from firsttouch.work import reportable_experiments
+
+    path = output if output.suffix.lower() in (".html", ".htm") and not output.is_dir() else output / PAGE
+    page = render(compare(specs, limit), reportable_experiments())
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, page.encode())
+    except OSError as error:
+        raise UsageError(f"cannot write the page to {path}: {error.strerror}") from None
+    return path

@@ -1,0 +1,156 @@
+"""The first screen of the report and of the terminal: the hardware, the numbers that people quote, and advice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from firsttouch.advice.sentences import Sentence
+from firsttouch.advice.sentences import sentences as advised
+from firsttouch.analysis.findings import Finding, Quantity, at_shared
+from firsttouch.analysis.statistics import measured
+from firsttouch.experiments.headlines import MOST, headlines, is_own_processor
+from firsttouch.figures import Bar, Figure
+from firsttouch.records.reading import Results
+from firsttouch.records.schema import DeviceInfo, Factors, Machine, Record
+from firsttouch.report.answers import Answered
+from firsttouch.report.sentences import quantity_text, sentences
+
+_Derived = TypeVar("_Derived")
+_NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")
+LATENCIES = Bar(
+    x="memory", colour="agent", y_title="time per load, ns", x_title="agent, and where it loads from",
+    title="The latency of every memory, by the agent that loads",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Number:
+    """One line of the first screen. rest: what follows the number. experiment: that with the figure behind it."""
+
+    head: str
+    value: str
+    rest: str
+    experiment: str
+    finding: Finding
+
+    @property
+    def text(self) -> str:
+        """The number and what follows it."""
+        return self.value + (", " if self.rest[:1].isdigit() else " ") + self.rest
+
+
+@dataclass(frozen=True)
+class FirstScreen:
+    """figure, shown: the picture and the records that it shows; None if nothing can be shown."""
+
+    title: str
+    numbers: Sequence[Number]
+    advice: Sequence[Sentence]
+    figure: Figure | None
+    shown: Sequence[Record]
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [number.finding for number in self.numbers]
+
+
+def first_screen(results: Results, answers: Sequence[Answered]) -> FirstScreen:
+    """The first screen of one results directory. answers: its sections with their findings."""
+    overview = next((part for part in answers if part.section.overview), None)
+    numbers = [_number(f) for f in _derived(lambda: headlines(results.records, results.machine))]
+    advice = _derived(lambda: advised(results))
+    figure, shown = _latencies(results.records, results.machine)
+    if overview is not None:
+        means = [f for f in overview.answer.findings if isinstance(f.value, Quantity)]
+        numbers += [_of_strategy(f) for f in means[: MOST - len(numbers)]]
+        figure, shown = next(iter(overview.section.figures), None), overview.section.records
+    return FirstScreen(hardware(results.machine), numbers, advice, figure, shown)
+
+
+def _derived(derive: Callable[[], list[_Derived]]) -> list[_Derived]:
+    """What can be derived from records that someone may have changed; an empty list if that fails."""
+    try:
+        return derive()
+    except (ArithmeticError, LookupError, TypeError, ValueError, AssertionError):
+        return []
+
+
+def _number(finding: Finding) -> Number:
+    """The parts of a headline's sentence: what comes before, the number, and what follows."""
+    (sentence,) = sentences([finding])
+    head, _, text = sentence.removesuffix(".").partition(": ")
+    assert isinstance(finding.value, Quantity)
+    value = quantity_text(finding.value)
+    return Number(head, value, text.removeprefix(value).lstrip(" ,;"), experiment_of(finding), finding)
+
+
+def _of_strategy(finding: Finding) -> Number:
+    """The mean time of a strategy relative to the baseline."""
+    assert isinstance(finding.value, Quantity)
+    n = len(finding.points)
+    rest = f"times the time of {finding.conditions['baseline']}, geometric mean of {n} runs"
+    head = f"{finding.conditions['strategy']}"
+    return Number(head, quantity_text(finding.value), rest, experiment_of(finding), finding)
+
+
+def experiment_of(finding: Finding) -> str:
+    """The experiment of a finding's first point."""
+    name: str = msgspec.json.decode(finding.points[0])[0]
+    return name
+
+
+def _latencies(records: Sequence[Record], machine: Machine) -> tuple[Figure | None, Sequence[Record]]:
+    """The latency of every memory by every agent, at the size that most of them share."""
+    known = {d.name: d for d in machine.devices}
+    own = [d.name for d in machine.devices if is_own_processor(d)][:1]
+    hosts = [d.name for d in machine.devices if not d.capabilities.runs_kernels]
+    wanted = {*own, *hosts} or set(known)
+    loads = [
+        r
+        for r in measured(records)
+        if r.experiment == "latency" and r.device in wanted and not r.parties
+        and r.factors.get("order") == "random" and r.factors.get("first_touch") == "self"
+    ]  # fmt: skip
+    loads.sort(key=lambda r: (r.device not in own, r.factors.get("agent") != "gpu"))
+    shown = at_shared(loads, ("agent", "allocator"))
+    if len(shown) < 2:
+        return None, []
+    return LATENCIES, [msgspec.structs.replace(r, factors=Factors(r.factors | {"memory": _place(r)})) for r in shown]
+
+
+def _place(record: Record) -> str:
+    """Who loads from where: 'GPU, managed'."""
+    return f"{str(record.factors['agent']).upper()}, {record.factors['allocator']}"
+
+
+def hardware(machine: Machine) -> str:
+    """The hardware in a few words: 'NVIDIA H200, Intel Xeon, PCIe 5 x16'. Several GPUs of one kind are counted."""
+    gpus = [_plain(d.title) for d in machine.devices if d.available and is_own_processor(d)]
+    kinds = [f"{n} x {name}" if (n := gpus.count(name)) > 1 else name for name in dict.fromkeys(gpus)]
+    parts = [*kinds, _plain(str(machine.facts.get("cpu", {}).get("model") or _host_title(machine.devices)))]
+    if gpus:
+        parts.append(_link(machine))
+    return ", ".join(filter(None, parts)) or machine.host
+
+
+def _host_title(devices: Sequence[DeviceInfo]) -> str:
+    return next((d.title for d in devices if not d.capabilities.runs_kernels and d.available), "")
+
+
+def _plain(name: str) -> str:
+    """A product's name without trademarks and general words: 'Intel(R) Xeon(R) Processor' is 'Intel Xeon'."""
+    return " ".join(_NOISE.sub(" ", name).split())
+
+
+def _link(machine: Machine) -> str:
+    """The link of the first GPU: 'PCIe 5 x16', or its connection to the processor by another link."""
+    links = machine.facts.get("links", {})
+    if links.get("gpu0_c2c") is True:
+        return "NVLink-C2C"
+    generation, width = (links.get(f"gpu0_pcie_{name}") for name in ("generation_max", "width_max"))
+    return f"PCIe {generation} x{width}" if generation and width else ""

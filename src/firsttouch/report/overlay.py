@@ -1,0 +1,106 @@
+"""Figures that tell several runs apart by colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from firsttouch import figures
+from firsttouch.analysis.statistics import measured
+from firsttouch.errors import UsageError
+from firsttouch.experiments.base import Experiment
+from firsttouch.records.reading import Results
+from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.report.draw import draw
+from firsttouch.report.drawing import Context, Drawing
+from firsttouch.report.palette import Palette
+from firsttouch.text import join_names
+
+RUN = "run"
+"""The factor that tells runs apart."""
+
+
+def told_apart(record: Record, by: str, name: str, **changes: Any) -> Record:
+    """The record with a further factor that says which run it is of."""
+    return msgspec.structs.replace(record, factors={by: name, **changes.pop("factors", record.factors)}, **changes)
+
+
+def overlaid(
+    shown: Iterable[figures.Figure], records: Sequence[Record], by: str, palette: Palette
+) -> Iterator[Drawing]:
+    """The figures with a colour for each value of `by`. Their own colour becomes a dash or a panel."""
+    for figure in shown:
+        if isinstance(figure, figures.Line):
+            figure = replace(figure, colour=by, dash="", levels="", order=())
+        elif isinstance(figure, figures.Bar):
+            figure = replace(figure, colour=by)
+        else:
+            continue
+        if (drawing := draw(figure, records, Context(None, palette))) is not None:
+            yield drawing
+
+
+def chart(results: Mapping[str, Results], experiment: str | None, device: str | None) -> Any:
+    """An altair chart of an experiment's first figure. Without a device, a GPU is drawn before a processor. Raises
+    UsageError if there is nothing to draw.
+    """
+    import altair as alt
+
+    from firsttouch.work import reportable_experiments
+
+    good = {name: measured(held.records) for name, held in results.items()}
+    everything = [r for held in good.values() for r in held]
+    experiment = _chosen("experiment", experiment, [r.experiment for r in everything])
+    of_it = [r for r in everything if r.experiment == experiment]
+    gpus = {d.name: _is_gpu(d) for held in results.values() for d in held.machine.devices}
+    names = sorted(dict.fromkeys(r.device for r in of_it), key=lambda name: not gpus.get(name, False))
+    device = _chosen("device", device, names)
+    known = reportable_experiments().get(experiment)
+    for drawing in _drawings(good, experiment, device, known):
+        if drawing.spec is not None:
+            return alt.Chart.from_dict(_valid(drawing.spec))
+    raise UsageError(f"{experiment} has no figure of its points on {device}; to_pandas() has the points")
+
+
+def _valid(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The specification without what the converter of the report accepts and altair's schema does not."""
+    config = dict(spec["config"])
+    config["legend"] = {name: value for name, value in config["legend"].items() if name != "layout"}
+    return {**spec, "config": config}
+
+
+def _drawings(
+    records: Mapping[str, Sequence[Record]], name: str, device: str, experiment: Experiment | None
+) -> Iterator[Drawing]:
+    if experiment is None:
+        return
+    derived = {
+        run: experiment.derive([r for r in held if (r.experiment, r.device) == (name, device)])
+        for run, held in records.items()
+    }
+    if len(derived) == 1:
+        (only,) = derived.values()
+        for section in experiment.sections(only, None):
+            for figure in section.figures:
+                if (drawing := draw(figure, section.records, Context(None, Palette()))) is not None:
+                    yield drawing
+        return
+    yield from overlaid(
+        experiment.figures, [told_apart(r, RUN, run) for run, held in derived.items() for r in held], RUN, Palette()
+    )
+
+
+def _is_gpu(device: DeviceInfo) -> bool:
+    return device.capabilities.runs_kernels and not device.capabilities.on_host_processor
+
+
+def _chosen(what: str, given: str | None, found: Sequence[str]) -> str:
+    names = list(dict.fromkeys(found))
+    if not names:
+        raise UsageError("nothing was measured that could be drawn")
+    if given is not None and given not in names:
+        raise UsageError(f"there is no {what} '{given}' among the points; there are {join_names(names)}")
+    return given if given is not None else names[0]

@@ -1,0 +1,59 @@
+"""Published results of other machines beside a section's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from firsttouch.papers.beside import Beside, beside
+from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.text import quantity
+
+_HEDGES = {"up-to": "up to", "at-best": "at best", "at-least": "at least", "more-than": "more than"}
+
+
+@dataclass
+class PublishedTable:
+    """A table of what papers state for the conditions of points of a section. caveats: what must be read with it."""
+
+    columns: Sequence[str]
+    rows: list[list[str]]
+    caveats: list[str]
+
+
+def published_tables(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> dict[tuple[str, str], PublishedTable]:
+    """The tables by experiment and device."""
+    groups: dict[tuple[str, str], list[Beside]] = {}
+    for entry in beside(records, devices):
+        groups.setdefault((entry.experiment, entry.device), []).append(entry)
+    return {key: _table(entries) for key, entries in groups.items()}
+
+
+def _table(entries: Sequence[Beside]) -> PublishedTable:
+    rows = [
+        [entry.says.rstrip("."), quantity(entry.value, entry.unit), _stated(entry), entry.machine, _where(entry)]
+        for entry in entries
+    ]
+    remarks = dict.fromkeys(remark for e in entries for remark in (e.assumed, e.note) if remark)
+    return PublishedTable(
+        ("published statement", "here", "there", "machine there", "source"), rows, [_sentence(r) for r in remarks]
+    )
+
+
+def _where(entry: Beside) -> str:
+    return entry.source.removesuffix(f", on {entry.machine}")
+
+
+def _stated(entry: Beside) -> str:
+    """'333 to 350 ns', 'about 9 us'."""
+    low, high = entry.stated
+    text, end = quantity(low, entry.unit), quantity(high, entry.unit)
+    if low != high:
+        unit = end.partition(" ")[2]
+        text = f"{text.removesuffix(f' {unit}')} to {end}"
+    hedge = _HEDGES.get(entry.qualifier, entry.qualifier)
+    return f"{hedge} {text}".strip()
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

@@ -1,0 +1,108 @@
+"""A dry run declares what the application does when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from firsttouch.advice.accesses import declared_by
+from firsttouch.advice.costs import Prices
+from firsttouch.advice.model import estimate
+from firsttouch.apps import all_apps
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import Record
+from firsttouch.workspace.strategies import STRATEGIES
+
+RESULTS = Path(__file__).parents[2] / "results"
+DEPENDS_ON_DATA = ("bfs_concurrent", "kmeans", "kmeans_concurrent", "streamcluster")
+
+
+@pytest.fixture(scope="module")
+def runs() -> Mapping[str, Record]:
+    """Runs under explicit on the H200, by application."""
+    records = load_results(RESULTS / "h200-apps").records
+    return {str(r.factors["app"]): r for r in records if r.factors["strategy"] == "explicit" and r.status == "ok"}
+
+
+@pytest.fixture(scope="module")
+def prices() -> Prices:
+    run = load_results(RESULTS / "h200-standard")
+    device = next(d for d in run.machine.devices if d.capabilities.page_migration)
+    return Prices(run.machine, run.records, device)
+
+
+def parameters(record: Record) -> dict[str, int]:
+    named = {n.removeprefix("param_"): v for n, v in record.counters.items() if n.startswith("param_")}
+    return {name: v for name, v in named.items() if isinstance(v, int)}
+
+
+def test_a_dry_run_copies_the_bytes_that_a_run_copied(runs: Mapping[str, Record], prices: Prices) -> None:
+    apps = all_apps()
+    for name, record in runs.items():
+        declared = declared_by(apps[name], parameters(record))
+        if name in DEPENDS_ON_DATA:
+            assert declared.assumptions, name
+            continue
+        terms = estimate(declared, STRATEGIES["explicit"], prices)
+        for what, counter in (("copy in", "copied_h2d_bytes"), ("copy back", "copied_d2h_bytes")):
+            copied = sum(t.bytes for t in terms if t.what.startswith(what))
+            assert copied == pytest.approx(float(record.counters[counter] or 0), rel=1e-3, abs=1e4), (name, what)
+
+
+class Endless(App):
+    """Ends only if the data say so, which a dry run does not have."""
+
+    name = "endless"
+    source = "this test"
+    pattern = "a loop without an end"
+    sizes = {"tiny": {"n": 1024}, "default": {"n": 1024}}
+    kernel_text = "KERNEL endless(GLOBAL float *a, ulong n) { PARALLEL_FOR(i, n) a[i] += 1; }"
+    n: int
+    a = buffer(f32, "n", role="inout", starts_on="cpu", ends_on="cpu")
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        cpu.fill(self.a, 1)
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        while cpu.reads(self.a)[0] == 0:
+            gpu.launch("endless", self.a, self.n, over=self.n)
+
+    def check(self, view: View) -> str:
+        return ""
+
+
+class Failing(Endless):
+    name = "failing"
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        raise OSError("no such file")
+
+
+def test_a_loop_without_an_end_is_left(prices: Prices) -> None:
+    declared = declared_by(Endless, {"n": 1024})
+    assert any("the dry run ended after" in text for text in declared.assumptions)
+
+
+def test_the_roles_say_what_moves_where_a_dry_run_fails(prices: Prices) -> None:
+    declared = declared_by(Failing, {"n": 1024})
+    assert "OSError: no such file" in " ".join(declared.assumptions)
+    terms = estimate(declared, STRATEGIES["explicit"], prices)
+    moved = {t.what.split(",")[0]: t.bytes for t in terms if t.what.startswith("copy")}
+    assert moved == {"copy in": 4096, "copy back": 4096}
+
+
+def test_every_pattern_has_times_and_is_named_in_the_help(prices: Prices) -> None:
+    from firsttouch.advice.patterns import PATTERNS, declared_for
+
+    help_text = " ".join((Path(__file__).parents[2] / "src/firsttouch/cli/advise.py").read_text().split())
+    page = (Path(__file__).parents[2] / "docs/advise.md").read_text()
+    for name in PATTERNS:
+        terms = {
+            s: estimate(declared_for(name, 1 << 30), STRATEGIES[s], prices) for s in ("explicit", "managed+prefetch")
+        }
+        assert all(sum(t.ms for t in rows) > 0 for rows in terms.values()), name
+        assert name in help_text
+        assert f"| `{name}` |" in page

@@ -1,0 +1,130 @@
+"""firsttouch advise: what it prints, and how it refuses a wrong call."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from firsttouch.advice.advisor import Advice, advise
+from firsttouch.apps import all_apps
+from firsttouch.errors import UsageError
+from firsttouch.records.reading import load_results
+
+RESULTS = Path(__file__).parents[2] / "results"
+STANDARD, APPS, QUICK = (RESULTS / name for name in ("h200-standard", "h200-apps", "h200-quick"))
+VM, VM_QUICK = RESULTS / "xeon-vm-standard", RESULTS / "xeon-vm-quick"
+
+
+def call(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "firsttouch.cli.main", "advise", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def builtins(advice: Advice) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(advice.to_builtins()))
+    return plain
+
+
+def test_json_ranks_the_strategies_with_their_terms_and_points() -> None:
+    done = call(STANDARD, "--app", "gemm", "--size", "2GiB", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    times = [row["ms"] for row in found["strategies"]]
+    assert times == sorted(times)
+    assert found["strategies"][0]["strategy"] == "managed+prefetch"
+    for row in found["strategies"]:
+        assert 0 <= row["low"] <= row["ms"] <= row["high"]
+        assert sum(term["ms"] for term in row["terms"]) == pytest.approx(row["ms"])
+        assert all(term["points"] for term in row["terms"])
+    absent = {one["strategy"]: one["reason"] for one in found["unavailable"]}
+    assert "pageableMemoryAccess" in absent["system"]
+    assert len(found["sentences"]) <= 3
+
+
+def test_the_terminal_gives_the_answer_first() -> None:
+    done = call(STANDARD, "--pattern", "stream", "--size", "1GiB")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("Take managed+prefetch for a program that reads each input once")
+    assert any(line.split()[:1] == ["explicit+pinned"] for line in lines)
+
+
+def test_measured_times_win_and_the_difference_is_shown() -> None:
+    found = builtins(advise([STANDARD, APPS], app="lud", apps=all_apps()))
+    rows = {row["strategy"]: row for row in found["strategies"]}
+    (record,) = [
+        r
+        for r in load_results(APPS).records
+        if (r.factors["app"], r.factors["strategy"], r.factors["events"]) == ("lud", "managed+prefetch", "off")
+    ]
+    assert record.summary is not None
+    row = rows["managed+prefetch"]
+    assert (row["measured"], row["ms"]) == (True, record.summary.median)
+    assert row["difference_ms"] == pytest.approx(row["ms"] - row["estimated_ms"])
+    assert not rows["explicit+pinned"]["measured"]
+
+
+def test_what_was_not_measured_has_a_command_and_no_guess(tmp_path: Path) -> None:
+    less = tmp_path / "less"
+    shutil.copytree(STANDARD, less)
+    lines = (less / "results.jsonl").read_text().splitlines()
+    (less / "results.jsonl").write_text("".join(f"{one}\n" for one in lines if '"experiment":"migration"' not in one))
+    found = builtins(advise([less], pattern="iterate"))
+    absent = {one["strategy"]: one for one in found["unavailable"]}
+    assert absent["managed"]["run"].startswith("firsttouch run migration --device ")
+    assert "managed" not in {row["strategy"] for row in found["strategies"]}
+
+
+def test_memory_that_both_agents_use_at_once_is_not_estimated() -> None:
+    found = builtins(advise([STANDARD], app="producer_consumer", size="1GiB", apps=all_apps()))
+    absent = {one["strategy"]: one for one in found["unavailable"]}
+    assert "at the same time" in absent["managed"]["reason"]
+    assert absent["managed"]["run"].startswith("firsttouch app producer_consumer --size 1073741824")
+
+
+def test_on_a_device_that_shares_the_hosts_memory_nothing_is_copied() -> None:
+    found = builtins(advise([VM], pattern="iterate"))
+    names = [row["strategy"] for row in found["strategies"]]
+    assert found["strategies"][0]["ms"] < 0.5 * found["strategies"][names.index("explicit")]["ms"]
+
+
+@pytest.mark.parametrize(
+    ("directories", "asked", "message"),
+    [
+        ([QUICK], {"app": "gemmm"}, "unknown application 'gemmm' (did you mean 'gemm'?)"),
+        ([QUICK], {"device": "cuda:9"}, "unknown device 'cuda:9' (did you mean 'cuda:0'?)"),
+        ([QUICK], {"device": "cpu"}, "cpu does not run kernels"),
+        ([QUICK], {"pattern": "itrate"}, "unknown pattern 'itrate' (did you mean 'iterate'?)"),
+        ([QUICK], {"app": "gemm", "pattern": "iterate"}, "not both"),
+        ([QUICK], {"app": "gemm", "size": "much"}, "--size 'much' is not a size"),
+        ([QUICK], {"app": "gemm", "size": "3"}, "gemm needs at least"),
+        ([QUICK, VM_QUICK], {}, "different machines"),
+        ([RESULTS / "h200-pagefault"], {}, "too little about cuda:0 for advice; run: firsttouch run "),
+        ([RESULTS], {}, "holds no results.jsonl"),
+    ],
+)
+def test_wrong_calls_are_one_sentence(directories: list[Path], asked: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        advise(directories, apps=all_apps(), **asked)  # type: ignore[arg-type]
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_without_results_it_says_what_to_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="name a directory"):
+        advise()
+
+
+def test_applications_of_the_users_own(tmp_path: Path) -> None:
+    module = Path(__file__).parents[2] / "docs" / "examples"
+    own = next(path for path in sorted(module.glob("*.py")) if "(App)" in path.read_text())
+    done = call(STANDARD, "--module", own, "--size", "64MiB", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["strategies"]

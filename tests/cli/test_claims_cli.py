@@ -1,0 +1,33 @@
+"""`firsttouch claims`: the counts first, at most two screens, every claim in JSON and with --all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from firsttouch.cli import claims
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+
+
+def test_the_counts_come_first_and_all_fits_on_two_screens(capsys: pytest.CaptureFixture[str]) -> None:
+    claims.command(RESULTS / "h200-standard")
+    out = capsys.readouterr().out
+    assert out.startswith("Of 1")
+    assert "hold here," in out.splitlines()[0]
+    assert out.index("Does not hold here") < out.index("Holds here") < out.index("Can't be tested here")
+    assert len(out.splitlines()) < 90
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_json_has_every_claim_and_all_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
+    claims.command(RESULTS / "h200-pagefault", as_json=True)
+    data = json.loads(capsys.readouterr().out)
+    assert list(data) == ["claims"]
+    claims.command(RESULTS / "h200-pagefault", everything=True)
+    out = " ".join(capsys.readouterr().out.split())
+    for claim in data["claims"]:
+        assert claim["text"] in out
+        assert claim["command"] in out

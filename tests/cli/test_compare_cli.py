@@ -1,0 +1,65 @@
+"""`firsttouch compare`: its output, its page, its exit status."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.comparison.runs import CPU, copy, slower
+
+
+def firsttouch(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "firsttouch.cli.main", "compare", *map(str, arguments)]
+    return subprocess.run(command, text=True, capture_output=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory) -> str:
+    return copy(tmp_path_factory.mktemp("slow") / "slow", slower("latency", 1.1))
+
+
+def test_a_regression_ends_with_status_1_and_is_named(slow):
+    done = firsttouch(CPU, slow, "--fail-over", "5%")
+    first, *lines = done.stdout.splitlines()
+    assert done.returncode == 1, done.stderr
+    assert " slower and " in first
+    assert any(line.startswith("- latency on cpu as a whole: slower, 1.1") for line in lines)
+    assert firsttouch(CPU, slow, "--fail-over", "20%").returncode == 0
+
+
+def test_json_is_the_only_output_on_stdout(slow, tmp_path):
+    done = firsttouch(CPU, slow, "--json", "--out", tmp_path / "page")
+    found = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert found["report"] == str(tmp_path / "page" / "compare.html")
+    page = Path(found["report"]).read_text()
+    assert "latency on cpu" in page
+    assert "<svg" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["x", "y", "--fail-over", "much"], "--fail-over 'much' is not a percentage such as 5%"),
+        ([CPU], "name a second directory to compare it with"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence(arguments, message):
+    done = firsttouch(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("firsttouch: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+
+
+def test_a_directory_that_is_being_written_is_refused(tmp_path):
+    running = Path(copy(tmp_path / "running"))
+    with (running / "results.jsonl").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        done = firsttouch(CPU, running)
+    assert done.returncode == 2
+    assert done.stderr == f"firsttouch: {running} is being written by a run; wait until it ends\n"

@@ -1,0 +1,50 @@
+"""`firsttouch published`: papers, rows that a search finds, JSON, and wrong calls."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from firsttouch.cli import published
+from firsttouch.errors import UsageError
+
+
+def test_without_a_search_there_is_a_line_for_each_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    published.command()
+    out = capsys.readouterr().out
+    assert "mi300a-upm" in out
+    assert "--search WORD" in out
+    assert len(out.splitlines()) < 25
+
+
+def test_a_search_prints_what_was_measured_first_with_section_and_experiment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    published.command(search="latency gpu")
+    out = capsys.readouterr().out
+    assert out.startswith("AMD Instinct MI300A: Wahlgren et al. 2025 (mi300a-upm)\nSec. IV-A")
+    assert "Measured by latency: agent gpu; order random;" in out
+    assert "Measured by pagefault: allocator mmap; scenario cpu;" in out
+
+
+def test_a_long_list_is_cut_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    published.command(search="mi300a")
+    out = capsys.readouterr().out
+    assert "not shown: add a word, --all or --json" in out
+    published.command(search="mi300a", everything=True)
+    assert len(capsys.readouterr().out) > 2 * len(out)
+
+
+def test_json_has_rows_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    published.command(as_json=True)
+    data = json.loads(capsys.readouterr().out)
+    assert list(data) == ["rows"]
+    assert len(data["rows"]) == 967
+    assert all(row["paper"] and row["section"] for row in data["rows"])
+
+
+def test_words_that_no_row_has_are_one_sentence() -> None:
+    with pytest.raises(UsageError, match=r"no published result has 'bandwith' \(did you mean 'bandwidth'\?\)"):
+        published.command(search="bandwith")

@@ -1,0 +1,58 @@
+"""Published values beside a run's: only where hardware and conditions allow a comparison, and with their machine."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from firsttouch.papers.beside import Beside, beside
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import DeviceInfo
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+
+
+@cache
+def found(name: str) -> dict[tuple[str, str], Beside]:
+    run = load_results(RESULTS / name)
+    return {(entry.paper, entry.says): entry for entry in beside(run.records, run.machine.devices)}
+
+
+def one(name: str, words: str) -> Beside:
+    return next(entry for (_, says), entry in found(name).items() if words in says)
+
+
+def test_a_value_stands_beside_that_of_the_same_point() -> None:
+    triad = one("h200-standard", "hipMalloc memory gives the GPU")
+    assert (triad.device, triad.unit, triad.stated) == ("cuda:0", "GB/s", (3500, 3600))
+    assert 4000 < triad.value < 5000
+    assert (triad.factors["allocator"], triad.factors["size"]) == ("device", 256 << 20)
+    assert (triad.machine, triad.section) == ("AMD Instinct MI300A", "Sec. IV-B")
+    latency = one("h200-standard", "A CPU load served by L1")
+    assert (latency.device, latency.factors["allocator"]) == ("cpu", "malloc")
+
+
+def test_memory_of_the_other_side_is_not_compared_with_one_memory() -> None:
+    """Page-locked memory is the GPU's own on an APU; behind PCIe it is not, and copies cross a link."""
+    for (paper, says), entry in found("h200-standard").items():
+        if paper == "mi300a-upm":
+            assert entry.experiment != "transfer", says
+            assert not (entry.factors.get("agent") == "gpu" and entry.factors["allocator"] == "pinned"), says
+    assert one("h200-standard", "Host-to-device transfers over the link").value < 60  # both have a link
+
+
+def test_on_one_memory_the_same_values_are_compared() -> None:
+    run = load_results(RESULTS / "h200-standard")
+
+    def unified(device: DeviceInfo) -> DeviceInfo:
+        capabilities = msgspec.structs.replace(device.capabilities, shares_host_memory=True)
+        return msgspec.structs.replace(device, capabilities=capabilities)
+
+    entries = beside(run.records, [unified(device) for device in run.machine.devices])
+    assert any("2.1 to 2.2 TB/s" in e.says and e.factors["allocator"] == "pinned" for e in entries)
+
+
+def test_kernels_on_the_host_processor_are_not_compared_with_a_gpu() -> None:
+    assert {entry.device for entry in found("xeon-vm-standard").values()} == {"cpu"}

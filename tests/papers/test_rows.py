@@ -1,0 +1,168 @@
+"""The published results: strictly loaded, each with paper and section, and mapped to measurements that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.fabricated import MACHINES
+
+from firsttouch.engine.plan import parse_value
+from firsttouch.errors import UsageError
+from firsttouch.experiments import all_experiments
+from firsttouch.experiments.base import Factor
+from firsttouch.machine.switches import SWITCHES
+from firsttouch.papers.rows import (
+    APPLICATIONS,
+    MEDIAN,
+    Paper,
+    Row,
+    all_rows,
+    numbers,
+    papers,
+    published,
+    read,
+    side_names,
+    sides,
+)
+from firsttouch.records.schema import Scalar
+from firsttouch.work import APP
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+MAPPED = [row for row in all_rows() if row.here is not None]
+
+
+def values_of(wanted: Scalar | list[Scalar]) -> list[Scalar]:
+    return wanted if isinstance(wanted, list) else [wanted]
+
+
+def factors_of(experiment: str) -> Iterator[Mapping[str, Factor]]:
+    """The factors of an experiment on each device of the described machines."""
+    for machine in MACHINES.values():
+        for device in machine.devices:
+            yield {f.name: f for f in all_experiments()[experiment].factors(device, "full")}
+
+
+def accepts(factor: Factor | None, value: Scalar) -> bool:
+    """Whether `--set` takes a value. How many threads it takes depends on this machine's processors."""
+    if factor is None:
+        return False
+    if factor.kind == "count" and isinstance(value, int):
+        return value >= factor.least and value % factor.multiple == 0
+    try:
+        return parse_value(factor, str(value)) == value
+    except (UsageError, ValueError):
+        return False
+
+
+class _Counted(msgspec.Struct):
+    experiment: str
+    counters: dict[str, Any]
+
+
+@cache
+def counters_of_results() -> set[tuple[str, str]]:
+    """Every counter of the results in this repository, with its experiment."""
+    found = set()
+    for path in RESULTS.glob("*/results.jsonl"):
+        for record in msgspec.json.Decoder(_Counted).decode_lines(path.read_bytes()):
+            found |= {(record.experiment, name) for name in record.counters}
+    return found
+
+
+def test_every_row_has_paper_section_and_either_a_measurement_or_a_reason() -> None:
+    assert len(all_rows()) == 967
+    assert len({row.name for row in all_rows()}) == 967
+    for row in all_rows():
+        assert row.section, row.name
+        assert row.paper in papers(), row.name
+        assert bool(row.here) != bool(row.not_here), row.name
+
+
+@pytest.mark.parametrize("experiment", sorted({row.here.experiment for row in MAPPED if row.here} - {APPLICATIONS}))
+def test_mapped_factors_and_values_exist(experiment: str) -> None:
+    devices = list(factors_of(experiment))
+    for row in MAPPED:
+        here = row.here
+        if here is None or here.experiment != experiment:
+            continue
+        other = here.factors | here.relative_to
+        for point in (here.factors, other):
+            for name, wanted in point.items():
+                for value in values_of(wanted):
+                    switch = name in SWITCHES and value in SWITCHES[name].values
+                    accepted = switch or any(accepts(factors.get(name), value) for factors in devices)
+                    assert accepted, (row.name, name, value)
+        if here.metric == MEDIAN and here.unit != "ratio":
+            assert here.unit == all_experiments()[experiment].metric.unit, row.name
+
+
+def test_mapped_applications_and_strategies_exist() -> None:
+    from firsttouch.workspace.strategies import STRATEGIES
+
+    for row in MAPPED:
+        if row.here is not None and row.here.experiment == APPLICATIONS:
+            assert set(values_of(row.here.factors["app"])) <= set(APP.names()), row.name
+            strategies = [*values_of(row.here.factors["strategy"]), row.here.relative_to.get("strategy", "explicit")]
+            assert set(strategies) <= set(STRATEGIES), row.name
+
+
+def test_mapped_counters_exist() -> None:
+    known = counters_of_results()
+    for row in MAPPED:
+        if row.here is not None and row.here.metric != MEDIAN:
+            assert (row.here.experiment, row.here.metric) in known, row.name
+
+
+def test_a_value_is_given_in_the_unit_of_the_measurement() -> None:
+    def ours(name: str) -> tuple[float, float] | None:
+        return numbers(next(row for row in all_rows() if row.name == name))
+
+    assert ours("mi300a-upm/bandwidth.gpu.hipmalloc") == (3500, 3600)  # 3.5 to 3.6 TB/s
+    assert ours("mi300a-upm/allocation.hipmalloc.1g") == (37e6, 37e6)  # 37 ms
+    assert ours("mi300a-upm/application.backprop.compute") == pytest.approx((0.65, 0.65))  # 35 % less
+    assert ours("mi300a-upm/codegen.gpu.atomics") is None
+
+
+def test_a_search_finds_words_in_any_field_and_any_order() -> None:
+    found = published("TRIAD hipMalloc gpu").rows
+    assert "bandwidth.gpu.hipmalloc" in {row.id for row in found}
+    assert len(published("latency").rows) < len(published().rows)
+    with pytest.raises(UsageError, match=r"did you mean 'latency'\?"):
+        published("latncy")
+    with pytest.raises(UsageError, match="--search is empty"):
+        published(" ")
+
+
+def test_the_json_has_rows_with_every_field() -> None:
+    data = msgspec.to_builtins(published("pagefault.latency.cpu-mean"))
+    assert list(data) == ["rows"]
+    row = next(row for row in data["rows"] if row["id"] == "pagefault.latency.cpu-mean")
+    assert (row["paper"], row["section"], row["value"], row["unit"]) == ("mi300a-upm", "Sec. V-B", 9, "us")
+    assert row["here"]["metric"] == "mean_ns"
+    assert msgspec.convert(row, Row) == msgspec.convert(data["rows"][data["rows"].index(row)], Row)
+
+
+def test_sides_are_values_of_a_paper_or_a_platform() -> None:
+    found = {side.id: side for side in sides("mi300a-upm")}
+    triad = found["bandwidth.gpu.hipmalloc"]
+    assert (triad.low, triad.high, triad.unit, triad.factors["allocator"]) == (3500, 3600, "GB/s", "device")
+    assert triad.source == "Wahlgren et al. 2025, Sec. IV-B, on AMD Instinct MI300A"
+    assert {side.paper for side in sides("gh200")} == {"grace-hopper"}
+    assert set(side_names()) >= {"mi300a-upm", "grace-hopper", "gh200", "mi300a"}
+    with pytest.raises(UsageError, match=r"no published results 'mi300' \(did you mean 'mi300a'\?\); accepted: "):
+        sides("mi300")
+    with pytest.raises(UsageError, match=r"'integrated-2017' states no value .* only relations"):
+        sides("integrated-2017")
+
+
+def test_an_unknown_field_of_a_file_is_refused() -> None:
+    name = "mi300a-upm.json"
+    data = msgspec.to_builtins(read(name, Paper))
+    data["rows"][0]["colour"] = "red"
+    with pytest.raises(msgspec.ValidationError, match="colour"):
+        msgspec.convert(data, Paper)

@@ -1,0 +1,123 @@
+"""The first screen of whole runs: every sentence is true of the records, which are counted again here."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from statistics import geometric_mean
+
+import pytest
+
+from firsttouch.cli import findings
+from firsttouch.records.reading import key_of, load_results
+from firsttouch.units import parse_size
+
+RESULTS = Path(__file__).parents[2] / "results"
+RUNS = ["h200-standard", "h200-quick", "xeon-vm-standard", "h200-apps"]
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def told(request):
+    """The findings of a first screen as --json has them, and the records by key."""
+    directory = RESULTS / request.param
+    data = findings.plain(findings.read(directory))
+    own = [f for f in data["findings"] if f["claim"].startswith(("headline.", "app.mean"))]
+    return own, {key_of(r): r for r in load_results(directory).records}
+
+
+def amounts(text: str, *units: str) -> list[float]:
+    """The numbers of a sentence before one of the units, times in seconds."""
+    found = re.findall(rf"([0-9][0-9,.]*) ({'|'.join(units)})(?![a-zA-Z/])", text)
+    return [float(value.replace(",", "").rstrip(".")) * SECONDS.get(unit, 1) for value, unit in found]
+
+
+def close(value: float, wanted: float) -> bool:
+    """Equal to two digits, which is what a number with a wide interval is rounded to."""
+    return math.isclose(value, wanted, rel_tol=0.06)
+
+
+def median(record) -> float:
+    assert record.status == "ok"
+    assert record.verified is not False
+    assert not record.suspect
+    scale = SECONDS.get(record.unit, 1)
+    return record.summary.median * scale
+
+
+def test_there_are_up_to_eight_numbers_each_with_points(told):
+    own, records = told
+    assert 4 <= len(own) <= 8
+    assert all(f["points"] and set(f["points"]) <= set(records) for f in own)
+
+
+def test_the_numbers_are_medians_of_their_points(told):
+    own, records = told
+    for found in own:
+        points = [records[key] for key in found["points"]]
+        if found["claim"] == "app.mean":
+            continue
+        rates = [median(r) for r in points if r.unit == "GB/s"]
+        times = [median(r) for r in points if r.unit in SECONDS]
+        said = found["text"].partition(": ")[2]
+        said = re.sub(r"\([^()]* to [^()]*\)", "", said)  # an interval
+        stated = [found["details"]["limit"]["value"]] if "limit" in found["details"] else []
+        written = amounts(said, "GB/s")
+        assert len(written) == len(rates) + len(stated)
+        for value in written:
+            assert any(close(value, wanted) for wanted in [*rates, *stated]), (value, found["text"])
+        for value in amounts(said, *SECONDS):
+            assert any(close(value, wanted) for wanted in times), (value, found["text"])
+
+
+def test_shares_are_of_what_the_memory_or_the_link_allows(told):
+    own, records = told
+    link, memory = 32e9 * 16 / 8, 2 * 3201e6 * 6016 / 8  # PCIe 5 x16; two transfers a cycle of 6016 bits
+    for found in own:
+        if "limit" not in found["details"]:
+            continue
+        first = records[found["points"][0]]
+        (share,) = amounts(found["text"], "%")
+        limit = found["details"]["limit"]["value"] * 1e9
+        triad_over_link = link * 3 / 2  # two of three arrays are read
+        assert any(math.isclose(limit, one) for one in (link, memory, triad_over_link)), limit
+        assert close(share / 100, median(first) * 1e9 / limit)
+        assert share <= 100
+
+
+def test_managed_memory_is_compared_with_a_copy_under_equal_conditions(told):
+    own, records = told
+    for found in own:
+        if found["claim"] == "headline.managed":
+            moved, copied, *ahead = (records[key] for key in found["points"])
+            differ = {n for n in moved.factors if moved.factors[n] != copied.factors[n]}
+            assert differ == {"allocator"}
+            assert close(found["value"]["value"], median(moved) / median(copied))
+            for record in ahead:
+                assert {n for n in moved.factors if moved.factors[n] != record.factors[n]} == {"prefetch"}
+
+
+def test_sizes_are_those_of_the_points(told):
+    own, records = told
+    for found in own:
+        sizes = {records[key].factors.get("size") for key in found["points"]}
+        sizes |= {records[key].counters.get("page_bytes") for key in found["points"]}
+        for text in re.findall(r"[0-9.]+ [KMG]iB", found["text"]):
+            assert parse_size(text.replace(" ", "")) in sizes
+
+
+def test_means_over_applications_are_geometric(told):
+    own, records = told
+    explicit = {
+        (r.factors["app"], r.factors.get("size"), r.factors.get("iterations")): r
+        for r in records.values()
+        if r.experiment == "app" and r.factors["strategy"] == "explicit" and r.factors.get("events") == "off"
+    }
+    for found in own:
+        if found["claim"] != "app.mean":
+            continue
+        rows = [records[key] for key in found["points"]]
+        bases = [explicit[r.factors["app"], r.factors.get("size"), r.factors.get("iterations")] for r in rows]
+        ratios = [median(r) / median(base) for r, base in zip(rows, bases, strict=True)]
+        assert close(found["value"]["value"], geometric_mean(ratios))
