@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from firsttouch.report.palette import COLOURS, GRID, INK, SHAPES, SUSPECT, THROT
 from firsttouch.report.points import finite, flag
 from firsttouch.report.roles import Roles, condition
 from firsttouch.text import label, quantity
+
+PIXELS = 7
+"""The width of a character of a panel's title, which is bold."""
 
 
 def row(record: Record, figure: Figure, roles: Roles, x: str, y: str) -> Spec:
@@ -76,8 +80,22 @@ def panel(chart: Any, title: str, roles: Roles, width: int, **more: Any) -> Any:
     import altair as alt
 
     inside = alt.FieldEqualPredicate(field="panel", equal=title)
-    header = {"title": alt.TitleParams(title, anchor="start", fontSize=11, **more)} if roles.panel else {}
+    lines = alt.TitleParams(wrapped(title, width), anchor="start", fontSize=11, **more)
+    header = {"title": lines} if roles.panel else {}
     return chart.transform_filter(inside).properties(width=width, **header)
+
+
+def wrapped(title: str, width: int) -> list[str]:
+    """The title of a panel in lines that are not wider than the panel, broken between conditions where possible."""
+    most = max(12, width // PIXELS)
+    lines = [""]
+    for part in title.split(", "):
+        longer = f"{lines[-1]}, {part}" if lines[-1] else part
+        if len(longer) <= most:
+            lines[-1] = longer
+        else:
+            lines += textwrap.wrap(part, most)
+    return [line for line in lines if line] or [""]
 
 
 def side_by_side(charts: Sequence[Any], roles: Roles, columns: int = 2) -> Any:
@@ -93,7 +111,9 @@ def finish(chart: Any, rows: list[Spec]) -> Spec:
     axis: Spec = {"labelColor": INK, "titleColor": INK, "gridColor": GRID, "domainColor": "#9aa5b1"}
     axis |= {"tickColor": "#9aa5b1", "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
     axis |= {"labelFlush": False}
-    legend: Spec = {"orient": "bottom", "direction": "horizontal", "columns": 4, "labelFontSize": 11, "labelLimit": 200}
+    legend: Spec = {"orient": "bottom", "direction": "horizontal", "labelFontSize": 11}
+    longest = max((len(str(row.get(key, ""))) for row in rows for key in ("colour", "dash")), default=0)
+    legend |= {"columns": 4 if longest <= 18 else 2 if longest <= 44 else 1, "labelLimit": 700}
     stacked = {"bottom": {"direction": "vertical", "anchor": "start"}}
     legend |= {"titleFontSize": 11, "symbolSize": 80, "symbolOpacity": 1, "layout": stacked}
     legend |= {"columnPadding": 26}  # the reader's font may be wider than the font used for the layout
@@ -105,6 +125,8 @@ def finish(chart: Any, rows: list[Spec]) -> Spec:
         "axis": axis,
         "legend": legend,
         "view": {"stroke": None},
+        "facet": {"spacing": 34},
+        "concat": {"spacing": 34},
         "padding": 6,
     }
     return spec

@@ -33,7 +33,9 @@ from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Context, Drawing
 from firsttouch.report.events import EventTable, event_table, have_moves
 from firsttouch.report.first_screen import FirstScreen, first_screen
+from firsttouch.report.lead import usual
 from firsttouch.report.palette import Palette
+from firsttouch.report.points import matching
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.published import PublishedTable, published_tables
 from firsttouch.report.svg import to_svgs
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 NOISY = 0.10
 """A point is noisy if half the width of its 95 % interval is more than this fraction of the median."""
 MOST_LISTED = 25
-BRIEF = 320
+BRIEF = 260
 """The characters of an answer that are shown without a click, if its first sentence has fewer."""
 MOST_ROWS = 400
 """The most points in the table of one section. The others are left out evenly, but not flawed ones."""
@@ -440,6 +442,22 @@ def drawings(section: Section, palette: Palette) -> list[Drawing]:
     return [d for d in drawn if d is not None]
 
 
+def _lead_drawings(section: Section, palette: Palette) -> list[Drawing]:
+    """The figures of the section that a question shows: first the usual conditions of the first figure."""
+    every = drawings(section, palette)
+    if not section.figures:
+        return every
+    ok = [r for r in section.records if r.status == "ok" and r.summary is not None]
+    usual_ok = usual(section.figures[0], ok)
+    first = draw(section.figures[0], usual_ok, Context(section.device_info, palette, section.timelines))
+    if first is None or not every:
+        return every
+    if len(usual_ok) == len(matching(section.figures[0], ok)):
+        return every
+    first.notes.append("The usual conditions; all of them are under More.")
+    return [first, *every]
+
+
 def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> str:
     """The report as one self-contained HTML page."""
     palette = Palette()
@@ -449,8 +467,9 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     for chapter in parts:
         if first := _picture(chapter, palette):
             chapter.picture = (first, "")
+        leads = [q.lead for q in chapter.questions if not q.collapsed]
         for section in chapter.sections:
-            for drawing in drawings(section, palette):
+            for drawing in (_lead_drawings if section in leads else drawings)(section, palette):
                 drawn.append(drawing)
                 places.append(section.drawings)
     pictures = [chapter.picture[0] for chapter in parts if chapter.picture]
