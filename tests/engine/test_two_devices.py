@@ -6,12 +6,12 @@ import os
 import re
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.calls import UNDRAWN
+from tests.calls import COMMAND, UNDRAWN
 
-from firsttouch.engine.reporting import draw
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 
@@ -21,9 +21,11 @@ LOADS = Path(__file__).parent / "far_chase.py"
 TWO = ("opencl:0", "opencl:1")
 
 
-def run(out: Path, *words: str, status: int = 0, module: Path = COPIES) -> subprocess.CompletedProcess[str]:
+def run(
+    out: Path, *words: str, status: int = 0, module: Path = COPIES, command: Sequence[str] = UNDRAWN
+) -> subprocess.CompletedProcess[str]:
     experiment = {COPIES: "neighbour", LOADS: "far-chase"}[module]
-    call = [*UNDRAWN, "run", experiment, "--module", str(module), "--out", str(out)]
+    call = [*command, "run", experiment, "--module", str(module), "--out", str(out)]
     done = subprocess.run(
         [*call, *words],
         env=os.environ | {"POCL_DEVICES": "pthread pthread"},
@@ -49,7 +51,7 @@ def records(out: Path) -> list[Record]:
 def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of copies between both devices."""
     out = tmp_path_factory.mktemp("copies") / "out"
-    run(out, *on(*TWO), "--set", "size=64KiB")
+    run(out, *on(*TWO), "--set", "size=64KiB", command=COMMAND)
     return out
 
 
@@ -117,8 +119,7 @@ def test_a_device_works_in_the_memory_of_its_peer(tmp_path: Path) -> None:
 
 
 def test_the_report_has_one_section_with_both_devices(copies: Path) -> None:
-    (report,) = draw([copies])
-    page = report.read_text()
+    page = (copies / "report.html").read_text()
     (question,) = re.findall(r"<h\d[^>]*>How fast do bytes move between two devices\?", page)
     section = page[page.index(question) :]
     assert "opencl:0" in section
