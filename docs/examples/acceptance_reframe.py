@@ -39,7 +39,3 @@ class MemoryAcceptance(rfm.RunOnlyRegressionTest):
     @performance_function("points")  # noqa: F821
     def compared(self):
         return sn.extractsingle(r" of ([\d,]+) points", self.stdout, 1, lambda text: int(text.replace(",", "")))
-
-    @performance_function("regressions")  # noqa: F821
-    def regressions(self):
-        return sn.count(sn.findall(r"^- .*: slower", self.stdout))

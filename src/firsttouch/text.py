@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 
 from firsttouch.analysis.statistics import distinct, value, varying
 from firsttouch.records.schema import Record, Scalar
-from firsttouch.units import format_seconds, format_size
+from firsttouch.units import format_number, format_seconds, format_size
 
 RATIO = "ratio"
 """The unit of a value relative to another, for `compact`."""
@@ -36,7 +37,7 @@ def label(name: str, value: Scalar) -> str:
         return value
     if is_size(name):
         return format_size(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) else format_number(value, 6)
 
 
 def named(name: str, value: Scalar, word: str = "") -> str:
@@ -47,7 +48,9 @@ def named(name: str, value: Scalar, word: str = "") -> str:
 
 def number(value: float) -> str:
     """Four significant digits, without an exponent where the number is readable without."""
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+    if not isfinite(value):
+        return str(value)
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else format_number(value, 4)
 
 
 def quantity(value: float, unit: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from firsttouch.comparison.compare import Comparison
 from firsttouch.comparison.differences import FASTER, HIGHER, LOWER, SAME, SLOWER, Difference, Group, Value
 from firsttouch.comparison.runs import factors_of
-from firsttouch.comparison.table import Column, Missing
+from firsttouch.comparison.table import Column, Missing, Side
 from firsttouch.records.schema import Scalar
 from firsttouch.text import RATIO, compact, count, join_names, label, named, quantity
 
@@ -18,23 +18,33 @@ _MOST_VALUES = 3
 
 def headline(comparison: Comparison, side: int) -> str:
     """The answer for one side: how many of its points differ, and how."""
-    groups = [g for g in comparison.differences.groups if g.side == side]
+    groups, short = [g for g in comparison.differences.groups if g.side == side], short_names(comparison)
     total, tally = sum(g.points for g in groups), Counter[str]()
     for group in groups:
         tally.update(group.counts)
     differing = [f"{tally[word]:,} {word}" for word in ORDER if tally[word]]
     of_all = f"of {total:,} points"
-    what = f"{comparison.names[side]} against {comparison.base}"
+    what = f"{short[comparison.names[side]]} against {short[comparison.base]}"
     if not differing:
         return f"{what}: no clear difference in any {of_all}."
     return f"{what}: {join_names([*differing, f'{tally[SAME]:,} without a clear difference'])}, {of_all}."
 
 
 def short_names(comparison: Comparison) -> dict[str, str]:
-    """A short name for each side: the last part of its path, where that tells it from the others."""
-    last = {name: name.rstrip("/").rpartition("/")[2] or name for name in comparison.names}
+    """A short name for each side, and for the base: the last part of its path, where that tells it from the others."""
+    last = {side.name: _short(side) for side in comparison.sides}
     short = {name: text if list(last.values()).count(text) == 1 else name for name, text in last.items()}
-    return {comparison.base: "median of all", **short}
+    return {comparison.base: comparison.base, **short}
+
+
+def _short(side: Side) -> str:
+    if len(side.runs) > 1:
+        return f"{_last(side.runs[0].name)} ({len(side.runs)} runs)"
+    return _last(side.name)
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2] or path
 
 
 def group_title(group: Group) -> str:
@@ -120,7 +130,8 @@ def condition_values(values: Sequence[Scalar], name: str, names: Sequence[str]) 
 
 def notes(comparison: Comparison) -> list[str]:
     """What a reader must know besides the differences, one sentence each."""
-    table, names, found = comparison.table, comparison.names, []
+    table, short, found = comparison.table, short_names(comparison), []
+    names = [short[name] for name in comparison.names]
     for name, definitions in table.redefined.items():
         how = join_names([f"{d.unit}, version {d.version}" for d in definitions])
         found.append(f"{name} is not compared: its values are defined differently ({how}).")
@@ -166,7 +177,8 @@ def _counted(tally: Counter[str]) -> str:
 
 
 def regression_text(found: Difference | Group | Missing, comparison: Comparison, conditions: dict[Column, str]) -> str:
-    names = comparison.names
+    short = short_names(comparison)
+    names = [short[name] for name in comparison.names]
     if isinstance(found, Missing):
         return missing_text(found, names)
     if isinstance(found, Group):

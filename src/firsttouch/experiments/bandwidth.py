@@ -81,6 +81,8 @@ class Bandwidth(Experiment):
     )
     source = "STREAM; BabelStream; Wahlgren et al., IISWC 2025, Sec. III-A2"
     figures = (
+        Bar(x="allocator", facet="agent", colour="kernel", y_title="bandwidth, GB/s", title="Bandwidth of the triad",
+            where={"arrays": "memory", "kernel": "triad"}),
         Bar(x="kernel", colour="allocator", facet="agent", y_title="bandwidth, GB/s",
             where={"arrays": "memory"}),
         Line(x="size", colour="allocator", dash="agent", facet="kernel", log_x=True, log_y=True,

@@ -138,10 +138,10 @@ def _base_point_except(*free: str, events: str = "off") -> dict[str, Scalar]:
 
 
 _EVENTS: Sequence[Figure] = (
-    Line(series="iteration_{}_h2d_bytes", x="series", y="value", colour="case", log_y=True,
-         where={"events": "on"}, x_title="iteration", y_title="bytes moved to the device"),
-    Line(series="iteration_{}_gpu_fault_groups", x="series", y="value", colour="case", log_y=True,
-         where={"events": "on"}, x_title="iteration", y_title="fault groups of the device"),
+    Bar(x="case", y="compute_h2d_bytes", colour="case", where={"events": "on"},
+        y_title="bytes moved to the device by all passes", title="Bytes moved to the device by all passes"),
+    Bar(x="case", y="compute_gpu_fault_groups", colour="case", where={"events": "on"},
+        y_title="fault groups of the device in all passes", title="Fault groups of the device in all passes"),
     Table(where={"events": "on"},
           columns=("case", "median", "touched", "compute_h2d_bytes", "compute_gpu_fault_groups",
                    "bytes_per_touch", "smallest_record", "largest_record", "record_multiple", "cpu_read_d2h_bytes",
@@ -165,6 +165,8 @@ class Migration(Experiment):
     )
     source = "Schieffer et al., ICPP 2024, Sec. 6 (12 iterations); Chien et al., MCHPC 2019 (advice and prefetch)"
     figures = (
+        Bar(x="allocator", colour="allocator", log_y=True, where=_base_point_except("allocator"),
+            y_title="all passes with what prepares them, ms", title="Time of all passes by memory"),
         Line(series="iteration_{}_ms", x="series", y="value", colour="allocator", log_y=True,
              where=_base_point_except("allocator"), x_title="iteration", y_title="time per pass, ms"),
         Line(series="iteration_{}_ms", x="series", y="value", colour="advice", dash="operation",

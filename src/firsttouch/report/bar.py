@@ -27,8 +27,9 @@ def draw(figure: Bar, records: Sequence[Record], context: Context) -> Drawing | 
     roles = assign(shown, axes=axes, apart=apart, colour=figure.colour, facet=figure.facet)
     notes = ["Whiskers are the 95 % interval of the median."] if figure.y == "median" else []
     notes += points.constants(figure, shown)
+    shown, fewer = points.first_series(roles, shown)
     shown, more = points.first_panels(roles, shown)
-    notes += [*more, *points.flaws(shown)]
+    notes += [*fewer, *more, *points.flaws(shown)]
     names = [figure.x_title or heading(figure, figure.x), *(called(figure, n) for n in roles.names)]
     title = f"{quantity_title(figure, figure.y, figure.y_title)} by {join_names(names)}"
     if figure.title:

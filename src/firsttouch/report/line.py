@@ -13,7 +13,7 @@ from firsttouch.figures import Line
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report import points
 from firsttouch.report.axes import quantitative
-from firsttouch.report.chart import colour, finish, flag_marks, numbers, row
+from firsttouch.report.chart import colour, finish, flag_marks, numbers, row, wrapped
 from firsttouch.report.drawing import Context, Drawing, Spec
 from firsttouch.report.naming import amount_title, heading, quantity_title, unit
 from firsttouch.report.palette import DASHES, INK
@@ -32,8 +32,9 @@ def draw(figure: Line, records: Sequence[Record], context: Context) -> Drawing |
     roles = assign(shown, axes=(figure.x, figure.y), colour=figure.colour, dash=figure.dash, facet=figure.facet)
     notes = ["Bands are the 95 % interval of the median."] if figure.y == "median" else []
     notes += points.constants(figure, shown)
+    shown, fewer = points.first_series(roles, shown)
     shown, more = points.first_panels(roles, shown)
-    notes += [*more, *points.flaws(shown)]
+    notes += [*fewer, *more, *points.flaws(shown)]
     if roles.colour == figure.colour:
         context.palette.styles(roles.colour, figure.order)
     rows = [row(r, figure, roles, figure.x, figure.y) | _numeric_x(r, figure) | _mark(r, figure) for r in shown]
@@ -141,10 +142,13 @@ def _facets(layered: Any, rows: list[Spec], roles: Roles) -> Any:
     """One chart, or one chart per panel with shared axes."""
     import altair as alt
 
-    width, height = (345, 230) if roles.panel else (720, 340)
+    width, height = (345, 200) if roles.panel else (720, 270)
     chart = layered.properties(width=width, height=height)
     if not roles.panel:
         return chart.properties(data=alt.NamedData("rows"))
+    for r in rows:
+        r["panel"] = "\n".join(wrapped(r["panel"], width))
     order = list(dict.fromkeys(r["panel"] for r in rows))
-    header = alt.Header(title=None, labelFontWeight="bold", labelLimit=330, labelAnchor="start")
+    lines = "split(datum.label, '\\n')"
+    header = alt.Header(title=None, labelFontWeight="bold", labelLimit=0, labelAnchor="start", labelExpr=lines)
     return chart.facet(facet=alt.Facet("panel:N", sort=order, header=header), columns=2, data=alt.NamedData("rows"))

@@ -33,7 +33,10 @@ from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Context, Drawing
 from firsttouch.report.events import EventTable, event_table, have_moves
 from firsttouch.report.first_screen import FirstScreen, first_screen
+from firsttouch.report.lead import usual
 from firsttouch.report.palette import Palette
+from firsttouch.report.permalinks import point_id
+from firsttouch.report.points import matching
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.published import PublishedTable, published_tables
 from firsttouch.report.svg import to_svgs
@@ -49,13 +52,15 @@ if TYPE_CHECKING:
 NOISY = 0.10
 """A point is noisy if half the width of its 95 % interval is more than this fraction of the median."""
 MOST_LISTED = 25
-BRIEF = 320
+BRIEF = 260
 """The characters of an answer that are shown without a click, if its first sentence has fewer."""
 MOST_ROWS = 400
 """The most points in the table of one section. The others are left out evenly, but not flawed ones."""
 FEWEST = 6
 """The least number of samples for an interval of the median. With fewer, it is their range; one sample has none."""
 _AMOUNT = re.compile(r"[-\N{MINUS SIGN}+]?[0-9][0-9.,e+-]*( [^ ,;:]+)?|\N{EN DASH}|")
+
+_POINT_LINK = re.compile(r'(?<= data-p=")p-[0-9a-f]+')
 
 HEADLINES: Mapping[str, Sequence[str]] = {
     "cpu": ["cores_usable", "sockets", "l1_bytes", "l2_bytes", "l3_bytes", "infinity_cache_bytes"],
@@ -101,7 +106,9 @@ class Section:
     facts: list[str] = field(default_factory=list)
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
-    rows: list[tuple[str, list[str]]] = field(default_factory=list)
+    rows: list[tuple[str, str, list[str]]] = field(default_factory=list)
+    """The CSS class, the id and the cells of each row of the table of points. The id is '' if the page has it already.
+    """
     left_out: int = 0
     """The number of measured points that the table leaves out."""
     timelines: list[TransferTimeline] = field(default_factory=list)
@@ -395,8 +402,8 @@ def _each(records: Sequence[Record], text: Callable[[Record], str | None]) -> li
     return blocks
 
 
-def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """The headings, and one row with its CSS class for every measured point: varying factors, summary and marks."""
+def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
+    """The headings, and one row with its CSS class and id for every measured point: varying factors, summary, marks."""
     shown = [r for r in records if r.summary is not None]
     names = varying(shown)
     rows = []
@@ -412,6 +419,7 @@ def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[s
         rows.append(
             (
                 "wrong" if _is_wrong(r) else "warned" if marks else "",
+                point_id(r),
                 [*cells, quantity(s.median, r.unit), spread, ends, str(s.n), r.stopped_by, ", ".join(marks)],
             )
         )
@@ -419,7 +427,7 @@ def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[s
     return [*heads, "median", "95 % interval", "5th … 95th percentile", "samples", "ended by", "marks"], rows
 
 
-def _thinned(rows: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
+def _thinned(rows: list[tuple[str, str, list[str]]]) -> list[tuple[str, str, list[str]]]:
     """At most about MOST_ROWS rows: the flawed ones, and the others evenly."""
     step = -(-len(rows) // MOST_ROWS)
     return [row for i, row in enumerate(rows) if i % step == 0 or row[0]][: 2 * MOST_ROWS] if step > 1 else rows
@@ -441,6 +449,22 @@ def drawings(section: Section, palette: Palette) -> list[Drawing]:
     return [d for d in drawn if d is not None]
 
 
+def _lead_drawings(section: Section, palette: Palette) -> list[Drawing]:
+    """The figures of the section that a question shows: first the usual conditions of the first figure."""
+    every = drawings(section, palette)
+    if not section.figures:
+        return every
+    ok = [r for r in section.records if r.status == "ok" and r.summary is not None]
+    usual_ok = usual(section.figures[0], ok)
+    first = draw(section.figures[0], usual_ok, Context(section.device_info, palette, section.timelines))
+    if first is None or not every:
+        return every
+    if len(usual_ok) == len(matching(section.figures[0], ok)):
+        return every
+    first.notes.append("The usual conditions; all of them are under More.")
+    return [first, *every]
+
+
 def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> str:
     """The report as one self-contained HTML page."""
     palette = Palette()
@@ -450,8 +474,9 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     for chapter in parts:
         if first := _picture(chapter, palette):
             chapter.picture = (first, "")
+        leads = [q.lead for q in chapter.questions if not q.collapsed]
         for section in chapter.sections:
-            for drawing in drawings(section, palette):
+            for drawing in (_lead_drawings if section in leads else drawings)(section, palette):
                 drawn.append(drawing)
                 places.append(section.drawings)
     pictures = [chapter.picture[0] for chapter in parts if chapter.picture]
@@ -461,8 +486,25 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
             chapter.picture = (chapter.picture[0], images.pop(0))
     for place, drawing, svg in zip(places, drawn, images, strict=True):
         place.append((drawing, svg))
+    _set_row_ids(parts)
     wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
-    return environment().from_string(packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **_assets())
+    return environment().from_string(packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **assets())
+
+
+def _set_row_ids(parts: Sequence[Chapter]) -> None:
+    """Makes the ids of rows unique. Those of a further directory, and the links of its figures, get its number."""
+    taken: set[str] = set()
+    for i, chapter in enumerate(parts, 1):
+        suffix = "" if i == 1 else f".{i}"
+        for section in chapter.sections:
+            rows = []
+            for kind, name, cells in section.rows:
+                one = f"{name}{suffix}"
+                rows.append((kind, "" if one in taken else one, cells))
+                taken.add(one)
+            section.rows = rows
+            if suffix:
+                section.drawings = [(d, _POINT_LINK.sub(rf"\g<0>{suffix}", svg)) for d, svg in section.drawings]
 
 
 def environment() -> Environment:
@@ -478,7 +520,7 @@ def packaged(name: str) -> str:
     return files("firsttouch.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _assets() -> dict[str, str]:
+def assets() -> dict[str, str]:
     """The style and the script that the page contains, and the hash by which its policy allows this script alone."""
     script = packaged("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

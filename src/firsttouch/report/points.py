@@ -11,7 +11,9 @@ from firsttouch.records.schema import Record, Scalar
 from firsttouch.report.roles import Roles
 from firsttouch.text import count, named
 
-MOST_PANELS = 12
+MOST_PANELS = 6
+MOST_SERIES = 8
+"""The most combinations of colour and dash in one figure."""
 FLAGS = {"wrong": "failed verification", "suspect": "suspect", "throttled": "throttled"}
 
 
@@ -62,6 +64,19 @@ def first_panels(roles: Roles, records: list[Record]) -> tuple[list[Record], lis
     kept = {repr(p) for p in panels[:MOST_PANELS]}
     shown = [r for r in records if repr(tuple(value(r, n) for n in roles.panel)) in kept]
     return shown, [f"The first {MOST_PANELS} of {len(panels)} panels are drawn; the table has every point."]
+
+
+def first_series(roles: Roles, records: list[Record]) -> tuple[list[Record], list[str]]:
+    """The records of the MOST_SERIES series with the most points, and a list with a sentence on the others, if there
+    are any.
+    """
+    names = [n for n in (roles.colour, roles.dash) if n]
+    series = group_by(records, *names) if names else {}
+    if len(series) <= MOST_SERIES:
+        return records, []
+    kept = {repr(key) for key, _ in sorted(series.items(), key=lambda item: -len(item[1]))[:MOST_SERIES]}
+    shown = [r for r in records if repr(tuple(value(r, n) for n in names)) in kept]
+    return shown, [f"{MOST_SERIES} of {len(series)} series are drawn; the table has every point."]
 
 
 def flaws(records: Sequence[Record]) -> list[str]:

@@ -59,7 +59,7 @@ def _panels(shown: dict[str, TransferTimeline], *, titled: bool) -> Spec:
     for title, timeline in shown.items():
         drawn = [{**row, "panel": title} for row in _rows(timeline)]
         chart = _chart(drawn, colour).transform_filter(alt.FieldEqualPredicate(field="panel", equal=title))
-        header = {"title": alt.TitleParams(title, anchor="start", fontSize=11, limit=320)} if titled else {}
+        header = {"title": alt.TitleParams(title, anchor="start", fontSize=11)} if titled else {}
         size = {"width": 560, "height": 240} if len(shown) == 1 else {"width": 270, "height": 150}
         charts.append(chart.properties(**size, **header))
         rows += drawn
