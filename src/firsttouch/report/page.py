@@ -262,7 +262,8 @@ def _questions(
     for name, group in groups.items():
         group.sort(key=rank)
         experiment = experiments.get(name)
-        title = group[0].question if experiment is None or group[0].overview else experiment.question
+        is_one = group[0].overview or len({section.question for section in group}) == 1
+        title = group[0].question if experiment is None or is_one else experiment.question
         question = Question(_anchor([name], suffix, taken), name, title, group, rank(group[0])[1] == 2)
         for section in group:
             section.anchor = _anchor([section.name, section.device], suffix, taken)
