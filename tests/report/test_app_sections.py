@@ -490,7 +490,7 @@ def test_a_single_run_has_no_interval():
     record.summary = msgspec.structs.replace(record.summary, n=1)
     (one,) = sections_of([record])
     assert one.facts[0] == "one sample per point, so the spread between runs is unknown"
-    assert one.rows[0][1][1] == "–"  # noqa: RUF001
+    assert one.rows[0][-1][1] == "–"  # noqa: RUF001
     two = msgspec.structs.replace(record, factors={**record.factors, "app": "b"})
     assert "Each point was run once, so small differences may be chance." in overview([record, two])
 

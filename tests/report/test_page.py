@@ -104,7 +104,7 @@ def test_wrong_data_are_clearly_marked(page):
     assert "byte 4096 was 0x00, not 0xa5 operation allocate, allocator device, size 2 MiB" in one
     assert "1 point here failed verification (red crosses): do not use." in one
     assert page.count('class="flawed"') == 1
-    assert page.count('stroke="#B00020"') == 1
+    assert page.count('stroke="var(--red)"') == 1
 
 
 def test_wrong_points_do_not_reach_the_answer():
@@ -128,7 +128,7 @@ def test_suspect_points_are_marked_and_do_not_reach_the_answer():
     assert "1 point checked and right" in one
     assert re.search(r"triad99,999 GB/s.*suspect: above-peak", one)
     assert "Hollow purple diamonds: 1 suspect point (above-peak)." in one
-    assert page.count('stroke="#6A1B9A"') == 1
+    assert page.count('stroke="var(--purple)"') == 1
     assert '<th class="num">suspect</th>' in page
     assert "Nothing was measured" in render_records(at(99999, "triad", suspect="above-peak"))
 

@@ -290,6 +290,8 @@ def declared_by(app: type[App], params: Params, options: Mapping[str, str] | Non
     for number in STAND_INS:
         try:
             return _dry_run(app, params, options, number)
+        except _NoKernel:
+            reason = reason or "without data it launches no kernel"
         except Exception as error:
             reason = reason or f"a dry run fails: {type(error).__name__}: {' '.join(str(error).split())}"
     return by_roles(_declared(app(params, 1, options), params), reason)
@@ -328,7 +330,7 @@ def _dry_run(app: type[App], params: Params, options: Mapping[str, str] | None, 
     except _Enough:
         declared.assumptions.append(f"the dry run ended after {len(declared.accesses):,} accesses")
     if not any(access.agent == "gpu" and access.phase == "compute" for access in declared.accesses):
-        raise _NoKernel("it launches no kernel")
+        raise _NoKernel
     declared.ending = blocks()
     if recorder.read_computed and not declared.assumptions:
         declared.assumptions.append(

@@ -194,7 +194,11 @@ def _stated(
         places: dict[tuple[object, ...], int] = {}
         for place, point in by_experiment.get(value.experiment, ()):
             matches = all(includes(wanted, point.get(name)) for name, wanted in value.factors.items())
-            if not matches or value.metric != MEDIAN or value.unit != definitions[place].unit or place not in measured:
+            meant = value.metric == MEDIAN and (value.unit, value.metric_version) == (
+                definitions[place].unit,
+                definitions[place].version,
+            )
+            if not matches or not meant or place not in measured:
                 continue
             named = (keys[place][1], *(repr(point.get(name)) for name in value.factors))
             best = places.setdefault(named, place)

@@ -10,11 +10,33 @@ from firsttouch.analysis.statistics import distinct, value
 from firsttouch.figures import Figure
 from firsttouch.records.schema import Record
 from firsttouch.report.drawing import Spec
-from firsttouch.report.naming import heading, unit
+from firsttouch.report.naming import called, heading, unit
 from firsttouch.report.palette import COLOURS, GRID, INK, SHAPES, SUSPECT, THROTTLED, WRONG, Palette
+from firsttouch.report.permalinks import point_id
 from firsttouch.report.points import finite, flag
 from firsttouch.report.roles import Roles, condition
-from firsttouch.text import label, quantity
+from firsttouch.text import label, named, quantity
+
+POINTS = "points"
+"""The key in `usermeta` of a specification with the permalink, text, colour and dash of each point. Colour and dash are
+numbers of entries of the legends.
+"""
+LINE_END = "\N{BROKEN BAR}"
+"""Separates the lines of the text of a point."""
+_FOLLOWING = ("area", "line", "rule", "text")
+"""Kinds of mark that belong to a series. The others are points."""
+
+
+def tip(
+    record: Record, figure: Figure, roles: Roles, axes: Sequence[str], text: str, low: str = "", high: str = ""
+) -> Spec:
+    """What a page tells about a mark that is pointed at: its value, interval and conditions."""
+    names = dict.fromkeys(n for n in (*axes, *roles.names) if n in record.factors)
+    held = [named(n, value(record, n), called(figure, n)) for n in names]
+    unit_part = high.partition(" ")[2]
+    between = f"{low.removesuffix(f' {unit_part}')} to {high}" if low != high else ""
+    return {"tip": [point_id(record), LINE_END.join([text, between, *held])]}
+
 
 PIXELS = 7
 """The width of a character of a panel's title, which is bold."""
@@ -26,6 +48,8 @@ def row(record: Record, figure: Figure, roles: Roles, x: str, y: str) -> Spec:
     low, high = amount, amount
     if y == "median" and record.summary is not None:
         low, high = record.summary.ci_low, record.summary.ci_high
+    one_unit = unit(figure, y, record)
+    texts = [quantity(v, one_unit) if isinstance(v, int | float) else "" for v in (amount, low, high)]
     return {
         "kind": "point",
         "x": label(x, value(record, x)),
@@ -33,7 +57,8 @@ def row(record: Record, figure: Figure, roles: Roles, x: str, y: str) -> Spec:
         "low": low,
         "high": high,
         "flag": flag(record),
-        "text": quantity(amount, unit(figure, y, record)) if isinstance(amount, int | float) else "",
+        "text": texts[0],
+        **tip(record, figure, roles, (x,), *texts),
         **condition(record, figure, roles),
     }
 
@@ -110,16 +135,18 @@ def finish(chart: Any, rows: list[Spec]) -> Spec:
     font = "Helvetica, Arial, 'Liberation Sans', sans-serif"
     axis: Spec = {"labelColor": INK, "titleColor": INK, "gridColor": GRID, "domainColor": "#9aa5b1"}
     axis |= {"tickColor": "#9aa5b1", "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
-    axis |= {"labelFlush": False}
+    axis |= {"labelFlush": False, "aria": False}
     legend: Spec = {"orient": "bottom", "direction": "horizontal", "labelFontSize": 11}
     longest = max((len(str(row.get(key, ""))) for row in rows for key in ("colour", "dash")), default=0)
     legend |= {"columns": 4 if longest <= 18 else 2 if longest <= 44 else 1, "labelLimit": 700}
     stacked = {"bottom": {"direction": "vertical", "anchor": "start"}}
     legend |= {"titleFontSize": 11, "symbolSize": 80, "symbolOpacity": 1, "layout": stacked}
     legend |= {"columnPadding": 26}  # the reader's font may be wider than the font used for the layout
-    spec: Spec = chart.to_dict(validate=False) | {"datasets": {"rows": rows}, "data": {"name": "rows"}}
+    spec: Spec = chart.to_dict(validate=False)
+    domains: dict[str, list[str]] = {}
+    _describe(spec, domains)
+    spec |= {"usermeta": {POINTS: _number(rows, domains)}, "datasets": {"rows": rows}, "data": {"name": "rows"}}
     spec["config"] = {
-        "aria": False,
         "font": font,
         "background": "white",
         "axis": axis,
@@ -130,3 +157,32 @@ def finish(chart: Any, rows: list[Spec]) -> Spec:
         "padding": 6,
     }
     return spec
+
+
+def _describe(part: Any, domains: dict[str, list[str]]) -> None:
+    """Makes each mark carry its number or that of its series, and collects the values of the legends by channel."""
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _describe(inner, domains)
+    if not isinstance(part, dict) or "encoding" not in part or not isinstance(part.get("mark"), dict):
+        return
+    follows = part["mark"]["type"] in _FOLLOWING
+    part["mark"]["aria"] = True
+    part["encoding"]["description"] = {"field": "series" if follows else "mark", "type": "nominal"}
+    for channel in ("color", "strokeDash"):
+        scale = part["encoding"].get(channel, {}).get("scale") or {}
+        if isinstance(domain := scale.get("domain"), list):
+            domains[channel] = domain
+
+
+def _number(rows: list[Spec], domains: Mapping[str, list[str]]) -> list[list[Any]]:
+    """Numbers the points and their series in the rows. Returns what `usermeta` tells about each point."""
+    colours, dashes = ({text: i for i, text in enumerate(domains.get(c, []))} for c in ("color", "strokeDash"))
+    points: list[list[Any]] = []
+    for data in rows:
+        hue = colours.get(str(data.get("segment") or data.get("colour", "")), "")
+        dash = dashes.get(data.get("dash", ""), "")
+        data["series"] = f"s{hue}.{dash}"
+        if told := data.pop("tip", None):
+            data["mark"] = f"p{len(points)}"
+            points.append([*told, hue, dash])
+    return points

@@ -34,9 +34,9 @@ from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import Record
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.overlay import overlaid, told_apart
-from firsttouch.report.page import environment, packaged
+from firsttouch.report.page import assets, environment, packaged
 from firsttouch.report.palette import Palette
-from firsttouch.report.svg import sanitise, to_svg
+from firsttouch.report.svg import to_svgs
 from firsttouch.text import join_names
 
 PAGE = "compare.html"
@@ -69,7 +69,7 @@ def render(comparison: Comparison, experiments: Mapping[str, Experiment]) -> str
     for group in comparison.groups:
         found.setdefault((group.experiment, group.device), []).append(group)
     records = _records(comparison, short)
-    palette, number = Palette(), 0
+    palette = Palette()
     sections: list[Section] = []
     for i, (key, groups) in enumerate(found.items(), 1):
         if (
@@ -78,15 +78,15 @@ def render(comparison: Comparison, experiments: Mapping[str, Experiment]) -> str
         ):
             continue
         section = _section(f"e{i}", comparison, groups, short, conditions, experiments)
-        for drawing in _drawings(records.get(key, []), experiments, palette):
-            number += 1
-            svg = sanitise(to_svg(drawing.spec), f"f{number}-") if drawing.spec else ""
-            section.drawings.append((drawing, svg))
+        section.drawings = [(drawing, "") for drawing in _drawings(records.get(key, []), experiments, palette)]
         sections.append(section)
+    images = iter(to_svgs([drawing.spec for section in sections for drawing, _ in section.drawings]))
+    for section in sections:
+        section.drawings = [(drawing, next(images)) for drawing, _ in section.drawings]
     sides = dict.fromkeys(group.side for group in comparison.groups)
     rows = [g for g in comparison.groups if not comparison.differences.fleet or g.differing]
     return environment().from_string(packaged("comparison.html.j2")).render(
-        style=packaged("page.css"),
+        **assets(),
         title=_title(comparison, short),
         headlines=answers(comparison),
         limit=comparison.limit,

@@ -11,14 +11,14 @@ from firsttouch.figures import Heat
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.report import points
 from firsttouch.report.axes import NAMES, as_time, size_label, time_label
-from firsttouch.report.chart import finish, flag_marks, panel, side_by_side
+from firsttouch.report.chart import finish, flag_marks, panel, side_by_side, tip
 from firsttouch.report.drawing import Context, Drawing, Spec
 from firsttouch.report.naming import heading, unit, without_unit
 from firsttouch.report.palette import WRONG
 from firsttouch.report.points import finite, flag
 from firsttouch.report.roles import Roles, assign, channels, condition
 from firsttouch.report.shades import DARK, LIGHT, MOST_FACTOR, Shades, shades
-from firsttouch.text import RATIO, SECONDS, compact, count, label
+from firsttouch.text import RATIO, SECONDS, compact, count, label, quantity
 
 CHARACTER, LINE, FONT_SIZE = 5.7, 11, 10
 """Pixels of one character and of one line of text in a cell."""
@@ -76,6 +76,7 @@ def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
             "flag": flag(record),
             **condition(record, figure, roles),
             **_cell(record, figure, one_unit, scale),
+            **_tip(record, figure, roles),
         }
         for record in records
     ]
@@ -117,6 +118,16 @@ def _cell(record: Record, figure: Heat, unit: str, scale: Shades) -> Spec:
     z = value(record, figure.z)
     assert isinstance(z, int | float)
     return {"z": z, "text": compact(z, unit), "ink": scale.ink(z)}
+
+
+def _tip(record: Record, figure: Heat, roles: Roles) -> Spec:
+    """What the page tells about a cell, with more digits than the cell has room for."""
+    is_median, one_unit = figure.z == "median" and record.summary is not None, unit(figure, figure.z, record)
+    amounts = [value(record, figure.z)]
+    if is_median and record.summary is not None:
+        amounts += [record.summary.ci_low, record.summary.ci_high]
+    texts = [quantity(v, one_unit) if isinstance(v, int | float) else "" for v in amounts]
+    return tip(record, figure, roles, (figure.x, figure.y), *texts)
 
 
 def _shades(figure: Heat, records: Sequence[Record]) -> Shades:

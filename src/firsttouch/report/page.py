@@ -35,6 +35,7 @@ from firsttouch.report.events import EventTable, event_table, have_moves
 from firsttouch.report.first_screen import FirstScreen, first_screen
 from firsttouch.report.lead import usual
 from firsttouch.report.palette import Palette
+from firsttouch.report.permalinks import point_id
 from firsttouch.report.points import matching
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.published import PublishedTable, published_tables
@@ -55,9 +56,16 @@ BRIEF = 260
 """The characters of an answer that are shown without a click, if its first sentence has fewer."""
 MOST_ROWS = 400
 """The most points in the table of one section. The others are left out evenly, but not flawed ones."""
+MOST_ROWS_OF_ALL = 8000
+"""The most points in all tables of a page together, if there are fewer than MOST_ROWS_OF_ALL / FEWEST_ROWS sections."""
+FEWEST_ROWS = 8
+MOST_FIGURES = 150
+"""The most figures of a page, but for those that questions show at first."""
 FEWEST = 6
 """The least number of samples for an interval of the median. With fewer, it is their range; one sample has none."""
 _AMOUNT = re.compile(r"[-\N{MINUS SIGN}+]?[0-9][0-9.,e+-]*( [^ ,;:]+)?|\N{EN DASH}|")
+
+_POINT_LINK = re.compile(r'(?<= data-p=")p-[0-9a-f]+')
 
 HEADLINES: Mapping[str, Sequence[str]] = {
     "cpu": ["cores_usable", "sockets", "l1_bytes", "l2_bytes", "l3_bytes", "infinity_cache_bytes"],
@@ -103,7 +111,11 @@ class Section:
     facts: list[str] = field(default_factory=list)
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
-    rows: list[tuple[str, list[str]]] = field(default_factory=list)
+    rows: list[tuple[str, str, list[str]]] = field(default_factory=list)
+    """The CSS class, the id and the cells of each row of the table of points. The id is '' if the page has it already.
+    """
+    undrawn: bool = False
+    """True if its figures are left out, since the page has too many."""
     left_out: int = 0
     """The number of measured points that the table leaves out."""
     timelines: list[TransferTimeline] = field(default_factory=list)
@@ -177,6 +189,16 @@ class Chapter:
     picture: tuple[Drawing, str] | None = None
 
     @property
+    def thinned(self) -> str:
+        """A sentence on what the page leaves out to stay small, or ''."""
+        points, undrawn = sum(s.left_out for s in self.sections), sum(s.undrawn for s in self.sections)
+        parts = [f"{points:,} of {len(self.results.records):,} points are in no table"] if points else []
+        parts += [f"the figures of {count(undrawn, 'section')} are not drawn"] if undrawn else []
+        if not parts:
+            return ""
+        return f"This page is thinned: {' and '.join(parts)}. firsttouch report --format csv or svg writes all of them."
+
+    @property
     def occurring(self) -> list[str]:
         """The kinds of outcome besides ok that occur, which are the columns of the summary."""
         return [kind for kind in _tally([]) if kind != "ok" and any(s.tally[kind] for s in self.sections)]
@@ -193,7 +215,8 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
     for i, (name, loaded) in enumerate(results.items(), 1):
         devices = {d.name: d for d in loaded.machine.devices}
         parts = list(answered(loaded.records, loaded.machine.devices, experiments))
-        sections = [_section(part, experiments.get(part.experiment), devices) for part in parts]
+        most = min(MOST_ROWS, max(FEWEST_ROWS, MOST_ROWS_OF_ALL // max(1, len(parts))))
+        sections = [_section(part, experiments.get(part.experiment), devices, most) for part in parts]
         _add_published(sections, loaded)
         for (experiment, device), timelines in loaded.timelines.items():
             if candidates := [s for s in sections if s.experiment == experiment and device in s.devices]:
@@ -239,7 +262,8 @@ def _questions(
     for name, group in groups.items():
         group.sort(key=rank)
         experiment = experiments.get(name)
-        title = group[0].question if experiment is None or group[0].overview else experiment.question
+        is_one = group[0].overview or len({section.question for section in group}) == 1
+        title = group[0].question if experiment is None or is_one else experiment.question
         question = Question(_anchor([name], suffix, taken), name, title, group, rank(group[0])[1] == 2)
         for section in group:
             section.anchor = _anchor([section.name, section.device], suffix, taken)
@@ -266,7 +290,7 @@ def _section_of(timeline: TransferTimeline, sections: Sequence[Section]) -> Sect
     return max(sections, key=matches)
 
 
-def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, DeviceInfo]) -> Section:
+def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, DeviceInfo], most_rows: int) -> Section:
     shown = part.section
     records = list(shown.records)
     infos = [known[name] for name in part.devices if name in known]
@@ -290,9 +314,9 @@ def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, 
     if shown.overview:
         return section
     section.facts = _facts(measured(records))
-    section.columns, rows = _table(records)
-    section.rows = _thinned(rows)
-    section.left_out = len(rows) - len(section.rows)
+    timed = [r for r in records if r.summary is not None]
+    section.columns, section.rows = _table(_thinned(timed, most_rows))
+    section.left_out = len(timed) - len(section.rows)
     section.events = event_table(records)
     section.without_events = _blocks(records, why_none)
     section.counters = counter_table(records)
@@ -396,8 +420,8 @@ def _each(records: Sequence[Record], text: Callable[[Record], str | None]) -> li
     return blocks
 
 
-def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """The headings, and one row with its CSS class for every measured point: varying factors, summary and marks."""
+def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
+    """The headings, and one row with its CSS class and id for every measured point: varying factors, summary, marks."""
     shown = [r for r in records if r.summary is not None]
     names = varying(shown)
     rows = []
@@ -413,6 +437,7 @@ def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[s
         rows.append(
             (
                 "wrong" if _is_wrong(r) else "warned" if marks else "",
+                point_id(r),
                 [*cells, quantity(s.median, r.unit), spread, ends, str(s.n), r.stopped_by, ", ".join(marks)],
             )
         )
@@ -420,10 +445,13 @@ def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, list[s
     return [*heads, "median", "95 % interval", "5th … 95th percentile", "samples", "ended by", "marks"], rows
 
 
-def _thinned(rows: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
-    """At most about MOST_ROWS rows: the flawed ones, and the others evenly."""
-    step = -(-len(rows) // MOST_ROWS)
-    return [row for i, row in enumerate(rows) if i % step == 0 or row[0]][: 2 * MOST_ROWS] if step > 1 else rows
+def _thinned(records: list[Record], most: int) -> list[Record]:
+    """At most about `most` records for a table: flawed ones first, and of the others every n-th."""
+    step = -(-len(records) // most) if records else 1
+    if step == 1:
+        return records
+    kept = [r for i, r in enumerate(records) if i % step == 0 or _is_wrong(r) or _is_suspect(r)]
+    return kept[: 2 * most]
 
 
 def numeric(rows: Sequence[Sequence[str]]) -> list[bool]:
@@ -467,9 +495,11 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     for chapter in parts:
         if first := _picture(chapter, palette):
             chapter.picture = (first, "")
-        leads = [q.lead for q in chapter.questions if not q.collapsed]
-        for section in chapter.sections:
-            for drawing in (_lead_drawings if section in leads else drawings)(section, palette):
+        leads = {id(q.lead) for q in chapter.questions if not q.collapsed}
+        for section in sorted(chapter.sections, key=lambda s: id(s) not in leads):
+            section.undrawn = id(section) not in leads and len(drawn) >= MOST_FIGURES
+            of_section = _lead_drawings if id(section) in leads else drawings
+            for drawing in [] if section.undrawn else of_section(section, palette):
                 drawn.append(drawing)
                 places.append(section.drawings)
     pictures = [chapter.picture[0] for chapter in parts if chapter.picture]
@@ -479,8 +509,25 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
             chapter.picture = (chapter.picture[0], images.pop(0))
     for place, drawing, svg in zip(places, drawn, images, strict=True):
         place.append((drawing, svg))
+    _set_row_ids(parts)
     wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
-    return environment().from_string(packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **_assets())
+    return environment().from_string(packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **assets())
+
+
+def _set_row_ids(parts: Sequence[Chapter]) -> None:
+    """Makes the ids of rows unique. Those of a further directory, and the links of its figures, get its number."""
+    taken: set[str] = set()
+    for i, chapter in enumerate(parts, 1):
+        suffix = "" if i == 1 else f".{i}"
+        for section in chapter.sections:
+            rows = []
+            for kind, name, cells in section.rows:
+                one = f"{name}{suffix}"
+                rows.append((kind, "" if one in taken else one, cells))
+                taken.add(one)
+            section.rows = rows
+            if suffix:
+                section.drawings = [(d, _POINT_LINK.sub(rf"\g<0>{suffix}", svg)) for d, svg in section.drawings]
 
 
 def environment() -> Environment:
@@ -496,7 +543,7 @@ def packaged(name: str) -> str:
     return files("firsttouch.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _assets() -> dict[str, str]:
+def assets() -> dict[str, str]:
     """The style and the script that the page contains, and the hash by which its policy allows this script alone."""
     script = packaged("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

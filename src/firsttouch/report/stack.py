@@ -13,7 +13,7 @@ from firsttouch.figures import Stack
 from firsttouch.records.schema import Record
 from firsttouch.report import points
 from firsttouch.report.axes import NAMES, quantitative, time_label
-from firsttouch.report.chart import finish, flag_marks, numbers, panel, row, side_by_side
+from firsttouch.report.chart import LINE_END, finish, flag_marks, numbers, panel, row, side_by_side
 from firsttouch.report.drawing import Context, Drawing, Spec
 from firsttouch.report.naming import amount_title, heading, unit, without_unit
 from firsttouch.report.palette import INK
@@ -102,7 +102,11 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Cont
         most = max(bar["y"] for bar in bars) * 1.25 or 1.0
         for bar, bar_parts in pairs:
             inside = _segment_rows(bar_parts, fills, width / most, one_unit)
-            rows += [bar, *({**segment, "x": bar["x"], "panel": title} for segment in inside)]
+            point, conditions = bar["tip"][0], bar["tip"][1].split(LINE_END)[2:]
+            for segment in inside:
+                told = LINE_END.join([f"{segment['segment']}: {segment.pop('amount')}", "", *conditions])
+                rows.append({**segment, "x": bar["x"], "panel": title, "tip": [point, told]})
+            rows.append(bar)
         stacked = _stacked(figure, records, bars, hue, alt.Scale(domain=[0, most]))
         charts.append(panel(stacked, title, roles, width, limit=width + 60))
     return finish(side_by_side(charts, roles), rows)
@@ -122,6 +126,7 @@ def _segment_rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: f
                 "end": start + v,
                 "middle": start + v / 2,
                 "thin": v * scale < THIN,
+                "amount": text,
                 "text": text if fits else "",
                 "ink": ink_on(fills[name]) if fits else "",
             })  # fmt: skip

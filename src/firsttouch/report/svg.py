@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from firsttouch.errors import UsageError
+from firsttouch.report.embedded import embed
 
 _TAGS = {"svg", "g", "path", "text", "tspan", "rect", "line", "circle", "defs", "clipPath", "linearGradient", "stop"}
+_DROPPED = ("href", "style", "class", "base", "role")
 _CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff]")
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -37,16 +39,24 @@ def _converting() -> Iterator[None]:
 
 def to_svg(spec: Mapping[str, Any]) -> str:
     """The figure as an SVG document of shapes and text only."""
-    import vl_convert
-
-    with _converting():
-        text: str = vl_convert.vegalite_to_svg(_clean(spec), allowed_base_urls=[])
-    return sanitise(text)
+    return sanitise(_drawn(_clean(spec)))
 
 
 def to_svgs(specs: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """The figures as SVG, each with ids of its own; '' for those without a specification."""
-    return [sanitise(to_svg(spec), f"f{i}-") if spec else "" for i, spec in enumerate(specs, 1)]
+    """The figures as SVG of a page, each with ids of its own; '' for those without a specification."""
+    return [_of_page(_clean(spec), i) if spec else "" for i, spec in enumerate(specs, 1)]
+
+
+def _of_page(spec: dict[str, Any], number: int) -> str:
+    return sanitise(embed(_drawn(spec), spec, number))
+
+
+def _drawn(spec: dict[str, Any]) -> str:
+    import vl_convert
+
+    with _converting():
+        text: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    return text
 
 
 def to_png(spec: Mapping[str, Any], scale: float = 2.0) -> bytes:
@@ -58,8 +68,8 @@ def to_png(spec: Mapping[str, Any], scale: float = 2.0) -> bytes:
     return image
 
 
-def sanitise(svg: str, prefix: str = "") -> str:
-    """The SVG reduced to allowed elements, without handlers, styles and links. Its ids begin with `prefix`."""
+def sanitise(svg: str) -> str:
+    """The SVG reduced to allowed elements, without handlers, styles and links."""
     ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
     root = ElementTree.fromstring(svg)
     for parent in list(root.iter()):
@@ -69,10 +79,6 @@ def sanitise(svg: str, prefix: str = "") -> str:
         for name, text in list(parent.attrib.items()):
             plain = name.rpartition("}")[2].lower()
             outside = "url(" in text and not text.strip().startswith("url(#")
-            if plain.startswith("on") or plain in ("href", "style", "class", "base") or outside:
+            if plain.startswith(("on", "aria")) or plain in _DROPPED or outside:
                 del parent.attrib[name]
-            elif plain == "id":
-                parent.set(name, prefix + text)
-            elif "url(#" in text:
-                parent.set(name, text.replace("url(#", f"url(#{prefix}"))
     return ElementTree.tostring(root, encoding="unicode")
