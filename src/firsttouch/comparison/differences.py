@@ -109,6 +109,11 @@ class Group:
         """Whether the experiment as a whole differs clearly."""
         return self.verdict != SAME
 
+    @property
+    def differing(self) -> int:
+        """How many of its points differ clearly."""
+        return sum(n for word, n in self.counts.items() if word != SAME)
+
 
 @dataclass(frozen=True)
 class Differences:
