@@ -72,7 +72,8 @@ class Block:
 class Declared:
     """What a program declares.
 
-    title: its name and size. computing, ending: the block of each buffer before the first launch of the phase compute, and at the end.
+    title: its name and size. computing, ending: the block of each buffer before the first launch of the phase compute,
+    and at the end.
     """
 
     title: str
