@@ -70,9 +70,10 @@ class Block:
 
 @dataclass
 class Declared:
-    """What an application declares.
+    """What a program declares.
 
-    computing, ending: the block of each buffer before the first launch of the phase compute, and at the end.
+    title: its name and size. computing, ending: the block of each buffer before the first launch of the phase compute,
+    and at the end.
     """
 
     title: str
@@ -81,10 +82,6 @@ class Declared:
     computing: dict[str, int] = field(default_factory=dict)
     ending: dict[str, int] = field(default_factory=dict)
     assumptions: list[str] = field(default_factory=list)
-
-    @property
-    def footprint(self) -> int:
-        return sum(block.declaration.nbytes for block in self.blocks)
 
 
 class _Memory:
