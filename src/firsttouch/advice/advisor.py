@@ -373,7 +373,7 @@ def _turns(
         name = min(kept, key=lambda one: kept[one])
         if name != best.strategy and best.strategy in kept and kept[name] * SIMILAR < kept[best.strategy]:
             found.append(
-                f"If the program keeps its buffers and repeats this work, {name} is better: "
+                f"If the program keeps its buffers and repeats this work, {name} is better: an estimated "
                 f"{quantity(kept[name], 'ms')} each time, against {quantity(kept[best.strategy], 'ms')}."
             )
     alike = [row.strategy for row in rows[1:] if row.low <= best.high]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +24,8 @@ MOST_TABLES = 5
 MOST_POINTS = 3
 """The most points of one experiment that are printed."""
 MOST_LISTED = 10
-WIDTH = 120
+PLAIN_WIDTH = 120
+"""The width of the output if neither a terminal nor COLUMNS determines it."""
 
 
 def percentage(text: str) -> float:
@@ -99,8 +101,8 @@ def _show(comparison: Comparison) -> None:
     from firsttouch.comparison.words import answers, condition_values, notes, short_names
 
     console = Console(soft_wrap=False)
-    if not console.is_terminal:
-        console.width = max(console.width, WIDTH)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PLAIN_WIDTH
     found = answers(comparison)
     for sentence in found[: MOST_LISTED + 1]:
         console.print(sentence)

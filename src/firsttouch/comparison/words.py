@@ -27,7 +27,7 @@ def answers(comparison: Comparison) -> list[str]:
         if group.differs:
             what = f"{group.verdict} in {group_title(group)}, {ratio_text(group.ratio)}"
             outliers.setdefault(group.side, []).append(what)
-    n, kind = len(comparison.sides), "device" if comparison.of_devices else "side"
+    n, kind = len(comparison.sides), comparison.kind
     points = f"{count(n, kind)}, each against the median of all, in {len(comparison.table.columns):,} points"
     if not outliers:
         return [f"{points}: none differs clearly in an experiment as a whole."]

@@ -37,7 +37,7 @@ from firsttouch.report.overlay import overlaid, told_apart
 from firsttouch.report.page import assets, environment, packaged
 from firsttouch.report.palette import Palette
 from firsttouch.report.svg import to_svgs
-from firsttouch.text import join_names
+from firsttouch.text import count, join_names
 
 PAGE = "compare.html"
 SIDE = "side"
@@ -55,8 +55,6 @@ class Section:
     anchor: str
     title: str
     question: str
-    counted: str
-    groups: list[list[str]]
     tables: list[tuple[str, list[str], list[list[str]], int]]
     """For each side: its name, the headings, the rows, and how many more points there are."""
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
@@ -72,10 +70,7 @@ def render(comparison: Comparison, experiments: Mapping[str, Experiment]) -> str
     palette = Palette()
     sections: list[Section] = []
     for i, (key, groups) in enumerate(found.items(), 1):
-        if (
-            not any(d.differs for group in groups for d in comparison.points_of(group))
-            or len(sections) == MOST_SECTIONS
-        ):
+        if len(sections) == MOST_SECTIONS or not any(_is_shown(group, comparison) for group in groups):
             continue
         section = _section(f"e{i}", comparison, groups, short, conditions, experiments)
         section.drawings = [(drawing, "") for drawing in _drawings(records.get(key, []), experiments, palette)]
@@ -114,7 +109,7 @@ def _is_shown(group: Group, comparison: Comparison) -> bool:
 def _title(comparison: Comparison, short: Mapping[str, str]) -> str:
     first, *others = [short[name] for name in comparison.names]
     return (
-        f"{len(comparison.sides)} sides compared"
+        f"{count(len(comparison.sides), comparison.kind)} compared"
         if comparison.differences.fleet
         else f"{join_names(others)} against {first}"
     )
@@ -141,8 +136,6 @@ def _section(
         anchor,
         group_title(groups[0]),
         experiment.question if experiment else "",
-        experiment.counted if experiment else "",
-        [group_cells(group) for group in groups],
         tables,
     )
 
