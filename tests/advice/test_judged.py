@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 MEDIAN_ERROR = {"h200-apps-1": 0.23}
-"""Where the median error of the estimated difference to `explicit` is more than the 20 % aimed at (docs/evidence.md)."""
+"""Where the median error of the estimated difference to `explicit` is over the 20 % aimed at (docs/evidence.md)."""
 
 
 @pytest.fixture(scope="module")
