@@ -1,4 +1,4 @@
-"""Fixtures that all processes of pytest-xdist share."""
+"""What all tests share: fixtures of all processes of pytest-xdist, and whether the exhaustive tests run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tells all tests, and the programs that they start, whether the exhaustive ones run too."""
+    if config.option.markexpr != "not exhaustive":
+        os.environ.setdefault("FIRSTTOUCH_EXHAUSTIVE", "1")
+
 
 MakeOnce = Callable[[str, Callable[[Path], object]], Path]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.calls import COMMAND, UNDRAWN
 from tests.matrix import matrix
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
@@ -16,9 +17,9 @@ STRIDE = (EXAMPLES / "stride.py").read_text()
 SMOOTH = (EXAMPLES / "smooth.py").read_text()
 
 
-def call(cwd: Path, command: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+def call(cwd: Path, *words: str, command: Sequence[str] = UNDRAWN, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "firsttouch.cli.main", command, *words],
+        [*command, *words],
         cwd=cwd,
         env=os.environ | more,
         capture_output=True,
@@ -245,7 +246,7 @@ def test_failing_findings_of_a_module_are_reported_in_one_sentence(code: str, sa
     head = "def findings(self, records, device):\n"
     (tmp_path / "mine.py").write_text(changed(STRIDE, head, f"{head}        {code}\n"))
     asked = ("--device", "cpu", "--set", "stride=64", "--out", "o")
-    done = call(tmp_path, "run", "stride", "--module", "mine.py", *asked)
+    done = call(tmp_path, "run", "stride", "--module", "mine.py", *asked, command=COMMAND)
     assert done.returncode == 0, done.stderr
     assert f"Nothing could be derived from these points {said}" in " ".join(done.stdout.split())
     not_drawn = "the report was not drawn: its process ended before it was written" in done.stderr

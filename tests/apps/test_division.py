@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.calls import UNDRAWN
 from tests.harness.running import opencl, run_tiny, strategies
 from tests.matrix import matrix
 
@@ -96,7 +96,7 @@ def test_every_point_is_summed_and_every_sum_written() -> None:
 
 
 def app(out: Path, *words: str) -> list[Record]:
-    call = [sys.executable, "-m", "firsttouch.cli.main", "app", *words, "--device", "opencl:0", "--out", str(out)]
+    call = [*UNDRAWN, "app", *words, "--device", "opencl:0", "--out", str(out)]
     done = subprocess.run(call, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     (out / "told").write_text(done.stdout)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.calls import UNDRAWN
 from tests.matrix import matrix
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "smooth.py"
@@ -18,7 +18,7 @@ DEVICE = ("--device", "opencl:0")
 
 def app(*arguments: str, cwd: Path, command: str = "app") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "firsttouch.cli.main", command, *arguments],
+        [*UNDRAWN, command, *arguments],
         cwd=cwd,
         env={**os.environ},
         capture_output=True,

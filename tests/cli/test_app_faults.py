@@ -7,20 +7,20 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.calls import UNDRAWN
 from tests.matrix import matrix
 
 from firsttouch.records.reading import RESULTS, load_results
 from firsttouch.records.schema import Record
 
 MODULE = Path(__file__).with_name("misbehaving.py")
-COMMAND = (sys.executable, "-m", "firsttouch.cli.main", "app")
+COMMAND = (*UNDRAWN, "app")
 MINE = ("--module", str(MODULE))
 ASKED = ("misbehaving", *MINE, "--strategy", "pinned", "--repeat", "1", "--device", "opencl:0")
 ENDS = {

@@ -7,23 +7,23 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.calls import COMMAND, UNDRAWN
 from tests.matrix import matrix
 
 from firsttouch.cli.output import printable
 
-COMMAND = (sys.executable, "-m", "firsttouch.cli.main")
 SMALL = ("run", "latency", "--device", "cpu", "--set", "size=4KiB", "--set", "order=random", "--out", "o")
 APP = ("app", "nn", "--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
 
 
-def call(cwd: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+def call(cwd: Path, *words: str, command: Sequence[str] = COMMAND, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *words], cwd=cwd, env=os.environ | more, capture_output=True, text=True, timeout=100
+        [*command, *words], cwd=cwd, env=os.environ | more, capture_output=True, text=True, timeout=100
     )
 
 
@@ -83,7 +83,7 @@ def test_a_directory_without_permission(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", matrix(["ascii", "latin-1"]))
 def test_characters_that_the_encoding_lacks_are_replaced(encoding: str, tmp_path: Path) -> None:
-    done = call(tmp_path, *APP, PYTHONIOENCODING=encoding)
+    done = call(tmp_path, *APP, command=UNDRAWN, PYTHONIOENCODING=encoding)
     assert done.returncode == 0, done.stderr
     assert any(line.split()[:1] == ["svm-fine"] and line.split()[-1] == "+" for line in done.stdout.splitlines())
     stated = call(tmp_path, "methods", "--device", "cpu", PYTHONIOENCODING=encoding)
@@ -113,7 +113,7 @@ def test_a_full_stdout_is_reported_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
-    first = call(tmp_path, *SMALL[:-1], "a")
+    first = call(tmp_path, *SMALL[:-1], "a", command=UNDRAWN)
     assert first.returncode == 0, first.stderr
     room = (tmp_path / "a" / "machine.json").stat().st_size + 2**12
     sizes = [f"size={','.join(str(64 * n) for n in range(1, 61))}", "order=random", "allocator=malloc"]
@@ -130,7 +130,7 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
     assert full.stderr.endswith(f"; {len(kept)} points kept. Continue with: firsttouch run --resume --out o\n")
     assert "File too large" in full.stderr
     assert (out / "report.html").read_text() == "old"
-    resumed = call(tmp_path, "run", "--resume", "--out", "o")
+    resumed = call(tmp_path, "run", "--resume", "--out", "o", command=UNDRAWN)
     assert resumed.returncode == 0, resumed.stderr
     assert not cut or "the last line was cut short and is dropped" in resumed.stderr
     lines = (out / "results.jsonl").read_text().splitlines()
@@ -140,7 +140,7 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_keeps_results_and_prints_how_to_continue(number: signal.Signals, status: int, tmp_path: Path) -> None:
-    words = [*COMMAND, "run", "latency", "--device", "cpu", "--preset", "full", "--out", "my results"]
+    words = [*UNDRAWN, "run", "latency", "--device", "cpu", "--preset", "full", "--out", "my results"]
     run = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     results = tmp_path / "my results" / "results.jsonl"
     while run.poll() is None and not (results.exists() and results.stat().st_size):

@@ -7,30 +7,30 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.calls import COMMAND, UNDRAWN
 from tests.matrix import matrix
 
 from firsttouch.records.schema import SCHEMA
 
 FAULTS = Path(__file__).parents[1] / "engine" / "faults.py"
-COMMAND = [sys.executable, "-m", "firsttouch.cli.main", "run"]
 ENVIRONMENT = {**os.environ, "FIRSTTOUCH_MODULES": str(FAULTS)}
 
 
-def call(cwd: Path, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *map(str, words)]
-    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT | more, text=True, capture_output=True, timeout=100)
+def call(cwd: Path, *words: object, command: Sequence[str] = UNDRAWN, **more: str) -> subprocess.CompletedProcess[str]:
+    call = [*command, "run", *map(str, words)]
+    return subprocess.run(call, cwd=cwd, env=ENVIRONMENT | more, text=True, capture_output=True, timeout=100)
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """A small run into DIR/out."""
     cwd = tmp_path_factory.mktemp("done")
-    return cwd, call(cwd, "fresh", "--device", "cpu", "--out", "out")
+    return cwd, call(cwd, "fresh", "--device", "cpu", "--out", "out", command=COMMAND)
 
 
 def test_findings_and_the_report_are_printed_and_nothing_else(done):
@@ -56,7 +56,7 @@ def test_events_where_there_are_none_is_one_sentence(tmp_path):
 
 
 def test_json_is_the_only_output_on_stdout(tmp_path):
-    run = call(tmp_path, "fault", "--device", "cpu", "--set", "what=chatter", "--json")
+    run = call(tmp_path, "fault", "--device", "cpu", "--set", "what=chatter", "--json", command=COMMAND)
     outcome = json.loads(run.stdout)
     assert outcome["counts"] == {"ok": 1}
     assert Path(outcome["directory"]).parent == Path("firsttouch-results")
@@ -177,7 +177,7 @@ def test_resume_of_nothing_starts_from_the_beginning(tmp_path):
 
 def test_two_runs_into_one_directory(tmp_path):
     words = ["steady", "--device", "cpu", "--resume", "--out", "out"]
-    first = subprocess.Popen([*COMMAND, *words], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE)
+    first = subprocess.Popen([*UNDRAWN, "run", *words], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE)
     results = tmp_path / "out" / "results.jsonl"
     while not results.exists() and first.poll() is None:
         time.sleep(0.01)
@@ -194,7 +194,7 @@ def test_two_runs_into_one_directory(tmp_path):
 
 def test_ctrl_c_keeps_results_and_prints_how_to_continue(tmp_path):
     words = ["fault", "--device", "cpu", "--set", "what=fine,sleep,raise", "--out", "out"]
-    run = subprocess.Popen([*COMMAND, *words], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    run = subprocess.Popen([*UNDRAWN, "run", *words], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
     results = tmp_path / "out" / "results.jsonl"
     while run.poll() is None and not (results.exists() and results.stat().st_size):
         time.sleep(0.01)
@@ -219,7 +219,8 @@ def test_list_names_questions_factors_and_devices(tmp_path):
 
 def test_a_terminal_gets_a_bar(tmp_path):
     here, there = pty.openpty()
-    run = subprocess.Popen([*COMMAND, "fresh", "fault", "--set", "what=raise", "--device", "cpu", "--out", "out"],
+    words = ["fresh", "fault", "--set", "what=raise", "--device", "cpu", "--out", "out"]
+    run = subprocess.Popen([*UNDRAWN, "run", *words],
                            cwd=tmp_path, env=ENVIRONMENT | {"TERM": "xterm", "COLUMNS": "100"}, stderr=there,
                            stdout=subprocess.PIPE)  # fmt: skip
     os.close(there)

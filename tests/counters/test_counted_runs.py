@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.calls import UNDRAWN
 from tests.matrix import matrix
 
 from firsttouch.counters.perf import Perf
@@ -165,7 +166,7 @@ def test_perf_counts_the_timed_samples_alone(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_command_warns_and_goes_on_without_a_tool(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "firsttouch.cli.main", "run", "latency", "--device", "cpu", "--set", "size=4KiB",
+    command = [*UNDRAWN, "run", "latency", "--device", "cpu", "--set", "size=4KiB",
                "--set", "allocator=malloc",
                "--set", "order=random", "--counters", "--out", str(tmp_path / "out")]  # fmt: skip
     done = subprocess.run(command, env={**os.environ, "PATH": str(tmp_path)}, text=True, capture_output=True)

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.calls import UNDRAWN
 
 TOP = Path(__file__).parents[2]
 FAULTS = Path(__file__).with_name("faults.py")
@@ -25,7 +25,7 @@ def call(environment: dict[str, str], tmp_path: Path) -> Call:
     """Calls `firsttouch run` in a temporary directory."""
 
     def run(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "firsttouch.cli.main", "run", *map(str, arguments)]
+        command = [*UNDRAWN, "run", *map(str, arguments)]
         environ = environment | more
         return subprocess.run(command, cwd=tmp_path, env=environ, text=True, capture_output=True, timeout=110)
 

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.calls import UNDRAWN
 
 from firsttouch.records.reading import RESULTS, load_results
 
@@ -76,7 +76,7 @@ class Lane:
     def start(self) -> subprocess.Popen[bytes]:
         what = ["--resume"] if (self.directory / "run.json").exists() else ["steady", "--device", "cpu", "--resume",
                 "--set", "n=" + ",".join(map(str, range(POINTS)))]  # fmt: skip
-        command = [sys.executable, "-m", "firsttouch.cli.main", "run", *what, "--out", str(self.directory)]
+        command = [*UNDRAWN, "run", *what, "--out", str(self.directory)]
         environment = self.environment | {"STEADY_LOG": str(self.log)}
         return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

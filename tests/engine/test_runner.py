@@ -13,6 +13,7 @@ from tests.matrix import matrix
 from firsttouch.engine.discover import discover_devices
 from firsttouch.engine.job import Job
 from firsttouch.engine.plan import Planned
+from firsttouch.engine.reporting import draw
 from firsttouch.engine.runner import PointExecutor
 from firsttouch.experiments.base import Point
 from firsttouch.records.reading import load_results
@@ -97,7 +98,8 @@ def test_suspect_points_are_marked_and_left_out_of_the_findings(call, tmp_path):
         "negative": ("ok", "not-positive"),
         "fine": ("ok", ""),
     }
-    assert "not-positive" in (tmp_path / "out" / "report.html").read_text()
+    (report,) = draw([tmp_path / "out"])
+    assert "not-positive" in report.read_text()
     again = call("fault", "--device", "cpu", "--set", "what=negative,fine", "--out", "out", "--resume", "--json")
     outcome = json.loads(again.stdout)
     assert (outcome["suspect"], outcome["counts"]) == ({"not-positive": 1}, {"ok": 2})

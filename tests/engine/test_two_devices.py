@@ -6,10 +6,11 @@ import os
 import re
 import socket
 import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.calls import COMMAND, UNDRAWN
 
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
@@ -20,9 +21,11 @@ LOADS = Path(__file__).parent / "far_chase.py"
 TWO = ("opencl:0", "opencl:1")
 
 
-def run(out: Path, *words: str, status: int = 0, module: Path = COPIES) -> subprocess.CompletedProcess[str]:
+def run(
+    out: Path, *words: str, status: int = 0, module: Path = COPIES, command: Sequence[str] = UNDRAWN
+) -> subprocess.CompletedProcess[str]:
     experiment = {COPIES: "neighbour", LOADS: "far-chase"}[module]
-    call = [sys.executable, "-m", "firsttouch.cli.main", "run", experiment, "--module", str(module), "--out", str(out)]
+    call = [*command, "run", experiment, "--module", str(module), "--out", str(out)]
     done = subprocess.run(
         [*call, *words],
         env=os.environ | {"POCL_DEVICES": "pthread pthread"},
@@ -48,7 +51,7 @@ def records(out: Path) -> list[Record]:
 def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of copies between both devices."""
     out = tmp_path_factory.mktemp("copies") / "out"
-    run(out, *on(*TWO), "--set", "size=64KiB")
+    run(out, *on(*TWO), "--set", "size=64KiB", command=COMMAND)
     return out
 
 

@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.calls import UNDRAWN
 from tests.event_sources import Untotalled
 from tests.matrix import matrix
 
@@ -267,7 +267,7 @@ def library(standin, monkeypatch):
 
 
 def run(cwd: Path, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "firsttouch.cli.main", "run", *map(str, words), "--device", "cpu", "--out", "out"]
+    command = [*UNDRAWN, "run", *map(str, words), "--device", "cpu", "--out", "out"]
     return subprocess.run(command, cwd=cwd, env=os.environ | more, text=True, capture_output=True, timeout=100)
 
 
@@ -389,7 +389,7 @@ def test_nothing_is_recorded_unless_requested(library, tmp_path):
 @pytest.mark.exhaustive
 def test_the_trace_of_a_killed_run_can_be_continued(library, tmp_path):
     words = ["moved", "--events", "--set", "n=" + ",".join(map(str, range(200)))]
-    command = [sys.executable, "-m", "firsttouch.cli.main", "run", *words, "--device", "cpu", "--out", "out"]
+    command = [*UNDRAWN, "run", *words, "--device", "cpu", "--out", "out"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     results = tmp_path / "out" / "results.jsonl"
     while process.poll() is None and not (results.exists() and results.read_bytes().count(b"\n") > 20):

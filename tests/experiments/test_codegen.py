@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
 from small import SmallRun
+from tests.calls import UNDRAWN
 from tests.kernels.compilers import skip_missing_compiler
 
 from firsttouch.engine.plan import parse_value
@@ -32,7 +32,7 @@ class TestSmallRun(SmallRun):
 
 
 def run(out: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "firsttouch.cli.main", "run", "codegen", "--out", str(out), *words]
+    command = [*UNDRAWN, "run", "codegen", "--out", str(out), *words]
     return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=110)
 
 

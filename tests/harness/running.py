@@ -4,6 +4,7 @@ FIRSTTOUCH_TEST_DEVICE, such as cuda:0.
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Mapping
 from functools import cache
@@ -38,6 +39,9 @@ def opencl() -> tuple[DeviceInfo, _core.Device]:
         if info.available and info.name == wanted:
             return info, open_device(info.name)
     pytest.skip(f"no device {wanted}")
+
+
+atexit.register(opencl.cache_clear)  # Hypothesis keeps test functions, and so this cache, until nanobind reports leaks
 
 
 def skip_reason(app: type[App], strategy: str) -> str | None:

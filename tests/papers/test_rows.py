@@ -97,6 +97,7 @@ def test_mapped_factors_and_values_exist(experiment: str) -> None:
                     switch = name in SWITCHES and value in SWITCHES[name].values
                     accepted = switch or any(accepts(factors.get(name), value) for factors in devices)
                     assert accepted, (row.name, name, value)
+        assert here.metric_version == all_experiments()[experiment].metric.version, row.name
         if here.metric == MEDIAN and here.unit != "ratio":
             assert here.unit == all_experiments()[experiment].metric.unit, row.name
 

@@ -1,4 +1,4 @@
-"""Runs the firsttouch command on the device of the stand-in."""
+"""Runs the firsttouch command, and other programs, on the device of the stand-in."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from tests.calls import UNDRAWN
+
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def records(
@@ -21,7 +25,7 @@ def records(
         status: The exit status that the process must have; None accepts any, for a process that cannot write a report.
         settings: Further environment variables of the process.
     """
-    call = [sys.executable, "-m", "firsttouch.cli.main", command, *options, "--device", "hip:0", "--out", str(out)]
+    call = [*UNDRAWN, command, *options, "--device", "hip:0", "--out", str(out)]
     process = subprocess.run(call, capture_output=True, text=True, timeout=timeout, env=os.environ | settings)
     assert status in (None, process.returncode), process.stderr
     assert (out / "results.jsonl").exists(), process.stderr
@@ -29,3 +33,17 @@ def records(
 
 
 run, app = partial(records, "run"), partial(records, "app")
+
+
+def in_process(*call: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python with this call from the top of the repository. Kernels use a cache that is not coherent."""
+    environment = {"FIRSTTOUCH_TEST_DEVICE": "hip:0", "STANDIN_CACHED": "1", **settings}
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, *call],
+        env=os.environ | environment | {"PYTHONPATH": path},
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        timeout=880,
+    )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.calls import UNDRAWN
 
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
@@ -16,7 +16,7 @@ MODULE = Path(__file__).parents[2] / "docs/examples/neighbour.py"
 
 
 def run_neighbour(out: Path, *options: str, **settings: str) -> list[Record]:
-    call = [sys.executable, "-m", "firsttouch.cli.main", "run", "neighbour", "--module", str(MODULE), "--out", str(out)]
+    call = [*UNDRAWN, "run", "neighbour", "--module", str(MODULE), "--out", str(out)]
     process = subprocess.run(
         [*call, "--set", "size=64KiB", "--set", "direction=to", *options],
         env=os.environ | {"STANDIN_DEVICES": "3"} | settings, text=True, capture_output=True, timeout=100,

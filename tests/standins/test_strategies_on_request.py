@@ -4,19 +4,15 @@ a kernel runs: kernels use a cache of it that is written back when the CPU synch
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from command import app
+from command import app, in_process
 from tests.matrix import matrix
 
 from firsttouch.allocators.properties import is_common
 from firsttouch.workspace.strategies import STRATEGIES
 
-ROOT = Path(__file__).resolve().parents[2]
 ACCESSES = ("tests/workspace/test_workspace.py", "tests/workspace/test_gpu_only.py")
 NOT_COHERENT = ("coarse-grained", "pinned-noncoherent")
 COPIES = ("explicit+vmm", "explicit+fine-grained")
@@ -99,19 +95,6 @@ cpu.writes(buffers[1])[:] = 0
 gpu.launch("overwrite", buffers[0], 0, buffers[1], 0, 64, 2, over=64, writes=[buffers[1]])
 print(*set(cpu.reads(buffers[1]).tolist()))
 """
-
-
-def in_process(*call: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    environment = {"FIRSTTOUCH_TEST_DEVICE": "hip:0", "STANDIN_CACHED": "1", **settings}
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run(
-        [sys.executable, *call],
-        env=os.environ | environment | {"PYTHONPATH": path},
-        cwd=ROOT,
-        text=True,
-        capture_output=True,
-        timeout=300,
-    )
 
 
 @pytest.mark.parametrize(

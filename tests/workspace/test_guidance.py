@@ -31,8 +31,8 @@ class Driver:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.device, name)
 
-    def allocate(self, allocator: str, nbytes: int, pages: str) -> Any:
-        memory = self.device.allocate(allocator, nbytes, pages)
+    def allocate(self, _: str, nbytes: int, pages: str) -> Any:
+        memory = self.device.allocate("svm-fine", nbytes, pages)
         self.names[id(memory)] = f"b{len(self.names)}"
         return memory
 
@@ -51,8 +51,6 @@ def workspace(strategy: str, placement: Placement) -> tuple[Workspace, Driver]:
         pytest.skip("no fine-grained SVM")
     entries = [replace(e, name="managed") if e.name == "svm-fine" else e for e in info.allocators]
     driver = Driver(device)
-    allocate = driver.allocate
-    driver.allocate = lambda _, nbytes, pages: allocate("svm-fine", nbytes, pages)  # type: ignore[method-assign]
     told = replace(info, allocators=entries)
     return Workspace(STRATEGIES[strategy], told, driver, guidance=placement), driver  # type: ignore[arg-type]
 

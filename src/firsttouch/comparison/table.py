@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -39,7 +40,7 @@ class Column:
     device: str
     factors: str
 
-    @property
+    @cached_property
     def group(self) -> tuple[str, str]:
         """The experiment, for an application with its name, and the device."""
         return group_name(self.definition.experiment, self.factors), self.device
@@ -194,7 +195,11 @@ def _stated(
         places: dict[tuple[object, ...], int] = {}
         for place, point in by_experiment.get(value.experiment, ()):
             matches = all(includes(wanted, point.get(name)) for name, wanted in value.factors.items())
-            if not matches or value.metric != MEDIAN or value.unit != definitions[place].unit or place not in measured:
+            meant = value.metric == MEDIAN and (value.unit, value.metric_version) == (
+                definitions[place].unit,
+                definitions[place].version,
+            )
+            if not matches or not meant or place not in measured:
                 continue
             named = (keys[place][1], *(repr(point.get(name)) for name in value.factors))
             best = places.setdefault(named, place)

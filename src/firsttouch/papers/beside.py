@@ -58,7 +58,11 @@ def beside(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> list[Bes
         stated = side(row)
         if stated is None or row.here is None:
             continue
-        matching = [r for r in usable.get(stated.experiment, []) if row.here.matches(r.factors)]
+        matching = [
+            r
+            for r in usable.get(stated.experiment, [])
+            if r.metric_version == stated.metric_version and row.here.matches(r.factors)
+        ]
         allowed = [r for r in matching if _is_comparable(row, r, by_name[r.device])]
         if allowed and (entry := _entry(row, stated, _best(stated, allowed))):
             found.append(entry)

@@ -61,16 +61,17 @@ class Here(Struct):
     """The measurement of firsttouch that a row corresponds to.
 
     experiment: its name; "app" for applications. factors: what a record's factors must be, a list for several values;
-    other factors may have any value. metric: MEDIAN or the name of a counter. unit: of the value in our terms, "ratio"
-    for a ratio of two points. relative_to: the factors by which the other point of a ratio differs. scale, offset: what
-    turns the paper's value into ours, offset + scale * value. value: our word for a text. assumed: what the paper
-    leaves open and how it is read here.
+    other factors may have any value. metric: MEDIAN or the name of a counter. metric_version: of its definition. unit:
+    of the value in our terms, "ratio" for a ratio of two points. relative_to: the factors by which the other point of a
+    ratio differs. scale, offset: what turns the paper's value into ours, offset + scale * value. value: our word for a
+    text. assumed: what the paper leaves open and how it is read here.
     """
 
     experiment: str
     factors: dict[str, Condition]
     unit: str
     metric: str = MEDIAN
+    metric_version: int = 1
     relative_to: dict[str, Scalar] = {}
     scale: float = 1
     offset: float = 0
@@ -228,13 +229,14 @@ def hint(given: str, known: Iterable[str]) -> str:
 class Side(Struct, kw_only=True):
     """A published value that a run's value may be compared with.
 
-    experiment, factors, metric, unit: as in Here. low, high: the ends of a range, equal for a single value. source: the
-    paper, its section and the machine, in words. qualifier, note, assumed: what must be read with it.
+    experiment, factors, metric, metric_version, unit: as in Here. low, high: the ends of a range, equal for a single
+    value. source: the paper, its section and the machine, in words. qualifier, note, assumed: what is read with it.
     """
 
     experiment: str
     factors: dict[str, Condition]
     metric: str
+    metric_version: int
     unit: str
     low: float
     high: float
@@ -265,6 +267,7 @@ def side(row: Row) -> Side | None:
         experiment=here.experiment,
         factors=here.factors,
         metric=here.metric,
+        metric_version=here.metric_version,
         unit=here.unit,
         low=low,
         high=high,

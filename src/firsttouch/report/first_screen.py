@@ -16,7 +16,7 @@ from firsttouch.analysis.statistics import measured
 from firsttouch.experiments.headlines import MOST, headlines, is_own_processor
 from firsttouch.figures import Bar, Figure
 from firsttouch.records.reading import Results
-from firsttouch.records.schema import DeviceInfo, Factors, Machine, Record
+from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.report.answers import Answered
 from firsttouch.report.sentences import quantity_text, sentences
 
@@ -120,7 +120,7 @@ def _latencies(records: Sequence[Record], machine: Machine) -> tuple[Figure | No
     shown = at_shared(loads, ("agent", "allocator"))
     if len(shown) < 2:
         return None, []
-    return LATENCIES, [msgspec.structs.replace(r, factors=Factors(r.factors | {"memory": _place(r)})) for r in shown]
+    return LATENCIES, [msgspec.structs.replace(r, counters={**r.counters, "memory": _place(r)}) for r in shown]
 
 
 def _place(record: Record) -> str:

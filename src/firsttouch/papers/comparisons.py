@@ -1,0 +1,331 @@
+"""Comparisons of a run's points, as a claim asks for them, by medians and intervals.
+
+A comparison agrees with a claim, or contradicts it, only if the interval of the ratio leaves no doubt. A counter has no
+interval. Unless it is an exact count, it is taken to be uncertain by a factor, such that two of them differ clearly
+only if their ratio is above CLEAR_RATIO. A point that was measured once is not compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+from firsttouch.analysis.findings import CLEAR_RATIO, Quantity, are_apart, number, quantity, ratio_of
+from firsttouch.analysis.statistics import group_by, series
+from firsttouch.papers.claims import Alike, Check, Compare, Iterations, Level, Trend, Word
+from firsttouch.papers.rows import MEDIAN, Condition
+from firsttouch.records.reading import key_of
+from firsttouch.records.schema import Record, Scalar, Struct
+from firsttouch.text import condition
+
+LEAST = 1.05
+"""Below this ratio of two values neither is called less or more, even if their intervals are apart: other runs of one
+machine differ by about as much.
+"""
+ALIKE = 1.1
+"""The largest ratio of values that are the same."""
+_ONE_COUNTER = math.sqrt(CLEAR_RATIO)
+"""How far a counter without an interval may be off."""
+
+Agreement: TypeAlias = Literal["yes", "no", "unclear"]
+
+
+class Value(Struct):
+    """A measured value with its unit and the bounds of its interval, None if it has none."""
+
+    value: float
+    unit: str
+    low: float | None = None
+    high: float | None = None
+
+
+class Comparison(Struct, kw_only=True):
+    """One comparison that a verdict rests on.
+
+    agrees: whether it agrees with the claim. about: what is compared, in words. first, second: the values; second is
+    None if the claim is about one value. ratio: first / second. points: the keys of the records.
+    """
+
+    agrees: Agreement
+    about: str
+    first: Value
+    points: list[str]
+    second: Value | None = None
+    ratio: Value | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The points of one side of a test: a selection of factors."""
+
+    factors: Mapping[str, Condition]
+
+    def matches(self, factors: Mapping[str, Scalar]) -> bool:
+        return all(_includes(wanted, factors.get(name)) for name, wanted in self.factors.items())
+
+
+def _includes(wanted: Condition, value: Scalar) -> bool:
+    if isinstance(wanted, list):
+        return any(_includes(one, value) for one in wanted)
+    if isinstance(wanted, str) and is_bound(wanted) and isinstance(value, int | float):
+        return value > float(wanted[1:])
+    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+
+
+def values_of(wanted: Condition) -> list[Scalar]:
+    return wanted if isinstance(wanted, list) else [wanted]
+
+
+def is_bound(value: Scalar) -> bool:
+    """True for a condition that any number above one meets, such as ">64"."""
+    return isinstance(value, str) and value.startswith(">")
+
+
+def sides_of(test: Check) -> Iterator[Selection]:
+    if isinstance(test, Compare):
+        yield Selection({**test.where, **test.first})
+        yield Selection({**test.where, **test.second})
+    else:
+        yield Selection(test.where)
+
+
+# ------------------------------------------------------------------------------------------------ values
+
+
+def repeated(record: Record) -> bool:
+    return record.summary is not None and record.summary.n > 1
+
+
+def _value(test: Check, record: Record) -> Quantity | None:
+    """A point's value with its interval; None if there is none, or if it was measured once and is no exact count."""
+    if test.metric == MEDIAN:
+        found = quantity(record)
+        return found if found.low is not None else None
+    counted = record.counters.get(test.metric)
+    if counted is None or isinstance(counted, bool | str) or record.counters.get("um_dropped"):
+        return None
+    value, unit = float(counted), _unit(test.metric)
+    if test.exact:
+        return Quantity(value, unit, value, value)
+    return Quantity(value, unit, *sorted((value / _ONE_COUNTER, value * _ONE_COUNTER))) if repeated(record) else None
+
+
+def _unit(counter: str) -> str:
+    """The unit of a counter, by the project's naming."""
+    for ending, unit in (("_bytes", "B"), ("_ms", "ms"), ("_ns", "ns")):
+        if counter.endswith(ending):
+            return unit
+    return ""
+
+
+def compared(test: Check, points: Sequence[Record]) -> Iterator[Comparison]:
+    if isinstance(test, Compare):
+        yield from _pairs(test, points)
+        return
+    rows = [r for r in points if Selection(test.where).matches(r.factors)]
+    if isinstance(test, Alike):
+        yield from _extremes(test, rows)
+    elif isinstance(test, Trend):
+        yield from _trends(test, rows)
+    elif isinstance(test, Level):
+        yield from (found for row in rows if (found := _level(test, row)))
+    elif isinstance(test, Word):
+        yield from (_word(test, row) for row in rows if row.counters.get(test.metric) is not None)
+    elif isinstance(test, Iterations):
+        yield from (found for row in rows if repeated(row) and (found := _iterations(row)))
+
+
+def _agrees(test: Compare, ratio: Quantity) -> Agreement:
+    low, high = ratio.low, ratio.high
+    if low is None or high is None:
+        return "unclear"
+    if test.relation == "same":
+        return _within(low, high, 1 / ALIKE, ALIKE)
+    if test.relation == "ratio":
+        return _within(low, high, test.low, test.high)
+    less, more = high < 1 and ratio.value < 1 / LEAST, low > 1 and ratio.value > LEAST
+    if test.relation == "no more":
+        return "no" if more else "yes" if high <= LEAST else "unclear"
+    wanted, opposite = (less, more) if test.relation == "less" else (more, less)
+    return "yes" if wanted else "no" if opposite else "unclear"
+
+
+def _within(low: float, high: float, least: float, most: float) -> Agreement:
+    """Whether an interval lies within a range, or apart from it."""
+    return "yes" if least <= low and high <= most else "no" if high < least or low > most else "unclear"
+
+
+def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[Comparison]:
+    firsts, seconds = ([r for r in points if side.matches(r.factors)] for side in sides_of(test))
+    varied = {*test.first, *test.second, *test.ignore}
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in seconds:
+        groups.setdefault(_others(record, varied), []).append(record)
+    pairs = [(a, b) for a in firsts for b in groups.get(_others(a, varied), []) if a is not b]
+    for name, which in test.at.items():
+        best = (max if which == "largest" else min)((number(a, name) for a, _ in pairs), default=0)
+        pairs = [(a, b) for a, b in pairs if number(a, name) == best]
+    for a, b in pairs:
+        x, y = _value(test, a), _value(test, b)
+        if x is None or y is None or (not y.value and not x.value):
+            continue
+        ratio = _exact_ratio(x, y) if test.exact else ratio_of(x, y)
+        yield Comparison(
+            agrees=_agrees(test, ratio),
+            about=_difference(a, b),
+            first=_given(x),
+            second=_given(y),
+            ratio=_finite(ratio),
+            points=[key_of(a), key_of(b)],
+        )
+
+
+def _exact_ratio(x: Quantity, y: Quantity) -> Quantity:
+    ratio = x.value / y.value if y.value else math.inf
+    return Quantity(ratio, "", ratio, ratio)
+
+
+def _others(record: Record, varied: set[str]) -> tuple[str, ...]:
+    """What two compared points must share: the definition of their metric, and all factors but the varied ones."""
+    factors = sorted(f"{name}={value!r}" for name, value in record.factors.items() if name not in varied)
+    return record.unit, str(record.metric_version), *factors
+
+
+def _groups(test: Alike | Trend, rows: Sequence[Record]) -> list[list[Record]]:
+    """Points that differ in one factor alone."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in rows:
+        if _value(test, record) is not None:
+            groups.setdefault(_others(record, {test.over}), []).append(record)
+    return [group for group in groups.values() if len(group_by(group, test.over)) > 1]
+
+
+def _extremes(test: Alike, rows: Sequence[Record]) -> Iterator[Comparison]:
+    groups = _groups(test, rows)
+    for name, which in test.at.items():
+        best = (max if which == "largest" else min)((number(g[0], name) for g in groups), default=0)
+        groups = [g for g in groups if number(g[0], name) == best]
+    for group in groups:
+        values = sorted(((_known(test, r), r) for r in group), key=lambda pair: pair[0].value)
+        (x, a), (y, b) = values[-1], values[0]
+        ratio = ratio_of(x, y)
+        same = _within(ratio.low or 0, math.inf if ratio.high is None else ratio.high, 1 / ALIKE, ALIKE)
+        agrees = same if test.alike else _NOT[same]
+        yield Comparison(
+            agrees=agrees,
+            about=_difference(a, b),
+            first=_given(x),
+            second=_given(y),
+            ratio=_finite(ratio),
+            points=[key_of(r) for _, r in values],
+        )
+
+
+_NOT: Mapping[Agreement, Agreement] = {"yes": "no", "no": "yes", "unclear": "unclear"}
+
+
+def _known(test: Check, record: Record) -> Quantity:
+    found = _value(test, record)
+    assert found is not None
+    return found
+
+
+def _trends(test: Trend, rows: Sequence[Record]) -> Iterator[Comparison]:
+    for group in _groups(test, rows):
+        ordered = sorted(group, key=lambda r: number(r, test.over))
+        values = [_known(test, r) for r in ordered]
+        if not test.rises:
+            values.reverse()
+        whole, against = _rise(values[0], values[-1]), any(_rise(a, b) == "no" for a, b in pairwise(values))
+        first, last = (ordered[0], ordered[-1]) if test.rises else (ordered[-1], ordered[0])
+        yield Comparison(
+            agrees="no" if against else whole,
+            about=_difference(last, first),
+            first=_given(values[-1]),
+            second=_given(values[0]),
+            ratio=_finite(ratio_of(values[-1], values[0])),
+            points=[key_of(r) for r in ordered],
+        )
+
+
+def _rise(a: Quantity, b: Quantity) -> Agreement:
+    """Whether b is clearly more than a; "no" if it is clearly less."""
+    if not are_apart(a, b) or max(a.value, b.value) < LEAST * min(a.value, b.value):
+        return "unclear"
+    return "yes" if b.value > a.value else "no"
+
+
+def _level(test: Level, record: Record) -> Comparison | None:
+    found = _value(test, record)
+    divisor = number(record, test.per) if test.per else 1.0
+    if found is None or found.low is None or found.high is None or divisor <= 0:
+        return None
+    unit = "" if test.per else found.unit
+    share = Quantity(found.value / divisor, unit, found.low / divisor, found.high / divisor)
+    assert share.low is not None
+    assert share.high is not None
+    return Comparison(
+        agrees=_within(share.low, share.high, test.low, test.high),
+        about=f"{_measure(test)}, {condition(record, _naming(record))}",
+        first=_given(share),
+        points=[key_of(record)],
+    )
+
+
+def _measure(test: Level) -> str:
+    """What a level is of: 'call_headline / size'."""
+    return " / ".join(filter(None, [test.metric, test.per]))
+
+
+def _word(test: Word, record: Record) -> Comparison:
+    found = record.counters[test.metric]
+    given = {True: "yes", False: "no"}.get(found, found) if isinstance(found, bool) else found
+    return Comparison(
+        agrees="yes" if found == test.word else "no",
+        about=f"{condition(record, _naming(record))}: {given}",
+        first=Value(value=float(found == test.word), unit="", low=None, high=None),
+        points=[key_of(record)],
+    )
+
+
+def _iterations(record: Record) -> Comparison | None:
+    """The first iteration against the slowest later one; the later ones are its interval."""
+    times = {n: float(v) for n, v in series(record, "iteration_{}_ms").items() if isinstance(v, int | float)}
+    later = [v for n, v in times.items() if n != 0]
+    if 0 not in times or not later or min(later) <= 0:
+        return None
+    first, slowest = times[0], max(later)
+    clear: Agreement = "yes" if first > CLEAR_RATIO * slowest else "no" if first < slowest / CLEAR_RATIO else "unclear"
+    return Comparison(
+        agrees=clear,
+        about=f"the first iteration against the slowest later one, {condition(record, _naming(record))}",
+        first=Value(value=first, unit="ms"),
+        second=Value(value=slowest, unit="ms"),
+        ratio=Value(value=first / slowest, unit=""),
+        points=[key_of(record)],
+    )
+
+
+def _finite(ratio: Quantity) -> Value | None:
+    """A ratio; None if the divisor was zero."""
+    return _given(ratio) if math.isfinite(ratio.value) else None
+
+
+def _given(q: Quantity) -> Value:
+    return Value(value=q.value, unit=q.unit, low=q.low, high=q.high)
+
+
+def _naming(record: Record) -> list[str]:
+    """The factors that tell a point from others best."""
+    known = ("app", "strategy", "allocator", "operation", "toucher", "advice", "prefetch")
+    return [name for name in known if record.factors.get(name) is not None]
+
+
+def _difference(a: Record, b: Record) -> str:
+    """What differs between two points: 'allocator device against pinned'."""
+    names = [n for n in dict.fromkeys([*a.factors, *b.factors]) if a.factors.get(n) != b.factors.get(n)]
+    shared = [n for n in ("app", "allocator", "type", "elements", "size") if n in a.factors and n not in names]
+    return f"{condition(a, names)} against {condition(b, names)}{'; ' + condition(a, shared) if shared else ''}"
