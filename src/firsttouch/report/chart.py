@@ -31,7 +31,7 @@ def tip(
     record: Record, figure: Figure, roles: Roles, axes: Sequence[str], text: str, low: str = "", high: str = ""
 ) -> Spec:
     """What a page tells about a mark that is pointed at: its value, interval and conditions."""
-    names = dict.fromkeys(n for n in (*axes, *roles.names) if n in record.factors)
+    names = dict.fromkeys(n for n in (*axes, *roles.names) if value(record, n) is not None)
     held = [named(n, value(record, n), called(figure, n)) for n in names]
     unit_part = high.partition(" ")[2]
     between = f"{low.removesuffix(f' {unit_part}')} to {high}" if low != high else ""
