@@ -12,7 +12,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from statistics import median
@@ -473,6 +473,8 @@ def drawings(section: Section, palette: Palette) -> list[Drawing]:
 
 def _lead_drawings(section: Section, palette: Palette) -> list[Drawing]:
     """The figures of the section that a question shows: first the usual conditions of the first figure."""
+    if section.overview and section.figures:  # the first screen shows the first one
+        return drawings(replace(section, figures=section.figures[1:] or section.figures), palette)
     every = drawings(section, palette)
     if not section.figures:
         return every
