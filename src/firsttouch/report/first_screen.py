@@ -23,7 +23,7 @@ from firsttouch.report.sentences import quantity_text, sentences
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")
 LATENCIES = Bar(
-    x="memory", colour="agent", y_title="time per load, ns", x_title="agent, and where it loads from",
+    x="memory", colour="agent", y_title="time per load, ns", x_title="agent, memory",
     title="The latency of every memory, by the agent that loads",
 )  # fmt: skip
 

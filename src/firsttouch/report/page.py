@@ -12,7 +12,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from statistics import median
@@ -29,7 +29,7 @@ from firsttouch.files import write_atomically, write_output
 from firsttouch.records.plausibility import explain
 from firsttouch.records.schema import FAILURES, DeviceInfo, Record
 from firsttouch.report.answers import Answered, answered
-from firsttouch.report.draw import draw
+from firsttouch.report.draw import draw, quick_charts
 from firsttouch.report.drawing import Context, Drawing
 from firsttouch.report.events import EventTable, event_table, have_moves
 from firsttouch.report.first_screen import FirstScreen, first_screen
@@ -39,7 +39,7 @@ from firsttouch.report.permalinks import point_id
 from firsttouch.report.points import matching
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.published import PublishedTable, published_tables
-from firsttouch.report.svg import to_svgs
+from firsttouch.report.svg import Drawer
 from firsttouch.text import condition, count, distinguishing_factors, fact_title, label, quantity
 from firsttouch.units import format_seconds
 
@@ -54,11 +54,10 @@ NOISY = 0.10
 MOST_LISTED = 25
 BRIEF = 260
 """The characters of an answer that are shown without a click, if its first sentence has fewer."""
-MOST_ROWS = 400
-"""The most points in the table of one section. The others are left out evenly, but not flawed ones."""
 MOST_ROWS_OF_ALL = 8000
-"""The most points in all tables of a page together, if there are fewer than MOST_ROWS_OF_ALL / FEWEST_ROWS sections."""
+"""The points of a results directory that the page's tables hold. Of more, each section has its part, evenly."""
 FEWEST_ROWS = 8
+"""The points that the table of a section holds in any case."""
 MOST_FIGURES = 150
 """The most figures of a page, but for those that questions show at first."""
 FEWEST = 6
@@ -186,7 +185,8 @@ class Chapter:
     sections: list[Section]
     questions: list[Question]
     screen: FirstScreen
-    picture: tuple[Drawing, str] | None = None
+    picture: list[tuple[Drawing, str]] = field(default_factory=list)
+    """The picture of the first screen, if there is one."""
 
     @property
     def thinned(self) -> str:
@@ -215,7 +215,8 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
     for i, (name, loaded) in enumerate(results.items(), 1):
         devices = {d.name: d for d in loaded.machine.devices}
         parts = list(answered(loaded.records, loaded.machine.devices, experiments))
-        most = min(MOST_ROWS, max(FEWEST_ROWS, MOST_ROWS_OF_ALL // max(1, len(parts))))
+        many = len(loaded.records) > MOST_ROWS_OF_ALL
+        most = max(FEWEST_ROWS, MOST_ROWS_OF_ALL // max(1, len(parts))) if many else MOST_ROWS_OF_ALL
         sections = [_section(part, experiments.get(part.experiment), devices, most) for part in parts]
         _add_published(sections, loaded)
         for (experiment, device), timelines in loaded.timelines.items():
@@ -472,6 +473,8 @@ def drawings(section: Section, palette: Palette) -> list[Drawing]:
 
 def _lead_drawings(section: Section, palette: Palette) -> list[Drawing]:
     """The figures of the section that a question shows: first the usual conditions of the first figure."""
+    if section.overview and section.figures:  # the first screen shows the first one
+        return drawings(replace(section, figures=section.figures[1:] or section.figures), palette)
     every = drawings(section, palette)
     if not section.figures:
         return every
@@ -488,30 +491,29 @@ def _lead_drawings(section: Section, palette: Palette) -> list[Drawing]:
 
 def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> str:
     """The report as one self-contained HTML page."""
-    palette = Palette()
     parts = chapters(results, experiments)
-    places: list[list[tuple[Drawing, str]]] = []
-    drawn: list[Drawing] = []
-    for chapter in parts:
-        if first := _picture(chapter, palette):
-            chapter.picture = (first, "")
-        leads = {id(q.lead) for q in chapter.questions if not q.collapsed}
-        for section in sorted(chapter.sections, key=lambda s: id(s) not in leads):
-            section.undrawn = id(section) not in leads and len(drawn) >= MOST_FIGURES
-            of_section = _lead_drawings if id(section) in leads else drawings
-            for drawing in [] if section.undrawn else of_section(section, palette):
-                drawn.append(drawing)
-                places.append(section.drawings)
-    pictures = [chapter.picture[0] for chapter in parts if chapter.picture]
-    images = to_svgs([d.spec for d in [*pictures, *drawn]])
-    for chapter in parts:
-        if chapter.picture:
-            chapter.picture = (chapter.picture[0], images.pop(0))
-    for place, drawing, svg in zip(places, drawn, images, strict=True):
-        place.append((drawing, svg))
+    with Drawer() as drawer, quick_charts():
+        _draw(parts, drawer)
     _set_row_ids(parts)
     wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
     return environment().from_string(packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **assets())
+
+
+def _draw(parts: Sequence[Chapter], drawer: Drawer) -> None:
+    """Draws all figures: the pictures first, then those that questions show, then the others."""
+    palette = Palette()
+    images: list[tuple[list[tuple[Drawing, str]], Drawing, Callable[[], str]]] = []
+    for chapter in parts:
+        for drawing in filter(None, [_picture(chapter, palette)]):
+            images.append((chapter.picture, drawing, drawer.draw(drawing.spec)))
+        leads = {id(q.lead) for q in chapter.questions if not q.collapsed}
+        for section in sorted(chapter.sections, key=lambda s: id(s) not in leads):
+            section.undrawn = id(section) not in leads and len(images) >= MOST_FIGURES
+            of_section = _lead_drawings if id(section) in leads else drawings
+            for drawing in [] if section.undrawn else of_section(section, palette):
+                images.append((section.drawings, drawing, drawer.draw(drawing.spec)))
+    for place, drawing, image in images:
+        place.append((drawing, image()))
 
 
 def _set_row_ids(parts: Sequence[Chapter]) -> None:
