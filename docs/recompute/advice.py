@@ -92,17 +92,16 @@ def cases(micro: Results, applications: Results, device: str | None = None) -> l
     info = choose_device([micro], device)
     prices, known, found = Prices(micro.machine, micro.records, info), all_apps(), []
     for name, app in known.items():
-        by_size: dict[object, dict[str, Summary]] = {}
-        params: dict[object, dict[str, int]] = {}
-        for r in measured_runs(applications.records, name, info.name):
+        programs: dict[tuple[object, tuple[tuple[str, int], ...]], dict[str, Summary]] = {}
+        for r in measured_runs(applications.records, name, info.name, app.sizes["default"]):
             assert r.summary is not None
-            by_size.setdefault(r.factors["size"], {})[str(r.factors["strategy"])] = r.summary
             given = {n.removeprefix("param_"): v for n, v in r.counters.items() if n.startswith("param_")}
-            params[r.factors["size"]] = {n: v for n, v in given.items() if isinstance(v, int)}
-        for size, measured in by_size.items():
+            params = tuple((n, v) for n, v in given.items() if isinstance(v, int))
+            programs.setdefault((r.factors["size"], params), {})[str(r.factors["strategy"])] = r.summary
+        for (size, params), measured in programs.items():
             if len(measured) < 2:
                 continue
-            terms, absent = estimates(declared_by(app, params[size]), prices, app)
+            terms, absent = estimates(declared_by(app, dict(params)), prices, app)
             estimated = {s: sum(t.ms for t in rows) for s, rows in terms.items() if s in measured}
             reasons = {a.strategy: a.reason for a in absent if a.strategy in measured}
             found.append(Case(name, size, estimated, measured, reasons))
@@ -172,5 +171,5 @@ def exceptions(judged: Judgement) -> str:
     reasons: dict[str, dict[str, None]] = {}
     for case in judged.cases:
         for reason in case.reasons.values():
-            reasons.setdefault(reason, {})[case.application] = None
+            reasons.setdefault(reason.partition(";")[0], {})[case.application] = None
     return "; ".join(f"{join_names([*names])}: {reason}" for reason, names in reasons.items())

@@ -18,6 +18,7 @@ from advice import CLEARLY, Judgement, cases, exceptions
 from firsttouch.cli.summary import show
 from firsttouch.harness.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
 from firsttouch.harness.report import summary as rows_of
+from firsttouch.harness.search import ranking
 from firsttouch.records.schema import Record
 from firsttouch.text import count, join_names, quantity
 from firsttouch.units import format_size
@@ -435,6 +436,26 @@ def summary(directories: Sequence[Directory]) -> str:
     return "\n".join([f"From {source}, on the H200:", "", *lines, ""])
 
 
+def placements(directories: Sequence[Directory]) -> str:
+    """What searches for better advice and prefetches of single buffers found."""
+    rows = []
+    for directory in directories:
+        lines = ranking(directory.records)
+        for name in sorted({line.application for line in lines}):
+            mine = [line for line in lines if line.application == name]
+            tried = [line for line in mine if line.settings]
+            base = next(line for line in mine if line.strategy == line.base and not line.settings)
+            best = next((line for line in tried if line.finalist), None)
+            cells = ["", "", "none"]
+            if best is not None:
+                low, high = best.relative_low or best.relative, best.relative_high or best.relative
+                changed = ", ".join(f"{key} {value}" for key, value in best.settings.items())
+                cells = [changed, f"{best.relative:.2f} ({low:.2f} to {high:.2f})", "yes" if best.is_gain else "no"]
+            rows.append([name, f"`{base.base}`, {quantity(base.total_ms, 'ms')}", str(len(tried)), *cells])
+    head = ["application", "fastest strategy", "placements tried", "best placement", "its relative time", "gain"]
+    return table(head, rows)
+
+
 def advice(directories: Sequence[Directory]) -> str:
     """The figures of each directory of applications, with the prices of the first directory."""
     micro, *measured = directories
@@ -482,5 +503,6 @@ TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {
     "findings": findings,
     "iterations": iterations,
     "memory": memory,
+    "placements": placements,
     "summary": summary,
 }

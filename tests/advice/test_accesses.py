@@ -106,3 +106,32 @@ def test_every_pattern_has_times_and_is_named_in_the_help(prices: Prices) -> Non
         assert all(sum(t.ms for t in rows) > 0 for rows in terms.values()), name
         assert name in help_text
         assert f"| `{name}` |" in page
+
+
+class Numpy(Endless):
+    """Fills its whole array by numpy code."""
+
+    name = "numpy"
+    grown = 0
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        before = resident()
+        cpu.writes(self.a)[:] = 1
+        Numpy.grown = resident() - before
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        gpu.launch("endless", self.a, self.n, over=self.n)
+
+
+def resident() -> int:
+    """Bytes of this process, each page divided by how often it is mapped."""
+    text = Path("/proc/self/smaps_rollup").read_text()
+    return next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Pss:"))
+
+
+def test_a_dry_run_takes_little_memory_even_if_code_writes_all() -> None:
+    declared = declared_by(Numpy, {"n": 1 << 28})
+    write, launch = declared.accesses
+    assert (write.agent, write.by, write.end) == ("cpu", "view", 1 << 30)
+    assert launch.agent == "gpu"
+    assert Numpy.grown < 200 << 20

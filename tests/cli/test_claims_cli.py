@@ -31,3 +31,11 @@ def test_json_has_every_claim_and_all_prints_them(capsys: pytest.CaptureFixture[
     for claim in data["claims"]:
         assert claim["text"] in out
         assert claim["command"] in out
+
+
+def test_the_docs_quote_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    claims.command(RESULTS / "h200-standard")
+    printed = capsys.readouterr().out.splitlines()
+    page = (RESULTS.parent / "docs/published.md").read_text()
+    for line in printed[:7]:
+        assert line.strip() in page, "docs/published.md quotes other numbers"

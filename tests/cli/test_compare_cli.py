@@ -31,14 +31,21 @@ def test_a_regression_ends_with_status_1_and_is_named(slow):
     assert firsttouch(CPU, slow, "--fail-over", "20%").returncode == 0
 
 
-def test_json_is_the_only_output_on_stdout(slow, tmp_path):
-    done = firsttouch(CPU, slow, "--json", "--out", tmp_path / "page")
+def test_json_is_the_only_output_on_stdout_and_the_page_escapes_all_text(tmp_path):
+    def fewer(record):
+        if record["experiment"] != "faultcount":
+            record |= {"status": "skipped", "summary": None, "samples": []}
+
+    hostile = copy(tmp_path / "<img src=x>", slower("faultcount", 2), fewer)
+    done = firsttouch(CPU, hostile, "--json", "--out", tmp_path / "page")
     found = json.loads(done.stdout)
     assert done.returncode == 0
     assert found["report"] == str(tmp_path / "page" / "compare.html")
     page = Path(found["report"]).read_text()
-    assert "latency on cpu" in page
+    assert "faultcount on cpu" in page
     assert "<svg" in page
+    assert "&lt;img src=x&gt;" in page
+    assert "<img" not in page
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,16 @@ def test_a_broken_directory_among_several_is_named_and_the_others_are_compared(t
     assert found.exit_status == 1
 
 
+def test_extreme_values_of_a_stranger_are_compared_without_an_error(tmp_path):
+    def extreme(record, seen=[]):  # noqa: B006
+        seen.append(record)
+        scale(record, 1e80 if len(seen) % 2 else 1e-80)
+
+    sides = [copy(tmp_path / str(i), extreme) for i in range(3)]
+    found = compared(f"{sides[0]},{sides[1]}", sides[2], limit=0.05)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
 def test_many_directories_are_read_by_several_processes(tmp_path):
     nodes = [copy(tmp_path / str(i)) for i in range(16)]
     bad = broken(tmp_path / "bad")

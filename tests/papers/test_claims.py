@@ -18,7 +18,7 @@ from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.papers.claims import Alike, Check, Claim, Compare, Level, Trend, Untestable, Word, all_claims
-from firsttouch.papers.evaluate import Claims, Verdict, claims, commands, of_results
+from firsttouch.papers.evaluate import MOST_LISTED, Claims, Verdict, claims, commands, of_results
 from firsttouch.papers.rows import APPLICATIONS, MEDIAN, all_rows
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import Record, Summary
@@ -140,6 +140,7 @@ def test_each_verdict_follows_from_its_comparisons() -> None:
         for verdict in verdicts(name).values():
             agree = [comparison.agrees for comparison in verdict.comparisons]
             assert bool(agree) == (verdict.verdict != "not testable"), verdict.id
+            assert agree.count("no") == min(verdict.contradict, MOST_LISTED), verdict.id
             if by_id[verdict.id].holds_for == "all" and agree:
                 expected = "does not hold" if "no" in agree else "holds" if set(agree) == {"yes"} else None
                 assert verdict.verdict == (expected or "no clear difference"), verdict.id

@@ -15,6 +15,7 @@ from tests.matrix import matrix
 from firsttouch.experiments.migration import Migration
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Context
+from firsttouch.report.page import write_report
 from firsttouch.report.palette import Palette
 from firsttouch.report.sentences import sentences
 from firsttouch.report.svg import to_svg
@@ -211,18 +212,6 @@ def test_managed_data_exceed_what_ballast_leaves_where_that_is_allowed(xnack: st
     assert results["pinned"].counter("free_beside_ballast_bytes") == pytest.approx(LEFT + RESERVE, rel=0.001)
 
 
-def test_ballast_leaves_the_reserve_even_where_oversubscription_is_allowed(tmp_path: Path) -> None:
-    options = ["--strategy", "managed", "--strategy", "pinned", "--size", "18MiB", "--repeat", "1"]
-    options += ["--oversubscribe", "3", "--allow-oversubscription"]
-    records = app(tmp_path / "out", "black_scholes", *options, STANDIN_MEMORY=str(MEMORY))
-    results = {str(r.factors["strategy"]): r for r in records}
-    assert results["managed"].reason == (
-        "6 MiB would be left free on hip:0, less than the 8 MiB that are kept for other processes; use a larger size "
-        "or budget, or a lower ratio"
-    )
-    assert results["pinned"].counter("free_beside_ballast_bytes") == pytest.approx(LEFT / 2 + RESERVE, rel=0.001)
-
-
 def test_managed_data_and_ballast_stay_within_free_memory_less_the_reserve_unless_allowed(tmp_path: Path) -> None:
     options = [w for s in ("explicit", "managed", "pinned") for w in ("--strategy", s)]
     options += [*SHORT, "--size", "18MiB", "--set", "oversubscribe=0.9,1.1,40"]
@@ -280,6 +269,7 @@ def test_migration_runs_beyond_what_ballast_leaves_where_that_is_allowed(tmp_pat
     assert "exceeds the 12 MiB of hip:0 that the ballast leaves free" in results["device", 1.5].reason
     (section,) = Migration().sections(records, None)
     assert section.question == "What does it cost that a buffer exceeds the device memory that is free?"
+    assert f">{section.question}<" in write_report([tmp_path / "out"]).read_text()
     drawing = draw(section.figures[0], section.records, Context(None, Palette()))
     assert drawing is not None
     assert "bytes of the buffer for each byte left free" in to_svg(drawing.spec)

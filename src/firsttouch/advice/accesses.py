@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,10 @@ STAND_INS = (0, 1)
 """What stands for each number that kernels would have written, until the application launches kernels with it."""
 MOST_FILLED = 64 << 20
 """Bytes of a view up to which it is filled with such a number."""
+REAL = 64 << 20
+"""The most bytes of memory that stand for a block."""
+FIXED, NO_RESERVE = 0x10, 0x4000
+"""Flags of mmap(2) on Linux that Python does not name in all versions."""
 MOST_ACCESSES = 12_000
 MOST_SECONDS = 3.0
 """A dry run ends when it has declared so many accesses, or has computed so long."""
@@ -70,9 +75,10 @@ class Block:
 
 @dataclass
 class Declared:
-    """What an application declares.
+    """What a program declares.
 
-    computing, ending: the block of each buffer before the first launch of the phase compute, and at the end.
+    title: its name and size. computing, ending: the block of each buffer before the first launch of the phase compute,
+    and at the end.
     """
 
     title: str
@@ -82,13 +88,11 @@ class Declared:
     ending: dict[str, int] = field(default_factory=dict)
     assumptions: list[str] = field(default_factory=list)
 
-    @property
-    def footprint(self) -> int:
-        return sum(block.declaration.nbytes for block in self.blocks)
-
 
 class _Memory:
-    """Zeros instead of a block. Pages become real when they are written."""
+    """Zeros instead of a block, mapped when an address is needed. A large block is one piece of memory over and over,
+    so that it takes no more than REAL even where code writes all of it.
+    """
 
     allocator = ""
 
@@ -99,11 +103,28 @@ class _Memory:
     @property
     def address(self) -> int:
         if self._mapping is None:
-            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
-            self._mapping = mmap.mmap(-1, self.size, flags=flags)
+            self._mapping = mmap.mmap(-1, self.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
+            if self.size > REAL:
+                _repeat(ctypes.addressof(ctypes.c_char.from_buffer(self._mapping)), self.size)
         return ctypes.addressof(ctypes.c_char.from_buffer(self._mapping))
 
     device_address = address
+
+
+def _repeat(address: int, size: int) -> None:
+    """Replace a mapping by one of REAL bytes of memory after another."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    file = os.memfd_create("firsttouch")
+    try:
+        os.ftruncate(file, REAL)
+        for at in range(0, size, REAL):
+            flags, access = mmap.MAP_SHARED | FIXED, mmap.PROT_READ | mmap.PROT_WRITE
+            if libc.mmap(address + at, min(REAL, size - at), access, flags, file, 0) != address + at:
+                raise OSError(ctypes.get_errno(), "mmap failed")
+    finally:
+        os.close(file)
 
 
 class _Enough(BaseException):

@@ -213,8 +213,9 @@ def _params(
         raise UsageError(str(error)) from None
 
 
-def measured_runs(records: Iterable[Record], app: str, device: str) -> list[Record]:
-    """The runs of an application that set nothing but strategy and size, and recorded no events."""
+def measured_runs(records: Iterable[Record], app: str, device: str, also: Iterable[str] = ()) -> list[Record]:
+    """The runs of an application that set nothing but strategy, size and the factors `also`, and recorded no events."""
+    allowed = PLAIN_FACTORS.union(also)
     return [
         r
         for r in measured(records)
@@ -223,7 +224,7 @@ def measured_runs(records: Iterable[Record], app: str, device: str) -> list[Reco
         and r.factors.get("app") == app
         and r.factors.get("events", "off") == "off"
         and "size" in r.factors
-        and set(r.factors) <= PLAIN_FACTORS
+        and set(r.factors) <= allowed
     ]
 
 
@@ -372,7 +373,7 @@ def _turns(
         name = min(kept, key=lambda one: kept[one])
         if name != best.strategy and best.strategy in kept and kept[name] * SIMILAR < kept[best.strategy]:
             found.append(
-                f"If the program keeps its buffers and repeats this work, {name} is better: "
+                f"If the program keeps its buffers and repeats this work, {name} is better: an estimated "
                 f"{quantity(kept[name], 'ms')} each time, against {quantity(kept[best.strategy], 'ms')}."
             )
     alike = [row.strategy for row in rows[1:] if row.low <= best.high]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, in_pieces, u8
-from firsttouch.harness.random import F64, unit_f64
+from firsttouch.harness.random import F64, normal_f64, unit_f64
 
 BLOCK, THREADS, RADIUS = 1024, 256, 5  # particles and threads per group in particlefilter.c; pixels
 DISK, GROUND = 228, 100  # brightness of the disk and of the background
@@ -57,18 +57,21 @@ class ParticleFilter(App):
         cpu.fill(self.y, self.height // 2)
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
-        n, x, y, w, partial, cdf, start = self.n, self.x, self.y, self.weight, self.partial, self.cdf, self.start
-        blocks, film, keys = math.ceil(n / BLOCK), (self.width, self.height), (self.next_x.key, self.next_y.key)
+        n, weight, cdf, partial, start = self.n, self.weight, self.cdf, self.partial, self.start
+        at, resampled = (self.x, self.y), (self.next_x, self.next_y)
+        film = (self.film, n, self.width, self.height)
+        blocks = math.ceil(n / BLOCK)
         for i in gpu.iterations(self.iterations):
-            weigh = (x, y, w, partial, self.film, n, *film, i + 1, *keys)
-            gpu.launch("particlefilter_weigh", *weigh, groups=blocks, threads=THREADS, writes=[w, partial])
-            total, mean = (partial, start, self.estimates, blocks, i + 1), self.estimates[i : i + 1]
+            frame = i + 1
+            weigh = (*at, weight, partial, *film, frame, self.next_x.key, self.next_y.key)
+            gpu.launch("particlefilter_weigh", *weigh, groups=blocks, threads=THREADS, writes=[weight, partial])
+            total, mean = (partial, start, self.estimates, blocks, frame), self.estimates[i : i + 1]
             gpu.launch("particlefilter_total", *total, groups=1, threads=THREADS, writes=[start, mean])
-            gpu.launch("particlefilter_cdf", w, cdf, start, n, blocks, groups=blocks, threads=THREADS, writes=[cdf])
-            chosen = [self.next_x, self.next_y]
-            gpu.launch("particlefilter_resample", x, y, cdf, *chosen, n, self.offset(i + 1), over=n, writes=chosen)
-            gpu.swap(x, self.next_x)
-            gpu.swap(y, self.next_y)
+            sums = (weight, cdf, start)
+            gpu.launch("particlefilter_cdf", *sums, n, blocks, groups=blocks, threads=THREADS, writes=[cdf])
+            gpu.launch("particlefilter_resample", *at, cdf, *resampled, n, self.offset(frame), over=n, writes=resampled)
+            for array, other in zip(at, resampled, strict=True):
+                gpu.swap(array, other)
 
     def offset(self, frame: int) -> float:
         """Random offset of a frame's systematic resampling, in [0, 1)."""
@@ -141,9 +144,4 @@ class ParticleFilter(App):
 
 def _normal(key: int, first: int, n: int) -> F64:
     """normal() of particlefilter.c, for n numbers from the first."""
-    return np.concatenate(in_pieces(lambda a, b: _polar(key, np.arange(2 * (first + a), 2 * (first + b))), n, CHUNK))
-
-
-def _polar(key: int, i: Any) -> F64:
-    u, v = 1 - unit_f64(key, i[::2]), unit_f64(key, i[1::2])
-    return np.asarray(np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v))
+    return np.concatenate(in_pieces(lambda a, b: normal_f64(key, np.arange(first + a, first + b)), n, CHUNK))

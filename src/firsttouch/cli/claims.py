@@ -71,7 +71,7 @@ def _group(heading: str, verdicts: Sequence[Verdict], most: int) -> None:
         return
     print_stdout(f"\n{heading}")
     for verdict in verdicts[:most]:
-        _print(f"{verdict.text} ({verdict.paper}, {verdict.section})", "  ", "    ")
+        _print(_claim(verdict), "  ", "    ")
         _print(verdict.why, "    ", "    ")
     if (more := len(verdicts) - most) > 0:
         print_stdout(f"  {more} more: --all")
@@ -83,7 +83,7 @@ def _untestable(verdicts: Sequence[Verdict], most: int) -> None:
     print_stdout("\nCan't be tested here")
     if len(verdicts) <= most:
         for verdict in verdicts:
-            _print(f"{verdict.text} ({verdict.paper}, {verdict.section})", "  ", "    ")
+            _print(_claim(verdict), "  ", "    ")
             _print(verdict.why, "    ", "    ")
             if verdict.command:
                 print_stdout(f"    {verdict.command}")
@@ -94,6 +94,10 @@ def _untestable(verdicts: Sequence[Verdict], most: int) -> None:
     if (more := sum(reasons.values()) - sum(n for _, n in reasons.most_common(_MOST_REASONS))) > 0:
         print_stdout(f"  {more:3} for other reasons")
     print_stdout("  --all names them, with the commands that measure what is missing.")
+
+
+def _claim(verdict: Verdict) -> str:
+    return f"{verdict.text} ({verdict.paper}, {verdict.section}; {verdict.id})"
 
 
 def _print(text: str, first: str, rest: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +24,8 @@ MOST_TABLES = 5
 MOST_POINTS = 3
 """The most points of one experiment that are printed."""
 MOST_LISTED = 10
-WIDTH = 120
+PLAIN_WIDTH = 120
+"""The width of the output if neither a terminal nor COLUMNS determines it."""
 
 
 def percentage(text: str) -> float:
@@ -96,13 +98,15 @@ def _page(sides: list[str], out: Path, limit: float | None) -> Path | None:
 
 def _show(comparison: Comparison) -> None:
     from firsttouch.cli.console import Console
-    from firsttouch.comparison.words import condition_values, headline, notes, short_names
+    from firsttouch.comparison.words import answers, condition_values, notes, short_names
 
     console = Console(soft_wrap=False)
-    if not console.is_terminal:
-        console.width = max(console.width, WIDTH)
-    for side in dict.fromkeys(group.side for group in comparison.groups):
-        console.print(headline(comparison, side))
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PLAIN_WIDTH
+    found = answers(comparison)
+    for sentence in found[: MOST_LISTED + 1]:
+        console.print(sentence)
+    _more(console, len(found) - MOST_LISTED - 1, "side")
     _regressions(console, comparison)
     _experiments(console, comparison)
     _points(console, comparison)
@@ -142,10 +146,10 @@ def _regressions(console: Console, comparison: Comparison) -> None:
 def _experiments(console: Console, comparison: Comparison) -> None:
     from firsttouch.comparison.words import GROUP_HEADS, group_cells, short_names
 
-    differing = [g for g in comparison.groups if set(g.counts) - {"no clear difference"}]
+    differing = [g for g in comparison.groups if (g.differs if comparison.differences.fleet else g.differing)]
     if not differing:
         return
-    several = len({g.side for g in differing}) > 1
+    several = comparison.differences.fleet or len({g.side for g in differing}) > 1
     table, short = _table((*(("side",) if several else ()), *GROUP_HEADS)), short_names(comparison)
     for group in differing[:MOST_EXPERIMENTS]:
         table.add_row(*([short[comparison.names[group.side]]] if several else []), *group_cells(group))
@@ -161,7 +165,7 @@ def _points(console: Console, comparison: Comparison) -> None:
     shown = 0
     for group in comparison.groups:
         points = [d for d in comparison.points_of(group) if d.differs]
-        if not points or shown == MOST_TABLES:
+        if not points or shown == MOST_TABLES or (comparison.differences.fleet and not group.differs):
             continue
         shown += 1
         heads = [short[comparison.base], short[comparison.names[group.side]]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from firsttouch.comparison.sides import Sides, read_sides
 from firsttouch.comparison.table import Missing, Side, Table, align
 from firsttouch.errors import UsageError
 from firsttouch.records.schema import Scalar
-from firsttouch.text import join_names
+from firsttouch.text import count, join_names
 
 IMPORTANT = (
     *("device ", "nvidia.driver", "nvidia.cuda", "nvidia_uvm.", "amd.", "memory.page_bytes", "huge_pages."),
@@ -35,10 +36,8 @@ class Condition:
 
 @dataclass(frozen=True)
 class Comparison:
-    """base: what each of `others` is compared with: the first side, or the median of all.
-
-    alone: for each side, by experiment, the points without a counterpart. regressions: what is worse by more than the
-    limit that the call gave.
+    """of_devices: whether the sides are the devices of one machine. limit: the fraction by which a side may be worse.
+    regressions: what exceeds it.
     """
 
     sides: list[Side]
@@ -55,30 +54,36 @@ class Comparison:
         return [side.name for side in self.sides]
 
     @property
-    def base(self) -> str:
-        return f"the median of {len(self.sides)} sides" if self.differences.fleet else self.names[0]
+    def kind(self) -> str:
+        """The word for a side."""
+        return "device" if self.of_devices else "side"
 
     @property
+    def base(self) -> str:
+        """What the other sides, or all of them, are compared with."""
+        return f"the median of {count(len(self.sides), self.kind)}" if self.differences.fleet else self.names[0]
+
+    @cached_property
     def groups(self) -> list[Group]:
         """All experiments, those that differ most first."""
-        points: dict[tuple[str, str, int], float] = {}
-        for d in self.differences.points:
-            if d.differs:
-                key = (*d.column.group, d.side)
-                points[key] = max(points.get(key, 0.0), d.size)
 
         def order(group: Group) -> tuple[bool, bool, float, float]:
-            key = (group.experiment, group.device, group.side)
+            largest = max((d.size for d in self.points_of(group) if d.differs), default=0.0)
             size = abs(math.log(group.ratio)) if group.ratio else 0.0
-            return not group.differs, key not in points, -size, -points.get(key, 0.0)
+            return not group.differs, not group.differing, -size, -largest
 
         return sorted(self.differences.groups, key=order)
 
+    @cached_property
+    def _points(self) -> dict[tuple[str, str, int], list[Difference]]:
+        found: dict[tuple[str, str, int], list[Difference]] = {}
+        for d in sorted(self.differences.points, key=lambda d: (not d.differs, -d.size)):
+            found.setdefault((*d.column.group, d.side), []).append(d)
+        return found
+
     def points_of(self, group: Group) -> list[Difference]:
         """The points of an experiment, those that differ clearly and most first."""
-        wanted = (group.experiment, group.device)
-        points = [d for d in self.differences.points if d.side == group.side and d.column.group == wanted]
-        return sorted(points, key=lambda d: (not d.differs, -d.size))
+        return self._points.get((group.experiment, group.device, group.side), [])
 
     @property
     def exit_status(self) -> int:
@@ -162,15 +167,14 @@ def _conditions(sides: Sides, table: Table) -> list[Condition]:
         for name in dict.fromkeys(name for side in by_side for name in side)
     ]
     topics = [{name.partition(".")[0] for name in side} for side in by_side]
-    differing = [
-        c
-        for c in found
-        if len(
-            {repr(value) for value, known in zip(c.values, topics, strict=True) if c.name.partition(".")[0] in known}
-        )
-        > 1
-    ]
+    differing = [c for c in found if _differs(c, topics)]
     return sorted(differing, key=lambda c: next((i for i, s in enumerate(IMPORTANT) if c.name.startswith(s)), 99))
+
+
+def _differs(condition: Condition, topics: Sequence[set[str]]) -> bool:
+    """True if a condition is not the same on all sides, apart from sides that state nothing on its topic."""
+    topic = condition.name.partition(".")[0]
+    return len({repr(v) for v, stated in zip(condition.values, topics, strict=True) if topic in stated}) > 1
 
 
 def _on_first(name: str, slots: dict[str, str]) -> str:

@@ -43,6 +43,8 @@ LEAST_SHIFT = math.log(1.01)
 _T95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 _T995 = {2: 14.09, 3: 7.453, 4: 5.598, 5: 4.773, 6: 4.317, 7: 4.029, 8: 3.833, 9: 3.690}
 """Student's t of two-sided 95 % and 99.5 % intervals by degrees of freedom."""
+_LARGEST = 700.0
+"""The largest logarithm of which the exponential is a number."""
 SAME, FASTER, SLOWER, HIGHER, LOWER = "no clear difference", "faster", "slower", "higher", "lower"
 
 
@@ -108,6 +110,11 @@ class Group:
     def differs(self) -> bool:
         """Whether the experiment as a whole differs clearly."""
         return self.verdict != SAME
+
+    @property
+    def differing(self) -> int:
+        """How many of its points differ clearly."""
+        return sum(n for word, n in self.counts.items() if word != SAME)
 
 
 @dataclass(frozen=True)
@@ -208,8 +215,6 @@ class _Comparison:
     def _judge(
         self, side: int, centre: Values, base: Values, signs: NDArray[np.int64], shared: NDArray[np.bool_]
     ) -> Iterable[Group]:
-        import numpy as np
-
         for (experiment, device), places in self.groups.items():
             found = [i for i in places if shared[i]]
             if not found:
@@ -223,7 +228,7 @@ class _Comparison:
             for i in found:
                 word = judge(definition.unit, definition.better, int(signs[i]))[0]
                 counts[word] = counts.get(word, 0) + 1
-            median, least, most = (float(np.exp(v)) if math.isfinite(v) else None for v in (middle, low, high))
+            median, least, most = (_unscaled(v, True) for v in (middle, low, high))
             yield Group(
                 experiment=experiment,
                 device=device,
@@ -277,19 +282,18 @@ class _Comparison:
         runs: tuple[int, int],
         sign: int,
     ) -> Difference:
-        import numpy as np
-
         column, positive = self.table.columns[i], bool(self.positive[i])
         base, other = (
-            Value(float(np.exp(v) if positive else v), _unscaled(low, positive), _unscaled(high, positive), n)
+            Value(_unscaled(v, positive) or 0.0, _unscaled(low, positive), _unscaled(high, positive), n)
             for (v, low, high), n in zip(bounds, runs, strict=True)
         )
         verdict, worse = judge(column.definition.unit, column.definition.better, sign)
         ratio = low = high = None
         if positive:
             (mine, mine_low, mine_high), (theirs, their_low, their_high) = bounds
-            ratio = math.exp(theirs - mine)
-            low, high = (_unscaled(v, True) for v in (their_low - mine_high, their_high - mine_low))
+            ratio, low, high = (
+                _unscaled(v, True) for v in (theirs - mine, their_low - mine_high, their_high - mine_low)
+            )
         return Difference(column, side, base, other, ratio, low, high, verdict, worse)
 
 
@@ -329,4 +333,4 @@ def _quantiles(quantiles: dict[int, float], freedom: Values) -> Values:
 def _unscaled(value: float, positive: bool) -> float | None:
     if not math.isfinite(value):
         return None
-    return math.exp(value) if positive else float(value)
+    return math.exp(min(value, _LARGEST)) if positive else float(value)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -39,7 +40,7 @@ class Column:
     device: str
     factors: str
 
-    @property
+    @cached_property
     def group(self) -> tuple[str, str]:
         """The experiment, for an application with its name, and the device."""
         return group_name(self.definition.experiment, self.factors), self.device

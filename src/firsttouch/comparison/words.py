@@ -16,6 +16,28 @@ ORDER = (SLOWER, FASTER, HIGHER, LOWER)
 _MOST_VALUES = 3
 
 
+def answers(comparison: Comparison) -> list[str]:
+    """The answer, one sentence for each side; of many sides, only for those that differ from the others."""
+    sides = dict.fromkeys(group.side for group in comparison.differences.groups)
+    if not comparison.differences.fleet:
+        return [headline(comparison, side) for side in sides]
+    short, found = short_names(comparison), []
+    outliers: dict[int, list[str]] = {}
+    for group in comparison.groups:
+        if group.differs:
+            what = f"{group.verdict} in {group_title(group)}, {ratio_text(group.ratio)}"
+            outliers.setdefault(group.side, []).append(what)
+    n, kind = len(comparison.sides), comparison.kind
+    points = f"{count(n, kind)}, each against the median of all, in {len(comparison.table.columns):,} points"
+    if not outliers:
+        return [f"{points}: none differs clearly in an experiment as a whole."]
+    found.append(f"{points}: {count(len(outliers), kind)} differ{'s' if len(outliers) == 1 else ''} from the others.")
+    for side, differing in sorted(outliers.items(), key=lambda item: -len(item[1])):
+        more = f" and {len(differing) - _MOST_VALUES} more" if len(differing) > _MOST_VALUES else ""
+        found.append(f"{short[comparison.names[side]]}: {'; '.join(differing[:_MOST_VALUES])}{more}.")
+    return found
+
+
 def headline(comparison: Comparison, side: int) -> str:
     """The answer for one side: how many of its points differ, and how."""
     groups, short = [g for g in comparison.differences.groups if g.side == side], short_names(comparison)

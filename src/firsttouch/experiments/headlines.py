@@ -68,10 +68,10 @@ def _of_host(records: Sequence[Record], run: Run) -> Iterable[Finding | None]:
     plain = common_allocator("host")
     streams = _streams(records, "cpu", plain)
     loads = _loads(records, "cpu", plain)
-    yield _limited("headline.bandwidth", "the CPU's streams:", TRIAD, _fastest(streams), run)
-    yield finding(Claim("headline.latency", LOAD, "a load by the CPU:"), loads[0]) if loads else None
+    yield _limited("headline.bandwidth", "streams by the CPU:", TRIAD, _fastest(streams), run)
+    yield finding(Claim("headline.latency", LOAD, "loads by the CPU:"), loads[0]) if loads else None
     copies = [r for r in _of(records, "transfer", direction="h2h") if r.factors.get("allocator") == plain]
-    yield _limited("headline.copy", "a copy within memory:", COPIED, _fastest(at_largest(copies)), run)
+    yield _limited("headline.copy", "copy within memory:", COPIED, _fastest(at_largest(copies)), run)
     yield _first_touch((), records)
     yield _first_touch((), records, pages="huge")
 

@@ -67,6 +67,8 @@ class Latency(Experiment):
     )
     source = "multichase (pointer chase); Wahlgren et al., IISWC 2025, Sec. III-A1"
     figures = (
+        Line(x="size", colour="allocator", dash="agent", log_x=True, log_y=True, where={"order": "random"},
+             x_title="buffer", y_title="time per load", levels="caches", title="Time of a random load"),
         Line(x="size", colour="allocator", dash="agent", facet="order", log_x=True, log_y=True,
              x_title="buffer", y_title="time per load", levels="caches"),
     )  # fmt: skip

@@ -46,3 +46,9 @@ def unit_f64(key: int, i: Any) -> F64:
 def below(key: int, i: Any, n: int) -> I64:
     """random_below for every i."""
     return np.asarray((((words(key, i) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)).astype(np.int64))
+
+
+def normal_f64(key: int, i: Any) -> F64:
+    """Standard normal numbers, by the method of Box and Muller from two numbers of unit_f64 each: 2 i and 2 i + 1."""
+    radius = np.sqrt(-2 * np.log(1 - unit_f64(key, 2 * i)))
+    return np.asarray(radius * np.cos(2 * np.pi * unit_f64(key, 2 * i + 1)))

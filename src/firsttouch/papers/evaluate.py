@@ -32,6 +32,8 @@ from firsttouch.text import quantity as in_words
 from firsttouch.units import format_number, format_size
 from firsttouch.workspace.strategies import STRATEGIES
 
+MOST_LISTED = 20
+"""The most comparisons of each kind that a verdict lists."""
 _SPECIAL_SIZES = ("tiny", "oversubscribed")
 """Sizes of applications for tests, and beyond the memory of the GPU."""
 Outcome: TypeAlias = Literal["holds", "does not hold", "no clear difference", "not testable"]
@@ -42,7 +44,8 @@ class Verdict(Struct, kw_only=True):
     """A claim and what a run says about it.
 
     why: a sentence: the values that decide, or why the claim can't be tested here. command: the call that measures what
-    is missing, or ''. device: whose records were tested.
+    is missing, or ''. device: whose records were tested. agree, contradict, unclear: how many comparisons do.
+    comparisons: of each kind at most MOST_LISTED, those that decide first.
     """
 
     id: str
@@ -54,6 +57,9 @@ class Verdict(Struct, kw_only=True):
     why: str
     device: str = ""
     command: str = ""
+    agree: int = 0
+    contradict: int = 0
+    unclear: int = 0
     comparisons: list[Comparison] = []
 
 
@@ -144,8 +150,8 @@ class _Run:
                 if not found.why:
                     found.why, found.command, found.device = reason.why, reason.command, device.name
                 continue
-            found.device, found.command, found.comparisons = device.name, "", comparisons
-            found.verdict, found.why = _judge(claim, comparisons)
+            found.device, found.command = device.name, ""
+            _judge(found, claim, comparisons)
             return found
         found.why = found.why or "these results have no GPU"
         return found
@@ -302,8 +308,8 @@ def _unusable(name: str, agent: str, device: DeviceInfo, hosts: Sequence[DeviceI
     return ""
 
 
-def _judge(claim: Claim, comparisons: Sequence[Comparison]) -> tuple[Outcome, str]:
-    """The verdict over all comparisons, and the sentence about those that decide."""
+def _judge(verdict: Verdict, claim: Claim, comparisons: Sequence[Comparison]) -> None:
+    """Fills in what follows from the comparisons: the verdict, and the sentence about those that decide."""
     by = {agrees: [c for c in comparisons if c.agrees == agrees] for agrees in ("yes", "no", "unclear")}
     total, yes, no = len(comparisons), len(by["yes"]), len(by["no"])
     outcome: Outcome = "no clear difference"
@@ -313,11 +319,15 @@ def _judge(claim: Claim, comparisons: Sequence[Comparison]) -> tuple[Outcome, st
         outcome = "holds" if 2 * yes > total else "does not hold" if 2 * no >= total else outcome
     else:
         outcome = "holds" if yes else "does not hold" if no == total else outcome
-    decisive = {"holds": by["yes"], "does not hold": by["no"]}.get(outcome) or by["unclear"] or list(comparisons)
+    decisive = {"holds": by["yes"], "does not hold": by["no"]}.get(outcome, by["unclear"])
     alike = isinstance(claim.test, Alike) or (isinstance(claim.test, Compare) and claim.test.relation == "same")
-    shown = (max if alike or outcome == "does not hold" else min)(decisive, key=_strength)
+    extreme_first = alike or outcome == "does not hold"
+    kinds = [decisive, *(kind for kind in by.values() if kind is not decisive)]
+    ordered = [sorted(kind, key=_strength, reverse=extreme_first)[:MOST_LISTED] for kind in kinds]
     counts = f"{yes} of {total} comparisons agree, {no} contradict" if total > 1 else ""
-    return outcome, "; ".join(filter(None, [_words(shown), counts]))
+    verdict.verdict, verdict.why = outcome, "; ".join(filter(None, [_words(ordered[0][0]), counts]))
+    verdict.agree, verdict.contradict, verdict.unclear = yes, no, len(by["unclear"])
+    verdict.comparisons = [comparison for kind in ordered for comparison in kind]
 
 
 def _strength(comparison: Comparison) -> float:

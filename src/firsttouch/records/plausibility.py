@@ -11,16 +11,19 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
+
+from msgspec.structs import astuple
 
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Summary
 
 
 @dataclass(frozen=True)
 class Rule:
-    """holds: what is true of every right record, as a sentence. applies: whether the rule is about a record; records
-    that were not measured are never judged. is_broken: judges a record among all those of its run.
+    """holds: what is true of every right record, as a sentence. applies: whether the rule is about a record, by its
+    experiment, unit and direction; records that were not measured are never judged. is_broken: judges a record among
+    all those of its run.
     """
 
     name: str
@@ -62,10 +65,13 @@ class Run:
 def mark(records: Sequence[Record], machine: Machine) -> None:
     """Sets `suspect` of each measured record to the name of the first rule that it breaks. Existing marks stay."""
     run = Run(records, machine)
+    rules: dict[tuple[str, str, str], list[Rule]] = {}
     for record in records:
         if not record.suspect and record.status == "ok" and record.summary is not None:
-            broken = (rule.name for rule in RULES if rule.applies(record) and rule.is_broken(record, run))
-            record.suspect = next(broken, "")
+            metric = (record.experiment, record.unit, record.better)
+            if metric not in rules:
+                rules[metric] = [rule for rule in RULES if rule.applies(record)]
+            record.suspect = next((rule.name for rule in rules[metric] if rule.is_broken(record, run)), "")
 
 
 def explain(name: str) -> str:
@@ -91,7 +97,7 @@ def _is(*experiments: str) -> Callable[[Record], bool]:
 
 def _has_infinite(record: Record, _run: Run) -> bool:
     """The sum of finite numbers is finite, because the schema bounds them (LARGEST)."""
-    summary = [getattr(record.summary, name) for name in Summary.__struct_fields__]
+    summary = astuple(_summary(record))
     counters = [v for v in record.counters.values() if isinstance(v, float)]
     return not math.isfinite(sum(record.samples) + sum(summary) + sum(counters))
 
@@ -154,15 +160,25 @@ def _whole(record: Record, name: str) -> float | None:
     return _number(record.counters.get(name, record.factors.get(name)))
 
 
+@lru_cache(maxsize=4096)
+def _name_of_whole(part: Part, counter: str) -> str | float | None:
+    """The whole of which a counter is a part; None if it is none."""
+    found = re.fullmatch(part.counters, counter)
+    if found is None or not isinstance(part.whole, str):
+        return None if found is None else part.whole
+    return found.expand(part.whole)
+
+
 def _exceeds_whole(record: Record, _run: Run) -> bool:
-    for experiment, pattern, name, rounding in PARTS:
-        if experiment != record.experiment:
+    for rule in PARTS:
+        if rule.experiment != record.experiment:
             continue
         for counter, value in record.counters.items():
-            if (found := re.fullmatch(pattern, counter)) is None or (part := _number(value)) is None:
+            name = _name_of_whole(rule, counter)
+            if name is None or (part := _number(value)) is None:
                 continue
-            whole = _whole(record, found.expand(name) if found.re.groups else name) if isinstance(name, str) else name
-            if whole is not None and part > whole + rounding * abs(whole):
+            whole = _whole(record, name) if isinstance(name, str) else name
+            if whole is not None and part > whole + rule.rounding * abs(whole):
                 return True
     return False
 

@@ -29,7 +29,8 @@ def draw(figure: Bar, records: Sequence[Record], context: Context) -> Drawing | 
     notes += points.constants(figure, shown)
     shown, fewer = points.first_series(roles, shown)
     shown, more = points.first_panels(roles, shown)
-    notes += [*fewer, *more, *points.flaws(shown)]
+    shown, evenly = points.thinned(roles, shown)
+    notes += [*fewer, *more, *evenly, *points.flaws(shown)]
     names = [figure.x_title or heading(figure, figure.x), *(called(figure, n) for n in roles.names)]
     title = f"{quantity_title(figure, figure.y, figure.y_title)} by {join_names(names)}"
     if figure.title:

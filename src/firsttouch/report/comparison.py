@@ -11,16 +11,17 @@ from pathlib import Path
 
 import msgspec
 
+from firsttouch.analysis.statistics import measured
 from firsttouch.comparison.compare import Comparison, compare
 from firsttouch.comparison.differences import Group, Value
 from firsttouch.comparison.table import Column, with_peer
 from firsttouch.comparison.words import (
     GROUP_HEADS,
+    answers,
     condition_values,
     conditions_by_column,
     group_cells,
     group_title,
-    headline,
     notes,
     point_cells,
     regression_text,
@@ -36,7 +37,7 @@ from firsttouch.report.overlay import overlaid, told_apart
 from firsttouch.report.page import assets, environment, packaged
 from firsttouch.report.palette import Palette
 from firsttouch.report.svg import to_svgs
-from firsttouch.text import join_names
+from firsttouch.text import count, join_names
 
 PAGE = "compare.html"
 SIDE = "side"
@@ -54,8 +55,6 @@ class Section:
     anchor: str
     title: str
     question: str
-    counted: str
-    groups: list[list[str]]
     tables: list[tuple[str, list[str], list[list[str]], int]]
     """For each side: its name, the headings, the rows, and how many more points there are."""
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
@@ -71,10 +70,7 @@ def render(comparison: Comparison, experiments: Mapping[str, Experiment]) -> str
     palette = Palette()
     sections: list[Section] = []
     for i, (key, groups) in enumerate(found.items(), 1):
-        if (
-            not any(d.differs for group in groups for d in comparison.points_of(group))
-            or len(sections) == MOST_SECTIONS
-        ):
+        if len(sections) == MOST_SECTIONS or not any(_is_shown(group, comparison) for group in groups):
             continue
         section = _section(f"e{i}", comparison, groups, short, conditions, experiments)
         section.drawings = [(drawing, "") for drawing in _drawings(records.get(key, []), experiments, palette)]
@@ -83,18 +79,19 @@ def render(comparison: Comparison, experiments: Mapping[str, Experiment]) -> str
     for section in sections:
         section.drawings = [(drawing, next(images)) for drawing, _ in section.drawings]
     sides = dict.fromkeys(group.side for group in comparison.groups)
+    rows = [g for g in comparison.groups if not comparison.differences.fleet or g.differing]
     return environment().from_string(packaged("comparison.html.j2")).render(
         **assets(),
         title=_title(comparison, short),
-        headlines=[headline(comparison, side) for side in sides],
+        headlines=answers(comparison),
         limit=comparison.limit,
         regressions=[regression_text(r, comparison, conditions) for r in comparison.regressions],
         heads=[*(["side"] if len(sides) > 1 else []), *GROUP_HEADS],
         rows=[
             [*([short[comparison.names[g.side]]] if len(sides) > 1 else []), *group_cells(g)]
-            for g in comparison.groups[:MOST_POINTS]
+            for g in rows[:MOST_POINTS]
         ],
-        more=max(0, len(comparison.groups) - MOST_POINTS),
+        more=max(0, len(rows) - MOST_POINTS),
         sections=sections,
         conditions=[
             (c.name, condition_values(c.values, c.name, [short[name] for name in comparison.names]))
@@ -104,10 +101,15 @@ def render(comparison: Comparison, experiments: Mapping[str, Experiment]) -> str
     )  # fmt: skip
 
 
+def _is_shown(group: Group, comparison: Comparison) -> bool:
+    """Whether an experiment has a section: if some of its points differ; of many sides, if it differs as a whole."""
+    return group.differs if comparison.differences.fleet else bool(group.differing)
+
+
 def _title(comparison: Comparison, short: Mapping[str, str]) -> str:
     first, *others = [short[name] for name in comparison.names]
     return (
-        f"{len(comparison.sides)} sides compared"
+        f"{count(len(comparison.sides), comparison.kind)} compared"
         if comparison.differences.fleet
         else f"{join_names(others)} against {first}"
     )
@@ -134,8 +136,6 @@ def _section(
         anchor,
         group_title(groups[0]),
         experiment.question if experiment else "",
-        experiment.counted if experiment else "",
-        [group_cells(group) for group in groups],
         tables,
     )
 
@@ -158,9 +158,7 @@ def _records(comparison: Comparison, short: Mapping[str, str]) -> dict[tuple[str
         side, seen = comparison.sides[i], set()
         slots = {own: slot for slot, own in comparison.table.devices[i].items()}
         for run in side.runs:
-            for record in load_results(Path(run.name)).records:
-                if record.summary is None or record.status != "ok":
-                    continue
+            for record in measured(load_results(Path(run.name)).records):
                 device = slots.get(record.device, record.device)
                 factors = msgspec.json.decode(with_peer(msgspec.json.encode(record.factors).decode(), slots))
                 key = point_key(record.experiment, device, factors)

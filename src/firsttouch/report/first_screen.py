@@ -16,14 +16,14 @@ from firsttouch.analysis.statistics import measured
 from firsttouch.experiments.headlines import MOST, headlines, is_own_processor
 from firsttouch.figures import Bar, Figure
 from firsttouch.records.reading import Results
-from firsttouch.records.schema import DeviceInfo, Factors, Machine, Record
+from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.report.answers import Answered
 from firsttouch.report.sentences import quantity_text, sentences
 
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")
 LATENCIES = Bar(
-    x="memory", colour="agent", y_title="time per load, ns", x_title="agent, and where it loads from",
+    x="memory", colour="agent", y_title="time per load, ns", x_title="agent, memory",
     title="The latency of every memory, by the agent that loads",
 )  # fmt: skip
 
@@ -120,7 +120,7 @@ def _latencies(records: Sequence[Record], machine: Machine) -> tuple[Figure | No
     shown = at_shared(loads, ("agent", "allocator"))
     if len(shown) < 2:
         return None, []
-    return LATENCIES, [msgspec.structs.replace(r, factors=Factors(r.factors | {"memory": _place(r)})) for r in shown]
+    return LATENCIES, [msgspec.structs.replace(r, counters={**r.counters, "memory": _place(r)}) for r in shown]
 
 
 def _place(record: Record) -> str:

@@ -34,7 +34,8 @@ def draw(figure: Line, records: Sequence[Record], context: Context) -> Drawing |
     notes += points.constants(figure, shown)
     shown, fewer = points.first_series(roles, shown)
     shown, more = points.first_panels(roles, shown)
-    notes += [*fewer, *more, *points.flaws(shown)]
+    shown, evenly = ([*shown], []) if figure.series else points.thinned(roles, shown)
+    notes += [*fewer, *more, *evenly, *points.flaws(shown)]
     if roles.colour == figure.colour:
         context.palette.styles(roles.colour, figure.order)
     rows = [row(r, figure, roles, figure.x, figure.y) | _numeric_x(r, figure) | _mark(r, figure) for r in shown]

@@ -12,7 +12,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from statistics import median
@@ -29,7 +29,7 @@ from firsttouch.files import write_atomically, write_output
 from firsttouch.records.plausibility import explain
 from firsttouch.records.schema import FAILURES, DeviceInfo, Record
 from firsttouch.report.answers import Answered, answered
-from firsttouch.report.draw import draw
+from firsttouch.report.draw import draw, quick_charts
 from firsttouch.report.drawing import Context, Drawing
 from firsttouch.report.events import EventTable, event_table, have_moves
 from firsttouch.report.first_screen import FirstScreen, first_screen
@@ -39,7 +39,7 @@ from firsttouch.report.permalinks import point_id
 from firsttouch.report.points import matching
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.published import PublishedTable, published_tables
-from firsttouch.report.svg import to_svgs
+from firsttouch.report.svg import Drawer
 from firsttouch.text import condition, count, distinguishing_factors, fact_title, label, quantity
 from firsttouch.units import format_seconds
 
@@ -54,8 +54,12 @@ NOISY = 0.10
 MOST_LISTED = 25
 BRIEF = 260
 """The characters of an answer that are shown without a click, if its first sentence has fewer."""
-MOST_ROWS = 400
-"""The most points in the table of one section. The others are left out evenly, but not flawed ones."""
+MOST_ROWS_OF_ALL = 8000
+"""The points of a results directory that the page's tables hold. Of more, each section has its part, evenly."""
+FEWEST_ROWS = 8
+"""The points that the table of a section holds in any case."""
+MOST_FIGURES = 150
+"""The most figures of a page, but for those that questions show at first."""
 FEWEST = 6
 """The least number of samples for an interval of the median. With fewer, it is their range; one sample has none."""
 _AMOUNT = re.compile(r"[-\N{MINUS SIGN}+]?[0-9][0-9.,e+-]*( [^ ,;:]+)?|\N{EN DASH}|")
@@ -109,6 +113,8 @@ class Section:
     rows: list[tuple[str, str, list[str]]] = field(default_factory=list)
     """The CSS class, the id and the cells of each row of the table of points. The id is '' if the page has it already.
     """
+    undrawn: bool = False
+    """True if its figures are left out, since the page has too many."""
     left_out: int = 0
     """The number of measured points that the table leaves out."""
     timelines: list[TransferTimeline] = field(default_factory=list)
@@ -179,7 +185,18 @@ class Chapter:
     sections: list[Section]
     questions: list[Question]
     screen: FirstScreen
-    picture: tuple[Drawing, str] | None = None
+    picture: list[tuple[Drawing, str]] = field(default_factory=list)
+    """The picture of the first screen, if there is one."""
+
+    @property
+    def thinned(self) -> str:
+        """A sentence on what the page leaves out to stay small, or ''."""
+        points, undrawn = sum(s.left_out for s in self.sections), sum(s.undrawn for s in self.sections)
+        parts = [f"{points:,} of {len(self.results.records):,} points are in no table"] if points else []
+        parts += [f"the figures of {count(undrawn, 'section')} are not drawn"] if undrawn else []
+        if not parts:
+            return ""
+        return f"This page is thinned: {' and '.join(parts)}. firsttouch report --format csv or svg writes all of them."
 
     @property
     def occurring(self) -> list[str]:
@@ -198,7 +215,9 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
     for i, (name, loaded) in enumerate(results.items(), 1):
         devices = {d.name: d for d in loaded.machine.devices}
         parts = list(answered(loaded.records, loaded.machine.devices, experiments))
-        sections = [_section(part, experiments.get(part.experiment), devices) for part in parts]
+        many = len(loaded.records) > MOST_ROWS_OF_ALL
+        most = max(FEWEST_ROWS, MOST_ROWS_OF_ALL // max(1, len(parts))) if many else MOST_ROWS_OF_ALL
+        sections = [_section(part, experiments.get(part.experiment), devices, most) for part in parts]
         _add_published(sections, loaded)
         for (experiment, device), timelines in loaded.timelines.items():
             if candidates := [s for s in sections if s.experiment == experiment and device in s.devices]:
@@ -244,7 +263,8 @@ def _questions(
     for name, group in groups.items():
         group.sort(key=rank)
         experiment = experiments.get(name)
-        title = group[0].question if experiment is None or group[0].overview else experiment.question
+        is_one = group[0].overview or len({section.question for section in group}) == 1
+        title = group[0].question if experiment is None or is_one else experiment.question
         question = Question(_anchor([name], suffix, taken), name, title, group, rank(group[0])[1] == 2)
         for section in group:
             section.anchor = _anchor([section.name, section.device], suffix, taken)
@@ -271,7 +291,7 @@ def _section_of(timeline: TransferTimeline, sections: Sequence[Section]) -> Sect
     return max(sections, key=matches)
 
 
-def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, DeviceInfo]) -> Section:
+def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, DeviceInfo], most_rows: int) -> Section:
     shown = part.section
     records = list(shown.records)
     infos = [known[name] for name in part.devices if name in known]
@@ -295,9 +315,9 @@ def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, 
     if shown.overview:
         return section
     section.facts = _facts(measured(records))
-    section.columns, rows = _table(records)
-    section.rows = _thinned(rows)
-    section.left_out = len(rows) - len(section.rows)
+    timed = [r for r in records if r.summary is not None]
+    section.columns, section.rows = _table(_thinned(timed, most_rows))
+    section.left_out = len(timed) - len(section.rows)
     section.events = event_table(records)
     section.without_events = _blocks(records, why_none)
     section.counters = counter_table(records)
@@ -426,10 +446,13 @@ def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, str, l
     return [*heads, "median", "95 % interval", "5th … 95th percentile", "samples", "ended by", "marks"], rows
 
 
-def _thinned(rows: list[tuple[str, str, list[str]]]) -> list[tuple[str, str, list[str]]]:
-    """At most about MOST_ROWS rows: the flawed ones, and the others evenly."""
-    step = -(-len(rows) // MOST_ROWS)
-    return [row for i, row in enumerate(rows) if i % step == 0 or row[0]][: 2 * MOST_ROWS] if step > 1 else rows
+def _thinned(records: list[Record], most: int) -> list[Record]:
+    """At most about `most` records for a table: flawed ones first, and of the others every n-th."""
+    step = -(-len(records) // most) if records else 1
+    if step == 1:
+        return records
+    kept = [r for i, r in enumerate(records) if i % step == 0 or _is_wrong(r) or _is_suspect(r)]
+    return kept[: 2 * most]
 
 
 def numeric(rows: Sequence[Sequence[str]]) -> list[bool]:
@@ -450,6 +473,8 @@ def drawings(section: Section, palette: Palette) -> list[Drawing]:
 
 def _lead_drawings(section: Section, palette: Palette) -> list[Drawing]:
     """The figures of the section that a question shows: first the usual conditions of the first figure."""
+    if section.overview and section.figures:  # the first screen shows the first one
+        return drawings(replace(section, figures=section.figures[1:] or section.figures), palette)
     every = drawings(section, palette)
     if not section.figures:
         return every
@@ -466,28 +491,29 @@ def _lead_drawings(section: Section, palette: Palette) -> list[Drawing]:
 
 def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> str:
     """The report as one self-contained HTML page."""
-    palette = Palette()
     parts = chapters(results, experiments)
-    places: list[list[tuple[Drawing, str]]] = []
-    drawn: list[Drawing] = []
-    for chapter in parts:
-        if first := _picture(chapter, palette):
-            chapter.picture = (first, "")
-        leads = [q.lead for q in chapter.questions if not q.collapsed]
-        for section in chapter.sections:
-            for drawing in (_lead_drawings if section in leads else drawings)(section, palette):
-                drawn.append(drawing)
-                places.append(section.drawings)
-    pictures = [chapter.picture[0] for chapter in parts if chapter.picture]
-    images = to_svgs([d.spec for d in [*pictures, *drawn]])
-    for chapter in parts:
-        if chapter.picture:
-            chapter.picture = (chapter.picture[0], images.pop(0))
-    for place, drawing, svg in zip(places, drawn, images, strict=True):
-        place.append((drawing, svg))
+    with Drawer() as drawer, quick_charts():
+        _draw(parts, drawer)
     _set_row_ids(parts)
     wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
     return environment().from_string(packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **assets())
+
+
+def _draw(parts: Sequence[Chapter], drawer: Drawer) -> None:
+    """Draws all figures: the pictures first, then those that questions show, then the others."""
+    palette = Palette()
+    images: list[tuple[list[tuple[Drawing, str]], Drawing, Callable[[], str]]] = []
+    for chapter in parts:
+        for drawing in filter(None, [_picture(chapter, palette)]):
+            images.append((chapter.picture, drawing, drawer.draw(drawing.spec)))
+        leads = {id(q.lead) for q in chapter.questions if not q.collapsed}
+        for section in sorted(chapter.sections, key=lambda s: id(s) not in leads):
+            section.undrawn = id(section) not in leads and len(images) >= MOST_FIGURES
+            of_section = _lead_drawings if id(section) in leads else drawings
+            for drawing in [] if section.undrawn else of_section(section, palette):
+                images.append((section.drawings, drawing, drawer.draw(drawing.spec)))
+    for place, drawing, image in images:
+        place.append((drawing, image()))
 
 
 def _set_row_ids(parts: Sequence[Chapter]) -> None:

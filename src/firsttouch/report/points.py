@@ -12,6 +12,8 @@ from firsttouch.report.roles import Roles
 from firsttouch.text import count, named
 
 MOST_PANELS = 6
+MOST_POINTS = 200
+"""The most points of one line, and the most bars of a panel."""
 MOST_SERIES = 8
 """The most combinations of colour and dash in one figure."""
 FLAGS = {"wrong": "failed verification", "suspect": "suspect", "throttled": "throttled"}
@@ -77,6 +79,19 @@ def first_series(roles: Roles, records: list[Record]) -> tuple[list[Record], lis
     kept = {repr(key) for key, _ in sorted(series.items(), key=lambda item: -len(item[1]))[:MOST_SERIES]}
     shown = [r for r in records if repr(tuple(value(r, n) for n in names)) in kept]
     return shown, [f"{MOST_SERIES} of {len(series)} series are drawn; the table has every point."]
+
+
+def thinned(roles: Roles, records: list[Record], *axes: str) -> tuple[list[Record], list[str]]:
+    """At most about MOST_POINTS records of each line or panel, evenly, and a list with a sentence if any are left out.
+
+    axes: names of which each line or panel has all values.
+    """
+    names = [n for n in (*roles.names, *axes) if n]
+    shown: list[Record] = []
+    for group in group_by(records, *names).values() if len(records) > MOST_POINTS else [records]:
+        shown += group[:: -(-len(group) // MOST_POINTS)]
+    left_out = len(records) - len(shown)
+    return shown, [f"{left_out:,} of {len(records):,} points are left out evenly."] if left_out else []
 
 
 def flaws(records: Sequence[Record]) -> list[str]:

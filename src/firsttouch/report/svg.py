@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 from firsttouch.errors import UsageError
@@ -44,7 +48,45 @@ def to_svg(spec: Mapping[str, Any]) -> str:
 
 def to_svgs(specs: Sequence[Mapping[str, Any] | None]) -> list[str]:
     """The figures as SVG of a page, each with ids of its own; '' for those without a specification."""
-    return [_of_page(_clean(spec), i) if spec else "" for i, spec in enumerate(specs, 1)]
+    with Drawer() as drawer:
+        return [image() for image in [drawer.draw(spec) for spec in specs]]
+
+
+class Drawer:
+    """Draws the figures of a page, from the MOST_HERE-th on in another process, while this one prepares the next."""
+
+    MOST_HERE = 12
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Drawer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def draw(self, spec: Mapping[str, Any] | None) -> Callable[[], str]:
+        """Returns a function that waits for the figure as SVG, with ids of its own; '' without a specification."""
+        if spec is None:
+            return str
+        self._number += 1
+        cleaned = _clean(spec)
+        if self._number < self.MOST_HERE:
+            return partial(_of_page, cleaned, self._number)
+        if self._pool is None:  # a new process, since the converter has threads
+            self._pool = ProcessPoolExecutor(1, get_context("spawn"))
+        return partial(_result, self._pool.submit(_of_page, cleaned, self._number), cleaned, self._number)
+
+
+def _result(future: Future[str], spec: dict[str, Any], number: int) -> str:
+    """The figure that another process draws. If that has ended, this process tries, which shows why."""
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return _of_page(spec, number)
 
 
 def _of_page(spec: dict[str, Any], number: int) -> str:
