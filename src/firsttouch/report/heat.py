@@ -229,7 +229,7 @@ def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str]) -> Layout:
     if width * len(x) + outside > PAGE and any(" " in t for t in texts):
         lines, width = True, _cell_width([part for t in texts for part in t.split(" ")], len(x))
     height = (2 if lines else 1) * LINE + 13 + (8 if len(y) <= 6 else 0)
-    tilted = 6.2 * max(map(len, x)) > width - 4
+    tilted = 7 * max(map(len, x)) > width - 4
     columns = max(1, (PAGE + 20) // (width * len(x) + outside + 20))
     return Layout(width, height, lines, tilted, columns)
 
