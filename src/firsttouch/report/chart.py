@@ -150,11 +150,12 @@ def finish(chart: Any, rows: list[Spec]) -> Spec:
         "font": font,
         "background": "white",
         "axis": axis,
+        "axisQuantitative": {"titlePadding": 14},
         "legend": legend,
         "view": {"stroke": None},
         "facet": {"spacing": 34},
         "concat": {"spacing": 34},
-        "padding": 6,
+        "padding": {"left": 6, "top": 6, "right": 22, "bottom": 6},
     }
     return spec
 
