@@ -8,7 +8,7 @@ from firsttouch.apps import cfd
 from firsttouch.apps.cfd import Cfd, CfdConcurrent
 from firsttouch.apps.euler import FAR_AWAY
 from firsttouch.harness import measure
-from firsttouch.harness.app import View, solve
+from firsttouch.harness.app import Cpu, Gpu, View, solve
 from firsttouch.workspace.agents import KernelFile
 from firsttouch.workspace.strategies import STRATEGIES
 from firsttouch.workspace.workspace import Workspace
@@ -58,6 +58,22 @@ def test_a_wrong_last_iteration_of_a_long_run_is_detected(monkeypatch: pytest.Mo
     monkeypatch.setattr(cfd, "REPEATED_UPDATES", 0)
     assert run_tiny(Cfd).error == ""
     assert_detected(Cfd, *MUTATIONS[4])
+
+
+class Fewer(Cfd):
+    """Leaves the first iteration out, which the last one does not show."""
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        self.iterations -= 1
+        super().compute(cpu, gpu)
+        self.iterations += 1
+
+
+@pytest.mark.parametrize("app", [Cfd, Fewer])
+def test_a_missing_iteration_of_a_long_run_is_detected(app: type[Cfd]) -> None:
+    instance = app({"m": 7, "iterations": 250})
+    instance.kernels = Cfd(Cfd.sizes["tiny"]).kernels
+    assert ("from 250 iterations" in run_tiny(Cfd, instance=instance).error) == (app is Fewer)
 
 
 class Mesh(Cfd):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.harness.running import assert_detected, run_tiny
 
@@ -29,11 +30,32 @@ def test_wrong_kernel_is_detected(before: str, after: str) -> None:
     assert_detected(Fdtd3d, before, after)
 
 
+@pytest.mark.parametrize("limits", [["FULL_CHECK_UPDATES"], ["FULL_CHECK_UPDATES", "REPEATED_UPDATES"]])
 @pytest.mark.parametrize(("before", "after"), MUTATIONS)
-def test_wrong_kernel_is_detected_in_a_large_space(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fdtd3d, "FULL_CHECK_UPDATES", 0)
+def test_wrong_kernel_is_detected_in_a_large_space(
+    before: str, after: str, limits: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in limits:
+        monkeypatch.setattr(fdtd3d, limit, 0)
     assert run_tiny(Fdtd3d).error == ""
     assert_detected(Fdtd3d, before, after)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_an_error_before_the_last_step_is_found_where_all_are_repeated(
+    repeated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fdtd3d, "FULL_CHECK_UPDATES", 0)
+    if not repeated:
+        monkeypatch.setattr(fdtd3d, "REPEATED_UPDATES", 0)
+    app = Fdtd3d(Fdtd3d.sizes["tiny"])
+    assert run_tiny(Fdtd3d, instance=app).error == ""
+    cells = [app._initial(map(range, app.cells.shape))]
+    cells[0][41, 42, 43] *= 1.01
+    for _ in range(app.iterations):
+        cells.append(app._step(cells[-1]))
+    held = {app.cells: cells[-1].astype(np.float32), app.next: cells[-2].astype(np.float32)}
+    assert ("3 steps repeated on the CPU" in app.check(held.__getitem__)) == repeated
 
 
 @pytest.mark.parametrize("params", [{"n": 4}, {"n": 64}, {"n": 68, "depth": 1}, {"n": 20, "depth": 100}])

@@ -103,3 +103,11 @@ def test_a_quick_run_of_everything_needs_no_kernels_on_the_processor_where_a_gpu
     experiments = names or list(all_experiments())
     request = Request(schema=SCHEMA, experiments=experiments, devices=[], preset=preset, seed=1)
     assert KINDS["run"].default_devices(devices, request) == used
+
+
+def test_applications_run_on_the_processor_only_if_there_is_no_gpu() -> None:
+    allocator = AllocatorInfo(name="malloc", available=True, gpu="direct")
+    gpu, processor = replace(DISCRETE, allocators=[allocator]), replace(PROCESSOR, allocators=[allocator])
+    request = Request(schema=SCHEMA, experiments=["nn"], devices=[], preset="quick", seed=1)
+    assert KINDS["app"].default_devices([CPU, processor, gpu], request) == ["cuda:0"]
+    assert KINDS["app"].default_devices([CPU, processor], request) == ["opencl:0"]

@@ -58,7 +58,7 @@ def test_other_conditions_get_panels_and_are_never_averaged():
         for g in (64, 128)
     ]
     drawing, texts = drawn(Heat(x="cpu", y="gpu", z="ratio", facet="scope", centre=1), records)
-    assert {"scope device, type u64", "scope system, type f64"} <= set(texts)
+    assert {"scope device type u64", "scope system type f64"} <= set(texts)  # in two lines
     assert [texts.count(f"0.5{n}") for n in range(4)] == [4] * 4
     assert drawing.title == "Ratio by cpu and gpu, for each scope and type"
 

@@ -66,3 +66,19 @@ GROUP_KERNEL fdtd3d_step(GLOBAL const float* in, GLOBAL float* out, GLOBAL const
         now = next1, next1 = next2, next2 = next3, next3 = next4;
     }
 }
+
+/* The same step, cell by cell from memory, for checks on the CPU. */
+KERNEL fdtd3d_repeat(GLOBAL const float* in, GLOBAL float* out, GLOBAL const float* weights, ulong n) {
+    const ulong y = n + 2 * RADIUS, z = y * y; /* distances to the next cell */
+    const float w0 = weights[0], w1 = weights[1], w2 = weights[2], w3 = weights[3], w4 = weights[4];
+    FOR_EACH(row, n * n) {
+        const ulong first = (row / n + RADIUS) * z + (row % n + RADIUS) * y + RADIUS;
+        for (ulong i = first; i < first + n; ++i) {
+            const float one = in[i - 1] + in[i + 1] + in[i - y] + in[i + y] + in[i - z] + in[i + z];
+            const float two = in[i - 2] + in[i + 2] + in[i - 2 * y] + in[i + 2 * y] + in[i - 2 * z] + in[i + 2 * z];
+            const float three = in[i - 3] + in[i + 3] + in[i - 3 * y] + in[i + 3 * y] + in[i - 3 * z] + in[i + 3 * z];
+            const float four = in[i - 4] + in[i + 4] + in[i - 4 * y] + in[i + 4 * y] + in[i - 4 * z] + in[i + 4 * z];
+            out[i] = w0 * in[i] + w1 * one + w2 * two + w3 * three + w4 * four;
+        }
+    }
+}

@@ -39,7 +39,7 @@ def command(
         typer.Option(
             "--set",
             metavar="FACTOR=V1,V2",
-            help="pages=policy,base,huge; host=malloc,pinned; initialise=parallel,single; events=on; a parameter.",
+            help="pages=policy,base,huge; initialise=parallel,single; events=on; kernel_times=on; a parameter.",
         ),
     ] = None,
     placements: Annotated[

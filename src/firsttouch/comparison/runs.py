@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from firsttouch.analysis.statistics import measured
+from firsttouch.analysis.statistics import is_measured
 from firsttouch.errors import UsageError
 from firsttouch.files import open_regular
 from firsttouch.records.reading import RESULTS, Results, load_results
@@ -100,29 +100,30 @@ def read(name: str) -> Run:
 
 def of_results(name: str, results: Results) -> Run:
     """As `read`, for results that are already loaded."""
-    encoder = msgspec.json.Encoder(order="sorted")
-    definitions: dict[Definition, int] = {}
-    usable = measured(results.records)
-    points = [
-        Point(
-            definitions.setdefault(Definition(r.experiment, r.unit, r.metric_version, r.better), len(definitions)),
-            r.device,
-            encoder.encode(r.factors).decode(),
-            _interval(r),
-        )
-        for r in usable
-    ]
-    kept = set(map(id, usable))
-    lost = [
-        Lost(r.experiment, r.device, encoder.encode(r.factors).decode(), _why(r))
-        for r in results.records
-        if id(r) not in kept
-    ]
+    encode = msgspec.json.Encoder(order="sorted").encode
+    definitions: dict[tuple[str, str, int, str], int] = {}
+    points, lost = [], []
+    for r in results.records:
+        factors = encode(r.factors).decode()
+        if is_measured(r):
+            definition = (r.experiment, r.unit, r.metric_version, r.better)
+            place = definitions.setdefault(definition, len(definitions))
+            points.append(Point(place, r.device, factors, _interval(r)))
+        else:
+            lost.append(Lost(r.experiment, r.device, factors, _why(r)))
     devices = _devices(results)
     conditions = _conditions(results, devices)
     identity = _identity(results.machine)
     return Run(
-        name, results.machine.host, devices, list(definitions), points, lost, conditions, identity, results.warnings
+        name,
+        results.machine.host,
+        devices,
+        [Definition(*d) for d in definitions],
+        points,
+        lost,
+        conditions,
+        identity,
+        results.warnings,
     )
 
 

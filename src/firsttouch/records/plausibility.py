@@ -21,8 +21,9 @@ from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Machine, Record
 
 @dataclass(frozen=True)
 class Rule:
-    """holds: what is true of every right record, as a sentence. applies: whether the rule is about a record; records
-    that were not measured are never judged. is_broken: judges a record among all those of its run.
+    """holds: what is true of every right record, as a sentence. applies: whether the rule is about a record, by its
+    experiment, unit and direction; records that were not measured are never judged. is_broken: judges a record among
+    all those of its run.
     """
 
     name: str
@@ -64,10 +65,13 @@ class Run:
 def mark(records: Sequence[Record], machine: Machine) -> None:
     """Sets `suspect` of each measured record to the name of the first rule that it breaks. Existing marks stay."""
     run = Run(records, machine)
+    rules: dict[tuple[str, str, str], list[Rule]] = {}
     for record in records:
         if not record.suspect and record.status == "ok" and record.summary is not None:
-            broken = (rule.name for rule in RULES if rule.applies(record) and rule.is_broken(record, run))
-            record.suspect = next(broken, "")
+            metric = (record.experiment, record.unit, record.better)
+            if metric not in rules:
+                rules[metric] = [rule for rule in RULES if rule.applies(record)]
+            record.suspect = next((rule.name for rule in rules[metric] if rule.is_broken(record, run)), "")
 
 
 def explain(name: str) -> str:

@@ -31,7 +31,7 @@ def tip(
     record: Record, figure: Figure, roles: Roles, axes: Sequence[str], text: str, low: str = "", high: str = ""
 ) -> Spec:
     """What a page tells about a mark that is pointed at: its value, interval and conditions."""
-    names = dict.fromkeys(n for n in (*axes, *roles.names) if n in record.factors)
+    names = dict.fromkeys(n for n in (*axes, *roles.names) if value(record, n) is not None)
     held = [named(n, value(record, n), called(figure, n)) for n in names]
     unit_part = high.partition(" ")[2]
     between = f"{low.removesuffix(f' {unit_part}')} to {high}" if low != high else ""
@@ -135,7 +135,7 @@ def finish(chart: Any, rows: list[Spec]) -> Spec:
     font = "Helvetica, Arial, 'Liberation Sans', sans-serif"
     axis: Spec = {"labelColor": INK, "titleColor": INK, "gridColor": GRID, "domainColor": "#9aa5b1"}
     axis |= {"tickColor": "#9aa5b1", "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
-    axis |= {"labelFlush": False, "aria": False}
+    axis |= {"labelFlush": False, "labelSeparation": 12, "aria": False}
     legend: Spec = {"orient": "bottom", "direction": "horizontal", "labelFontSize": 11}
     longest = max((len(str(row.get(key, ""))) for row in rows for key in ("colour", "dash")), default=0)
     legend |= {"columns": 4 if longest <= 18 else 2 if longest <= 44 else 1, "labelLimit": 700}
@@ -150,7 +150,7 @@ def finish(chart: Any, rows: list[Spec]) -> Spec:
         "font": font,
         "background": "white",
         "axis": axis,
-        "axisQuantitative": {"titlePadding": 14},
+        "axisY": {"titlePadding": 16},  # room for labels that are wider in the reader's font
         "legend": legend,
         "view": {"stroke": None},
         "facet": {"spacing": 34},

@@ -107,7 +107,8 @@ def _drop_empty(parent: Any) -> None:
     for child in list(parent):
         _drop_empty(child)
         nothing = child.tag == f"{_SVG}path" and _EMPTY.fullmatch(child.get("d", ""))
-        if nothing or child.get("display") == "none" or (child.tag == f"{_SVG}g" and not len(child)):
+        unseen = child.get("display") == "none" or (child.tag == f"{_SVG}text" and child.get("opacity") == "0")
+        if nothing or unseen or (child.tag == f"{_SVG}g" and not len(child)):
             parent.remove(child)
         elif child.tag == f"{_SVG}g" and not child.attrib:
             at = list(parent).index(child)

@@ -234,8 +234,8 @@ def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str]) -> Layout:
     if width * len(x) + outside > PAGE and any(" " in t for t in texts):
         lines, width = True, _cell_width([part for t in texts for part in t.split(" ")], len(x))
     height = (2 if lines else 1) * LINE + 13 + (8 if len(y) <= 6 else 0)
-    tilted = 6.2 * max(map(len, x)) > width - 4
-    parted = max(width, round(6.8 * max(len(part) for name in x for part in broken(name).split("\n"))) + 8)
+    tilted = 7 * max(map(len, x)) > width - 4
+    parted = max(width, round(7 * max(len(part) for name in x for part in broken(name).split("\n"))) + 8)
     if in_lines := tilted and parted * len(x) + outside <= PAGE:
         width, tilted = parted, False
     columns = max(1, (PAGE + 20) // (width * len(x) + outside + 20))

@@ -10,7 +10,7 @@ from firsttouch.figures import Figure
 from firsttouch.records.schema import Record
 from firsttouch.report.drawing import Spec
 from firsttouch.report.naming import called
-from firsttouch.report.palette import COLOURS, DASHES
+from firsttouch.report.palette import DASHES, MOST_COLOURS
 from firsttouch.text import join_names, label, named
 
 
@@ -56,7 +56,7 @@ def assign(
         if name in (*taken, *axes) or determined:
             continue
         values = len(distinct(records, name))
-        if has_colour and not colour and values <= len(COLOURS):
+        if has_colour and not colour and values <= MOST_COLOURS:
             colour = name
         elif has_dash and not dash and values <= len(DASHES):
             dash = name
