@@ -12,11 +12,11 @@ WHEELS := build/wheel
 SOURCES := $(shell find pyproject.toml README.md LICENSE CMakeLists.txt cmake native src -type f \
              -not -name '*.pyc' -not -name '*.so' 2>/dev/null)
 
-.PHONY: help build run test docs stub clean
+.PHONY: help build run test docs screenshots stub clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 	@echo "Variables: PYTHON (to make .venv with), ARGS (for 'firsttouch run' or pytest), EXTRAS (to install with make test),"
 	@echo "  JOBS (test processes at once: one per core, at most 8)"
 
@@ -30,6 +30,9 @@ test: $(VENV)/.installed-$(EXTRAS)  ## run the tests: make test ARGS="tests/mach
 
 docs: $(VENV)/.installed  ## recompute the tables of the docs that quote results/, after a change there
 	$(VENV)/bin/python docs/recompute
+
+screenshots: $(VENV)/.installed  ## draw the screenshots of the docs again (needs chromium)
+	$(VENV)/bin/python docs/figures/screenshots.py
 
 stub: $(VENV)/.installed  ## regenerate src/firsttouch/_core.pyi after a change in native/bindings
 	$(PIP) install -q ruff

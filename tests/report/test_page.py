@@ -237,3 +237,32 @@ def test_two_directories_are_distinguished():
     assert page.count("How fast can memory be read and written?") == 2
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
+
+
+def test_a_later_run_has_the_same_ids():
+    def ids(scale):
+        records = [
+            sample.point("allocation", "cpu", scale * s, factors={"size": s, "allocator": a, "operation": "free"})
+            for s in (8, 16)
+            for a in ("malloc", "mmap")
+        ]
+        page = render_records(*(records if scale == 1 else reversed(records)))
+        found = re.findall(r' (?:id|data-p)="([^"]+)"', page)
+        return {one for one in found if "clip" not in one}  # inside a figure
+
+    assert len([one for one in ids(1) if one.startswith("p-")]) == 4
+    assert ids(1) == ids(2.5)
+
+
+def test_each_point_of_a_figure_has_its_row(page):
+    rows, marks = (set(re.findall(rf' {name}="(p-[^"]+)"', page)) for name in ("id", "data-p"))
+    assert len(marks) > 100
+    assert marks <= rows
+
+
+def test_two_directories_share_no_id_of_a_point():
+    page = render({"a": sample.results("left"), "b": sample.results("right")}, sample.EXPERIMENTS)
+    rows, marks = (re.findall(rf' {name}="(p-[^"]+)"', page) for name in ("id", "data-p"))
+    assert len(rows) == len(set(rows))
+    assert set(marks) <= set(rows)
+    assert {name.partition(".")[2] for name in marks} == {"", "2"}

@@ -296,9 +296,7 @@ class Prices:
 
     def gpu_touch(self, allocator: str) -> Price:
         """A kernel's first touch of pages that nobody has touched."""
-        return self._moving(
-            ("gpu_touch", allocator), allocator, _first_touch, starts_on="gpu", advice=None, operation=None
-        )
+        return self._moving(("gpu_touch", allocator), allocator, _first_touch, starts_on="gpu", operation=None)
 
     def cpu_fault(self, allocator: str) -> Price:
         """The CPU's read of pages that are on the GPU, beyond a read of its own memory."""

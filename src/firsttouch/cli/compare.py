@@ -41,7 +41,10 @@ def percentage(text: str) -> float:
 def command(
     sides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SIDE", help="A results directory, or several of one machine joined by commas."),
+        typer.Argument(
+            metavar="SIDE",
+            help="A results directory, several of one machine joined by commas, or published:NAME.",
+        ),
     ] = None,
     fail_over: Annotated[
         float | None,
