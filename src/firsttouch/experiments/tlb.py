@@ -113,7 +113,7 @@ class Tlb(Experiment):
         Line(x="pages", colour="stride", dash="agent", facet="allocator", log_x=True, log_y=True,
              x_title="pages", y_title="time per load", where={"method": "chase"}),
         Line(x="pages", y="translated_ns", colour="stride", dash="agent", facet="allocator", log_x=True,
-             log_y=True, x_title="pages", y_title="first-cache load with its translation (ns)", levels="tlb",
+             log_y=True, x_title="pages", y_title="load with translation, ns", levels="tlb",
              where={"method": "chase"}, title="Time per load from the first cache, with its translation"),
         Bar(x="allocator", y="misses_per_mib", y_title="dTLB load misses per MiB of triad",
             where={"method": "counter"}),

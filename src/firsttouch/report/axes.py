@@ -13,6 +13,8 @@ NAMES: Spec = {"labelLimit": 200, "titlePadding": 26}
 """Properties of an axis of names. The padding leaves room for names that are wider in the reader's font."""
 WIDE_NAMES: Spec = {**NAMES, "labelLimit": 340}
 """The same for a chart that has the whole width."""
+MOST_ACROSS = 7
+"""If a horizontal decimal axis had more ticks, only its powers of ten have one."""
 MOST_TICKS = 15
 """The most whole numbers on an axis of which each has a tick."""
 
@@ -70,7 +72,7 @@ def quantitative(name: str, title: str, unit: str, values: Sequence[float], log:
     if is_bytes:
         axis |= {"labelExpr": size_label()}
     elif as_time(head, values):
-        axis |= {"labelExpr": time_label(SECONDS[head])}
+        axis |= {"labelExpr": time_label(SECONDS[head]), "tickCount": 5}
         title = without_unit(title, head)
     elif head in SECONDS and head not in title.replace(",", " ").split():
         title = f"{title}, {head}"
@@ -91,7 +93,10 @@ def quantitative(name: str, title: str, unit: str, values: Sequence[float], log:
         )
     elif log:
         powers = all(math.log2(v).is_integer() for v in values)
-        domain, ticks = log_ticks(values, 2 if is_bytes or (powers and name not in ("median", "value")) else 10)
+        base = 2 if is_bytes or (powers and name not in ("median", "value")) else 10
+        domain, ticks = log_ticks(values, base)
+        if is_x and base == 10 and len(ticks) > MOST_ACROSS:
+            ticks = [t for t in ticks if math.log10(t).is_integer()]
         scale, axis["values"] = {"type": "log", "domain": domain, "nice": False}, ticks
     elif is_bytes and min(values) >= 0:
         axis["values"] = byte_ticks(max(values))

@@ -156,7 +156,7 @@ def finish(chart: Any, rows: list[Spec]) -> Spec:
         "view": {"stroke": None},
         "facet": {"spacing": 34},
         "concat": {"spacing": 34},
-        "padding": 6,
+        "padding": {"left": 6, "top": 6, "right": 22, "bottom": 6},
     }
     return spec
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +83,10 @@ def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
     ]
     down = [*reversed(y.values())] if all(map(finite, y)) else [*y.values()]
     room = layout([data["text"] for data in rows], [*x.values()], down)
+    if room.broken:
+        x = {v: broken(text) for v, text in x.items()}
     for data in rows:
+        data["x"] = broken(str(data["x"])) if room.broken else data["x"]
         data["text"] = data["text"].split(" ") if room.lines else data["text"]
     across = _band("x", figure.x_title or heading(figure, figure.x), [*x.values()], room)
     upright = _band("y", figure.y_title or heading(figure, figure.y), down, room)
@@ -179,7 +183,7 @@ def _band(channel: str, title: str, names: list[str], room: Layout) -> Any:
         look |= {"labelAngle": -40, "labelAlign": "right", "labelBaseline": "middle", "labelLimit": 140}
         look |= {"titlePadding": 14}
     elif channel == "x":
-        look |= {"labelAngle": 0}
+        look |= {"labelAngle": 0} | ({"labelExpr": "split(datum.label, '\\n')"} if room.broken else {})
     kind = alt.X if channel == "x" else alt.Y
     scale = alt.Scale(type="band", domain=names, paddingInner=0.04, paddingOuter=0)
     return kind(f"{channel}:N", title=title, scale=scale, axis=alt.Axis(**look, labelOverlap=False))
@@ -208,20 +212,21 @@ def _legend(figure: Heat, records: Sequence[Record], scale: Shades) -> Any:
 class Layout:
     """The layout of a heat map.
 
-    width, height: of one cell, in pixels. lines: text is broken into two lines. tilted: x labels are tilted. columns:
-    the number of panels in a row.
+    width, height: of one cell, in pixels. lines: text is broken into two lines. tilted: x labels are tilted. broken:
+    they are broken into lines. columns: the number of panels in a row.
     """
 
     width: int
     height: int
     lines: bool
     tilted: bool
+    broken: bool
     columns: int
 
 
 def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str]) -> Layout:
     """Chooses a layout with room for every text. Cells grow with their text; if the page is too narrow, the text is
-    broken at its space. Long x labels are tilted.
+    broken at its space. Long x labels are broken into lines where there is room, and tilted otherwise.
     """
     outside = min(200, round(6.2 * max(map(len, y)))) + 65
     lines = False
@@ -230,8 +235,16 @@ def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str]) -> Layout:
         lines, width = True, _cell_width([part for t in texts for part in t.split(" ")], len(x))
     height = (2 if lines else 1) * LINE + 13 + (8 if len(y) <= 6 else 0)
     tilted = 7 * max(map(len, x)) > width - 4
+    parted = max(width, round(7 * max(len(part) for name in x for part in broken(name).split("\n"))) + 8)
+    if in_lines := tilted and parted * len(x) + outside <= PAGE:
+        width, tilted = parted, False
     columns = max(1, (PAGE + 20) // (width * len(x) + outside + 20))
-    return Layout(width, height, lines, tilted, columns)
+    return Layout(width, height, lines, tilted, in_lines, columns)
+
+
+def broken(name: str) -> str:
+    """A name in two lines, the second from its first + or - on."""
+    return re.sub(r"(?<=\w)(?=[+-])", "\n", name, count=1)
 
 
 def _cell_width(texts: Sequence[str], columns: int) -> int:

@@ -143,7 +143,7 @@ def _facets(layered: Any, rows: list[Spec], roles: Roles) -> Any:
     """One chart, or one chart per panel with shared axes."""
     import altair as alt
 
-    width, height = (345, 200) if roles.panel else (720, 270)
+    width, height = (345, 185) if roles.panel else (720, 240)
     chart = layered.properties(width=width, height=height)
     if not roles.panel:
         return chart.properties(data=alt.NamedData("rows"))
