@@ -194,6 +194,7 @@ def test_a_link_to_a_point_opens_and_marks_it(browser, path):
     assert browser.run(f"document.getElementById('{section}').open")
 
 
+@pytest.mark.exhaustive
 def test_hostile_text_stays_text(browser, hostile):
     browser.open(hostile)
     browser.hover(POINT)
@@ -249,7 +250,9 @@ CLIPPED = f"""
 """
 
 
-@pytest.mark.parametrize("name", ["small", "hostile", pytest.param("standard", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "name", ["small", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("hostile", "standard"))]
+)
 def test_on_a_phone_nothing_scrolls_sideways_or_is_clipped(browser, name, request):
     path = request.getfixturevalue(name)
     browser.open(path, width=390, height=844, phone=True)
