@@ -42,6 +42,13 @@ def standard(tmp_path_factory):
     return write_report([STANDARD], tmp_path_factory.mktemp("standard") / "report.html")
 
 
+@pytest.fixture(scope="module")
+def applications(tmp_path_factory):
+    from firsttouch.report.page import write_report
+
+    return write_report([STANDARD.parent / "h200-apps"], tmp_path_factory.mktemp("apps") / "report.html")
+
+
 SMALL_AND_STANDARD = ["small", pytest.param("standard", marks=pytest.mark.exhaustive)]
 
 
@@ -76,6 +83,16 @@ def test_pointing_at_a_point_shows_its_value_interval_and_conditions(browser, pa
     assert box[2] >= 0
     browser.hover("document.querySelector('h1')")
     assert browser.run(f"{TIP}.hidden")
+
+
+@pytest.mark.exhaustive
+def test_the_text_of_a_cell_does_not_hide_the_cell_from_the_pointer(browser, applications):
+    browser.open(applications)
+    for i in (0, 5, 20):
+        browser.hover(
+            f"[...document.querySelectorAll('main figure svg [data-t]')].filter(e => e.checkVisibility())[{i}]"
+        )
+        assert browser.run(f"!{TIP}.hidden")
 
 
 def test_arrow_keys_step_through_the_points_of_a_figure(browser, path):

@@ -135,7 +135,7 @@ def finish(chart: Any, rows: list[Spec]) -> Spec:
     font = "Helvetica, Arial, 'Liberation Sans', sans-serif"
     axis: Spec = {"labelColor": INK, "titleColor": INK, "gridColor": GRID, "domainColor": "#9aa5b1"}
     axis |= {"tickColor": "#9aa5b1", "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
-    axis |= {"labelFlush": False, "labelSeparation": 12, "aria": False}
+    axis |= {"labelFlush": False, "aria": False}
     legend: Spec = {"orient": "bottom", "direction": "horizontal", "labelFontSize": 11}
     longest = max((len(str(row.get(key, ""))) for row in rows for key in ("colour", "dash")), default=0)
     legend |= {"columns": 4 if longest <= 18 else 2 if longest <= 44 else 1, "labelLimit": 700}
@@ -150,7 +150,8 @@ def finish(chart: Any, rows: list[Spec]) -> Spec:
         "font": font,
         "background": "white",
         "axis": axis,
-        "axisY": {"titlePadding": 16},  # room for labels that are wider in the reader's font
+        "axisX": {"labelSeparation": 12},  # the labels may be wider in the reader's font
+        "axisY": {"titlePadding": 16},
         "legend": legend,
         "view": {"stroke": None},
         "facet": {"spacing": 34},
