@@ -28,8 +28,10 @@ run: $(VENV)/.installed  ## measure this machine and print what was found: make 
 test: $(VENV)/.installed-$(EXTRAS)  ## run the tests: make test ARGS="tests/machine -x"
 	$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
-docs: $(VENV)/.installed  ## recompute the tables of the docs that quote results/, after a change there
+docs: $(VENV)/.installed  ## recompute the tables of the docs that quote results/, and build the docs as a site: build/site
 	$(VENV)/bin/python docs/recompute
+	$(PIP) install -q "$$(echo $(WHEELS)/*.whl)[docs]"
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict -q
 
 screenshots: $(VENV)/.installed  ## draw the screenshots of the docs again (needs chromium)
 	$(VENV)/bin/python docs/figures/screenshots.py

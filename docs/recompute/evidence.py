@@ -432,7 +432,7 @@ def summary(directories: Sequence[Directory]) -> str:
     finally:
         os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
     lines = [f"    {line}".rstrip() for line in printed.getvalue().rstrip().splitlines()]
-    source = next((f"[{d.name}]({d.name})" for d, of_one in found.items() if of_one), "")
+    source = next((f"`{d.name}`" for d, of_one in found.items() if of_one), "")
     return "\n".join([f"From {source}, on the H200:", "", *lines, ""])
 
 
