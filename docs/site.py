@@ -47,7 +47,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         if not (ROOT / there).exists():
             log.warning("%s: the link to %s leads nowhere", source, link)
         inside = FROM_ROOT.get(there) or (there.removeprefix("docs/") if there.startswith("docs/") else "")
-        if inside and files.get_file_from_path(inside):
+        found = files.get_file_from_path(inside) if inside else None
+        if found is not None and found.inclusion.is_included():
             return f"[{text}]({posixpath.relpath(inside, posixpath.dirname(path) or '.')}{anchor})"
         clone = os.path.relpath(ROOT / there, Path(config.site_dir) / posixpath.dirname(path))
         return f'<a href="{clone}">{text}</a>'

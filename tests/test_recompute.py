@@ -55,3 +55,7 @@ def test_a_wrong_comment_is_refused(page: str, message: str, tmp_path: Path) -> 
     assert found.returncode == 1
     assert message in found.stderr
     assert path.read_text() == page
+
+
+def test_the_readme_can_be_read_in_two_minutes() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 1200
