@@ -30,6 +30,7 @@ def test_wrong_kernel_is_detected(before: str, after: str) -> None:
     assert_detected(Fdtd3d, before, after)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("limits", [["FULL_CHECK_UPDATES"], ["FULL_CHECK_UPDATES", "REPEATED_UPDATES"]])
 @pytest.mark.parametrize(("before", "after"), MUTATIONS)
 def test_wrong_kernel_is_detected_in_a_large_space(
@@ -41,6 +42,7 @@ def test_wrong_kernel_is_detected_in_a_large_space(
     assert_detected(Fdtd3d, before, after)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("repeated", [False, True])
 def test_an_error_before_the_last_step_is_found_where_all_are_repeated(
     repeated: bool, monkeypatch: pytest.MonkeyPatch

@@ -104,6 +104,7 @@ def test_a_run_continues_without_its_output(closed: str, tmp_path: Path) -> None
     assert (tmp_path / "o" / "report.html").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_full_stdout_is_reported_at_the_end(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([*COMMAND, *SMALL], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)

@@ -436,6 +436,7 @@ def odd_records() -> list[Record]:
     return [*odd, *(sample.app("a", f"{evil}{i}") for i in range(20))]
 
 
+@pytest.mark.exhaustive
 def test_untrusted_records_make_a_page_without_active_content():
     page = render({"out": Results(sample.machine(), None, odd_records(), [])}, sample.WITH_APPS)
     found = Elements(page)

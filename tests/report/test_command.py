@@ -98,6 +98,7 @@ def test_csv_names_metric_and_parties(write, tmp_path):
     ]
 
 
+@pytest.mark.exhaustive
 def test_hostile_results_create_no_files_elsewhere_and_no_formulas(write, tmp_path):
     directory, out = write(sample.hostile()), tmp_path / "x"
     for form in ("svg", "csv"):
@@ -127,6 +128,7 @@ def test_a_full_disk_leaves_the_old_page(write):
     assert sorted(p.name for p in directory.iterdir()) == ["machine.json", "report.html", "results.jsonl"]
 
 
+@pytest.mark.exhaustive
 def test_few_descriptors_give_one_message(write):
     directory = write(sample.results())
     command = [sys.executable, "-m", "firsttouch.cli.main", "report", str(directory)]
@@ -141,11 +143,13 @@ def test_few_descriptors_give_one_message(write):
         assert "a figure could not be drawn: " in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_device_that_is_named_is_written_to(write):
     with pytest.raises(UsageError, match="cannot write the report to /dev/full: No space left on device"):
         run(write(sample.results()), "-o", "/dev/full")
 
 
+@pytest.mark.exhaustive
 def test_a_link_in_an_untrusted_directory_is_replaced(write, tmp_path):
     directory, other = write(sample.results()), tmp_path / "precious"
     other.write_text("precious")

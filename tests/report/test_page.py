@@ -228,6 +228,7 @@ def test_values_without_a_logarithm_are_drawn(value):
     assert "<svg" in render_records(*points)
 
 
+@pytest.mark.exhaustive
 def test_two_directories_are_distinguished():
     both = {"a": sample.results("left"), "b": sample.results("right")}
     page = render(both, sample.EXPERIMENTS)
@@ -260,6 +261,7 @@ def test_each_point_of_a_figure_has_its_row(page):
     assert marks <= rows
 
 
+@pytest.mark.exhaustive
 def test_two_directories_share_no_id_of_a_point():
     page = render({"a": sample.results("left"), "b": sample.results("right")}, sample.EXPERIMENTS)
     rows, marks = (re.findall(rf' {name}="(p-[^"]+)"', page) for name in ("id", "data-p"))
