@@ -10,7 +10,7 @@ from tests.matrix import matrix
 
 from firsttouch import _core
 from firsttouch.apps import all_apps
-from firsttouch.harness.measure import GENERATE, shared_kernels
+from firsttouch.harness.app import GENERATE, shared_kernels
 
 FILES = {
     name: shared_kernels(name) for name in (GENERATE, *(n for app in all_apps().values() for n in app.more_kernels))

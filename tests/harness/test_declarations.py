@@ -12,8 +12,7 @@ from tests.harness.running import opencl
 from firsttouch import modules
 from firsttouch.apps import all_apps
 from firsttouch.errors import UsageError
-from firsttouch.harness.app import App, buffer, f32
-from firsttouch.harness.measure import GENERATE, shared_kernels
+from firsttouch.harness.app import GENERATE, App, buffer, f32, shared_kernels
 from firsttouch.workspace.agents import Cpu, Gpu
 from firsttouch.workspace.strategies import STRATEGIES
 from firsttouch.workspace.workspace import Array, Declaration, Workspace

@@ -18,8 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from firsttouch.harness.app import App, Params, shared_kernels
-from firsttouch.harness.measure import GENERATE
+from firsttouch.harness.app import App, Params
 from firsttouch.units import format_size
 from firsttouch.workspace.agents import Cpu, Gpu, Value
 from firsttouch.workspace.strategies import STRATEGIES
@@ -335,7 +334,7 @@ def _dry_run(app: type[App], params: Params, options: Mapping[str, str] | None, 
     for i, array in enumerate(instance.arrays.values()):
         memory: Any = _Memory(i, max(1, array.nbytes))
         array.store = Store(memory, memory)
-    files = [*map(shared_kernels, (GENERATE, *app.more_kernels)), instance.kernels]
+    files = instance.kernel_files()
     cpu, gpu = _Cpu(recorder, files), _Gpu(recorder, files)
 
     def blocks() -> dict[str, int]:

@@ -35,6 +35,8 @@ __all__ = [
 f32, f64, c64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.complex64)
 i32, i64, u8, u32, u64 = (np.dtype(t) for t in (np.int32, np.int64, np.uint8, np.uint32, np.uint64))
 
+GENERATE = "generate"
+"""The file of kernels that generate initial data."""
 Params: TypeAlias = Mapping[str, int]
 View: TypeAlias = "Callable[[Array], np.ndarray[Any, Any]]"
 
@@ -239,6 +241,10 @@ class App:
         before, found, _ = Path(module).read_text(encoding="utf-8").partition(self.kernel_text)
         return module, before.count("\n") + 1 if found else 1
 
+    def kernel_files(self) -> list[KernelFile]:
+        """All files whose kernels this application can launch."""
+        return [*map(shared_kernels, (GENERATE, *self.more_kernels)), self.kernels]
+
     def arrange(self) -> None:
         """Prepare resources other than memory, such as files. Called before anything is allocated or timed."""
 
@@ -347,7 +353,7 @@ def difference(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> t
 
 def shared_kernels(name: str) -> KernelFile:
     """A kernel file that several applications share, from apps/ or workspace/."""
-    folder = "workspace" if name == "generate" else "apps"
+    folder = "workspace" if name == GENERATE else "apps"
     path = Path(__file__).parents[1] / folder / f"{name}.c"
     return KernelFile(name, path.read_text(encoding="utf-8"))
 

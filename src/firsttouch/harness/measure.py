@@ -18,7 +18,7 @@ from firsttouch import _core
 from firsttouch.allocators.properties import is_plain_host
 from firsttouch.events.log import EventLog
 from firsttouch.harness import outputs
-from firsttouch.harness.app import App, in_pieces, shared_kernels
+from firsttouch.harness.app import App, in_pieces
 from firsttouch.machine import usage
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
@@ -28,7 +28,6 @@ from firsttouch.workspace.workspace import Agent, Array, Workspace
 NONSENSE = 0xFFF5A5A5
 """A word that no result holds: NaN as f32 and, twice, as f64; as an integer, out of any application's range."""
 PHASES = ("context", "allocate", "initialise", "compute", "readback", "free")
-GENERATE = "generate"
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ class ActiveRun:
     def __init__(self, app: App, workspace: Workspace, log: EventLog | None = None) -> None:
         self.app, self.workspace, self.run = app, workspace, Run()
         self._log = log
-        files = [*map(shared_kernels, (GENERATE, *app.more_kernels)), app.kernels]
+        files = app.kernel_files()
         self.cpu, self.gpu = Cpu(workspace, files), Gpu(workspace, files)
 
     @contextmanager
