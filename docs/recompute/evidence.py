@@ -12,7 +12,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from statistics import geometric_mean, median
+from statistics import geometric_mean, mean, median
 
 from advice import CLEARLY, Judgement, cases, exceptions
 from firsttouch.cli.summary import show
