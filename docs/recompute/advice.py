@@ -163,10 +163,6 @@ class Judgement:
     def pairs(self) -> list[tuple[Case, str, str, bool]]:
         return [(case, *pair) for case in self.cases for pair in case.pairs()]
 
-    @property
-    def ordered(self) -> float:
-        return mean(right for *_, right in self.pairs)
-
     @cached_property
     def distinct(self) -> list[tuple[Case, str, str, bool]]:
         """The pairs whose estimates differ."""
@@ -185,6 +181,11 @@ class Judgement:
 def judge(micro: Path, directories: Iterable[Path], device: str | None = None) -> Judgement:
     prices = load_results(micro)
     return Judgement([case for d in directories for case in cases(prices, load_results(d), device)])
+
+
+def in_order(pairs: Iterable[tuple[Case, str, str, bool]]) -> float:
+    """The part of pairs whose estimates have the right order."""
+    return mean(right for *_, right in pairs)
 
 
 def exceptions(judged: Judgement) -> str:

@@ -12,9 +12,9 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from statistics import geometric_mean, mean, median
+from statistics import geometric_mean, median
 
-from advice import CLEARLY, Judgement, cases, exceptions
+from advice import CLEARLY, Judgement, cases, exceptions, in_order
 from firsttouch.cli.summary import show
 from firsttouch.harness.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
 from firsttouch.harness.report import summary as rows_of
@@ -460,8 +460,9 @@ def _judged(judged: Judgement) -> list[str]:
     """The cells of a row of figures."""
     fixed, least = judged.fixed
     worst, case = judged.picked[0]
-    right = _percent(mean(pair[-1] for pair in judged.distinct))
-    distinct = f"; {right} of {len(judged.distinct)} that have two estimates" if judged.distinct != judged.pairs else ""
+    distinct = ""
+    if judged.distinct != judged.pairs:
+        distinct = f"; {_percent(in_order(judged.distinct))} of {len(judged.distinct)} not estimated alike"
     return [
         str(len(judged.picked)),
         f"{judged.mean_ratio:.3f}",
@@ -469,7 +470,7 @@ def _judged(judged: Judgement) -> list[str]:
         f"{worst:.2f}, {case.title}",
         f"{least:.3f} (`{fixed}`)",
         f"{_percent(judged.median_error)} of {len(judged.errors)}",
-        f"{_percent(judged.ordered)} of {len(judged.pairs)}{distinct}",
+        f"{_percent(in_order(judged.pairs))} of {len(judged.pairs)}{distinct}",
     ]
 
 

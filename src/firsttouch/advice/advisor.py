@@ -344,7 +344,7 @@ def _sum(terms: Iterable[Term]) -> tuple[float, float, float]:
 
 
 def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[list[Row], str, float]:
-    """Rows fastest first, what their times mean, and the ms in which measured times exceed estimates. If some strategies
+    """Rows fastest first, what their times mean, and by how many ms measured times exceed estimates. If some strategies
     were measured, the others are put on their scale.
     """
     both = [name for name in terms if name in runs]
@@ -389,9 +389,7 @@ def _repeated(terms: Iterable[Term]) -> float:
     return sum(t.ms for t in terms if t.phase not in _ONCE and not t.what.startswith("first touch"))
 
 
-def _turns(
-    rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str, absent: Sequence[Absent]
-) -> list[str]:
+def _turns(rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str, absent: Sequence[Absent]) -> list[str]:
     """What would turn the advice."""
     best, found = rows[0], list[str]()
     if unknown := [a for a in absent if a.perhaps_faster]:
