@@ -57,7 +57,7 @@ class Case:
 
     @cached_property
     def pick(self) -> str | None:
-        """The strategy with the least estimate, of those that were measured; none if it is not known to be the fastest."""
+        """The measured strategy with the least estimate; none if it is not known to be the fastest."""
         if self.unknown:
             return None
         return min(self.estimated, key=lambda name: self.estimated[name], default=None)
