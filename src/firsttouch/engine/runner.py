@@ -183,7 +183,8 @@ def resolve(work: Work, options: RunOptions, watcher: Watcher) -> Request:
     if base.allow_oversubscription and not options.allow_oversubscription:
         watcher.warn(f"{options.out} was measured with --allow-oversubscription; this call does not give it")
     selection = options if options.selects_points() else base
-    names = _required_names(work, options, base) if work.names_required else selection.experiments
+    given = options.experiments if options.selects_points() else base.continued
+    names = _required_names(work, options, base) if work.names_required else given
     return Request(
         schema=SCHEMA,
         experiments=choose(work.planning.noun, names, work.names()),
@@ -206,7 +207,7 @@ def _required_names(work: Work, options: RunOptions, base: Request) -> list[str]
     """
     if options.all_names and options.experiments:
         raise UsageError(f"--all was given, and {', '.join(options.experiments)} too; give one or the other")
-    names = options.experiments or base.experiments
+    names = options.experiments or base.continued
     if not (names or options.all_names):
         nothing = f"{options.out} holds no run to continue; " if options.resume else ""
         raise UsageError(

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-MAJOR, MINOR = 2, 1
+MAJOR, MINOR = 2, 2
 SCHEMA = f"firsttouch/{MAJOR}.{MINOR}"
 LARGEST = 1e100
 """The largest magnitude of a number in a record, so that no sum or product of a few of them overflows."""
@@ -362,8 +362,10 @@ class Machine(Stored):
 class Request(Stored):
     """The request of a `firsttouch run` or `firsttouch app`: the content of run.json. --resume continues from it.
 
-    experiments: the applications if kind is "app". modules (the user's own files) and allow_oversubscription are for
-    information only: code to run and limits to lift come from the call alone, never from a results directory.
+    experiments: those of all calls that wrote into the directory; applications if kind is "app". last: those of the
+    last call, with which --resume continues; empty if they are all. The other fields are of the last call. modules
+    (the user's own files) and allow_oversubscription are for information only: code to run and limits to lift come
+    from the call alone, never from a results directory.
     """
 
     schema: str
@@ -378,3 +380,9 @@ class Request(Stored):
     kind: Kind = "run"
     modules: list[str] = []
     allow_oversubscription: bool = False
+    last: list[str] = []
+
+    @property
+    def continued(self) -> list[str]:
+        """The experiments with which --resume continues."""
+        return self.last or self.experiments
