@@ -174,9 +174,9 @@ def _speed(rows: Sequence[Record], where: str) -> list[Finding]:
     text = (f"with {where}, " if where else "") + _IS_FASTEST
     text += (_AGAINST if base is not first else "") + (_RIVALS if rivals else "")
     comparison = compare(first, base) if base is not first else None
-    leader = finding(Claim(_FASTEST, text), first, comparison=comparison, rivals=tuple(map(strategy, rivals)))
+    answer = finding(Claim(_FASTEST, text), first, comparison=comparison, rivals=tuple(map(strategy, rivals)))
     others = sorted((r for r in rows if r not in (first, base)), key=median_of)
-    return [leader, *(finding(RELATIVE, r, comparison=compare(r, base)) for r in others)]
+    return [answer, *(finding(RELATIVE, r, comparison=compare(r, base)) for r in others)]
 
 
 def _kernels(rows: Sequence[Record]) -> list[Finding]:
