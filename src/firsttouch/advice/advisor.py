@@ -21,7 +21,7 @@ from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import BASELINE
 from firsttouch.records.reading import Results, has_results, key_of, load_results
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.text import join_names, quantity
+from firsttouch.text import caption, join_names, quantity
 from firsttouch.units import format_size, parse_size
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 
@@ -183,6 +183,11 @@ def choose_device(results: Sequence[Results], name: str | None) -> DeviceInfo:
     return next((d for d in usable.values() if not d.capabilities.shares_host_memory), next(iter(usable.values())))
 
 
+def on_processor(device: DeviceInfo) -> str:
+    """The beginning of a sentence about a device that is the host's processor under another name; else ''."""
+    return f"on {device.name}, which is the processor itself, " if device.capabilities.on_host_processor else ""
+
+
 def _processor(results: Results) -> str:
     facts = results.machine.facts.get("cpu", {})
     return f"{facts.get('cores_online')} cores of {facts.get('model') or 'an unnamed processor'}"
@@ -325,7 +330,7 @@ def ranked(
     advice.assumptions = _assumptions(declared, terms)
     advice.settings = settings(prices, STRATEGIES[rows[0].strategy])
     advice.turns = _turns(rows, terms, measure, absent)
-    advice.sentences = _sentences(advice)
+    advice.sentences = _sentences(advice, on_processor(device))
     return advice
 
 
@@ -420,18 +425,19 @@ def _turns(rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str, a
     return found
 
 
-def _sentences(advice: Advice) -> list[str]:
+def _sentences(advice: Advice, where: str) -> list[str]:
+    """The answer in at most three sentences. where: what the first begins with."""
     best, others = advice.strategies[0], advice.strategies[1:]
     any_measured = any(row.measured for row in advice.strategies)
     took = "took" if best.measured else "is estimated to take" if any_measured else "adds an estimated"
     about = f"{advice.program} with {format_size(advice.size, 3)} of buffers"
-    first = f"Take {best.strategy} for {about}: it {took} {quantity(best.ms, 'ms')}"
+    first = f"take {best.strategy} for {about}: it {took} {quantity(best.ms, 'ms')}"
     if not advice.fastest_known:
         only = "the only strategy" if not others else f"the fastest of {len(others) + 1} strategies"
-        first = f"For {about}, {best.strategy} is {only} with a time: it {took} {quantity(best.ms, 'ms')}"
+        first = f"for {about}, {best.strategy} is {only} with a time: it {took} {quantity(best.ms, 'ms')}"
     baseline = next((row for row in others if row.strategy == BASELINE), None)
     against = "" if baseline is None else f", {BASELINE} {quantity(baseline.ms, 'ms')}"
-    found = [f"{first}{against}."]
+    found = [caption(f"{where}{first}{against}.")]
     if not advice.fastest_known:
         found += advice.turns[:1]
     if best.estimated_ms is not None:

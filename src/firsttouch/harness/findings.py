@@ -116,7 +116,7 @@ def _settings(records: Sequence[Record]) -> list[list[Record]]:
     return list(groups.values())
 
 
-def _fastest(rows: Sequence[Record]) -> list[Record]:
+def fastest(rows: Sequence[Record]) -> list[Record]:
     """The record with the lowest median, and those whose confidence intervals overlap with its interval."""
     best = min(rows, key=median_of)
     rivals = [r for r in rows if r is not best and _is_indistinguishable(r, best)]
@@ -130,16 +130,16 @@ def _is_indistinguishable(a: Record, b: Record) -> bool:
 
 def _speed(rows: Sequence[Record], where: str) -> list[Finding]:
     """The fastest strategy of one setting, and the time of every other relative to explicit, or to the fastest."""
-    first, *rivals = _fastest(rows)
+    first, *rivals = fastest(rows)
     if len(rows) == 1:
         return [finding(ONLY, first)]
     base = next((r for r in rows if strategy(r) == BASELINE), first)
     text = (f"with {where}, " if where else "") + _IS_FASTEST
     text += (_AGAINST if base is not first else "") + (_RIVALS if rivals else "")
     comparison = compare(first, base) if base is not first else None
-    fastest = finding(Claim(_FASTEST, text), first, comparison=comparison, rivals=tuple(map(strategy, rivals)))
+    answer = finding(Claim(_FASTEST, text), first, comparison=comparison, rivals=tuple(map(strategy, rivals)))
     others = sorted((r for r in rows if r not in (first, base)), key=median_of)
-    return [fastest, *(finding(RELATIVE, r, comparison=compare(r, base)) for r in others)]
+    return [answer, *(finding(RELATIVE, r, comparison=compare(r, base)) for r in others)]
 
 
 def _kernels(rows: Sequence[Record]) -> list[Finding]:
@@ -179,7 +179,7 @@ def _memory(rows: Sequence[Record]) -> list[Finding]:
 
 def _wins(settings: Iterable[Sequence[Record]], where: str) -> list[Finding]:
     """The number of settings in which each strategy is clearly the fastest."""
-    leaders = [_fastest(rows) for rows in settings]
+    leaders = [fastest(rows) for rows in settings]
     winners = [first[0] for first in leaders if len(first) == 1]
     found = []
     for name, n in Counter(map(strategy, winners)).most_common():

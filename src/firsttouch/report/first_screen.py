@@ -19,6 +19,7 @@ from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.report.answers import Answered
 from firsttouch.report.sentences import quantity_text, sentences
+from firsttouch.text import count
 
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")
@@ -93,7 +94,9 @@ def _of_strategy(finding: Finding) -> Number:
     """The mean time of a strategy relative to the baseline."""
     assert isinstance(finding.value, Quantity)
     n = len(finding.points)
-    rest = f"times the time of {finding.conditions['baseline']}, geometric mean of {n} runs"
+    apps = {msgspec.json.decode(point)[2].get("app") for point in finding.points}
+    over = count(n, "application" if n == len(apps) else "measured case")
+    rest = f"times the time of {finding.conditions['baseline']}, geometric mean of {over}"
     head = f"{finding.conditions['strategy']}"
     return Number(head, quantity_text(finding.value), rest, experiment_of(finding), finding)
 
