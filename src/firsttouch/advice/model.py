@@ -226,7 +226,7 @@ class _Copies(_Simulation):
             for block in self.declared.blocks:
                 touched = sum(b - a for a, b in self.present[block.index])
                 if self.where[block.index] == "copies" and touched and not block.declaration.file:
-                    self.terms.add("free", f"free {self.host} host arrays", self.prices.host_free(), touched)
+                    self.terms.add("free", f"free {self.host} host arrays", self.prices.host_free(self.host), touched)
 
     def _written(self, access: Access) -> None:
         if access.writes:
@@ -242,13 +242,26 @@ class _Copies(_Simulation):
             direction = "copy in" if to == "gpu" else "copy back"
             price = self.prices.copy("h2d" if to == "gpu" else "d2h", self.host)
             new = sum(b - a for a, b in self.present[access.block].missing(start, end)) if to == "cpu" else 0
-            self.terms.add(phase or access.phase, f"{direction}, {self.host} host arrays", price, end - start)
-            if new:
-                touch = self.prices.host_touch(parallel=False)
-                self.terms.add(phase or access.phase, "first touch of host pages by the copy", touch, new)
-                self.present[access.block].add(start, end)
+            into_new = self._copy_into_new(phase or access.phase, new) if new else 0
+            there = end - start - into_new
+            if there:
+                self.terms.add(phase or access.phase, f"{direction}, {self.host} host arrays", price, there)
+            self.present[access.block].add(start, end)
             if to == "gpu":
                 self._touch_device(access, parallel=False)
+
+    def _copy_into_new(self, phase: str, new: int) -> int:
+        """Price a copy of so many bytes into host pages that nobody has touched. Returns how many of them are then
+        priced: in a run that has not measured it, none, but their first touch is.
+        """
+        try:
+            price = self.prices.copy_into_new(self.host)
+        except Unmeasured:
+            touch = self.prices.host_touch(parallel=False)
+            self.terms.add(phase, "first touch of host pages by the copy", touch, new)
+            return 0
+        self.terms.add(phase, f"copy back into new pages, {self.host} host arrays", price, new)
+        return new
 
     def _touch_device(self, access: Access, *, parallel: bool) -> None:
         if not self.device.capabilities.shares_host_memory:
@@ -386,10 +399,7 @@ class _Moving(_Simulation):
         index = access.block
         moved = _common(self.on_gpu[index], access.start, access.end)
         if "cpu" in self.guide(index).prefetch and moved:
-            price = self.prices.cpu_fault(self.name)
-            note = "a prefetch to the CPU is not measured, and is priced as the CPU's faults"
-            price = replace(price, note=note)
-            self.terms.add("readback", "prefetch to the CPU", price, moved)
+            self.terms.add("readback", "prefetch to the CPU", self.prices.prefetch_back(self.name), moved)
             self.on_gpu[index].remove(access.start, access.end)
             self.present[index].add(access.start, access.end)
         self._wait()
