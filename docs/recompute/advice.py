@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from firsttouch.advice.accesses import declared_by
-from firsttouch.advice.advisor import choose_device, estimates, measured_runs
+from firsttouch.advice.advisor import NOT_ESTIMATED, choose_device, estimates, measured_runs
 from firsttouch.advice.costs import Prices
 from firsttouch.apps import all_apps
 from firsttouch.harness.derive import BASELINE
@@ -24,10 +24,11 @@ from firsttouch.units import format_size
 
 LIKE_FIXED = 0.9
 """A fixed strategy is a rival if at least this part of the cases has it."""
+REPETITIONS = 3
 CLEARLY = 1.05
 """Two times differ clearly if their intervals are apart and, where they were measured once, if they differ by this."""
 FAR_OFF = 1.25
-"""The greatest ratio to the fastest strategy that advice may have, beyond the intervals."""
+"""The greatest ratio to the fastest strategy that advice may have, beyond the intervals of repeated measurements."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,12 @@ class Case:
     estimated: Mapping[str, float]
     measured: Mapping[str, Summary]
     reasons: Mapping[str, str]
+    unknown: Sequence[str] = ()
+    """The measured strategies that are not estimated and may be faster than the estimated ones."""
+
+    @property
+    def repetitions(self) -> int:
+        return min(one.n for one in self.measured.values())
 
     @property
     def title(self) -> str:
@@ -50,7 +57,9 @@ class Case:
 
     @cached_property
     def pick(self) -> str | None:
-        """The strategy with the least estimate, of those that were measured."""
+        """The measured strategy with the least estimate; none if it is not known to be the fastest."""
+        if self.unknown:
+            return None
         return min(self.estimated, key=lambda name: self.estimated[name], default=None)
 
     def ratio(self, name: str) -> float:
@@ -104,7 +113,8 @@ def cases(micro: Results, applications: Results, device: str | None = None) -> l
             terms, absent = estimates(declared_by(app, dict(params)), prices, app)
             estimated = {s: sum(t.ms for t in rows) for s, rows in terms.items() if s in measured}
             reasons = {a.strategy: a.reason for a in absent if a.strategy in measured}
-            found.append(Case(name, size, estimated, measured, reasons))
+            unknown = [a.strategy for a in absent if a.strategy in measured and a.perhaps_faster]
+            found.append(Case(name, size, estimated, measured, reasons, unknown))
     return found
 
 
@@ -126,7 +136,8 @@ class Judgement:
 
     @property
     def too_far(self) -> list[Case]:
-        return [c for _, c in self.picked if c.pick is not None and c.least_ratio(c.pick) > FAR_OFF]
+        repeated = [c for _, c in self.picked if c.repetitions > 1]
+        return [c for c in repeated if c.pick is not None and c.least_ratio(c.pick) > FAR_OFF]
 
     def within(self, factor: float) -> float:
         return mean(ratio <= factor for ratio, _ in self.picked)
@@ -152,9 +163,15 @@ class Judgement:
     def pairs(self) -> list[tuple[Case, str, str, bool]]:
         return [(case, *pair) for case in self.cases for pair in case.pairs()]
 
+    @cached_property
+    def distinct(self) -> list[tuple[Case, str, str, bool]]:
+        """The pairs whose estimates differ."""
+        return [pair for pair in self.pairs if pair[0].estimated[pair[1]] != pair[0].estimated[pair[2]]]
+
     @property
-    def ordered(self) -> float:
-        return mean(right for *_, right in self.pairs)
+    def repeated(self) -> Judgement:
+        """The same of the cases that were measured several times."""
+        return Judgement([case for case in self.cases if case.repetitions >= REPETITIONS])
 
     @property
     def median_error(self) -> float:
@@ -166,10 +183,15 @@ def judge(micro: Path, directories: Iterable[Path], device: str | None = None) -
     return Judgement([case for d in directories for case in cases(prices, load_results(d), device)])
 
 
+def in_order(pairs: Iterable[tuple[Case, str, str, bool]]) -> float:
+    """The part of pairs whose estimates have the right order."""
+    return mean(right for *_, right in pairs)
+
+
 def exceptions(judged: Judgement) -> str:
     """What the model does not estimate, with the reasons."""
     reasons: dict[str, dict[str, None]] = {}
     for case in judged.cases:
         for reason in case.reasons.values():
-            reasons.setdefault(reason.partition(";")[0], {})[case.application] = None
+            reasons.setdefault(reason.removeprefix(f"{NOT_ESTIMATED}: "), {})[case.application] = None
     return "; ".join(f"{join_names([*names])}: {reason}" for reason, names in reasons.items())

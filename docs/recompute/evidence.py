@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from statistics import geometric_mean, median
 
-from advice import CLEARLY, Judgement, cases, exceptions
+from advice import CLEARLY, Judgement, cases, exceptions, in_order
 from firsttouch.cli.summary import show
 from firsttouch.harness.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
 from firsttouch.harness.report import summary as rows_of
@@ -456,38 +456,40 @@ def placements(directories: Sequence[Directory]) -> str:
     return table(head, rows)
 
 
+def _judged(judged: Judgement) -> list[str]:
+    """The cells of a row of figures."""
+    fixed, least = judged.fixed
+    worst, case = judged.picked[0]
+    distinct = ""
+    if judged.distinct != judged.pairs:
+        distinct = f"; {_percent(in_order(judged.distinct))} of {len(judged.distinct)} not estimated alike"
+    return [
+        str(len(judged.picked)),
+        f"{judged.mean_ratio:.3f}",
+        _percent(judged.within(CLEARLY)),
+        f"{worst:.2f}, {case.title}",
+        f"{least:.3f} (`{fixed}`)",
+        f"{_percent(judged.median_error)} of {len(judged.errors)}",
+        f"{_percent(in_order(judged.pairs))} of {len(judged.pairs)}{distinct}",
+    ]
+
+
+def _percent(part: float) -> str:
+    return f"{part:.0%}".replace("%", " %")
+
+
 def advice(directories: Sequence[Directory]) -> str:
     """The figures of each directory of applications, with the prices of the first directory."""
     micro, *measured = directories
-    prices, rows = micro.results, []
-    every = [(d.name, Judgement(cases(prices, d.results))) for d in measured]
-    for name, judged in every:
-        fixed, least = judged.fixed
-        worst, case = judged.picked[0]
-        rows.append(
-            [
-                f"`{name}`",
-                str(len(judged.picked)),
-                f"{judged.mean_ratio:.3f}",
-                f"{judged.within(1.05):.0%}".replace("%", " %"),
-                f"{worst:.2f}, {case.title}",
-                f"{least:.3f} (`{fixed}`)",
-                f"{judged.median_error:.0%} of {len(judged.errors)}".replace("%", " %"),
-                f"{judged.ordered:.0%} of {len(judged.pairs)}".replace("%", " %"),
-            ]
-        )
+    each = [(f"`{d.name}`", Judgement(cases(micro.results, d.results))) for d in measured]
+    every = Judgement([case for _, judged in each for case in judged.cases])
+    judged = [*each, ("all with three repetitions or more", every.repeated)] if len(each) > 1 else each
     head = ["records", "cases", "mean", "within 5 %", "worst", "best fixed strategy", "median error", "pairs in order"]
-    text = table(head, rows)
-    far = [
-        f"{c.title}: {c.pick}, {c.ratio(str(c.pick)):.2f} times {c.best}"
-        for _, j in every
-        for r, c in j.picked
-        if r > CLEARLY
-    ]
+    text = table(head, [[name, *_judged(one)] for name, one in judged])
+    far = [f"{c.title}: {c.pick}, {c.ratio(str(c.pick)):.2f} times {c.best}" for r, c in every.picked if r > CLEARLY]
     if far:
         text += f"\nMore than 5 % slower than the fastest: {'; '.join(far)}.\n"
-    left_out = exceptions(Judgement([case for _, judged in every for case in judged.cases]))
-    if left_out:
+    if left_out := exceptions(every):
         text += f"\nNot estimated: {left_out}.\n"
     return text
 

@@ -81,11 +81,39 @@ def test_what_was_not_measured_has_a_command_and_no_guess(tmp_path: Path) -> Non
     assert "managed" not in {row["strategy"] for row in found["strategies"]}
 
 
-def test_memory_that_both_agents_use_at_once_is_not_estimated() -> None:
+def test_what_may_be_faster_is_named_where_it_is_not_estimated() -> None:
     found = builtins(advise([STANDARD], app="producer_consumer", size="1GiB", apps=all_apps()))
     absent = {one["strategy"]: one for one in found["unavailable"]}
     assert "at the same time" in absent["managed"]["reason"]
     assert absent["managed"]["run"].startswith("firsttouch app producer_consumer --size 1073741824")
+    assert absent["managed"]["perhaps_faster"]
+    assert 0 < absent["managed"]["least_ms"] < found["strategies"][0]["ms"]
+    assert not found["fastest_known"]
+    assert not any(text.startswith("Take ") for text in found["sentences"])
+    assert "not known to be the fastest, since managed" in found["sentences"][1]
+
+
+def test_what_is_slower_even_at_least_leaves_the_advice_as_it_is() -> None:
+    found = builtins(advise([STANDARD], app="cfd_concurrent", size="2GiB", apps=all_apps()))
+    absent = {one["strategy"]: one for one in found["unavailable"]}
+    assert absent["managed"]["least_ms"] > found["strategies"][0]["ms"]
+    assert found["fastest_known"]
+    assert found["sentences"][0].startswith("Take explicit for cfd_concurrent")
+
+
+@pytest.mark.parametrize("name", ["bfs_concurrent", "gaussian_concurrent", "kmeans_concurrent"])
+def test_parts_that_do_not_overlap_are_estimated(name: str) -> None:
+    found = builtins(advise([STANDARD], app=name, size="2GiB", apps=all_apps()))
+    assert {"managed", "managed+prefetch"} <= {row["strategy"] for row in found["strategies"]}
+    assert found["fastest_known"]
+
+
+def test_estimates_without_a_common_scale_are_not_ranked_with_measured_times() -> None:
+    found = builtins(advise([STANDARD, APPS], app="producer_consumer", size="4GiB", apps=all_apps()))
+    assert all(row["measured"] for row in found["strategies"])
+    absent = {one["strategy"]: one for one in found["unavailable"]}
+    assert "not measured" in absent["registered"]["reason"]
+    assert absent["registered"]["run"].endswith("--strategy registered")
 
 
 def test_on_a_device_that_shares_the_hosts_memory_nothing_is_copied() -> None:

@@ -1,4 +1,5 @@
-"""Every kernel of every experiment under compute-sanitizer on a CUDA GPU. Slow: only where FIRSTTOUCH_SANITIZE is set.
+"""Every kernel of every experiment and application under compute-sanitizer on a CUDA GPU. Slow: only where
+FIRSTTOUCH_SANITIZE is set.
 
     FIRSTTOUCH_SANITIZE=1 python -m pytest tests/experiments/test_sanitizer.py
 
@@ -17,12 +18,34 @@ from pathlib import Path
 import pytest
 from small import SMALL
 
+from firsttouch.apps import all_apps
 from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import load_results
 
 ALLOCATORS = "allocator=device,pinned,managed"
 TOOLS = ("memcheck", "racecheck", "synccheck")
 PROGRAM = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+
+OUT_OF_BOUNDS = """
+from firsttouch.api import App, Cpu, Gpu, View, buffer, f32
+
+
+class Beyond(App):
+    name, source, pattern = "beyond", "a test", "writes one element after the end"
+    sizes = {"tiny": {"n": 1000}, "default": {"n": 1000}}
+    n: int
+    data = buffer(f32, "n", role="inout", starts_on="cpu", ends_on="cpu")
+    kernel_text = "/* One value each. */ KERNEL beyond(GLOBAL float* data, ulong n) { FOR_EACH(i, n) data[i + 1] = 1; }"
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        cpu.uniform(self.data, -1, 1)
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        gpu.launch("beyond", self.data, self.n, over=self.n)
+
+    def check(self, view: View) -> str:
+        return ""
+"""
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("FIRSTTOUCH_SANITIZE"), reason="FIRSTTOUCH_SANITIZE is not set"),
@@ -47,3 +70,24 @@ def test_no_tool_reports_an_error(name: str, tool: str, tmp_path: Path) -> None:
     for text in found:
         assert "ERROR SUMMARY: 0 errors" in text or "RACECHECK SUMMARY: 0 hazards" in text, text[-3000:]
     assert any(record.status == "ok" for record in load_results(out).records)
+
+
+def application(name: str, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [PROGRAM, "--target-processes", "all", "--print-limit", "3", sys.executable, "-m", "firsttouch.cli.main"]
+    command += ["app", name, "--size", "tiny", "--repeat", "1", "--set", "events=off", "--device", "cuda:0"]
+    return subprocess.run([*command, "--out", str(out), *more], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", sorted(all_apps()))
+def test_memcheck_reports_no_error_in_an_application(name: str, tmp_path: Path) -> None:
+    strategies = [word for one in ("explicit", "managed", "pinned") for word in ("--strategy", one)]
+    done = application(name, tmp_path / "out", *strategies)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "ERROR SUMMARY: 0 errors" in done.stdout + done.stderr
+    assert any(record.verified for record in load_results(tmp_path / "out").records)
+
+
+def test_memcheck_watches_the_process_that_runs_the_kernels_of_an_application(tmp_path: Path) -> None:
+    (tmp_path / "beyond.py").write_text(OUT_OF_BOUNDS)
+    done = application("beyond", tmp_path / "out", "--strategy", "explicit", "--module", str(tmp_path / "beyond.py"))
+    assert "Invalid __global__ write" in done.stdout + done.stderr

@@ -108,3 +108,21 @@ def test_a_value_that_cannot_be_compared_means_a_check_each_time() -> None:
 
     first = run(Keeping(N))
     assert (first.error, first.output) == ("", "")
+
+
+def test_a_random_generator_is_compared_by_its_state() -> None:
+    class Drawing(Counting):
+        @classmethod
+        def kernel_path(cls) -> Path:
+            return BlackScholes.kernel_path()
+
+        def arrange(self) -> None:
+            self.chance = np.random.default_rng(1)
+            self.chance.integers(9, size=drawn)
+
+    drawn = 1
+    first = run(Drawing(N))
+    assert first.output
+    assert run(Drawing(N), known=[first.output]).output == first.output
+    drawn = 2
+    assert run(Drawing(N), known=[first.output]).output != first.output

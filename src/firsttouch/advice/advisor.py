@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 from firsttouch.advice import patterns
 from firsttouch.advice.accesses import Declared, declared_by
 from firsttouch.advice.costs import Prices, Unmeasured
-from firsttouch.advice.model import NotEstimated, Term, estimate
+from firsttouch.advice.model import Impossible, NotEstimated, Term, estimate
 from firsttouch.advice.settings import Settings, settings
 from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError
@@ -32,6 +33,7 @@ SIZE = 1 << 30
 PLAIN_FACTORS = {"app", "strategy", "size", "repeat", "events", "kernel_times"}
 """The factors of a run of an application that sets nothing else."""
 NOT_ESTIMATED = "not estimated"
+NO_SCALE = "not measured; of the measured strategies none is estimated, so its estimate cannot be compared with them"
 SIMILAR = 1.05
 """Strategies whose times differ by less than this are called alike."""
 
@@ -61,18 +63,25 @@ class Row:
 
 @dataclass(frozen=True)
 class Absent:
-    """A strategy without a time. run: the command that measures what is missing, or ''."""
+    """A strategy without a time.
+
+    run: the command that measures what is missing, or ''. perhaps_faster: whether it may be faster than all that have a
+    time. least_ms: its least time, on the scale of the others, if something is known about it.
+    """
 
     strategy: str
     reason: str
     run: str = ""
+    perhaps_faster: bool = False
+    least_ms: float | None = None
 
 
 @dataclass
 class Advice:
     """Strategies for one program on one device, fastest first.
 
-    program: what the advice is about. scale: what the times mean. sentences: the answer. turns: what would change it.
+    program: what the advice is about. scale: what the times mean. fastest_known: whether no strategy without a time may
+    be faster than the first. sentences: the answer. turns: what would change it.
     """
 
     device: str
@@ -82,6 +91,7 @@ class Advice:
     scale: str
     strategies: list[Row]
     unavailable: list[Absent]
+    fastest_known: bool = True
     sentences: list[str] = field(default_factory=list)
     turns: list[str] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
@@ -270,10 +280,14 @@ def estimates(
         try:
             found[name] = estimate(declared, strategy, prices)
         except Unmeasured as missing:
-            absent.append(Absent(name, "not measured here", str(missing)))
+            absent.append(Absent(name, "not measured here", str(missing), perhaps_faster=True))
+        except Impossible as why:
+            absent.append(Absent(name, str(why)))
         except NotEstimated as why:
-            absent.append(Absent(name, f"{why}; {NOT_ESTIMATED}", f"{measure} --strategy {name}" if measure else ""))
-    return found, absent
+            run = f"{measure} --strategy {name}" if measure else ""
+            absent.append(Absent(name, f"{NOT_ESTIMATED}: {why}", run, least_ms=_sum(why.least)[1]))
+    fastest = min((_sum(rows)[0] for rows in found.values()), default=math.inf)
+    return found, [replace(a, perhaps_faster=a.least_ms < fastest) if a.least_ms is not None else a for a in absent]
 
 
 def _refused(app: type[App] | None, strategy: Strategy, device: DeviceInfo) -> str | None:
@@ -302,14 +316,26 @@ def ranked(
         needed = dict.fromkeys(a.run for a in absent if a.run)
         what = f"; run: {next(iter(needed))}" if needed else ""
         raise UsageError(f"these results have too little about {device.name} for advice{what}")
-    rows, scale = _rows(terms, runs)
-    absent = [a for a in absent if a.strategy not in runs]
+    if runs and not any(name in runs for name in terms):
+        absent += [Absent(name, NO_SCALE, f"{measure} --strategy {name}", perhaps_faster=True) for name in terms]
+        terms = {}
+    rows, scale, common = _rows(terms, runs)
+    absent = [_scaled(a, common, rows[0].ms) for a in absent if a.strategy not in runs]
     advice = Advice(device.name, device.title, program, size, scale, rows, absent)
+    advice.fastest_known = not any(a.perhaps_faster for a in absent)
     advice.assumptions = _assumptions(declared, terms)
     advice.settings = settings(prices, STRATEGIES[rows[0].strategy])
-    advice.turns = _turns(rows, terms, measure, [a.strategy for a in absent if NOT_ESTIMATED in a.reason])
+    advice.turns = _turns(rows, terms, measure, absent)
     advice.sentences = _sentences(advice)
     return advice
+
+
+def _scaled(absent: Absent, common: float, fastest: float) -> Absent:
+    """A strategy without a time, on the scale of the rows."""
+    if absent.least_ms is None:
+        return absent
+    least = absent.least_ms + common
+    return replace(absent, least_ms=least, perhaps_faster=least < fastest)
 
 
 def _sum(terms: Iterable[Term]) -> tuple[float, float, float]:
@@ -317,8 +343,10 @@ def _sum(terms: Iterable[Term]) -> tuple[float, float, float]:
     return sum(t.ms for t in rows), sum(t.low for t in rows), sum(t.high for t in rows)
 
 
-def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[list[Row], str]:
-    """Rows fastest first. If some strategies were measured, the others are put on their scale."""
+def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[list[Row], str, float]:
+    """Rows fastest first, what their times mean, and by how many ms measured times exceed estimates. If some strategies
+    were measured, the others are put on their scale.
+    """
     both = [name for name in terms if name in runs]
     common = 0.0
     if both:
@@ -336,8 +364,9 @@ def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[
             rows.append(Row(name, ms, low, high, known))
     rows.sort(key=lambda row: (row.ms, [*STRATEGIES].index(row.strategy) if row.strategy in STRATEGIES else 99))
     if not runs:
-        return rows, "what each strategy adds to the kernels and the CPU's work, which all have in common"
-    return rows, "the whole time; of strategies that were not measured, the estimate plus what all have in common"
+        return rows, "what each strategy adds to the kernels and the CPU's work, which all have in common", common
+    scale = "the whole time; of strategies that were not measured, the estimate plus what all have in common"
+    return rows, scale, common
 
 
 def _median(record: Record) -> float:
@@ -360,14 +389,15 @@ def _repeated(terms: Iterable[Term]) -> float:
     return sum(t.ms for t in terms if t.phase not in _ONCE and not t.what.startswith("first touch"))
 
 
-def _turns(
-    rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str, not_estimated: Sequence[str]
-) -> list[str]:
+def _turns(rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str, absent: Sequence[Absent]) -> list[str]:
     """What would turn the advice."""
     best, found = rows[0], list[str]()
-    if not_estimated:
-        command = f"; measure: {measure}" if measure else ""
-        found.append(f"Not estimated, and perhaps faster: {join_names(not_estimated)}{command}.")
+    if unknown := [a for a in absent if a.perhaps_faster]:
+        names = [a.strategy for a in unknown]
+        commands = [measure] if measure else [*dict.fromkeys(a.run for a in unknown if a.run)]
+        command = f"; measure: {commands[0]}" if commands else ""
+        have = "has no time" if len(names) == 1 else "have no time"
+        found.append(f"It is not known to be the fastest, since {join_names(names)} {have}{command}.")
     kept = {name: _repeated(t) for name, t in terms.items()}
     if kept:
         name = min(kept, key=lambda one: kept[one])
@@ -387,16 +417,21 @@ def _sentences(advice: Advice) -> list[str]:
     best, others = advice.strategies[0], advice.strategies[1:]
     any_measured = any(row.measured for row in advice.strategies)
     took = "took" if best.measured else "is estimated to take" if any_measured else "adds an estimated"
-    size = format_size(advice.size, 3)
-    first = f"Take {best.strategy} for {advice.program} with {size} of buffers: it {took} {quantity(best.ms, 'ms')}"
+    about = f"{advice.program} with {format_size(advice.size, 3)} of buffers"
+    first = f"Take {best.strategy} for {about}: it {took} {quantity(best.ms, 'ms')}"
+    if not advice.fastest_known:
+        only = "the only strategy" if not others else f"the fastest of {len(others) + 1} strategies"
+        first = f"For {about}, {best.strategy} is {only} with a time: it {took} {quantity(best.ms, 'ms')}"
     baseline = next((row for row in others if row.strategy == BASELINE), None)
     against = "" if baseline is None else f", {BASELINE} {quantity(baseline.ms, 'ms')}"
     found = [f"{first}{against}."]
+    if not advice.fastest_known:
+        found += advice.turns[:1]
     if best.estimated_ms is not None:
         found.append(f"Micro-measurements alone, put on the same scale, say {quantity(best.estimated_ms, 'ms')}.")
     elif reasons := [text for row in (best, baseline) if row is not None and (text := _largest(row))]:
         found.append(f"Most of it is {reasons[0]}{''.join(f'; most of {BASELINE}: {text}' for text in reasons[1:])}.")
-    return [*found, *advice.turns][:3]
+    return [*dict.fromkeys([*found, *advice.turns])][:3]
 
 
 def _largest(row: Row) -> str:

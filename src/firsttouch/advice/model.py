@@ -13,7 +13,8 @@ from itertools import groupby
 
 from firsttouch.advice.accesses import Access, Block, Declared
 from firsttouch.advice.costs import Price, Prices, Time
-from firsttouch.allocators.properties import is_plain_host, memory_of, moves_pages
+from firsttouch.allocators.properties import coherence, is_plain_host, memory_of, moves_pages
+from firsttouch.harness.division import why_not_at_once
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 from firsttouch.workspace.guidance import BY_ITSELF, READ_MOSTLY, Guidance
 from firsttouch.workspace.ranges import Ranges
@@ -21,10 +22,12 @@ from firsttouch.workspace.strategies import Strategy
 from firsttouch.workspace.workspace import placement
 
 SHARED_AT_ONCE = 0.05
-"""If the CPU uses more than this part of what kernels access in buffers that kernels use at the same time, how often
-pages move is a matter of timing, and is not estimated."""
+"""If pages that both agents use at the same time are more than this part of what kernels access, how often they move is
+a matter of timing, and only the least that happens is estimated."""
+SMALLEST_PAGE = 4096
+"""Bytes of a page where the records do not say."""
 ONE_PASS = "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
-AT_ONCE = "both agents use buffers at the same time, so how often pages move is a matter of timing"
+AT_ONCE = "both agents use the same pages at the same time, so how often pages move is a matter of timing"
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,18 @@ class _Sum:
 
 
 class NotEstimated(Exception):
-    """The model does not cover this. The text is the reason."""
+    """The model does not cover this. The text is the reason.
+
+    least: the terms of what happens at least, if that is known.
+    """
+
+    def __init__(self, reason: str, least: Sequence[Term] = ()) -> None:
+        super().__init__(reason)
+        self.least = least
+
+
+class Impossible(Exception):
+    """The strategy cannot run this program. The text is the reason."""
 
 
 class _Terms:
@@ -82,6 +96,7 @@ def estimate(declared: Declared, strategy: Strategy, prices: Prices) -> list[Ter
     Raises:
         Unmeasured: the records lack a price.
         NotEstimated: the model does not cover this program under this strategy.
+        Impossible: the strategy cannot run this program.
     """
     device = prices.device
     entry = device.allocator(strategy.allocator)
@@ -122,6 +137,10 @@ class _Simulation:
         return self.terms.terms()
 
     def _use(self, access: Access) -> None:
+        if access.simultaneous and (
+            self.strategy.duplicated or self.strategy.coherence or coherence(self.entry) != "kernel"
+        ):
+            raise Impossible("the CPU cannot use its buffers while a kernel runs, which this program needs")
         if self.where[access.block] == "cpu":
             self.touch_host(access)
         elif self.where[access.block] != "gpu":
@@ -204,8 +223,6 @@ class _Copies(_Simulation):
             self.up_front(block, self.entry, self.on_device[block.index])
 
     def cpu(self, access: Access, phase: str = "") -> None:
-        if access.simultaneous:
-            raise NotEstimated("both agents use the same bytes at the same time")
         if access.reads:
             self._copy(access, "cpu", phase)
         self.touch_host(access, phase)
@@ -308,9 +325,10 @@ class _InPlace(_Simulation):
 class _Moving(_Simulation):
     """Memory whose pages the driver moves to the agent that touches them."""
 
-    def __init__(self, *given: object) -> None:
-        super().__init__(*given)  # type: ignore[arg-type]
-        self.name = self.strategy.allocator
+    def __init__(self, declared: Declared, strategy: Strategy, prices: Prices, entry: AllocatorInfo) -> None:
+        super().__init__(declared, strategy, prices, entry)
+        self.name = strategy.allocator
+        self.page = int(prices.machine.facts.get("memory", {}).get("page_bytes") or SMALLEST_PAGE)
         self.on_gpu = [Ranges() for _ in self.declared.blocks]
         self.copied = [Ranges() for _ in self.declared.blocks]
         """Bytes of which both agents have a copy, after the advice read-mostly."""
@@ -319,6 +337,9 @@ class _Moving(_Simulation):
         self.writing: dict[int, Ranges] = {}
         """The bytes of blocks that kernels use for which the CPU has not waited."""
         self.used_by_gpu = self.used_at_once = 0
+        self.pages_used: dict[int, Ranges] = {}
+        """The pages of blocks that these kernels use."""
+        self.in_turns = bool(why_not_at_once(strategy, prices.device))
 
     def guide(self, index: int) -> Guidance:
         return self.guidance[index]
@@ -350,9 +371,7 @@ class _Moving(_Simulation):
 
     def cpu(self, access: Access, phase: str = "") -> None:
         phase = phase or access.phase
-        if access.simultaneous:
-            raise NotEstimated(AT_ONCE)
-        index, start, end = access.block, access.start, access.end
+        index, (start, end) = access.block, self._pages(access)
         there, away = self.present[index], self.on_gpu[index]
         moved = _common(away, start, end) - (_common(self.copied[index], start, end) if not access.writes else 0)
         new = (end - start) - _covered(there, away, start, end)
@@ -370,11 +389,12 @@ class _Moving(_Simulation):
             self.copied[index].remove(start, end)
 
     def gpu(self, access: Access) -> None:
-        index, start, end = access.block, access.start, access.end
+        index, (start, end) = access.block, self._pages(access)
         there, here = self.present[index], self.on_gpu[index]
         self.used_by_gpu += end - start
         used = self.writing if access.writes else self.reading
-        used.setdefault(index, Ranges()).add(start, end)
+        used.setdefault(index, Ranges()).add(access.start, access.end)
+        self.pages_used.setdefault(index, Ranges()).add(start, end)
         missing = sum(b - a for a, b in here.missing(start, end))
         new = (end - start) - _covered(there, here, start, end)
         moved = missing - new
@@ -409,31 +429,39 @@ class _Moving(_Simulation):
         self._wait()
         super().read_back(blocks)
         if self.used_at_once > SHARED_AT_ONCE * max(1, self.used_by_gpu):
-            raise NotEstimated(AT_ONCE)
+            raise NotEstimated(AT_ONCE, self.terms.terms())
 
     def _duplicates(self, index: int) -> bool:
         return READ_MOSTLY in self.guide(index).advice
 
     def before(self, accesses: Sequence[Access]) -> None:
-        """The CPU waits for kernels with which a launch of its own conflicts. Otherwise both agents use their common
-        buffers at the same time.
+        """The CPU waits for kernels with which a launch of its own conflicts, as the Workspace does. Otherwise both
+        agents run at once, and pages of which both use bytes move as often as either touches them.
         """
         if accesses[0].agent == "gpu":
             return
-        if accesses[0].phase == "initialise" or any(map(self._conflicts, accesses)):
+        if not any(access.simultaneous for access in accesses) and self._waits(accesses):
             self._wait()
             return
-        running = self.reading.keys() | self.writing.keys()
-        common = [a for a in accesses if a.block in running and not self._duplicates(a.block)]
-        self.used_at_once += sum(a.end - a.start for a in common)
+        for access in accesses:
+            if access.block in self.pages_used and not self._duplicates(access.block):
+                self.used_at_once += _common(self.pages_used[access.block], *self._pages(access))
+
+    def _waits(self, accesses: Sequence[Access]) -> bool:
+        return accesses[0].phase == "initialise" or self.in_turns or any(map(self._conflicts, accesses))
+
+    def _pages(self, access: Access) -> tuple[int, int]:
+        """The bytes of an access, rounded to whole pages."""
+        nbytes = self.declared.blocks[access.block].declaration.nbytes
+        return access.start // self.page * self.page, min(nbytes, -(-access.end // self.page) * self.page)
 
     def _conflicts(self, access: Access) -> bool:
         used = [self.writing, self.reading] if access.writes else [self.writing]
         return any(one[access.block].overlaps(access.start, access.end) for one in used if access.block in one)
 
     def _wait(self) -> None:
-        self.reading.clear()
-        self.writing.clear()
+        for used in (self.reading, self.writing, self.pages_used):
+            used.clear()
 
 
 def _common(ranges: Ranges, start: int, end: int) -> int:

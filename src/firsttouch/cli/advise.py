@@ -123,10 +123,13 @@ def show(advice: Advice) -> None:
 
 def absent_lines(advice: Advice) -> list[str]:
     """One line for all strategies without a time for the same reason, with one command for all of them."""
+    from firsttouch.text import quantity
+
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for absent in advice.unavailable:
         command, option, name = absent.run.partition(" --strategy ")
-        groups.setdefault((absent.reason, command), []).append((absent.strategy, f"{option}{name}"))
+        least = f" (at least {quantity(absent.least_ms, 'ms')})" if absent.least_ms is not None else ""
+        groups.setdefault((absent.reason, command), []).append((f"{absent.strategy}{least}", f"{option}{name}"))
     lines = []
     for (reason, command), found in groups.items():
         run = f"; run: {command}{''.join(option for _, option in found)}" if command else ""

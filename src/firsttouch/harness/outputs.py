@@ -89,6 +89,8 @@ def _plain(value: object) -> object:
         return [(_plain(key), _plain(each)) for key, each in value.items()]
     if isinstance(value, Array):
         return value.name
+    if isinstance(value, np.random.Generator):
+        return _plain(value.bit_generator.state)
     if type(value).__module__.partition(".")[0] == "firsttouch" or hasattr(value, "fileno"):
         return type(value).__name__
     raise TypeError(type(value).__name__)

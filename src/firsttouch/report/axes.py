@@ -63,9 +63,7 @@ def time_label(scale: float) -> str:
 
 
 def quantitative(name: str, title: str, unit: str, values: Sequence[float], log: bool, *, is_x: bool = False) -> Spec:
-    """Title, scale and axis of one quantitative channel, as keyword arguments of altair's X and Y."""
-    import altair as alt
-
+    """Title, scale and axis of one quantitative channel."""
     scale: Spec = {"zero": not is_x, "nice": not is_x}
     axis: Spec = {"grid": not is_x}
     head, is_bytes = unit.partition(" ")[0], is_size(name) or unit == "B"
@@ -100,7 +98,7 @@ def quantitative(name: str, title: str, unit: str, values: Sequence[float], log:
         scale, axis["values"] = {"type": "log", "domain": domain, "nice": False}, ticks
     elif is_bytes and min(values) >= 0:
         axis["values"] = byte_ticks(max(values))
-    return {"title": title, "scale": alt.Scale(**scale), "axis": alt.Axis(**axis)}
+    return {"title": title, "scale": scale, "axis": axis}
 
 
 def as_time(unit: str, values: Sequence[float]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from firsttouch.analysis.statistics import distinct
 from firsttouch.figures import Bar
@@ -16,6 +15,7 @@ from firsttouch.report.drawing import Context, Drawing, Spec
 from firsttouch.report.naming import amount_title, called, heading, quantity_title, unit
 from firsttouch.report.palette import INK
 from firsttouch.report.roles import Roles, assign, channels
+from firsttouch.report.vega import field, layer
 from firsttouch.text import join_names, label
 
 
@@ -46,16 +46,13 @@ def _chart(figure: Bar, roles: Roles, records: Sequence[Record], context: Contex
         panels.setdefault(str(data["panel"]), []).append((record, data))
     charts = []
     for title, pairs in panels.items():
-        bars = _bars(figure, roles, [record for record, _ in pairs], [data for _, data in pairs], hue)
-        charts.append(panel(bars, title, roles, 270 if roles.panel else 560))
-    return finish(side_by_side(charts, roles), rows)
+        bars, height = _bars(figure, roles, [record for record, _ in pairs], [data for _, data in pairs], hue)
+        charts.append(panel(bars, title, roles, 270 if roles.panel else 560, height))
+    return finish(side_by_side(charts), rows)
 
 
-def _bars(figure: Bar, roles: Roles, records: Sequence[Record], rows: list[Spec], hue: Any) -> Any:
-    """The layers of one panel."""
-    import altair as alt
-
-    base = alt.Chart(alt.NamedData("rows"))
+def _bars(figure: Bar, roles: Roles, records: Sequence[Record], rows: list[Spec], hue: Spec) -> tuple[list[Spec], Spec]:
+    """The layers of one panel, and its height."""
     ys = numbers(rows, "y", "low", "high")
     log = figure.log_y and min(ys) > 0
     y_title = amount_title(figure, figure.y, figure.y_title, records[0])
@@ -64,25 +61,25 @@ def _bars(figure: Bar, roles: Roles, records: Sequence[Record], rows: list[Spec]
     if log:
         domain = [10.0 ** (math.floor(math.log10(min(ys))) - (math.log10(min(ys)) % 1 < 0.1)), max(ys) * 1.6]
         start = domain[0]
-        amount["scale"] = alt.Scale(type="log", domain=domain, nice=False)
+        amount["scale"] = {"type": "log", "domain": domain, "nice": False}
     elif min(ys) >= 0:
-        amount["scale"] = alt.Scale(domain=[0, max(ys) * 1.25 or 1])
+        amount["scale"] = {"domain": [0, max(ys) * 1.25 or 1]}
     for data in rows:
         data["start"] = start
     names = [label(figure.x, v) for v in distinct(records, figure.x)]
     x_title = figure.x_title or heading(figure, figure.x)
-    axis = alt.Axis(**(NAMES if roles.panel else WIDE_NAMES))
-    place: Spec = {"y": alt.Y("x:N", title=x_title, sort=names, axis=axis)}
+    axis = NAMES if roles.panel else WIDE_NAMES
+    place: Spec = {"y": field("x:N", title=x_title, sort=names, axis=axis)}
     beside = bool(roles.colour) and len(rows) > len(names)  # several bars for one name
     if beside:
         inner = [label(roles.colour, v) for v in distinct(records, roles.colour)]
-        place["yOffset"] = alt.YOffset("colour:N", sort=inner)
-    x = alt.X("y:Q", **amount)
-    layers = [base.mark_bar(opacity=0.85).encode(x=x, x2="start:Q", color=hue, **place)]
+        place["yOffset"] = field("colour:N", sort=inner)
+    x = field("y:Q", **amount)
+    layers = [layer("bar", {"x": x, "x2": field("start"), "color": hue, **place}, opacity=0.85)]
     if figure.y == "median":
-        layers.append(base.mark_rule(color=INK).encode(x=alt.X("low:Q"), x2="high:Q", **place))
-    layers.append(base.mark_text(align="left", dx=5, fontSize=10, fill=INK).encode(x="high:Q", text="text:N", **place))
-    layers += flag_marks(base, x, place["y"], **{k: v for k, v in place.items() if k != "y"})
+        layers.append(layer("rule", {"x": field("low:Q"), "x2": field("high"), **place}, color=INK))
+    end: Spec = {"align": "left", "dx": 5, "fontSize": 10, "fill": INK}
+    layers.append(layer("text", {"x": field("high:Q"), "text": field("text:N"), **place}, **end))
+    layers += flag_marks(rows, {"x": x, **place})
     step = 15 if beside else 22 if len(names) <= 8 else 18
-    height = alt.Step(step, **({"for": "offset"} if beside else {}))
-    return alt.layer(*layers).properties(height=height)
+    return layers, {"step": step, **({"for": "offset"} if beside else {})}

@@ -15,6 +15,7 @@ from firsttouch.report.palette import COLOURS, GRID, INK, SHAPES, SUSPECT, THROT
 from firsttouch.report.permalinks import point_id
 from firsttouch.report.points import finite, flag
 from firsttouch.report.roles import Roles, condition
+from firsttouch.report.vega import constant, field, layer
 from firsttouch.text import label, named, quantity
 
 POINTS = "points"
@@ -23,8 +24,6 @@ numbers of entries of the legends.
 """
 LINE_END = "\N{BROKEN BAR}"
 """Separates the lines of the text of a point."""
-_FOLLOWING = ("area", "line", "rule", "text")
-"""Kinds of mark that belong to a series. The others are points."""
 
 
 def tip(
@@ -68,22 +67,23 @@ def numbers(rows: Iterable[Spec], *keys: str) -> list[float]:
     return [float(row[k]) for row in rows if row["kind"] == "point" for k in keys if finite(row[k])]
 
 
-def colour(figure: Figure, roles: Roles, records: Sequence[Record], palette: Palette, *, shape: bool = False) -> Any:
+def colour(figure: Figure, roles: Roles, records: Sequence[Record], palette: Palette, *, shape: bool = False) -> Spec:
     """The colour or shape channel. Constant if no factor uses it; otherwise each value has the same style everywhere in
     the report.
     """
-    import altair as alt
-
     if not roles.colour:
-        return alt.value(SHAPES[0] if shape else COLOURS[0])
+        return constant(SHAPES[0] if shape else COLOURS[0])
     values = [label(roles.colour, v) for v in distinct(records, roles.colour)]
     colours, shapes = palette.styles(roles.colour, values)
-    scale = alt.Scale(domain=values, range=shapes if shape else colours)
-    return (alt.Shape if shape else alt.Color)("colour:N", title=heading(figure, roles.colour), scale=scale)
+    scale = {"domain": values, "range": shapes if shape else colours}
+    return field("colour:N", title=heading(figure, roles.colour), scale=scale)
 
 
-def flag_marks(base: Any, x: Any, y: Any, *, usable: Mapping[str, Any] | None = None, **place: Any) -> list[Any]:
-    """A layer for each kind of flawed points: those that failed verification, are suspect, or were throttled.
+def flag_marks(
+    rows: Iterable[Spec], encoding: Spec, *filters: str, usable: Mapping[str, Any] | None = None
+) -> list[Spec]:
+    """A layer for each kind of flawed points that occurs: those that failed verification, are suspect, or were
+    throttled.
 
     usable: changes the look of the marks of points whose values are shown.
     """
@@ -92,22 +92,21 @@ def flag_marks(base: Any, x: Any, y: Any, *, usable: Mapping[str, Any] | None = 
         "suspect": {"shape": "diamond", "stroke": SUSPECT, "strokeWidth": 2, "size": 130, **(usable or {})},
         "throttled": {"shape": "triangle-up", "stroke": THROTTLED, "strokeWidth": 1.3, "size": 70, **(usable or {})},
     }
+    found = {row.get("flag") for row in rows}
     return [
-        base.transform_filter(f"datum.flag == '{kind}'")
-        .mark_point(filled=False, opacity=1, **look)
-        .encode(x=x, y=y, **place)
+        layer("point", encoding, *filters, f"datum.flag == '{kind}'", filled=False, opacity=1, **look)
         for kind, look in looks.items()
+        if kind in found
     ]
 
 
-def panel(chart: Any, title: str, roles: Roles, width: int, **more: Any) -> Any:
-    """The chart of the rows of one panel, with a title if there are several panels. more: parameters of the title."""
-    import altair as alt
-
-    inside = alt.FieldEqualPredicate(field="panel", equal=title)
-    lines = alt.TitleParams(wrapped(title, width), anchor="start", fontSize=11, **more)
-    header = {"title": lines} if roles.panel else {}
-    return chart.transform_filter(inside).properties(width=width, **header)
+def panel(layers: Sequence[Spec], title: str, roles: Roles, width: int, height: Any, **more: Any) -> Spec:
+    """The layers for the rows of one panel, with a title if there are several panels. more: parameters of the title."""
+    chart: Spec = {"layer": [*layers], "width": width, "height": height}
+    if roles.panel:
+        chart["transform"] = [{"filter": {"field": "panel", "equal": title}}]
+        chart["title"] = {"text": wrapped(title, width), "anchor": "start", "fontSize": 11, **more}
+    return chart
 
 
 def wrapped(title: str, width: int) -> list[str]:
@@ -123,15 +122,15 @@ def wrapped(title: str, width: int) -> list[str]:
     return [line for line in lines if line] or [""]
 
 
-def side_by_side(charts: Sequence[Any], roles: Roles, columns: int = 2) -> Any:
+def side_by_side(charts: Sequence[Spec], columns: int = 2) -> Spec:
     """Panels with independent axes and shared colours."""
-    import altair as alt
+    if len(charts) == 1:
+        return charts[0]
+    return {"concat": [*charts], "columns": columns, "resolve": {"scale": {"color": "shared"}}}
 
-    return alt.concat(*charts, columns=columns).resolve_scale(color="shared") if roles.panel else charts[0]
 
-
-def finish(chart: Any, rows: list[Spec]) -> Spec:
-    """The specification with its data, which are added here because altair would process every value."""
+def finish(chart: Spec, rows: list[Spec]) -> Spec:
+    """The specification with its data and its looks."""
     font = "Helvetica, Arial, 'Liberation Sans', sans-serif"
     axis: Spec = {"labelColor": INK, "titleColor": INK, "gridColor": GRID, "domainColor": "#9aa5b1"}
     axis |= {"tickColor": "#9aa5b1", "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
@@ -142,11 +141,10 @@ def finish(chart: Any, rows: list[Spec]) -> Spec:
     stacked = {"bottom": {"direction": "vertical", "anchor": "start"}}
     legend |= {"titleFontSize": 11, "symbolSize": 80, "symbolOpacity": 1, "layout": stacked}
     legend |= {"columnPadding": 26}  # the reader's font may be wider than the font used for the layout
-    spec: Spec = chart.to_dict(validate=False)
     domains: dict[str, list[str]] = {}
-    _describe(spec, domains)
-    spec |= {"usermeta": {POINTS: _number(rows, domains)}, "datasets": {"rows": rows}, "data": {"name": "rows"}}
-    spec["config"] = {
+    _collect(chart, domains)
+    data = {"usermeta": {POINTS: _number(rows, domains)}, "datasets": {"rows": rows}, "data": {"name": "rows"}}
+    config = {
         "font": font,
         "background": "white",
         "axis": axis,
@@ -158,19 +156,14 @@ def finish(chart: Any, rows: list[Spec]) -> Spec:
         "concat": {"spacing": 34},
         "padding": {"left": 6, "top": 6, "right": 22, "bottom": 6},
     }
-    return spec
+    return {**chart, **data, "config": config}
 
 
-def _describe(part: Any, domains: dict[str, list[str]]) -> None:
-    """Makes each mark carry its number or that of its series, and collects the values of the legends by channel."""
+def _collect(part: Any, domains: dict[str, list[str]]) -> None:
+    """Collects the values of the legends by channel."""
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        _describe(inner, domains)
-    if not isinstance(part, dict) or "encoding" not in part or not isinstance(part.get("mark"), dict):
-        return
-    follows = part["mark"]["type"] in _FOLLOWING
-    part["mark"]["aria"] = True
-    part["encoding"]["description"] = {"field": "series" if follows else "mark", "type": "nominal"}
-    for channel in ("color", "strokeDash"):
+        _collect(inner, domains)
+    for channel in ("color", "strokeDash") if isinstance(part, dict) and "mark" in part else ():
         scale = part["encoding"].get(channel, {}).get("scale") or {}
         if isinstance(domain := scale.get("domain"), list):
             domains[channel] = domain

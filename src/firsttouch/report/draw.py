@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from firsttouch import figures
@@ -20,15 +19,6 @@ KINDS: Mapping[type[figures.Figure], Draw] = {
     figures.Table: table.draw,
     figures.Timeline: timeline.draw,
 }
-
-
-@contextmanager
-def quick_charts() -> Iterator[None]:
-    """Builds charts without checking every part against the schema, which takes an eighth of the time."""
-    from altair.utils.schemapi import debug_mode
-
-    with debug_mode(False):
-        yield
 
 
 def draw(figure: figures.Figure, records: Sequence[Record], context: Context) -> Drawing | None:

@@ -33,6 +33,7 @@ _DOT = re.compile(r"M([\d.]+),0A\1,\1,0,1,1,-\1,0A\1,\1,0,1,1,\1,0")
 _PLACE = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
 _MARK = re.compile(r"p(\d+)")
 _SERIES = re.compile(r"s(\d*)\.(\d*)")
+_REFERENCE = re.compile(r"url\(#(.*)\)")
 _EMPTY = re.compile(r"(M0,0)?h0v0h0Z|")
 
 
@@ -44,9 +45,11 @@ def embed(svg: str, spec: Mapping[str, Any], number: int) -> str:
     for group in root.iter(f"{_SVG}g"):
         if group.get("aria-roledescription") == "legend":
             _name_entries(group)
+    named = [str(part.get("id")) for part in root.iter() if "id" in part.attrib]
+    names = {name: f"f{number}-{i}" for i, name in enumerate(named, 1)}  # the converter numbers those of all figures
     for part in root.iter():
         _annotate(part, points)
-        _simplify(part, f"f{number}-")
+        _simplify(part, names)
     backdrop = root.find(f"{_SVG}rect")
     if backdrop is not None and backdrop.get("fill") == "var(--paper)":
         root.remove(backdrop)
@@ -79,7 +82,7 @@ def _annotate(part: Any, points: list[Any]) -> None:
         part.attrib.update({f"data-{name}": text for name, text in zip("cd", found.groups(), strict=True) if text})
 
 
-def _simplify(part: Any, prefix: str) -> None:
+def _simplify(part: Any, names: Mapping[str, str]) -> None:
     for name, text in list(part.attrib.items()):
         if name in _USELESS or _DEFAULTS.get(name) == text:
             del part.attrib[name]
@@ -88,9 +91,9 @@ def _simplify(part: Any, prefix: str) -> None:
         elif name in _NUMBERS:
             part.set(name, _DECIMALS.sub(lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), text))
         elif name == "id":
-            part.set(name, prefix + text)
-        if "url(#" in text:
-            part.set(name, text.replace("url(#", f"url(#{prefix}"))
+            part.set(name, names[text])
+        if found := _REFERENCE.fullmatch(text):
+            part.set(name, f"url(#{names.get(found[1], '')})")
     if "stroke" not in part.attrib:
         part.attrib.pop("stroke-width", None)
     if part.tag == f"{_SVG}text" and part.get("fill") == "var(--ink)":

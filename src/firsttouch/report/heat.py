@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from firsttouch.analysis.statistics import distinct, group_by, value
 from firsttouch.figures import Heat
@@ -19,6 +18,7 @@ from firsttouch.report.palette import WRONG
 from firsttouch.report.points import finite, flag
 from firsttouch.report.roles import Roles, assign, channels, condition
 from firsttouch.report.shades import DARK, LIGHT, MOST_FACTOR, Shades, shades
+from firsttouch.report.vega import field, layer
 from firsttouch.text import RATIO, SECONDS, compact, count, label, quantity
 
 CHARACTER, LINE, FONT_SIZE = 5.7, 11, 10
@@ -65,8 +65,6 @@ def _notes(figure: Heat, roles: Roles, records: Sequence[Record], cells: int) ->
 
 
 def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
-    import altair as alt
-
     scale, one_unit = _shades(figure, records), _z_unit(figure, records)
     x, y = _names(figure.x, records), _names(figure.y, records)
     rows = [
@@ -90,31 +88,30 @@ def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
         data["text"] = data["text"].split(" ") if room.lines else data["text"]
     across = _band("x", figure.x_title or heading(figure, figure.x), [*x.values()], room)
     upright = _band("y", figure.y_title or heading(figure, figure.y), down, room)
-    layers = _cells(alt.Chart(alt.NamedData("rows")), across, upright, _legend(figure, records, scale), room)
-    width = room.width * len(x)
-    cells = alt.layer(*layers).properties(width=width, height=room.height * len(y))
-    if not roles.panel:
-        return finish(cells, rows)
+    layers = _cells(rows, {"x": across, "y": upright}, _legend(figure, records, scale), room)
+    width, height = room.width * len(x), room.height * len(y)
     titles = dict.fromkeys(str(data["panel"]) for data in rows)
-    panels = [panel(cells, title, roles, width, limit=width + 60) for title in titles]
-    return finish(side_by_side(panels, roles, room.columns), rows)
+    panels = [panel(layers, title, roles, width, height, limit=width + 60) for title in titles]
+    return finish(side_by_side(panels, room.columns), rows)
 
 
-def _cells(base: Any, x: Any, y: Any, hue: Any, room: Layout) -> list[Any]:
+def _cells(rows: Sequence[Spec], place: Spec, hue: Spec, room: Layout) -> list[Spec]:
     """The layers of a heat map. A cell that failed verification has neither colour nor text, so that nobody uses it."""
-    right = base.transform_filter("datum.flag != 'wrong'")
-    look = {"fontSize": FONT_SIZE, "lineHeight": LINE, "dy": -LINE / 2 if room.lines else 0}
+    is_wrong, right = "datum.flag == 'wrong'", "datum.flag != 'wrong'"
+    look: Spec = {"fontSize": FONT_SIZE, "lineHeight": LINE, "dy": -LINE / 2 if room.lines else 0}
     corner = {"xOffset": 5 - room.width / 2, "yOffset": 5 - room.height / 2, "fill": "white", "size": 26}
-    wrong, *flawed = flag_marks(base, x, y, usable=corner)
+    text = {**place, "text": field("text:N")}
+    has_wrong = any(r["flag"] == "wrong" for r in rows)
+    blank = [layer("rect", place, is_wrong, fill="white", stroke=WRONG)] if has_wrong else []
     return [
-        base.transform_filter("datum.flag == 'wrong'").mark_rect(fill="white", stroke=WRONG).encode(x=x, y=y),
-        right.mark_rect().encode(x=x, y=y, color=hue),
+        *blank,
+        layer("rect", {**place, "color": hue}, right),
         *(
-            right.transform_filter(f"datum.ink == '{ink}'").mark_text(**look, fill=ink).encode(x=x, y=y, text="text:N")
+            layer("text", text, right, f"datum.ink == '{ink}'", **look, fill=ink)
             for ink in (DARK, LIGHT)
+            if any(r["ink"] == ink for r in rows)
         ),
-        wrong,
-        *flawed,
+        *flag_marks(rows, place, usable=corner),
     ]
 
 
@@ -166,9 +163,7 @@ def _names(name: str, records: Sequence[Record]) -> dict[Scalar, str]:
     return {v: repr(v) if labels.count(text) > 1 else text for v, text in zip(values, labels, strict=True)}
 
 
-def _band(channel: str, title: str, names: list[str], room: Layout) -> Any:
-    import altair as alt
-
+def _band(channel: str, title: str, names: list[str], room: Layout) -> Spec:
     look: Spec = {
         "ticks": False,
         "domain": False,
@@ -184,15 +179,12 @@ def _band(channel: str, title: str, names: list[str], room: Layout) -> Any:
         look |= {"titlePadding": 14}
     elif channel == "x":
         look |= {"labelAngle": 0} | ({"labelExpr": "split(datum.label, '\\n')"} if room.broken else {})
-    kind = alt.X if channel == "x" else alt.Y
-    scale = alt.Scale(type="band", domain=names, paddingInner=0.04, paddingOuter=0)
-    return kind(f"{channel}:N", title=title, scale=scale, axis=alt.Axis(**look, labelOverlap=False))
+    scale = {"type": "band", "domain": names, "paddingInner": 0.04, "paddingOuter": 0}
+    return field(f"{channel}:N", title=title, scale=scale, axis={**look, "labelOverlap": False})
 
 
-def _legend(figure: Heat, records: Sequence[Record], scale: Shades) -> Any:
+def _legend(figure: Heat, records: Sequence[Record], scale: Shades) -> Spec:
     """The colour channel of a heat map, with a colour bar."""
-    import altair as alt
-
     unit, ends = _z_unit(figure, records), [scale.stops[0], scale.stops[-1]]
     look: Spec = {"gradientLength": 340, "gradientThickness": 10, "titleLimit": 560, "format": ".3~s"}
     if unit == "B":
@@ -204,8 +196,8 @@ def _legend(figure: Heat, records: Sequence[Record], scale: Shades) -> Any:
     if scale.log:
         look |= {"values": scale.stops}
     kind = {"type": "log" if scale.log else "linear", "domain": scale.stops, "range": [*scale.colours]}
-    kinds = alt.Scale(**kind, interpolate="rgb", clamp=True, nice=False)
-    return alt.Color("z:Q", title=_z_title(figure, records), scale=kinds, legend=alt.Legend(**look))
+    kinds = {**kind, "interpolate": "rgb", "clamp": True, "nice": False}
+    return field("z:Q", title=_z_title(figure, records), scale=kinds, legend=look)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from firsttouch.analysis.plateaus import find_plateaus, name_plateaus
 from firsttouch.analysis.statistics import distinct, group_by, value
@@ -19,6 +18,7 @@ from firsttouch.report.naming import amount_title, heading, quantity_title, unit
 from firsttouch.report.palette import DASHES, INK
 from firsttouch.report.points import finite
 from firsttouch.report.roles import Roles, assign, channels, condition
+from firsttouch.report.vega import constant, field, layer
 from firsttouch.text import label, quantity
 
 MOST_DOTS = 40
@@ -79,52 +79,47 @@ def _levels(figure: Line, roles: Roles, records: Sequence[Record], device: Devic
 
 
 def _chart(figure: Line, roles: Roles, records: Sequence[Record], rows: list[Spec], context: Context) -> Spec:
-    import altair as alt
-
-    base = alt.Chart()
     xs = numbers(rows, "x")
     x_title = figure.x_title or heading(figure, figure.x)
     if len(xs) == len(records):
-        x = alt.X("x:Q", **quantitative(figure.x, x_title, "", xs, figure.log_x, is_x=True))
+        x = field("x:Q", **quantitative(figure.x, x_title, "", xs, figure.log_x, is_x=True))
     else:
         rows = [r | {"x": label(figure.x, r["x"])} for r in rows if r["kind"] == "point"]
-        x = alt.X("x:N", title=x_title, sort=[label(figure.x, v) for v in distinct(records, figure.x)])
+        x = field("x:N", title=x_title, sort=[label(figure.x, v) for v in distinct(records, figure.x)])
     ys = numbers(rows, "y")
     if figure.log_y and min(ys) > 0:
         for r in rows:  # a logarithmic axis cannot show an interval that reaches zero
             r["low"] = max(r.get("low", 0.0), min(ys) / 10)
     title = amount_title(figure, figure.y, figure.y_title, records[0])
     ys = numbers(rows, "y", "low", "high")
-    y = alt.Y("y:Q", **quantitative(figure.y, title, unit(figure, figure.y, records[0]), ys, figure.log_y))
+    y = field("y:Q", **quantitative(figure.y, title, unit(figure, figure.y, records[0]), ys, figure.log_y))
     hue, shape = (colour(figure, roles, records, context.palette, shape=is_shape) for is_shape in (False, True))
-    drawn = base.transform_filter("datum.kind == 'point'")
-    layers = [drawn.mark_line(strokeWidth=1.6).encode(x=x, y=y, color=hue, strokeDash=_dash(figure, roles, records))]
+    drawn, place = "datum.kind == 'point'", {"x": x, "y": y}
+    hued = {**place, "color": hue}
+    layers = []
     if figure.y == "median":
-        band = drawn.mark_area(opacity=0.18, clip=True)
-        layers.insert(0, band.encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=hue, detail="dash:N"))
-    dots = drawn.transform_filter("datum.dot") if _thin_dots(figure, rows) else drawn
-    layers.append(dots.mark_point(filled=True, size=26, opacity=1).encode(x=x, y=y, color=hue, shape=shape))
+        band = {**hued, "y": field("low:Q"), "y2": field("high"), "detail": field("dash:N")}
+        layers.append(layer("area", band, drawn, opacity=0.18, clip=True))
+    layers.append(layer("line", {**hued, "strokeDash": _dash(figure, roles, records)}, drawn, strokeWidth=1.6))
+    dots = [drawn, "datum.dot"] if _thin_dots(figure, rows) else [drawn]
+    layers.append(layer("point", {**hued, "shape": shape}, *dots, filled=True, size=26, opacity=1))
     if figure.mark:
-        ring = drawn.transform_filter("datum.marked").mark_point(filled=False, size=160, strokeWidth=2, opacity=1)
-        layers.append(ring.encode(x=x, y=y, color=hue))
-    layers += flag_marks(base, x, y)
-    named = base.transform_filter("datum.kind == 'level'")
-    if figure.levels:
+        layers.append(layer("point", hued, drawn, "datum.marked", filled=False, size=160, strokeWidth=2, opacity=1))
+    layers += flag_marks(rows, place)
+    if any(r["kind"] == "level" for r in rows):
+        look: Spec = {"dy": -27, "fontSize": 11, "fontWeight": "bold", "lineBreak": "\n", "fill": INK}
         for halo in ({"stroke": "white", "strokeWidth": 4, "strokeJoin": "round"}, {}):
-            text = named.mark_text(dy=-27, fontSize=11, fontWeight="bold", lineBreak="\n", fill=INK, **halo)
-            layers.append(text.encode(x=x, y=y, text="text:N"))
-    return finish(_facets(alt.layer(*layers), rows, roles), rows)
+            layers.append(layer("text", {**place, "text": field("text:N")}, "datum.kind == 'level'", **look, **halo))
+    return finish(_facets(layers, rows, roles), rows)
 
 
-def _dash(figure: Line, roles: Roles, records: Sequence[Record]) -> Any:
-    import altair as alt
-
+def _dash(figure: Line, roles: Roles, records: Sequence[Record]) -> Spec:
     if not roles.dash:
-        return alt.value([1, 0])
+        return constant([1, 0])
     dashes = [label(roles.dash, v) for v in distinct(records, roles.dash)]
-    looks = alt.Scale(domain=dashes, range=[DASHES[i % len(DASHES)] for i in range(len(dashes))])
-    strokes = alt.Legend(symbolType="stroke", symbolSize=500, symbolStrokeWidth=1.6)
-    return alt.StrokeDash("dash:N", title=heading(figure, roles.dash), scale=looks, legend=strokes)
+    looks = {"domain": dashes, "range": [DASHES[i % len(DASHES)] for i in range(len(dashes))]}
+    strokes = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 1.6}
+    return field("dash:N", title=heading(figure, roles.dash), scale=looks, legend=strokes)
 
 
 def _thin_dots(figure: Line, rows: list[Spec]) -> bool:
@@ -139,17 +134,15 @@ def _thin_dots(figure: Line, rows: list[Spec]) -> bool:
     return True
 
 
-def _facets(layered: Any, rows: list[Spec], roles: Roles) -> Any:
+def _facets(layers: list[Spec], rows: list[Spec], roles: Roles) -> Spec:
     """One chart, or one chart per panel with shared axes."""
-    import altair as alt
-
     width, height = (345, 185) if roles.panel else (720, 240)
-    chart = layered.properties(width=width, height=height)
+    chart = {"layer": layers, "width": width, "height": height}
     if not roles.panel:
-        return chart.properties(data=alt.NamedData("rows"))
+        return chart
     for r in rows:
         r["panel"] = "\n".join(wrapped(r["panel"], width))
     order = list(dict.fromkeys(r["panel"] for r in rows))
     lines = "split(datum.label, '\\n')"
-    header = alt.Header(title=None, labelFontWeight="bold", labelLimit=0, labelAnchor="start", labelExpr=lines)
-    return chart.facet(facet=alt.Facet("panel:N", sort=order, header=header), columns=2, data=alt.NamedData("rows"))
+    header = {"title": None, "labelFontWeight": "bold", "labelLimit": 0, "labelAnchor": "start", "labelExpr": lines}
+    return {"facet": field("panel:N", sort=order, header=header), "spec": chart, "columns": 2}

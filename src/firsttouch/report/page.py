@@ -29,7 +29,7 @@ from firsttouch.files import write_atomically, write_output
 from firsttouch.records.plausibility import explain
 from firsttouch.records.schema import FAILURES, DeviceInfo, Record
 from firsttouch.report.answers import Answered, answered
-from firsttouch.report.draw import draw, quick_charts
+from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Context, Drawing
 from firsttouch.report.events import EventTable, event_table, have_moves
 from firsttouch.report.first_screen import FirstScreen, first_screen
@@ -39,7 +39,7 @@ from firsttouch.report.permalinks import point_id
 from firsttouch.report.points import matching
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.published import PublishedTable, published_tables
-from firsttouch.report.svg import Drawer
+from firsttouch.report.svg import to_svgs
 from firsttouch.text import condition, count, distinguishing_factors, fact_title, label, quantity
 from firsttouch.units import format_seconds
 
@@ -492,28 +492,26 @@ def _lead_drawings(section: Section, palette: Palette) -> list[Drawing]:
 def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> str:
     """The report as one self-contained HTML page."""
     parts = chapters(results, experiments)
-    with Drawer() as drawer, quick_charts():
-        _draw(parts, drawer)
+    _draw(parts)
     _set_row_ids(parts)
     wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
     return environment().from_string(packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **assets())
 
 
-def _draw(parts: Sequence[Chapter], drawer: Drawer) -> None:
+def _draw(parts: Sequence[Chapter]) -> None:
     """Draws all figures: the pictures first, then those that questions show, then the others."""
     palette = Palette()
-    images: list[tuple[list[tuple[Drawing, str]], Drawing, Callable[[], str]]] = []
+    found: list[tuple[list[tuple[Drawing, str]], Drawing]] = []
     for chapter in parts:
-        for drawing in filter(None, [_picture(chapter, palette)]):
-            images.append((chapter.picture, drawing, drawer.draw(drawing.spec)))
+        found += [(chapter.picture, drawing) for drawing in filter(None, [_picture(chapter, palette)])]
         leads = {id(q.lead) for q in chapter.questions if not q.collapsed}
         for section in sorted(chapter.sections, key=lambda s: id(s) not in leads):
-            section.undrawn = id(section) not in leads and len(images) >= MOST_FIGURES
+            section.undrawn = id(section) not in leads and len(found) >= MOST_FIGURES
             of_section = _lead_drawings if id(section) in leads else drawings
-            for drawing in [] if section.undrawn else of_section(section, palette):
-                images.append((section.drawings, drawing, drawer.draw(drawing.spec)))
-    for place, drawing, image in images:
-        place.append((drawing, image()))
+            drawn = [] if section.undrawn else of_section(section, palette)
+            found += [(section.drawings, drawing) for drawing in drawn]
+    for (place, drawing), image in zip(found, to_svgs([drawing.spec for _, drawing in found]), strict=True):
+        place.append((drawing, image))
 
 
 def _set_row_ids(parts: Sequence[Chapter]) -> None:

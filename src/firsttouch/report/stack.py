@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -19,6 +18,7 @@ from firsttouch.report.naming import amount_title, heading, unit, without_unit
 from firsttouch.report.palette import INK
 from firsttouch.report.roles import Roles, assign, channels
 from firsttouch.report.shades import DARK, HUGE, LIGHT, ink_on
+from firsttouch.report.vega import field, layer
 from firsttouch.text import SECONDS, count, label, quantity
 
 MOST_SEGMENTS = 12
@@ -83,13 +83,11 @@ def _title(figure: Stack, roles: Roles, records: Sequence[Record]) -> str:
 
 
 def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Context) -> Spec:
-    import altair as alt
-
     parts = [segments(record, figure) for record in records]
     names = list(dict.fromkeys(name for bar_parts in parts for name in bar_parts))
     fills = dict(zip(names, context.palette.styles(heading(figure, "series"), names)[0], strict=True))
-    scale = alt.Scale(domain=names, range=[fills[n] for n in names])
-    hue = alt.Color("segment:N", title=heading(figure, "series"), scale=scale, legend=alt.Legend(columns=6))
+    scale = {"domain": names, "range": [fills[n] for n in names]}
+    hue = field("segment:N", title=heading(figure, "series"), scale=scale, legend={"columns": 6})
     width, one_unit = 270 if roles.panel else 560, unit(figure, "value", records[0])
     panels: dict[str, list[tuple[Spec, dict[str, float]]]] = {}
     for record, bar_parts in zip(records, parts, strict=True):
@@ -100,16 +98,18 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Cont
     for title, pairs in panels.items():
         bars = [bar for bar, _ in pairs]
         most = max(bar["y"] for bar in bars) * 1.25 or 1.0
+        parts_of_panel: list[Spec] = []
         for bar, bar_parts in pairs:
             inside = _segment_rows(bar_parts, fills, width / most, one_unit)
             point, conditions = bar["tip"][0], bar["tip"][1].split(LINE_END)[2:]
             for segment in inside:
                 told = LINE_END.join([f"{segment['segment']}: {segment.pop('amount')}", "", *conditions])
-                rows.append({**segment, "x": bar["x"], "panel": title, "tip": [point, told]})
-            rows.append(bar)
-        stacked = _stacked(figure, records, bars, hue, alt.Scale(domain=[0, most]))
-        charts.append(panel(stacked, title, roles, width, limit=width + 60))
-    return finish(side_by_side(charts, roles), rows)
+                parts_of_panel.append({**segment, "x": bar["x"], "panel": title, "tip": [point, told]})
+            parts_of_panel.append(bar)
+        rows += parts_of_panel
+        stacked = _stacked(figure, records, parts_of_panel, hue, {"domain": [0, most]})
+        charts.append(panel(stacked, title, roles, width, {"step": 22}, limit=width + 60))
+    return finish(side_by_side(charts), rows)
 
 
 def _segment_rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: float, unit: str) -> list[Spec]:
@@ -134,42 +134,36 @@ def _segment_rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: f
     return made
 
 
-def _stacked(figure: Stack, records: Sequence[Record], bars: list[Spec], hue: Any, scale: Any) -> Any:
+def _stacked(figure: Stack, records: Sequence[Record], rows: list[Spec], hue: Spec, scale: Spec) -> list[Spec]:
     """The layers of one panel: segments, hairlines for segments that are too thin to see, their labels, and totals."""
-    import altair as alt
-
+    bars = [r for r in rows if r["kind"] == "point"]
     one_unit = unit(figure, "value", records[0])
     title = amount_title(figure, "value", figure.y_title, records[0])
     amount = quantitative("value", title, one_unit, numbers(bars, "y"), False)
     amount |= _time_axis(amount, one_unit) | {"scale": scale}
     present = {bar["x"] for bar in bars}
     names = [n for v in distinct(records, figure.x) if (n := label(figure.x, v)) in present]
-    y = alt.Y("x:N", title=figure.x_title or heading(figure, figure.x), sort=names, axis=alt.Axis(**NAMES))
-    base = alt.Chart(alt.NamedData("rows"))
-    part, point = (base.transform_filter(f"datum.kind == '{kind}'") for kind in ("segment", "point"))
-    total = alt.X("y:Q", **amount)
-    end = {"align": "left", "fontSize": 10, "fill": INK}
-    layers = [
-        part.mark_bar(height=15).encode(x=alt.X("start:Q", **amount), x2="end:Q", y=y, color=hue),
-        part.transform_filter("datum.thin").mark_tick(thickness=1.2, height=15).encode(x="start:Q", y=y, color=hue),
-        *(
-            part.transform_filter(f"datum.ink == '{ink}'")
-            .mark_text(fontSize=9, fill=ink)
-            .encode(x="middle:Q", y=y, text="text:N")
-            for ink in (DARK, LIGHT)
-        ),
-        point.transform_filter("datum.flag == ''").mark_text(dx=5, **end).encode(x=total, y=y, text="text:N"),
-        point.transform_filter("datum.flag != ''").mark_text(dx=13, **end).encode(x=total, y=y, text="text:N"),
-        *flag_marks(point, total, y),
-    ]
-    return alt.layer(*layers).properties(height=alt.Step(22))
+    y = field("x:N", title=figure.x_title or heading(figure, figure.x), sort=names, axis=NAMES)
+    part, point = "datum.kind == 'segment'", "datum.kind == 'point'"
+    place = {"x": field("start:Q", **amount), "x2": field("end"), "y": y, "color": hue}
+    total: Spec = {"x": field("y:Q", **amount), "y": y}
+    end: Spec = {"align": "left", "fontSize": 10, "fill": INK}
+    thin = {"x": field("start:Q"), "y": y, "color": hue}
+    inside = {"x": field("middle:Q"), "y": y, "text": field("text:N")}
+    layers = [layer("bar", place, part, height=15)]
+    if any(r.get("thin") for r in rows):
+        layers.append(layer("tick", thin, part, "datum.thin", thickness=1.2, height=15))
+    for ink in (DARK, LIGHT):
+        if any(r.get("ink") == ink for r in rows):
+            layers.append(layer("text", inside, part, f"datum.ink == '{ink}'", fontSize=9, fill=ink))
+    for test, dx in (("datum.flag == ''", 5), ("datum.flag != ''", 13)):
+        layers.append(layer("text", {**total, "text": field("text:N")}, point, test, dx=dx, **end))
+    return [*layers, *flag_marks(bars, total, point)]
 
 
 def _time_axis(amount: Spec, unit: str) -> Spec:
     """Title and axis of `amount` with few ticks, each labelled in a suitable unit, as the text in the bars is."""
-    import altair as alt
-
     if unit not in SECONDS:
         return {}
     axis = {"grid": True, "tickCount": 7, "labelExpr": f"datum.value == 0 ? '0' : {time_label(SECONDS[unit])}"}
-    return {"title": without_unit(amount["title"], unit), "axis": alt.Axis(**axis)}
+    return {"title": without_unit(amount["title"], unit), "axis": axis}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -19,6 +18,8 @@ _TAGS = {"svg", "g", "path", "text", "tspan", "rect", "line", "circle", "defs", 
 _DROPPED = ("href", "style", "class", "base", "role")
 _CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff]")
 _SVG = "{http://www.w3.org/2000/svg}"
+MOST_HERE = 12
+"""The most figures of a page that one process draws; a second one takes as long to start as it saves then."""
 
 
 def _clean(part: Any) -> Any:
@@ -47,42 +48,33 @@ def to_svg(spec: Mapping[str, Any]) -> str:
 
 
 def to_svgs(specs: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """The figures as SVG of a page, each with ids of its own; '' for those without a specification."""
-    with Drawer() as drawer:
-        return [image() for image in [drawer.draw(spec) for spec in specs]]
+    """The figures as SVG of a page, each with ids of its own; '' for those without a specification. Many figures are
+    drawn by two processes: this one begins with the last, the other one with the first.
+    """
+    figures = dict(enumerate((_clean(spec) for spec in specs if spec is not None), 1))
+    if len(figures) <= MOST_HERE:
+        images = {number: _of_page(spec, number) for number, spec in figures.items()}
+    else:
+        images = _by_two(figures)
+    numbers = iter(sorted(images))
+    return ["" if spec is None else images[next(numbers)] for spec in specs]
 
 
-class Drawer:
-    """Draws the figures of a page, from the MOST_HERE-th on in another process, while this one prepares the next."""
-
-    MOST_HERE = 12
-
-    def __init__(self) -> None:
-        self._number = 0
-        self._pool: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> Drawer:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-    def draw(self, spec: Mapping[str, Any] | None) -> Callable[[], str]:
-        """Returns a function that waits for the figure as SVG, with ids of its own; '' without a specification."""
-        if spec is None:
-            return str
-        self._number += 1
-        cleaned = _clean(spec)
-        if self._number < self.MOST_HERE:
-            return partial(_of_page, cleaned, self._number)
-        if self._pool is None:  # a new process, since the converter has threads
-            self._pool = ProcessPoolExecutor(1, get_context("spawn"))
-        return partial(_result, self._pool.submit(_of_page, cleaned, self._number), cleaned, self._number)
+def _by_two(figures: Mapping[int, dict[str, Any]]) -> dict[int, str]:
+    pool = ProcessPoolExecutor(1, get_context("spawn"))  # a new process, since the converter has threads
+    images = {}
+    try:
+        futures = {number: pool.submit(_of_page, spec, number) for number, spec in figures.items()}
+        for number in sorted(futures, reverse=True):
+            future, spec = futures[number], figures[number]
+            images[number] = _of_page(spec, number) if future.cancel() else _result(future, spec, number)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return images
 
 
 def _result(future: Future[str], spec: dict[str, Any], number: int) -> str:
-    """The figure that another process draws. If that has ended, this process tries, which shows why."""
+    """The figure that the other process draws. If that has ended, this process tries, which shows why."""
     try:
         return future.result()
     except BrokenProcessPool:

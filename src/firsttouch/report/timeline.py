@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from firsttouch.analysis.statistics import distinct
 from firsttouch.figures import Timeline
 from firsttouch.records.schema import Record
 from firsttouch.report.axes import byte_ticks, size_label, time_label
-from firsttouch.report.chart import finish, numbers
+from firsttouch.report.chart import finish, numbers, side_by_side
 from firsttouch.report.drawing import Context, Drawing, Spec
 from firsttouch.report.palette import COLOURS
 from firsttouch.report.points import MOST_PANELS, finite
+from firsttouch.report.vega import field, layer
 from firsttouch.text import count, label, named
 
 if TYPE_CHECKING:
@@ -50,21 +51,18 @@ def _which(figure: Timeline, shown: Sequence[TransferTimeline]) -> str:
 
 
 def _panels(shown: dict[str, TransferTimeline], *, titled: bool) -> Spec:
-    import altair as alt
-
     ways = list(dict.fromkeys(way for timeline in shown.values() for way in timeline.steps))
-    colour = alt.Color("colour:N", title="", scale=alt.Scale(domain=ways, range=COLOURS[: len(ways)]))
+    colour = field("colour:N", title="", scale={"domain": ways, "range": [*COLOURS[: len(ways)]]})
     rows: list[Spec] = []
     charts = []
     for title, timeline in shown.items():
         drawn = [{**row, "panel": title} for row in _rows(timeline)]
-        chart = _chart(drawn, colour).transform_filter(alt.FieldEqualPredicate(field="panel", equal=title))
-        header = {"title": alt.TitleParams(title, anchor="start", fontSize=11)} if titled else {}
+        header = {"title": {"text": title, "anchor": "start", "fontSize": 11}} if titled else {}
         size = {"width": 560, "height": 240} if len(shown) == 1 else {"width": 270, "height": 150}
-        charts.append(chart.properties(**size, **header))
+        inside = [{"filter": {"field": "panel", "equal": title}}]
+        charts.append({"layer": [_line(drawn, colour)], "transform": inside, **size, **header})
         rows += drawn
-    several = alt.concat(*charts, columns=2).resolve_scale(color="shared") if len(charts) > 1 else charts[0]
-    return finish(several, rows)
+    return finish(side_by_side(charts), rows)
 
 
 def _rows(timeline: TransferTimeline) -> list[Spec]:
@@ -78,19 +76,11 @@ def _rows(timeline: TransferTimeline) -> list[Spec]:
     return rows
 
 
-def _chart(rows: list[Spec], colour: Any) -> Any:
-    import altair as alt
-
+def _line(rows: list[Spec], colour: Spec) -> Spec:
     most, until = max([*numbers(rows, "y"), 1.0]), max([*numbers(rows, "x"), 0.0])
     ticks = byte_ticks(most)
-    x = alt.X("x:Q", title="time since recording began", scale=alt.Scale(domain=[0, until]))
-    y = alt.Y("y:Q", title="bytes moved", scale=alt.Scale(domain=[0, ticks[-1]]))
-    return (
-        alt.Chart(alt.NamedData("rows"))
-        .mark_line(strokeWidth=1.6, interpolate="step-after")
-        .encode(
-            x=x.axis(grid=False, labelExpr=time_label(1.0), tickCount=5),
-            y=y.axis(values=ticks, labelExpr=size_label()),
-            color=colour,
-        )
-    )
+    x_axis = {"grid": False, "labelExpr": time_label(1.0), "tickCount": 5}
+    x = field("x:Q", title="time since recording began", scale={"domain": [0, until]}, axis=x_axis)
+    y_axis = {"values": ticks, "labelExpr": size_label()}
+    y = field("y:Q", title="bytes moved", scale={"domain": [0, ticks[-1]]}, axis=y_axis)
+    return layer("line", {"x": x, "y": y, "color": colour}, strokeWidth=1.6, interpolate="step-after")
