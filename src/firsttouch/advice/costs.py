@@ -237,7 +237,7 @@ class Prices:
         whole = self.allocation(next(locked, ""), "free")
         times = tuple(Time(t.value / 2, 0.0, t.high) for t in whole.times)
         note = (
-            "freeing pageable memory is not in this run: half of what freeing registered memory takes, which includes it"
+            "freeing touched memory is not in this run: half of what freeing registered memory takes, which includes it"
         )
         return Price(whole.sizes, times, whole.points, note)
 

@@ -2,17 +2,18 @@
 
 Estimated is what the strategies differ in: allocation, first touches, copies, faults, prefetches, advice, and access
 across the link. The time of kernels in the device's own memory and the CPU's work are common to all and not estimated.
-Freeing managed memory is not estimated either, since no experiment measures it.
+Freeing memory that moves is estimated only where the run has measured it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from firsttouch.advice.accesses import Access, Block, Declared
-from firsttouch.advice.costs import Price, Prices, Time
+from firsttouch.advice.costs import Price, Prices, Time, Unmeasured
 from firsttouch.allocators.properties import coherence, is_plain_host, memory_of, moves_pages
 from firsttouch.harness.division import why_not_at_once
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
@@ -259,11 +260,10 @@ class _Copies(_Simulation):
             direction = "copy in" if to == "gpu" else "copy back"
             price = self.prices.copy("h2d" if to == "gpu" else "d2h", self.host)
             new = sum(b - a for a, b in self.present[access.block].missing(start, end)) if to == "cpu" else 0
-            into_new = self._copy_into_new(phase or access.phase, new) if new else 0
-            there = end - start - into_new
-            if there:
-                self.terms.add(phase or access.phase, f"{direction}, {self.host} host arrays", price, there)
-            self.present[access.block].add(start, end)
+            there = end - start - (self._copy_into_new(phase or access.phase, new) if new else 0)
+            self.terms.add(phase or access.phase, f"{direction}, {self.host} host arrays", price, there)
+            if new:
+                self.present[access.block].add(start, end)
             if to == "gpu":
                 self._touch_device(access, parallel=False)
 
@@ -430,6 +430,21 @@ class _Moving(_Simulation):
         super().read_back(blocks)
         if self.used_at_once > SHARED_AT_ONCE * max(1, self.used_by_gpu):
             raise NotEstimated(AT_ONCE, self.terms.terms())
+        self._free()
+
+    def _free(self) -> None:
+        """Price the calls that free the memory, if the run has measured them."""
+        for index, (there, here) in enumerate(zip(self.present, self.on_gpu, strict=True)):
+            if self.where[index] != "strategy":
+                continue
+            on_gpu = sum(b - a for a, b in here)
+            only_on_cpu = sum(b - a for first, last in there for a, b in here.missing(first, last))
+            with suppress(Unmeasured):
+                price = self.prices.touched_free(self.name, "gpu")
+                self.terms.add("free", f"free {self.name} memory on the GPU", price, on_gpu)
+            with suppress(Unmeasured):
+                price = self.prices.touched_free(self.name, "cpu")
+                self.terms.add("free", f"free {self.name} memory on the CPU", price, only_on_cpu)
 
     def _duplicates(self, index: int) -> bool:
         return READ_MOSTLY in self.guide(index).advice
