@@ -14,9 +14,10 @@ from itertools import groupby
 
 from firsttouch.advice.accesses import Access, Block, Declared
 from firsttouch.advice.costs import Price, Prices, Time, Unmeasured
-from firsttouch.allocators.properties import coherence, is_plain_host, memory_of, moves_pages
+from firsttouch.allocators.properties import coherence, common_allocator, is_plain_host, memory_of, moves_pages
 from firsttouch.harness.division import why_not_at_once
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
+from firsttouch.units import format_size
 from firsttouch.workspace.guidance import BY_ITSELF, READ_MOSTLY, Guidance
 from firsttouch.workspace.ranges import Ranges
 from firsttouch.workspace.strategies import Strategy
@@ -102,11 +103,24 @@ def estimate(declared: Declared, strategy: Strategy, prices: Prices) -> list[Ter
     device = prices.device
     entry = device.allocator(strategy.allocator)
     assert entry is not None
-    if strategy.duplicated:
-        return _Copies(declared, strategy, prices, entry).run()
-    if not device.capabilities.shares_host_memory and (memory_of(entry) == "migrating" or moves_pages(entry)):
-        return _Moving(declared, strategy, prices, entry).run()
-    return _InPlace(declared, strategy, prices, entry).run()
+    moving = not device.capabilities.shares_host_memory and (memory_of(entry) == "migrating" or moves_pages(entry))
+    kind = _Copies if strategy.duplicated else _Moving if moving else _InPlace
+    simulation = kind(declared, strategy, prices, entry)
+    if reason := _too_large(
+        simulation.needs()[0], prices.machine.facts.get("memory", {}).get("total_bytes"), "the host"
+    ):
+        raise Impossible(reason)
+    if reason := _too_large(simulation.needs()[1], device.facts.get("memory_bytes"), device.name):
+        if moving or (strategy.duplicated and declared.tiled):
+            raise NotEstimated(f"{reason}, so that data may move more than once", simulation.run())
+        raise Impossible(reason)
+    return simulation.run()
+
+
+def _too_large(nbytes: int, total: object, place: str) -> str:
+    if not isinstance(total, int) or nbytes <= total:
+        return ""
+    return f"its buffers need {format_size(nbytes, 3)} of {place}, which has {format_size(total, 3)}"
 
 
 class _Simulation:
@@ -136,6 +150,20 @@ class _Simulation:
             self.after_initialise()
         self.read_back([b for b in self.declared.blocks if b.declaration.ends_on == "cpu"])
         return self.terms.terms()
+
+    def needs(self) -> tuple[int, int]:
+        """The most bytes of host memory and of device memory that the buffers take; all are the host's if shared."""
+        host = device = 0
+        shared, kind = self.device.capabilities.shares_host_memory, memory_of(self.entry)
+        for block, where in zip(self.declared.blocks, self.where, strict=True):
+            d = block.declaration
+            in_device = where in ("gpu", "copies") or (where == "strategy" and kind != "host")
+            moves_to_host = (
+                where == "strategy" and kind == "migrating" and not shared and "cpu" in (d.starts_on, d.ends_on)
+            )
+            in_host = where in ("cpu", "copies") or not in_device or moves_to_host
+            host, device = host + d.nbytes * in_host, device + d.nbytes * in_device
+        return (host + device, 0) if shared else (host, device)
 
     def _use(self, access: Access) -> None:
         if access.simultaneous and (
@@ -361,7 +389,9 @@ class _Moving(_Simulation):
             if "gpu" in self.guide(index).prefetch:
                 if populated:
                     price = self.prices.prefetch(self.name)
-                    self.terms.add("compute", "prefetch to the GPU", price, populated)
+                    copy = self.prices.copy("h2d", common_allocator("page-locked"))
+                    time = price.of(populated).at_least(copy.of(populated))
+                    self.terms.add("compute", "prefetch to the GPU", price, populated, time)
                 if READ_MOSTLY in self.guide(index).advice:
                     for a, b in [*there]:
                         self.copied[index].add(a, b)
