@@ -240,15 +240,3 @@ def test_entry_points_provide_applications(tmp_path: Path, monkeypatch: pytest.M
     done = app("smooth", *strategy, *DEVICE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [r["verified"] for r in records(tmp_path / "o")] == [True]
-
-
-@pytest.mark.exhaustive
-def test_a_directory_names_the_applications_of_all_calls(tmp_path: Path) -> None:
-    small = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", *DEVICE, "--out", "o")
-    assert app("hotspot", *small, cwd=tmp_path).returncode == 0
-    assert app("nn", *small, "--resume", cwd=tmp_path).returncode == 0
-    before = records(tmp_path / "o")
-    assert app("--resume", "--out", "o", cwd=tmp_path).returncode == 0
-    request = json.loads((tmp_path / "o" / "run.json").read_text())
-    assert (request["experiments"], request["last"]) == (["hotspot", "nn"], ["nn"])
-    assert records(tmp_path / "o") == before

@@ -136,16 +136,3 @@ def test_file_names_that_are_not_valid_unicode_can_be_stored(tmp_path):
     found = load_results(tmp_path).request
     assert found is not None
     assert found.modules == ["caf\\udce9.py", "café.py"]
-
-
-def test_a_directory_names_the_experiments_of_all_calls(tmp_path):
-    def stored(*names: str) -> tuple[list[str], list[str]]:
-        with Store(tmp_path, resume=True) as store:
-            store.describe(MACHINE_HERE, msgspec.structs.replace(REQUEST, experiments=list(names)))
-        found = load_results(tmp_path).request
-        assert found is not None
-        return found.experiments, found.continued
-
-    assert stored("latency") == (["latency"], ["latency"])
-    assert stored("atomics", "bandwidth") == (["latency", "atomics", "bandwidth"], ["atomics", "bandwidth"])
-    assert stored("latency", "atomics", "bandwidth") == (["latency", "atomics", "bandwidth"],) * 2

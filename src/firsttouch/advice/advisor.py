@@ -33,6 +33,7 @@ SIZE = 1 << 30
 PLAIN_FACTORS = {"app", "strategy", "size", "repeat", "events", "kernel_times"}
 """The factors of a run of an application that sets nothing else."""
 NOT_ESTIMATED = "not estimated"
+NOT_MEASURED = "not measured here"
 NO_SCALE = "not measured; of the measured strategies none is estimated, so its estimate cannot be compared with them"
 SIMILAR = 1.05
 """Strategies whose times differ by less than this are called alike."""
@@ -285,12 +286,12 @@ def estimates(
         try:
             found[name] = estimate(declared, strategy, prices)
         except Unmeasured as missing:
-            absent.append(Absent(name, "not measured here", str(missing), perhaps_faster=True))
+            absent.append(Absent(name, NOT_MEASURED, str(missing), perhaps_faster=True))
         except Impossible as why:
             absent.append(Absent(name, str(why)))
         except NotEstimated as why:
             run = f"{measure} --strategy {name}" if measure else ""
-            absent.append(Absent(name, f"{NOT_ESTIMATED}: {why}", run, least_ms=_sum(why.least)[1]))
+            absent.append(Absent(name, f"{NOT_ESTIMATED}: {why}", run, True, _sum(why.least)[1] or None))
     fastest = min((_sum(rows)[0] for rows in found.values()), default=math.inf)
     return found, [replace(a, perhaps_faster=a.least_ms < fastest) if a.least_ms is not None else a for a in absent]
 
@@ -318,9 +319,7 @@ def ranked(
     terms, absent = estimates(declared, prices, app, measure)
     runs = runs or {}
     if not terms and not runs:
-        needed = dict.fromkeys(a.run for a in absent if a.run)
-        what = f"; run: {next(iter(needed))}" if needed else ""
-        raise UsageError(f"these results have too little about {device.name} for advice{what}")
+        raise UsageError(_nothing(absent, device, f"{program} with {format_size(size, 3)} of buffers", measure))
     if runs and not any(name in runs for name in terms):
         absent += [Absent(name, NO_SCALE, f"{measure} --strategy {name}", perhaps_faster=True) for name in terms]
         terms = {}
@@ -333,6 +332,14 @@ def ranked(
     advice.turns = _turns(rows, terms, measure, absent)
     advice.sentences = _sentences(advice, on_processor(device))
     return advice
+
+
+def _nothing(absent: Sequence[Absent], device: DeviceInfo, about: str, measure: str) -> str:
+    """Why no strategy has a time."""
+    if needed := [a.run for a in absent if a.reason == NOT_MEASURED]:
+        return f"these results have too little about {device.name} for advice; run: {needed[0]}"
+    command = f"; measure: {measure}" if measure and any(a.run for a in absent) else ""
+    return f"no strategy is estimated for {about}; {absent[0].strategy}: {absent[0].reason}{command}"
 
 
 def _scaled(absent: Absent, common: float, fastest: float) -> Absent:

@@ -9,20 +9,23 @@ from statistics import geometric_mean
 from typing import TypeAlias
 
 from firsttouch.advice import patterns
-from firsttouch.advice.advisor import SIMILAR, SIZE, Advice, Row, choose_device, measured_runs, on_processor, ranked
+from firsttouch.advice.advisor import SIMILAR, SIZE, Advice, Row, choose_device, on_processor, ranked
 from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, Quantity, keys
-from firsttouch.analysis.statistics import median_of
+from firsttouch.analysis.findings import quantity as quantity_of
+from firsttouch.analysis.statistics import measured, median_of, varying
 from firsttouch.errors import UsageError
-from firsttouch.harness.derive import BASELINE, strategy
+from firsttouch.experiments.shares import speedup
+from firsttouch.harness.derive import BASELINE, application, is_events_run, setting, strategy
 from firsttouch.harness.findings import fastest
+from firsttouch.harness.search import begun, is_gain, without_candidates
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.text import caption, count, quantity
-from firsttouch.units import format_number, format_size
+from firsttouch.text import SECONDS, caption, condition, count, join_names, quantity
+from firsttouch.units import format_number, format_seconds, format_size, significant_digits
 from firsttouch.workspace.strategies import STRATEGIES
 
-_Group: TypeAlias = tuple[str, object]
-"""An application and its size."""
+_Group: TypeAlias = tuple[str, tuple[str, ...]]
+"""An application and the conditions under which its strategies may be compared."""
 MOST = 3
 OFTEN_ENOUGH = 3
 """The least number of applications from which it is said which strategy is the fastest most often."""
@@ -39,14 +42,18 @@ class Sentence:
 def sentences(run: Results, device: str | None = None) -> list[Sentence]:
     """At most three sentences of advice from a run; none if it has too little for advice.
 
-    They are about the applications that were measured, if there are enough of them, and otherwise about a program that
-    writes data on the CPU, works on them in kernels and reads them back.
+    They are about the applications that were measured, if there are enough of them. Otherwise they are about each of
+    them, about searches, and about a program that writes data on the CPU, works on them in kernels and reads them back.
     """
     try:
         info = choose_device([run], device)
     except UsageError:
         return []
-    return (_of_applications(run, info) or _of_prices(run, info))[:MOST]
+    runs = [r for r in measured(run.records) if r.experiment == "app" and r.device == info.name]
+    groups = _groups([r for r in without_candidates(runs) if not is_events_run(r)])
+    of_apps = _of_applications(groups, info) if len(groups) >= OFTEN_ENOUGH else _of_few(groups, info)
+    found = [*of_apps[: MOST - 1], *_of_placements(runs, info), *_of_shares(runs, info), *of_apps[MOST - 1 :]]
+    return (found if len(groups) >= OFTEN_ENOUGH else [*found, *_of_prices(run, info)])[:MOST]
 
 
 def _sentence(
@@ -61,20 +68,15 @@ def _sentence(
 # ------------------------------------------------------------------------------------------------ applications
 
 
-def _groups(run: Results, device: DeviceInfo) -> dict[_Group, dict[str, Record]]:
-    """The runs of each application at each size, by strategy, where several strategies were measured."""
-    apps = dict.fromkeys(str(r.factors.get("app")) for r in run.records if r.experiment == "app")
+def _groups(runs: Iterable[Record]) -> dict[_Group, dict[str, Record]]:
+    """The runs of each application by strategy, where several strategies were measured under the same conditions."""
     groups: dict[_Group, dict[str, Record]] = {}
-    for name in apps:
-        for r in measured_runs(run.records, name, device.name):
-            groups.setdefault((name, r.factors["size"]), {})[str(r.factors.get("strategy"))] = r
+    for r in runs:
+        groups.setdefault((application(r), setting(r)), {})[strategy(r)] = r
     return {group: rows for group, rows in groups.items() if len(rows) > 1}
 
 
-def _of_applications(run: Results, device: DeviceInfo) -> list[Sentence]:
-    groups = _groups(run, device)
-    if len(groups) < OFTEN_ENOUGH:
-        return []
+def _of_applications(groups: Mapping[_Group, Mapping[str, Record]], device: DeviceInfo) -> list[Sentence]:
     leaders = {group: fastest(list(rows.values())) for group, rows in groups.items()}
     wins = Counter(strategy(first) for first, *_ in leaders.values())
     clear = Counter(strategy(first) for first, *rivals in leaders.values() if not rivals)
@@ -95,8 +97,9 @@ def _of_applications(run: Results, device: DeviceInfo) -> list[Sentence]:
 
 
 def _noun(groups: Iterable[_Group]) -> str:
-    """What is counted: applications, unless some were measured at several sizes."""
-    return "application" if len({size for _, size in groups}) == 1 else "measured case"
+    """What is counted: applications, unless some were measured under several conditions."""
+    apps = [app for app, _ in groups]
+    return "application" if len(set(apps)) == len(apps) else "measured case"
 
 
 def _once(records: Iterable[Record]) -> bool:
@@ -148,6 +151,71 @@ def _exception(
     return [_sentence("exception", text, value, device.name, keys([mine, winner]), other=other)]
 
 
+def _of_few(groups: Mapping[_Group, Mapping[str, Record]], device: DeviceInfo) -> list[Sentence]:
+    """A sentence for each application, of which there are too few for a general one."""
+    found = []
+    differing = [n for n in varying([next(iter(rows.values())) for rows in groups.values()]) if n != "strategy"]
+    for (app, _), rows in groups.items():
+        best, *rivals = fastest(list(rows.values()))
+        slowest = max(rows.values(), key=median_of)
+        other = slowest if best is rows.get(BASELINE) else rows.get(BASELINE, slowest)
+        details = {"other": quantity_of(other)}
+        points = keys([best, *rivals, *([] if other in rivals else [other])])
+        case = f"{app} with {condition(best, differing)}" if len({name for name, _ in groups}) < len(groups) else app
+        if other in rivals:
+            text = f"for {case} no strategy is clearly faster than {strategy(other)}, which took {_time(other)}"
+        else:
+            names = join_names([strategy(r) for r in (best, *rivals)], "or")
+            text = f"take {names} for {case}: a run took {_time(best)}, under {strategy(other)} {_time(other)}"
+        found.append(_sentence("app", text, quantity_of(best), device.name, points, **details))
+    return found
+
+
+def _time(run: Record) -> str:
+    """The time of a run with no more digits than its interval supports, as the numbers of the first screen have it."""
+    q = quantity_of(run)
+    return format_seconds(q.value * SECONDS[q.unit], significant_digits(q.value, q.low, q.high))
+
+
+def _of_placements(runs: Iterable[Record], device: DeviceInfo) -> list[Sentence]:
+    """What searches for better placements of single buffers found."""
+    searches = begun(runs)
+    if not searches:
+        return []
+    gains = [search for search in searches if is_gain(search, search.final[0])]
+    points = keys(r for search in searches for r in (search.base, search.final[0]))
+    value, of = Quantity(len(gains)), Quantity(len(searches))
+    if not gains:
+        text = f"advice and prefetches of single buffers made none of {count(len(searches), 'measured case')} faster"
+        return [_sentence("placements", text, value, device.name, points, of=of)]
+    least = min(median_of(search.final[0]) / median_of(search.base) for search in gains)
+    text = (
+        f"advice and prefetches of single buffers made {len(gains)} of {count(len(searches), 'measured case')} faster, "
+        f"at best to {format_number(least, 2)} times the time of a strategy by itself"
+    )
+    return [_sentence("placements", text, value, device.name, points, of=of, best=Quantity(least))]
+
+
+def _of_shares(runs: Iterable[Record], device: DeviceInfo) -> list[Sentence]:
+    """What searches for the best division of work between GPU and CPU found."""
+    searches = [(r, ratio) for r in runs if (ratio := speedup(r)) is not None]
+    if not searches:
+        return []
+    points = keys(r for r, _ in searches)
+    gains = [(r, ratio) for r, ratio in searches if ratio.low is not None and ratio.low > 1]
+    if not gains:
+        names = join_names(list(dict.fromkeys(application(r) for r, _ in searches)))
+        text = f"leave the work of {names} to the GPU: no division with the CPU was clearly faster"
+        return [_sentence("shares", text, Quantity(0), device.name, points, of=Quantity(len(searches)))]
+    record, ratio = max(gains, key=lambda pair: pair[1].value)
+    share = f"{record.counters['best_share']:g}"
+    text = (
+        f"divide the work of {application(record)} between GPU and CPU: with {share} of it on the GPU it was "
+        f"{format_number(ratio.value, 2)} times as fast as on the GPU alone"
+    )
+    return [_sentence("shares", text, ratio, device.name, keys([record]))]
+
+
 # ------------------------------------------------------------------------------------------------ prices
 
 
@@ -156,7 +224,7 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
         advice = ranked(patterns.declared_for(patterns.USUAL, SIZE), patterns.USUAL, SIZE, run, device, run.records)
     except UsageError:
         return []
-    if len(advice.strategies) < 2:
+    if len(advice.strategies) < 2 or not advice.fastest_known:
         return []
     points = [point for row in advice.strategies for term in row.terms for point in term.points]
     best, others = advice.strategies[0], _named(advice)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import geometric_mean
 
-from firsttouch.analysis.findings import Claim, Finding, Quantity, are_apart, compare, finding, quantity
+from firsttouch.analysis.findings import Claim, Finding, Quantity, are_apart, compare, extremes, finding, quantity
 from firsttouch.analysis.statistics import measured, median_of, varying
 from firsttouch.experiments.shares import best_found
 from firsttouch.harness.derive import (
@@ -50,8 +50,15 @@ MEAN = Claim(
     "app.mean", "{strategy} {value}", "time of a run relative to {baseline}, geometric mean over applications:"
 )
 NOT_COMPARED = Claim(
-    "app.not_compared", "not compared, since they have no correct run under {baseline}: {applications}"
+    "app.not_compared", "not compared with {baseline}, under which they have no correct run: {applications}"
 )
+ALONE = Claim("app.alone", "{app} takes {value} under {strategy}", "only one strategy was measured:")
+_RUN = "{value} for a run of {app}"
+RUN = Claim("app.run", _RUN, "{strategy}:")
+RUN_AGAINST = Claim("app.run", _RUN + ", {ratio} times {other_strategy}'s {other_value}", "{strategy}:")
+BEST_RUN = Claim("app.best_run", "{value} under {strategy}, the fastest of {strategies}", "{app}:")
+SLOWEST_TOO = Claim("app.best_run", BEST_RUN.text + "; {other_value} under {other_strategy}, the slowest", "{app}:")
+ONLY_RUN = Claim("app.best_run", "{value} under {strategy}", "{app}:")
 
 
 def of_application(records: Sequence[Record]) -> list[Finding]:
@@ -76,6 +83,8 @@ def of_all(records: Sequence[Record]) -> list[Finding]:
         return found
     settings = _settings(good)
     names = {application(r) for r in good}
+    if all(len(rows) == 1 for rows in settings):
+        return [*found, *(finding(ALONE, rows[0]) for rows in settings), *_caveats(good)]
     more = f" under {count(len(settings), 'setting')}" if len(settings) > len(names) else ""
     found += _wins(settings, f"{count(len(names), 'application')}{more}")
     relative: dict[str, list[Record]] = {}
@@ -89,6 +98,34 @@ def of_all(records: Sequence[Record]) -> list[Finding]:
         left_out = tuple(sorted({application(r) for r in alone}))
         found.append(finding(NOT_COMPARED, alone, "not compared", baseline=BASELINE, applications=left_out))
     return [*found, *_caveats(good)]
+
+
+def numbers(records: Sequence[Record]) -> list[Finding]:
+    """The times that are quoted of one device's runs: of one application those of its strategies, fastest first; of
+    several the fastest run of each.
+    """
+    settings: dict[str, list[Record]] = {}
+    for rows in _settings(_usable(records)[1]):
+        app = application(rows[0])
+        settings[app] = max(settings.get(app, []), rows, key=len)
+    if len(settings) != 1:
+        return [_best_run(rows) for _, rows in sorted(settings.items())]
+    (rows,) = settings.values()
+    base = next((r for r in rows if strategy(r) == BASELINE), None)
+    return [
+        finding(RUN, r) if base is None or base is r else finding(RUN_AGAINST, r, comparison=compare(r, base))
+        for r in sorted(rows, key=median_of)
+    ]
+
+
+def _best_run(rows: Sequence[Record]) -> Finding:
+    """The fastest run of an application, and the slowest if they clearly differ."""
+    best, worst = extremes(rows)
+    if best is worst:
+        return finding(ONLY_RUN, best)
+    comparison = compare(best, worst)
+    claim = SLOWEST_TOO if comparison.is_clear else BEST_RUN
+    return finding(claim, best, comparison=comparison, strategies=f"{len(rows)} strategies")
 
 
 def _usable(records: Sequence[Record]) -> tuple[list[Finding], list[Record]]:

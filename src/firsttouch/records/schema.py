@@ -359,13 +359,22 @@ class Machine(Stored):
             check_integers(topic.values())
 
 
+class Selection(Stored):
+    """What an earlier call selected for the same directory, as in Request."""
+
+    experiments: list[str]
+    devices: list[str]
+    set: dict[str, list[Scalar]] = {}
+    events: bool = False
+    counters: bool = False
+
+
 class Request(Stored):
     """The request of a `firsttouch run` or `firsttouch app`: the content of run.json. --resume continues from it.
 
-    experiments: those of all calls that wrote into the directory; applications if kind is "app". last: those of the
-    last call, with which --resume continues; empty if they are all. The other fields are of the last call. modules
-    (the user's own files) and allow_oversubscription are for information only: code to run and limits to lift come
-    from the call alone, never from a results directory.
+    experiments: the applications if kind is "app". earlier: what earlier calls selected for this directory, as far as
+    it is not a part of what the other fields select. modules (the user's own files) and allow_oversubscription are for
+    information only: code to run and limits to lift come from the call alone, never from a results directory.
     """
 
     schema: str
@@ -380,9 +389,4 @@ class Request(Stored):
     kind: Kind = "run"
     modules: list[str] = []
     allow_oversubscription: bool = False
-    last: list[str] = []
-
-    @property
-    def continued(self) -> list[str]:
-        """The experiments with which --resume continues."""
-        return self.last or self.experiments
+    earlier: list[Selection] = []

@@ -42,13 +42,6 @@ _UPGRADING = ".upgrading"
 """Subfolder of an upgrade that is not committed yet."""
 
 
-def _with_names_of(earlier: Request, request: Request) -> Request:
-    """The request with the experiments of earlier ones too; `last` keeps those of its own."""
-    names = list(dict.fromkeys([*earlier.experiments, *request.experiments]))
-    last = request.experiments if len(names) > len(request.experiments) else []
-    return msgspec.structs.replace(request, experiments=names, last=last)
-
-
 class Store:
     """The only writer of a results directory.
 
@@ -155,18 +148,13 @@ class Store:
     # ---------------------------------------------------------------------------------------------------- writing
 
     def describe(self, machine: Machine, request: Request) -> None:
-        """Writes machine.json and run.json before the first point. Upgrades a directory of an older schema.
-
-        run.json keeps the experiments of earlier calls.
-        """
+        """Writes machine.json and run.json before the first point. Upgrades a directory of an older schema."""
         self._machine = machine
         with self._writing():
             stored = read_document(self.directory, RUN, Request)
-            if stored is not None:
-                request = _with_names_of(stored[0], request)
-                if stored[0].unknown:  # keep the fields of a newer minor version
-                    request = msgspec.structs.replace(request, schema=stored[0].schema)
-                    request.keep_unknown(stored[0].unknown)
+            if stored is not None and stored[0].unknown:  # keep the fields of a newer minor version
+                request = msgspec.structs.replace(request, schema=stored[0].schema)
+                request.keep_unknown(stored[0].unknown)
             documents = {MACHINE: _pretty(machine), RUN: _pretty(request)}
             if not self._is_current:
                 self._upgrade(documents)
