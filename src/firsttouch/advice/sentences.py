@@ -224,7 +224,7 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
         advice = ranked(patterns.declared_for(patterns.USUAL, SIZE), patterns.USUAL, SIZE, run, device, run.records)
     except UsageError:
         return []
-    if len(advice.strategies) < 2:
+    if len(advice.strategies) < 2 or not advice.fastest_known:
         return []
     points = [point for row in advice.strategies for term in row.terms for point in term.points]
     best, others = advice.strategies[0], _named(advice)
