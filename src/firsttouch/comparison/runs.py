@@ -266,8 +266,13 @@ def _of_request(request: Request | None, records: Sequence[Record]) -> dict[str,
         "run.seed": ", ".join(map(str, seeds)) or None,
     }
     if request is not None:
-        found |= {"run.events": request.events, "run.counters": request.counters}
-        found |= {f"run.set {name}": ", ".join(map(str, values)) for name, values in request.set.items()}
+        calls = (*request.earlier, request)
+        found |= {"run.events": any(c.events for c in calls), "run.counters": any(c.counters for c in calls)}
+        sets: dict[str, dict[Scalar, None]] = {}
+        for call in calls:
+            for name, values in call.set.items():
+                sets.setdefault(name, {}).update(dict.fromkeys(values))
+        found |= {f"run.set {name}": ", ".join(map(str, values)) for name, values in sets.items()}
     return found
 
 
