@@ -223,7 +223,7 @@ ALONE = Claim(
 )
 NEW_PAGES = Claim(
     "transfer.new_pages",
-    "a single copy of {size} into pages of {allocator} that nobody has touched takes {value}, {ratio} times as long as "
+    "a single copy of {size} into {allocator} pages that nobody has touched takes {value}, {ratio} times as long as "
     "into pages that are there ({other_value}, {direction})",
 )
 
