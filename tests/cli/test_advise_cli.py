@@ -149,6 +149,13 @@ def test_at_every_size_of_an_application_bounds_hold_the_time_and_more_data_do_n
     check_every_size(directory, app=app)
 
 
+def test_device_memory_that_is_host_memory_is_touched_first_too() -> None:
+    """Only kernels use the large buffer of quantum_volume, which is a device array under explicit."""
+    found = advise([VM], app="quantum_volume", size="256MiB", apps=all_apps())
+    times = {row.strategy: row.ms for row in found.strategies}
+    assert times["explicit"] == pytest.approx(times["pinned"], rel=0.01)
+
+
 def test_what_does_not_fit_is_not_estimated() -> None:
     found = builtins(advise([VM], pattern="iterate", size="20GiB"))
     absent = {one["strategy"]: one for one in found["unavailable"]}

@@ -106,11 +106,10 @@ def estimate(declared: Declared, strategy: Strategy, prices: Prices) -> list[Ter
     moving = not device.capabilities.shares_host_memory and (memory_of(entry) == "migrating" or moves_pages(entry))
     kind = _Copies if strategy.duplicated else _Moving if moving else _InPlace
     simulation = kind(declared, strategy, prices, entry)
-    if reason := _too_large(
-        simulation.needs()[0], prices.machine.facts.get("memory", {}).get("total_bytes"), "the host"
-    ):
+    on_host, on_device = simulation.needs()
+    if reason := _too_large(on_host, prices.machine.facts.get("memory", {}).get("total_bytes"), "the host"):
         raise Impossible(reason)
-    if reason := _too_large(simulation.needs()[1], device.facts.get("memory_bytes"), device.name):
+    if reason := _too_large(on_device, device.facts.get("memory_bytes"), device.name):
         if moving or (strategy.duplicated and declared.tiled):
             raise NotEstimated(f"{reason}, so that data may move more than once", simulation.run())
         raise Impossible(reason)
@@ -155,13 +154,12 @@ class _Simulation:
         """The most bytes of host memory and of device memory that the buffers take; all are the host's if shared."""
         host = device = 0
         shared, kind = self.device.capabilities.shares_host_memory, memory_of(self.entry)
+        moves = kind == "migrating" and not shared
         for block, where in zip(self.declared.blocks, self.where, strict=True):
             d = block.declaration
             in_device = where in ("gpu", "copies") or (where == "strategy" and kind != "host")
-            moves_to_host = (
-                where == "strategy" and kind == "migrating" and not shared and "cpu" in (d.starts_on, d.ends_on)
-            )
-            in_host = where in ("cpu", "copies") or not in_device or moves_to_host
+            comes_to_host = where == "strategy" and moves and "cpu" in (d.starts_on, d.ends_on)
+            in_host = where == "copies" or not in_device or comes_to_host
             host, device = host + d.nbytes * in_host, device + d.nbytes * in_device
         return (host + device, 0) if shared else (host, device)
 
@@ -170,7 +168,9 @@ class _Simulation:
             self.strategy.duplicated or self.strategy.coherence or coherence(self.entry) != "kernel"
         ):
             raise Impossible("the CPU cannot use its buffers while a kernel runs, which this program needs")
-        if self.where[access.block] == "cpu":
+        if self.where[access.block] == "cpu" or (
+            self.where[access.block] == "gpu" and self.device.capabilities.shares_host_memory
+        ):
             self.touch_host(access)
         elif self.where[access.block] != "gpu":
             if access.by == "file":
