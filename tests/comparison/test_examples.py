@@ -1,102 +1,98 @@
-"""The acceptance tests of docs/compare.md, in CI and with ReFrame. `firsttouch run` copies a directory here."""
+"""The acceptance tests of docs/compare.md pass a machine as good as the baseline, and fail a slower one."""
 
 from __future__ import annotations
 
-import os
 import re
+import runpy
 import shlex
-import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType
 
 import pytest
-from tests.comparison.runs import copy, slower
+from runs import another_run, copy, slower
+from typer.testing import CliRunner
 
-ROOT = Path(__file__).parents[2]
-pytestmark = [
-    pytest.mark.exhaustive,
-    pytest.mark.skipif(not (ROOT / "results").is_dir(), reason="the source distribution leaves out results/"),
-]
-FIRSTTOUCH = """#!/bin/bash
-if [ "$1" != run ]; then exec {python} -m firsttouch.cli.main "$@"; fi
-mkdir "${@: -1}" && cp "$MEASURED"/* "${@: -1}"
-"""
+from firsttouch.cli.main import app
+from firsttouch.experiments import all_experiments
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory) -> dict[str, list[str]]:
+    """Three runs each of a good machine, of the same at another time, and of a slower one."""
+    folder = tmp_path_factory.mktemp("acceptance")
+
+    def three(name: str, seed: int, factor: float = 1.0) -> list[str]:
+        changes = slower("latency", factor)
+        return [copy(folder / f"{name}{i}", another_run(seed + i), changes) for i in range(3)]
+
+    return {"good": three("good", 0), "again": three("again", 10), "slow": three("slow", 20, 1.5)}
+
+
+def called(words: list[str]) -> tuple[int, str]:
+    result = CliRunner().invoke(app, words)
+    return result.exit_code, result.stdout
+
+
+class _Check:
+    """What the example uses of a ReFrame test."""
+
+    def skip_if(self, condition: bool, why: str) -> None:
+        assert not condition, why
 
 
 @pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with three good runs, in whose bin are pip, which does nothing, and firsttouch."""
-    (tmp_path / "bin").mkdir()
-    for name, text in (("pip", "#!/bin/sh\n"), ("firsttouch", FIRSTTOUCH.replace("{python}", sys.executable))):
-        (tmp_path / "bin" / name).write_text(text)
-        (tmp_path / "bin" / name).chmod(0o755)
-    for i in "123":
-        copy(tmp_path / i)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    return tmp_path
+def reframe(monkeypatch):
+    """The example as a class, with what it uses of ReFrame."""
 
+    def same(*_):
+        return lambda function: function
 
-def measures(monkeypatch: pytest.MonkeyPatch, tools: Path, factor: float) -> None:
-    """From now on `firsttouch run` gives the good run, with transfer slower by a factor."""
-    monkeypatch.setenv("MEASURED", copy(tools / f"measured-{factor}", slower("transfer", factor)))
-
-
-def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["bash", "-e", "-c", script], cwd=cwd, capture_output=True, text=True, timeout=100)
-
-
-def test_the_job_in_ci(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (ROOT / "docs/compare.md").read_text()
-    steps = re.findall(r"- run: (?:>\n)?(.*(?:\n {10}.*)*)", page)
-    assert len(steps) == 3
-    for factor, passes in ((1, True), (1.3, False)):
-        measures(monkeypatch, tools, factor)
-        (temporary := tools / f"job-{factor}").mkdir()
-        monkeypatch.setenv("RUNNER_TEMP", str(temporary))
-        *before, last = (shell(" ".join(step.split()).replace("/baseline", str(tools)), tools) for step in steps)
-        assert [done.returncode for done in before] == [0, 0]
-        assert last.returncode == (0 if passes else 1), last.stderr
-        assert ("transfer" in last.stdout) != passes
-        assert (temporary / "compare.html").exists()
-
-
-def example(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The class of the ReFrame example, with stand-ins for what ReFrame provides."""
-
-    def extracted(pattern: str, text: str, group: int, convert: Any) -> Any:
-        match = re.search(pattern, text, re.MULTILINE)
-        assert match, text
-        return convert(match[group])
-
-    sanity = SimpleNamespace(
-        extractsingle=extracted, assert_found=lambda pattern, text, _: re.search(pattern, text, re.M)
-    )
-    utility = SimpleNamespace(sanity=sanity)
-    core = SimpleNamespace(simple_test=lambda cls: cls, RunOnlyRegressionTest=object, utility=utility)
-    for name, module in {"reframe": core, "reframe.utility": utility, "reframe.utility.sanity": sanity}.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    provided = {
-        "variable": lambda kind, value: value,
-        "run_before": lambda stage: lambda method: method,
-        "performance_function": lambda unit: lambda method: method,
-        "sanity_function": lambda method: method,
+    names = ModuleType("reframe")
+    names.simple_test, names.RunOnlyRegressionTest, names.run_before = (lambda kind: kind), _Check, same
+    utility, sanity = ModuleType("reframe.utility"), ModuleType("reframe.utility.sanity")
+    monkeypatch.setitem(sys.modules, "reframe", names)
+    monkeypatch.setitem(sys.modules, "reframe.utility", utility)
+    monkeypatch.setitem(sys.modules, "reframe.utility.sanity", sanity)
+    utility.sanity = sanity
+    sanity.assert_found = lambda pattern, text, _: re.search(pattern, text, re.MULTILINE) is not None
+    sanity.extractsingle = lambda pattern, text, tag, convert: convert(re.search(pattern, text)[tag])
+    words = {
+        "variable": lambda *_, value: value,
+        "run_before": same,
+        "sanity_function": lambda function: function,
+        "performance_function": same,
     }
-    exec((ROOT / "docs/examples/acceptance_reframe.py").read_text(), provided)
-    return provided["MemoryAcceptance"]
+    return runpy.run_path(str(DOCS / "examples" / "acceptance_reframe.py"), words)["MemoryAcceptance"]
 
 
-def test_the_reframe_test(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BASELINE_RUNS", ",".join(str(tools / i) for i in "123"))
-    for factor in (1, 1.3):
-        measures(monkeypatch, tools, factor)
-        test = example(monkeypatch)()
-        test.skip_if = lambda *_: None
-        test.commands()
-        (tools / f"stage-{factor}").mkdir()
-        lines = [*test.prerun_cmds, shlex.join([test.executable, *test.executable_opts]), *test.postrun_cmds]
-        done = shell("set +e\n" + "\n".join(lines), tools / f"stage-{factor}")
-        test.stdout = done.stdout
-        assert bool(test.nothing_is_worse()) == (factor == 1), done.stdout + done.stderr
-        assert test.compared() == 448
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("now", "passes"), [("again", True), ("slow", False)])
+def test_the_example_for_reframe(reframe, sides, now, passes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check = reframe()
+    check.baseline = ",".join(sides["good"])
+    check.commands()
+    (measure,) = check.prerun_cmds
+    assert called([*shlex.split(measure)[1:], "--list"])[0] == 0
+    Path("now").symlink_to(sides[now][0])
+    status, output = called(check.executable_opts)
+    check.stdout = output + check.postrun_cmds[0].removeprefix("echo ").replace("$?", str(status)) + "\n"
+    assert check.nothing_is_worse() is passes
+    assert check.compared() > 100
+    assert ("latency" in output.partition("\n\n")[0] or "regression" in output) is not passes
+
+
+def test_the_example_for_ci(sides):
+    example = re.search(r"```yaml\n(.*?)```", (DOCS / "compare.md").read_text(), re.DOTALL)[1]
+    measure = re.search(r"do (firsttouch run .*?) --out", example)[1]
+    assert set(measure.split()[2:]) <= all_experiments().keys()
+    words = re.search(r"&& (firsttouch compare .*?)\n {6}- ", example, re.DOTALL)[1].split()
+    before, after, *options = words[2:]
+    assert (len(before.split(",")), len(after.split(","))) == (3, 3)
+    assert options[-2:] == ["--out", "compare.html"]  # a page, which takes long to draw
+    for now, wanted in (("again", 0), ("slow", 1)):
+        status, output = called(["compare", ",".join(sides["good"]), ",".join(sides[now]), *options[:-2]])
+        assert status == wanted, output
