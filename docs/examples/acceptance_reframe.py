@@ -1,4 +1,4 @@
-"""An acceptance test for ReFrame: the node is as good as the runs in FIRSTTOUCH_BASELINE (docs/compare.md).
+"""An acceptance test for ReFrame: the node is as good as the runs in BASELINE_RUNS (docs/compare.md).
 
 reframe -c docs/examples/acceptance_reframe.py -r
 """
@@ -17,7 +17,7 @@ class MemoryAcceptance(rfm.RunOnlyRegressionTest):
     valid_systems = ["*"]
     valid_prog_environs = ["*"]
     executable = "firsttouch"
-    baseline = variable(str, value=os.environ.get("FIRSTTOUCH_BASELINE", ""))  # noqa: F821
+    baseline = variable(str, value=os.environ.get("BASELINE_RUNS", ""))  # noqa: F821
     experiments = variable(str, value="latency bandwidth transfer")  # noqa: F821
     devices = variable(str, value="")  # noqa: F821
     """Such as "--device cuda:0"; empty for all."""
@@ -26,7 +26,7 @@ class MemoryAcceptance(rfm.RunOnlyRegressionTest):
 
     @run_before("run")  # noqa: F821
     def commands(self):
-        self.skip_if(not self.baseline, "set FIRSTTOUCH_BASELINE to results of a good node")
+        self.skip_if(not self.baseline, "set BASELINE_RUNS to results of a good node")
         self.prerun_cmds = [f"firsttouch run {self.experiments} {self.devices} --preset quick --out now"]
         self.executable_opts = ["compare", self.baseline, "now", "--fail-over", self.limit, "--out", "compare.html"]
         self.postrun_cmds = ["echo exit status $?"]

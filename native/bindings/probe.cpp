@@ -77,7 +77,8 @@ Prefetch prefetch_from(const std::string& name) {
     if (name == "none") return Prefetch::none;
     if (name == "whole") return Prefetch::whole;
     if (name == "iteration") return Prefetch::iteration;
-    throw std::invalid_argument("'" + name + "' is not a prefetch mode; modes are none, whole and iteration");
+    if (name == "back") return Prefetch::back;
+    throw std::invalid_argument("'" + name + "' is not a prefetch mode; modes are none, whole, iteration and back");
 }
 
 }  // namespace
@@ -159,15 +160,18 @@ void bind_probe(nb::module_& m) {
     m.def(
         "allocation",
         [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& call, int chunks,
-           int warmups, double limit, const Stop& stop) {
-            const AllocationRequest request{allocator_from(allocator),           bytes, chunks, warmups,
-                                            is_second(call, "allocate", "free"), limit};
+           int warmups, double limit, const std::optional<std::string>& touched_by, const Stop& stop) {
+            AllocationRequest request{allocator_from(allocator), bytes, chunks, warmups,
+                                      is_second(call, "allocate", "free")};
+            request.limit = limit;
+            if (touched_by) request.touched_by = agent_from(*touched_by);
             nb::gil_scoped_release release;
             return allocation(d.lab, request, stop);
         },
         "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a, "call"_a = "allocate", "chunks"_a = 100, "warmups"_a = 10,
-        "limit"_a = 30.0, "stop"_a,
-        "Measures allocations whose memory is not touched, or frees. Samples: ns per call.");
+        "limit"_a = 30.0, "touched_by"_a = nb::none(), "stop"_a,
+        "Measures allocations or frees. Samples: ns per call. touched_by: the agent that writes every block before it "
+        "is freed; without it no memory is touched.");
     m.def(
         "page_faults",
         [](DeviceHandle& d, const std::string& allocator, const std::string& pages, std::size_t page_bytes,

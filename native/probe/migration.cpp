@@ -51,8 +51,9 @@ class Trial {
             });
         if (request_.copied && request_.starts_on == Agent::cpu)
             timed("copy_in", true, [&] { copy(*buffer_, *host_); });
-        if (request_.prefetch == Prefetch::whole) timed("prefetch", true, [&] { prefetch(); });
+        if (request_.prefetch == Prefetch::whole) timed("prefetch", true, [&] { prefetch(Agent::gpu); });
         for (int i = 0; i < request_.iterations; ++i) pass("iteration_" + std::to_string(i));
+        if (request_.prefetch == Prefetch::back) timed("prefetch_back", false, [&] { prefetch(Agent::cpu); });
         read_by_cpu();
     }
 
@@ -111,11 +112,11 @@ class Trial {
 
     Stream& stream(int index) { return index == 0 ? lab_.stream() : *extra_[static_cast<std::size_t>(index) - 1]; }
 
-    void prefetch() {
+    void prefetch(Agent agent) {
         for (int s = 0; s < request_.streams; ++s) {
             const Share part = share_of(request_.bytes, s, request_.streams, prefetch_unit);
             if (part.last > part.first)
-                device_.prefetch(stream(s), *buffer_, part.first, part.last - part.first, Agent::gpu);
+                device_.prefetch(stream(s), *buffer_, part.first, part.last - part.first, agent);
         }
         for (int s = 0; s < request_.streams; ++s) device_.wait(stream(s));
     }

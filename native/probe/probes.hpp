@@ -54,7 +54,9 @@ struct CopyRequest {
     std::uint64_t seed = 1;
 };
 // Samples: GB/s of copies queued back to back, each byte counted once. Counters: latency_us, the median of single
-// copies from the call to their completion, timed by the host.
+// copies from the call to their completion, timed by the host. Where the device copies whole into plain host memory of
+// at least a page, new_pages_us is the same with the target's pages given back to the kernel before each copy, and
+// new_pages_low_us and new_pages_high_us are the ends of its 95 % interval.
 Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request, const Stop& stop);
 
 struct AllocationRequest {
@@ -62,13 +64,15 @@ struct AllocationRequest {
     std::size_t bytes = 0;
     int chunks = 100;  // blocks that one loop allocates and a second one frees
     int warmups = 10;
-    bool frees = false;        // samples are frees, not allocations
+    bool frees = false;                              // samples are frees, not allocations
+    std::optional<Agent> touched_by = std::nullopt;  // writes every block before it is freed
     double limit = 30;         // seconds that the point may take; both loops may take half of them
     double three_samples = 5;  // seconds; if three samples would take longer, fewer are taken
 };
 // Samples: ns per allocation. Counters: free_ns, the median per free. With `frees`, samples: ns per free; counters:
-// allocate_ns. Fewer than three samples are taken where they would take too long. Throws Unavailable if
-// already one would take more than half of `limit`.
+// allocate_ns. With touched_by the guard charges each block, so its few nanoseconds are included. Fewer than three
+// samples are taken where they would take too long. Throws Unavailable if already one would take more than half of
+// `limit`.
 Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop);
 
 struct FaultRequest {
@@ -106,7 +110,7 @@ struct ConcurrencyRequest {
 // if the CPU may not use the memory while a kernel does, or if one sample would take longer than `longest`.
 Outcome concurrency(Lab& lab, const Buffer& array, const Buffer* second, const Buffer* copy,
                     const ConcurrencyRequest& request, const Stop& stop);
-enum class Prefetch : std::uint8_t { none, whole, iteration };
+enum class Prefetch : std::uint8_t { none, whole, iteration, back };  // back: to the CPU, after the passes
 struct MigrationRequest {
     Allocator allocator = Allocator::managed;
     std::size_t bytes = 0;
@@ -135,7 +139,8 @@ struct MigrationOutcome : Outcome {
 };
 // Passes of a kernel over a new buffer that an agent initialised, then a read of the whole buffer by the CPU. Samples:
 // ms of advice, prefetch or copy, and all passes. Counters: NAME_ms of every phase (initialise, advise, prefetch,
-// copy_in, iteration_0, ..., cpu_read), medians over repetitions. errors: wrong words after the passes, and wrong sums.
+// copy_in, iteration_0, ..., prefetch_back, cpu_read), medians over repetitions. errors: wrong words after the passes,
+// and wrong sums.
 MigrationOutcome migration(Lab& lab, const MigrationRequest& request, const Stop& stop);
 struct AtomicsRequest {
     Element type = Element::u64;

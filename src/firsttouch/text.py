@@ -97,9 +97,9 @@ def count(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
-def join_names(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str], word: str = "and") -> str:
     """'a', 'a and b', 'a, b and c'."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
+    return f" {word} ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
 
 def caption(text: str) -> str:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from firsttouch.advice.advisor import Advice, advise
+from firsttouch.advice.patterns import PATTERNS
 from firsttouch.apps import all_apps
 from firsttouch.errors import UsageError
 from firsttouch.records.reading import load_results
@@ -120,6 +121,50 @@ def test_on_a_device_that_shares_the_hosts_memory_nothing_is_copied() -> None:
     found = builtins(advise([VM], pattern="iterate"))
     names = [row["strategy"] for row in found["strategies"]]
     assert found["strategies"][0]["ms"] < 0.5 * found["strategies"][names.index("explicit")]["ms"]
+
+
+def check_every_size(directory: Path, **asked: str) -> None:
+    """Bounds hold each time, and a larger size does not take less."""
+    before: dict[str, float] = {}
+    for size in ("64MiB", "1GiB", "7GiB", "15GiB"):
+        found = advise([directory], size=size, apps=all_apps(), **asked)  # type: ignore[arg-type]
+        for row in found.strategies:
+            for one in (row, *row.terms):
+                assert 0 <= one.low <= one.ms * (1 + 1e-9) <= one.high * (1 + 2e-9), (size, one)
+            assert row.ms >= before.get(row.strategy, 0), (size, row.strategy)
+            before[row.strategy] = row.ms
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_at_every_size_bounds_hold_the_time_and_more_data_do_not_take_less(pattern: str) -> None:
+    check_every_size(QUICK, pattern=pattern)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("directory", [STANDARD, QUICK, VM, VM_QUICK], ids=lambda path: path.name)
+@pytest.mark.parametrize("app", sorted(all_apps()))
+def test_at_every_size_of_an_application_bounds_hold_the_time_and_more_data_do_not_take_less(
+    directory: Path, app: str
+) -> None:
+    check_every_size(directory, app=app)
+
+
+def test_device_memory_that_is_host_memory_is_touched_first_too() -> None:
+    """Only kernels use the large buffer of quantum_volume, which is a device array under explicit."""
+    found = advise([VM], app="quantum_volume", size="256MiB", apps=all_apps())
+    times = {row.strategy: row.ms for row in found.strategies}
+    assert times["explicit"] == pytest.approx(times["pinned"], rel=0.01)
+
+
+def test_what_does_not_fit_is_not_estimated() -> None:
+    found = builtins(advise([VM], pattern="iterate", size="20GiB"))
+    absent = {one["strategy"]: one for one in found["unavailable"]}
+    assert absent["explicit"]["reason"] == "its buffers need 40 GiB of the host, which has 23.5 GiB"
+    assert not absent["explicit"]["perhaps_faster"]
+    with pytest.raises(UsageError, match=r"no strategy is estimated for .* 300 GiB .* the host, which has 126 GiB"):
+        advise([STANDARD], pattern="iterate", size="300GiB")
+    found = builtins(advise([STANDARD], pattern="generate", size="110GiB"))
+    assert found["fastest_known"]
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,13 @@ def test_resume_continues_the_request_and_adds_new_points(tmp_path):
     assert [(r["experiment"], r["factors"]["n"]) for r in records] == [
         ("steady", 1), ("steady", 2), ("fresh", 0), ("fresh", 1), ("fresh", 2)]  # fmt: skip
     assert {r["seed"] for r in records} == {9}
+    stored = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert (stored["experiments"], stored["set"]) == (["fresh"], {})
+    assert [(one["experiments"], one["set"]) for one in stored["earlier"]] == [(["steady"], {"n": ["1", "2"]})]
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+    whole = call(tmp_path, "--resume", "--out", "out", "--json")
+    assert json.loads(whole.stdout)["counts"] == {"ok": 5}
+    assert json.loads((tmp_path / "out" / "run.json").read_text()) == stored
 
 
 def test_resume_of_nothing_starts_from_the_beginning(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 from fake_devices import amd
 from fake_records import KIB, MIB, a_record, findings_of, sentences_of
@@ -20,6 +22,8 @@ from firsttouch.session import Session
 
 class TestSmallRun(SmallRun):
     name = "allocation"
+    empty_figures: ClassVar = {"opencl:0": {2}}
+    """OpenCL has no memory whose frees are measured after a touch: plain host memory is measured on cpu."""
 
 
 def allocations(curves: dict[str, dict[int, float]], spread: float = 0.01, call: str = "allocate") -> list[Record]:
@@ -94,9 +98,10 @@ def test_every_size_is_measured_with_the_same_number_of_blocks(preset: Preset) -
     sizes = {f.name: f.values for f in Allocation().factors(amd(), preset)}["size"]
     for allocator in ("device", "pinned"):
         own = [p for p in points if p["allocator"] == allocator]
-        assert {p["size"] for p in own if p["chunks"] == 100 and p["call"] == "allocate"} == set(sizes)
+        of_touched = set() if preset == "full" else {64 * MIB}
+        assert {p["size"] for p in own if p["chunks"] == 100 and p["call"] == "allocate"} == set(sizes) - of_touched
         assert len({p["size"] for p in own if p["chunks"] == 100 and p["call"] == "free"}) > 3
-    assert {p["size"] for p in points if p["chunks"] == 1} == (
+    assert {p["size"] for p in points if p["chunks"] == 1 and p["call"] in ("allocate", "free")} == (
         {MIB << k for k in range(4, 11)} if preset == "full" else set()
     )
 
@@ -113,3 +118,28 @@ def test_findings_name_the_free_that_takes_longest() -> None:
 def test_findings_use_the_curve_with_the_most_blocks() -> None:
     single = [a_record("allocation", 1.0, {"allocator": "mmap", "size": MIB, "call": "allocate", "chunks": 1})]
     assert "2 ns a call" in sentences_of("allocation", [*single, *allocations({"mmap": {MIB: 2.0}})])
+
+
+@pytest.mark.parametrize("preset", ["quick", "standard", "full"])
+def test_frees_of_touched_memory_are_few(preset: Preset) -> None:
+    """One block of plain host memory, and of each kind of memory that moves for each agent that touches it."""
+    found = [
+        (p.point.device, p.point["allocator"], p.point["call"], p.point["size"], p.point["chunks"])
+        for device in (amd(), DeviceInfo(name="cpu", kind="cpu", title="", allocators=amd().allocators))
+        for p in plan("allocation", device, preset)
+        if "touched" in p.point.text("call")
+    ]
+    assert {(size, chunks) for *_, size, chunks in found} == {(64 * MIB, 1)}
+    moving = {a.name for a in amd().allocators if a.managed}
+    assert moving
+    calls = ("free-cpu-touched", "free-gpu-touched")
+    assert {one[1:3] for one in found if one[0] != "cpu"} == {(name, call) for name in moving for call in calls}
+
+
+def test_a_free_of_touched_memory_is_timed_and_verified() -> None:
+    session = Session(DeviceInfo(name="cpu", kind="cpu", title=""), 1, 0.01, 0.5, "quick")
+    factors = Factors({"allocator": "malloc", "size": 64 * MIB, "call": "free-cpu-touched", "chunks": 1})
+    found = Allocation().measure(Point("allocation", "cpu", factors), session)
+    assert found.verified is True
+    assert min(found.samples) > 0
+    assert set(found.counters) == {"allocate_ns"}

@@ -498,7 +498,7 @@ def test_a_single_run_has_no_interval():
 
 def test_an_overview_names_what_it_can_not_compare():
     records = [sample.app("a", "explicit"), sample.app("a", "managed"), sample.app("tree", "managed")]
-    assert overview(records).endswith("Not compared, since they have no correct run under explicit: tree.")
+    assert overview(records).endswith("Not compared with explicit, under which they have no correct run: tree.")
 
 
 def test_no_clear_winner():

@@ -166,4 +166,10 @@ std::vector<bool> pages_present(const void* address, std::size_t bytes) {
     return present;
 }
 
+bool discard_pages(void* address, std::size_t bytes) {
+    const auto origin = reinterpret_cast<std::uintptr_t>(address);
+    const auto start = round_up(origin, base_page), end = (origin + bytes) / base_page * base_page;
+    return end > start && madvise(reinterpret_cast<void*>(start), end - start, MADV_DONTNEED) == 0;
+}
+
 }  // namespace firsttouch

@@ -33,4 +33,9 @@ Residency residency(const void* address, std::size_t bytes);
 // cannot be read.
 std::vector<bool> pages_present(const void* address, std::size_t bytes);
 
+// Gives the whole base pages in [address, address + bytes) of plain host memory back to the kernel, so that the next
+// access touches them first. Their content is lost. Returns false if there are none or the kernel refuses, as it does
+// for locked pages.
+bool discard_pages(void* address, std::size_t bytes);
+
 }  // namespace firsttouch

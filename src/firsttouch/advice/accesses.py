@@ -29,8 +29,6 @@ ROUNDS = 10
 """The iterations that are assumed of a loop that depends on data that a dry run does not have."""
 STAND_INS = (0, 1)
 """What stands for each number that kernels would have written, until the application launches kernels with it."""
-MOST_FILLED = 64 << 20
-"""Bytes of a view up to which it is filled with such a number."""
 REAL = 64 << 20
 """The most bytes of memory that stand for a block."""
 FIXED, NO_RESERVE = 0x10, 0x4000
@@ -77,7 +75,7 @@ class Declared:
     """What a program declares.
 
     title: its name and size. computing, ending: the block of each buffer before the first launch of the phase compute,
-    and at the end.
+    and at the end. tiled: whether it can work on parts of its data that fit on the device.
     """
 
     title: str
@@ -86,6 +84,7 @@ class Declared:
     computing: dict[str, int] = field(default_factory=dict)
     ending: dict[str, int] = field(default_factory=dict)
     assumptions: list[str] = field(default_factory=list)
+    tiled: bool = False
 
 
 class _Memory:
@@ -184,8 +183,8 @@ class _Recorder(Workspace):
         assert array.store.host is not None
         raw = (ctypes.c_uint8 * count).from_address(array.store.host.address + byte_range.start)
         numbers = np.ctypeslib.as_array(raw).view(array.dtype)
-        if self.number and array.store.host.index in self.computed and count <= MOST_FILLED:  # type: ignore[attr-defined]
-            numbers[:] = self.number
+        if self.number and array.store.host.index in self.computed:  # type: ignore[attr-defined]
+            numbers[: REAL // array.dtype.itemsize] = self.number  # what a larger block has again and again
         return numbers.reshape(-1, *array.shape[1:])
 
     def load(self, array: Array, threads: int) -> None:
@@ -320,7 +319,8 @@ def declared_by(app: type[App], params: Params, options: Mapping[str, str] | Non
 def _declared(instance: App, params: Params) -> Declared:
     blocks = [Block(i, array.declaration) for i, array in enumerate(instance.arrays.values())]
     first = {name: i for i, name in enumerate(instance.arrays)}
-    return Declared(f"{instance.name}, {format_size(instance.footprint(params))}", blocks, [], first, first)
+    title = f"{instance.name}, {format_size(instance.footprint(params))}"
+    return Declared(title, blocks, [], first, first, tiled=bool(instance.tiled))
 
 
 class _NoKernel(Exception):
@@ -362,6 +362,7 @@ def _dry_run(app: type[App], params: Params, options: Mapping[str, str] | None, 
 def by_roles(declared: Declared, reason: str) -> Declared:
     """The accesses that the roles of the buffers imply: each crosses once in each direction that its role says."""
     found = Declared(declared.title, declared.blocks, computing=declared.computing, ending=declared.computing)
+    found.tiled = declared.tiled
     found.assumptions.append(f"each buffer moves once in each direction that its role says, because {reason}")
     for block in declared.blocks:
         d = block.declaration

@@ -21,7 +21,7 @@ from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import BASELINE
 from firsttouch.records.reading import Results, has_results, key_of, load_results
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.text import join_names, quantity
+from firsttouch.text import caption, join_names, quantity
 from firsttouch.units import format_size, parse_size
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 
@@ -33,6 +33,7 @@ SIZE = 1 << 30
 PLAIN_FACTORS = {"app", "strategy", "size", "repeat", "events", "kernel_times"}
 """The factors of a run of an application that sets nothing else."""
 NOT_ESTIMATED = "not estimated"
+NOT_MEASURED = "not measured here"
 NO_SCALE = "not measured; of the measured strategies none is estimated, so its estimate cannot be compared with them"
 SIMILAR = 1.05
 """Strategies whose times differ by less than this are called alike."""
@@ -182,6 +183,11 @@ def choose_device(results: Sequence[Results], name: str | None) -> DeviceInfo:
     return next((d for d in usable.values() if not d.capabilities.shares_host_memory), next(iter(usable.values())))
 
 
+def on_processor(device: DeviceInfo) -> str:
+    """The beginning of a sentence about a device that is the host's processor under another name; else ''."""
+    return f"on {device.name}, which is the processor itself, " if device.capabilities.on_host_processor else ""
+
+
 def _processor(results: Results) -> str:
     facts = results.machine.facts.get("cpu", {})
     return f"{facts.get('cores_online')} cores of {facts.get('model') or 'an unnamed processor'}"
@@ -280,12 +286,12 @@ def estimates(
         try:
             found[name] = estimate(declared, strategy, prices)
         except Unmeasured as missing:
-            absent.append(Absent(name, "not measured here", str(missing), perhaps_faster=True))
+            absent.append(Absent(name, NOT_MEASURED, str(missing), perhaps_faster=True))
         except Impossible as why:
             absent.append(Absent(name, str(why)))
         except NotEstimated as why:
             run = f"{measure} --strategy {name}" if measure else ""
-            absent.append(Absent(name, f"{NOT_ESTIMATED}: {why}", run, least_ms=_sum(why.least)[1]))
+            absent.append(Absent(name, f"{NOT_ESTIMATED}: {why}", run, True, _sum(why.least)[1] or None))
     fastest = min((_sum(rows)[0] for rows in found.values()), default=math.inf)
     return found, [replace(a, perhaps_faster=a.least_ms < fastest) if a.least_ms is not None else a for a in absent]
 
@@ -313,9 +319,7 @@ def ranked(
     terms, absent = estimates(declared, prices, app, measure)
     runs = runs or {}
     if not terms and not runs:
-        needed = dict.fromkeys(a.run for a in absent if a.run)
-        what = f"; run: {next(iter(needed))}" if needed else ""
-        raise UsageError(f"these results have too little about {device.name} for advice{what}")
+        raise UsageError(_nothing(absent, device, f"{program} with {format_size(size, 3)} of buffers", measure))
     if runs and not any(name in runs for name in terms):
         absent += [Absent(name, NO_SCALE, f"{measure} --strategy {name}", perhaps_faster=True) for name in terms]
         terms = {}
@@ -326,8 +330,16 @@ def ranked(
     advice.assumptions = _assumptions(declared, terms)
     advice.settings = settings(prices, STRATEGIES[rows[0].strategy])
     advice.turns = _turns(rows, terms, measure, absent)
-    advice.sentences = _sentences(advice)
+    advice.sentences = _sentences(advice, on_processor(device))
     return advice
+
+
+def _nothing(absent: Sequence[Absent], device: DeviceInfo, about: str, measure: str) -> str:
+    """Why no strategy has a time."""
+    if needed := [a.run for a in absent if a.reason == NOT_MEASURED]:
+        return f"these results have too little about {device.name} for advice; run: {needed[0]}"
+    command = f"; measure: {measure}" if measure and any(a.run for a in absent) else ""
+    return f"no strategy is estimated for {about}; {absent[0].strategy}: {absent[0].reason}{command}"
 
 
 def _scaled(absent: Absent, common: float, fastest: float) -> Absent:
@@ -413,18 +425,19 @@ def _turns(rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str, a
     return found
 
 
-def _sentences(advice: Advice) -> list[str]:
+def _sentences(advice: Advice, where: str) -> list[str]:
+    """The answer in at most three sentences. where: what the first begins with."""
     best, others = advice.strategies[0], advice.strategies[1:]
     any_measured = any(row.measured for row in advice.strategies)
     took = "took" if best.measured else "is estimated to take" if any_measured else "adds an estimated"
     about = f"{advice.program} with {format_size(advice.size, 3)} of buffers"
-    first = f"Take {best.strategy} for {about}: it {took} {quantity(best.ms, 'ms')}"
+    first = f"take {best.strategy} for {about}: it {took} {quantity(best.ms, 'ms')}"
     if not advice.fastest_known:
         only = "the only strategy" if not others else f"the fastest of {len(others) + 1} strategies"
-        first = f"For {about}, {best.strategy} is {only} with a time: it {took} {quantity(best.ms, 'ms')}"
+        first = f"for {about}, {best.strategy} is {only} with a time: it {took} {quantity(best.ms, 'ms')}"
     baseline = next((row for row in others if row.strategy == BASELINE), None)
     against = "" if baseline is None else f", {BASELINE} {quantity(baseline.ms, 'ms')}"
-    found = [f"{first}{against}."]
+    found = [caption(f"{where}{first}{against}.")]
     if not advice.fastest_known:
         found += advice.turns[:1]
     if best.estimated_ms is not None:

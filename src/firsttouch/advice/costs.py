@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 from typing import Literal
@@ -164,6 +164,24 @@ class Prices:
             raise self._command("transfer", self.device.name, direction=direction, allocator=allocator)
         return _by_size(rows, lambda r, rate: _number(r.factors.get("size")) / rate)
 
+    def copy_into_new(self, allocator: str) -> Price:
+        """A copy by the device into plain host memory whose pages nobody has touched."""
+        return self._once(("copy_into_new", allocator), lambda: self._copy_into_new(allocator))
+
+    def _copy_into_new(self, allocator: str) -> Price:
+        factors: dict[str, Scalar] = {"direction": "d2h", "engine": "copy-engine", "allocator": allocator}
+        rows = self._find("transfer", self.device.name, **factors, streams=1, chunk=0)
+        found = {}
+        for r in rows:
+            ns = [us * 1e3 for end in ("", "_low", "_high") if (us := _counter(r, f"new_pages{end}_us")) is not None]
+            if len(ns) == 3:
+                found[_number(r.factors.get("size"))] = (Time(*ns), key_of(r))
+        if not found:
+            raise self._command("transfer", self.device.name, direction="d2h", allocator=allocator)
+        sizes = sorted(found)
+        times, points = zip(*(found[size] for size in sizes), strict=True)
+        return Price(tuple(sizes), times, points)
+
     def host_copy(self) -> Price:
         """A copy by all threads of the CPU within host memory."""
         return self._once(("host_copy",), self._host_copy)
@@ -191,18 +209,35 @@ class Prices:
                 return _by_size(rows, lambda r, ns: ns)
         raise self._command("allocation", self.device.name, allocator=allocator)
 
-    def host_free(self) -> Price:
-        """Freeing pageable memory whose pages were touched. No experiment measures it; it is a part of freeing memory
-        that was page-locked by a call, which `allocation` measures: from none of that to all, and half in between.
+    def touched_free(self, allocator: str, agent: Literal["cpu", "gpu"]) -> Price:
+        """A call that frees memory that an agent has touched."""
+        return self._once(("touched_free", allocator, agent), lambda: self._touched_free(allocator, agent))
+
+    def _touched_free(self, allocator: str, agent: str) -> Price:
+        call = f"free-{agent}-touched"
+        for device in (self.device.name, self.host):
+            if rows := self._find("allocation", device, allocator=allocator, call=call):
+                most = max(_number(r.factors.get("size")) for r in rows)
+                rows = [r for r in rows if _number(r.factors.get("size")) == most]
+                found = [(s.median / most, s.ci_low / most, s.ci_high / most) for r in rows if (s := r.summary)]
+                return per_byte(found, map(key_of, rows))
+        raise self._command("allocation", self.device.name, allocator=allocator, call=call)
+
+    def host_free(self, allocator: str) -> Price:
+        """Freeing plain host memory whose pages were touched. In a run that has not measured it, a part of freeing
+        memory that was page-locked by a call: from none of that to all, and half in between.
         """
-        return self._once(("host_free",), self._host_free)
+        try:
+            return self.touched_free(allocator, "cpu")
+        except Unmeasured:
+            return self._once(("host_free",), self._host_free)
 
     def _host_free(self) -> Price:
         locked = (e.name for e in self.device.allocators if role(e.name) == "page-locked" and variant(e.name) == "call")
         whole = self.allocation(next(locked, ""), "free")
         times = tuple(Time(t.value / 2, 0.0, t.high) for t in whole.times)
         note = (
-            "freeing pageable memory is not measured: half of what freeing registered memory takes, which includes it"
+            "freeing touched memory is not in this run: half of what freeing registered memory takes, which includes it"
         )
         return Price(whole.sizes, times, whole.points, note)
 
@@ -310,6 +345,16 @@ class Prices:
     def prefetch(self, allocator: str) -> Price:
         """A prefetch of pages from the CPU to the GPU."""
         return self._moving(("prefetch", allocator), allocator, lambda r: _counter(r, "prefetch_ms"), prefetch="whole")
+
+    def prefetch_back(self, allocator: str) -> Price:
+        """A prefetch of pages from the GPU to the CPU. In a run that has not measured it, the CPU's faults."""
+        try:
+            return self._moving(
+                ("prefetch_back", allocator), allocator, lambda r: _counter(r, "prefetch_back_ms"), prefetch="back"
+            )
+        except Unmeasured:
+            note = "a prefetch to the CPU is not in this run, and is priced as the CPU's faults"
+            return replace(self.cpu_fault(allocator), note=note)
 
     def advise(self, allocator: str, advice: str) -> Price:
         """The call that gives advice about memory whose pages are on the CPU."""

@@ -2,20 +2,22 @@
 
 Estimated is what the strategies differ in: allocation, first touches, copies, faults, prefetches, advice, and access
 across the link. The time of kernels in the device's own memory and the CPU's work are common to all and not estimated.
-Freeing managed memory is not estimated either, since no experiment measures it.
+Freeing memory that moves is estimated only where the run has measured it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from firsttouch.advice.accesses import Access, Block, Declared
-from firsttouch.advice.costs import Price, Prices, Time
-from firsttouch.allocators.properties import coherence, is_plain_host, memory_of, moves_pages
+from firsttouch.advice.costs import Price, Prices, Time, Unmeasured
+from firsttouch.allocators.properties import coherence, common_allocator, is_plain_host, memory_of, moves_pages
 from firsttouch.harness.division import why_not_at_once
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
+from firsttouch.units import format_size
 from firsttouch.workspace.guidance import BY_ITSELF, READ_MOSTLY, Guidance
 from firsttouch.workspace.ranges import Ranges
 from firsttouch.workspace.strategies import Strategy
@@ -101,11 +103,23 @@ def estimate(declared: Declared, strategy: Strategy, prices: Prices) -> list[Ter
     device = prices.device
     entry = device.allocator(strategy.allocator)
     assert entry is not None
-    if strategy.duplicated:
-        return _Copies(declared, strategy, prices, entry).run()
-    if not device.capabilities.shares_host_memory and (memory_of(entry) == "migrating" or moves_pages(entry)):
-        return _Moving(declared, strategy, prices, entry).run()
-    return _InPlace(declared, strategy, prices, entry).run()
+    moving = not device.capabilities.shares_host_memory and (memory_of(entry) == "migrating" or moves_pages(entry))
+    kind = _Copies if strategy.duplicated else _Moving if moving else _InPlace
+    simulation = kind(declared, strategy, prices, entry)
+    on_host, on_device = simulation.needs()
+    if reason := _too_large(on_host, prices.machine.facts.get("memory", {}).get("total_bytes"), "the host"):
+        raise Impossible(reason)
+    if reason := _too_large(on_device, device.facts.get("memory_bytes"), device.name):
+        if moving or (strategy.duplicated and declared.tiled):
+            raise NotEstimated(f"{reason}, so that data may move more than once", simulation.run())
+        raise Impossible(reason)
+    return simulation.run()
+
+
+def _too_large(nbytes: int, total: object, place: str) -> str:
+    if not isinstance(total, int) or nbytes <= total:
+        return ""
+    return f"its buffers need {format_size(nbytes, 3)} of {place}, which has {format_size(total, 3)}"
 
 
 class _Simulation:
@@ -136,12 +150,27 @@ class _Simulation:
         self.read_back([b for b in self.declared.blocks if b.declaration.ends_on == "cpu"])
         return self.terms.terms()
 
+    def needs(self) -> tuple[int, int]:
+        """The most bytes of host memory and of device memory that the buffers take; all are the host's if shared."""
+        host = device = 0
+        shared, kind = self.device.capabilities.shares_host_memory, memory_of(self.entry)
+        moves = kind == "migrating" and not shared
+        for block, where in zip(self.declared.blocks, self.where, strict=True):
+            d = block.declaration
+            in_device = where in ("gpu", "copies") or (where == "strategy" and kind != "host")
+            comes_to_host = where == "strategy" and moves and "cpu" in (d.starts_on, d.ends_on)
+            in_host = where == "copies" or not in_device or comes_to_host
+            host, device = host + d.nbytes * in_host, device + d.nbytes * in_device
+        return (host + device, 0) if shared else (host, device)
+
     def _use(self, access: Access) -> None:
         if access.simultaneous and (
             self.strategy.duplicated or self.strategy.coherence or coherence(self.entry) != "kernel"
         ):
             raise Impossible("the CPU cannot use its buffers while a kernel runs, which this program needs")
-        if self.where[access.block] == "cpu":
+        if self.where[access.block] == "cpu" or (
+            self.where[access.block] == "gpu" and self.device.capabilities.shares_host_memory
+        ):
             self.touch_host(access)
         elif self.where[access.block] != "gpu":
             if access.by == "file":
@@ -243,7 +272,7 @@ class _Copies(_Simulation):
             for block in self.declared.blocks:
                 touched = sum(b - a for a, b in self.present[block.index])
                 if self.where[block.index] == "copies" and touched and not block.declaration.file:
-                    self.terms.add("free", f"free {self.host} host arrays", self.prices.host_free(), touched)
+                    self.terms.add("free", f"free {self.host} host arrays", self.prices.host_free(self.host), touched)
 
     def _written(self, access: Access) -> None:
         if access.writes:
@@ -259,13 +288,25 @@ class _Copies(_Simulation):
             direction = "copy in" if to == "gpu" else "copy back"
             price = self.prices.copy("h2d" if to == "gpu" else "d2h", self.host)
             new = sum(b - a for a, b in self.present[access.block].missing(start, end)) if to == "cpu" else 0
-            self.terms.add(phase or access.phase, f"{direction}, {self.host} host arrays", price, end - start)
+            there = end - start - (self._copy_into_new(phase or access.phase, new) if new else 0)
+            self.terms.add(phase or access.phase, f"{direction}, {self.host} host arrays", price, there)
             if new:
-                touch = self.prices.host_touch(parallel=False)
-                self.terms.add(phase or access.phase, "first touch of host pages by the copy", touch, new)
                 self.present[access.block].add(start, end)
             if to == "gpu":
                 self._touch_device(access, parallel=False)
+
+    def _copy_into_new(self, phase: str, new: int) -> int:
+        """Price a copy of so many bytes into host pages that nobody has touched. Returns how many of them are then
+        priced: in a run that has not measured it, none, but their first touch is.
+        """
+        try:
+            price = self.prices.copy_into_new(self.host)
+        except Unmeasured:
+            touch = self.prices.host_touch(parallel=False)
+            self.terms.add(phase, "first touch of host pages by the copy", touch, new)
+            return 0
+        self.terms.add(phase, f"copy back into new pages, {self.host} host arrays", price, new)
+        return new
 
     def _touch_device(self, access: Access, *, parallel: bool) -> None:
         if not self.device.capabilities.shares_host_memory:
@@ -348,7 +389,9 @@ class _Moving(_Simulation):
             if "gpu" in self.guide(index).prefetch:
                 if populated:
                     price = self.prices.prefetch(self.name)
-                    self.terms.add("compute", "prefetch to the GPU", price, populated)
+                    copy = self.prices.copy("h2d", common_allocator("page-locked"))
+                    time = price.of(populated).at_least(copy.of(populated))
+                    self.terms.add("compute", "prefetch to the GPU", price, populated, time)
                 if READ_MOSTLY in self.guide(index).advice:
                     for a, b in [*there]:
                         self.copied[index].add(a, b)
@@ -406,10 +449,7 @@ class _Moving(_Simulation):
         index = access.block
         moved = _common(self.on_gpu[index], access.start, access.end)
         if "cpu" in self.guide(index).prefetch and moved:
-            price = self.prices.cpu_fault(self.name)
-            note = "a prefetch to the CPU is not measured, and is priced as the CPU's faults"
-            price = replace(price, note=note)
-            self.terms.add("readback", "prefetch to the CPU", price, moved)
+            self.terms.add("readback", "prefetch to the CPU", self.prices.prefetch_back(self.name), moved)
             self.on_gpu[index].remove(access.start, access.end)
             self.present[index].add(access.start, access.end)
         self._wait()
@@ -420,6 +460,21 @@ class _Moving(_Simulation):
         super().read_back(blocks)
         if self.used_at_once > SHARED_AT_ONCE * max(1, self.used_by_gpu):
             raise NotEstimated(AT_ONCE, self.terms.terms())
+        self._free()
+
+    def _free(self) -> None:
+        """Price the calls that free the memory, if the run has measured them."""
+        for index, (there, here) in enumerate(zip(self.present, self.on_gpu, strict=True)):
+            if self.where[index] != "strategy":
+                continue
+            on_gpu = sum(b - a for a, b in here)
+            only_on_cpu = sum(b - a for first, last in there for a, b in here.missing(first, last))
+            with suppress(Unmeasured):
+                price = self.prices.touched_free(self.name, "gpu")
+                self.terms.add("free", f"free {self.name} memory on the GPU", price, on_gpu)
+            with suppress(Unmeasured):
+                price = self.prices.touched_free(self.name, "cpu")
+                self.terms.add("free", f"free {self.name} memory on the CPU", price, only_on_cpu)
 
     def _duplicates(self, index: int) -> bool:
         return READ_MOSTLY in self.guide(index).advice

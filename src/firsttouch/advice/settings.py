@@ -13,7 +13,7 @@ from firsttouch.units import format_number, format_size
 from firsttouch.workspace.strategies import Strategy
 
 SIZES = tuple(4096 << (3 * i) for i in range(7))
-"""Sizes of copies: 4 KiB to 1 GiB."""
+"""Sizes of copies up to the largest that was measured, which is one more."""
 DIRECTIONS: Mapping[Direction, str] = {"h2d": "to the GPU", "d2h": "from the GPU"}
 
 
@@ -86,7 +86,8 @@ def _copies(prices: Prices) -> list[CopyChoice]:
     found = []
     for direction, words in DIRECTIONS.items():
         pageable, fast = prices.copy(direction, common_allocator("host")), prices.copy(direction, locked)
-        for size in (s for s in SIZES if s <= pageable.sizes[-1]):
+        largest = int(pageable.sizes[-1])
+        for size in (*(s for s in SIZES if s < largest), largest):
             saved = pageable.of(size).value - fast.of(size).value
             once = allocate.of(size).value + free.of(size).value
             reuses = once / saved if saved > 0 else None
@@ -114,10 +115,14 @@ def _copy_interface(prices: Prices) -> Setting | None:
 def _prefault(prices: Prices) -> Setting | None:
     one, all_threads = prices.host_touch(parallel=False), prices.host_touch(parallel=True)
     ratio = _ratio(one, all_threads)
-    text = (
-        "touch host arrays with all threads before a copy writes results into them: the first touch by the copy, which "
-        f"has one thread, takes {_per_gib(one)}, by all threads {_per_gib(all_threads)}"
-    )
+    if prices.device.capabilities.on_host_processor:
+        text = "touch new memory with all threads: the first touch by one thread"
+    else:
+        text = (
+            "touch host arrays with all threads before a copy writes results into them: the first touch by the copy, "
+        )
+        text += "which has one thread,"
+    text += f" takes {_per_gib(one)}, by all threads {_per_gib(all_threads)}"
     return Setting(text, ratio, _points(one, all_threads)) if ratio > CLEAR_RATIO else None
 
 

@@ -6,7 +6,9 @@ that is larger, times Student's t for the runs of all sides. Ratios and spreads 
 are positive. Two values differ if their intervals are apart.
 
 An experiment as a whole is judged by the median ratio of its points, which shows a change that is too small for any one
-of them. From FLEET sides on, each is compared with the median of all, and the spread over the sides is the yardstick.
+of them. With one run on each side, the order of the ratios gives its interval. With several runs on a side, each run
+has its median ratio, and the interval also holds what these vary by from run to run, times Student's t. From FLEET
+sides on, each is compared with the median of all, and the spread over the sides is the yardstick.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from firsttouch.comparison.table import Column, Table
@@ -41,8 +44,8 @@ MAD = 1.4826
 LEAST_SHIFT = math.log(1.01)
 """An experiment as a whole is called different only beyond 1 %, because a run has conditions that no interval knows."""
 _T95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
-_T995 = {2: 14.09, 3: 7.453, 4: 5.598, 5: 4.773, 6: 4.317, 7: 4.029, 8: 3.833, 9: 3.690}
-"""Student's t of two-sided 95 % and 99.5 % intervals by degrees of freedom."""
+_T98 = {1: 31.82, 2: 6.965, 3: 4.541, 4: 3.747, 5: 3.365, 6: 3.143, 7: 2.998, 8: 2.896, 9: 2.821}
+"""Student's t of two-sided 95 % and 98 % intervals by degrees of freedom."""
 _LARGEST = 700.0
 """The largest logarithm of which the exponential is a number."""
 SAME, FASTER, SLOWER, HIGHER, LOWER = "no clear difference", "faster", "slower", "higher", "lower"
@@ -247,11 +250,13 @@ class _Comparison:
     def _of_group(
         self, group: tuple[str, str], side: int, centre: Values, base: Values, places: Sequence[int]
     ) -> tuple[float, float, float]:
-        """The median of the logarithms of the ratios, and its bounds; NaN where there are too few to have some."""
+        """The median logarithm of the ratios, and its bounds; NaN where there are too few to have some."""
         import numpy as np
 
         if not places:
             return math.nan, math.nan, math.nan
+        if not self.fleet and any(len(self.table.sides[s]) > 1 for s in (0, side)):
+            return self._of_runs(side, places)
         shifts = centre[side, places] - base[places]
         middle = float(np.nanmedian(shifts))
         if self.fleet:
@@ -263,16 +268,25 @@ class _Comparison:
             spread = max(float(np.median(abs(known - np.median(known)))) * MAD, LEAST_SPREAD)
             far = FAR_GROUP * (1 + FEW / len(known)) * spread
             return middle, middle - far, middle + far
-        low, high = _median_bounds(sorted(shifts[np.isfinite(shifts)]))
-        per_run = [np.nanmedian(self.value[rows][:, places] - base[places], axis=1) for rows in self.table.sides]
-        known_runs = [runs[np.isfinite(runs)] for runs in (per_run[0], per_run[side])]
-        several = [runs for runs in known_runs if len(runs) > 1]
-        if several and all(len(runs) for runs in known_runs):
-            spread = max(float(np.std(runs, ddof=1)) for runs in several)
-            freedom = max(sum(len(runs) - 1 for runs in several), 2)
-            half = _quantile(_T995, freedom) * spread * math.sqrt(sum(1 / len(runs) for runs in known_runs))
-            low, high = min(low, middle - half), max(high, middle + half)  # NaN stays
-        return middle, low, high
+        return middle, *_median_bounds(sorted(shifts[np.isfinite(shifts)]), 0.995)
+
+    def _of_runs(self, side: int, places: Sequence[int]) -> tuple[float, float, float]:
+        """As `_of_group`, with several runs on a side. Only points that every run has can tell runs apart."""
+        import numpy as np
+
+        first, second = (self.value[self.table.sides[s]][:, places] for s in (0, side))
+        whole = np.isfinite(first).all(axis=0) & np.isfinite(second).all(axis=0)
+        first, second = first[:, whole], second[:, whole]
+        if not whole.any():
+            return math.nan, math.nan, math.nan
+        base = np.median(first, axis=0)
+        of_first, of_second = (np.median(runs - base, axis=1) for runs in (first, second))
+        middle = float(of_second.mean() - of_first.mean())
+        freedom = len(of_first) + len(of_second) - 2
+        spread = math.sqrt(sum(float(((runs - runs.mean()) ** 2).sum()) for runs in (of_first, of_second)) / freedom)
+        half = _quantile(_T98, freedom) * spread * math.sqrt(1 / len(of_first) + 1 / len(of_second))
+        low, high = _median_bounds(sorted(np.median(second, axis=0) - base), 0.98)
+        return middle, min(low, middle - half), max(high, middle + half)  # NaN stays
 
     def _difference(
         self,
@@ -308,18 +322,18 @@ def judge(unit: str, better: str, sign: int) -> tuple[str, bool | None]:
     return (HIGHER if sign > 0 else LOWER), worse
 
 
-def _median_bounds(ordered: Sequence[float]) -> tuple[float, float]:
-    """A 99.5 % interval of the median by order statistics; NaN if there are too few values for one."""
+def _median_bounds(ordered: Sequence[float], level: float) -> tuple[float, float]:
+    """An interval of the median by order statistics; NaN if there are too few values for one."""
     n, below, total = len(ordered), -1, 0.0
-    while below < n and (total := total + math.comb(n, below + 1) * 0.5**n) <= 0.0025 and n < 1000:
+    while below < n < 1000 and (total := total + math.comb(n, below + 1) * 0.5**n) <= (1 - level) / 2:
         below += 1
     if n >= 1000:  # the normal approximation
-        below = int(n / 2 - 1.403 * math.sqrt(n))
+        below = int(n / 2 - NormalDist().inv_cdf((1 + level) / 2) / 2 * math.sqrt(n))
     return (float(ordered[below]), float(ordered[n - 1 - below])) if 0 <= below < n / 2 else (math.nan, math.nan)
 
 
 def _quantile(quantiles: dict[int, float], freedom: int) -> float:
-    limit, slope = (1.96, 2.7) if quantiles is _T95 else (2.807, 8.0)
+    limit, slope = (1.96, 2.7) if quantiles is _T95 else (2.326, 5.0)
     return quantiles.get(freedom, limit + slope / freedom)
 
 

@@ -18,6 +18,7 @@ from firsttouch.engine.discover import discover_devices
 from firsttouch.engine.job import Job, blank_record
 from firsttouch.engine.plan import BUDGETS, Group, Planned, choose, choose_devices, choose_preset, make_plan
 from firsttouch.engine.reporting import write_report
+from firsttouch.engine.selections import selecting, selections, together
 from firsttouch.engine.work import Listing, Work
 from firsttouch.errors import UsageError
 from firsttouch.events import log as events
@@ -129,25 +130,28 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> Outcome:
     """
     started = time.monotonic()
     request = resolve(work, options, watcher)
-    experiments = work.experiments(request.set)
     if request.allow_oversubscription:
         os.environ[ALLOW] = "1"
         watcher.warn("managed memory may exceed what the device has free; that can hang it for every process on it")
-    devices = find_devices(request.devices and [*request.devices, *_named_peers(request)])
+    chosen = [request] if options.selects_points() else [selecting(request, one) for one in selections(request)]
+    named = [name for one in chosen for name in (*one.devices, *_named_peers(one))]
+    devices = find_devices(named if all(one.devices for one in chosen) else [])
     if options.trust is not None:
         devices = options.trust(devices)
-    if not request.devices:
-        request.devices = work.default_devices(choose_devices([], devices), request)
-    limits = memory_limits(devices, request.devices)
-    plan = make_plan(request, devices, experiments, limits, work.planning, watcher.warn)
+    for one in (request, *chosen):
+        one.devices = one.devices or work.default_devices(choose_devices([], devices), one)
+    limits = memory_limits(devices, [name for one in chosen for name in one.devices])
+    plans = [make_plan(one, devices, work.experiments(one.set), limits, work.planning, watcher.warn) for one in chosen]
     with Store(options.out or default_directory(), resume=options.resume) as store:
-        store.describe(checked_machine(store, devices), request)
+        store.describe(checked_machine(store, devices), together(request))
         retried = store.to_retry(all_failures=options.retry)
-        counter = PointCounter(experiments) if request.counters else None
         by_name = {d.name: d for d in devices}
-        measure(plan, request, by_name, store, watcher, retried, counter)
-        while plan := further_points(work, request, devices, limits, store):
-            measure(plan, request, by_name, store, watcher, (), counter)
+        for one, plan in zip(chosen, plans, strict=True):
+            counter = PointCounter(work.experiments(one.set)) if one.counters else None
+            measure(plan, one, by_name, store, watcher, retried, counter)
+            retried -= {planned.key for planned in plan}
+            while more := further_points(work, one, devices, limits, store):
+                measure(more, one, by_name, store, watcher, (), counter)
         outcome = summarise(store, work, time.monotonic() - started)
     if problem := write_report(store.directory):
         watcher.warn(problem)
@@ -168,8 +172,9 @@ def further_points(
 
 
 def resolve(work: Work, options: RunOptions, watcher: Watcher) -> Request:
-    """Returns the request of a call. A call with --resume continues the request in run.json. Code to run and limits to
-    lift are never taken from run.json, because the directory may be from someone else.
+    """Returns the request of a call, with what earlier calls selected for the directory in `earlier`. A call with
+    --resume that selects nothing continues the request in run.json. Code to run and limits to lift are never taken from
+    run.json, because the directory may be from someone else.
 
     Raises:
         UsageError: an experiment or preset is unknown, or the results were taken with another preset or seed.
@@ -184,6 +189,12 @@ def resolve(work: Work, options: RunOptions, watcher: Watcher) -> Request:
         watcher.warn(f"{options.out} was measured with --allow-oversubscription; this call does not give it")
     selection = options if options.selects_points() else base
     names = _required_names(work, options, base) if work.names_required else selection.experiments
+    earlier = base.earlier
+    if stored is not None and options.selects_points():
+        earlier = selections(stored)
+    else:
+        for one in earlier:
+            choose(work.planning.noun, one.experiments, work.names())
     return Request(
         schema=SCHEMA,
         experiments=choose(work.planning.noun, names, work.names()),
@@ -197,6 +208,7 @@ def resolve(work: Work, options: RunOptions, watcher: Watcher) -> Request:
         kind=work.name,
         modules=options.modules,
         allow_oversubscription=options.allow_oversubscription,
+        earlier=earlier,
     )
 
 

@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from firsttouch import _core
+from firsttouch.allocators.properties import is_common, is_plain_host
 from firsttouch.analysis.findings import Claim, Finding, at_shared, compare, extremes, finding, number
 from firsttouch.analysis.statistics import distinct, group_by, median_of
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import KiB, MiB, allocator_factor, unavailable
-from firsttouch.experiments.presets import STANDARD, Below, leave_out, take_only
-from firsttouch.figures import Line
+from firsttouch.experiments.common import KiB, MiB, agents, allocator_factor, unavailable, unreachable
+from firsttouch.experiments.presets import (
+    SHORT,
+    STANDARD,
+    Below,
+    Candidate,
+    Contains,
+    Not,
+    exclude,
+    leave_out,
+    take_only,
+)
+from firsttouch.figures import Bar, Line
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
 CALLS = ("allocate", "free")
+TOUCHED = {"free-cpu-touched": "cpu", "free-gpu-touched": "gpu"}
+"""Frees of blocks that an agent wrote, and that agent."""
+TOUCHED_SIZE = 64 * MiB
+"""Above glibc's largest threshold for mmap (32 MiB), so that free gives the pages of a block back."""
 CHUNKS, MAX_CHUNKS = 100, 10**6
 GROWTH_FROM, GROWTH_RATIO = 256 * KiB, 3.0
 """Cost grows with size if the largest block costs at least GROWTH_RATIO times a block of GROWTH_FROM bytes."""
+
+
+def _frees_pages(candidate: Candidate) -> bool:
+    """True for the common allocator of plain host memory, and for memory that the driver moves."""
+    entry = candidate.allocator
+    return entry is not None and ((is_plain_host(entry.name) and is_common(entry.name)) or entry.managed)
 
 
 class Allocation(Experiment):
@@ -30,7 +52,8 @@ class Allocation(Experiment):
     counted = (
         "One call, averaged over a loop: `chunks` blocks are allocated in one loop and freed in a second, after up to "
         "10 warm-up rounds, memory not touched. call=allocate: the first loop, with the second as the counter free_ns; "
-        "call=free: the second, with the first as the counter allocate_ns."
+        "call=free: the second, with the first as the counter allocate_ns. call=free-cpu-touched and "
+        "call=free-gpu-touched: as free, after all threads of the CPU or a kernel wrote every word of the blocks."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-A5"
     figures = (
@@ -38,31 +61,45 @@ class Allocation(Experiment):
              y_title="time per allocation", title="Time per allocation"),
         Line(x="size", colour="allocator", where={"call": "free"}, log_x=True, log_y=True, x_title="block",
              y_title="time per free", title="Time per free"),
+        Bar(x="allocator", colour="call", where={"call": tuple(TOUCHED)}, log_y=True, y_title="time per free",
+            title="Time per free of memory that was touched"),
     )  # fmt: skip
     share = 1.5
     timeout = 240.0  # 100 blocks of 1 GiB of page-locked memory take about a minute
 
     rules = (
         leave_out("plain host memory is measured on the device cpu", runs_kernels=True, plain_host=True),
+        exclude("frees of touched memory are measured at one size", call=tuple(TOUCHED), size=Not(TOUCHED_SIZE),
+                chosen=Not(Contains("size"))),
+        exclude("frees of touched memory are measured with single blocks", call=tuple(TOUCHED), chunks=Not(1),
+                chosen=Not(Contains("chunks"))),
+        exclude("this size is for frees of touched memory", SHORT, call=CALLS, size=TOUCHED_SIZE,
+                chosen=Not(Contains("size"))),
+        exclude("single blocks are for frees of touched memory", SHORT, call=CALLS, chunks=1,
+                chosen=Not(Contains("chunks"))),
+        take_only("frees of touched memory are measured for plain host memory and memory that moves",
+                  of={"call": tuple(TOUCHED)}, freed_pages=True),
         leave_out("single blocks are measured where 100 may take too much memory or time",
                   chunks=1, size=Below(16 * MiB)),
         take_only("frees are measured at every second size", STANDARD,
                   of={"call": "free"}, size=(64, 4 * KiB, 64 * KiB, 256 * KiB, 4 * MiB)),
     )  # fmt: skip
+    properties: ClassVar = {"freed_pages": _frees_pages}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         sizes = {
-            "quick": [64, 4 * KiB, 64 * KiB, MiB],
-            "standard": [2, 64, 1 * KiB, *(4 * KiB << (2 * k) for k in range(7))],
+            "quick": [64, 4 * KiB, 64 * KiB, MiB, TOUCHED_SIZE],
+            "standard": [2, 64, 1 * KiB, *(4 * KiB << (2 * k) for k in range(7)), TOUCHED_SIZE],
             "full": [2 << k for k in range(30)],
         }[preset]
+        touched = [call for call, agent in TOUCHED.items() if agent in agents(device)]
         return [
             allocator_factor(device),
             Factor("size", sizes, "size", least=1, doc="bytes of one block"),
-            Factor("call", CALLS, doc="the call that is timed"),
+            Factor("call", [*CALLS, *touched], doc="the call that is timed; touched: of blocks that the agent wrote"),
             Factor(
                 "chunks",
-                [CHUNKS, 1] if preset == "full" else [CHUNKS],
+                [CHUNKS, 1],
                 "count",
                 least=1,
                 most=MAX_CHUNKS,
@@ -71,6 +108,8 @@ class Allocation(Experiment):
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if factors["call"] in TOUCHED:
+            return unreachable(device, factors.text("allocator"), TOUCHED[factors.text("call")])
         return unavailable(device, factors.text("allocator"))
 
     def measure(self, point: Point, session: Session) -> Measurement:
@@ -78,7 +117,8 @@ class Allocation(Experiment):
             session.device,
             allocator=point.text("allocator"),
             bytes=point.size("size"),
-            call=point.text("call"),
+            call="allocate" if point["call"] == "allocate" else "free",
+            touched_by=TOUCHED.get(point.text("call")),
             chunks=point.count("chunks"),
             limit=session.limit,
             stop=session.stop(),
@@ -87,7 +127,7 @@ class Allocation(Experiment):
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         usual = _most_chunks(records)
-        allocated = [r for r in usual if r.factors.get("call") != "free"]
+        allocated = [r for r in usual if r.factors.get("call", "allocate") == "allocate"]
         freed = [r for r in usual if r.factors.get("call") == "free"]
         large = at_shared(allocated, ("allocator",))
         small = at_shared(allocated, ("allocator",), pick=min)

@@ -109,7 +109,8 @@ def _share(record: Record, run: Run) -> tuple[str, dict[str, Quantity]]:
     if found is None or not found.rate:
         return "", {}
     share = Quantity(100 * quantity(record).value * 1e9 / found.rate, "%")
-    words = f", {{share}} of the {{limit}} that the {found.what} allows"
+    both = " both ways" if found.what == "link" and found.passing < 1 else ""
+    words = f", {{share}} of the {{limit}} that the {found.what} allows{both}"
     return words, {"share": share, "limit": Quantity(found.rate / 1e9, "GB/s")}
 
 
@@ -143,11 +144,12 @@ def _copy(head: str, records: Sequence[Record], direction: str, run: Run) -> Fin
     if best is None:
         return None
     words, details = _share(best, run)
-    text, rows = "{value}" + words, [best]
+    side = "from" if direction == "h2d" else "to"
+    text, rows = f"{{value}} {side} {best.factors['allocator']}" + words, [best]
     plain = _fastest(at_largest(r for r in copies if r.factors.get("allocator") == common_allocator("host")))
     if plain is not None and plain is not best:
         details["plain"] = quantity(plain)
-        text += "; {plain} " + ("from" if direction == "h2d" else "to") + f" {plain.factors['allocator']}"
+        text += f"; {{plain}} {side} {plain.factors['allocator']}"
         rows.append(plain)
     return finding(Claim("headline.copy", text, head), rows, details=details)
 

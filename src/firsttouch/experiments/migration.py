@@ -64,7 +64,7 @@ TOUCHES = {
     "per-2MiB": Touch(8, 2 * MiB),
 }
 SPARSE = ("per-4KiB", "per-64KiB", "per-2MiB")
-PREFETCHES = {"none": ("none", 1), "whole": ("whole", 1), "iteration": ("iteration", 1),
+PREFETCHES = {"none": ("none", 1), "whole": ("whole", 1), "iteration": ("iteration", 1), "back": ("back", 1),
               "streams-2": ("whole", 2), "streams-4": ("whole", 4)}  # fmt: skip
 DUPLICATING = tuple(advice for advice in (*SINGLE_ADVICE, *ADVICE_PAIRS) if "read-mostly" in advice)
 """Advice after which each agent may have a copy of a page."""
@@ -160,8 +160,9 @@ class Migration(Experiment):
         "All passes of one repetition on a new buffer, each by the device's clock, plus by the host's clock the "
         "advice, the prefetch and, for allocator device, the copy to it that precede them. Not included: the "
         "initialisation, and the CPU's read of all words at the end, which includes the move back (counter "
-        "cpu_read_ms). iteration_N_ms are medians over repetitions. A pass adds one to every word it touches (update) "
-        "or sums them (read). Every word is checked after every repetition."
+        "cpu_read_ms), nor a prefetch back to the CPU before it (prefetch_back_ms). iteration_N_ms are medians over "
+        "repetitions. A pass adds one to every word it touches (update) or sums them (read). Every word is checked "
+        "after every repetition."
     )
     source = "Schieffer et al., ICPP 2024, Sec. 6 (12 iterations); Chien et al., MCHPC 2019 (advice and prefetch)"
     figures = (
@@ -226,7 +227,8 @@ class Migration(Experiment):
         take("each kind of memory is measured at the base point", QUICK, varied={"allocator"}, common=True),
         take("conditions are varied one at a time", QUICK, varied={"touch"}, touch=("eighth", "random")),
         take("conditions are varied one at a time", QUICK, varied={"advice"}, advice=SINGLE_ADVICE),
-        take("conditions are varied one at a time", QUICK, varied={"prefetch"}, prefetch=("whole", "iteration")),
+        take("conditions are varied one at a time", QUICK, varied={"prefetch"},
+             prefetch=("whole", "iteration", "back")),
         take("conditions are varied one at a time", QUICK, varied=({"order"}, {"starts_on"}, {"operation"})),
         take("conditions are varied one at a time", THOROUGH, varied=Count(1)),
         take("duplicated pages are measured with reads", QUICK, varied={"advice", "operation"}, advice="read-mostly"),
@@ -257,7 +259,8 @@ class Migration(Experiment):
             Factor("order", ("parallel", "sequential"), doc="by all threads, or in order by one"),
             Factor("advice", advices, doc="advice to the driver after the initialisation"),
             Factor("prefetch", tuple(PREFETCHES),
-                   doc="none; of the whole buffer before the passes, in one or more streams, or before each pass"),
+                   doc="none; of the whole buffer before the passes, in one or more streams, or before each pass; or "
+                       "back to the CPU after them"),
             Factor("starts_on", ("cpu", "gpu"), doc="who initialises"),
             Factor("operation", ("update", "read"), doc="what a pass does"),
             Factor("events", ("off", "on"), doc="whether unified-memory events are recorded"),

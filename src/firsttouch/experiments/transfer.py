@@ -70,8 +70,9 @@ class Transfer(Experiment):
     counted = (
         "Every byte copied counts once (a copy within one memory reads and writes it, so its traffic is twice as "
         "high). Copies are queued back to back behind a gate and timed on the device's clock; latency_us is one copy "
-        "alone from the call to its completion. allocator is the host's side of h2d and d2h and both sides of d2d and "
-        "h2h; other is the device's side."
+        "alone from the call to its completion. new_pages_us is the same into pages that nobody has touched: plain "
+        "host memory whose pages are given back to the kernel before each copy (low and high: its 95 % interval). "
+        "allocator is the host's side of h2d and d2h and both sides of d2d and h2h; other is the device's side."
     )
     source = "nvbandwidth; Wahlgren et al., IISWC 2025, Sec. III-A3"
     figures = (

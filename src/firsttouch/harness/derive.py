@@ -33,6 +33,7 @@ PREFIXES: Mapping[str, str] = {BASELINE: "relative", PINNED: "relative_pinned"}
 """Ratios are counters such as relative_time, or relative_pinned_time, by the strategy that they are ratios to.
 relative_time_low and _high are the bounds that follow from both medians' intervals.
 """
+FASTEST = "relative_fastest_time"
 _SEEN_BY_MACHINE = 64 << 20
 """Bytes of buffers from which on a change of the whole machine's memory in use is taken for theirs."""
 
@@ -73,6 +74,20 @@ def application(record: Record) -> str:
 
 def strategy(record: Record) -> str:
     return str(record.factors.get("strategy", "unnamed"))
+
+
+def against_fastest(records: Sequence[Record]) -> list[Record]:
+    """The records with their time relative to the fastest of the same setting as the counter FASTEST."""
+    least: dict[_Key, float] = {}
+    for record in measured(records):
+        if (time := positive(record, "median")) is not None:
+            least[setting(record)] = min(time, least.get(setting(record), time))
+    return [
+        msgspec.structs.replace(record, counters={**record.counters, FASTEST: time / least[setting(record)]})
+        if (time := positive(record, "median")) is not None and setting(record) in least
+        else record
+        for record in records
+    ]
 
 
 def derive(records: Sequence[Record]) -> list[Record]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import geometric_mean
 
-from firsttouch.analysis.findings import Claim, Finding, Quantity, are_apart, compare, finding, quantity
+from firsttouch.analysis.findings import Claim, Finding, Quantity, are_apart, compare, extremes, finding, quantity
 from firsttouch.analysis.statistics import measured, median_of, varying
 from firsttouch.experiments.shares import best_found
 from firsttouch.harness.derive import (
@@ -50,8 +50,15 @@ MEAN = Claim(
     "app.mean", "{strategy} {value}", "time of a run relative to {baseline}, geometric mean over applications:"
 )
 NOT_COMPARED = Claim(
-    "app.not_compared", "not compared, since they have no correct run under {baseline}: {applications}"
+    "app.not_compared", "not compared with {baseline}, under which they have no correct run: {applications}"
 )
+ALONE = Claim("app.alone", "{app} takes {value} under {strategy}", "only one strategy was measured:")
+_RUN = "{value} for a run of {app}"
+RUN = Claim("app.run", _RUN, "{strategy}:")
+RUN_AGAINST = Claim("app.run", _RUN + ", {ratio} times {other_strategy}'s {other_value}", "{strategy}:")
+BEST_RUN = Claim("app.best_run", "{value} under {strategy}, the fastest of {strategies}", "{app}:")
+SLOWEST_TOO = Claim("app.best_run", BEST_RUN.text + "; {other_value} under {other_strategy}, the slowest", "{app}:")
+ONLY_RUN = Claim("app.best_run", "{value} under {strategy}", "{app}:")
 
 
 def of_application(records: Sequence[Record]) -> list[Finding]:
@@ -76,6 +83,8 @@ def of_all(records: Sequence[Record]) -> list[Finding]:
         return found
     settings = _settings(good)
     names = {application(r) for r in good}
+    if all(len(rows) == 1 for rows in settings):
+        return [*found, *(finding(ALONE, rows[0]) for rows in settings), *_caveats(good)]
     more = f" under {count(len(settings), 'setting')}" if len(settings) > len(names) else ""
     found += _wins(settings, f"{count(len(names), 'application')}{more}")
     relative: dict[str, list[Record]] = {}
@@ -89,6 +98,34 @@ def of_all(records: Sequence[Record]) -> list[Finding]:
         left_out = tuple(sorted({application(r) for r in alone}))
         found.append(finding(NOT_COMPARED, alone, "not compared", baseline=BASELINE, applications=left_out))
     return [*found, *_caveats(good)]
+
+
+def numbers(records: Sequence[Record]) -> list[Finding]:
+    """The times that are quoted of one device's runs: of one application those of its strategies, fastest first; of
+    several the fastest run of each.
+    """
+    settings: dict[str, list[Record]] = {}
+    for rows in _settings(_usable(records)[1]):
+        app = application(rows[0])
+        settings[app] = max(settings.get(app, []), rows, key=len)
+    if len(settings) != 1:
+        return [_best_run(rows) for _, rows in sorted(settings.items())]
+    (rows,) = settings.values()
+    base = next((r for r in rows if strategy(r) == BASELINE), None)
+    return [
+        finding(RUN, r) if base is None or base is r else finding(RUN_AGAINST, r, comparison=compare(r, base))
+        for r in sorted(rows, key=median_of)
+    ]
+
+
+def _best_run(rows: Sequence[Record]) -> Finding:
+    """The fastest run of an application, and the slowest if they clearly differ."""
+    best, worst = extremes(rows)
+    if best is worst:
+        return finding(ONLY_RUN, best)
+    comparison = compare(best, worst)
+    claim = SLOWEST_TOO if comparison.is_clear else BEST_RUN
+    return finding(claim, best, comparison=comparison, strategies=f"{len(rows)} strategies")
 
 
 def _usable(records: Sequence[Record]) -> tuple[list[Finding], list[Record]]:
@@ -116,7 +153,7 @@ def _settings(records: Sequence[Record]) -> list[list[Record]]:
     return list(groups.values())
 
 
-def _fastest(rows: Sequence[Record]) -> list[Record]:
+def fastest(rows: Sequence[Record]) -> list[Record]:
     """The record with the lowest median, and those whose confidence intervals overlap with its interval."""
     best = min(rows, key=median_of)
     rivals = [r for r in rows if r is not best and _is_indistinguishable(r, best)]
@@ -130,16 +167,16 @@ def _is_indistinguishable(a: Record, b: Record) -> bool:
 
 def _speed(rows: Sequence[Record], where: str) -> list[Finding]:
     """The fastest strategy of one setting, and the time of every other relative to explicit, or to the fastest."""
-    first, *rivals = _fastest(rows)
+    first, *rivals = fastest(rows)
     if len(rows) == 1:
         return [finding(ONLY, first)]
     base = next((r for r in rows if strategy(r) == BASELINE), first)
     text = (f"with {where}, " if where else "") + _IS_FASTEST
     text += (_AGAINST if base is not first else "") + (_RIVALS if rivals else "")
     comparison = compare(first, base) if base is not first else None
-    fastest = finding(Claim(_FASTEST, text), first, comparison=comparison, rivals=tuple(map(strategy, rivals)))
+    answer = finding(Claim(_FASTEST, text), first, comparison=comparison, rivals=tuple(map(strategy, rivals)))
     others = sorted((r for r in rows if r not in (first, base)), key=median_of)
-    return [fastest, *(finding(RELATIVE, r, comparison=compare(r, base)) for r in others)]
+    return [answer, *(finding(RELATIVE, r, comparison=compare(r, base)) for r in others)]
 
 
 def _kernels(rows: Sequence[Record]) -> list[Finding]:
@@ -179,7 +216,7 @@ def _memory(rows: Sequence[Record]) -> list[Finding]:
 
 def _wins(settings: Iterable[Sequence[Record]], where: str) -> list[Finding]:
     """The number of settings in which each strategy is clearly the fastest."""
-    leaders = [_fastest(rows) for rows in settings]
+    leaders = [fastest(rows) for rows in settings]
     winners = [first[0] for first in leaders if len(first) == 1]
     found = []
     for name, n in Counter(map(strategy, winners)).most_common():

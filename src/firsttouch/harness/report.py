@@ -14,7 +14,18 @@ from firsttouch.experiments import shares
 from firsttouch.experiments.base import ReportSection
 from firsttouch.figures import Bar, Figure, Heat, Line, Stack, Table, Timeline
 from firsttouch.harness import findings
-from firsttouch.harness.derive import PREFIXES, application, derive, is_events_run, non_negative, positive, strategy
+from firsttouch.harness.derive import (
+    BASELINE,
+    FASTEST,
+    PREFIXES,
+    against_fastest,
+    application,
+    derive,
+    is_events_run,
+    non_negative,
+    positive,
+    strategy,
+)
 from firsttouch.harness.placements import AS_IS, PLACEMENT
 from firsttouch.harness.search import FINALIST, of_searches, ranked_first, without_candidates
 from firsttouch.records.schema import FAILURES, Record, Scalar, Status
@@ -96,6 +107,13 @@ OVERVIEW = tuple(
         "kernel": "Kernel time",
         "memory": "Peak memory",
     }.items()
+)
+RUNS = Bar(x="app", colour="strategy", x_title="application", y_title="time of a run, ms", title="Time of a run")
+AGAINST_FASTEST = replace(
+    _HEAT,
+    z=FASTEST,
+    z_title="time of a run relative to the fastest strategy",
+    title="Time of a run relative to the fastest strategy of the application",
 )
 
 
@@ -204,14 +222,27 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
     plain = sorted((r for r in of_strategies if not is_events_run(r)), key=lambda r: (_rank(r), application(r)))
     overview = ReportSection(
         QUESTION,
-        plain,
-        OVERVIEW,
+        against_fastest(plain),
+        _overview_figures(plain),
         counted=COUNTED,
         source=SOURCE,
         overview=True,
         findings=lambda _good, _device: findings.of_all(of_strategies),  # they also name incorrect results
     )
     return [overview, *by_application]
+
+
+def _overview_figures(records: Sequence[Record]) -> Sequence[Figure]:
+    """The figures of several applications: without runs of the baseline to compare with, relative to the fastest."""
+    apps: dict[str, set[str]] = {}
+    for record in records:
+        apps.setdefault(application(record), set()).add(strategy(record))
+    if any(len(names) > 1 and BASELINE in names for names in apps.values()):
+        return OVERVIEW
+    if any(len(names) > 1 for names in apps.values()):
+        return (AGAINST_FASTEST, *OVERVIEW)
+    searched = any(shares.speedup(r) for r in records)
+    return (replace(SHARES, facet="app") if searched else RUNS, *OVERVIEW)
 
 
 _RANKS = {name: rank for rank, name in enumerate(STRATEGIES)}

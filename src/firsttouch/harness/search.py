@@ -249,7 +249,7 @@ def ranking(records: Iterable[Record]) -> list[Ranked]:
                     placement=_word(record),
                     settings={} if _word(record) == AS_IS else parse(_word(record)),
                     finalist=record not in once,
-                    is_gain=_is_gain(search, record),
+                    is_gain=is_gain(search, record),
                     runs=0 if record.summary is None else record.summary.n,
                     total_ms=median_of(record),
                     relative=ratio.value,
@@ -260,7 +260,7 @@ def ranking(records: Iterable[Record]) -> list[Ranked]:
     return lines
 
 
-def _is_gain(search: Search, record: Record) -> bool:
+def is_gain(search: Search, record: Record) -> bool:
     """Whether a placement is clearly faster than every strategy as it is."""
     mine, base = quantity(record), quantity(search.base)
     return _word(record) != AS_IS and mine.value < base.value and are_apart(mine, base)
@@ -275,7 +275,7 @@ def of_searches(records: Iterable[Record]) -> list[Finding]:
     found = []
     for search in begun(records):
         best = search.final[0]
-        if _is_gain(search, best):
+        if is_gain(search, best):
             found.append(finding(GAIN, best, comparison=compare(best, search.base), settings=_word(best)))
         else:
             found.append(finding(NO_GAIN, search.base, count(len({*search.tried, *search.finalists}), "placement")))

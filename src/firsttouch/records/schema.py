@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-MAJOR, MINOR = 2, 1
+MAJOR, MINOR = 2, 2
 SCHEMA = f"firsttouch/{MAJOR}.{MINOR}"
 LARGEST = 1e100
 """The largest magnitude of a number in a record, so that no sum or product of a few of them overflows."""
@@ -359,10 +359,21 @@ class Machine(Stored):
             check_integers(topic.values())
 
 
+class Selection(Stored):
+    """What an earlier call selected for the same directory, as in Request."""
+
+    experiments: list[str]
+    devices: list[str]
+    set: dict[str, list[Scalar]] = {}
+    events: bool = False
+    counters: bool = False
+
+
 class Request(Stored):
     """The request of a `firsttouch run` or `firsttouch app`: the content of run.json. --resume continues from it.
 
-    experiments: the applications if kind is "app". modules (the user's own files) and allow_oversubscription are for
+    experiments: the applications if kind is "app". earlier: what earlier calls selected for this directory, as far as
+    it is not a part of what the other fields select. modules (the user's own files) and allow_oversubscription are for
     information only: code to run and limits to lift come from the call alone, never from a results directory.
     """
 
@@ -378,3 +389,4 @@ class Request(Stored):
     kind: Kind = "run"
     modules: list[str] = []
     allow_oversubscription: bool = False
+    earlier: list[Selection] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import msgspec
@@ -15,10 +15,15 @@ from firsttouch.analysis.findings import Finding, Quantity, at_shared
 from firsttouch.analysis.statistics import measured
 from firsttouch.experiments.headlines import MOST, headlines, is_own_processor
 from firsttouch.figures import Bar, Figure
+from firsttouch.harness.derive import derive
+from firsttouch.harness.findings import MEAN
+from firsttouch.harness.findings import numbers as of_runs
+from firsttouch.harness.search import without_candidates
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.report.answers import Answered
 from firsttouch.report.sentences import quantity_text, sentences
+from firsttouch.text import count
 
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")
@@ -66,9 +71,13 @@ def first_screen(results: Results, answers: Sequence[Answered]) -> FirstScreen:
     advice = _derived(lambda: advised(results))
     figure, shown = _latencies(results.records, results.machine)
     if overview is not None:
-        means = [f for f in overview.answer.findings if isinstance(f.value, Quantity)]
+        means = [f for f in overview.answer.findings if f.claim.id == MEAN.id]
         numbers += [_of_strategy(f) for f in means[: MOST - len(numbers)]]
         figure, shown = next(iter(overview.section.figures), None), overview.section.records
+    if not numbers:
+        numbers = [_of_run(f) for f in _derived(lambda: _runs(results))[:MOST]]
+    if figure is None and numbers and (runs := [part for part in answers if part.experiment == numbers[0].experiment]):
+        figure, shown = next(iter(runs[0].section.figures), None), runs[0].section.records
     return FirstScreen(hardware(results.machine), numbers, advice, figure, shown)
 
 
@@ -89,11 +98,28 @@ def _number(finding: Finding) -> Number:
     return Number(head, value, text.removeprefix(value).lstrip(" ,;"), experiment_of(finding), finding)
 
 
+def _runs(results: Results) -> list[Finding]:
+    """The times of applications on the first device that ran any, one with its own processor if there is one."""
+    runs = [r for r in results.records if r.experiment == "app"]
+    devices = sorted(results.machine.devices, key=lambda d: not is_own_processor(d))
+    ran = {r.device for r in measured(runs)}
+    first = next((d.name for d in devices if d.name in ran), None)
+    return of_runs(derive(without_candidates([r for r in runs if r.device == first])))
+
+
+def _of_run(finding: Finding) -> Number:
+    """The time of an application. Names of applications and strategies are not capitalised."""
+    head = finding.claim.head.format_map(finding.conditions).removesuffix(":")
+    return replace(_number(finding), head=head)
+
+
 def _of_strategy(finding: Finding) -> Number:
     """The mean time of a strategy relative to the baseline."""
     assert isinstance(finding.value, Quantity)
     n = len(finding.points)
-    rest = f"times the time of {finding.conditions['baseline']}, geometric mean of {n} runs"
+    apps = {msgspec.json.decode(point)[2].get("app") for point in finding.points}
+    over = count(n, "application" if n == len(apps) else "measured case")
+    rest = f"times the time of {finding.conditions['baseline']}, geometric mean of {over}"
     head = f"{finding.conditions['strategy']}"
     return Number(head, quantity_text(finding.value), rest, experiment_of(finding), finding)
 

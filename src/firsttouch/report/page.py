@@ -471,9 +471,11 @@ def drawings(section: Section, palette: Palette) -> list[Drawing]:
     return [d for d in drawn if d is not None]
 
 
-def _lead_drawings(section: Section, palette: Palette) -> list[Drawing]:
-    """The figures of the section that a question shows: first the usual conditions of the first figure."""
-    if section.overview and section.figures:  # the first screen shows the first one
+def _lead_drawings(section: Section, palette: Palette, picture: Figure | None) -> list[Drawing]:
+    """The figures of the section that a question shows: first the usual conditions of the first figure. picture: the
+    figure of the first screen, which is not drawn again.
+    """
+    if section.figures and section.figures[0] is picture:
         return drawings(replace(section, figures=section.figures[1:] or section.figures), palette)
     every = drawings(section, palette)
     if not section.figures:
@@ -507,9 +509,10 @@ def _draw(parts: Sequence[Chapter]) -> None:
         leads = {id(q.lead) for q in chapter.questions if not q.collapsed}
         for section in sorted(chapter.sections, key=lambda s: id(s) not in leads):
             section.undrawn = id(section) not in leads and len(found) >= MOST_FIGURES
-            of_section = _lead_drawings if id(section) in leads else drawings
-            drawn = [] if section.undrawn else of_section(section, palette)
-            found += [(section.drawings, drawing) for drawing in drawn]
+            if not section.undrawn:
+                is_lead, picture = id(section) in leads, chapter.screen.figure
+                drawn = _lead_drawings(section, palette, picture) if is_lead else drawings(section, palette)
+                found += [(section.drawings, drawing) for drawing in drawn]
     for (place, drawing), image in zip(found, to_svgs([drawing.spec for _, drawing in found]), strict=True):
         place.append((drawing, image))
 

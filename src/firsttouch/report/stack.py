@@ -87,7 +87,9 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Cont
     names = list(dict.fromkeys(name for bar_parts in parts for name in bar_parts))
     fills = dict(zip(names, context.palette.styles(heading(figure, "series"), names)[0], strict=True))
     scale = {"domain": names, "range": [fills[n] for n in names]}
-    hue = field("segment:N", title=heading(figure, "series"), scale=scale, legend={"columns": 6})
+    hue = field(
+        "segment:N", title=heading(figure, "series"), scale=scale, legend={"columns": 6, "symbolType": "square"}
+    )
     width, one_unit = 270 if roles.panel else 560, unit(figure, "value", records[0])
     panels: dict[str, list[tuple[Spec, dict[str, float]]]] = {}
     for record, bar_parts in zip(records, parts, strict=True):

@@ -1,0 +1,63 @@
+"""What the calls that wrote to one directory asked for, as one request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from firsttouch.records.schema import Request, Scalar, Selection
+
+_Selects = TypeVar("_Selects", Request, Selection)
+_Parts: TypeAlias = Mapping[tuple[str, str], Sequence[Scalar]]
+"""What is selected: names and values by the field, and by the factor for `set`."""
+
+
+def selections(request: Request) -> list[Selection]:
+    """All that a request holds, the earliest first."""
+    own = {name: getattr(request, name) for name in Selection.__struct_fields__}
+    return [*request.earlier, Selection(**own)]
+
+
+def selecting(request: Request, selection: Selection) -> Request:
+    """The request of one selection alone."""
+    own: dict[str, Any] = {name: getattr(selection, name) for name in selection.__struct_fields__}
+    return msgspec.structs.replace(request, earlier=[], **own)
+
+
+def together(request: Request) -> Request:
+    """A request with as few earlier selections as hold exactly the same points.
+
+    Two selections are one if one holds the other, or if they differ in one part alone: the experiments, the devices, or
+    the values of one factor. The union of others would hold points that nobody asked for.
+    """
+    found, earlier = request, list[Selection]()
+    for selection in reversed(request.earlier):
+        union = _union(selection, found)
+        if union is None:
+            earlier.insert(0, selection)
+        else:
+            found = union
+    return msgspec.structs.replace(found, earlier=earlier)
+
+
+def _union(old: Selection, new: Request) -> Request | None:
+    before, after = _parts(old), _parts(new)
+    if before.keys() != after.keys() or (old.events, old.counters) != (new.events, new.counters):
+        return None
+    added = [part for part in after if not set(after[part]) <= set(before[part])]
+    removed = [part for part in before if not set(before[part]) <= set(after[part])]
+    if added and removed and not (added == removed and len(added) == 1):
+        return None
+    parts = {part: list(dict.fromkeys([*before[part], *after[part]])) for part in after}
+    values = {factor: parts["set", factor] for factor in new.set}
+    return msgspec.structs.replace(new, experiments=parts["experiments", ""], devices=parts["devices", ""], set=values)
+
+
+def _parts(selected: _Selects) -> _Parts:
+    parts: dict[tuple[str, str], Sequence[Scalar]] = {
+        ("experiments", ""): selected.experiments,
+        ("devices", ""): selected.devices,
+    }
+    return parts | {("set", factor): values for factor, values in selected.set.items()}

@@ -1,0 +1,443 @@
+"""Every sentence of the first screens of results/ is computed again here from the lines of results.jsonl, without the
+code that made it. A sentence that is altered, or that has another form than those below, is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Any
+
+import pytest
+
+from firsttouch.cli.findings import read
+
+RESULTS = Path(__file__).parents[2] / "results"
+RUNS = ["h200-standard", "h200-apps", "h200-apps-1", "h200-apps-2", "h200-apps-3", "xeon-vm-apps", "xeon-vm-standard"]
+UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+N, T, S = r"([\d.,]+)", r"([\d.,]+ (?:ns|us|ms|s))", r"([\d.]+ [KMG]iB)"
+NAME = r"([a-z][a-z0-9+_-]*)"
+DEVICE = r"([a-z]+:\d+)"
+Row = dict[str, Any]
+
+pytestmark = pytest.mark.skipif(not RESULTS.is_dir(), reason="the source distribution leaves out results/")
+
+
+class Lines:
+    """The lines of a results.jsonl whose data are right."""
+
+    def __init__(self, directory: Path) -> None:
+        rows: dict[str, Row] = {}
+        for line in (directory / "results.jsonl").read_text().splitlines():
+            row = json.loads(line)
+            rows[json.dumps([row["experiment"], row["device"], row["factors"]], sort_keys=True)] = row
+        self.rows = [
+            r for r in rows.values()
+            if r["status"] == "ok" and r["verified"] is not False and not r.get("suspect") and not r.get("parties")
+        ]  # fmt: skip
+        machine = json.loads((directory / "machine.json").read_text())
+        self.facts = machine["facts"]
+        self.gpu = "cuda:0" if any(d["name"] == "cuda:0" for d in machine["devices"]) else "opencl:0"
+
+    def find(self, experiment: str, device: str = "", **factors: object) -> list[Row]:
+        return [
+            r for r in self.rows
+            if r["experiment"] == experiment and device in ("", r["device"])
+            and all(r["factors"].get(name) == value for name, value in factors.items())
+        ]  # fmt: skip
+
+    def largest(self, experiment: str, device: str = "", **factors: object) -> list[Row]:
+        rows = self.find(experiment, device, **factors)
+        return [r for r in rows if r["factors"]["size"] == max(r["factors"]["size"] for r in rows)]
+
+    @cache  # noqa: B019
+    def apps(self) -> dict[tuple[str, object], dict[str, Row]]:
+        """The runs of each application by strategy, where there are several."""
+        found: dict[tuple[str, object], dict[str, Row]] = {}
+        for r in self.find("app"):
+            f = r["factors"]
+            if f.get("events", "off") == "off":
+                found.setdefault((f["app"], f["size"]), {})[f["strategy"]] = r
+        return {group: rows for group, rows in found.items() if len(rows) > 1}
+
+    # prices in ns, of 1 GiB
+
+    def touch(self, threads: int, page_size: str = "base") -> float:
+        rows = self.find("pagefault", "cpu", scenario="cpu", access="store", threads=threads, page_size=page_size)
+        row = max(rows, key=lambda r: r["factors"]["pages"])
+        return mid(row) / row["counters"]["page_bytes"] * 2**30
+
+    def copy(self, direction: str, allocator: str) -> float:
+        (row,) = self.largest("transfer", self.gpu, direction=direction, allocator=allocator, engine="copy-engine",
+                              streams=1, chunk=0)  # fmt: skip
+        return 2**30 / mid(row)
+
+    def call(self, call: str, allocator: str) -> float:
+        rows = self.largest("allocation", self.gpu, call=call, allocator=allocator)
+        return mid(rows[-1]) / rows[-1]["factors"]["size"] * 2**30
+
+    def passes(self, **factors: object) -> list[Row]:
+        given = {"touch": "dense", "order": "parallel", "advice": "none", "prefetch": "none", "starts_on": "cpu",
+                 "events": "off", **factors}  # fmt: skip
+        return [r for r in self.find("migration", self.gpu, **given) if "ratio" not in r["factors"]]
+
+    def moved(self, time: Callable[[Row], float], **factors: object) -> float:
+        """The median of a time in ms, as ns of 1 GiB, over the points in managed memory."""
+        rows = self.passes(allocator="managed", **factors)
+        return median(time(r) * 1e6 / r["factors"]["size"] for r in rows) * 2**30
+
+    def beyond(self, counter: str) -> Callable[[Row], float]:
+        """A counter less what it is in page-locked memory, whose pages stay."""
+        present: dict[int, float] = {}
+        for r in [*self.passes(allocator="pinned"), *self.passes(allocator="registered")]:
+            present.setdefault(r["factors"]["size"], r["counters"][counter] / r["factors"]["size"])
+        middle = median(present.values())
+
+        def time(row: Row) -> float:
+            size = row["factors"]["size"]
+            return float(row["counters"][counter]) - size * present.get(size, middle)
+
+        return time
+
+    def faults(self) -> float:
+        def time(r: Row) -> float:
+            return float(
+                r["counters"]["iteration_0_ms"] - r["counters"][f"iteration_{r['factors']['iterations'] - 1}_ms"]
+            )
+
+        return self.moved(time, operation="update")
+
+    def prefetch(self) -> float:
+        return self.moved(lambda r: float(r["counters"]["prefetch_ms"]), prefetch="whole")
+
+    def adds(self, strategy: str) -> float:
+        """What a strategy adds to 1 GiB that the CPU writes, kernels update and the CPU reads back."""
+        if strategy == "explicit":
+            copies = self.copy("h2d", "malloc") + self.copy("d2h", "malloc")
+            own = self.call("free", "registered") / 2 if self.gpu == "cuda:0" else self.touch(1)
+            return self.touch(0) + copies + own
+        if strategy == "pinned":
+            assert self.gpu == "opencl:0"
+            return self.touch(0)
+        there = self.moved(self.beyond("initialise_ms")) + self.moved(self.beyond("cpu_read_ms"), operation="update")
+        return there + {"managed": self.faults, "managed+prefetch": self.prefetch}[strategy]()
+
+
+def mid(row: Row) -> float:
+    return float(row["summary"]["median"])
+
+
+def interval(row: Row) -> tuple[float, float]:
+    return row["summary"]["ci_low"], row["summary"]["ci_high"]
+
+
+def same(written: str, value: float) -> None:
+    """What is written is the value, rounded to two to four digits."""
+    number, _, unit = written.partition(" ")
+    shown, true = float(number.replace(",", "")), value / UNITS.get(unit, 1.0)
+    assert any(float(f"{true:.{digits}e}") == shown for digits in (1, 2, 3)), (written, value)
+
+
+def pcie(facts: Row) -> float:
+    links = facts["links"]
+    assert links["gpu0_pcie_generation_max"] == 5
+    return 32.0 * links["gpu0_pcie_width_max"] / 8
+
+
+# ---------------------------------------------------------------------------------------------------- numbers
+
+
+def stream(lines: Lines, agent: str, allocator: str) -> Row:
+    device = lines.gpu if agent == "gpu" else "cpu"
+    rows = lines.largest("bandwidth", device, agent=agent, allocator=allocator, arrays="memory", kernel="triad")
+    return max(rows, key=mid)
+
+
+def load(lines: Lines, agent: str, allocator: str) -> Row:
+    device = lines.gpu if agent == "gpu" else "cpu"
+    (row,) = lines.largest("latency", device, agent=agent, allocator=allocator, order="random", first_touch="self")
+    return row
+
+
+def gpu_own(lines: Lines, rate: str, share: str, peak: str, latency: str) -> None:
+    best = mid(stream(lines, "gpu", "device"))
+    limit = 2e6 * lines.facts["gpu0"]["memory_max_mhz"] * lines.facts["gpu0"]["memory_bus_bits"] / 8 / 1e9
+    for written, value in ((rate, best), (share, 100 * best / limit), (peak, limit)):
+        same(written, value)
+    same(latency, mid(load(lines, "gpu", "device")))
+
+
+def gpu_host(lines: Lines, rate: str, share: str, peak: str, latency: str) -> None:
+    best = mid(stream(lines, "gpu", "pinned"))
+    limit = 3 / 2 * pcie(lines.facts)  # of three arrays two are read, and the third crosses the other way at once
+    for written, value in ((rate, best), (share, 100 * best / limit), (peak, limit)):
+        same(written, value)
+    same(latency, mid(load(lines, "gpu", "pinned")))
+
+
+def cpu_host(lines: Lines, rate: str, latency: str) -> None:
+    same(rate, mid(stream(lines, "cpu", "malloc")))
+    same(latency, mid(load(lines, "cpu", "malloc")))
+
+
+def copies(lines: Lines, way: str, rate: str, side: str, allocator: str, share: str, peak: str, plain: str,
+           other_side: str) -> None:  # fmt: skip
+    direction, preposition = {"GPU": ("h2d", "from"), "host": ("d2h", "to")}[way]
+    assert (side, other_side) == (preposition, preposition)
+    best = max(lines.largest("transfer", lines.gpu, direction=direction, engine="copy-engine"), key=mid)
+    assert best["factors"]["allocator"] == allocator
+    for written, value in ((rate, mid(best)), (share, 100 * mid(best) / pcie(lines.facts)), (peak, pcie(lines.facts))):
+        same(written, value)
+    slow = lines.largest("transfer", lines.gpu, direction=direction, engine="copy-engine", allocator="malloc")
+    same(plain, max(map(mid, slow)))
+
+
+def first_touch(lines: Lines, page: str, time: str, allocator: str) -> None:
+    size = float(page.split()[0]) * UNITS[page.split()[1]]
+    rows = [r for r in lines.find("pagefault", "cpu", scenario="cpu", access="store", threads=1, allocator=allocator)
+            if r["counters"]["page_bytes"] == size]  # fmt: skip
+    same(time, mid(max(rows, key=lambda r: r["factors"]["pages"])))
+
+
+def managed(lines: Lines, ratio: str, low: str, high: str, moved: str, copied: str, passes: str, size: str,
+            ahead: str) -> None:  # fmt: skip
+    amount, unit = size.split()
+    at = {"size": int(float(amount) * UNITS[unit]), "operation": "update", "iterations": int(passes)}
+    (one,), (copy,) = lines.passes(allocator="managed", **at), lines.passes(allocator="device", **at)
+    (early,) = lines.passes(allocator="managed", **{**at, "prefetch": "whole"})
+    for written, row in ((moved, one), (copied, copy), (ahead, early)):
+        same(written, mid(row) * 1e6)
+    same(ratio, mid(one) / mid(copy))
+    same(low, interval(one)[0] / interval(copy)[1])
+    same(high, interval(one)[1] / interval(copy)[0])
+
+
+def launch(lines: Lines, time: str, low: str, high: str) -> None:
+    (row,) = lines.find("context", lines.gpu, phase="launch-next")
+    same(time, mid(row) * 1e6)
+    same(f"{low} us", interval(row)[0] * 1e6)
+    same(high, interval(row)[1] * 1e6)
+
+
+def cpu_stream(lines: Lines, rate: str, low: str, high: str, size: str, allocator: str) -> None:
+    row = stream(lines, "cpu", allocator)
+    same(rate, mid(row))
+    same(low, interval(row)[0])
+    same(high, interval(row)[1])
+    same(size, row["factors"]["size"])
+
+
+def cpu_load(lines: Lines, time: str, size: str, allocator: str) -> None:
+    row = load(lines, "cpu", allocator)
+    same(time, mid(row))
+    same(size, row["factors"]["size"])
+
+
+def host_copy(lines: Lines, rate: str, size: str, allocator: str) -> None:
+    row = max(lines.largest("transfer", "cpu", direction="h2h", allocator=allocator), key=mid)
+    same(rate, mid(row))
+    same(size, row["factors"]["size"])
+
+
+def mean_of_strategy(lines: Lines, name: str, ratio: str, n: str) -> None:
+    ratios = [
+        mid(rows[name]) / mid(rows["explicit"]) for rows in lines.apps().values() if {name, "explicit"} <= set(rows)
+    ]
+    same(ratio, geometric_mean(ratios))
+    assert int(n) == len(ratios)
+
+
+# ---------------------------------------------------------------------------------------------------- advice
+
+
+def leaders(rows: dict[str, Row]) -> list[str]:
+    """The fastest strategy, and those whose interval overlaps with its interval. One sample has no interval."""
+    first = min(rows, key=lambda name: mid(rows[name]))
+    if rows[first]["summary"]["n"] == 1:
+        return [first]
+    low, high = interval(rows[first])
+    return [first, *(n for n, r in rows.items() if n != first and interval(r)[0] <= high and low <= interval(r)[1])]
+
+
+def winner(lines: Lines) -> tuple[str, int, int]:
+    """The strategy that is clearly the fastest most often, how often it has the least time, and how often clearly."""
+    found = [leaders(rows) for rows in lines.apps().values()]
+    names = {name for name, *_ in found}
+    counted = {n: (sum(f == [n] for f in found), sum(f[0] == n for f in found)) for n in names}
+    best = max(counted, key=lambda name: counted[name])
+    clear, won = counted[best]
+    return best, won, clear
+
+
+def fastest(lines: Lines, name: str, up_to: str, strategies: str, won: str, cases: str, clear: str | None) -> None:
+    best, times, clearly = winner(lines)
+    every = {n for rows in lines.apps().values() for n in rows}
+    assert (name, int(won), int(cases), int(strategies)) == (best, times, len(lines.apps()), len(every))
+    assert bool(up_to) == any(set(rows) != every for rows in lines.apps().values())
+    once = all(r["summary"]["n"] == 1 for rows in lines.apps().values() for r in rows.values())
+    assert once if clear is None else not once and int(clear) == clearly
+
+
+def nobody(lines: Lines, device: str, cases: str, name: str, won: str) -> None:
+    best, times, clearly = winner(lines)
+    assert (lines.gpu, clearly) == (device, 0)
+    assert (name, int(won), int(cases)) == (best, times, len(lines.apps()))
+
+
+def slowest(lines: Lines, name: str, factor: str, best: str, n: str) -> None:
+    assert best == winner(lines)[0]
+    ratios: dict[str, list[float]] = {}
+    for rows in lines.apps().values():
+        for other, r in rows.items() if best in rows else ():
+            ratios.setdefault(other, []).append(mid(r) / mid(rows[best]))
+    assert name == max(ratios, key=lambda one: geometric_mean(ratios[one]))
+    same(factor, geometric_mean(ratios[name]))
+    assert int(n) == len(ratios[name])
+
+
+def loss(lines: Lines, best: str, app: str, time: str, other: str, less: str) -> None:
+    assert best == winner(lines)[0]
+    losses = {
+        group: mid(rows[best]) / min(map(mid, rows.values()))
+        for group, rows in lines.apps().items()
+        if best in rows and best not in leaders(rows)
+    }
+    worst = max(losses, key=lambda group: losses[group])
+    rows = lines.apps()[worst]
+    assert (app, other) == (worst[0], leaders(rows)[0])
+    same(time, mid(rows[best]) * 1e6)
+    same(less, mid(rows[other]) * 1e6)
+
+
+def estimate(lines: Lines, name: str, time: str, baseline: str, third: str, more: str) -> None:
+    adds = {one: lines.adds(one) for one in ("explicit", "managed", "managed+prefetch")}
+    assert name == min(adds, key=lambda one: adds[one])
+    same(time, adds[name])
+    same(baseline, adds["explicit"])
+    same(more, adds[third])
+
+
+def nothing_copied(lines: Lines, device: str, name: str, time: str, others: str, baseline: str) -> None:
+    assert device == lines.gpu
+    same(time, lines.adds(name))
+    same(baseline, lines.adds("explicit"))
+    assert lines.adds(name) < lines.adds("explicit")
+    # registered, buffer, and the kinds of SVM that PoCL has need as little
+    assert int(others) == 5
+
+
+def prefetched(lines: Lines, time: str, faults: str) -> None:
+    same(time, lines.prefetch())
+    same(faults, lines.faults())
+    assert lines.faults() > 1.25 * lines.prefetch()
+
+
+def page_locked(lines: Lines, times: str, size: str, ratio: str) -> None:
+    amount, unit = size.split()
+    part = float(amount) * UNITS[unit] / 2**30
+    (one,) = lines.largest("transfer", lines.gpu, direction="h2d", allocator="malloc", engine="copy-engine", streams=1,
+                           chunk=0)  # fmt: skip
+    (fast,) = lines.find("transfer", lines.gpu, direction="h2d", allocator="pinned", engine="copy-engine", streams=1,
+                         chunk=0, size=one["factors"]["size"])  # fmt: skip
+    assert one["factors"]["size"] == part * 2**30
+    same(ratio, mid(fast) / mid(one))
+    saved = one["factors"]["size"] / mid(one) - fast["factors"]["size"] / mid(fast)
+    assert int(times) == round(part * (lines.call("allocate", "pinned") + lines.call("free", "pinned")) / saved)
+
+
+def all_threads(lines: Lines, one: str, every: str) -> None:
+    same(one, lines.touch(1))
+    same(every, lines.touch(0))
+
+
+def huge_pages(lines: Lines, huge: str, base: str) -> None:
+    assert lines.facts["huge_pages"]["thp_enabled"] != "always"
+    same(huge, lines.touch(0, "huge"))
+    same(base, lines.touch(0))
+
+
+LIMIT = rf"{N} % of the {N} GB/s that the"
+USE = "1 GiB that the CPU writes, kernels update and the CPU reads back"
+SENTENCES: dict[str, Callable[..., None]] = {
+    rf"The GPU, in its own memory: {N} GB/s, {LIMIT} memory allows; {T} for a load": gpu_own,
+    rf"The GPU, in the host's memory: {N} GB/s, {LIMIT} link allows both ways; {T} for a load": gpu_host,
+    rf"The CPU, in the host's memory: {N} GB/s, {T} for a load": cpu_host,
+    rf"Copy to the (GPU|host): {N} GB/s (from|to) {NAME}, {LIMIT} link allows; {N} GB/s (from|to) malloc": copies,
+    rf"First touch of a {S} page: {T} by one CPU thread in {NAME} memory": first_touch,
+    rf"Managed memory written by the CPU: {N} \({N} to {N}\) times as long as a copy \({T}, not {T}, for {N} passes "
+    rf"over {S}; {T} with prefetch\)": managed,
+    rf"Launch of a kernel: {T} \({N} to {T}\) until it has ended": launch,
+    rf"Streams by the CPU: {N} GB/s \({N} to {N} GB/s\) in a triad over {S} of {NAME} memory": cpu_stream,
+    rf"Loads by the CPU: {T} from anywhere in {S} of {NAME} memory": cpu_load,
+    rf"Copy within memory: {N} GB/s over {S} of {NAME} memory": host_copy,
+    rf"{NAME}: {N} times the time of explicit, geometric mean of {N} applications": mean_of_strategy,
+    rf"Take {NAME}: it was the fastest of (up to )?{N} strategies in {N} of {N} applications, "
+    rf"(?:clearly in {N}|each of them run once)\.": fastest,
+    rf"On {DEVICE}, which is the processor itself, no strategy was clearly the fastest in any of {N} "
+    rf"applications; most often it was {NAME}, in {N}\.": nobody,
+    rf"The slowest on average, {NAME}, took {N} times as long as {NAME}, geometric mean of {N} applications\.": slowest,
+    rf"The largest loss with {NAME} was in {NAME}: {T}, under {NAME} {T}\.": loss,
+    rf"Take {NAME} for {USE}: it takes an estimated {T} besides the kernels, explicit {T}, {NAME} {T}\.": estimate,
+    rf"On {DEVICE}, which is the processor itself, nothing needs to be copied: for {USE}, {NAME} takes "
+    rf"an estimated {T} besides the kernels, {N} others about as long, explicit {T}\.": nothing_copied,
+    rf"Prefetch managed buffers before kernels use them: it takes {T} per GiB, by faults {T} per GiB\.": prefetched,
+    rf"Copy from page-locked memory if a buffer is copied more than {N} times: a copy of {S} to the GPU is {N} times "
+    r"as fast, but locking the pages takes time\.": page_locked,
+    rf"Touch new memory with all threads: the first touch by one thread takes {T} per GiB, by all threads {T} per "
+    r"GiB\.": all_threads,
+    rf"Use huge pages, which a program must ask for here \(madvise\): first touch takes {T} per GiB, in base pages {T} "
+    r"per GiB\.": huge_pages,
+}  # fmt: skip
+
+
+def check(sentence: str, lines: Lines) -> None:
+    """Raises AssertionError unless the sentence is true of the lines."""
+    for pattern, of_form in SENTENCES.items():
+        if found := re.fullmatch(pattern, sentence):
+            of_form(lines, *found.groups())
+            return
+    raise AssertionError(f"no form of sentence: {sentence}")
+
+
+@cache
+def first_screen(run: str) -> tuple[list[str], Lines]:
+    screen = read(RESULTS / run).screen
+    numbers = [f"{number.head}: {number.text}" for number in screen.numbers]
+    return [*numbers, *(one.text for one in screen.advice)], Lines(RESULTS / run)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_every_sentence_is_true_of_the_records(run: str) -> None:
+    sentences, lines = first_screen(run)
+    assert len(sentences) >= 5
+    for sentence in sentences:
+        check(sentence, lines)
+
+
+def altered(sentence: str) -> Iterator[str]:
+    """The sentence with each number and each name in turn replaced by another."""
+    for found in re.finditer(r"(?<![\w.+:-])\d[\d,]*(\.\d+)?(?![\w:]| GiB that)", sentence):
+        other = f"{float(found[0].replace(',', '')) * 1.3 + 1:.0f}"
+        yield sentence[: found.start()] + other + sentence[found.end() :]
+    names = r"(explicit\+pinned|managed\+[a-z]+|managed(?! memory| buffers)|svm-[a-z]+|heartwall|quantum_volume|malloc)"
+    for found in re.finditer(rf"(?<![\w+]){names}(?![\w+])", sentence):
+        yield sentence[: found.start()] + "system" + sentence[found.end() :]
+    for one, other in (("from", "to"), ("clearly in", "in"), ("fastest", "slowest"), ("largest", "least"),
+                       ("more than", "less than"), ("the GPU", "the CPU"), ("both ways", "each way")):  # fmt: skip
+        if one in sentence:
+            yield sentence.replace(one, other, 1)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_an_altered_sentence_is_not(run: str) -> None:
+    sentences, lines = first_screen(run)
+    for sentence in sentences:
+        changed = list(altered(sentence))
+        assert changed
+        for other in changed:
+            with pytest.raises((AssertionError, KeyError, StopIteration, ValueError)):
+                check(other, lines)
