@@ -90,10 +90,10 @@ class Backprop(App):
                 return f"a unit or its error differs from f64 by {error:.3g} in step {number}"
             change = RATE * errors + MOMENTUM * change
             factor = factor + change
-        wrong, found = np.zeros(3, u64), map(view, (self.weights, self.changes, self.partial))
-        limits = (RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE)
-        values = (*found, factor, change, last, wrong, self.inputs // UNITS, *self._generators(), *limits)
-        on_host(shared_kernels("training"), "training_wrong", *values)
+        wrong, factors = np.zeros(3, u64), (factor, change, last)
+        found = view(self.weights), view(self.changes), view(self.partial)
+        rest = (self.inputs // UNITS, *self._generators(), RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE)
+        on_host(shared_kernels("training"), "training_wrong", *found, *factors, wrong, *rest)
         names = ("weights", "last changes of weights", "sums of 16 inputs")
         return ", ".join(f"{n} {name} differ from f64" for n, name in zip(wrong, names, strict=True) if n)
 
