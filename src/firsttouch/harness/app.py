@@ -23,7 +23,7 @@ from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
 from firsttouch.workspace.guidance import NONE, settings_of
 from firsttouch.workspace.strategies import Strategy
-from firsttouch.workspace.workspace import Agent, Array, Declaration, Role
+from firsttouch.workspace.workspace import Agent, Array, ByteRange, Declaration, Role
 
 # fmt: off
 __all__ = [
@@ -38,7 +38,7 @@ i32, i64, u8, u32, u64 = (np.dtype(t) for t in (np.int32, np.int64, np.uint8, np
 GENERATE = "generate"
 """The file of kernels that generate initial data."""
 Params: TypeAlias = Mapping[str, int]
-View: TypeAlias = "Callable[[Array], np.ndarray[Any, Any]]"
+View: TypeAlias = "Callable[[ByteRange], np.ndarray[Any, Any]]"
 
 
 class BufferSpec:
@@ -262,8 +262,8 @@ class App:
     def check(self, view: View) -> str:
         """Return '' if the result is correct, otherwise what is wrong, in one sentence.
 
-        Called after the measured window. view(array) returns the memory as a numpy array of the declared shape. Avoid
-        copies of large arrays.
+        Called after the measured window. view(array) returns the memory as a numpy array of the declared shape, and
+        view(array[a:b]) that of some rows. Avoid copies of large arrays.
         """
         raise NotImplementedError
 
