@@ -121,7 +121,7 @@ def _of_strategy(finding: Finding) -> Number:
     n = len(finding.points)
     apps = {msgspec.json.decode(point)[2].get("app") for point in finding.points}
     over = count(n, "application" if n == len(apps) else "measured case")
-    rest = f"times the time of {finding.conditions['baseline']}, geometric mean of {over}"
+    rest = f"times {finding.conditions['baseline']}'s time, geometric mean of {over}"
     head = f"{finding.conditions['strategy']}"
     return Number(head, quantity_text(finding.value), rest, experiment_of(finding), finding)
 
