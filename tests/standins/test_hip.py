@@ -416,6 +416,7 @@ def test_experiments_run_and_verify(name: str, tmp_path: Path) -> None:
         assert {record.factors[switch] for record in records if record.status == "ok"} == {"0", "1"}
 
 
+@pytest.mark.exhaustive
 def test_prices_that_advise_needs_are_measured_on_a_gpu_with_its_own_memory(tmp_path: Path) -> None:
     sets = ["direction=d2h", "engine=copy-engine", "allocator=malloc,managed", "call=free-gpu-touched", "size=1MiB"]
     sets += ["sdma=1", "prefetch=back", "advice=none", "events=off", "touch=dense", "iterations=2", "starts_on=cpu"]
