@@ -18,6 +18,7 @@ from firsttouch.figures import Bar, Figure
 from firsttouch.harness.derive import derive
 from firsttouch.harness.findings import MEAN
 from firsttouch.harness.findings import numbers as of_runs
+from firsttouch.harness.report import STACK, WITHOUT_CONTEXT
 from firsttouch.harness.search import without_candidates
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Machine, Record
@@ -78,6 +79,7 @@ def first_screen(results: Results, answers: Sequence[Answered]) -> FirstScreen:
         numbers = [_of_run(f) for f in _derived(lambda: _runs(results))[:MOST]]
     if figure is None and numbers and (runs := [part for part in answers if part.experiment == numbers[0].experiment]):
         figure, shown = next(iter(runs[0].section.figures), None), runs[0].section.records
+        figure = WITHOUT_CONTEXT if figure is STACK else figure  # its sums are the times that the numbers are
     return FirstScreen(hardware(results.machine), numbers, advice, figure, shown)
 
 

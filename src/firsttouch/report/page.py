@@ -465,8 +465,9 @@ def _lead_drawings(section: Section, palette: Palette, picture: Figure | None) -
     """The figures of the section that a question shows: first the usual conditions of the first figure. picture: the
     figure of the first screen, which is not drawn again.
     """
-    if section.figures and section.figures[0] is picture:
-        return drawings(replace(section, figures=section.figures[1:] or section.figures), palette)
+    if any(figure is picture for figure in section.figures):
+        others = [figure for figure in section.figures if figure is not picture]
+        return drawings(replace(section, figures=others or section.figures), palette)
     every = drawings(section, palette)
     if not section.figures:
         return every
