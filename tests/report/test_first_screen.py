@@ -1,4 +1,4 @@
-"""The first screen of whole runs: its findings as --json has them. test_first_screen_sentences.py has every sentence."""
+"""The first screen as --json has it. test_first_screen_sentences.py has every sentence of it."""
 
 from __future__ import annotations
 
