@@ -237,9 +237,11 @@ void bind_device(nb::module_& m) {
             [](BufferHandle& b, std::size_t offset, std::size_t count) {
                 if (count > b.get().size() || offset > b.get().size() - count)
                     throw std::out_of_range("read beyond the end of the buffer");
-                std::string bytes(count, '\0');
-                b.owner->lab.read(b.get(), offset, bytes.data(), count);
-                return nb::bytes(bytes.data(), bytes.size());
+                PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(count));
+                if (bytes == nullptr) throw nb::python_error();
+                nb::bytes result = nb::steal<nb::bytes>(bytes);
+                b.owner->lab.read(b.get(), offset, PyBytes_AsString(bytes), count);
+                return result;
             },
             "offset"_a, "count"_a)
         .def(

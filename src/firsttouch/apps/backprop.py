@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, f64, in_pieces
+from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, f64, on_host, shared_kernels, u64
 from firsttouch.harness.random import F64, uniform_f32
 
 RATE, MOMENTUM, TARGET = 0.3, 0.3, 0.1
 UNITS, WIDTH = 16, 17  # hidden units; row length of the weights, whose column 0 is unused
+BLOCK = 4096  # rows that training.c adds up at a time
 # Of the sum of absolute terms. A sum of 16 products is rounded 32 times by up to 2^-24, a change 4 times (earlier ones
 # fade with the momentum), a weight once a step: enough for 160 steps.
 RELATIVE_TOLERANCE = 1e-5
@@ -89,38 +90,23 @@ class Backprop(App):
                 return f"a unit or its error differs from f64 by {error:.3g} in step {number}"
             change = RATE * errors + MOMENTUM * change
             factor = factor + change
-        weights, changes, partial = map(view, (self.weights, self.changes, self.partial))
+        wrong, factors = np.zeros(3, u64), np.stack([factor, last, change])
+        results = (view(self.weights), view(self.changes), view(self.partial), factors, wrong)
+        limits = (RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE)
+        on_host(shared_kernels("training"), "training_wrong", *results, self.inputs, *self._initial(), *limits)
+        names = ("weights", "last changes of weights", "sums of 16 inputs")
+        found = [f"{count} {name}" for count, name in zip(wrong, names, strict=True) if count]
+        return f"{' and '.join(found)} differ from f64" if found else ""
 
-        def piece(first_group: int, last_group: int) -> str:
-            """Checks the rows of some groups, and the one before them: of the bias or of another group."""
-            rows = np.arange(first_group * UNITS, last_group * UNITS + 1)
-            first, x = self._initial_weights(rows), self._x(rows)[:, None]
-            if not _close(weights[rows], first + x * factor, np.abs(first) + x * np.abs(factor)):
-                return "weights differ from the initial values plus the changes in f64"
-            if not _close(changes[rows], x * change, x * np.abs(change)):
-                return "the last weight changes differ from momentum and errors in f64"
-            terms = ((first + x * last) * x)[1:].reshape(-1, UNITS, WIDTH)[:, :, 1:]
-            close = _close(partial[first_group:last_group], terms.sum(axis=1), np.abs(terms).sum(axis=1))
-            return "" if close else "sums of 16 inputs differ from those in f64"
-
-        return next(filter(None, in_pieces(piece, self.inputs // UNITS, 2**10)), "")
-
-    def _x(self, rows: np.ndarray[Any, Any]) -> F64:
-        return np.where(rows == 0, 1.0, uniform_f32(self.x.key, rows, 0, 1))
-
-    def _initial_weights(self, rows: np.ndarray[Any, Any]) -> F64:
-        at = rows[:, None] * WIDTH + np.arange(WIDTH)
-        return uniform_f32(self.weights.key, at, -self.scale(), self.scale()).astype(np.float64)
+    def _initial(self) -> tuple[int, int, float]:
+        """The keys of inputs and initial weights, and the bound of these."""
+        return self.x.key, self.weights.key, self.scale()
 
     def _products(self) -> tuple[F64, float]:
         """Net inputs of the hidden units from the initial weights, and the sum of squared inputs."""
-
-        def piece(first: int, last: int) -> F64:
-            rows = np.arange(first, last)
-            x = self._x(rows)
-            return np.array([*(x @ self._initial_weights(rows)[:, 1:]), x @ x])
-
-        total = np.sum(in_pieces(piece, self.inputs + 1, 2**14), axis=0)
+        sums = np.zeros((math.ceil((self.inputs + 1) / BLOCK), WIDTH))
+        on_host(shared_kernels("training"), "training_products", sums, self.inputs + 1, *self._initial())
+        total = sums.sum(axis=0)
         return total[:-1], float(total[-1])
 
 
@@ -130,7 +116,3 @@ def backward(net: F64, outward: np.ndarray[Any, Any]) -> tuple[F64, float, F64, 
     output = float(0.5 + 0.5 * np.tanh(0.5 * (hidden @ outward)))
     error = output * (1 - output) * (TARGET - output)
     return hidden, output, hidden * (1 - hidden) * error * outward, RATE * error * hidden
-
-
-def _close(found: np.ndarray[Any, Any], expected: F64, scale: F64) -> bool:
-    return bool(np.all(np.abs(found - expected) <= RELATIVE_TOLERANCE * scale + ABSOLUTE_TOLERANCE))
