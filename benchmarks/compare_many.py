@@ -36,15 +36,20 @@ def write(target: Path, records: list[dict], seed: int) -> None:
             file.write(json.dumps(record | {"summary": summary, "samples": samples}, separators=(",", ":")) + "\n")
 
 
-def main() -> int:
-    given = [int(text) for text in sys.argv[1:]]
-    directories, points = [*given, *(100, 5000)[len(given) :]]
+def repeated(points: int) -> list[dict]:
+    """As many records as asked for: those of SOURCE, each time with another value of the factor `copy`."""
     lines = (SOURCE / "results.jsonl").read_text().splitlines()
     ok = [record for line in lines if (record := json.loads(line))["status"] == "ok"]
-    records = [
+    return [
         record | {"factors": record["factors"] | {"copy": i // len(ok)}}
         for i, record in enumerate(islice(cycle(ok), points))
     ]
+
+
+def main() -> int:
+    given = [int(text) for text in sys.argv[1:]]
+    directories, points = [*given, *(100, 5000)[len(given) :]]
+    records = repeated(points)
     with tempfile.TemporaryDirectory() as folder:
         names = [Path(folder) / f"node{i:03}" for i in range(directories)]
         for i, name in enumerate(names):

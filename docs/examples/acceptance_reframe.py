@@ -38,4 +38,4 @@ class MemoryAcceptance(rfm.RunOnlyRegressionTest):
 
     @performance_function("points")  # noqa: F821
     def compared(self):
-        return sn.extractsingle(r" of ([\d,]+) points", self.stdout, 1, lambda text: int(text.replace(",", "")))
+        return sn.extractsingle(r"of\s+([\d,]+)\s+points", self.stdout, 1, lambda text: int(text.replace(",", "")))

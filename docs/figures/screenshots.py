@@ -1,4 +1,4 @@
-"""Draws report-light.png, report-dark.png, report-phone.png: the first screen of the report of results/h200-standard.
+"""Draws the first screens of two reports: answer.png, of applications, and report-*.png, of micro-measurements.
 
 Needs Chromium; `make screenshots` runs it.
 """
@@ -20,10 +20,14 @@ from browser import CHROMIUM, Browser  # noqa: E402
 from firsttouch.report.page import write_report  # noqa: E402
 
 SCREENS = {
-    "report-light.png": {"width": 1280, "height": 900},
-    "report-dark.png": {"width": 1280, "height": 900, "dark": True},
-    "report-phone.png": {"width": 390, "height": 844, "phone": True},
+    "h200-apps-1": {"answer.png": {"width": 1280, "height": 855}},
+    "h200-standard": {
+        "report-light.png": {"width": 1280, "height": 900},
+        "report-dark.png": {"width": 1280, "height": 900, "dark": True},
+        "report-phone.png": {"width": 390, "height": 844, "phone": True},
+    },
 }
+"""The pictures of each run in results."""
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -47,12 +51,13 @@ def main() -> None:
     if CHROMIUM is None:
         sys.exit("needs chromium or google-chrome on the PATH: install the package chromium")
     with tempfile.TemporaryDirectory() as folder:
-        page = write_report([ROOT / "results" / "h200-standard"], Path(folder) / "report.html")
         browser = Browser()
         try:
-            for name, screen in SCREENS.items():
-                browser.open(page, **screen)
-                (HERE / name).write_bytes(smaller(browser.screenshot()))
+            for run, pictures in SCREENS.items():
+                page = write_report([ROOT / "results" / run], Path(folder) / f"{run}.html")
+                for name, screen in pictures.items():
+                    browser.open(page, **screen)
+                    (HERE / name).write_bytes(smaller(browser.screenshot()))
         finally:
             browser.close()
 

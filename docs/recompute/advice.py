@@ -42,6 +42,8 @@ class Case:
     reasons: Mapping[str, str]
     unknown: Sequence[str] = ()
     """The measured strategies that are not estimated and may be faster than the estimated ones."""
+    advised: str = ""
+    """The strategy with the least estimate, whether it was measured or not."""
 
     @property
     def repetitions(self) -> int:
@@ -111,10 +113,12 @@ def cases(micro: Results, applications: Results, device: str | None = None) -> l
             if len(measured) < 2:
                 continue
             terms, absent = estimates(declared_by(app, dict(params)), prices, app)
-            estimated = {s: sum(t.ms for t in rows) for s, rows in terms.items() if s in measured}
+            every = {s: sum(t.ms for t in rows) for s, rows in terms.items()}
+            estimated = {s: ms for s, ms in every.items() if s in measured}
             reasons = {a.strategy: a.reason for a in absent if a.strategy in measured}
             unknown = [a.strategy for a in absent if a.strategy in measured and a.perhaps_faster]
-            found.append(Case(name, size, estimated, measured, reasons, unknown))
+            advised = min(every, key=lambda s: every[s], default="")
+            found.append(Case(name, size, estimated, measured, reasons, unknown, advised))
     return found
 
 

@@ -489,6 +489,10 @@ def advice(directories: Sequence[Directory]) -> str:
     far = [f"{c.title}: {c.pick}, {c.ratio(str(c.pick)):.2f} times {c.best}" for r, c in every.picked if r > CLEARLY]
     if far:
         text += f"\nMore than 5 % slower than the fastest: {'; '.join(far)}.\n"
+    elsewhere = [f"{c.title}: {c.advised}" for c in every.cases if c.pick and c.advised not in c.measured]
+    if elsewhere:
+        named = "; ".join(elsewhere)
+        text += f"\nAdvised, but not measured, so that the best of the measured strategies is judged: {named}.\n"
     if left_out := exceptions(every):
         text += f"\nNot estimated: {left_out}.\n"
     return text

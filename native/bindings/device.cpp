@@ -237,11 +237,12 @@ void bind_device(nb::module_& m) {
             [](BufferHandle& b, std::size_t offset, std::size_t count) {
                 if (count > b.get().size() || offset > b.get().size() - count)
                     throw std::out_of_range("read beyond the end of the buffer");
-                PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(count));
+                PyObject* bytes =
+                    PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(count));  // not initialised
                 if (bytes == nullptr) throw nb::python_error();
-                nb::bytes result = nb::steal<nb::bytes>(bytes);
+                nb::object owned = nb::steal(bytes);
                 b.owner->lab.read(b.get(), offset, PyBytes_AsString(bytes), count);
-                return result;
+                return nb::steal<nb::bytes>(owned.release());
             },
             "offset"_a, "count"_a)
         .def(

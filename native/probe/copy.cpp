@@ -156,7 +156,7 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
         if (fills_new_pages(target, request)) {
             rest.seconds = stop.seconds / 2;
             time_into_new_pages(transfer, target, request, latency, outcome);
-            outcome.errors += lab.check(target, request.seed, Agent::cpu);
+            outcome.errors = lab.check(target, request.seed, Agent::cpu);
         }
         // Enough transfers to make the cost of the two events negligible, as in nvbandwidth.
         const int runs = std::clamp(static_cast<int>(20e-3 / estimate), 4, 64);
@@ -166,7 +166,7 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
             return static_cast<double>(request.bytes) * n / seconds * 1e-9;
         });
     }
-    outcome.errors += lab.check(target, request.seed, agent_with_access(lab, target));
+    outcome.errors = std::max(outcome.errors, lab.check(target, request.seed, agent_with_access(lab, target)));
     return outcome;
 }
 

@@ -17,7 +17,7 @@ from firsttouch.harness.app import App, View
 from firsttouch.records.schema import Factors
 from firsttouch.workspace.agents import KernelFile
 from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import Array
+from firsttouch.workspace.workspace import ByteRange
 
 APPS = all_apps()
 STRICTER = {"producer_consumer"}
@@ -69,11 +69,12 @@ def test_nan_results_are_detected(name: str, monkeypatch: pytest.MonkeyPatch) ->
     check = app.check
 
     def check_nans(self: App, view: View) -> str:
-        def view_nans(array: Array) -> np.ndarray:
+        def view_nans(part: ByteRange) -> np.ndarray:
+            values, array = view(part), part.array
             if array.dtype.kind not in "fc" or array.declaration.ends_on != "cpu":
-                return view(array)
+                return values
             replaced.append(array)
-            return np.full(array.shape, np.nan, array.dtype)
+            return np.full_like(values, np.nan)
 
         return check(self, view_nans)
 

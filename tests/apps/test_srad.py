@@ -32,8 +32,8 @@ def test_wrong_kernel_is_detected(before: str, after: str) -> None:
     assert_detected(Srad, before, after)
 
 
-def test_check_in_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(srad, "SIDE", 50)
+def test_check_of_a_few_columns_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(srad, "PIXELS", 50 * 259)
     assert run_tiny(Srad).error == ""
 
 

@@ -56,6 +56,21 @@ def test_the_terminal_gives_the_answer_first() -> None:
     assert any(line.split()[:1] == ["explicit+pinned"] for line in lines)
 
 
+def test_an_estimate_within_the_error_of_estimates_does_not_beat_a_measurement() -> None:
+    found = builtins(advise([RESULTS / "h200-apps-2", STANDARD], app="hotspot", size="2GiB", apps=all_apps()))
+    rows = {row["strategy"]: row for row in found["strategies"]}
+    taken, estimated = rows["managed+prefetch"], rows["managed+prefetch-overlap"]
+    assert found["take"] == "managed+prefetch"
+    assert taken["measured"]
+    assert found["sentences"][0].startswith("Take managed+prefetch for hotspot with 2 GiB of buffers: it took 271 ms")
+    assert estimated["ms"] < taken["ms"] < estimated["high"]
+    assert any(
+        "Not clearly apart from managed+prefetch: managed+prefetch-overlap" in sentence
+        and sentence.endswith("--strategy managed+prefetch-overlap.")
+        for sentence in found["sentences"]
+    )
+
+
 def test_measured_times_win_and_the_difference_is_shown() -> None:
     found = builtins(advise([STANDARD, APPS], app="lud", apps=all_apps()))
     rows = {row["strategy"]: row for row in found["strategies"]}

@@ -13,6 +13,7 @@ from runs import CPU, RESULTS, another_run, copy, scale, slower, verdicts
 
 from firsttouch.comparison.compare import compare, plain
 from firsttouch.errors import UsageError
+from firsttouch.records.schema import SCHEMA
 
 SAME = "no clear difference"
 
@@ -123,6 +124,15 @@ def test_conditions_that_differ_are_named(tmp_path):
     assert names["memory.page_bytes"] == [4096, 65536]
     assert {"firsttouch", "kernel.release", "run.seed", "run.preset"} <= names.keys()
     assert "memory.free_bytes" not in names
+
+
+def test_what_all_calls_of_a_directory_set_is_a_condition(tmp_path):
+    folder = Path(copy(tmp_path / "b"))
+    request = json.loads((folder / "run.json").read_text())
+    earlier = {"experiments": ["tlb"], "devices": ["cpu"], "set": {"size": ["1MiB", "2MiB"]}}
+    (folder / "run.json").write_text(json.dumps(request | {"schema": SCHEMA, "earlier": [earlier]}))
+    (found,) = compared(CPU, folder)["conditions"]
+    assert (found["name"], found["values"][str(folder)]) == ("run.set size", "1MiB, 2MiB")
 
 
 def test_a_gpu_is_compared_with_that_of_another_vendor_under_another_name(tmp_path):

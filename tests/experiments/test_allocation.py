@@ -143,3 +143,15 @@ def test_a_free_of_touched_memory_is_timed_and_verified() -> None:
     assert found.verified is True
     assert min(found.samples) > 0
     assert set(found.counters) == {"allocate_ns"}
+
+
+def test_what_a_free_of_touched_memory_takes_is_a_finding() -> None:
+    frees = [
+        a_record(
+            "allocation", ns, {"allocator": "managed", "size": 64 * MIB, "call": f"free-{agent}-touched", "chunks": 1}
+        )
+        for agent, ns in (("cpu", 5e6), ("gpu", 3e6))
+    ]
+    words = sentences_of("allocation", [*allocations({"managed": {MIB: 10.0}}), *frees])
+    assert "Freeing 64 MiB of managed memory that the GPU has touched takes 3 ms." in words
+    assert "allocating 64 MiB" not in words.lower()

@@ -246,6 +246,7 @@ def test_findings_name_what_moves_what_helps_and_the_cost_of_events() -> None:
             record([9, 5, 2, 1], allocator="managed-static"),
             record([1, 1, 1, 1], prefetch="whole", total=10),
             record([4, 4, 4, 4], advice="preferred-cpu"),
+            record([1, 1, 1, 1], prefetch="back", total=4, counters={"prefetch_back_ms": 5.0}),
             record([22, 1, 1, 1], events="on", total=46),
             record([1, 1, 1, 1], prefetch="whole", events="on", total=10, counters=raised(0)),
             record([1, 1, 1, 1], touch="per-64KiB", order="sequential", events="on", counters={
@@ -262,6 +263,7 @@ def test_findings_name_what_moves_what_helps_and_the_cost_of_events() -> None:
     assert "device takes the same time from the first pass on (1 ms)" in answer
     assert "Speedup over no advice and no prefetch: 2.3 with prefetch whole; 1.44 with preferred-cpu." in answer
     assert "After a prefetch of the whole buffer, the passes raise no GPU faults." in answer
+    assert "of managed memory back to the CPU takes 5 ms." in answer
     assert (
         "1,024 touches in order, per-64KiB, move 64 MiB, 64 KiB a touch (1 MiB fault and 63 MiB speculative), in "
         "transfers of 4 KiB to 1 MiB, each a multiple of 4 KiB; the total is the same in every repetition." in answer

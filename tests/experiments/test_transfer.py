@@ -22,3 +22,10 @@ def test_a_faster_copy_of_a_smaller_size_is_named_with_the_largest() -> None:
     words = sentences_of("transfer", [copy(4 * MIB, 40.0), copy(64 * MIB, 6.9)])
     assert "h2d 6.9 GB/s over 64 MiB (pinned, copy-engine), and up to 40 GB/s over 4 MiB" in words
     assert "up to" not in sentences_of("transfer", [copy(4 * MIB, 40.0), copy(64 * MIB, 39.9)])
+
+
+def test_a_copy_into_new_pages_is_compared_with_one_into_pages_that_are_there() -> None:
+    factors = {"direction": "d2h", "engine": "copy-engine", "allocator": "malloc", "size": 64 * MIB}
+    times = {"latency_us": 10_000.0, "new_pages_us": 35_000.0, "new_pages_low_us": 3e4, "new_pages_high_us": 4e4}
+    words = sentences_of("transfer", [a_record("transfer", 6.9, factors, **times)])
+    assert "64 MiB into malloc pages that nobody has touched takes 35 ms (30 to 40 ms), 3.5 times as long as" in words

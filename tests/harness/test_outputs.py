@@ -126,3 +126,28 @@ def test_a_random_generator_is_compared_by_its_state() -> None:
     assert run(Drawing(N), known=[first.output]).output == first.output
     drawn = 2
     assert run(Drawing(N), known=[first.output]).output != first.output
+
+
+def test_part_of_a_buffer_is_digested_alone() -> None:
+    """streamcluster's check examines those rows of the last candidate that were written."""
+
+    class Half(Counting):
+        @classmethod
+        def kernel_path(cls) -> Path:
+            return BlackScholes.kernel_path()
+
+        def check(self, view: View) -> str:
+            view(self.years[: self.n // 2])
+            return super().check(view)
+
+        def initialise(self, cpu, gpu) -> None:  # type: ignore[no-untyped-def]
+            super().initialise(cpu, gpu)
+            if changed is not None:
+                cpu.updates(self.years)[changed] = np.nan  # and so both prices
+
+    changed: int | None = None
+    first = run(Half(N))
+    assert first.output.startswith(f"black_scholes: call put years[0,{N['n'] // 2 * 4}]:")
+    assert run(Half(N), known=[first.output]).output == first.output
+    changed = 7
+    assert run(Half(N), known=[first.output]).error

@@ -82,6 +82,19 @@ TEST(HostMemory, PageTablesShowWhichPagesArePresent) {
     release_host(block);
 }
 
+TEST(HostMemory, DiscardedPagesAreWholeAndZero) {
+    Block block = obtain_host(Allocator::mmap, 4 * base_page, Pages::base);
+    auto* bytes = static_cast<char*>(block.host);
+    std::memset(bytes, 1, block.bytes);
+    EXPECT_FALSE(discard_pages(bytes + 1, base_page)) << "no whole page";
+    EXPECT_TRUE(discard_pages(bytes + 1, 2 * base_page));
+    EXPECT_EQ(bytes[base_page - 1], 1);
+    EXPECT_EQ(bytes[base_page], 0);
+    EXPECT_EQ(bytes[2 * base_page - 1], 0);
+    EXPECT_EQ(bytes[2 * base_page], 1) << "a page of which only the first byte is in the range";
+    release_host(block);
+}
+
 TEST(HostMemory, HugePagesAreHonoured) {
     bool supported = false;
     for (const AllocatorInfo& entry : host_allocators())

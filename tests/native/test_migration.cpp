@@ -156,6 +156,21 @@ TEST_F(Migration, APrefetchPerIterationPrecedesEachPass) {
     EXPECT_FALSE(outcome.counters.contains("prefetch_ms")) << "its time is part of the passes";
 }
 
+TEST_F(Migration, APrefetchBackFollowsThePassesAndIsNotInTheSample) {
+    MigrationRequest request = request_of(MiB);
+    request.prefetch = Prefetch::back;
+    const MigrationOutcome outcome = measure(request);
+    const RecordingDevice::PrefetchedRange all{MiB, 0, MiB, Agent::cpu};
+    EXPECT_EQ(device.prefetches, std::vector(2, all)) << "one of the warm-up, one that is measured";
+    EXPECT_TRUE(outcome.counters.contains("prefetch_back_ms"));
+    const auto& phases = outcome.repetitions.at(0);
+    const auto back = std::ranges::find(phases, "prefetch_back", &Phase::name);
+    ASSERT_NE(back, phases.end());
+    EXPECT_EQ((back - 1)->name, "iteration_2");
+    EXPECT_EQ((back + 1)->name, "cpu_read");
+    EXPECT_FALSE(back->counted);
+}
+
 TEST_F(Migration, PhasesDoNotOverlapAndTheSampleIsTheSumOfTheCountedOnes) {
     MigrationRequest request = request_of(MiB);
     request.advice = {Advice::read_mostly};

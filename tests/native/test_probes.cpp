@@ -155,6 +155,11 @@ TEST_P(Probes, Allocation) {
         const Outcome freed = allocation(*lab, frees, brief);
         expect_sane(freed);
         EXPECT_GT(freed.counters.at("allocate_ns"), -1000);
+        const auto block = device->allocate(entry.allocator, 64);
+        for (const Agent agent : agents_of(*block)) {
+            frees.touched_by = agent;
+            expect_positive(allocation(*lab, frees, brief));
+        }
     }
 }
 
@@ -644,6 +649,14 @@ TEST_F(Faults, ACopyThatCopiesNothingIsCounted) {
         if (block.host == target->block().host) std::memset(block.host, 0, block.bytes);
     };
     EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4096}, brief).errors, 512u);
+}
+
+TEST_F(Faults, ACopyIntoNewPagesIsCheckedToo) {
+    const auto target = device.allocate(Allocator::malloc, 4096), source = device.allocate(Allocator::malloc, 4096);
+    EXPECT_GT(copy(lab, *target, *source, {.bytes = 4096}, brief).counters.at("new_pages_us"), 0);
+    EXPECT_FALSE(copy(lab, *target, *source, {.bytes = 4096, .streams = 2}, brief).counters.contains("new_pages_us"));
+    const auto part = device.allocate(Allocator::malloc, 100);
+    EXPECT_FALSE(copy(lab, *part, *source, {.bytes = 100}, brief).counters.contains("new_pages_us")) << "no page";
 }
 
 TEST_F(Faults, AnAllocationThatFailsMidwayReleasesItsBlocks) {

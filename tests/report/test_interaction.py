@@ -264,6 +264,23 @@ def test_on_a_phone_nothing_scrolls_sideways_or_is_clipped(browser, name, reques
     ] == []  # numbers of 90 digits in figures
 
 
+def test_on_paper_nothing_is_clipped_and_closed_parts_leave_no_trace(browser, path):
+    browser.open(path, width=688, height=980)  # A4 without its margins
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        shown = "[...document.querySelectorAll('summary, nav, .tools, .permalink')].filter(e => e.checkVisibility())"
+        assert browser.run(f"{shown}.length") == 0
+        browser.run("dispatchEvent(new Event('beforeprint'))")
+        assert browser.run("document.querySelector('.machine').innerText").count("The machine") == 1
+        browser.run("dispatchEvent(new Event('afterprint'))")
+        assert browser.run("document.querySelectorAll('.machine details[open]').length") == 0
+        browser.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert browser.run("document.documentElement.scrollWidth") <= 688
+        assert browser.run(CLIPPED) == []
+    finally:
+        browser.call("Emulation.setEmulatedMedia", media="")
+
+
 OVERLAPPING = """
 [...document.querySelectorAll('figure svg')].flatMap(svg => {
   const boxes = list => list.map(e => [e.textContent, e.getBoundingClientRect()]).filter(([t, b]) => t && b.width);

@@ -5,14 +5,16 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_browser import CHROMIUM, browse
 
 from firsttouch.report.page import load, render, write_report
-from firsttouch.report.palette import Palette
 from firsttouch.report.points import MOST_SERIES
+from firsttouch.work import reportable_experiments
 
 RESULTS = Path(__file__).parents[2] / "results"
 MEASURE = """<iframe id=f src="report.html" style="width:1280px;height:900px;border:0"></iframe><script>
@@ -53,24 +55,58 @@ def test_a_page_is_small_and_its_texts_are_readable(run: str, tmp_path: Path) ->
     assert found == []
 
 
-@pytest.mark.exhaustive
-def test_a_figure_has_at_most_eight_series() -> None:
-    from firsttouch.report.page import chapters, drawings
-    from firsttouch.work import reportable_experiments
+LESS_OFTEN = [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("xeon-vm-standard", "h200-placements")]
 
-    palette = Palette()
-    for chapter in chapters(load([RESULTS / "h200-standard"]), reportable_experiments()):
-        for section in chapter.sections:
-            for drawing in drawings(section, palette):
-                rows = drawing.spec["datasets"]["rows"] if drawing.spec else []
-                series = {(r.get("colour", ""), r.get("dash", "")) for r in rows if r["kind"] == "point"}
-                assert len(series) <= MOST_SERIES, (section.name, section.device, drawing.title)
+
+@pytest.fixture(scope="module", params=["h200-standard", "h200-apps", *LESS_OFTEN])
+def specs(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """The specifications of all figures of a page."""
+    found: list[dict[str, Any]] = []
+
+    def keep(drawn: list[dict[str, Any] | None]) -> list[str]:
+        found.extend(spec for spec in drawn if spec)
+        return ["" for _ in drawn]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("firsttouch.report.page.to_svgs", keep)
+        render(load([RESULTS / request.param]), reportable_experiments())
+    assert len(found) > 20
+    return found
+
+
+def test_a_figure_has_at_most_eight_series(specs: list[dict[str, Any]]) -> None:
+    for spec in specs:
+        rows = [row for row in spec["datasets"]["rows"] if row["kind"] in ("point", "segment")]
+        series = {(r.get("colour", ""), r.get("dash", ""), r.get("segment", "")) for r in rows}
+        if any(row["kind"] == "segment" for row in rows):
+            series = {one for one in series if one[2]}
+        assert len(series) <= MOST_SERIES, sorted(series)
+
+
+UNIT = re.compile(r", (ns|us|ms|GB/s)$|\bper (second|MiB|iteration)$")
+NUMBER = re.compile(r"\b(pages|threads|iteration|accesses|fault groups)\b")
+RATIO = re.compile(r"\b(relative to|over|share of|part of|overlap)\b")
+
+
+def axes_of(part: object) -> Iterator[tuple[str, bool]]:
+    """The titles of quantitative axes and colour bars, and whether each of their labels has a unit."""
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from axes_of(inner)
+    if isinstance(part, dict) and part.get("type") == "quantitative" and "title" in part:
+        yield part["title"], "labelExpr" in (part.get("axis") or part.get("legend"))
+
+
+def test_every_axis_has_a_unit(specs: list[dict[str, Any]]) -> None:
+    """On its labels or in its title, unless it counts something or is a ratio, as its title says."""
+    titles = {axis for spec in specs for axis in axes_of({**spec, "datasets": None, "usermeta": None, "config": None})}
+    assert len(titles) > 3
+    for title, labelled in titles:
+        assert title
+        assert labelled or UNIT.search(title) or NUMBER.search(title) or RATIO.search(title), title
 
 
 def test_a_page_of_many_points_is_thinned_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("firsttouch.report.page.MOST_ROWS_OF_ALL", 40)
-    from firsttouch.work import reportable_experiments
-
     page = render(load([RESULTS / "h200-pagefault"]), reportable_experiments())
     assert "This page is thinned:" not in page  # 38 points
     monkeypatch.setattr("firsttouch.report.page.MOST_ROWS_OF_ALL", 20)

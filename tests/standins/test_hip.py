@@ -417,6 +417,22 @@ def test_experiments_run_and_verify(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
+def test_prices_that_advise_needs_are_measured_on_a_gpu_with_its_own_memory(tmp_path: Path) -> None:
+    sets = ["direction=d2h", "engine=copy-engine", "allocator=malloc,managed", "call=free-gpu-touched", "size=1MiB"]
+    sets += ["sdma=1", "prefetch=back", "advice=none", "events=off", "touch=dense", "iterations=2", "starts_on=cpu"]
+    sets += ["operation=update", "order=parallel"]
+    options = [word for setting in sets for word in ("--set", setting)]
+    records = run(tmp_path / "out", "transfer", "allocation", "migration", *options, HSA_XNACK="1")
+    measured = {(r.experiment, r.factors["allocator"]): r for r in records if r.status == "ok"}
+    assert all(r.verified for r in measured.values())
+    copied, moved = measured["transfer", "malloc"].counters, measured["migration", "managed"].counters
+    ends = [copied[f"new_pages{end}_us"] for end in ("_low", "", "_high")]
+    assert ends == sorted(ends)
+    assert moved["prefetch_back_ms"] > 0
+    assert measured["allocation", "managed"].factors["call"] == "free-gpu-touched"
+
+
+@pytest.mark.exhaustive
 def test_the_tests_of_every_device_pass_on_the_hip_device() -> None:
     """Runs the tests of tests/core that use a HIP device if there is one."""
     tests = [str(standin.ROOT / "tests/core" / name) for name in ("test_memory.py", "test_probes.py")]

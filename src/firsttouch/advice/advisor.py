@@ -82,7 +82,8 @@ class Advice:
     """Strategies for one program on one device, fastest first.
 
     program: what the advice is about. scale: what the times mean. fastest_known: whether no strategy without a time may
-    be faster than the first. sentences: the answer. turns: what would change it.
+    be faster than the first. sentences: the answer. turns: what would change it. take: the recommended strategy, which
+    is the first, or the first that was measured.
     """
 
     device: str
@@ -97,6 +98,7 @@ class Advice:
     turns: list[str] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     settings: Settings = field(default_factory=Settings)
+    take: str = ""
 
     def to_builtins(self) -> dict[str, Any]:
         """Plain data, as --json prints it."""
@@ -328,7 +330,8 @@ def ranked(
     advice = Advice(device.name, device.title, program, size, scale, rows, absent)
     advice.fastest_known = not any(a.perhaps_faster for a in absent)
     advice.assumptions = _assumptions(declared, terms)
-    advice.settings = settings(prices, STRATEGIES[rows[0].strategy])
+    advice.take = _chosen(rows).strategy
+    advice.settings = settings(prices, STRATEGIES[advice.take])
     advice.turns = _turns(rows, terms, measure, absent)
     advice.sentences = _sentences(advice, on_processor(device))
     return advice
@@ -357,12 +360,13 @@ def _sum(terms: Iterable[Term]) -> tuple[float, float, float]:
 
 def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[list[Row], str, float]:
     """Rows fastest first, what their times mean, and by how many ms measured times exceed estimates. If some strategies
-    were measured, the others are put on their scale.
+    were measured, the others are put on their scale, and may be as wrong as the estimates of those that were measured.
     """
     both = [name for name in terms if name in runs]
     common = 0.0
     if both:
         common = max(0.0, median(_median(runs[name]) - _sum(terms[name])[0] for name in both))
+    errors = [0.0, *(_median(runs[name]) - _sum(terms[name])[0] - common for name in both)]
     rows = []
     for name in [*terms, *(name for name in runs if name not in terms)]:
         known = terms.get(name, [])
@@ -373,12 +377,18 @@ def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[
             s = record.summary
             rows.append(Row(name, s.median, s.ci_low, s.ci_high, known, True, estimated, (key_of(record),)))
         else:
-            rows.append(Row(name, ms, low, high, known))
+            rows.append(Row(name, ms, max(0.0, low + min(errors)), high + max(errors), known))
     rows.sort(key=lambda row: (row.ms, [*STRATEGIES].index(row.strategy) if row.strategy in STRATEGIES else 99))
     if not runs:
         return rows, "what each strategy adds to the kernels and the CPU's work, which all have in common", common
     scale = "the whole time; of strategies that were not measured, the estimate plus what all have in common"
     return rows, scale, common
+
+
+def _chosen(rows: Sequence[Row]) -> Row:
+    """The fastest; but the fastest that was measured, unless the other is faster beyond the error of its estimate."""
+    fastest, measured_row = rows[0], next((row for row in rows if row.measured), None)
+    return fastest if measured_row is None or fastest.high < measured_row.low else measured_row
 
 
 def _median(record: Record) -> float:
@@ -403,7 +413,7 @@ def _repeated(terms: Iterable[Term]) -> float:
 
 def _turns(rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str, absent: Sequence[Absent]) -> list[str]:
     """What would turn the advice."""
-    best, found = rows[0], list[str]()
+    best, found = _chosen(rows), list[str]()
     if unknown := [a for a in absent if a.perhaps_faster]:
         names = [a.strategy for a in unknown]
         commands = [measure] if measure else [*dict.fromkeys(a.run for a in unknown if a.run)]
@@ -418,22 +428,27 @@ def _turns(rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str, a
                 f"If the program keeps its buffers and repeats this work, {name} is better: an estimated "
                 f"{quantity(kept[name], 'ms')} each time, against {quantity(kept[best.strategy], 'ms')}."
             )
-    alike = [row.strategy for row in rows[1:] if row.low <= best.high]
+    alike = [row for row in rows if row is not best and row.low <= best.high]
     if alike:
-        command = f"; measure them: {measure}" if measure and not best.measured else ""
-        found.append(f"Not clearly apart from {best.strategy}: {', '.join(alike)}{command}.")
+        unmeasured = "".join(f" --strategy {row.strategy}" for row in alike if not row.measured and best.measured)
+        command = f"; measure: {measure}{unmeasured}" if measure and (unmeasured or not best.measured) else ""
+        text = f"Not clearly apart from {best.strategy}: {', '.join(row.strategy for row in alike)}{command}."
+        found.insert(0 if best is not rows[0] else len(found), text)
     return found
 
 
 def _sentences(advice: Advice, where: str) -> list[str]:
     """The answer in at most three sentences. where: what the first begins with."""
-    best, others = advice.strategies[0], advice.strategies[1:]
+    best = _chosen(advice.strategies)
+    others = [row for row in advice.strategies if row is not best]
     any_measured = any(row.measured for row in advice.strategies)
     took = "took" if best.measured else "is estimated to take" if any_measured else "adds an estimated"
     about = f"{advice.program} with {format_size(advice.size, 3)} of buffers"
     first = f"take {best.strategy} for {about}: it {took} {quantity(best.ms, 'ms')}"
     if not advice.fastest_known:
         only = "the only strategy" if not others else f"the fastest of {len(others) + 1} strategies"
+        if best is not advice.strategies[0]:
+            only = "the fastest measured strategy"
         first = f"for {about}, {best.strategy} is {only} with a time: it {took} {quantity(best.ms, 'ms')}"
     baseline = next((row for row in others if row.strategy == BASELINE), None)
     against = "" if baseline is None else f", {BASELINE} {quantity(baseline.ms, 'ms')}"

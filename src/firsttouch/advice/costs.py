@@ -91,7 +91,9 @@ class Prices:
     def __init__(self, machine: Machine, records: Iterable[Record], device: DeviceInfo) -> None:
         self.machine, self.device = machine, device
         self.host = next((d.name for d in machine.devices if not d.capabilities.runs_kernels and d.available), "cpu")
-        self._records = measured(r for r in records if r.device in (device.name, self.host))
+        self._records: dict[tuple[str, str], list[Record]] = {}
+        for r in measured(r for r in records if r.device in (device.name, self.host)):
+            self._records.setdefault((r.experiment, r.device), []).append(r)
         self._kept: dict[tuple[object, ...], Price | Unmeasured] = {}
 
     # ------------------------------------------------------------------------------------------------ finding records
@@ -99,10 +101,8 @@ class Prices:
     def _find(self, experiment: str, device: str, **factors: Scalar) -> list[Record]:
         return [
             r
-            for r in self._records
-            if r.experiment == experiment
-            and r.device == device
-            and all(r.factors.get(name) == value for name, value in factors.items())
+            for r in self._records.get((experiment, device), ())
+            if all(r.factors.get(name) == value for name, value in factors.items())
         ]
 
     def _once(self, key: tuple[object, ...], make: Callable[[], Price]) -> Price:

@@ -47,11 +47,14 @@ def distinct(records: Iterable[Record], name: str) -> list[Scalar]:
 def varying(records: Sequence[Record]) -> list[str]:
     """The names with more than one value: `device`, then factors in the order of the records."""
     names = dict.fromkeys(("device", *(name for r in records for name in r.factors)))
-    return [
-        name
-        for name in names
-        if len({repr(value(r, name) if name == "device" else r.factors.get(name)) for r in records}) > 1
-    ]
+    return [name for name in names if _varies(records, name)]
+
+
+def _varies(records: Sequence[Record], name: str) -> bool:
+    """Whether the records have several values of a factor. 1, 1.0, True and '1' are different values."""
+    values = (value(r, name) if name == "device" else r.factors.get(name) for r in records)
+    first = next(values, None)
+    return any(v != first or type(v) is not type(first) for v in values)
 
 
 def group_by(records: Iterable[Record], *names: str) -> dict[tuple[Scalar, ...], list[Record]]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 GROUP = "firsttouch.apps"
 _NEEDED = ("source", "pattern", "sizes", "initialise", "compute", "check")
-_NOT_APPS = ("clustering", "euler", "fft", "film", "lifting", "tridiagonal")
+_NOT_APPS = ("clustering", "euler", "fft", "film", "lifting", "particles", "tridiagonal")
 """Modules of this folder that are not applications."""
 
 

@@ -12,7 +12,7 @@ from firsttouch.harness.random import F64, uniform_f32
 
 RATE, MOMENTUM, TARGET = 0.3, 0.3, 0.1
 UNITS, WIDTH = 16, 17  # hidden units; row length of the weights, whose column 0 is unused
-BLOCK = 4096  # rows that training.c adds up at a time
+BLOCK = 1024  # rows that training.c adds up at a time
 # Of the sum of absolute terms. A sum of 16 products is rounded 32 times by up to 2^-24, a change 4 times (earlier ones
 # fade with the momentum), a weight once a step: enough for 160 steps.
 RELATIVE_TOLERANCE = 1e-5
@@ -90,22 +90,22 @@ class Backprop(App):
                 return f"a unit or its error differs from f64 by {error:.3g} in step {number}"
             change = RATE * errors + MOMENTUM * change
             factor = factor + change
-        wrong, factors = np.zeros(3, u64), np.stack([factor, last, change])
-        results = (view(self.weights), view(self.changes), view(self.partial), factors, wrong)
-        limits = (RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE)
-        on_host(shared_kernels("training"), "training_wrong", *results, self.inputs, *self._initial(), *limits)
+        wrong, factors = np.zeros(3, u64), (factor, change, last)
+        found = view(self.weights), view(self.changes), view(self.partial)
+        rest = (self.inputs // UNITS, *self._generators(), RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE)
+        on_host(shared_kernels("training"), "training_wrong", *found, *factors, wrong, *rest)
         names = ("weights", "last changes of weights", "sums of 16 inputs")
-        found = [f"{count} {name}" for count, name in zip(wrong, names, strict=True) if count]
-        return f"{' and '.join(found)} differ from f64" if found else ""
+        return ", ".join(f"{n} {name} differ from f64" for n, name in zip(wrong, names, strict=True) if n)
 
-    def _initial(self) -> tuple[int, int, float]:
-        """The keys of inputs and initial weights, and the bound of these."""
+    def _generators(self) -> tuple[int, int, float]:
+        """Of the inputs and of the initial weights, and the bound of these."""
         return self.x.key, self.weights.key, self.scale()
 
     def _products(self) -> tuple[F64, float]:
         """Net inputs of the hidden units from the initial weights, and the sum of squared inputs."""
-        sums = np.zeros((math.ceil((self.inputs + 1) / BLOCK), WIDTH))
-        on_host(shared_kernels("training"), "training_products", sums, self.inputs + 1, *self._initial())
+        rows = self.inputs + 1
+        sums = np.empty((math.ceil(rows / BLOCK), WIDTH))
+        on_host(shared_kernels("training"), "training_products", sums, rows, *self._generators())
         total = sums.sum(axis=0)
         return total[:-1], float(total[-1])
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from firsttouch.harness.app import in_pieces, relative
+from firsttouch.harness.app import in_pieces, on_host, relative, shared_kernels
 from firsttouch.harness.random import F64, I64
 
 Values: TypeAlias = np.ndarray[Any, Any]
@@ -59,25 +59,30 @@ def cost_error(coord: Values, weight: Values, cost: Values, centres: Values, tri
 
     coord: by dimension. centres: of each point, the number of a point.
     """
+    own = _costs(coord, weight, centres)
+    at_candidate = _costs(coord, weight, np.full_like(centres, tried.candidate)) if tried else own
 
     def largest(first: int, last: int) -> float:
         some = slice(first, last)
-        now, own = cost[some], centres[some]
-        errors = [relative(now, _costs(coord, weight, some, own))]
+        now, centre = cost[some], centres[some]
+        errors = [relative(now, own[some])]
         if tried:
             then = tried.cost[some]
-            errors.append(relative(then, _costs(coord, weight, some, tried.candidate)))
-            wrong = _row_errors(now, then, tried.rows[some], tried.columns[own]) + (tried.moved[some] != (then < now))
-            errors.append(np.where(own == tried.candidate, 0, wrong))  # it replaced their costs
+            errors.append(relative(then, at_candidate[some]))
+            wrong = _row_errors(now, then, tried.rows[some], tried.columns[centre]) + (
+                tried.moved[some] != (then < now)
+            )
+            errors.append(np.where(centre == tried.candidate, 0, wrong))  # it replaced their costs
         return float(np.max(errors))
 
     return float(np.max(in_pieces(largest, len(cost), CHUNK)))
 
 
-def _costs(coord: Values, weight: Values, some: slice, centres: Values | int) -> F64:
-    """Weighted squared distances of some points from centres."""
-    squares = sum((at[some].astype(np.float64) - at[centres]) ** 2 for at in coord)
-    return np.asarray(squares * weight[some])
+def _costs(coord: Values, weight: Values, centres: Values) -> F64:
+    """The weighted squared distance of each point from its centre."""
+    costs = np.empty(len(weight))
+    on_host(shared_kernels("distances"), "distances_weighted", coord, weight, centres, costs, *coord.shape)
+    return costs
 
 
 def _row_errors(now: Values, then: Values, rows: Values, own_columns: Values) -> F64:

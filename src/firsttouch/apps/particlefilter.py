@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from firsttouch.apps.particles import CHUNK, count, largest, resampled
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, in_pieces, u8
 from firsttouch.harness.random import F64, normal_f64, unit_f64
 
 BLOCK, THREADS, RADIUS = 1024, 256, 5  # particles and threads per group in particlefilter.c; pixels
 DISK, GROUND = 228, 100  # brightness of the disk and of the background
 OFFSETS = [(x, y) for y in range(-4, 5) for x in range(-4, 5) if x * x + y * y < RADIUS**2]
-FULL_CHECK_PARTICLES, CHUNK = 10_000_000, 1 << 16  # up to which all frames are recomputed; checked at a time
+FULL_CHECK_PARTICLES = 10_000_000  # up to which the check recomputes all frames
 
 
 class ParticleFilter(App):
@@ -88,7 +89,7 @@ class ParticleFilter(App):
         begin, step = np.array([[self.width // 2], [self.height // 2]]), np.array([[1], [-2]])
         moved, rows, columns = np.ogrid[-1 : self.iterations, : self.height, : self.width]
         inside = (columns - begin[0] - moved.clip(0)) ** 2 + (rows - begin[1] + 2 * moved.clip(0)) ** 2 < RADIUS**2
-        right = np.where(inside, DISK, GROUND) + 5 * _normal(self.film.key, 0, film.size).reshape(film.shape)
+        right = np.where(inside, DISK, GROUND) + 5 * normal_f64(self.film.key, np.arange(film.size)).reshape(film.shape)
         yield "a pixel's difference from its generated value", np.abs(film - right.clip(0, 255)).max(), 0.51
         apart = estimates.T - begin - np.arange(self.iterations) * step
         yield "an estimate's distance from the disk", np.hypot(*apart).max(), 3
@@ -98,34 +99,34 @@ class ParticleFilter(App):
             self._move(at, first, -1)
             # Only those in the disk's pixel survive, so few, and a particle has the same origin as its neighbour.
             was = begin + max(0, first - 2) * step
-            yield "a particle's distance from the disk before it moved", np.abs(at - was).max(), 0.5 + 1e-9
-            others = np.mean(np.abs(np.diff(at)).max(axis=0) > 1e-9)
-            yield "the share of particles with another origin than their neighbour", float(others), 0.1
+            error = largest(lambda a, b: at[:, a:b] - was, n)
+            yield "a particle's distance from the disk before it moved", error, 0.5 + 1e-9
+            others = count(lambda a, b: np.abs(np.diff(at[:, a : b + 1])).max(axis=0) > 1e-9, n)
+            yield "the share of particles with another origin than their neighbour", others / n, 0.1
         for frame in range(first, self.iterations + 1):
             self._move(at, frame, 1)
             weight, last = self._weights(film, frame, at), at
             yield "an estimate's distance from the CPU's", np.abs(estimates[frame - 1] - at @ weight).max(), 1e-9
-            at = at[:, self._chosen(weight, frame)]
+            at = resampled(at, weight, self.offset(frame))
         # A frame adds some roundings of 2^-53 of a position below 2^10 or of noise below 50: less than 1e-12. EXP_F64
         # is right to 3 ulp, and the rounding of its argument, which is below 400, is a relative error of 400 * 2^-53.
-        yield "the error of a moved particle", max(np.abs(old_x - last[0]).max(), np.abs(old_y - last[1]).max()), 1e-9
-        yield "the relative error of a weight", np.abs(view(self.weight) / weight - 1).max(), 1e-12
+        error = largest(lambda a, b: np.stack((old_x[a:b], old_y[a:b])) - last[:, a:b], n)
+        yield "the error of a moved particle", error, 1e-9
+        found = view(self.weight)
+        yield "the relative error of a weight", largest(lambda a, b: found[a:b] / weight[a:b] - 1, n), 1e-12
         # Sums of weights are right to some 2^-53 of 1, and are compared with n numbers 1 / n apart.
-        same = (np.abs(x - at[0]) <= 1e-9) & (np.abs(y - at[1]) <= 1e-9)
-        yield "the number of particles resampled wrongly", n - float(np.count_nonzero(same)), 3e-16 * n**2
+        same = count(lambda a, b: (np.abs(np.stack((x[a:b], y[a:b])) - at[:, a:b]) <= 1e-9).all(axis=0), n)
+        yield "the number of particles resampled wrongly", n - same, 3e-16 * n**2
 
     def _move(self, at: F64, frame: int, sign: int) -> None:
         """Move the particles to a frame in place, or with sign -1 back from it."""
-        at[0] += sign * (1 + 5 * _normal(self.next_x.key, frame * self.n, self.n))
-        at[1] += sign * (-2 + 2 * _normal(self.next_y.key, frame * self.n, self.n))
 
-    def _chosen(self, weight: F64, frame: int) -> np.ndarray[Any, Any]:
-        """The first particle whose cumulative weight reaches the position of each new one."""
-        parts = [weight[first : first + CHUNK] for first in range(0, self.n, CHUNK)]
-        before, offset = np.cumsum([0, *map(np.sum, parts)]), self.offset(frame)
-        cdf = np.concatenate([start + np.cumsum(part) for start, part in zip(before, parts, strict=False)])
-        found = in_pieces(lambda a, b: np.searchsorted(cdf, (np.arange(a, b) + offset) / self.n), self.n, CHUNK)
-        return np.concatenate(found).clip(max=self.n - 1)
+        def move(first: int, last: int) -> None:
+            i = np.arange(frame * self.n + first, frame * self.n + last)
+            at[0, first:last] += sign * (1 + 5 * normal_f64(self.next_x.key, i))
+            at[1, first:last] += sign * (-2 + 2 * normal_f64(self.next_y.key, i))
+
+        in_pieces(move, self.n, CHUNK)
 
     def _weights(self, film: np.ndarray[Any, Any], frame: int, at: F64) -> F64:
         """From a table by pixel. Places at least RADIUS outside of the film are alike."""
@@ -140,8 +141,3 @@ class ParticleFilter(App):
 
         weight = np.concatenate(in_pieces(look_up, self.n, CHUNK))
         return np.asarray(weight / weight.sum())
-
-
-def _normal(key: int, first: int, n: int) -> F64:
-    """normal() of particlefilter.c, for n numbers from the first."""
-    return np.concatenate(in_pieces(lambda a, b: normal_f64(key, np.arange(first + a, first + b)), n, CHUNK))

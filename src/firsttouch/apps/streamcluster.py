@@ -55,7 +55,7 @@ class Streamcluster(App):
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         passes = gpu.iterations(self.iterations)
-        self.cpu, self.chance, self.left = cpu, np.random.default_rng(self.seed), self.iterations
+        self.chance, self.left = np.random.default_rng(self.seed), self.iterations
         self.last = (-1, 0)  # the last candidate, and the columns of its table
         low, self.price = 0.0, self.open_first(cpu)
         while len(self.centres) < self.kmin:
@@ -145,5 +145,5 @@ class Streamcluster(App):
         return "" if self.kmin <= k <= self.kmax or not self.left else f"{k} centres are outside kmin to kmax"
 
     def _tried(self, view: View, x: int, width: int) -> Tried:
-        rows = self.cpu.reads(self.rows[: self.n * width]).reshape(self.n, width)
+        rows = view(self.rows[: self.n * width]).reshape(self.n, width)
         return Tried(x, view(self.candidate), view(self.moves), rows, view(self.table))

@@ -1,57 +1,53 @@
-/* The check of backprop on all processors, in f64 from regenerated inputs and initial weights. */
-#define UNITS 16
-#define WIDTH 17
-#define BLOCK 4096 /* rows that are added up at a time */
+/* The check of backprop on all processors, in f64 from regenerated inputs and weights. A row has 17 weights; row 0
+   belongs to the bias, whose input is 1. */
+enum { training_units = 16, training_width = 17, training_block = 1024 /* rows that a thread adds up at a time */ };
 
-HELPER double input_of(ulong key, ulong row) { return row == 0 ? 1.0 : random_f32(key, row, 0.0f, 1.0f); }
+HELPER double training_input(ulong key, ulong row) { return row == 0 ? 1.0 : (double)random_f32(key, row, 0.0f, 1.0f); }
 
-/* Of each block of rows: the sums of initial weights times inputs for each unit, and the sum of squared inputs. */
-KERNEL training_products(GLOBAL double* sums, ulong rows, ulong x_key, ulong weights_key, float scale) {
-    FOR_EACH(block, (rows + BLOCK - 1) / BLOCK) {
-        const ulong last = (block + 1) * BLOCK < rows ? (block + 1) * BLOCK : rows;
-        double sum[WIDTH];
-        for (uint k = 0; k < WIDTH; ++k) sum[k] = 0.0;
-        for (ulong row = block * BLOCK; row < last; ++row) {
-            const double x = input_of(x_key, row);
-            for (uint k = 0; k < UNITS; ++k) sum[k] += x * random_f32(weights_key, row * WIDTH + k + 1, -scale, scale);
-            sum[UNITS] += x * x;
+/* For each block of rows: of each unit, the sum of inputs times initial weights; and the sum of squared inputs. */
+KERNEL training_products(GLOBAL double* sums, ulong rows, ulong input_key, ulong weight_key, float scale) {
+    FOR_EACH(block, (rows + training_block - 1) / training_block) {
+        const ulong last = (block + 1) * training_block < rows ? (block + 1) * training_block : rows;
+        double sum[training_width] = {0};
+        for (ulong row = block * training_block; row < last; ++row) {
+            const double x = training_input(input_key, row);
+            for (ulong j = 1; j < training_width; ++j)
+                sum[j - 1] += x * (double)random_f32(weight_key, row * training_width + j, -scale, scale);
+            sum[training_units] += x * x;
         }
-        for (uint k = 0; k < WIDTH; ++k) sums[block * WIDTH + k] = sum[k];
+        for (ulong j = 0; j < training_width; ++j) sums[block * training_width + j] = sum[j];
     }
 }
 
-/* Adds to `wrong` the numbers of weights, of their last changes, and of sums over 16 inputs that are not within
-   `relative` of the sum of their absolute terms. factors: of the input, for each unit: in the weights at the end, in
-   those that the sums were made of, and in the last changes. */
+/* Adds to `wrong` the weights, the last changes and the sums of 16 products that differ from those in f64 by more than
+   a fraction of the sum of their absolute terms. A weight is its initial value plus its input times `factor`; `last` is
+   the factor before the last step, and `change` the change of it. */
 KERNEL training_wrong(GLOBAL const float* weights, GLOBAL const float* changes, GLOBAL const float* partial,
-                      GLOBAL const double* factors, GLOBAL ulong* wrong, ulong inputs, ulong x_key, ulong weights_key,
-                      float scale, double relative, double absolute) {
-    GLOBAL const double* before = factors + WIDTH;
-    GLOBAL const double* change = factors + 2 * WIDTH;
-    ulong wrong_weights = 0, wrong_changes = 0, wrong_sums = 0;
-    FOR_EACH(group, inputs / UNITS + 1) { /* group 0 is the row of the bias alone */
-        const ulong first = group == 0 ? 0 : (group - 1) * UNITS + 1, last = group * UNITS;
-        double sum[WIDTH], size[WIDTH];
-        for (uint k = 0; k < WIDTH; ++k) sum[k] = size[k] = 0.0;
-        for (ulong row = first; row <= last; ++row) {
-            const double x = input_of(x_key, row);
-            for (uint k = 0; k < WIDTH; ++k) {
-                const ulong at = row * WIDTH + k;
-                const double start = random_f32(weights_key, at, -scale, scale), changed = x * change[k];
-                const double limit = relative * (ABS_F64(start) + x * ABS_F64(factors[k])) + absolute;
-                wrong_weights += !(ABS_F64(weights[at] - (start + x * factors[k])) <= limit);
-                wrong_changes += !(ABS_F64(changes[at] - changed) <= relative * ABS_F64(changed) + absolute);
-                const double term = (start + x * before[k]) * x;
-                sum[k] += term;
-                size[k] += ABS_F64(term);
+                      GLOBAL const double* factor, GLOBAL const double* change, GLOBAL const double* last,
+                      GLOBAL ulong* wrong, ulong groups, ulong input_key, ulong weight_key, float scale,
+                      double tolerance, double subnormal) {
+    FOR_EACH(group, groups) {
+        ulong count[3] = {0};
+        double sum[training_width] = {0}, size[training_width] = {0};
+        const ulong first_row = group * training_units + 1;
+        for (ulong row = group == 0 ? 0 : first_row; row < first_row + training_units; ++row) {
+            const double x = training_input(input_key, row);
+            for (ulong j = 0; j < training_width; ++j) {
+                const ulong at = row * training_width + j;
+                const double first = (double)random_f32(weight_key, at, -scale, scale);
+                const double limit = tolerance * (ABS_F64(first) + x * ABS_F64(factor[j])) + subnormal;
+                count[0] += !(ABS_F64(weights[at] - (first + x * factor[j])) <= limit);
+                count[1] += !(ABS_F64(changes[at] - x * change[j]) <= tolerance * x * ABS_F64(change[j]) + subnormal);
+                const double term = row == 0 ? 0.0 : (first + x * last[j]) * x;
+                sum[j] += term;
+                size[j] += ABS_F64(term);
             }
         }
-        for (uint k = 1; group > 0 && k < WIDTH; ++k) {
-            const double apart = ABS_F64(partial[(group - 1) * UNITS + k - 1] - sum[k]);
-            wrong_sums += !(apart <= relative * size[k] + absolute);
+        for (ulong j = 1; j < training_width; ++j) {
+            const double found = partial[group * training_units + j - 1];
+            count[2] += !(ABS_F64(found - sum[j]) <= tolerance * size[j] + subnormal);
         }
+        for (ulong i = 0; i < 3; ++i)
+            if (count[i] > 0) ATOMIC_ADD_U64_DEVICE(wrong + i, count[i]);
     }
-    ATOMIC_ADD_U64_DEVICE(wrong, wrong_weights);
-    ATOMIC_ADD_U64_DEVICE(wrong + 1, wrong_changes);
-    ATOMIC_ADD_U64_DEVICE(wrong + 2, wrong_sums);
 }

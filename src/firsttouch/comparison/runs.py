@@ -22,7 +22,7 @@ from firsttouch.analysis.statistics import is_measured
 from firsttouch.errors import UsageError
 from firsttouch.files import open_regular
 from firsttouch.records.reading import RESULTS, Results, load_results
-from firsttouch.records.schema import FAILURES, DeviceInfo, Factors, Machine, Record, Request, Scalar
+from firsttouch.records.schema import FAILURES, DeviceInfo, Factors, Machine, Record, Request, Scalar, Selection
 
 MANY = 16
 """From this many directories on, several processes read them."""
@@ -266,8 +266,13 @@ def _of_request(request: Request | None, records: Sequence[Record]) -> dict[str,
         "run.seed": ", ".join(map(str, seeds)) or None,
     }
     if request is not None:
-        found |= {"run.events": request.events, "run.counters": request.counters}
-        found |= {f"run.set {name}": ", ".join(map(str, values)) for name, values in request.set.items()}
+        calls: tuple[Request | Selection, ...] = (*request.earlier, request)
+        found |= {"run.events": any(c.events for c in calls), "run.counters": any(c.counters for c in calls)}
+        sets: dict[str, dict[Scalar, None]] = {}
+        for call in calls:
+            for name, values in call.set.items():
+                sets.setdefault(name, {}).update(dict.fromkeys(values))
+        found |= {f"run.set {name}": ", ".join(map(str, values)) for name, values in sets.items()}
     return found
 
 

@@ -36,8 +36,8 @@ def event_counters(window: Window, repetitions: Sequence[Sequence[Step]], touche
     does not record have no counters.
 
     Per iteration N: iteration_N_h2d_bytes, iteration_N_d2h_bytes, iteration_N_gpu_fault_groups. For initialise, advise,
-    prefetch, compute (all iterations) and cpu_read: the sums of `totals`; those of bytes and faults are kept if zero,
-    others are not. compute_most_gpu_fault_groups: the largest number in any repetition.
+    prefetch, compute (all iterations), prefetch_back and cpu_read: the sums of `totals`; those of bytes and faults are
+    kept if zero, others are not. compute_most_gpu_fault_groups: the largest number in any repetition.
 
     For all moves to the device in the iterations: bytes_per_touch, the bytes moved per location touched;
     smallest_record and largest_record in bytes; record_multiple, the largest of 2 MiB, 64 KiB and 4 KiB of which every

@@ -137,6 +137,7 @@ class Allocation(Experiment):
             *_growth(allocated),
             *_compared_frees(at_shared(freed, ("allocator",))),
             *_slowest_free(freed, allocated),
+            *(finding(FREE_TOUCHED, r, agent=a) for r in usual if (a := TOUCHED.get(str(r.factors.get("call"))))),
         ]
 
 
@@ -155,6 +156,9 @@ FREE_RANGE = Claim(
 FREE_RATIO = Claim(
     "allocation.free_ratio",
     "freeing {size} of {allocator} memory takes {value}, {ratio} times as long as allocating it ({other_value})",
+)
+FREE_TOUCHED = Claim(
+    "allocation.free_touched", "freeing {size} of {allocator} memory that the {agent} has touched takes {value}"
 )
 _GROWTH = ("allocation.growth", "from {least_size} to {most_size} the cost")
 GROWS = Claim(_GROWTH[0], "grows with size for {allocator}", _GROWTH[1])

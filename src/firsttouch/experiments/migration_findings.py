@@ -40,6 +40,7 @@ PASSES = {
 SPEEDUP = Claim("migration.speedup", "{speedup} with {case}", "speedup over no advice and no prefetch:")
 MOST_NAMED = 3
 """How many of the highest and of the lowest speedups are named."""
+BACK = Claim("migration.prefetch_back", "a prefetch of {size} of {allocator} memory back to the CPU takes {value}")
 NO_FAULTS = Claim("migration.faults", "after a prefetch of the whole buffer, the passes raise no GPU faults")
 FAULTS = Claim(
     "migration.faults",
@@ -77,6 +78,7 @@ def migration_findings(records: Sequence[Record], *, shares_memory: bool) -> lis
     return [
         *(_without_migration(base) if shares_memory else _passes(base)),
         *_speedups(at),
+        *(finding(BACK, r, value) for r in at if (value := counter(r, "prefetch_back_ms", "ms"))),
         *_faults_after_prefetch(records),
         *_bytes_of_touches(records),
         *_cost_of_events(records),

@@ -84,7 +84,7 @@ class PageFault(Experiment):
     source = "Wahlgren et al., IISWC 2025, Sec. III-A6"
     figures = (
         Line(x="pages", colour="scenario", dash="page_size", facet="allocator", log_x=True, log_y=True,
-             x_title="pages touched", y_title="ns per page"),
+             x_title="pages touched", y_title="time per page, ns"),
         Bar(x="scenario", y="value", series="{}_ns", colour="series", facet="allocator",
             where={"pages": 1, "series": ("mean", "p95")}, titles={"series": "statistic"},
             y_title="time of a single first touch, ns", title="A single first touch: mean and 95th percentile"),

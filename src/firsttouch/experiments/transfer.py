@@ -10,14 +10,19 @@ from firsttouch.allocators.properties import is_common, is_device_side, main_all
 from firsttouch.analysis.findings import (
     CLEAR_RATIO,
     Claim,
+    Comparison,
     Finding,
+    Quantity,
     at_largest,
     compare,
     counter,
     extremes,
     fastest_over_slowest,
     finding,
+    keys,
     number,
+    ratio_of,
+    shared,
 )
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
@@ -193,6 +198,7 @@ class Transfer(Experiment):
             *map(_fastest, known),
             *(f for rows in known for f in fastest_over_slowest(RANGE, rows, "allocator")),
             *_alone(records),
+            *_into_new_pages(records),
         ]
 
 
@@ -215,6 +221,11 @@ ALONE = Claim(
     "a single copy of {size} takes at least {value} from the call to its completion ({direction}, {allocator}, "
     "{engine})",
 )
+NEW_PAGES = Claim(
+    "transfer.new_pages",
+    "a single copy of {size} into {allocator} pages that nobody has touched takes {value}, {ratio} times as long as "
+    "into pages that are there ({other_value}, {direction})",
+)
 
 
 def _fastest(rows: Sequence[Record]) -> Finding:
@@ -234,3 +245,17 @@ def _alone(records: Sequence[Record]) -> list[Finding]:
     least = min(number(r, "size") for _, _, r, _ in timed)
     _, _, record, value = min(one for one in timed if number(one[2], "size") == least)
     return [finding(ALONE, record, value)]
+
+
+def _into_new_pages(records: Sequence[Record]) -> list[Finding]:
+    """What a copy takes whose target has no pages yet, for each allocator at the largest size."""
+    found = []
+    for rows in group_by([r for r in records if counter(r, "new_pages_us", "us")], "allocator", "direction").values():
+        record = at_largest(rows)[0]
+        middle, low, high = (counter(record, f"new_pages{end}_us", "us") for end in ("", "_low", "_high"))
+        alone = counter(record, "latency_us", "us")
+        if middle and low and high and alone:
+            value = Quantity(middle.value, "us", low.value, high.value)
+            comparison = Comparison(alone, ratio_of(value, alone), False, shared([record]), keys([record]))
+            found.append(finding(NEW_PAGES, record, value, comparison=comparison))
+    return found

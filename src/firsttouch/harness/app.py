@@ -27,7 +27,7 @@ from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
 from firsttouch.workspace.guidance import NONE, settings_of
 from firsttouch.workspace.strategies import Strategy
-from firsttouch.workspace.workspace import Agent, Array, Declaration, Role
+from firsttouch.workspace.workspace import Agent, Array, ByteRange, Declaration, Role
 
 # fmt: off
 __all__ = [
@@ -45,7 +45,7 @@ MOST_REUSED = 32 << 20
 GENERATE = "generate"
 """The file of kernels that generate initial data."""
 Params: TypeAlias = Mapping[str, int]
-View: TypeAlias = "Callable[[Array], np.ndarray[Any, Any]]"
+View: TypeAlias = "Callable[[ByteRange], np.ndarray[Any, Any]]"
 
 
 class BufferSpec:
@@ -269,8 +269,8 @@ class App:
     def check(self, view: View) -> str:
         """Return '' if the result is correct, otherwise what is wrong, in one sentence.
 
-        Called after the measured window. view(array) returns the memory as a numpy array of the declared shape. Avoid
-        copies of large arrays.
+        Called after the measured window. view(array) returns the memory as a numpy array of the declared shape, and
+        view(array[a:b]) that of some rows. Avoid copies of large arrays.
         """
         raise NotImplementedError
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from firsttouch.harness.app import App, View, in_pieces
-from firsttouch.workspace.workspace import Array
+from firsttouch.workspace.workspace import Array, ArraySlice, ByteRange
 
 PIECE = 1 << 22
 """Bytes that a thread digests at a time."""
@@ -22,17 +22,19 @@ NOT_COMPARED = frozenset({"arrays", "division", "gpu_share_reached", "kernels"})
 
 
 class Seen:
-    """The view of a check, which digests each buffer when it is first looked at, before the check can change it."""
+    """The view of a check, which digests each buffer, or part of one, when it is first looked at, before the check can
+    change it.
+    """
 
     def __init__(self, app: App, view: View) -> None:
         self._app, self._view = app, view
         self._values = _values(app)
         self._sums: dict[str, str] = {}
 
-    def __call__(self, array: Array) -> np.ndarray[Any, Any]:
-        values = self._view(array)
-        if array.name not in self._sums:
-            self._sums[array.name] = f"{values.dtype} {values.shape} {_digest(values)}"
+    def __call__(self, part: ByteRange) -> np.ndarray[Any, Any]:
+        values, name = self._view(part), _name(part)
+        if name not in self._sums:
+            self._sums[name] = f"{values.dtype} {values.shape} {_digest(values)}"
         return values
 
     def digest(self) -> str:
@@ -52,10 +54,22 @@ def matching(app: App, view: View, known: Collection[str]) -> str:
     for names in {one[len(prefix) :].partition(":")[0] for one in known if one.startswith(prefix)}:
         seen = Seen(app, view)
         for name in names.split():
-            seen(app.arrays[name])
+            seen(_part(app, name))
         if (found := seen.digest()) in known:
             return found
     return ""
+
+
+def _name(part: ByteRange) -> str:
+    """The name of a buffer; of a part with its first byte and the one after its last."""
+    whole = part.end - part.start == part.array.nbytes
+    return part.array.name if whole else f"{part.array.name}[{part.start},{part.end}]"
+
+
+def _part(app: App, name: str) -> ByteRange:
+    """The buffer or part with this name."""
+    array, _, edges = name.partition("[")
+    return ArraySlice(app.arrays[array], *map(int, edges[:-1].split(","))) if edges else app.arrays[array]
 
 
 def _prefix(app: App) -> str:

@@ -36,12 +36,11 @@ from firsttouch.report.drawing import Drawing
 from firsttouch.report.overlay import overlaid, told_apart
 from firsttouch.report.page import assets, environment, packaged
 from firsttouch.report.palette import Palette
+from firsttouch.report.permalinks import SIDE, id_of, section_id, unused
 from firsttouch.report.svg import to_svgs
 from firsttouch.text import count, join_names
 
 PAGE = "compare.html"
-SIDE = "side"
-"""The factor by which the figures tell the sides apart."""
 MOST_SIDES = 8
 """The most sides in a figure."""
 MOST_SECTIONS = 16
@@ -55,8 +54,8 @@ class Section:
     anchor: str
     title: str
     question: str
-    tables: list[tuple[str, list[str], list[list[str]], int]]
-    """For each side: its name, the headings, the rows, and how many more points there are."""
+    tables: list[tuple[str, list[str], list[list[str]], list[str], int]]
+    """For each side: its name, the headings, the rows, their ids, and how many more points there are."""
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
 
 
@@ -69,10 +68,11 @@ def render(comparison: Comparison, experiments: Mapping[str, Experiment]) -> str
     records = _records(comparison, short)
     palette = Palette()
     sections: list[Section] = []
-    for i, (key, groups) in enumerate(found.items(), 1):
+    taken = {"experiments", "conditions", "notes"}
+    for key, groups in found.items():
         if len(sections) == MOST_SECTIONS or not any(_is_shown(group, comparison) for group in groups):
             continue
-        section = _section(f"e{i}", comparison, groups, short, conditions, experiments)
+        section = _section(section_id(key, "", taken), comparison, groups, short, conditions, experiments, taken)
         section.drawings = [(drawing, "") for drawing in _drawings(records.get(key, []), experiments, palette)]
         sections.append(section)
     images = iter(to_svgs([drawing.spec for section in sections for drawing, _ in section.drawings]))
@@ -122,14 +122,16 @@ def _section(
     short: Mapping[str, str],
     conditions: Mapping[Column, str],
     experiments: Mapping[str, Experiment],
+    taken: set[str],
 ) -> Section:
     tables = []
     for group in groups:
         name, points = comparison.names[group.side], comparison.points_of(group)
         heads = ["point", short[comparison.base], short[name], "ratio", "interval", "difference"]
-        rows = [point_cells(d, conditions[d.column]) for d in points[:MOST_POINTS]]
+        shown = points[:MOST_POINTS]
+        rows, ids = [point_cells(d, conditions[d.column]) for d in shown], [unused(_id(d.column), taken) for d in shown]
         if rows:
-            tables.append((short[name], heads, rows, max(0, len(points) - MOST_POINTS)))
+            tables.append((short[name], heads, rows, ids, max(0, len(points) - MOST_POINTS)))
     name = comparison.points_of(groups[0])[0].column.definition.experiment if comparison.points_of(groups[0]) else ""
     experiment = experiments.get(name)
     return Section(
@@ -140,14 +142,20 @@ def _section(
     )
 
 
+def _id(column: Column) -> str:
+    """The id of a point, which is that of its marks in the figures."""
+    return id_of(_key(column))
+
+
+def _key(column: Column) -> str:
+    return point_key(column.definition.experiment, column.device, msgspec.json.decode(column.factors))
+
+
 def _records(comparison: Comparison, short: Mapping[str, str]) -> dict[tuple[str, str], list[Record]]:
     """The records of the points that were compared, by experiment and device, with the side as a factor. The values of
     a side of several runs are the medians of the runs.
     """
-    wanted: dict[str, Column] = {}
-    for column in comparison.table.columns:
-        factors = msgspec.json.decode(column.factors)
-        wanted[point_key(column.definition.experiment, column.device, factors)] = column
+    wanted = {_key(column): column for column in comparison.table.columns}
     values: dict[tuple[int, Column], Value] = {}
     for d in comparison.differences.points:
         values[d.side, d.column] = d.other

@@ -18,6 +18,7 @@ from firsttouch.figures import Bar, Figure
 from firsttouch.harness.derive import derive
 from firsttouch.harness.findings import MEAN
 from firsttouch.harness.findings import numbers as of_runs
+from firsttouch.harness.report import STACK, WITHOUT_CONTEXT
 from firsttouch.harness.search import without_candidates
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Machine, Record
@@ -78,6 +79,7 @@ def first_screen(results: Results, answers: Sequence[Answered]) -> FirstScreen:
         numbers = [_of_run(f) for f in _derived(lambda: _runs(results))[:MOST]]
     if figure is None and numbers and (runs := [part for part in answers if part.experiment == numbers[0].experiment]):
         figure, shown = next(iter(runs[0].section.figures), None), runs[0].section.records
+        figure = WITHOUT_CONTEXT if figure is STACK else figure  # its sums are the times that the numbers are
     return FirstScreen(hardware(results.machine), numbers, advice, figure, shown)
 
 
@@ -119,7 +121,7 @@ def _of_strategy(finding: Finding) -> Number:
     n = len(finding.points)
     apps = {msgspec.json.decode(point)[2].get("app") for point in finding.points}
     over = count(n, "application" if n == len(apps) else "measured case")
-    rest = f"times the time of {finding.conditions['baseline']}, geometric mean of {over}"
+    rest = f"times {finding.conditions['baseline']}'s time, geometric mean of {over}"
     head = f"{finding.conditions['strategy']}"
     return Number(head, quantity_text(finding.value), rest, experiment_of(finding), finding)
 

@@ -237,6 +237,15 @@
     });
   }
 
+  // ---- Paper has what is open, and the machine with its caveats.
+
+  let unfolded = [];
+  addEventListener("beforeprint", () => {
+    unfolded = all("details.printed:not([open])");
+    for (const details of unfolded) details.open = true;
+  });
+  addEventListener("afterprint", () => { for (const details of unfolded) details.open = false; });
+
   addEventListener("hashchange", follow);
   follow();
 })();

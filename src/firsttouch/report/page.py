@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +34,7 @@ from firsttouch.report.events import EventTable, event_table, have_moves
 from firsttouch.report.first_screen import FirstScreen, first_screen
 from firsttouch.report.lead import usual
 from firsttouch.report.palette import Palette
-from firsttouch.report.permalinks import point_id
+from firsttouch.report.permalinks import point_id, section_id
 from firsttouch.report.points import matching
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.published import PublishedTable, published_tables
@@ -265,20 +264,11 @@ def _questions(
         experiment = experiments.get(name)
         is_one = group[0].overview or len({section.question for section in group}) == 1
         title = group[0].question if experiment is None or is_one else experiment.question
-        question = Question(_anchor([name], suffix, taken), name, title, group, rank(group[0])[1] == 2)
+        question = Question(section_id([name], suffix, taken), name, title, group, rank(group[0])[1] == 2)
         for section in group:
-            section.anchor = _anchor([section.name, section.device], suffix, taken)
+            section.anchor = section_id([section.name, section.device], suffix, taken)
         found.append(question)
     return sorted(found, key=lambda q: (q.collapsed, not q.lead.rows and not q.lead.overview))
-
-
-def _anchor(names: Sequence[str], suffix: str, taken: set[str]) -> str:
-    """A new id of letters, digits and dashes. The names may come from an untrusted file."""
-    plain = "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:60] for name in names))) or "section"
-    candidates = (f"{plain}{suffix}" if n == 1 else f"{plain}{suffix}.{n}" for n in itertools.count(1))
-    anchor = next(one for one in candidates if one not in taken)
-    taken.add(anchor)
-    return anchor
 
 
 def _section_of(timeline: TransferTimeline, sections: Sequence[Section]) -> Section:
@@ -475,8 +465,9 @@ def _lead_drawings(section: Section, palette: Palette, picture: Figure | None) -
     """The figures of the section that a question shows: first the usual conditions of the first figure. picture: the
     figure of the first screen, which is not drawn again.
     """
-    if section.figures and section.figures[0] is picture:
-        return drawings(replace(section, figures=section.figures[1:] or section.figures), palette)
+    if any(figure is picture for figure in section.figures):
+        others = [figure for figure in section.figures if figure is not picture]
+        return drawings(replace(section, figures=others or section.figures), palette)
     every = drawings(section, palette)
     if not section.figures:
         return every

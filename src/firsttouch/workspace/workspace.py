@@ -449,12 +449,14 @@ class Workspace:
         raw = (ctypes.c_uint8 * count).from_address(address + byte_range.start)
         return np.ctypeslib.as_array(raw).view(array.dtype).reshape(-1, *array.shape[1:])
 
-    def contents(self, array: Array) -> np.ndarray[Any, Any]:
-        """The whole array, for checks; a copy if the CPU has no memory of it."""
+    def contents(self, byte_range: ByteRange) -> np.ndarray[Any, Any]:
+        """The memory for checks; a copy if the CPU has no memory of it."""
+        array, count = byte_range.array, byte_range.end - byte_range.start
         if array.store.host is not None:
-            return self.view(array)
+            return self.view(byte_range)
         assert array.store.device is not None
-        return np.frombuffer(array.store.device.read(0, array.nbytes), array.dtype).reshape(array.shape)
+        raw = array.store.device.read(byte_range.start, count)
+        return np.frombuffer(raw, array.dtype).reshape(-1, *array.shape[1:])
 
     def swap(self, first: Array, second: Array) -> None:
         """Exchange the memory of two buffers. Raises ValueError unless they have the same size, role and placement."""
