@@ -249,6 +249,12 @@ def measured_runs(records: Iterable[Record], app: str, device: str, also: Iterab
 # ------------------------------------------------------------------------------------------------ the ranking
 
 
+def _asked(size: int | str) -> str:
+    """The size as --size takes it: 2GiB, or the bytes where no short form is exact."""
+    short = format_size(size).replace(" ", "") if isinstance(size, int) else size
+    return short if short == size or parse_size(short) == size else str(size)
+
+
 def _for_app(
     app: type[App],
     params: Params,
@@ -259,7 +265,7 @@ def _for_app(
 ) -> Advice:
     declared = declared_by(app, params)
     runs = [r for r in measured_runs(records, app.name, device.name) if r.factors["size"] == size]
-    measure = f"firsttouch app {app.name} --size {size} --device {device.name}"
+    measure = f"firsttouch app {app.name} --size {_asked(size)} --device {device.name}"
     footprint = app.footprint(params)
     return ranked(
         declared,
