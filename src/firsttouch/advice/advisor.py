@@ -250,9 +250,11 @@ def measured_runs(records: Iterable[Record], app: str, device: str, also: Iterab
 
 
 def _asked(size: int | str) -> str:
-    """The size as --size takes it: 2GiB, or the bytes where no short form is exact."""
-    short = format_size(size).replace(" ", "") if isinstance(size, int) else size
-    return short if short == size or parse_size(short) == size else str(size)
+    """The size as --size takes it: 2GiB, or the bytes where no unit divides them."""
+    if isinstance(size, str):
+        return size
+    unit, name = next((u for u in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")) if size % u[0] == 0), (1, ""))
+    return f"{size // unit}{name}"
 
 
 def _for_app(
