@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firsttouch.analysis.graphs import wrong_levels
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces, u32, u64
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, on_host, shared_kernels, u32, u64
 
 TILE, THREADS = 1024, 256  # nodes and threads per group in bfs.c
 LEVELS = 200  # more levels than a random graph has
@@ -65,14 +64,11 @@ class Bfs(App):
 
     def check(self, view: View) -> str:
         """Checks the levels of all nodes along all their edges."""
-        nodes, edges, cost = view(self.nodes), view(self.edges), view(self.cost)
-
-        def piece(first: int, last: int) -> str:
-            starts, degrees = nodes[first:last] & 0xFFFFFFFF, nodes[first:last] >> 32
-            at = np.arange(first, last)
-            return wrong_levels(at, starts.astype(np.int64), degrees.astype(np.int64), edges, cost, 0)
-
-        return next(filter(None, in_pieces(piece, self.n, 1 << 14)), "")
+        wrong, arrays = np.zeros(2, u64), (view(self.nodes), view(self.edges), view(self.cost))
+        on_host(shared_kernels("levels"), "levels_wrong", *arrays, wrong, self.n, len(self.edges))
+        if not wrong.any():
+            return ""
+        return f"{wrong[0]} edges span more than a level, {wrong[1]} nodes have no neighbour one level up"
 
 
 class BfsConcurrent(Bfs):
