@@ -99,10 +99,14 @@ void Lab::write(const Buffer& buffer, std::size_t offset, const void* bytes, std
 
 void Lab::read(const Buffer& buffer, std::size_t offset, void* bytes, std::size_t count) {
     if (is_foreign(buffer)) return Lab(buffer.device()).read(buffer, offset, bytes, count);
-    const auto staging = device_.allocate(Allocator::malloc, count);
-    device_.copy(stream(), *staging, 0, buffer, offset, count);
-    device_.wait(stream());
-    std::memcpy(bytes, staging->block().host, count);
+    constexpr std::size_t most = std::size_t{64} << 20;  // pages of a large staging buffer would all be new
+    const auto staging = device_.allocate(Allocator::malloc, std::min(count, most));
+    for (std::size_t done = 0, piece = 0; done < count; done += piece) {
+        piece = std::min(count - done, most);
+        device_.copy(stream(), *staging, 0, buffer, offset + done, piece);
+        device_.wait(stream());
+        std::memcpy(static_cast<char*>(bytes) + done, staging->block().host, piece);
+    }
 }
 
 void Lab::clear_results() {

@@ -64,11 +64,13 @@ class Bfs(App):
 
     def check(self, view: View) -> str:
         """Checks the levels of all nodes along all their edges."""
-        wrong, arrays = np.zeros(2, u64), (view(self.nodes), view(self.edges), view(self.cost))
-        on_host(shared_kernels("levels"), "levels_wrong", *arrays, wrong, self.n, len(self.edges))
-        if not wrong.any():
-            return ""
-        return f"{wrong[0]} edges span more than a level, {wrong[1]} nodes have no neighbour one level up"
+        wrong, graph = np.zeros(3, u64), (view(self.nodes), view(self.edges), view(self.cost))
+        on_host(shared_kernels("levels"), "levels_wrong", *graph, wrong, self.n, len(self.edges))
+        roots, wide, lost = wrong.tolist()
+        if roots:
+            return f"{roots} nodes have level 0, or should"
+        wrong_ones = f"{wide} edges span more than a level, {lost} nodes have no neighbour one level up"
+        return wrong_ones if wide + lost else ""
 
 
 class BfsConcurrent(Bfs):

@@ -6,10 +6,13 @@ Applications need no other registration. docs/applications.md explains an exampl
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, overload
@@ -17,6 +20,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, overloa
 import numpy as np
 
 from firsttouch import _core, modules
+from firsttouch.experiments.common import BASE_PAGE, MMAP_EVERY_BLOCK
 from firsttouch.harness.division import Division
 from firsttouch.harness.random import key_of
 from firsttouch.records.schema import DeviceInfo
@@ -35,6 +39,9 @@ __all__ = [
 f32, f64, c64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.complex64)
 i32, i64, u8, u32, u64 = (np.dtype(t) for t in (np.int32, np.int64, np.uint8, np.uint32, np.uint64))
 
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt, malloc.h
+MOST_REUSED = 32 << 20
+"""Bytes of the largest block that a thread may reuse: the most that glibc accepts as a threshold."""
 GENERATE = "generate"
 """The file of kernels that generate initial data."""
 Params: TypeAlias = Mapping[str, int]
@@ -320,6 +327,27 @@ def around(centre: Sequence[int], radius: int, shape: Sequence[int]) -> list[ran
     return [range(max(0, i - radius), min(n, i + radius + 1)) for i, n in zip(centre, shape, strict=True)]
 
 
+@contextmanager
+def memory_reused() -> Iterator[None]:
+    """Let threads reuse memory that they freed. Processes that measure map every block of a page or more anew, so that
+    threads with temporary arrays would spend their time on page faults and wait for each other. All free memory is
+    returned at the end, because what is measured next must begin with untouched pages.
+    """
+    if MMAP_EVERY_BLOCK.items() <= os.environ.items():
+        libc = ctypes.CDLL(None)
+        thresholds = (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD)
+        for threshold in thresholds:
+            libc.mallopt(threshold, MOST_REUSED)
+        try:
+            yield
+        finally:
+            for threshold in thresholds:
+                libc.mallopt(threshold, BASE_PAGE)
+            libc.malloc_trim(0)
+    else:
+        yield
+
+
 T = TypeVar("T")
 
 
@@ -330,7 +358,7 @@ def in_pieces(function: Callable[[int, int], T], rows: int, each: int) -> list[T
     """
     pieces = math.ceil(rows / each)
     edges = [math.ceil(rows * i / pieces) for i in range(pieces + 1)]
-    with ThreadPoolExecutor() as pool:
+    with memory_reused(), ThreadPoolExecutor() as pool:
         return [*pool.map(function, edges[:-1], edges[1:])]
 
 
