@@ -101,7 +101,7 @@ def test_what_may_be_faster_is_named_where_it_is_not_estimated() -> None:
     found = builtins(advise([STANDARD], app="producer_consumer", size="1GiB", apps=all_apps()))
     absent = {one["strategy"]: one for one in found["unavailable"]}
     assert "at the same time" in absent["managed"]["reason"]
-    assert absent["managed"]["run"].startswith("firsttouch app producer_consumer --size 1073741824")
+    assert absent["managed"]["run"].startswith("firsttouch app producer_consumer --size 1GiB")
     assert absent["managed"]["perhaps_faster"]
     assert 0 < absent["managed"]["least_ms"] < found["strategies"][0]["ms"]
     assert not found["fastest_known"]

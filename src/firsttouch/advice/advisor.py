@@ -253,7 +253,7 @@ def _asked(size: int | str) -> str:
     """The size as --size takes it: 2GiB, or the bytes where no unit divides them."""
     if isinstance(size, str):
         return size
-    unit, name = next((u for u in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")) if size % u[0] == 0), (1, ""))
+    unit, name = next((u for u in ((1 << 30, "GiB"), (1 << 20, "MiB")) if size % u[0] == 0), (1, ""))
     return f"{size // unit}{name}"
 
 
