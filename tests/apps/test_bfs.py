@@ -5,7 +5,7 @@ import pytest
 from tests.harness.running import assert_detected, run_tiny
 
 from firsttouch.apps.bfs import Bfs, BfsConcurrent
-from firsttouch.harness.app import Cpu, Gpu, View, solve
+from firsttouch.harness.app import Cpu, Gpu, View, on_host, shared_kernels, solve
 
 
 @pytest.mark.parametrize("app", [Bfs, BfsConcurrent])
@@ -125,3 +125,23 @@ def test_size_in_bytes() -> None:
     for app in (Bfs, BfsConcurrent):
         found = app.footprint(solve(app, 4 << 30))
         assert (4 << 30) - 10_000 < found <= 4 << 30
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "levels", "wrong"),
+    [
+        ([1 << 32, 1 << 32 | 1], [1, 0], [0, 1], [0, 0, 0]),
+        ([1 << 32, 1 << 32 | 1], [1, 0], [1, 0], [2, 0, 0]),
+        ([1 << 32, 1 << 32 | 1], [1, 0], [0, 2], [0, 2, 1]),
+        ([1 << 32, 1 << 32 | 1], [1, 0], [0, -1], [0, 2, 0]),
+        ([1 << 32, 1 << 32 | 1], [2, 0], [0, 1], [0, 1, 0]),  # an edge to a node that does not exist
+        ([1 << 32, 2 << 32 | 1], [1, 0], [0, 1], [0, 1, 0]),  # more edges than there are
+    ],
+)
+def test_levels_and_edges_that_break_the_rules_are_counted(
+    nodes: list[int], edges: list[int], levels: list[int], wrong: list[int]
+) -> None:
+    graph = np.array(nodes, np.uint64), np.array(edges, np.uint32), np.array(levels, np.int32)
+    found = np.zeros(3, np.uint64)
+    on_host(shared_kernels("levels"), "levels_wrong", *graph, found, 2, 2)
+    assert found.tolist() == wrong
