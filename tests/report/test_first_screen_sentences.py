@@ -17,7 +17,19 @@ import pytest
 from firsttouch.cli.findings import read
 
 RESULTS = Path(__file__).parents[2] / "results"
-RUNS = ["h200-standard", "h200-apps", "h200-apps-1", "h200-apps-2", "h200-apps-3", "xeon-vm-apps", "xeon-vm-standard"]
+RUNS = [
+    "h200-standard",
+    "h200-apps",
+    "h200-apps-1",
+    "h200-apps-2",
+    "h200-apps-3",
+    "h200-apps-4",
+    "h200-apps-5",
+    "h200-in-place",
+    "h200-standard-2",
+    "xeon-vm-apps",
+    "xeon-vm-standard",
+]
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 N, T, S = r"([\d.,]+)", r"([\d.,]+ (?:ns|us|ms|s))", r"([\d.]+ [KMG]iB)"
 NAME = r"([a-z][a-z0-9+_-]*)"
