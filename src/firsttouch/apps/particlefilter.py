@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.apps.particles import CHUNK, count, largest, resampled
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, in_pieces, u8
-from firsttouch.harness.random import F64, normal_f64, unit_f64
+from firsttouch.apps.particles import Frame, Particles, rounded
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, u8
+from firsttouch.harness.random import normal_f64, unit_f64
 
 BLOCK, THREADS, RADIUS = 1024, 256, 5  # particles and threads per group in particlefilter.c; pixels
 DISK, GROUND = 228, 100  # brightness of the disk and of the background
 OFFSETS = [(x, y) for y in range(-4, 5) for x in range(-4, 5) if x * x + y * y < RADIUS**2]
-FULL_CHECK_PARTICLES = 10_000_000  # up to which the check recomputes all frames
 
 
 class ParticleFilter(App):
@@ -83,7 +82,7 @@ class ParticleFilter(App):
         return next(wrong, "")
 
     def _errors(self, view: View) -> Iterator[tuple[str, float, float]]:
-        """Name, value and limit of properties, by the same filter on the CPU; with many particles, of one frame."""
+        """Name, value and limit of properties, by the same filter on the CPU."""
         estimates, film, n = view(self.estimates), view(self.film), self.n
         x, y, old_x, old_y = map(view, (self.x, self.y, self.next_x, self.next_y))
         begin, step = np.array([[self.width // 2], [self.height // 2]]), np.array([[1], [-2]])
@@ -93,51 +92,31 @@ class ParticleFilter(App):
         yield "a pixel's difference from its generated value", np.abs(film - right.clip(0, 255)).max(), 0.51
         apart = estimates.T - begin - np.arange(self.iterations) * step
         yield "an estimate's distance from the disk", np.hypot(*apart).max(), 3
-        at, first = begin * np.ones(n), 1
-        if n > FULL_CHECK_PARTICLES:  # rounding decides about some particles, after which two runs drift apart
-            at, first = np.stack((old_x, old_y)), self.iterations
-            self._move(at, first, -1)
-            # Only those in the disk's pixel survive, so few, and a particle has the same origin as its neighbour.
-            was = begin + max(0, first - 2) * step
-            error = largest(lambda a, b: at[:, a:b] - was, n)
-            yield "a particle's distance from the disk before it moved", error, 0.5 + 1e-9
-            others = count(lambda a, b: np.abs(np.diff(at[:, a : b + 1])).max(axis=0) > 1e-9, n)
-            yield "the share of particles with another origin than their neighbour", others / n, 0.1
-        for frame in range(first, self.iterations + 1):
-            self._move(at, frame, 1)
-            weight, last = self._weights(film, frame, at), at
-            yield "an estimate's distance from the CPU's", np.abs(estimates[frame - 1] - at @ weight).max(), 1e-9
-            at = resampled(at, weight, self.offset(frame))
-        # A frame adds some roundings of 2^-53 of a position below 2^10 or of noise below 50: less than 1e-12. EXP_F64
-        # is right to 3 ulp, and the rounding of its argument, which is below 400, is a relative error of 400 * 2^-53.
-        error = largest(lambda a, b: np.stack((old_x[a:b], old_y[a:b])) - last[:, a:b], n)
-        yield "the error of a moved particle", error, 1e-9
-        found = view(self.weight)
-        yield "the relative error of a weight", largest(lambda a, b: found[a:b] / weight[a:b] - 1, n), 1e-12
-        # Sums of weights are right to some 2^-53 of 1, and are compared with n numbers 1 / n apart.
-        same = count(lambda a, b: (np.abs(np.stack((x[a:b], y[a:b])) - at[:, a:b]) <= 1e-9).all(axis=0), n)
-        yield "the number of particles resampled wrongly", n - same, 3e-16 * n**2
+        # Particles in one pixel have the same weight, and those in the disk's pixel far outweigh all others. So sums of
+        # weights are exact (see `rounded`), quotients of equal numbers are equal, and all right runs resample alike.
+        # Only the pixel of a particle depends on rounding. A frame adds less than 3e-13 to the error of a place: two
+        # roundings of 2^-53 of a place below 2^10, and some of noise below 50. At the four edges of the disk's pixel,
+        # which alone matter, there are 0.06 n particles per pixel. One is on the other side of an edge with a chance
+        # below n * 1e-12 in nine frames; errors seen on a CPU are 6e-15 on average, which makes n * 1e-14.
+        particles = Particles.of(begin.astype(f64), np.ones(1))
+        for number in range(1, self.iterations + 1):
+            frame, offset, before = self._frame(film, number), self.offset(number - 1), particles
+            particles = before.after(frame, offset)
+            mean = particles.at @ particles.weight / particles.weight.sum()
+            yield "an estimate's distance from the CPU's", np.abs(estimates[number - 1] - mean).max(), 1e-9
+        apart, *quotients = before.errors(frame, offset, (old_x, old_y), view(self.weight))
+        yield "the error of a moved particle", apart, 1e-9
+        # The last bits of EXP_F64 may differ. Then a weight and the sum are each rounded to a neighbour, 2^-23 apart.
+        error = np.abs(np.array(quotients) * particles.weight.sum() - 1).max()
+        yield "the relative error of a weight", error, 2.5e-7
+        wrong = particles.misplaced(n, self.offset(self.iterations), (x, y))
+        yield "the number of particles resampled wrongly", wrong, 0
 
-    def _move(self, at: F64, frame: int, sign: int) -> None:
-        """Move the particles to a frame in place, or with sign -1 back from it."""
-
-        def move(first: int, last: int) -> None:
-            i = np.arange(frame * self.n + first, frame * self.n + last)
-            at[0, first:last] += sign * (1 + 5 * normal_f64(self.next_x.key, i))
-            at[1, first:last] += sign * (-2 + 2 * normal_f64(self.next_y.key, i))
-
-        in_pieces(move, self.n, CHUNK)
-
-    def _weights(self, film: np.ndarray[Any, Any], frame: int, at: F64) -> F64:
-        """From a table by pixel. Places at least RADIUS outside of the film are alike."""
-        shown = np.pad(film[frame].astype(float), 2 * RADIUS, constant_values=film[0, 0, 0])
+    def _frame(self, film: np.ndarray[Any, Any], number: int) -> Frame:
+        """With weights from RADIUS outside of the film, where all are alike."""
+        shown = np.pad(film[number].astype(float), 2 * RADIUS, constant_values=film[0, 0, 0])
         score = (shown - GROUND) ** 2 - (shown - DISK) ** 2
         rows, columns = self.height + 2 * RADIUS, self.width + 2 * RADIUS
-        table = np.exp(sum(score[RADIUS + y :, RADIUS + x :][:rows, :columns] for x, y in OFFSETS) / 50 / len(OFFSETS))
-
-        def look_up(first: int, last: int) -> F64:
-            column, row = np.rint(at[:, first:last]).astype(int) + RADIUS
-            return np.asarray(table[row.clip(0, rows - 1), column.clip(0, columns - 1)])
-
-        weight = np.concatenate(in_pieces(look_up, self.n, CHUNK))
-        return np.asarray(weight / weight.sum())
+        sums = sum(score[RADIUS + y :, RADIUS + x :][:rows, :columns] for x, y in OFFSETS)
+        weights = rounded(np.exp(sums / 50 / len(OFFSETS)))
+        return Frame(number, self.n, (self.next_x.key, self.next_y.key), weights, RADIUS)

@@ -1,38 +1,105 @@
-"""Particles by ranges on several threads, to check particlefilter."""
+"""The particles that outweigh all others, followed from frame to frame by particlefilter's check."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from firsttouch.harness.app import in_pieces
-from firsttouch.harness.random import F64
+from firsttouch.harness.random import F64, I64, normal_f64
 
-CHUNK = 1 << 16
+CHUNK = 1 << 17
 """Particles that a thread checks at a time."""
+NEGLIGIBLE = 2.0**-90
+"""Of the largest weight. 2^35 particles of this weight together change no sum that includes the largest."""
 
 
-def largest(of: Callable[[int, int], F64], n: int) -> float:
-    """The largest absolute value for any of n particles; NaN if one is NaN. of: a function of a range of particles."""
-    return float(np.max(in_pieces(lambda a, b: np.abs(of(a, b)).max(), n, CHUNK)))
+def rounded(weight: F64) -> F64:
+    """To 24 bits, as in particlefilter.c."""
+    return np.asarray((weight + 2.0**29 * weight) - 2.0**29 * weight)
 
 
-def count(of: Callable[[int, int], Any], n: int) -> int:
-    """The number of particles for which a function of a range of them is true."""
-    return sum(in_pieces(lambda a, b: int(np.count_nonzero(of(a, b))), n, CHUNK))
+@dataclass(frozen=True)
+class Frame:
+    """A frame in which n particles are moved by the noise of two keys and weighted by their pixels."""
+
+    number: int
+    n: int
+    keys: tuple[int, int]
+    weights: F64
+    """By row and column, from `border` pixels outside of the film."""
+    border: int
+
+    def moved(self, axis: int, was: F64, i: I64) -> F64:
+        step, spread = ((1, 5), (-2, 2))[axis]
+        return np.asarray(was + (step + spread * normal_f64(self.keys[axis], self.number * self.n + i)))
+
+    def pixel(self, axis: int, at: F64) -> I64:
+        """Columns (axis 0) or rows of `weights`."""
+        return np.asarray((np.rint(at).astype(int) + self.border).clip(0, self.weights.shape[1 - axis] - 1))
 
 
-def resampled(at: F64, weight: F64, offset: float) -> F64:
-    """For each new particle, the place of the first whose cumulative weight reaches its position."""
-    n = len(weight)
-    parts = [weight[first : first + CHUNK] for first in range(0, n, CHUNK)]
-    before = np.cumsum([0, *map(np.sum, parts)])
-    cdf = np.concatenate([start + np.cumsum(part) for start, part in zip(before, parts, strict=False)])
+@dataclass(frozen=True)
+class Particles:
+    """Those of n particles that are not negligible, in order: x and y, and the share of all weight up to each."""
 
-    def places(first: int, last: int) -> F64:
-        chosen = np.searchsorted(cdf, (np.arange(first, last) + offset) / n)
-        return np.asarray(at[:, chosen.clip(max=n - 1)])
+    at: F64
+    weight: F64
+    reach: F64
 
-    return np.concatenate(in_pieces(places, n, CHUNK), axis=1)
+    @classmethod
+    def of(cls, at: F64, weight: F64) -> Particles:
+        total = np.cumsum(weight)
+        return cls(at, weight, total / total[-1])
+
+    def chosen(self, n: int, offset: float, first: int, last: int) -> I64:
+        """Which of these the new particles first to last of n become: the first whose reach is (i + offset) / n."""
+        u = (np.arange(first, last) + offset) / n
+        low, high = np.searchsorted(self.reach, u[[0, -1]])
+        ends = np.searchsorted(u, self.reach[low:high], side="right")
+        return np.repeat(np.arange(low, high + 1), np.diff(ends, prepend=0, append=len(u)))
+
+    def after(self, frame: Frame, offset: float) -> Particles:
+        """Resampled, moved and weighted."""
+
+        def move(first: int, last: int) -> F64:
+            i, origin = np.arange(first, last), self.chosen(frame.n, offset, first, last)
+            x = frame.moved(0, self.at[0, origin], i)
+            near = np.flatnonzero(columns[frame.pixel(0, x)])
+            x, y = x[near], frame.moved(1, self.at[1, origin[near]], i[near])
+            weight = frame.weights[frame.pixel(1, y), frame.pixel(0, x)]
+            return np.stack((x, y, weight))[:, weight >= least]
+
+        most = frame.weights.max()
+        for least in (2.0**-10 * NEGLIGIBLE * most, 0.0):  # all, if none of few particles has a pixel of much weight
+            columns = np.asarray((frame.weights >= least).any(axis=0))
+            x, y, weight = np.concatenate(in_pieces(move, frame.n, CHUNK), axis=1)
+            if weight.max(initial=0) >= 2.0**-10 * most:
+                break
+        return self.of(np.stack((x, y)), weight)
+
+    def errors(self, frame: Frame, offset: float, at: tuple[F64, F64], weight: F64) -> tuple[float, float, float]:
+        """Of all n particles after the next frame: the largest of a place; the smallest and the largest quotient of
+        weights, found by right.
+        """
+
+        def compare(first: int, last: int) -> tuple[float, float, float]:
+            i, origin = np.arange(first, last), self.chosen(frame.n, offset, first, last)
+            x, y = (frame.moved(axis, self.at[axis, origin], i) for axis in (0, 1))
+            apart = np.maximum(np.abs(at[0][first:last] - x), np.abs(at[1][first:last] - y))
+            quotient = weight[first:last] / frame.weights[frame.pixel(1, y), frame.pixel(0, x)]
+            return apart.max(), quotient.min(), quotient.max()
+
+        apart, smallest, largest = np.array(in_pieces(compare, frame.n, CHUNK)).T
+        return float(apart.max()), float(smallest.min()), float(largest.max())
+
+    def misplaced(self, n: int, offset: float, at: tuple[F64, F64]) -> int:
+        """How many of n particles resampled from these are elsewhere."""
+
+        def count(first: int, last: int) -> int:
+            right = self.at[:, self.chosen(n, offset, first, last)]
+            near = [np.abs(found[first:last] - axis) <= 1e-9 for found, axis in zip(at, right, strict=True)]
+            return last - first - int(np.count_nonzero(near[0] & near[1]))
+
+        return sum(in_pieces(count, n, CHUNK))
