@@ -419,6 +419,18 @@ def iterations(directories: Sequence[Directory]) -> str:
     return table(["iterations of", "`explicit`", *[f"`{s}`" for s in MANAGED]], rows)
 
 
+def kernels(directories: Sequence[Directory]) -> str:
+    """The kernel time of each application under explicit, and relative to that under the managed strategies."""
+    base, spread = (over(directories, "explicit", f"kernel{end}_ms") for end in ("", "_sd"))
+    others = {s: over(directories, s, "kernel_ms") for s in (EXPLICIT[1], *MANAGED)}
+    rows = []
+    for key, ms in base.items():
+        cells = [f"{found[key] / ms:.2f}" if key in found else "" for found in others.values()]
+        rows.append([_name(key), f"{quantity(ms, 'ms')} ({quantity(spread[key], 'ms')})", *cells])
+    head = ["kernels of", "`explicit` (standard deviation)", *[f"`{s}`" for s in others]]
+    return table(head, sorted(rows))
+
+
 def summary(directories: Sequence[Directory]) -> str:
     """What `firsttouch app` prints of one application."""
     found = {d: [r for r in d.records if application(r) == "lud"] for d in directories}
@@ -508,6 +520,7 @@ TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {
     "means": means,
     "findings": findings,
     "iterations": iterations,
+    "kernels": kernels,
     "memory": memory,
     "placements": placements,
     "summary": summary,

@@ -34,7 +34,8 @@ def on_the_h200(judging: ModuleType) -> list[Any]:
 
 def test_the_advised_strategy_is_near_the_fastest(on_the_h200: list[Any]) -> None:
     for judged in on_the_h200:
-        assert len(judged.picked) >= 0.9 * len(judged.cases)
+        unknown = [case.application for case in judged.cases if case.pick is None]
+        assert {*unknown} <= {"cfd_concurrent", "producer_consumer"}
         assert judged.mean_ratio <= 1.05
         assert judged.too_far == []
         assert judged.mean_ratio <= judged.fixed[1]
@@ -48,6 +49,16 @@ def test_of_all_applications_measured_several_times_advice_is_better_than_one_st
     assert judged.mean_ratio < judged.fixed[1]
     assert judged.mean_ratio <= 1.05
     assert judged.median_error <= 0.2
+    assert judging.in_order(judged.pairs) >= 0.9
+
+
+def test_the_prices_of_another_machine_of_this_kind_lead_to_good_picks_too(judging: ModuleType) -> None:
+    """Its estimates are off by more (docs/evidence.md): it was measured before large blocks and copies were."""
+    repeated = [directory for directory in APPLICATIONS if directory.name != "h200-apps"]
+    judged = judging.judge(RESULTS / "h200-standard-2", repeated)
+    assert judged.mean_ratio < judged.fixed[1]
+    assert judged.mean_ratio <= 1.05
+    assert judged.too_far == []
     assert judging.in_order(judged.pairs) >= 0.9
 
 

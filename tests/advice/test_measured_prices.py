@@ -78,3 +78,14 @@ def test_a_run_without_these_points_is_priced_as_before_and_says_what_is_assumed
     assert "is not in this run" in explicit["free malloc host arrays"]["note"]
     assert "priced as the CPU's faults" in managed["prefetch to the CPU"]["note"]
     assert not [what for what in managed if what.startswith("free")]
+
+
+def test_device_arrays_of_copies_are_allocated_and_freed() -> None:
+    explicit, managed = terms(STANDARD, "explicit"), terms(STANDARD, "managed")
+    for call in ("allocate", "free"):
+        term = explicit[f"{call} device memory"]
+        assert term["bytes"] >= GIB
+        assert all(
+            json.loads(point)[2].items() >= {"call": call, "allocator": "device"}.items() for point in term["points"]
+        )
+        assert f"{call} device memory" not in managed

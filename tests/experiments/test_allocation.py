@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -15,9 +16,13 @@ from firsttouch.analysis.findings import Quantity
 from firsttouch.engine.runner import make_job
 from firsttouch.experiments.allocation import Allocation
 from firsttouch.experiments.base import Point, Preset
+from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Factors, Record, Request
 from firsttouch.report.sentences import sentences
 from firsttouch.session import Session
+
+RESULTS = Path(__file__).parents[2] / "results"
+H200 = next(d for d in load_results(RESULTS / "h200-quick").machine.devices if d.name == "cuda:0")
 
 
 class TestSmallRun(SmallRun):
@@ -98,8 +103,8 @@ def test_every_size_is_measured_with_the_same_number_of_blocks(preset: Preset) -
     sizes = {f.name: f.values for f in Allocation().factors(amd(), preset)}["size"]
     for allocator in ("device", "pinned"):
         own = [p for p in points if p["allocator"] == allocator]
-        of_touched = set() if preset == "full" else {64 * MIB}
-        assert {p["size"] for p in own if p["chunks"] == 100 and p["call"] == "allocate"} == set(sizes) - of_touched
+        single = set() if preset == "full" else {64 * MIB, 256 * MIB}
+        assert {p["size"] for p in own if p["chunks"] == 100 and p["call"] == "allocate"} == set(sizes) - single
         assert len({p["size"] for p in own if p["chunks"] == 100 and p["call"] == "free"}) > 3
     assert {p["size"] for p in points if p["chunks"] == 1 and p["call"] in ("allocate", "free")} == (
         {MIB << k for k in range(4, 11)} if preset == "full" else set()
@@ -134,6 +139,14 @@ def test_frees_of_touched_memory_are_few(preset: Preset) -> None:
     assert moving
     calls = ("free-cpu-touched", "free-gpu-touched")
     assert {one[1:3] for one in found if one[0] != "cpu"} == {(name, call) for name in moving for call in calls}
+
+
+@pytest.mark.parametrize("preset", ["quick", "standard"])
+def test_one_block_of_256_mib_is_measured_of_memory_that_is_there_at_once(preset: Preset) -> None:
+    points = [p.point for p in plan("allocation", H200, preset)]
+    found = {(p["allocator"], p["call"], p["chunks"]) for p in points if p["size"] == 256 * MIB}
+    there = ("device", "vmm", "pinned", "pinned-wc", "registered")
+    assert found == {(name, call, 1) for name in there for call in ("allocate", "free")}
 
 
 def test_a_free_of_touched_memory_is_timed_and_verified() -> None:

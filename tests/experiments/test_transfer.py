@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fake_records import MIB, a_record, sentences_of
+from preset_helpers import plan
 from small import SmallRun
 
+from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 class TestSmallRun(SmallRun):
@@ -22,6 +28,15 @@ def test_a_faster_copy_of_a_smaller_size_is_named_with_the_largest() -> None:
     words = sentences_of("transfer", [copy(4 * MIB, 40.0), copy(64 * MIB, 6.9)])
     assert "h2d 6.9 GB/s over 64 MiB (pinned, copy-engine), and up to 40 GB/s over 4 MiB" in words
     assert "up to" not in sentences_of("transfer", [copy(4 * MIB, 40.0), copy(64 * MIB, 39.9)])
+
+
+def test_of_plain_host_memory_a_copy_that_no_cache_holds_is_measured() -> None:
+    """The copy engine, between 1 GiB of malloc and the device; all else of 1 GiB is page-locked."""
+    h200 = next(d for d in load_results(RESULTS / "h200-quick").machine.devices if d.name == "cuda:0")
+    large = [p.point for p in plan("transfer", h200, "standard") if p.point["size"] == 1 << 30]
+    found = {(p["allocator"], p["direction"], p["engine"]) for p in large}
+    engines = [("malloc", "copy-engine"), ("pinned", "copy-engine"), ("pinned", "kernel")]
+    assert found == {(name, way, engine) for name, engine in engines for way in ("h2d", "d2h")}
 
 
 def test_a_copy_into_new_pages_is_compared_with_one_into_pages_that_are_there() -> None:

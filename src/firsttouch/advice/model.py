@@ -211,11 +211,14 @@ class _Simulation:
         """Price the allocation of memory whose pages are there at once, and note in `pages` that they are."""
         if entry is None or entry.on_demand is not False or is_plain_host(entry.name):
             return False
-        name, nbytes = entry.name, block.declaration.nbytes
+        self.allocation(entry.name, block.declaration.nbytes)
+        pages.add(0, block.declaration.nbytes)
+        return True
+
+    def allocation(self, name: str, nbytes: int) -> None:
+        """Price the calls that allocate and free memory of an allocator."""
         self.terms.add("allocate", f"allocate {name} memory", self.prices.allocation(name, "allocate"), nbytes)
         self.terms.add("free", f"free {name} memory", self.prices.allocation(name, "free"), nbytes)
-        pages.add(0, nbytes)
-        return True
 
     def load(self, access: Access) -> None:
         """Price the copy of a file into memory. Where plain host memory serves, the file is mapped instead."""
@@ -246,10 +249,14 @@ class _Copies(_Simulation):
         """Device memory that is host memory too, and whose pages are there."""
 
     def allocate(self, block: Block) -> None:
-        if self.where[block.index] == "copies":
-            self.up_front(block, self.device.allocator(self.host), self.present[block.index])
-        if self.where[block.index] == "copies" and self.device.capabilities.shares_host_memory:
+        if self.where[block.index] != "copies":
+            return
+        self.up_front(block, self.device.allocator(self.host), self.present[block.index])
+        if self.device.capabilities.shares_host_memory:
             self.up_front(block, self.entry, self.on_device[block.index])
+        else:
+            with suppress(Unmeasured):
+                self.allocation(self.entry.name, block.declaration.nbytes)
 
     def cpu(self, access: Access, phase: str = "") -> None:
         if access.reads:

@@ -103,9 +103,13 @@ class Transfer(Experiment):
         leave_out("the processor's own copies are measured on the device cpu", SHORT, runs_on="processor",
                   engine="cpu"),
         leave_out("copies within the host's processor end at 64 MiB", SHORT, runs_on="processor", size=Above(64 * MiB)),
-        # 1 GiB would take most of the experiment's time and shows the same as 256 MiB.
-        leave_out("copies of 1 GiB and more are measured with page-locked memory only",
-                  SHORT, size=Not(Below(GiB)), page_locked=False),
+        # Of plain host memory 256 MiB may be in the processor's caches. Other memory shows the same as with 256 MiB.
+        leave_out("copies of 1 GiB and more are measured with page-locked and plain host memory only",
+                  SHORT, size=Not(Below(GiB)), page_locked=False, plain_host=False),
+        leave_out("copies of 1 GiB and more are measured with the common plain host memory and the copy engine",
+                  SHORT, size=Not(Below(GiB)), page_locked=False, common=False),
+        leave_out("copies of 1 GiB and more are measured with the common plain host memory and the copy engine",
+                  SHORT, size=Not(Below(GiB)), page_locked=False, engine=Not("copy-engine")),
         leave_out("copies of 1 GiB and more are neither split nor pipelined",
                   SHORT, size=Not(Below(GiB)), streams=Not(1)),
         leave_out("copies of 1 GiB and more are neither split nor pipelined",
