@@ -458,12 +458,12 @@ SENTENCES: dict[str, Callable[..., None]] = {
     rf"Take {NAME} for {USE}: it takes an estimated {T} besides the kernels, explicit {T}, {NAME} {T}\.": estimate,
     rf"On {DEVICE}, which is the processor itself, nothing needs to be copied: for {USE}, {NAME} takes "
     rf"an estimated {T} besides the kernels, {N} others about as long, explicit {T}\.": nothing_copied,
-    rf"Prefetch managed buffers before kernels use them: it takes {T} per GiB, by faults {T} per GiB\.": prefetched,
+    rf"Prefetch managed buffers before kernels use them: it takes {T} per GiB, faults take {T} per GiB\.": prefetched,
     rf"Copy from page-locked memory if a buffer is copied more than {N} times: a copy of {S} to the GPU is {N} times "
     r"as fast, but locking the pages takes time\.": page_locked,
     rf"Touch new memory with all threads: the first touch by one thread takes {T} per GiB, by all threads {T} per "
     r"GiB\.": all_threads,
-    rf"Use huge pages, which a program must ask for here \(madvise\): first touch takes {T} per GiB, in base pages {T} "
+    rf"Use huge pages, which a program must ask for here \(madvise\): first touch takes {T} per GiB, with base pages {T} "
     r"per GiB\.": huge_pages,
 }  # fmt: skip
 
