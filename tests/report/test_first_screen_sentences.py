@@ -463,8 +463,8 @@ SENTENCES: dict[str, Callable[..., None]] = {
     r"as fast, but locking the pages takes time\.": page_locked,
     rf"Touch new memory with all threads: the first touch by one thread takes {T} per GiB, by all threads {T} per "
     r"GiB\.": all_threads,
-    rf"Use huge pages, which a program must ask for here \(madvise\): first touch takes {T} per GiB, with base pages {T} "
-    r"per GiB\.": huge_pages,
+    rf"Use huge pages, which a program must ask for here \(madvise\): first touch takes {T} per GiB, with base pages "
+    rf"{T} per GiB\.": huge_pages,
 }  # fmt: skip
 
 
