@@ -503,7 +503,7 @@ def advice(directories: Sequence[Directory]) -> str:
         text += f"\nMore than 5 % slower than the fastest: {'; '.join(far)}.\n"
     elsewhere = [f"{c.title}: {c.advised}" for c in every.cases if c.pick and c.advised not in c.measured]
     if elsewhere:
-        named = "; ".join(elsewhere)
+        named = "; ".join(dict.fromkeys(elsewhere))
         text += f"\nAdvised, but not measured, so that the best of the measured strategies is judged: {named}.\n"
     if left_out := exceptions(every):
         text += f"\nNot estimated: {left_out}.\n"

@@ -9,7 +9,7 @@ Library open_library() {
     try {
         return {"cupti", {"libcupti.so.13", "libcupti.so.12", "libcupti.so"}};
     } catch (const Unavailable& missing) {
-        throw Unavailable("events need CUPTI, which pip install 'firsttouch[cuda]' installs; " +
+        throw Unavailable("events need CUPTI, which pip install nvidia-cuda-cupti installs; " +
                           std::string(missing.what()));
     }
 }

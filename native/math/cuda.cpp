@@ -9,10 +9,8 @@ Library open_library(const char* title, const char* name, const std::vector<std:
     try {
         return {name, sonames};
     } catch (const Unavailable& missing) {
-        throw Unavailable(std::string(title) +
-                          " is part of the CUDA toolkit; pip install 'firsttouch[cuda-math]' "
-                          "installs it too; " +
-                          missing.what());
+        throw Unavailable(std::string(title) + " is part of the CUDA toolkit; pip install nvidia-" + name +
+                          " installs it too; " + missing.what());
     }
 }
 

@@ -85,7 +85,7 @@ class Points(Sequence[Row]):
         try:
             import pandas
         except ImportError:
-            raise UsageError("to_pandas() needs pandas; install it with `pip install 'firsttouch[notebook]'`") from None
+            raise UsageError("to_pandas() needs pandas; install it with `pip install pandas`") from None
         return pandas.DataFrame(self._rows, columns=self.columns)
 
     def plot(self, experiment: str | None = None, device: str | None = None) -> Any:

@@ -182,6 +182,14 @@ class Fresh(_Plain, Experiment):
         return Measurement([float(os.getpid())], True)
 
 
+class Alone(Fresh):
+    name = "alone"
+    order = 899
+    question = "Did no other experiment run in this process?"
+    fresh_process = False
+    own_worker = True
+
+
 class Shaped(_Plain, Experiment):
     """Factors of every kind, points that are meaningless or skipped, and an environment."""
 

@@ -114,11 +114,12 @@ def test_exit_status(call, what, status):
 
 
 def test_one_worker_per_group_and_a_new_one_where_asked(call, tmp_path):
-    call("steady", "fresh", "--device", "cpu", "--set", "n=1,2,3", "--out", "out")
+    names = ("alone", "steady", "fresh")
+    call(*names, "--device", "cpu", "--set", "n=1,2,3", "--out", "out")
     records = load_results(tmp_path / "out").records
-    pids = {name: [r.samples[0] for r in records if r.experiment == name] for name in ("steady", "fresh")}
-    assert len(set(pids["steady"])) == 1
-    assert len(set(pids["fresh"]) | set(pids["steady"])) == 4
+    pids = {name: {r.samples[0] for r in records if r.experiment == name} for name in names}
+    assert [len(pids[name]) for name in names] == [1, 1, 3]
+    assert len(set.union(*pids.values())) == 5
 
 
 def test_a_group_has_its_environment(call, tmp_path):

@@ -126,7 +126,7 @@ def test_without_a_compiler_the_points_are_skipped_and_say_what_to_install(tmp_p
     assert done.returncode == 0, done.stderr
     assert [(r.factors["target"], r.status, r.reason) for r in load_results(tmp_path / "out").records] == [
         ("gfx942", "skipped", "no compiler for gfx942 was found; install clang 19 or newer, or ROCm"),
-        ("sm_90", "skipped", "no compiler for sm_90 was found; pip install 'firsttouch[cuda]'"),
+        ("sm_90", "skipped", "no compiler for sm_90 was found; pip install nvidia-cuda-nvrtc"),
     ]
 
 

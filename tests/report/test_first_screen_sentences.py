@@ -339,7 +339,7 @@ def slowest(lines: Lines, name: str, factor: str, best: str, n: str) -> None:
     assert int(n) == len(ratios[name])
 
 
-def loss(lines: Lines, best: str, app: str, time: str, other: str, less: str) -> None:
+def loss(lines: Lines, best: str, app: str, time: str, less: str, other: str) -> None:
     assert best == winner(lines)[0]
     losses = {
         group: mid(rows[best]) / min(map(mid, rows.values()))
@@ -374,7 +374,7 @@ def fastest_of_one(lines: Lines, app: str, time: str, low: str | None, high: str
         narrow(mid(row), *interval(row))
 
 
-def take_for_one(lines: Lines, names: str, app: str, time: str, other: str, less: str) -> None:
+def take_for_one(lines: Lines, names: str, app: str, time: str, less: str, other: str) -> None:
     rows = of_application(lines, app)
     assert names.split(" or ") == leaders(rows)
     same(time, min(map(mid, rows.values())) * 1e6)
@@ -449,21 +449,22 @@ SENTENCES: dict[str, Callable[..., None]] = {
     rf"(?:clearly in {N}|each of them run once)\.": fastest,
     rf"On {DEVICE}, which is the processor itself, no strategy was clearly the fastest in any of {N} "
     rf"applications; most often it was {NAME}, in {N}\.": nobody,
-    rf"The slowest on average, {NAME}, took {N} times as long as {NAME}, geometric mean of {N} applications\.": slowest,
-    rf"The largest loss with {NAME} was in {NAME}: {T}, under {NAME} {T}\.": loss,
+    rf"The slowest on average was {NAME}: it took {N} times as long as {NAME} \(geometric mean of {N} applications\)\.":
+        slowest,
+    rf"The largest loss with {NAME} was in {NAME}: {T}, against {T} under {NAME}\.": loss,
     rf"{NAME}: {T}(?: \({N} to {T}\))? under {NAME}, the fastest of {N} strategies; {T} under {NAME}, the slowest":
         fastest_of_one,
-    rf"Take ({NAME[1:-1]}(?: or {NAME[1:-1]})*) for {NAME}: a run took {T}, under {NAME} {T}\.": take_for_one,
+    rf"Take ({NAME[1:-1]}(?: or {NAME[1:-1]})*) for {NAME}: a run took {T}, against {T} under {NAME}\.": take_for_one,
     rf"Take {NAME} for {USE}: it takes an estimated {T} besides the kernels, explicit {T}, {NAME} {T}\.": estimate,
     rf"On {DEVICE}, which is the processor itself, nothing needs to be copied: for {USE}, {NAME} takes "
     rf"an estimated {T} besides the kernels, {N} others about as long, explicit {T}\.": nothing_copied,
-    rf"Prefetch managed buffers before kernels use them: it takes {T} per GiB, by faults {T} per GiB\.": prefetched,
+    rf"Prefetch managed buffers before kernels use them: it takes {T} per GiB, faults take {T} per GiB\.": prefetched,
     rf"Copy from page-locked memory if a buffer is copied more than {N} times: a copy of {S} to the GPU is {N} times "
     r"as fast, but locking the pages takes time\.": page_locked,
     rf"Touch new memory with all threads: the first touch by one thread takes {T} per GiB, by all threads {T} per "
     r"GiB\.": all_threads,
-    rf"Use huge pages, which a program must ask for here \(madvise\): first touch takes {T} per GiB, in base pages {T} "
-    r"per GiB\.": huge_pages,
+    rf"Use huge pages, which a program must ask for here \(madvise\): first touch takes {T} per GiB, with base pages "
+    rf"{T} per GiB\.": huge_pages,
 }  # fmt: skip
 
 

@@ -236,9 +236,7 @@ class Prices:
         locked = (e.name for e in self.device.allocators if role(e.name) == "page-locked" and variant(e.name) == "call")
         whole = self.allocation(next(locked, ""), "free")
         times = tuple(Time(t.value / 2, 0.0, t.high) for t in whole.times)
-        note = (
-            "freeing touched memory is not in this run: half of what freeing registered memory takes, which includes it"
-        )
+        note = "freeing touched memory is not in this run, and is priced as half of freeing registered memory"
         return Price(whole.sizes, times, whole.points, note)
 
     # ------------------------------------------------------------------------------------------------ memory that moves

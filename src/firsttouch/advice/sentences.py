@@ -120,8 +120,8 @@ def _slowest(groups: Mapping[_Group, Mapping[str, Record]], best: str, device: D
     if (factor := relative(name)) < SIMILAR:
         return []
     text = (
-        f"the slowest on average, {name}, took {format_number(factor, 2)} times as long as {best}, geometric mean of "
-        f"{count(len(shared[name]), _noun(groups))}"
+        f"the slowest on average was {name}: it took {format_number(factor, 2)} times as long as {best} (geometric "
+        f"mean of {count(len(shared[name]), _noun(groups))})"
     )
     points = keys(groups[g][one] for g in shared[name] for one in (name, best))
     return [_sentence("slowest", text, Quantity(factor), device.name, points, over=Quantity(len(shared[name])))]
@@ -144,8 +144,8 @@ def _exception(
         return []
     mine, winner = groups[worst][best], leaders[worst][0]
     text = (
-        f"the largest loss with {best} was in {worst[0]}: {quantity(median_of(mine), 'ms')}, under "
-        f"{strategy(winner)} {quantity(median_of(winner), 'ms')}"
+        f"the largest loss with {best} was in {worst[0]}: {quantity(median_of(mine), 'ms')}, against "
+        f"{quantity(median_of(winner), 'ms')} under {strategy(winner)}"
     )
     value, other = Quantity(median_of(mine), "ms"), Quantity(median_of(winner), "ms")
     return [_sentence("exception", text, value, device.name, keys([mine, winner]), other=other)]
@@ -166,7 +166,7 @@ def _of_few(groups: Mapping[_Group, Mapping[str, Record]], device: DeviceInfo) -
             text = f"for {case} no strategy is clearly faster than {strategy(other)}, which took {_time(other)}"
         else:
             names = join_names([strategy(r) for r in (best, *rivals)], "or")
-            text = f"take {names} for {case}: a run took {_time(best)}, under {strategy(other)} {_time(other)}"
+            text = f"take {names} for {case}: a run took {_time(best)}, against {_time(other)} under {strategy(other)}"
         found.append(_sentence("app", text, quantity_of(best), device.name, points, **details))
     return found
 
@@ -190,8 +190,8 @@ def _of_placements(runs: Iterable[Record], device: DeviceInfo) -> list[Sentence]
         return [_sentence("placements", text, value, device.name, points, of=of)]
     least = min(median_of(search.final[0]) / median_of(search.base) for search in gains)
     text = (
-        f"advice and prefetches of single buffers made {len(gains)} of {count(len(searches), 'measured case')} faster, "
-        f"at best to {format_number(least, 2)} times the time of a strategy by itself"
+        f"advice and prefetches of single buffers made {len(gains)} of {count(len(searches), 'measured case')} faster; "
+        f"the best took {format_number(least, 2)} times as long as the fastest strategy alone"
     )
     return [_sentence("placements", text, value, device.name, points, of=of, best=Quantity(least))]
 

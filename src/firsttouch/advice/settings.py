@@ -131,7 +131,7 @@ def _page_size(prices: Prices) -> Setting | None:
     how = (
         "which plain memory gets here" if prices.page_size == "huge" else "which a program must ask for here (madvise)"
     )
-    text = f"use huge pages, {how}: first touch takes {_per_gib(huge)}, in base pages {_per_gib(base)}"
+    text = f"use huge pages, {how}: first touch takes {_per_gib(huge)}, with base pages {_per_gib(base)}"
     return Setting(text, _ratio(base, huge), _points(base, huge)) if _ratio(base, huge) > CLEAR_RATIO else None
 
 
@@ -139,7 +139,7 @@ def _prefetch(prices: Prices) -> Setting | None:
     name = common_allocator("shared")
     prefetch, fault = prices.prefetch(name), prices.gpu_fault(name, reads_only=False)
     text = (
-        f"prefetch {name} buffers before kernels use them: it takes {_per_gib(prefetch)}, by faults {_per_gib(fault)}"
+        f"prefetch {name} buffers before kernels use them: it takes {_per_gib(prefetch)}, faults take {_per_gib(fault)}"
     )
     ratio = _ratio(fault, prefetch)
     return Setting(text, ratio, _points(prefetch, fault)) if ratio > CLEAR_RATIO else None

@@ -66,6 +66,8 @@ class Group(NamedTuple):
     device: str
     peer: str
     environment: tuple[tuple[str, str], ...]
+    experiment: str = ""
+    """The only experiment of the group, or '' if it may have several."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class Planned:
     seconds: float = 0.0
     timeout: float = 0.0
     fresh: bool = False
+    own_worker: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     name: str = ""
     """The name of the experiment in the call, if that differs from the experiment's name in records."""
@@ -97,7 +100,8 @@ class Planned:
 
     @property
     def group(self) -> Group:
-        return Group(self.point.device, self.peer, tuple(sorted(self.environment.items())))
+        alone = self.point.experiment if self.own_worker else ""
+        return Group(self.point.device, self.peer, tuple(sorted(self.environment.items())), alone)
 
     @cached_property
     def key(self) -> str:
@@ -302,6 +306,7 @@ class _Pair:
                 reason,
                 timeout=experiment.timeout,
                 fresh=experiment.fresh_process,
+                own_worker=experiment.own_worker,
                 environment=environment,
                 name=self.name,
             )

@@ -220,6 +220,8 @@ class Experiment:
     """Weight of this experiment in a preset's time."""
     fresh_process: ClassVar[bool] = False
     """True if every point is measured in a new worker."""
+    own_worker: ClassVar[bool] = False
+    """True if its points are measured in a worker that has measured no other experiment."""
     timeout: ClassVar[float] = 0.0
     """Seconds that one of its points may take without --timeout, where that is more than the points of others may."""
     counters_offered: ClassVar[bool] = False

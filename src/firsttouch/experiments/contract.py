@@ -26,6 +26,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "order": (int, "a whole number"),
     "share": ((int, float), "a number above 0"),
     "fresh_process": (bool, "True or False"),
+    "own_worker": (bool, "True or False"),
     "timeout": ((int, float), "a number of seconds"),
     "counters_offered": (bool, "True or False"),
     "across_devices": (bool, "True or False"),

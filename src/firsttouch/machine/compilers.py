@@ -95,7 +95,7 @@ class _Vendor:
 
 
 _VENDORS = (
-    _Vendor(r"sm_[0-9]{2,3}[af]?", "cuda", (_nvrtc,), "pip install 'firsttouch[cuda]'"),
+    _Vendor(r"sm_[0-9]{2,3}[af]?", "cuda", (_nvrtc,), "pip install nvidia-cuda-nvrtc"),
     _Vendor(r"gfx[0-9]{1,2}[0-9a-f]{2}(:[a-z]+[-+])*", "hip", (_clang, _hiprtc), "install clang 19 or newer, or ROCm"),
 )
 TARGETS = "|".join(vendor.targets for vendor in _VENDORS)

@@ -25,7 +25,6 @@ _HPC_SDK = "/opt/nvidia/hpc_sdk/Linux_*/*"
 _DRIVER = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/aarch64-linux-gnu/nvidia", "/run/opengl-driver/lib")
 _ROCM = ("{ROCM_PATH}/lib", "{ROCM_HOME}/lib", "/opt/rocm/lib", "/opt/rocm-*/lib")
 _NVIDIA_DRIVER = "install NVIDIA's driver"
-_CUDA_MATH = "pip install 'firsttouch[cuda-math]', or set CUDA_HOME"
 _ROCM_INSTALL = "install ROCm, or set ROCM_PATH"
 _VENDORS = "/etc/OpenCL/vendors"
 
@@ -54,7 +53,7 @@ def _cuda_math(name: str, *majors: int) -> Spec:
         [*_CUDA, f"{_HPC_SDK}/math_libs/lib64"],
         ["nvidia/cu[0-9]*/lib", f"nvidia/{name}/lib"],
         [f"nvidia-{name}", f"nvidia-{name}-cu12"],
-        _CUDA_MATH,
+        f"pip install nvidia-{name}, or set CUDA_HOME",
         versioned=False,
     )
 
@@ -79,14 +78,14 @@ LIBRARIES: Mapping[str, Spec] = {
         [*_CUDA, f"{_HPC_SDK}/cuda/lib64"],
         ["nvidia/cu[0-9]*/lib", "nvidia/cuda_nvrtc/lib"],
         ["nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc-cu11"],
-        "pip install 'firsttouch[cuda]', or set CUDA_HOME",
+        "pip install nvidia-cuda-nvrtc, or set CUDA_HOME",
     ),
     "cupti": Spec(
         ["libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so"],
         [*_CUDA, *(f"{f.removesuffix('/lib64')}/extras/CUPTI/lib64" for f in _CUDA), f"{_HPC_SDK}/cuda/lib64"],
         ["nvidia/cu[0-9]*/lib", "nvidia/cuda_cupti/lib"],
         ["nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12", "nvidia-cuda-cupti-cu11"],
-        "pip install 'firsttouch[cuda]', or set CUDA_HOME",
+        "pip install nvidia-cuda-cupti, or set CUDA_HOME",
     ),
     "cublas": _cuda_math("cublas", 13, 12),
     "cusparse": _cuda_math("cusparse", 12),
