@@ -52,7 +52,7 @@ def test_json_ranks_the_strategies_with_their_terms_and_points() -> None:
 def test_the_terminal_gives_the_answer_first() -> None:
     done = call(STANDARD, "--pattern", "stream", "--size", "1GiB")
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("Take managed+prefetch for a program that reads each input once")
+    assert lines[0].startswith("Take managed+prefetch for a program with 1 GiB of buffers that reads each input once")
     assert any(line.split()[:1] == ["explicit+pinned"] for line in lines)
 
 

@@ -329,7 +329,7 @@ def ranked(
     terms, absent = estimates(declared, prices, app, measure)
     runs = runs or {}
     if not terms and not runs:
-        raise UsageError(_nothing(absent, device, f"{program} with {format_size(size, 3)} of buffers", measure))
+        raise UsageError(_nothing(absent, device, _with_buffers(program, size), measure))
     if runs and not any(name in runs for name in terms):
         absent += [Absent(name, NO_SCALE, f"{measure} --strategy {name}", perhaps_faster=True) for name in terms]
         terms = {}
@@ -445,13 +445,19 @@ def _turns(rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str, a
     return found
 
 
+def _with_buffers(program: str, size: int) -> str:
+    """The name of an application, or 'a program that ...', with the size of its buffers."""
+    what, that, does = program.partition(" that ")
+    return f"{what} with {format_size(size, 3)} of buffers{that}{does}"
+
+
 def _sentences(advice: Advice, where: str) -> list[str]:
     """The answer in at most three sentences. where: what the first begins with."""
     best = _chosen(advice.strategies)
     others = [row for row in advice.strategies if row is not best]
     any_measured = any(row.measured for row in advice.strategies)
     took = "took" if best.measured else "is estimated to take" if any_measured else "adds an estimated"
-    about = f"{advice.program} with {format_size(advice.size, 3)} of buffers"
+    about = _with_buffers(advice.program, advice.size)
     first = f"take {best.strategy} for {about}: it {took} {quantity(best.ms, 'ms')}"
     if not advice.fastest_known:
         only = "the only strategy" if not others else f"the fastest of {len(others) + 1} strategies"
