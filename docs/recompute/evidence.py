@@ -11,6 +11,7 @@ import os
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from statistics import geometric_mean, median
 
@@ -54,6 +55,20 @@ def by_application(records: Iterable[Record], wanted: str, name: str) -> Values:
 
 def over(directories: Sequence[Directory], wanted: str, name: str) -> Values:
     return {f"{d.name} {k}": v for d in directories for k, v in by_application(derived(d), wanted, name).items()}
+
+
+def each_once(directories: Sequence[Directory]) -> list[Directory]:
+    """The directories without the applications that another of them measured in more points, or as many and before."""
+    points = {d: Counter(_program(r) for r in derived(d)) for d in directories}
+    best = {program: max(directories, key=lambda d: points[d][program]) for n in points.values() for program in n}
+    return [
+        replace(d, results=replace(d.results, records=[r for r in d.records if best.get(_program(r), d) is d]))
+        for d in directories
+    ]
+
+
+def _program(record: Record) -> tuple[str, object, str]:
+    return application(record), record.factors.get("size"), record.device
 
 
 def ratios(above: Values, below: Values) -> list[float]:
@@ -510,18 +525,25 @@ def advice(directories: Sequence[Directory]) -> str:
     return text
 
 
-TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {
+Text = Callable[[Sequence[Directory]], str]
+
+
+def of_each_once(text: Text) -> Text:
+    return lambda directories: text(each_once(directories))
+
+
+TEXTS: Mapping[str, Text] = {
     "advice": advice,
     "runs": runs,
     "counted": counted,
     "first-touches": first_touches,
     "sharing": sharing,
     "applications": applications,
-    "means": means,
-    "findings": findings,
-    "iterations": iterations,
-    "kernels": kernels,
-    "memory": memory,
+    "means": of_each_once(means),
+    "findings": of_each_once(findings),
+    "iterations": of_each_once(iterations),
+    "kernels": of_each_once(kernels),
+    "memory": of_each_once(memory),
     "placements": placements,
     "summary": summary,
 }

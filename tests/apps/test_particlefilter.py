@@ -21,7 +21,7 @@ MUTATIONS = [
     ("(DISK - GROUND) * (2", "(DISK - GROUND) * 1.001 * (2"),
     ("dx < RADIUS; ++dx", "dx < RADIUS - 1; ++dx"),
     ("next_y[i] = y[low]", "next_y[i] = y[i]"),
-    ("next_x[i] = x[low];", "if (i != 1234) next_x[i] = x[low];"),  # an element unchanged
+    ("next_x[i] = x[low];", "next_x[i] = x[i != 1234 ? low : i];"),  # an element unchanged
     ("start[GROUP_ID] +", ""),
     ("by < THREADS; by *= 2", "by < THREADS / 2; by *= 2"),
     ("sum[LOCAL_ID - by];", "sum[LOCAL_ID - 1];"),

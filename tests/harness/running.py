@@ -27,6 +27,10 @@ SIZE = os.environ.get("FIRSTTOUCH_TEST_SIZE", "tiny")
 """The size at which wrong kernels and wrong results are tried: tiny, or bytes, such as 64MiB (minutes)."""
 
 
+WRONG_UNDER = os.environ.get("FIRSTTOUCH_TEST_STRATEGY", "")
+"""The strategy under which all wrong kernels are tried, such as pinned-wc; by default the one that each test names."""
+
+
 def params_of(app: type[App]) -> dict[str, int]:
     """The application's parameters at SIZE."""
     return dict(app.sizes["tiny"]) if SIZE == "tiny" else solve(app, parse_size(SIZE))
@@ -80,6 +84,10 @@ def run_tiny(
         known: digests of outputs that need not be checked again.
     """
     info, device = opencl()
+    if mutation is not None and WRONG_UNDER:
+        strategy = WRONG_UNDER
+        if reason := skip_reason(app, strategy):
+            pytest.skip(f"{strategy}: {reason}")
     if mutation is not None and "library" in app.options:
         options = {"library": "own", **(options or {})}  # a vendor's library does not run our kernels
     usual = app.sizes["tiny"] if mutation is None else params_of(app)

@@ -25,8 +25,13 @@ RUNS = [
     "h200-apps-3",
     "h200-apps-4",
     "h200-apps-5",
+    "h200-apps-6",
+    "h200-apps-7",
+    "h200-apps-8",
     "h200-in-place",
+    "h200-in-place-2",
     "h200-standard-2",
+    "h200-standard-3",
     "xeon-vm-apps",
     "xeon-vm-standard",
 ]
@@ -378,8 +383,15 @@ def take_for_one(lines: Lines, names: str, app: str, time: str, less: str, other
     rows = of_application(lines, app)
     assert names.split(" or ") == leaders(rows)
     same(time, min(map(mid, rows.values())) * 1e6)
-    assert other == "explicit" if "explicit" in rows else mid(rows[other]) == max(map(mid, rows.values()))
+    last = max(rows, key=lambda one: mid(rows[one]))
+    assert other == ("explicit" if "explicit" in rows and leaders(rows)[0] != "explicit" else last)
     same(less, mid(rows[other]) * 1e6)
+
+
+def none_faster(lines: Lines, app: str, other: str, time: str) -> None:
+    rows = of_application(lines, app)
+    assert other in leaders(rows)
+    same(time, mid(rows[other]) * 1e6)
 
 
 def estimate(lines: Lines, name: str, time: str, baseline: str, third: str, more: str) -> None:
@@ -455,6 +467,7 @@ SENTENCES: dict[str, Callable[..., None]] = {
     rf"{NAME}: {T}(?: \({N} to {T}\))? under {NAME}, the fastest of {N} strategies; {T} under {NAME}, the slowest":
         fastest_of_one,
     rf"Take ({NAME[1:-1]}(?: or {NAME[1:-1]})*) for {NAME}: a run took {T}, against {T} under {NAME}\.": take_for_one,
+    rf"For {NAME} no strategy is clearly faster than {NAME}, which took {T}\.": none_faster,
     rf"Take {NAME} for {USE}: it takes an estimated {T} besides the kernels, explicit {T}, {NAME} {T}\.": estimate,
     rf"On {DEVICE}, which is the processor itself, nothing needs to be copied: for {USE}, {NAME} takes "
     rf"an estimated {T} besides the kernels, {N} others about as long, explicit {T}\.": nothing_copied,
