@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo
+from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Peer
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 DIRECT: dict[str, Any] = {"available": True, "cpu": "direct", "gpu": "direct"}
@@ -157,15 +157,16 @@ def cuda(
     )
 
 
-def hip_apu(xnack: bool) -> DeviceInfo:
-    """An MI300A (native/device/hip/device.cpp)."""
+def hip_apu(xnack: bool, index: int = 0, node: int = 1) -> DeviceInfo:
+    """An MI300A (native/device/hip/device.cpp), one of `node` that reach each other's memory."""
     both: dict[str, Any] = {**DIRECT, "host_memory": True, "device_memory": True}
     coherent = {"concurrent": True, "shared_atomics": True}
     managed: dict[str, Any] = {**both, "managed": True, "on_demand": xnack}
     return _device(
-        name="hip:0",
+        name=f"hip:{index}",
         kind="hip",
         title="AMD Instinct MI300A",
+        peers=[Peer(name=f"hip:{other}", access="direct") for other in range(node) if other != index],
         facts={
             "arch": f"gfx942:sramecc+:xnack{'+' if xnack else '-'}",
             "xnack": "on" if xnack else "off",
@@ -242,6 +243,11 @@ def _mi300a(xnack: bool) -> Machine:
     )
 
 
+def _mi300a_node(apus: int) -> Machine:
+    devices = [hip_apu(False, index, apus) for index in range(apus)]
+    return Machine(96, 480 * GIB, [cpu(96, 384 * MIB, infinity_cache_bytes=256 * MIB), *devices])
+
+
 def _gh200(base_page: int, huge_page: int) -> Machine:
     gpu = cuda(
         "NVIDIA GH200 480GB",
@@ -273,6 +279,7 @@ _PASCAL = cuda("GeForce GTX 1050 Ti", 4 * GIB, multiprocessors=6, l2_bytes=MIB)
 MACHINES: Mapping[str, Machine] = {
     "mi300a": _mi300a(xnack=False),
     "mi300a-xnack": _mi300a(xnack=True),
+    "mi300a-node": _mi300a_node(4),
     "gh200": _gh200(4 * KIB, 2 * MIB),
     "gh200-64k": _gh200(64 * KIB, 512 * MIB),
     "tk1": Machine(4, 1900 * MIB, [cpu(4, 0, 2 * MIB), _TK1]),

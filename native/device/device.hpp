@@ -214,8 +214,9 @@ class Device {
     virtual std::optional<std::string> why_unreachable(Device& other);
     // The buffer's address in kernels of this device, or 0 if it has none.
     unsigned long long kernel_address(const Buffer& buffer);
-    // The same, but throws Unavailable if there is no address or no access. The message starts with `user` and this
-    // device's name.
+    // Throw Unavailable if this device has no access to the buffer, or no address for it. The message starts with
+    // `user` and this device's name.
+    void require_reach(const Buffer& buffer, const char* user);
     unsigned long long require_address(const Buffer& buffer, const char* user);
     static constexpr const char* kernel_user = "a kernel of ";
 
@@ -262,8 +263,6 @@ class Device {
     virtual std::optional<std::string> why_out_of_reach(const Buffer& buffer);
 
   private:
-    void require_reach(const Buffer& buffer, const char* user);
-
     std::string name_;
     std::set<std::string> reached_;  // names of the devices to which reach has opened access
 };

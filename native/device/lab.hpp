@@ -86,6 +86,20 @@ class Lab {
     void write(const Buffer& buffer, std::size_t offset, const void* bytes, std::size_t count);
     void read(const Buffer& buffer, std::size_t offset, void* bytes, std::size_t count);
 
+    // Calls work(lab) with the lab of the buffer's own device, and waits for what it queued. If that is another device,
+    // this lab's work ends first; throws Unavailable, before anything is written, if this lab's device cannot reach it.
+    template <class Work>
+    void at_owner(const Buffer& buffer, Work&& work) {
+        const auto queue_and_wait = [&](Lab& owner) {
+            work(owner);
+            owner.device().wait(owner.stream());
+        };
+        if (!is_foreign(buffer)) return queue_and_wait(*this);
+        device_.require_reach(buffer, Device::kernel_user);
+        Lab owner(buffer.device());
+        queue_and_wait(owner);
+    }
+
     // The buffer's address in kernels of this lab's device.
     std::uint64_t device_address(const Buffer& buffer);
 

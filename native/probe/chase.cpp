@@ -23,9 +23,10 @@ struct Cycle {
 
     void write() {
         if (request.first_touch == Agent::gpu) {
-            lab.over(order.nodes, "chase", "chase_write", buffer, base, order.nodes, stride(), order.bits, order.group,
-                     order.group_bits, order.inner_bits, order.key);
-            lab.device().wait(lab.stream());
+            lab.at_owner(buffer, [&](Lab& owner) {
+                owner.over(order.nodes, "chase", "chase_write", buffer, base, order.nodes, stride(), order.bits,
+                           order.group, order.group_bits, order.inner_bits, order.key);
+            });
         } else {
             const HostView view(buffer);
             run_on_host("chase_write", 0, view.as<std::uint64_t>(), base, order.nodes, stride(), order.bits,

@@ -22,8 +22,9 @@ struct Arrays {
         for (const auto& [buffer, offset] : all) {
             const std::uint64_t seed = request.seed + offset;
             if (request.first_touch == Agent::gpu) {
-                lab.over(elements, "stream_data", "stream_fill", *buffer, elements, seed);
-                lab.device().wait(lab.stream());
+                lab.at_owner(*buffer, [&](Lab& owner) {
+                    owner.over(elements, "stream_data", "stream_fill", *buffer, elements, seed);
+                });
             } else {
                 const HostView view(*buffer);
                 run_on_host("stream_fill", 0, view.as<double>(), elements, seed);

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from firsttouch.cli import machine as cli
-from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Machine, Peer, Scalar
+from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Machine, Peer, Scalar
 
 DEVICES = [
     DeviceInfo(
@@ -26,6 +26,9 @@ DEVICES = [
     ),
     DeviceInfo(name="cuda", kind="cuda", title="cuda", available=False, reason="libcuda.so.1 was not found"),
 ]
+
+
+UNKNOWN = ["unknown", "unknown"]
 
 
 @pytest.fixture
@@ -51,12 +54,39 @@ def test_text_shows_devices_and_reasons(app: typer.Typer) -> None:
         assert f"\n{heading}\n" in result.stdout
     assert r"pthread [bold]script[/bold] :smile:\u001b[31m" in result.stdout
     assert "allocators: svm-fine\n" in "".join(line.rstrip() + "\n" for line in result.stdout.splitlines())
-    assert "peers: opencl:1 (by copies), opencl:2 (no access)\n" in "".join(
-        line.rstrip() + "\n" for line in result.stdout.splitlines()
-    )
     assert "cuda not available: libcuda.so.1 was not found" in " ".join(result.stdout.split())
     assert "cuda cuda" not in " ".join(result.stdout.split())
     assert "\x1b[31m" not in result.stdout
+
+
+def test_a_table_has_every_pair_of_devices_and_of_numa_nodes(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = Peer(name="hip:1", access="direct", link="xGMI", hops=1, peak_in_gbs=64.0, peak_out_gbs=106.248,
+                peak_source="KFD io_links")  # fmt: skip
+    kernels = DeviceCapabilities(runs_kernels=True)
+    devices = [DeviceInfo(name="hip:0", kind="hip", title="", capabilities=kernels, peers=[near])]
+    devices += [msgspec.structs.replace(DEVICES[0], capabilities=kernels)]
+    numa: dict[str, Scalar] = {"nodes": 3, "memory_only_nodes": "2"}
+    for node in range(3):
+        numa |= {f"node{node}_total_bytes": 1, f"node{node}_distances": f"{10 + node} 11 12"}
+    numa |= {"node0_cpus": "0", "node1_cpus": "1"}
+    machine = Machine(
+        schema=SCHEMA, host="", created="", firsttouch="0", facts={"numa": numa}, devices=devices
+    )  # fmt: skip
+    monkeypatch.setattr("firsttouch.machine.facts.collect_machine", lambda _: machine)
+    lines = CliRunner().invoke(app, [], env={"COLUMNS": "200"}).stdout.splitlines()
+    table = [re.split(r"  +", line.strip()) for line in lines[lines.index("Links") + 2 :]]
+    assert table == [
+        ["from", "to", "link", "hops", "access", "GB/s out", "GB/s in", "source"],
+        ["hip:0", "hip:1", "xGMI", "1", "direct", "106.248", "64", "KFD io_links"],
+        ["opencl:0", "opencl:1", *UNKNOWN, "by copies", *UNKNOWN],
+        ["opencl:0", "opencl:2", *UNKNOWN, "none", *UNKNOWN],
+        ["node0", "node1", "distance 11", "unknown", "direct", *UNKNOWN],
+        ["node0", "node2", "distance 12", "unknown", "direct", *UNKNOWN],
+        ["node1", "node0", "distance 11", "unknown", "direct", *UNKNOWN],
+        ["node1", "node2", "distance 12", "unknown", "direct", *UNKNOWN],
+        ["none: no"],
+        ["devices of different drivers share data only through the host"],
+    ]
 
 
 def test_help_has_an_example(app: typer.Typer) -> None:

@@ -24,8 +24,11 @@ def test_a_search_prints_what_was_measured_first_with_section_and_experiment(
     monkeypatch.setenv("COLUMNS", "100")
     published.command(search="latency gpu")
     out = capsys.readouterr().out
-    assert out.startswith("AMD Instinct MI300A: Wahlgren et al. 2025 (mi300a-upm)\nSec. IV-A")
-    assert "Measured by latency: agent gpu; order random;" in out
+    node, single = out.split("\n\n")[:2]
+    assert node.startswith("AMD Instinct MI300A quad-APU node: Schieffer et al. 2025 (mi300a-node)\nSec. 5.1")
+    assert node.index("Measured by p2p-latency: peer !self;") < node.index("A CPU reads another APU's HBM in 500 ns.")
+    assert single.startswith("AMD Instinct MI300A: Wahlgren et al. 2025 (mi300a-upm)\nSec. IV-A")
+    assert "Measured by latency: agent gpu; order random;" in single
     assert "Measured by pagefault: allocator mmap; scenario cpu;" in out
 
 

@@ -12,6 +12,7 @@ from tests.matrix import matrix
 from firsttouch.engine.plan import Planned
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Preset
+from firsttouch.experiments.pairs import PairExperiment
 from firsttouch.records.schema import DeviceInfo
 
 
@@ -30,9 +31,15 @@ def renamed(device: DeviceInfo, kind: str) -> DeviceInfo:
     )
 
 
-@pytest.mark.parametrize(
-    "experiment", matrix([name for name in all_experiments() if name not in ("codegen", "context")], 4)
-)
+PLANNED_ALONE = [
+    name
+    for name, experiment in all_experiments().items()
+    if name not in ("codegen", "context") and not isinstance(experiment, PairExperiment)
+]
+"""Experiments that have points on a machine with this device only."""
+
+
+@pytest.mark.parametrize("experiment", matrix(PLANNED_ALONE, 4))
 @pytest.mark.parametrize("preset", matrix(["quick", "standard"], 1))
 def test_the_name_of_the_backend_changes_no_plan(experiment: str, preset: Preset) -> None:
     device = opencl(OPENCL_GPU)

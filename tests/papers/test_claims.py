@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.experiments.fake_records import a_record
 from tests.fabricated import MACHINES
 from tests.papers.test_rows import accepts, counters_of_results, factors_of, values_of
 
@@ -198,8 +199,27 @@ def test_a_call_names_the_device_of_the_machine() -> None:
     assert "--set xnack=0,1" in verdict.command
 
 
+def test_claims_about_pairs_of_devices() -> None:
+    """Four APUs, each of which loads from its own memory and from that of another."""
+
+    def load(device: str, peer: str, ns: float) -> Record:
+        record = a_record("p2p-latency", ns, {"peer": peer, "allocator": "device", "size": 2**30})
+        return msgspec.structs.replace(record, device=device)
+
+    run = load_results(RESULTS / "h200-standard")
+    node = msgspec.structs.replace(run.machine, devices=list(MACHINES["mi300a-node"].devices))
+    rows = [load("hip:0", "self", 346), load("hip:0", "hip:1", 690), load("hip:0", "hip:2", 700)]
+    found = {one.id: one for one in of_results(Results(node, run.request, rows)).claims}
+    assert (found["node-remote-latency-twice"].verdict, found["node-remote-latency-twice"].agree) == ("holds", 2)
+    needed = found["node-remote-slower"].command
+    assert needed.startswith("firsttouch run p2p-direct --device hip:0 --device hip:1 --device hip:2 --device hip:3")
+    assert "peer=" not in needed
+    one = {verdict.id: verdict for verdict in of_results(run).claims}["node-remote-slower"]
+    assert (one.verdict, one.why) == ("not testable", "the driver of cuda:0 has no other device here")
+
+
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("machine", ["mi300a-xnack", "gh200", "volta", "kaveri-hsa"])
+@pytest.mark.parametrize("machine", ["mi300a-xnack", "mi300a-node", "gh200", "volta", "kaveri-hsa"])
 def test_the_calls_for_what_is_missing_have_points(machine: str) -> None:
     """Each call is planned on the description of a machine on which nothing was measured."""
     run = load_results(RESULTS / "h200-standard")

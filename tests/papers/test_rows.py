@@ -22,6 +22,7 @@ from firsttouch.papers.rows import (
     Paper,
     Row,
     all_rows,
+    is_exception,
     numbers,
     papers,
     published,
@@ -48,11 +49,15 @@ def factors_of(experiment: str) -> Iterator[Mapping[str, Factor]]:
 
 
 def accepts(factor: Factor | None, value: Scalar) -> bool:
-    """Whether `--set` takes a value. How many threads it takes depends on this machine's processors."""
+    """Whether `--set` takes a value, or the one that "!self" leaves out. How many threads it takes depends on this
+    machine's processors.
+    """
     if factor is None:
         return False
     if factor.kind == "count" and isinstance(value, int):
         return value >= factor.least and value % factor.multiple == 0
+    if is_exception(value):
+        value = str(value)[1:]
     try:
         return parse_value(factor, str(value)) == value
     except (UsageError, ValueError):

@@ -53,3 +53,24 @@ def test_a_peer_whose_access_the_driver_fails_to_open_is_skipped(tmp_path: Path)
     assert record.status == "skipped"
     assert record.reason.startswith("hip:0 cannot reach hip:1: ")
     assert "operation not supported" in record.reason
+
+
+@pytest.mark.exhaustive
+def test_kernels_use_the_memory_of_every_other_device(tmp_path: Path) -> None:
+    """The stand-in fails a kernel that touches another device's memory to which access was not opened."""
+    names = [f"hip:{n}" for n in range(4)]
+    chosen = [word for name in names for word in ("--device", name)]
+    process = subprocess.run(
+        [*UNDRAWN, "run", "p2p-latency", "p2p-direct", *chosen, "--set", "size=64KiB", "--set", "allocator=device,vmm",
+         "--out", str(tmp_path / "out")],
+        env=os.environ | {"STANDIN_DEVICES": "4", "STANDIN_UNREACHABLE": "2>3"},
+        text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    for experiment in ("p2p-latency", "p2p-direct"):
+        records = [r for r in load_results(tmp_path / "out").records if r.experiment == experiment]
+        found = {(r.device, r.text("peer").replace("self", r.device)): r for r in records}
+        assert found.keys() == {(a, b) for a in names for b in names}
+        refused = found.pop(("hip:2", "hip:3"))
+        assert refused.reason == "hipDeviceCanAccessPeer: hip:2 has no peer access to hip:3"
+        assert {(r.status, r.verified) for r in found.values()} == {("ok", True)}

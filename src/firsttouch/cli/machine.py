@@ -12,7 +12,7 @@ from firsttouch.units import format_size
 
 if TYPE_CHECKING:
     from firsttouch.cli.console import Console
-    from firsttouch.records.schema import DeviceInfo, Library, Machine, Scalar
+    from firsttouch.records.schema import DeviceInfo, Library, Machine, Peer, Scalar
 
 _CACHE_KEYS = ("l1", "l2", "l3", "l4", "infinity_cache", "line_bytes")
 _UVM_KEYS = ("uvm_disable_hmm", "uvm_perf_prefetch_enable", "uvm_perf_thrashing_enable", "uvm_perf_access_counter")
@@ -33,7 +33,7 @@ _SECTIONS: Sequence[tuple[str, str]] = (
     ("NVIDIA unified memory", "nvidia_uvm"),
     ("AMD driver", "amd"),
     ("AMD GPUs (kernel)", "amd_kfd"),
-    ("Links", "links"),
+    ("GPU links (NVML)", "links"),
 )
 """Heading and topic, in the order of printing. GPUs, devices and libraries follow."""
 
@@ -68,6 +68,7 @@ def _show(machine: Machine) -> None:
     for topic in sorted(t for t in machine.facts if t.startswith("amd_gpu")):
         _section(console, f"{topic} (AMD SMI)", _rows("", machine.facts[topic]))
     _section(console, "Devices", map(_device_row, machine.devices) if machine.devices else [("none", "")])
+    _links(console, machine)
     _section(console, "Libraries", map(_library_row, machine.libraries))
     _section(console, "Warnings", [("!", warning) for warning in machine.warnings])
 
@@ -97,16 +98,74 @@ def _row(key: str, value: Scalar, plain: bool) -> tuple[str, str]:
     return label, f"{value:.10g} {_UNITS.get(unit, '')}".rstrip()
 
 
-_ACCESS = {"direct": "(direct)", "copies": "(by copies)", "none": "(no access)"}
-
-
 def _device_row(device: DeviceInfo) -> tuple[str, str]:
     usable = [allocator.name for allocator in device.allocators if allocator.available]
     state = f"allocators: {', '.join(usable)}" if device.available else f"not available: {device.reason}"
     xnack = f"XNACK: {device.facts['xnack']}" if "xnack" in device.facts else ""
-    peers = ", ".join(f"{peer.name} {_ACCESS[peer.access]}" for peer in device.peers if peer.same_driver)
-    lines = [device.title if device.title != device.name else "", xnack, state, f"peers: {peers}" if peers else ""]
+    lines = [device.title if device.title != device.name else "", xnack, state]
     return device.name, "\n".join(filter(None, lines))
+
+
+_LINK_COLUMNS = ("from", "to", "link", "hops", "access", "GB/s out", "GB/s in", "source")
+_ACCESS = {"direct": "direct", "copies": "by copies", "none": "none"}
+_UNKNOWN = "unknown"
+
+
+def _links(console: Console, machine: Machine) -> None:
+    """The pairs of devices with the same driver and of NUMA nodes, and why kernels do not reach across."""
+    from rich.table import Table
+
+    pairs = [(d, peer) for d in machine.devices if d.capabilities.runs_kernels for peer in d.peers]
+    rows = [_link_row(d, peer) for d, peer in pairs if peer.same_driver]
+    rows += _node_rows(machine.facts.get("numa", {}))
+    if not rows:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in _LINK_COLUMNS:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print()
+    console.print("Links", style="bold")
+    console.print("GB/s out and in: the stated peak each way, seen from the first column")
+    console.print(table)
+    reasons = [f"{_ACCESS[peer.access]}: {peer.reason}" for _, peer in pairs if peer.same_driver and peer.reason]
+    for reason in dict.fromkeys(reasons):
+        console.print(reason)
+    if any(not peer.same_driver for _, peer in pairs):
+        console.print("devices of different drivers share data only through the host")
+
+
+def _link_row(device: DeviceInfo, peer: Peer) -> Sequence[str]:
+    return (
+        device.name,
+        peer.name,
+        peer.link or _UNKNOWN,
+        _UNKNOWN if peer.hops is None else str(peer.hops),
+        _ACCESS[peer.access],
+        _gbs(peer.peak_out_gbs),
+        _gbs(peer.peak_in_gbs),
+        peer.peak_source,
+    )
+
+
+def _gbs(value: float | None) -> str:
+    return _UNKNOWN if value is None else f"{value:.6g}"
+
+
+def _node_rows(facts: dict[str, Scalar]) -> list[Sequence[str]]:
+    """The pairs of a NUMA node with cores and one with memory, with the distance that the firmware states."""
+    nodes = sorted(int(key[4:-10]) for key in facts if key.endswith("_distances"))
+    stated = (_UNKNOWN, _ACCESS["direct"], _UNKNOWN, _UNKNOWN, "")
+    rows: list[Sequence[str]] = []
+    for here in nodes:
+        distances = dict(zip(nodes, str(facts[f"node{here}_distances"]).split(), strict=False))
+        rows += [
+            (f"node{here}", f"node{there}", f"distance {distances.get(there, _UNKNOWN)}", *stated)
+            for there in nodes
+            if there != here and facts.get(f"node{here}_cpus") and facts.get(f"node{there}_total_bytes")
+        ]
+    return rows
 
 
 def _library_row(library: Library) -> tuple[str, str]:

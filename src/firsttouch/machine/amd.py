@@ -11,12 +11,14 @@ import contextlib
 import importlib
 import importlib.util
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from firsttouch.machine import gpus, usage
+from firsttouch.machine.links import Link, Links
 from firsttouch.machine.tree import Facts, Tree, drop_missing, parse_int
 
 _MODULE = "sys/module/amdgpu"
@@ -39,6 +41,13 @@ _INFINITY_CACHE = 3
 _IN_SOCKET = 13
 """The weight of a link inside a socket (KFD_CRAT_INTRA_SOCKET_WEIGHT in kfd_crat.c); links between sockets have more.
 """
+_XGMI = 11
+_LINK_TYPES = {2: "PCIe", _XGMI: "xGMI"}
+"""Types of links between GPUs (CRAT_IOLINK_TYPE_* in kfd_crat.h)."""
+_WEIGHT_OF_A_HOP = 15
+"""The weight of an xGMI link for each of its hops (KFD_CRAT_XGMI_WEIGHT in kfd_crat.c)."""
+_LINK_FOLDERS = ("p2p_links", "io_links")
+"""p2p_links lead through a processor; io_links are direct, so they are preferred."""
 _MIB = 1 << 20
 
 
@@ -61,12 +70,51 @@ def kfd_gpus(tree: Tree) -> list[Facts]:
     cache), compute_units, sdma_engines, xccs; in_socket: whether it is in the socket of a processor; svm: whether the
     driver supports shared virtual memory on it; coherent_host_access: whether the CPU can access its memory coherently.
     """
-    found = []
-    for name in sorted(tree.names(_NODES), key=lambda name: parse_int(name) or 0):
-        node = _properties(tree, f"{_NODES}/{name}/properties")
-        if node.get("simd_count"):
-            found.append(_gpu(tree, f"{_NODES}/{name}", node))
-    return found
+    return [_gpu(tree, f"{_NODES}/{name}", node) for name, node in _gpu_nodes(tree).items()]
+
+
+def _gpu_nodes(tree: Tree) -> dict[str, dict[str, int]]:
+    """The properties of each node of the topology that is a GPU, by its name and in the driver's order."""
+    names = sorted(tree.names(_NODES), key=lambda name: parse_int(name) or 0)
+    nodes = {name: _properties(tree, f"{_NODES}/{name}/properties") for name in names}
+    return {name: node for name, node in nodes.items() if node.get("simd_count")}
+
+
+def kfd_links(tree: Tree) -> Links:
+    """The links between GPUs. The peak is max_bandwidth, that of all links of a pair together in one direction. A pair
+    is left out if its GPUs have no PCI address of their own, as the partitions of one GPU.
+    """
+    located = {
+        name: _bus(node.get("domain", 0), node["location_id"])
+        for name, node in _gpu_nodes(tree).items()
+        if "location_id" in node
+    }
+    shared = Counter(located.values())
+    address = {name: bus for name, bus in located.items() if shared[bus] == 1}
+    links: dict[tuple[str, str], Link] = {}
+    for name, bus in address.items():
+        for kind in _LINK_FOLDERS:
+            folder = f"{_NODES}/{name}/{kind}"
+            for number in tree.names(folder):
+                properties = _properties(tree, f"{folder}/{number}/properties")
+                if target := address.get(str(properties.get("node_to"))):
+                    links[bus, target] = _link(properties, f"KFD {kind}")
+    return links
+
+
+def _link(properties: Mapping[str, int], source: str) -> Link:
+    """A link from its properties. The driver writes 0 for a bandwidth that it does not know, in units of 10^6 bytes/s
+    otherwise.
+    """
+    kind, weight, bandwidth = (properties.get(field, 0) for field in ("type", "weight", "max_bandwidth"))
+    in_hops = kind == _XGMI and weight > 0 and weight % _WEIGHT_OF_A_HOP == 0
+    known = bandwidth > 0
+    return Link(
+        name=_LINK_TYPES.get(kind, ""),
+        hops=weight // _WEIGHT_OF_A_HOP if in_hops else None,
+        gbs=bandwidth / 1000 if known else None,
+        source=source if known else "",
+    )
 
 
 def memory_side_cache(tree: Tree) -> int | None:

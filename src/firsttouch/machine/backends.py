@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from firsttouch.machine import amd, host
+from firsttouch.machine import amd, gpus, host
+from firsttouch.machine.links import Links
 from firsttouch.machine.peers import numa_peers
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import Peer, Scalar
@@ -41,7 +42,8 @@ class Backend:
     are named `kind:0`, `kind:1` and so on; switches: the entries of machine/switches.py that its runtime reads when a
     process starts; moves_buffers: whether the driver copies a buffer to the device that uses it, so that devices share
     buffers without access to each other's memory; extra: returns further information about a device, given the driver's
-    facts; counters: the profiler that counts what it does, by its name in counters/tools.py.
+    facts; links: returns the links between its devices, for processes that have loaded its libraries;
+    counters: the profiler that counts what it does, by its name in counters/tools.py.
     """
 
     kind: str
@@ -50,6 +52,7 @@ class Backend:
     switches: Sequence[str] = ()
     moves_buffers: bool = False
     extra: Callable[[Facts], ExtraInfo] = lambda facts: ExtraInfo({})
+    links: Callable[[], Links] = dict
     counters: str = ""
 
     def device_names(self, count: int) -> list[str]:
@@ -93,12 +96,18 @@ BACKENDS: Mapping[str, Backend] = {
     for row in (
         Backend(HOST, numbered=False, extra=_processor_info, counters="perf"),
         Backend("opencl", libraries=("opencl-icd",), moves_buffers=True, extra=_opencl_info),
-        Backend("cuda", libraries=("cuda", "nvrtc", "nvml", "cupti", "cublas", "cusparse", "cufft"), counters="ncu"),
+        Backend(
+            "cuda",
+            libraries=("cuda", "nvrtc", "nvml", "cupti", "cublas", "cusparse", "cufft"),
+            links=gpus.links,
+            counters="ncu",
+        ),
         Backend(
             "hip",
             libraries=("hip", "hiprtc", "hipblas", "hipsparse", "hipfft"),
             switches=("xnack", "sdma"),
             extra=_kfd_info,
+            links=lambda: amd.kfd_links(Tree()),
             counters="rocprofv3",
         ),
     )

@@ -41,7 +41,8 @@ def describe_devices(kind: str) -> list[DeviceInfo]:
     count = _core.count_devices(kind)
     backend = BACKENDS[kind]
     described = [_describe(name, kind) for name in backend.device_names(count)]
-    add_peers([(device, info) for device, info in described if device], moves_buffers=backend.moves_buffers)
+    opened = [(device, info) for device, info in described if device]
+    add_peers(opened, moves_buffers=backend.moves_buffers, links=backend.links() if len(opened) > 1 else {})
     return [info for _, info in described]
 
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
+import math
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
 
 from firsttouch import _core
+from firsttouch.machine.links import Link, Links, pci_address
 from firsttouch.machine.tree import Facts, drop_missing, format_ids
 from firsttouch.records.schema import Scalar
 
@@ -41,6 +45,15 @@ _AFFINITY_WORDS, _SCOPE_NODE = 32, 0
 _MEMORY_V2 = 0x02000028
 _MOST_LINKS = 36
 _NOT_AVAILABLE = 2**64 - 1
+_TO_SWITCH = 2
+_SPEED, _COMMON_SPEED = 164, 90
+"""Fields NVLINK_GET_SPEED (of the link that the scope names) and NVLINK_SPEED_MBPS_COMMON, each way in 10^6 bytes/s."""
+_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""The member that holds the value of a field, by its type."""
+_HOST_BRIDGE = 30
+_PCIE_LANE_GBS = {1: 2.5 * 8 / 10 / 8, 2: 5 * 8 / 10 / 8, 3: 8 * 128 / 130 / 8, 4: 16 * 128 / 130 / 8,
+                  5: 32 * 128 / 130 / 8}  # fmt: skip
+"""10^9 bytes per second of one lane each way, by generation: transfers per second times the code's efficiency."""
 
 
 def _first(value: Any) -> bool:
@@ -100,6 +113,15 @@ _LINK: Sequence[tuple[str, str, tuple[Any, ...], Callable[[Any], Scalar]]] = (
     ("pcie_mbit_per_lane", "GetPcieSpeed", (), int),
     ("c2c", "GetC2cModeInfoV", (), lambda info: bool(info.isC2cEnabled)),
 )
+
+
+@dataclass(frozen=True)
+class _NvLink:
+    """An active NVLink of a GPU: the PCI address and the kind of what is at its other end, and its peak each way."""
+
+    remote: str
+    to: int | None
+    gbs: float | None
 
 
 class Nvml:
@@ -167,6 +189,80 @@ class Nvml:
             }
         )
 
+    def links(self) -> Links:
+        """The links between the GPUs. Pairs of which NVML states nothing are left out."""
+        count = self.query("DeviceGetCount") or 0
+        handles = {
+            pci_address(_text(pci.busId)): handle
+            for handle in map(self.device, range(count))
+            if handle is not None and (pci := self.query("DeviceGetPciInfo", handle)) is not None
+        }
+        nvlinks = {address: self._nvlinks(handle) for address, handle in handles.items()}
+        links: dict[tuple[str, str], Link] = {}
+        for pair in itertools.permutations(handles, 2):
+            first, second = handles[pair[0]], handles[pair[1]]
+            link = self._nvlink(first, second, pair[1], nvlinks[pair[0]], nvlinks[pair[1]]) or self._pcie(first, second)
+            if link is not None:
+                links[pair] = link
+        return links
+
+    def _nvlinks(self, handle: Any) -> list[_NvLink]:
+        """The active NVLinks of a GPU."""
+        return [
+            _NvLink(
+                remote=self._remote(handle, link),
+                to=self.query("DeviceGetNvLinkRemoteDeviceType", handle, link),
+                gbs=self._nvlink_gbs(handle, link),
+            )
+            for link in range(_MOST_LINKS)
+            if self.query("DeviceGetNvLinkState", handle, link)
+        ]
+
+    def _remote(self, handle: Any, link: int) -> str:
+        pci = self.query("DeviceGetNvLinkRemotePciInfo", handle, link)
+        return pci_address(str(_text(getattr(pci, "busId", ""))))
+
+    def _nvlink_gbs(self, handle: Any, link: int) -> float | None:
+        for fields in [(_SPEED, link)], [_COMMON_SPEED]:
+            with contextlib.suppress(Exception):  # the field is not supported, or the answer has another form
+                (answer,) = self.query("DeviceGetFieldValues", handle, fields)
+                speed = getattr(answer.value, _VALUES[answer.valueType])
+                if answer.nvmlReturn == 0 and speed > 0:
+                    return float(speed) / 1000
+        return None
+
+    def _nvlink(
+        self, first: Any, second: Any, address: str, own: Sequence[_NvLink], theirs: Sequence[_NvLink]
+    ) -> Link | None:
+        """The NVLinks from the first GPU to the second, whose PCI address is given: direct ones, or else through
+        switches, of which NVML does not state how many lie between. None if the GPUs use no NVLink for each other.
+        """
+        if direct := [link for link in own if link.remote == address]:
+            return _nvlink_sum("NVLink", 1, direct)
+        if self.query("DeviceGetP2PStatus", first, second, _P2P_NVLINK) != 0:
+            return None
+        up, down = ([link for link in links if link.to == _TO_SWITCH] for links in (own, theirs))
+        if not (up and down):
+            return Link("NVLink")  # which links is unknown, as where a virtual machine has other PCI addresses
+        sums = [_nvlink_sum("NVLink switch", None, links) for links in (up, down)]
+        return min(sums, key=lambda link: -1 if link.gbs is None else link.gbs)
+
+    def _pcie(self, first: Any, second: Any) -> Link | None:
+        """PCIe, if the path between two GPUs has nothing else. Its peak is stated if both use the same lanes; the
+        generation is the largest that device and slot support, because idle GPUs lower the current one.
+        """
+        ancestor = self.query("DeviceGetTopologyCommonAncestor", first, second)
+        if ancestor is None or ancestor > _HOST_BRIDGE:
+            return None
+        (generation, lanes), other = (
+            [self.query(f"DeviceGet{name}", handle) for name in ("MaxPcieLinkGeneration", "CurrPcieLinkWidth")]
+            for handle in (first, second)
+        )
+        lane_gbs = _PCIE_LANE_GBS.get(generation)
+        if [generation, lanes] != other or lane_gbs is None or not lanes:
+            return Link("PCIe")
+        return Link("PCIe", None, lane_gbs * lanes, f"NVML, PCIe {generation} x{lanes}")
+
     def _connection(self, first: Any, second: Any) -> str:
         """How two GPUs of one host are connected."""
         path = _TOPOLOGY.get(self.query("DeviceGetTopologyCommonAncestor", first, second), "unknown path")
@@ -188,6 +284,23 @@ def open_nvml() -> Iterator[Nvml]:
     finally:
         with contextlib.suppress(Exception):
             pynvml.nvmlShutdown()
+
+
+def _nvlink_sum(name: str, hops: int | None, links: Sequence[_NvLink]) -> Link:
+    """Several NVLinks as one; its peak is unknown if that of one of them is."""
+    known = [link.gbs for link in links if link.gbs is not None]
+    if len(known) < len(links):
+        return Link(name, hops)
+    return Link(name, hops, math.fsum(known), f"NVML, {len(links)} x NVLink")
+
+
+def links() -> Links:
+    """The links that NVML states; empty without NVML. Opens it in this process: see `open_nvml`."""
+    try:
+        with open_nvml() as nvml:
+            return nvml.links()
+    except Exception:
+        return {}
 
 
 def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tuple[Topics, str]:

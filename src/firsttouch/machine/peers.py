@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from firsttouch.machine import host
+from firsttouch.machine.links import Link, Links, pci_address
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import DeviceInfo, Peer
 
@@ -17,14 +18,22 @@ if TYPE_CHECKING:
 MOVED = "the driver copies a buffer to the device that uses it"
 
 
-def add_peers(opened: Sequence[tuple[_core.Device, DeviceInfo]], *, moves_buffers: bool) -> None:
+def add_peers(
+    opened: Sequence[tuple[_core.Device, DeviceInfo]], *, moves_buffers: bool, links: Links | None = None
+) -> None:
     """Add the peers that the driver reports to each device of one backend. Does not enable access.
 
     moves_buffers: whether the driver copies a buffer to the device that uses it if the devices have separate memories.
+    links: the links between the devices, if their driver states them.
     """
     for device, info in opened:
         info.peers += [
-            _peer(device, other, moves_buffers and not _share_host_memory(info, other_info))
+            linked(
+                _peer(device, other, moves_buffers and not _share_host_memory(info, other_info)),
+                info,
+                other_info,
+                links or {},
+            )
             for other, other_info in opened
             if other.name != device.name
         ]
@@ -34,6 +43,20 @@ def _peer(device: _core.Device, other: _core.Device, moved: bool) -> Peer:
     if reason := device.why_unreachable(other):
         return Peer(name=other.name, access="none", reason=" ".join(reason.split()))
     return Peer(name=other.name, access="copies" if moved else "direct", reason=MOVED if moved else "")
+
+
+def linked(peer: Peer, here: DeviceInfo, there: DeviceInfo, links: Links) -> Peer:
+    """The peer `there` of `here`, with the link that leads to it. Unchanged if the link is unknown."""
+    addresses = pci_address(str(here.facts.get("pci_bus", ""))), pci_address(str(there.facts.get("pci_bus", "")))
+    outward, inward = links.get(addresses, Link()), links.get(addresses[::-1], Link())
+    return msgspec.structs.replace(
+        peer,
+        link=outward.name or inward.name,
+        hops=outward.hops if outward.hops is not None else inward.hops,
+        peak_out_gbs=outward.gbs,
+        peak_in_gbs=inward.gbs,
+        peak_source=outward.source or inward.source,
+    )
 
 
 def _share_host_memory(*devices: DeviceInfo) -> bool:

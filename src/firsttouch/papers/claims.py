@@ -8,7 +8,9 @@ from typing import Literal, TypeAlias
 from firsttouch.papers.rows import MEDIAN, Condition, read
 from firsttouch.records.schema import Scalar, Struct
 
-Need: TypeAlias = Literal["one memory", "separate memories", "host reaches device memory", "migration"]
+Need: TypeAlias = Literal[
+    "one memory", "separate memories", "host reaches device memory", "migration", "another device"
+]
 """A property of the hardware without which a claim says nothing: see evaluate.NEEDS."""
 
 
@@ -16,7 +18,8 @@ class Check(Struct, kw_only=True, tag_field="test"):
     """What a claim is tested on.
 
     experiment: "app" for applications. where: what a point's factors must be, a list for several values, ">N" for
-    numbers above N, null for points without the factor. metric: MEDIAN, or the name of a counter.
+    numbers above N, "!self" for any value but self, null for points without the factor. metric: MEDIAN, or the name of
+    a counter.
     """
 
     experiment: str

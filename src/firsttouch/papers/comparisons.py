@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from firsttouch.analysis.findings import CLEAR_RATIO, Quantity, are_apart, number, quantity, ratio_of
 from firsttouch.analysis.statistics import group_by, series
 from firsttouch.papers.claims import Alike, Check, Compare, Iterations, Level, Trend, Word
-from firsttouch.papers.rows import MEDIAN, Condition
+from firsttouch.papers.rows import MEDIAN, Condition, includes, is_exception
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import Record, Scalar, Struct
 from firsttouch.text import condition
@@ -72,6 +72,8 @@ def _includes(wanted: Condition, value: Scalar) -> bool:
         return any(_includes(one, value) for one in wanted)
     if isinstance(wanted, str) and is_bound(wanted) and isinstance(value, int | float):
         return value > float(wanted[1:])
+    if is_exception(wanted):
+        return includes(wanted, value)
     return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 

@@ -24,9 +24,9 @@ from firsttouch.papers.comparisons import (
     sides_of,
     values_of,
 )
-from firsttouch.papers.rows import APPLICATIONS, MEDIAN, Condition, all_rows
+from firsttouch.papers.rows import APPLICATIONS, MEDIAN, Condition, all_rows, is_exception
 from firsttouch.records.reading import Results, load_results
-from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Record, Scalar, Struct
+from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Record, Scalar, Struct
 from firsttouch.text import count, is_size
 from firsttouch.text import quantity as in_words
 from firsttouch.units import format_number, format_size
@@ -102,6 +102,10 @@ NEEDS: Mapping[Need, tuple[Callable[[DeviceInfo], bool], str]] = {
     "migration": (
         lambda device: device.capabilities.page_migration,
         "pages of {device} do not migrate (page_migration is false)",
+    ),
+    "another device": (
+        lambda device: any(peer.same_driver for peer in device.peers),
+        "the driver of {device} has no other device here",
     ),
 }
 """Whether a device has a property that a claim needs, and the sentence if it has not."""
@@ -215,7 +219,7 @@ class _Run:
         for side in sides_of(test):
             for name, wanted in side.factors.items():
                 given = values_of(wanted)
-                open_factors |= {name} if any(map(is_bound, given)) else set()
+                open_factors |= {name} if any(is_bound(v) or is_exception(v) for v in given) else set()
                 usable = [v for v in given if v is not None and (name != "allocator" or not known or v in known)]
                 listed = values.setdefault(name, [])
                 listed += [v for v in usable if v not in listed]
@@ -225,7 +229,8 @@ class _Run:
         allocators = values.get("allocator", [])
         plain = [h.name for h in self.hosts if any(h.allocator(str(a)) is not None for a in allocators)]
         plain = plain if "cpu" in values.get("agent", ["cpu"]) and test.experiment != APPLICATIONS else []
-        names = [f"--device {name}" for name in dict.fromkeys([*plain, device.name])]
+        gpus = [gpu.name for gpu in self.gpus if gpu.kind == device.kind] if PEER in open_factors else [device.name]
+        names = [f"--device {name}" for name in dict.fromkeys([*plain, *gpus])]
         if test.experiment == APPLICATIONS:
             words = ["app", *map(str, values.pop("app", [])), *names]
             words += [f"--strategy {name}" for name in values.pop("strategy", [])]

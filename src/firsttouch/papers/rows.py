@@ -60,11 +60,11 @@ class Platform(Struct):
 class Here(Struct):
     """The measurement of firsttouch that a row corresponds to.
 
-    experiment: its name; "app" for applications. factors: what a record's factors must be, a list for several values;
-    other factors may have any value. metric: MEDIAN or the name of a counter. metric_version: of its definition. unit:
-    of the value in our terms, "ratio" for a ratio of two points. relative_to: the factors by which the other point of a
-    ratio differs. scale, offset: what turns the paper's value into ours, offset + scale * value. value: our word for a
-    text. assumed: what the paper leaves open and how it is read here.
+    experiment: its name; "app" for applications. factors: what a record's factors must be, a list for several values,
+    "!self" for any other than self; other factors may have any value. metric: MEDIAN or the name of a counter.
+    metric_version: of its definition. unit: of the value in our terms, "ratio" for a ratio of two points. relative_to:
+    the factors by which the other point of a ratio differs. scale, offset: what turns the paper's value into ours,
+    offset + scale * value. value: our word for a text. assumed: what the paper leaves open and how it is read here.
     """
 
     experiment: str
@@ -84,8 +84,17 @@ class Here(Struct):
 
 
 def includes(wanted: Condition, value: Scalar) -> bool:
-    """True if a factor's value is the wanted one, or one of those wanted."""
-    return value in wanted if isinstance(wanted, list) else value == wanted
+    """True if a factor's value is the wanted one, or one of those wanted, or for "!self" any other than self."""
+    if isinstance(wanted, list):
+        return any(includes(one, value) for one in wanted)
+    if is_exception(wanted):
+        return value is not None and value != str(wanted)[1:]
+    return value == wanted
+
+
+def is_exception(wanted: Condition) -> bool:
+    """True for a condition that any value but one meets, such as "!self"."""
+    return isinstance(wanted, str) and wanted.startswith("!")
 
 
 class Stated(Struct, kw_only=True):

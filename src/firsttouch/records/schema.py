@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-MAJOR, MINOR = 2, 2
+MAJOR, MINOR = 2, 3
 SCHEMA = f"firsttouch/{MAJOR}.{MINOR}"
 LARGEST = 1e100
 """The largest magnitude of a number in a record, so that no sum or product of a few of them overflows."""
@@ -295,13 +295,26 @@ class Peer(Stored):
 
     access: how kernels and copies of the listing device can use the peer's memory. "direct": in place. "copies": the
     driver copies a buffer to the device that uses it. "none": not at all; data go through the host. reason: why access
-    is not "direct". same_driver: True if one driver runs both.
+    is not "direct". same_driver: True if one driver runs both. link: what connects them, such as NVLink, xGMI or PCIe;
+    '' if unknown. hops: the links along the path. peak_in_gbs, peak_out_gbs: the stated peak of the connection each
+    way, seen from the listing device, in 10^9 bytes per second; None if the driver does not state it. peak_source: the
+    driver's field that they follow from.
     """
 
     name: str
     access: PeerAccess
     reason: str = ""
     same_driver: bool = True
+    link: str = ""
+    hops: Integer | None = None
+    peak_in_gbs: Number | None = None
+    peak_out_gbs: Number | None = None
+    peak_source: str = ""
+
+    def of_peak(self, in_gbs: float, out_gbs: float) -> float | None:
+        """The fraction of the stated peak that the busier direction reaches; None if that peak is not stated."""
+        value, peak = (in_gbs, self.peak_in_gbs) if in_gbs >= out_gbs else (out_gbs, self.peak_out_gbs)
+        return value / peak if peak else None
 
 
 class DeviceInfo(Stored):

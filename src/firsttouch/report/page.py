@@ -166,7 +166,7 @@ class Question:
     title: str
     sections: list[Section]
     collapsed: bool
-    """True if all of it is opened on demand: its kernels ran on the host's processor."""
+    """True if all of it is opened on demand: its kernels ran on the host's processor, and those of others did not."""
 
     @property
     def lead(self) -> Section:
@@ -268,6 +268,8 @@ def _questions(
         for section in group:
             section.anchor = section_id([section.name, section.device], suffix, taken)
         found.append(question)
+    if all(question.collapsed for question in found):
+        found = [replace(question, collapsed=False) for question in found]
     return sorted(found, key=lambda q: (q.collapsed, not q.lead.rows and not q.lead.overview))
 
 

@@ -1,0 +1,117 @@
+"""p2p-direct: kernels that read and write memory of another device in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from firsttouch import _core
+from firsttouch.analysis.findings import Claim, Finding, compare, extremes, finding
+from firsttouch.analysis.statistics import group_by
+from firsttouch.experiments.base import Factor, Measurement, Point, Preset
+from firsttouch.experiments.common import GiB, MiB, buffer_fact, memory_bytes, octaves
+from firsttouch.experiments.pairs import OWNER, PairExperiment, between_devices, open_peer
+from firsttouch.figures import Heat, Line
+from firsttouch.records.schema import PEER, DeviceInfo, Metric, Peer, Record, Scalar
+from firsttouch.session import Session
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """What a pass of a kernel does, in arrays.
+
+    op: the kernel of STREAM. target, source: whether these arrays are the peer's. inward, outward: how often an array
+    crosses to the device and to the peer.
+    """
+
+    op: str
+    target: bool
+    source: bool
+    inward: int
+    outward: int
+
+
+KERNELS: Mapping[str, _Kernel] = {
+    "read": _Kernel("read", target=False, source=True, inward=1, outward=0),
+    "write": _Kernel("write", target=True, source=True, inward=0, outward=1),
+    "copy-in": _Kernel("copy", target=False, source=True, inward=1, outward=0),
+    "copy-out": _Kernel("copy", target=True, source=False, inward=0, outward=1),
+    "copy-there": _Kernel("copy", target=True, source=True, inward=1, outward=1),
+}
+
+
+def crossings(kernel: _Kernel, each_way: float, link: Peer | None) -> dict[str, Scalar]:
+    """The counters of both directions, if each array that crosses does so with `each_way` GB/s."""
+    inward, outward = each_way * kernel.inward, each_way * kernel.outward
+    of_peak = link.of_peak(inward, outward) if link else None
+    ways: dict[str, Scalar] = {"in_gbs": inward, "out_gbs": outward}
+    return ways if of_peak is None else ways | {"of_peak": of_peak}
+
+
+class P2pDirect(PairExperiment):
+    """STREAM's read, write and copy in a peer's memory. Source: STREAM; Schieffer et al. 2025 (MI300A nodes)."""
+
+    name = "p2p-direct"
+    order = 210
+    question = "How fast do kernels read and write another device's memory?"
+    metric = Metric("GB/s", "higher")
+    counted = (
+        "Bytes that cross between `device`, whose kernel runs, and the memory of `peer`, per second; 10^9 bytes are "
+        "one GB. A byte counts once for each time that it crosses: in read, write, copy-in (from the peer to the "
+        "device) and copy-out once; in copy-there, where both arrays are the peer's, once each way. in_gbs and out_gbs "
+        "are the directions, seen from the device; of_peak is the busier one over the link's stated peak, where the "
+        "driver states it. size is one array, which the peer wrote if it is the peer's. peer=self is the same in the "
+        "device's own memory."
+    )
+    source = "STREAM; Schieffer et al. 2025"
+    figures = (
+        Heat(x=OWNER, y="device", facet="kernel", x_title="memory of", y_title="kernel on", z_title="GB/s",
+             title="Bandwidth between devices"),
+        Line(x="size", colour=PEER, dash="allocator", facet="kernel", log_x=True, log_y=True, x_title="one array",
+             y_title="bandwidth, GB/s", title="Bandwidth over the size of the array"),
+    )  # fmt: skip
+
+    def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
+        if device.capabilities.on_host_processor:
+            return octaves(2 * MiB, max(64 * MiB, 1 << (memory_bytes(device) - 1).bit_length()))
+        return octaves(2 * MiB, GiB if preset == "quick" else 8 * GiB)
+
+    def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        return [Factor("kernel", tuple(KERNELS), doc="what crosses"), *self.common_factors(device, preset)]
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        owner, kernel = open_peer(point, session), KERNELS[point.text("kernel")]
+        allocator, size = point.text("allocator"), point.size("size")
+        sides = {False: session.device, True: owner}
+        with sides[kernel.target].allocate(allocator, size) as a, sides[kernel.source].allocate(allocator, size) as b:
+            outcome = _core.stream(
+                session.device, a, b, a, op=kernel.op, agent="gpu", first_touch="gpu", seed=session.seed,
+                stop=session.stop(),
+            )  # fmt: skip
+            shape = {f"shape_{name}": value for name, value in outcome.counters.items()}
+            found = Measurement.of(
+                outcome, keep=(), counters=shape, buffers=[buffer_fact("target", a), buffer_fact("source", b)]
+            )
+        arrays = _core.stream_bytes(kernel.op) // 8
+        samples = [rate / arrays * (kernel.inward + kernel.outward) for rate in found.samples]
+        each_way = median(rate / arrays for rate in found.samples)
+        ways = crossings(kernel, each_way, session.info.peer(point.text(PEER)))
+        return replace(found, samples=samples, counters={**found.counters, **ways})
+
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        found = []
+        for rows in group_by(between_devices(records), "kernel").values():
+            slowest, fastest = extremes(rows)
+            differ = compare(fastest, slowest)
+            found.append(finding(RANGE if differ.is_clear else BEST, fastest, comparison=differ))
+        return found
+
+
+_HEAD = "fastest kernels in {allocator} memory of another device, over {size}:"
+BEST = Claim("p2p-direct.best", "{kernel} {value} ({device} in that of {peer})", _HEAD)
+RANGE = Claim(
+    "p2p-direct.best",
+    "{kernel} {value} ({device} in that of {peer}; least {other_value}, {other_device} in that of {other_peer})",
+    _HEAD,
+)

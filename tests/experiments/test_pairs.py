@@ -1,0 +1,172 @@
+"""p2p-latency and p2p-direct: kernels in the memory of another device."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from fake_devices import DISCRETE
+from fake_records import MIB, a_record
+from tests.calls import UNDRAWN
+
+from firsttouch.engine.plan import Planned, make_plan
+from firsttouch.errors import UsageError
+from firsttouch.experiments import all_experiments
+from firsttouch.experiments.p2p_direct import KERNELS, crossings
+from firsttouch.experiments.pairs import OWNER
+from firsttouch.figures import Heat
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import SCHEMA, DeviceInfo, Peer, Record, Request
+from firsttouch.report.sentences import sentences
+
+BOTH = ("p2p-latency", "p2p-direct")
+TWO = ("opencl:0", "opencl:1")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Record]:
+    """Both experiments between two devices of PoCL, run by the command."""
+    out = tmp_path_factory.mktemp("pairs") / "out"
+    chosen = [word for name in TWO for word in ("--device", name)]
+    sizes = ["--set", "size=64KiB", "--set", "allocator=device,svm-fine"]
+    done = subprocess.run(
+        [*UNDRAWN, "run", *BOTH, *chosen, *sizes, "--out", str(out)],
+        env=os.environ | {"POCL_DEVICES": "pthread pthread"}, text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+    if "'opencl:0' is not available" in done.stderr and not os.environ.get("CI"):
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    return load_results(out).records
+
+
+def test_every_pair_and_each_device_alone_is_verified(measured: Sequence[Record]) -> None:
+    for experiment in BOTH:
+        rows = [r for r in measured if r.experiment == experiment]
+        assert {(r.status, r.verified) for r in rows} == {("ok", True)}
+        assert {(r.device, r.text("peer")) for r in rows} == {
+            (a, b if a != b else "self") for a in TWO for b in TWO
+        }  # fmt: skip
+
+
+def test_bytes_count_once_for_each_crossing(measured: Sequence[Record]) -> None:
+    ways = {"read": (1, 0), "write": (0, 1), "copy-in": (1, 0), "copy-out": (0, 1), "copy-there": (1, 1)}
+    rows = [r for r in measured if r.experiment == "p2p-direct"]
+    assert {r.text("kernel") for r in rows} == ways.keys()
+    for row in rows:
+        assert row.summary is not None
+        inward, outward = ways[row.text("kernel")]
+        each = row.summary.median / (inward + outward)
+        assert (row.counter("in_gbs"), row.counter("out_gbs")) == (
+            pytest.approx(each * inward, rel=0.01),
+            pytest.approx(each * outward, rel=0.01),
+        )
+        assert "of_peak" not in row.counters  # PoCL states no link
+
+
+@pytest.mark.parametrize(
+    ("kernel", "of_peak"), [("read", 0.5), ("write", 0.25), ("copy-in", 0.5), ("copy-out", 0.25), ("copy-there", 0.5)]
+)
+def test_the_busier_direction_is_compared_with_its_stated_peak(kernel: str, of_peak: float) -> None:
+    link = Peer(name="hip:1", access="direct", link="xGMI", peak_in_gbs=64.0, peak_out_gbs=128.0)
+    assert crossings(KERNELS[kernel], 32.0, link)["of_peak"] == of_peak
+    assert "of_peak" not in crossings(KERNELS[kernel], 32.0, Peer(name="hip:1", access="direct"))
+    assert "of_peak" not in crossings(KERNELS[kernel], 32.0, None)
+
+
+def gpu(name: str, *peers: Peer) -> DeviceInfo:
+    return msgspec.structs.replace(DISCRETE, name=name, peers=list(peers))
+
+
+def plan_of(experiment: str, devices: Sequence[DeviceInfo], preset: str = "quick", **sets: list[Any]) -> list[Planned]:
+    names = [device.name for device in devices]
+    request = Request(schema=SCHEMA, experiments=[experiment], devices=names, preset=preset, seed=1, set=sets)
+    return make_plan(request, devices, all_experiments(), {})
+
+
+def four() -> list[DeviceInfo]:
+    names = [f"cuda:{n}" for n in range(4)]
+    return [gpu(a, *(Peer(name=b, access="direct") for b in names if b != a)) for a in names]
+
+
+def pairs_of(planned: Sequence[Planned]) -> dict[tuple[str, str], int]:
+    """How many points each pair has."""
+    found: dict[tuple[str, str], int] = {}
+    for one in planned:
+        pair = (one.point.device, one.point.text("peer"))
+        found[pair] = found.get(pair, 0) + 1
+    return found
+
+
+@pytest.mark.parametrize("preset", ["quick", "standard"])
+def test_all_pairs_have_one_size_and_one_pair_has_all(preset: str) -> None:
+    found = pairs_of(plan_of("p2p-latency", four(), preset))
+    assert len(found) == 16
+    several = {pair for pair, points in found.items() if points > 1}
+    assert several == {("cuda:0", "self"), ("cuda:0", "cuda:1")}
+    assert {p.point.size("size") for p in plan_of("p2p-latency", four(), size=[65536])} == {65536}
+    assert len(plan_of("p2p-latency", four(), size=[65536], allocator=["device"])) == 16
+
+
+def test_a_device_without_peers_is_measured_only_with_itself_and_only_if_asked_for() -> None:
+    alone = [gpu("cuda:0")]
+    with pytest.raises(UsageError, match=r"unless --set peer=self asks for it"):
+        plan_of("p2p-direct", alone)
+    assert {p.point.text("peer") for p in plan_of("p2p-direct", alone, peer=["self"])} == {"self"}
+
+
+def test_memory_that_is_not_in_place_at_the_peer_is_skipped_with_the_reason() -> None:
+    moved = Peer(name="cuda:1", access="copies", reason="the driver copies a buffer to the device that uses it")
+    refused = Peer(name="cuda:2", access="none", reason="cuda:0 has no peer access to cuda:2")
+    devices = [gpu("cuda:0", moved, refused), gpu("cuda:1"), gpu("cuda:2")]
+    reasons = {
+        p.point.text("peer"): p.reason
+        for p in plan_of("p2p-latency", devices[:1], peer=["self", "cuda:1", "cuda:2"], allocator=["device"])
+    }
+    assert reasons == {"self": "", "cuda:1": moved.reason, "cuda:2": refused.reason}
+    (one,) = {p.reason for p in plan_of("p2p-latency", four()[:1], peer=["self"], allocator=["managed"])}
+    assert one == "pages of managed memory move to the device that touches them, so it has none in the other's"
+
+
+def a_pair(device: str, peer: str, ns: float, **factors: Any) -> Record:
+    record = a_record("p2p-latency", ns, {"peer": peer, "allocator": "device", "size": 256 * MIB, **factors})
+    return msgspec.structs.replace(record, device=device)
+
+
+def test_the_farthest_memory_is_compared_with_the_devices_own() -> None:
+    rows = [a_pair("hip:0", "self", 700), a_pair("hip:0", "hip:1", 750), a_pair("hip:1", "hip:0", 900)]
+    rows += [a_pair("hip:1", "self", 600), a_pair("hip:0", "self", 1, size=4096)]
+    experiment = all_experiments()["p2p-latency"]
+    far, near = sentences(experiment.findings(rows, None))
+    assert far == (
+        "A random load from 256 MiB of device memory of hip:0 takes hip:1 900 ns, 1.5 times as long as from its own "
+        "(600 ns)."
+    )
+    assert near == "The shortest between two devices: 750 ns, hip:0 in memory of hip:1."
+    (section,) = experiment.sections(experiment.derive(rows), None)
+    heat = next(f for f in section.figures if isinstance(f, Heat))
+    assert heat.where == {"allocator": "device", "size": 256 * MIB}
+    cells = {(r.device, r.counters[OWNER]) for r in section.records}
+    assert cells == {("hip:0", "hip:0"), ("hip:0", "hip:1"), ("hip:1", "hip:0"), ("hip:1", "hip:1")}
+
+
+def test_each_devices_own_memory_alone_has_no_finding() -> None:
+    assert list(all_experiments()["p2p-latency"].findings([a_pair("hip:0", "self", 700)], None)) == []
+
+
+def test_the_slowest_pair_is_named_where_it_is_clearly_slower() -> None:
+    def read(device: str, peer: str, rate: float) -> Record:
+        record = a_record("p2p-direct", rate, {"kernel": "read", "peer": peer, "allocator": "device", "size": MIB})
+        return msgspec.structs.replace(record, device=device)
+
+    experiment = all_experiments()["p2p-direct"]
+    (text,) = sentences(experiment.findings([read("hip:0", "hip:1", 100), read("hip:0", "hip:2", 60)], None))
+    assert text == (
+        "Fastest kernels in device memory of another device, over 1 MiB: read 100 GB/s (hip:0 in that of hip:1; "
+        "least 60 GB/s, hip:0 in that of hip:2)."
+    )
+    (text,) = sentences(experiment.findings([read("hip:0", "hip:1", 100), read("hip:1", "hip:0", 99.9)], None))
+    assert text.endswith("read 100 GB/s (hip:0 in that of hip:1).")
