@@ -1,4 +1,5 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -13,6 +14,7 @@
 #include "device/cuda/api.hpp"
 #include "device/hip/api.hpp"
 #include "device/host/memory.hpp"
+#include "device/host/node.hpp"
 #include "device/library.hpp"
 #include "host/clock.hpp"
 
@@ -106,6 +108,13 @@ nb::object clocks_of(DeviceHandle& handle) {
     out["throttle"] = clocks.throttle;
     return out;
 }
+
+// A NodeScope that Python enters and leaves.
+struct OnNode {
+    std::vector<int> processors;
+    std::optional<int> memory;
+    std::optional<NodeScope> scope = std::nullopt;
+};
 
 Source source_of(const std::string& name, const std::string& text,
                  const std::vector<std::pair<std::string, std::string>>& defines) {
@@ -263,9 +272,33 @@ void bind_device(nb::module_& m) {
             },
             "Returns the NUMA node and the page size in bytes of the buffer's pages in host memory, each None if "
             "unknown.")
+        .def(
+            "pages_on_nodes",
+            [](BufferHandle& b) {
+                const HostView view(b.get());
+                return pages_on_nodes(view.data(), b.get().size(), 4096);
+            },
+            "Returns how many of at most 4096 pages, spread evenly over the buffer, are on each NUMA node; untouched "
+            "ones are left out.")
         .def_prop_ro(
             "address", [](BufferHandle& b) { return reinterpret_cast<std::uintptr_t>(b.get().block().host); },
             "The CPU's address, or 0 if the buffer has none or must be mapped first.");
+
+    nb::class_<OnNode>(
+        m, "OnNode",
+        "A context in which this thread, and those that it starts, run on the given processors and take "
+        "new pages from one NUMA node only.\n\nNo processors, or no node, leaves that as it is. Entering "
+        "raises Unavailable with the kernel's words.")
+        .def(
+            "__init__",
+            [](OnNode* on, std::vector<int> processors, std::optional<int> memory) {
+                new (on) OnNode{std::move(processors), memory};
+            },
+            "processors"_a, "memory"_a.none())
+        .def("__enter__", [](OnNode& on) { on.scope.emplace(on.processors, on.memory); })
+        .def(
+            "__exit__", [](OnNode& on, nb::handle, nb::handle, nb::handle) { on.scope.reset(); }, "type"_a.none(),
+            "value"_a.none(), "traceback"_a.none());
 
     nb::class_<DeviceHandle> device(m, "Device", "An open device.");
     device.def_prop_ro("name", [](DeviceHandle& d) { return d.device->name(); })

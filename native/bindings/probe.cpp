@@ -113,7 +113,7 @@ void bind_probe(nb::module_& m) {
         "chase",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, const std::string& first_touch,
            std::size_t stride, std::size_t group_bytes, std::size_t hops, std::size_t last_level_bytes, bool bypass_l1,
-           std::uint64_t seed, const Stop& stop) {
+           std::uint64_t seed, std::vector<int> writers, const Stop& stop) {
             const ChaseRequest request{.agent = agent_from(agent),
                                        .first_touch = agent_from(first_touch),
                                        .stride = stride,
@@ -121,32 +121,37 @@ void bind_probe(nb::module_& m) {
                                        .hops = hops,
                                        .last_level = last_level_bytes,
                                        .seed = seed,
-                                       .past_l1 = bypass_l1};
+                                       .past_l1 = bypass_l1,
+                                       .writers = std::move(writers)};
             nb::gil_scoped_release release;
             return chase(d.lab, buffer.get(), request, stop);
         },
         "device"_a, "buffer"_a, nb::kw_only(), "agent"_a, "first_touch"_a, "stride"_a, "group_bytes"_a = 0,
-        "hops"_a = 100'000, "last_level_bytes"_a = 0, "bypass_l1"_a = false, "seed"_a, "stop"_a,
-        "Measures dependent loads. Samples: ns per load.");
+        "hops"_a = 100'000, "last_level_bytes"_a = 0, "bypass_l1"_a = false, "seed"_a, "writers"_a = std::vector<int>{},
+        "stop"_a,
+        "Measures dependent loads. Samples: ns per load. writers: the processors on which the CPU writes the cycle; "
+        "none "
+        "means those of the calling thread.");
     m.def(
         "stream",
         [](DeviceHandle& d, BufferHandle& a, BufferHandle& b, BufferHandle& c, const std::string& op,
            const std::string& agent, const std::string& first_touch, std::vector<int> threads, bool nontemporal,
            std::size_t passes, std::uint64_t seed, std::tuple<int, std::uint32_t, std::uint32_t> shape,
-           const Stop& stop) {
+           std::vector<std::vector<int>> writers, const Stop& stop) {
             const auto& [unroll, group, blocks] = shape;
             const StreamRequest request{
-                op_from(op), agent_from(agent),      agent_from(first_touch), std::move(threads), nontemporal, passes,
-                seed,        {unroll, group, blocks}};
+                op_from(op), agent_from(agent),       agent_from(first_touch), std::move(threads), nontemporal, passes,
+                seed,        {unroll, group, blocks}, std::move(writers)};
             nb::gil_scoped_release release;
             return stream(d.lab, a.get(), b.get(), c.get(), request, stop);
         },
         "device"_a, "a"_a, "b"_a, "c"_a, nb::kw_only(), "op"_a, "agent"_a, "first_touch"_a,
         "threads"_a = std::vector<int>{0}, "nontemporal"_a = false, "passes"_a = 1, "seed"_a,
-        "shape"_a = std::make_tuple(0, 0u, 0u), "stop"_a,
+        "shape"_a = std::make_tuple(0, 0u, 0u), "writers"_a = std::vector<std::vector<int>>{}, "stop"_a,
         "Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. threads: numbers of CPU threads, of which "
         "the fastest is measured; 0 means all. shape: unroll, threads in a block and blocks of a device's launches; "
-        "unroll 0 searches the fastest.");
+        "unroll 0 searches the fastest. writers: for each array, the processors on which the CPU fills it; none means "
+        "those of the calling thread.");
     m.def(
         "copy",
         [](DeviceHandle& d, BufferHandle& target, BufferHandle& source, const std::string& engine, std::size_t bytes,

@@ -3,9 +3,11 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <system_error>
 
 #include "host/clock.hpp"
 
@@ -32,11 +34,13 @@ const Cores& machine_cores(const std::vector<int>& processors) {
     return entry->second;
 }
 
-void pin(const std::vector<int>& processors) {
+// Returns false if this process may use none of the processors.
+bool pin(const std::vector<int>& processors) {
     cpu_set_t set;
     CPU_ZERO(&set);
-    for (const int cpu : processors) CPU_SET(cpu, &set);
-    sched_setaffinity(0, sizeof(set), &set);
+    for (const int cpu : processors)
+        if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+    return sched_setaffinity(0, sizeof(set), &set) == 0;
 }
 
 // Spins briefly, then yields, because members share processors where a container provides fewer than it shows.
@@ -103,6 +107,16 @@ double clock_cost() {
         return best;
     }();
     return cost;
+}
+
+Affinity::Affinity(const std::vector<int>& processors) {
+    if (processors.empty()) return;
+    before_ = allowed_processors();
+    if (!pin(processors)) throw std::system_error(errno, std::generic_category(), "sched_setaffinity");
+}
+
+Affinity::~Affinity() {
+    if (!before_.empty()) pin(before_);
 }
 
 Team::Team(int size) : size_(size), original_affinity_(allowed_processors()) {

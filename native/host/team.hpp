@@ -25,6 +25,19 @@ Cores group_by_core(const std::vector<int>& processors, const std::string& folde
 // teams of different sizes divide an array among cores in the same way.
 std::vector<int> place(int members, const Cores& cores);
 
+// The calling thread, and threads that it starts, run on these processors until its end; with none, nothing changes.
+// Throws std::system_error if this process may use none of them.
+class Affinity {
+  public:
+    explicit Affinity(const std::vector<int>& processors);
+    ~Affinity();
+    Affinity(const Affinity&) = delete;
+    Affinity& operator=(const Affinity&) = delete;
+
+  private:
+    std::vector<int> before_;
+};
+
 class Team {
   public:
     // The calling thread becomes member 0. It is pinned too, until the team is destroyed.

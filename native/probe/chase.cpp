@@ -29,6 +29,7 @@ struct Cycle {
             });
         } else {
             const HostView view(buffer);
+            const Affinity writing(request.writers);
             run_on_host("chase_write", 0, view.as<std::uint64_t>(), base, order.nodes, stride(), order.bits,
                         order.group, order.group_bits, order.inner_bits, order.key);
         }

@@ -15,8 +15,9 @@ struct ChaseRequest {
     std::size_t hops = 100'000;      // loads per sample, rounded up to a multiple of 32
     std::size_t last_level = 0;      // bytes of the last-level cache; nodes that may fit are warmed by a full traversal
     std::uint64_t seed = 1;
-    std::size_t bytes = 0;  // that the cycle spans from the start of the buffer; 0: all
-    bool past_l1 = false;   // a device's loads bypass its first-level cache, if it has such loads
+    std::size_t bytes = 0;          // that the cycle spans from the start of the buffer; 0: all
+    bool past_l1 = false;           // a device's loads bypass its first-level cache, if it has such loads
+    std::vector<int> writers = {};  // the processors on which the CPU writes the cycle; none: those of this thread
 };
 // Samples: ns per load. Counters: nodes, cycles_per_load where the device counts them, hw_loads (all loads that the
 // profiler saw) if the sample is counted. errors: wrong nodes, plus one if the walk did not end where the cycle's
@@ -37,7 +38,9 @@ struct StreamRequest {
     bool nontemporal = false;        // CPU stores
     std::size_t passes = 1;          // over the arrays in each timed run: the cache sweep
     std::uint64_t seed = 1;
-    StreamShape shape = {};  // of a device's launches
+    StreamShape shape = {};                      // of a device's launches
+    std::vector<std::vector<int>> writers = {};  // for each array, the processors on which the CPU fills it; none:
+                                                 // those of this thread
 };
 // Samples: GB/s, bytes read plus bytes written by the kernel over all passes. Counters on the CPU: threads, and with
 // several numbers of them tried_N, the GB/s of N threads. On a device the launch shape is searched first, unless it is

@@ -19,7 +19,8 @@ struct Arrays {
 
     void fill() {
         const std::pair<const Buffer*, std::uint64_t> all[] = {{&a, seed_of_poison}, {&b, seed_of_b}, {&c, seed_of_c}};
-        for (const auto& [buffer, offset] : all) {
+        for (std::size_t i = 0; i < 3; ++i) {
+            const auto& [buffer, offset] = all[i];
             const std::uint64_t seed = request.seed + offset;
             if (request.first_touch == Agent::gpu) {
                 lab.at_owner(*buffer, [&](Lab& owner) {
@@ -27,6 +28,7 @@ struct Arrays {
                 });
             } else {
                 const HostView view(*buffer);
+                const Affinity writing(i < request.writers.size() ? request.writers[i] : std::vector<int>{});
                 run_on_host("stream_fill", 0, view.as<double>(), elements, seed);
             }
         }

@@ -120,6 +120,11 @@ class Buffer:
         Returns the NUMA node and the page size in bytes of the buffer's pages in host memory, each None if unknown.
         """
 
+    def pages_on_nodes(self) -> dict[int, int]:
+        """
+        Returns how many of at most 4096 pages, spread evenly over the buffer, are on each NUMA node; untouched ones are left out.
+        """
+
     @property
     def address(self) -> int:
         """
@@ -135,6 +140,17 @@ class Buffer:
     @property
     def device_address(self) -> int:
         """The address in kernels, or 0 if the device has no addresses."""
+
+class OnNode:
+    """
+    A context in which this thread, and those that it starts, run on the given processors and take new pages from one NUMA node only.
+
+    No processors, or no node, leaves that as it is. Entering raises Unavailable with the kernel's words.
+    """
+
+    def __init__(self, processors: Sequence[int], memory: int | None) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, type: object | None, value: object | None, traceback: object | None) -> None: ...
 
 class Device:
     """An open device."""
@@ -330,9 +346,12 @@ def chase(
     last_level_bytes: int = 0,
     bypass_l1: bool = False,
     seed: int,
+    writers: Sequence[int] = [],
     stop: Stop,
 ) -> Outcome:
-    """Measures dependent loads. Samples: ns per load."""
+    """
+    Measures dependent loads. Samples: ns per load. writers: the processors on which the CPU writes the cycle; none means those of the calling thread.
+    """
 
 def stream(
     device: Device,
@@ -348,10 +367,11 @@ def stream(
     passes: int = 1,
     seed: int,
     shape: tuple[int, int, int] = (0, 0, 0),
+    writers: Sequence[Sequence[int]] = [],
     stop: Stop,
 ) -> Outcome:
     """
-    Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. threads: numbers of CPU threads, of which the fastest is measured; 0 means all. shape: unroll, threads in a block and blocks of a device's launches; unroll 0 searches the fastest.
+    Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. threads: numbers of CPU threads, of which the fastest is measured; 0 means all. shape: unroll, threads in a block and blocks of a device's launches; unroll 0 searches the fastest. writers: for each array, the processors on which the CPU fills it; none means those of the calling thread.
     """
 
 def copy(

@@ -10,8 +10,10 @@ from firsttouch import _core
 from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.events.log import EventLog
+from firsttouch.machine import host
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.devices import open_device
+from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import SELF, DeviceInfo, Scalar
 
 
@@ -81,8 +83,23 @@ class Session:
         return self.open(name)
 
     def peer_info(self, name: str) -> DeviceInfo:
-        """The description of that device from discovery."""
-        return self.info if name == SELF else self.peers[name]
+        """The description of that device from discovery; of a NUMA node, that of the session's device."""
+        return self.peers.get(name, self.info)
+
+    @cached_property
+    def processors(self) -> Mapping[str, list[int]]:
+        """The processors that this process may use, by the name of their NUMA node."""
+        found = host.acting_nodes(Tree(), host.usable_cores())
+        return {host.node_name(node): cores for node, cores in found.items()}
+
+    def on_node(self, name: str, memory_of: str = "") -> _core.OnNode:
+        """A scope in which this thread, and those that it starts, run on a NUMA node's processors and take new pages
+        from the memory of a node, by default the same one. A node without processors leaves the thread where it runs.
+
+        Raises, when it is entered:
+            _core.Unavailable: the kernel refuses; the text has its words.
+        """
+        return _core.OnNode(self.processors.get(name, []), host.node_number(memory_of or name))
 
     @cached_property
     def host(self) -> _core.Device:

@@ -26,7 +26,9 @@ def test_a_search_prints_what_was_measured_first_with_section_and_experiment(
     out = capsys.readouterr().out
     node, single = out.split("\n\n")[:2]
     assert node.startswith("AMD Instinct MI300A quad-APU node: Schieffer et al. 2025 (mi300a-node)\nSec. 5.1")
-    assert node.index("Measured by p2p-latency: peer !self;") < node.index("A CPU reads another APU's HBM in 500 ns.")
+    assert node.index("Measured by p2p-latency: agent gpu; peer !self;") < node.index(
+        "Observation 1 prints 500 and 690 ns"
+    )
     assert single.startswith("AMD Instinct MI300A: Wahlgren et al. 2025 (mi300a-upm)\nSec. IV-A")
     assert "Measured by latency: agent gpu; order random;" in single
     assert "Measured by pagefault: allocator mmap; scenario cpu;" in out

@@ -1,4 +1,4 @@
-"""p2p-latency and p2p-direct: kernels in the memory of another device."""
+"""p2p-latency and p2p-direct: kernels in the memory of another device, and processors in that of a NUMA node."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_devices import DISCRETE
+from fake_devices import DISCRETE, MALLOC
 from fake_records import MIB, a_record
 from tests.calls import UNDRAWN
 
 from firsttouch.engine.plan import Planned, make_plan
-from firsttouch.errors import UsageError
+from firsttouch.errors import Unsupported, UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.p2p_direct import KERNELS, crossings
-from firsttouch.experiments.pairs import OWNER
+from firsttouch.experiments.pairs import BY, OWNER, Misplaced, require_on
 from firsttouch.figures import Heat
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Peer, Record, Request
 from firsttouch.report.sentences import sentences
+from firsttouch.session import Session
 
 BOTH = ("p2p-latency", "p2p-direct")
 TWO = ("opencl:0", "opencl:1")
@@ -131,8 +132,111 @@ def test_memory_that_is_not_in_place_at_the_peer_is_skipped_with_the_reason() ->
     assert one == "pages of managed memory move to the device that touches them, so it has none in the other's"
 
 
+def processor(*nodes_with_memory: str, acting: str) -> DeviceInfo:
+    """The device `cpu`, with the ids of the nodes whose processors may act."""
+    return DeviceInfo(
+        name="cpu",
+        kind="cpu",
+        title="processors",
+        facts={"nodes_with_processors": acting, "l3_bytes": 32 * MIB},
+        allocators=[MALLOC],
+        peers=[Peer(name=name, access="direct") for name in nodes_with_memory],
+    )
+
+
+def node_pairs(planned: Sequence[Planned]) -> set[tuple[str, str]]:
+    return {(p.point.text("node"), p.point.text("peer")) for p in planned}
+
+
+@pytest.mark.parametrize("experiment", BOTH)
+def test_every_node_with_processors_uses_the_memory_of_every_node(experiment: str) -> None:
+    two = plan_of(experiment, [processor("node0", "node1", acting="0-1")])
+    assert node_pairs(two) == {(a, b) for a in ("node0", "node1") for b in ("node0", "node1")}
+    sizes = {pair: {p.point.size("size") for p in two if node_pairs([p]) == {pair}} for pair in node_pairs(two)}
+    assert {pair for pair, of in sizes.items() if len(of) > 1} == {("node0", "node0"), ("node0", "node1")}
+    with_memory_only = plan_of(experiment, [processor("node0", "node2", acting="0")])
+    assert node_pairs(with_memory_only) == {("node0", "node0"), ("node0", "node2")}
+
+
+def test_a_single_node_is_measured_only_if_asked_for() -> None:
+    with pytest.raises(UsageError, match=r"unless --set peer=self asks for it"):
+        plan_of("p2p-latency", [processor("node0", acting="0")])
+    assert node_pairs(plan_of("p2p-direct", [processor("node0", acting="0")], peer=["node0"])) == {("node0", "node0")}
+    with pytest.raises(UsageError, match=r"shows no NUMA nodes with processors and memory"):
+        plan_of("p2p-direct", [processor(acting="")], peer=["self"])
+
+
+@pytest.fixture(scope="module")
+def on_nodes(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Record]:
+    """Both experiments on the first NUMA node with processors, run by the command."""
+    (node, *_) = Session(processor(acting=""), seed=1, seconds=0.1, tolerance=0.1, preset="quick").processors
+    out = tmp_path_factory.mktemp("nodes") / "out"
+    sets = ["--set", f"peer={node}", "--set", f"node={node}", "--set", "size=64KiB"]
+    done = subprocess.run(
+        [*UNDRAWN, "run", *BOTH, "--device", "cpu", *sets, "--out", str(out)],
+        text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return load_results(out).records
+
+
+def test_a_node_in_its_own_memory_is_verified_and_named(on_nodes: Sequence[Record]) -> None:
+    assert {r.experiment for r in on_nodes} == set(BOTH)
+    assert {(r.status, r.verified) for r in on_nodes} == {("ok", True)}
+    for record in on_nodes:
+        (party,) = record.parties
+        assert f"node{party.numa_node}" == record.text("node") == record.text("peer")
+        assert {buffer.numa_node for buffer in record.buffers} == {party.numa_node}
+        assert party.processors
+
+
+def test_memory_that_the_kernel_put_elsewhere_fails_the_point() -> None:
+    class Elsewhere:
+        allocator = "malloc"
+
+        def __init__(self, pages: dict[int, int]) -> None:
+            self._pages = pages
+
+        def pages_on_nodes(self) -> dict[int, int]:
+            return self._pages
+
+    def placed(pages: dict[int, int]) -> Any:
+        return Elsewhere(pages)
+
+    require_on("node1", placed({1: 16}))
+    with pytest.raises(Misplaced, match="of 16 pages of malloc memory asked of node1, 3 on node0"):
+        require_on("node1", placed({1: 13, 0: 3}))
+    with pytest.raises(Unsupported, match="the kernel does not tell"):
+        require_on("node1", placed({}))
+
+
+def test_the_farthest_node_is_named_apart_from_devices() -> None:
+    def load(node: str, peer: str, ns: float) -> Record:
+        factors = {"node": node, "peer": peer, "allocator": "malloc", "size": 256 * MIB}
+        return msgspec.structs.replace(a_record("p2p-latency", ns, factors), device="cpu")
+
+    rows = [load("node0", "node0", 100), load("node0", "node1", 180), load("node1", "node0", 150)]
+    rows += [a_pair("hip:0", "hip:1", 750)]
+    experiment = all_experiments()["p2p-latency"]
+    device, far, near = sentences(experiment.findings(rows, None))
+    assert device == "A random load from 256 MiB of device memory of hip:1 takes hip:0 750 ns."
+    assert far == (
+        "A random load from 256 MiB of malloc memory of node1 takes node0 180 ns, 1.8 times as long as from its own "
+        "(100 ns)."
+    )
+    assert near == "The shortest between two NUMA nodes: 150 ns, node1 in memory of node0."
+    gpus, nodes = experiment.sections(experiment.derive(rows), None)
+    assert nodes.question == "How long does one load from another NUMA node's memory take?"
+    assert {(r.counters[BY], r.counters[OWNER]) for r in nodes.records} == {
+        ("node0", "node0"), ("node0", "node1"), ("node1", "node0")
+    }  # fmt: skip
+    assert len(gpus.records) == 1
+
+
 def a_pair(device: str, peer: str, ns: float, **factors: Any) -> Record:
-    record = a_record("p2p-latency", ns, {"peer": peer, "allocator": "device", "size": 256 * MIB, **factors})
+    record = a_record(
+        "p2p-latency", ns, {"agent": "gpu", "peer": peer, "allocator": "device", "size": 256 * MIB, **factors}
+    )
     return msgspec.structs.replace(record, device=device)
 
 

@@ -1,7 +1,12 @@
 #include "device/host/memory.hpp"
 
-#include <cstring>
+#include <sched.h>
 
+#include <cstring>
+#include <system_error>
+#include <thread>
+
+#include "device/host/node.hpp"
 #include "device/library.hpp"
 #include "device/prelude.hpp"
 #include "support.hpp"
@@ -105,6 +110,40 @@ TEST(HostMemory, HugePagesAreHonoured) {
     const std::size_t page = residency(block.host, 8 * huge_page).page_bytes;
     EXPECT_TRUE(page == huge_page || page == base_page) << page;  // base: no huge page was free
     release_host(block);
+}
+
+TEST(NodeScopes, BindThreadsThatStartInsideAndRestoreThisOne) {
+    const int before = usable_processors();
+    cpu_set_t allowed;
+    ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+    int first = 0;
+    while (!CPU_ISSET(first, &allowed)) ++first;
+    Block touched = obtain_host(Allocator::mmap, MiB, Pages::base);
+    std::memset(touched.host, 1, MiB);
+    const auto where = pages_on_nodes(touched.host, MiB, 16);
+    release_host(touched);
+    if (where.size() != 1) GTEST_SKIP() << "the kernel does not tell where pages are, or spreads them";
+    const int node = where.begin()->first;
+    try {
+        const NodeScope scope({first}, node);
+        EXPECT_EQ(usable_processors(), 1);
+        Block block = obtain_host(Allocator::mmap, MiB, Pages::base);
+        EXPECT_TRUE(pages_on_nodes(block.host, MiB, 16).empty()) << "untouched pages are nowhere";
+        int inside = 0;
+        std::thread([&] {
+            inside = usable_processors();
+            std::memset(block.host, 1, MiB);
+        }).join();
+        EXPECT_EQ(inside, 1);
+        EXPECT_EQ(pages_on_nodes(block.host, MiB, 16), (std::map<int, std::size_t>{{node, 16}}));
+        release_host(block);
+    } catch (const Unavailable& reason) {
+        GTEST_SKIP() << reason.what();
+    }
+    EXPECT_EQ(usable_processors(), before);
+    EXPECT_TRUE(contains(message_of<Unavailable>([] { NodeScope({}, 4096); }), "node4096"));
+    EXPECT_TRUE(contains(message_of<std::system_error>([] { NodeScope({1'000'000}, std::nullopt); }), "affinity"));
+    EXPECT_EQ(usable_processors(), before);
 }
 
 TEST(Libraries, ErrorsListThePathsTried) {

@@ -203,7 +203,7 @@ def test_claims_about_pairs_of_devices() -> None:
     """Four APUs, each of which loads from its own memory and from that of another."""
 
     def load(device: str, peer: str, ns: float) -> Record:
-        record = a_record("p2p-latency", ns, {"peer": peer, "allocator": "device", "size": 2**30})
+        record = a_record("p2p-latency", ns, {"agent": "gpu", "peer": peer, "allocator": "device", "size": 2**30})
         return msgspec.structs.replace(record, device=device)
 
     run = load_results(RESULTS / "h200-standard")

@@ -74,3 +74,22 @@ def test_kernels_use_the_memory_of_every_other_device(tmp_path: Path) -> None:
         refused = found.pop(("hip:2", "hip:3"))
         assert refused.reason == "hipDeviceCanAccessPeer: hip:2 has no peer access to hip:3"
         assert {(r.status, r.verified) for r in found.values()} == {("ok", True)}
+
+
+@pytest.mark.exhaustive
+def test_the_cpu_loads_from_the_memory_of_another_apu_where_it_reaches_it_in_place(tmp_path: Path) -> None:
+    chosen = ["--device", "hip:0", "--set", "peer=self,hip:1", "--set", "size=64KiB", "--set", "allocator=device,vmm"]
+    process = subprocess.run(
+        [*UNDRAWN, "run", "p2p-latency", *chosen, "--set", "agent=cpu", "--out", str(tmp_path / "out")],
+        env=os.environ | {"STANDIN_DEVICES": "2", "STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942"},
+        text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    records = load_results(tmp_path / "out").records
+    found = {(r.text("peer"), r.text("allocator")): (r.status, r.verified, r.reason) for r in records}
+    refused = ("skipped", None, "the CPU cannot reach vmm memory")
+    assert found == {
+        ("self", "device"): ("ok", True, ""), ("hip:1", "device"): ("ok", True, ""),
+        ("self", "vmm"): refused, ("hip:1", "vmm"): refused,
+    }  # fmt: skip
+    assert {r.factors["agent"] for r in records} == {"cpu"}

@@ -110,22 +110,26 @@ void release_host(Block& block) noexcept {
     block = {};
 }
 
+std::map<int, std::size_t> pages_on_nodes(const void* address, std::size_t bytes, std::size_t most) {
+    const auto start = reinterpret_cast<std::uintptr_t>(address) / base_page * base_page;
+    const std::size_t pages = std::max<std::size_t>(1, bytes / base_page), taken = std::min(pages, most);
+    std::vector<void*> sample;
+    for (std::size_t i = 0; i < taken; ++i)
+        sample.push_back(reinterpret_cast<void*>(start + i * pages / taken * base_page));
+    std::vector<int> status(sample.size(), -1);
+    std::map<int, std::size_t> found;
+    if (syscall(SYS_move_pages, 0, sample.size(), sample.data(), nullptr, status.data(), 0) == 0)
+        for (const int node : status)
+            if (node >= 0) ++found[node];
+    return found;
+}
+
 Residency residency(const void* address, std::size_t bytes) {
     Residency result;
     const auto start = reinterpret_cast<std::uintptr_t>(address) / base_page * base_page;
-    const std::size_t pages = std::max<std::size_t>(1, bytes / base_page);
-    std::vector<void*> sample;
-    for (std::size_t i = 0; i < std::min<std::size_t>(pages, 256); ++i)
-        sample.push_back(reinterpret_cast<void*>(start + i * pages / std::min<std::size_t>(pages, 256) * base_page));
-    std::vector<int> status(sample.size(), -1);
-    if (syscall(SYS_move_pages, 0, sample.size(), sample.data(), nullptr, status.data(), 0) == 0) {
-        std::map<int, int> votes;
-        for (const int node : status)
-            if (node >= 0) ++votes[node];
-        int most = 0;
-        for (const auto& [node, count] : votes)
-            if (count > most) most = count, result.numa_node = node;
-    }
+    std::size_t most = 0;
+    for (const auto& [node, count] : pages_on_nodes(address, bytes, 256))
+        if (count > most) most = count, result.numa_node = node;
     std::ifstream smaps("/proc/self/smaps");
     bool inside = false;
     std::size_t huge = 0, resident = 0, kernel_page = 0;

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <map>
+
 #include "device/device.hpp"
 
 namespace firsttouch {
@@ -19,6 +21,10 @@ Block obtain_host(Allocator allocator, std::size_t bytes, Pages pages);
 // Maps the first `bytes` of an open file read-only. Freed by release_host. Throws Unavailable with the reason.
 Block map_host_file(int descriptor, std::size_t bytes);
 void release_host(Block& block) noexcept;
+
+// How many of at most `most` base pages, spread evenly over [address, address + bytes), are on each NUMA node. Pages
+// that were not touched are left out. Empty if the kernel does not tell.
+std::map<int, std::size_t> pages_on_nodes(const void* address, std::size_t bytes, std::size_t most);
 
 // Where the pages of [address, address + bytes) are: the most frequent NUMA node in a sample of touched pages, and the
 // page size that backs most of the mapping. -1 and 0 if no page is touched or the kernel does not report it.

@@ -16,9 +16,12 @@ from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.events.log import Span
 from firsttouch.events.sums import Course
-from firsttouch.machine.parties import parties
+from firsttouch.machine.host import node_number
+from firsttouch.machine.parties import node_parties, parties
 from firsttouch.machine.switches import optimistic_device
 from firsttouch.records.schema import (
+    NODE,
+    PEER,
     SCHEMA,
     AllocatorInfo,
     Clocks,
@@ -26,6 +29,7 @@ from firsttouch.records.schema import (
     DeviceInfo,
     Factors,
     Metric,
+    Party,
     Record,
     Scalar,
     Status,
@@ -123,8 +127,7 @@ class JobHandler:
         from firsttouch.experiments.base import Point
 
         record, span, outputs = blank_record(job, "ok"), None, list[str]()
-        if job.peers:
-            record.parties = parties([job.device, *job.peers])
+        record.parties = _parties(job)
         with _failures_recorded(record):
             experiment = self._find(job)
             session = self._session_for(job, pipe)
@@ -165,6 +168,14 @@ class JobHandler:
             return None
         clocks = session.device.clocks()
         return None if clocks is None else msgspec.convert(clocks, Clocks)
+
+
+def _parties(job: Job) -> list[Party]:
+    """The devices, or the NUMA nodes, of a point in which several take part."""
+    if job.peers:
+        return parties([job.device, *job.peers])
+    named = [node_number(str(job.factors.get(name, ""))) for name in (NODE, PEER)]
+    return node_parties(job.device, dict.fromkeys(node for node in named if node is not None))
 
 
 def _opens_device_itself(experiment: Experiment) -> bool:

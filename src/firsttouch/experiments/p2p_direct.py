@@ -1,17 +1,26 @@
-"""p2p-direct: kernels that read and write memory of another device in place."""
+"""p2p-direct: kernels that read and write memory of another device, or of another NUMA node, in place."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, compare, extremes, finding
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import GiB, MiB, buffer_fact, memory_bytes, octaves
-from firsttouch.experiments.pairs import OWNER, PairExperiment, between_devices, open_peer
+from firsttouch.experiments.pairs import (
+    BY,
+    OWNER,
+    PairExperiment,
+    between_devices,
+    by_kind,
+    open_pair,
+    parties_of,
+)
 from firsttouch.figures import Heat, Line
 from firsttouch.records.schema import PEER, DeviceInfo, Metric, Peer, Record, Scalar
 from firsttouch.session import Session
@@ -55,20 +64,22 @@ class P2pDirect(PairExperiment):
     name = "p2p-direct"
     order = 210
     question = "How fast do kernels read and write another device's memory?"
+    questions: ClassVar = {"node": "How fast do a NUMA node's processors read and write another node's memory?"}
     metric = Metric("GB/s", "higher")
     counted = (
-        "Bytes that cross between `device`, whose kernel runs, and the memory of `peer`, per second; 10^9 bytes are "
-        "one GB. A byte counts once for each time that it crosses: in read, write, copy-in (from the peer to the "
-        "device) and copy-out once; in copy-there, where both arrays are the peer's, once each way. in_gbs and out_gbs "
-        "are the directions, seen from the device; of_peak is the busier one over the link's stated peak, where the "
-        "driver states it. size is one array, which the peer wrote if it is the peer's. peer=self is the same in the "
-        "device's own memory."
+        "Bytes that cross between `device`, whose kernel runs, and the memory of `peer`, per second; on the device "
+        "cpu between the processors of `node`, all of which work, and the memory of the node `peer`. 10^9 bytes are "
+        "one GB. A byte counts once for each time that it crosses: in read, write, copy-in (from the peer to the one "
+        "who acts) and copy-out once; in copy-there, where both arrays are the peer's, once each way. in_gbs and "
+        "out_gbs are the directions, seen from the one who acts; of_peak is the busier one over the link's stated "
+        "peak, where the driver states it. size is one array, which the peer wrote if it is the peer's. peer=self is "
+        "the same in the device's or the node's own memory."
     )
     source = "STREAM; Schieffer et al. 2025"
     figures = (
-        Heat(x=OWNER, y="device", facet="kernel", x_title="memory of", y_title="kernel on", z_title="GB/s",
-             title="Bandwidth between devices"),
-        Line(x="size", colour=PEER, dash="allocator", facet="kernel", log_x=True, log_y=True, x_title="one array",
+        Heat(x=OWNER, y=BY, facet="kernel", x_title="memory of", y_title="kernel on", z_title="GB/s",
+             title="Bandwidth from one to another"),
+        Line(x="size", colour=OWNER, dash="allocator", facet="kernel", log_x=True, log_y=True, x_title="one array",
              y_title="bandwidth, GB/s", title="Bandwidth over the size of the array"),
     )  # fmt: skip
 
@@ -81,17 +92,26 @@ class P2pDirect(PairExperiment):
         return [Factor("kernel", tuple(KERNELS), doc="what crosses"), *self.common_factors(device, preset)]
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        owner, kernel = open_peer(point, session), KERNELS[point.text("kernel")]
+        pair, kernel = open_pair(point, session), KERNELS[point.text("kernel")]
         allocator, size = point.text("allocator"), point.size("size")
-        sides = {False: session.device, True: owner}
-        with sides[kernel.target].allocate(allocator, size) as a, sides[kernel.source].allocate(allocator, size) as b:
+        with (
+            pair.allocate(allocator, size, there=kernel.target) as a,
+            pair.allocate(allocator, size, there=kernel.source) as b,
+            pair.acting(),
+        ):
             outcome = _core.stream(
-                session.device, a, b, a, op=kernel.op, agent="gpu", first_touch="gpu", seed=session.seed,
+                pair.device, a, b, a,
+                op=kernel.op,
+                agent=pair.agent,
+                first_touch=pair.writer,
+                seed=session.seed,
+                writers=[pair.writers(there=there) for there in (kernel.target, kernel.source, kernel.target)],
                 stop=session.stop(),
             )  # fmt: skip
-            shape = {f"shape_{name}": value for name, value in outcome.counters.items()}
+            prefix = "shape_" if pair.agent == "gpu" else ""
+            counters = {f"{prefix}{name}": value for name, value in outcome.counters.items()}
             found = Measurement.of(
-                outcome, keep=(), counters=shape, buffers=[buffer_fact("target", a), buffer_fact("source", b)]
+                outcome, keep=(), counters=counters, buffers=[buffer_fact("target", a), buffer_fact("source", b)]
             )
         arrays = _core.stream_bytes(kernel.op) // 8
         samples = [rate / arrays * (kernel.inward + kernel.outward) for rate in found.samples]
@@ -100,18 +120,22 @@ class P2pDirect(PairExperiment):
         return replace(found, samples=samples, counters={**found.counters, **ways})
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        found = []
-        for rows in group_by(between_devices(records), "kernel").values():
-            slowest, fastest = extremes(rows)
-            differ = compare(fastest, slowest)
-            found.append(finding(RANGE if differ.is_clear else BEST, fastest, comparison=differ))
-        return found
+        kinds = by_kind(records).values()
+        return [_fastest(rows) for of in kinds for rows in group_by(between_devices(of), "kernel").values()]
 
 
-_HEAD = "fastest kernels in {allocator} memory of another device, over {size}:"
-BEST = Claim("p2p-direct.best", "{kernel} {value} ({device} in that of {peer})", _HEAD)
+def _fastest(records: Sequence[Record]) -> Finding:
+    """The finding about one kernel of pairs of one kind."""
+    slowest, fastest = extremes(records)
+    differ = compare(fastest, slowest)
+    parties = parties_of(fastest) | {f"slow_{name}": value for name, value in parties_of(slowest).items()}
+    return finding(RANGE if differ.is_clear else BEST, fastest, comparison=differ, **parties)
+
+
+_HEAD = "fastest kernels in {allocator} memory of another {party}, over {size}:"
+BEST = Claim("p2p-direct.best", "{kernel} {value} ({by} in that of {owner})", _HEAD)
 RANGE = Claim(
     "p2p-direct.best",
-    "{kernel} {value} ({device} in that of {peer}; least {other_value}, {other_device} in that of {other_peer})",
+    "{kernel} {value} ({by} in that of {owner}; least {other_value}, {slow_by} in that of {slow_owner})",
     _HEAD,
 )

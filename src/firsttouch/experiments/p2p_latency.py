@@ -1,14 +1,25 @@
-"""p2p-latency: the time of one dependent load from memory of another device."""
+"""p2p-latency: the time of one dependent load from memory of another device or NUMA node."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.analysis.findings import Claim, Finding, compare, extremes, finding
+from firsttouch.allocators.properties import is_device_side
+from firsttouch.analysis.findings import Claim, Comparison, Finding, compare, extremes, finding
 from firsttouch.experiments.base import Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact, last_level_bytes, line_bytes, octaves
-from firsttouch.experiments.pairs import OWNER, PairExperiment, between_devices, open_peer, own_of
+from firsttouch.experiments.pairs import (
+    BY,
+    OWNER,
+    PairExperiment,
+    between_devices,
+    by_kind,
+    open_pair,
+    own_of,
+    parties_of,
+)
 from firsttouch.figures import Heat, Line
 from firsttouch.records.schema import PEER, DeviceInfo, Metric, Record
 from firsttouch.session import Session
@@ -20,16 +31,21 @@ class P2pLatency(PairExperiment):
     name = "p2p-latency"
     order = 200
     question = "How long does one load from another device's memory take?"
+    questions: ClassVar = {
+        "cpu": "How long does one load by the CPU from a device's memory take?",
+        "node": "How long does one load from another NUMA node's memory take?",
+    }
     metric = Metric("ns", "lower")
     counted = (
-        "One dependent load by a kernel of `device` in memory that belongs to `peer`, averaged over at least 100,000 "
-        "along one random cycle through every cache line of the buffer, which the peer wrote. peer=self is the "
-        "device's own memory."
+        "One dependent load in memory that belongs to `peer`, averaged over at least 100,000 along one random cycle "
+        "through every cache line of the buffer, which the peer wrote. With agent=gpu a kernel of `device` loads, with "
+        "agent=cpu the CPU at its NUMA node; on the device cpu, a processor of `node`. peer=self is the same in the "
+        "device's or the node's own memory."
     )
     source = "multichase (pointer chase); Schieffer et al. 2025"
     figures = (
-        Heat(x=OWNER, y="device", x_title="memory of", y_title="loads by", title="Time of a random load, ns"),
-        Line(x="size", colour=PEER, dash="allocator", facet="device", log_x=True, log_y=True, x_title="buffer",
+        Heat(x=OWNER, y=BY, x_title="memory of", y_title="loads by", title="Time of a random load, ns"),
+        Line(x="size", colour=OWNER, dash="allocator", facet=BY, log_x=True, log_y=True, x_title="buffer",
              y_title="time per load", title="Time of a random load over the size of the buffer"),
     )  # fmt: skip
     share = 0.5
@@ -39,39 +55,59 @@ class P2pLatency(PairExperiment):
         return octaves(4 * KiB, min(max(beyond, 64 * MiB), 4 * GiB), 2 if preset == "full" else 1)
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        return self.common_factors(device, preset)
+        common = self.common_factors(device, preset)
+        if not device.capabilities.runs_kernels:
+            return common
+        agents = ["gpu", "cpu"] if _cpu_loads(device) else ["gpu"]
+        return [Factor("agent", agents, choices=["gpu", "cpu"], doc="who loads"), *common]
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        owner, theirs = open_peer(point, session), session.peer_info(point.text(PEER))
+        pair, theirs = open_pair(point, session), session.peer_info(point.text(PEER))
         stride = max(line_bytes(session.info), line_bytes(theirs))
-        with owner.allocate(point.text("allocator"), point.size("size")) as buffer:
+        with pair.allocate(point.text("allocator"), point.size("size"), there=True) as buffer, pair.acting():
             outcome = _core.chase(
-                session.device,
+                pair.device,
                 buffer,
-                agent="gpu",
-                first_touch="gpu",
+                agent=pair.agent,
+                first_touch=pair.writer,
                 stride=stride,
                 last_level_bytes=max(last_level_bytes(session.info), last_level_bytes(theirs)),
                 seed=session.seed,
+                writers=pair.writers(there=True),
                 stop=session.stop(),
             )
             return Measurement.of(outcome, buffers=[buffer_fact("chase", buffer)], counters={"stride": stride})
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        pairs = between_devices(records)
-        if not pairs:
-            return []
-        nearest, farthest = extremes(pairs)
-        own = own_of(farthest, records)
-        beside = compare(farthest, own) if own else None
-        says = beside is not None and beside.is_clear
-        return [
-            finding(FARTHER if says else FARTHEST, farthest, comparison=beside if says else None),
-            *([finding(NEAREST, nearest)] if compare(nearest, farthest).is_clear else []),
-        ]
+        return [found for rows in by_kind(records).values() for found in _findings(rows)]
 
 
-_LOAD = "a random load from {size} of {allocator} memory of {peer} takes {device} {value}"
+def _cpu_loads(device: DeviceInfo) -> bool:
+    """Whether the CPU loads from memory of the device in place, and this is not host memory under another name."""
+    direct = any(a.available and is_device_side(a) and not a.managed and a.cpu == "direct" for a in device.allocators)
+    return direct and not device.capabilities.on_host_processor
+
+
+def _findings(records: Sequence[Record]) -> list[Finding]:
+    """The findings about pairs of one kind."""
+    pairs = between_devices(records)
+    if not pairs:
+        return []
+    nearest, farthest = extremes(pairs)
+    own = own_of(farthest, records)
+    beside = compare(farthest, own) if own else None
+    says = beside is not None and beside.is_clear
+    return [
+        _named(FARTHER if says else FARTHEST, farthest, beside if says else None),
+        *([_named(NEAREST, nearest)] if compare(nearest, farthest).is_clear else []),
+    ]
+
+
+def _named(claim: Claim, record: Record, comparison: Comparison | None = None) -> Finding:
+    return finding(claim, record, comparison=comparison, **parties_of(record))
+
+
+_LOAD = "a random load from {size} of {allocator} memory of {owner} takes {by} {value}"
 FARTHEST = Claim("p2p-latency.farthest", _LOAD)
 FARTHER = Claim("p2p-latency.farthest", _LOAD + ", {ratio} times as long as from its own ({other_value})")
-NEAREST = Claim("p2p-latency.nearest", "the shortest between two devices: {value}, {device} in memory of {peer}")
+NEAREST = Claim("p2p-latency.nearest", "the shortest between two {party}s: {value}, {by} in memory of {owner}")

@@ -1,22 +1,39 @@
-"""What experiments share whose kernels access memory of another device."""
+"""What experiments share in which a device, or the processors of a NUMA node, access memory that belongs to another."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_device_side, main_allocator
+from firsttouch.allocators.properties import is_device_side, is_plain_host, main_allocator
 from firsttouch.analysis.findings import at_shared
 from firsttouch.analysis.statistics import group_by
+from firsttouch.errors import Unsupported
 from firsttouch.experiments.base import Experiment, Factor, Point, Preset, ReportSection
 from firsttouch.experiments.common import allocator_names, peer, unreachable, unreachable_peer
-from firsttouch.experiments.presets import FULL, QUICK, STANDARD, Candidate, Contains, Not, Octave, leave_out, take
+from firsttouch.experiments.presets import (
+    FULL,
+    QUICK,
+    STANDARD,
+    Candidate,
+    Contains,
+    Not,
+    Octave,
+    exclude,
+    leave_out,
+    take,
+)
 from firsttouch.figures import Heat
-from firsttouch.records.schema import PEER, SELF, DeviceInfo, Factors, Record
+from firsttouch.machine.host import node_name
+from firsttouch.machine.parties import node_of
+from firsttouch.machine.tree import parse_ids
+from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Factors, Record, Scalar
 from firsttouch.session import Session
 
 
@@ -24,14 +41,27 @@ def _peers(device: DeviceInfo) -> list[str]:
     return [other.name for other in device.peers if other.same_driver]
 
 
+def _nodes(device: DeviceInfo) -> list[str]:
+    """The NUMA nodes whose processors may act, if the device is the host's processor."""
+    return [node_name(node) for node in parse_ids(str(device.facts.get(_ACTING, "")))]
+
+
+def _other_peers(candidate: Candidate) -> list[str]:
+    acting = actor(candidate.factors, candidate.device.name)
+    return [name for name in _peers(candidate.device) if name != acting]
+
+
 def _has_no_peer(candidate: Candidate) -> bool:
-    return not _peers(candidate.device)
+    return not _other_peers(candidate)
 
 
 def _in_first_pair(candidate: Candidate) -> bool:
-    """True if the first device acts, on its own memory or on that of the second."""
-    first = next(iter(_peers(candidate.device)), "")
-    return candidate.factors[PEER] in (SELF, first) and candidate.device.name < first
+    """True if the first device or node acts, on its own memory or on that of the next."""
+    acting = actor(candidate.factors, candidate.device.name)
+    other = next(iter(_other_peers(candidate)), "")
+    nodes = _nodes(candidate.device)
+    is_first = acting == nodes[0] if nodes else acting < other
+    return is_first and owner(candidate.factors, candidate.device.name) in (acting, other)
 
 
 def _is_largest(candidate: Candidate) -> bool:
@@ -41,12 +71,14 @@ def _is_largest(candidate: Candidate) -> bool:
 
 
 class PairExperiment(Experiment):
-    """Kernels of `device` access memory that belongs to `peer`, in place. The owner writes it first."""
+    """A GPU, or the processors of the NUMA node `node` on the device `cpu`, accesses memory of `peer` in place. The
+    owner of the memory writes it first.
+    """
 
     across_devices = True
     rules = (
-        leave_out("a device's own memory is what other experiments measure, unless --set peer=self asks for it here",
-                  no_peer=True, chosen=Not(Contains(PEER))),
+        exclude("a device's own memory is what other experiments measure, unless --set peer=self asks for it here",
+                no_peer=True, chosen=Not(Contains(PEER))),
         take("the full preset measures every pair at every size", FULL),
         take("every pair is measured at the sizes that --set names", chosen=Contains("size")),
         leave_out("pairs are measured with the main allocator", QUICK, main=False),
@@ -55,80 +87,244 @@ class PairExperiment(Experiment):
         leave_out("other allocators are measured at every second octave", STANDARD, main=False, size=Not(Octave(2))),
     )  # fmt: skip
     properties: ClassVar = {"no_peer": _has_no_peer, "in_first_pair": _in_first_pair, "largest": _is_largest}
+    questions: ClassVar[Mapping[str, str]] = {}
+    """The question of each kind of pair but the first, by its kind (see `kind_of`)."""
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         """The sizes of the buffers in bytes, in ascending order."""
         raise NotImplementedError
 
     def supports(self, device: DeviceInfo) -> str | None:
-        return None if device.capabilities.runs_kernels else f"{device.name} runs no kernels"
+        if device.capabilities.runs_kernels or (_nodes(device) and _peers(device)):
+            return None
+        return "this system shows no NUMA nodes with processors and memory"
 
     def common_factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        """The factors `peer`, `allocator` and `size`."""
+        """The factors `peer`, `allocator` and `size`, and on the device `cpu` also `node`."""
+        sizes = Factor("size", list(self.sizes(device, preset)), "size", doc="bytes of one buffer")
+        if not device.capabilities.runs_kernels:
+            nodes = _peers(device)
+            usual = [a.name for a in device.allocators if a.available and is_plain_host(a.name)]
+            return [
+                Factor(NODE, _nodes(device), doc="the NUMA node whose processors act"),
+                Factor(PEER, nodes, choices=[SELF, *nodes], doc="the NUMA node whose memory they use"),
+                _allocators(device, usual),
+                sizes,
+            ]
         usual = [a.name for a in device.allocators if a.available and is_device_side(a) and not a.managed]
-        return [
-            peer(device, itself=True),
-            Factor(
-                "allocator", usual or [main_allocator(device)], choices=allocator_names(device), doc="the peer's memory"
-            ),
-            Factor("size", list(self.sizes(device, preset)), "size", doc="bytes of one buffer"),
-        ]
+        return [peer(device, itself=True), _allocators(device, usual), sizes]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        allocator, name = factors.text("allocator"), factors.text(PEER)
-        if reason := unreachable(device, allocator, "gpu") or unreachable_peer(device, name):
+        allocator, name, agent = factors.text("allocator"), factors.text(PEER), agent_of(factors)
+        if reason := unreachable(device, allocator, agent):
             return reason
         entry, other = device.allocator(allocator), device.peer(name)
         if entry is not None and entry.managed:
             return f"pages of {allocator} memory move to the device that touches them, so it has none in the other's"
+        if agent == "cpu":
+            mapped = entry is not None and entry.cpu == "mapped"
+            return f"the CPU reaches {allocator} memory by mapping it, not in place" if mapped else None
+        if reason := unreachable_peer(device, name):
+            return reason
         return other.reason if other is not None and other.access == "copies" else None
 
     def derive(self, records: Sequence[Record]) -> list[Record]:
-        """Adds `owner`, the device whose memory is used: with it for the peer, pairs are a matrix."""
-        return [msgspec.structs.replace(r, counters={**r.counters, OWNER: owner_of(r)}) for r in records]
+        """Adds `owner`, whose memory is used, and `by`, who uses it: with them, pairs are a matrix."""
+        return [
+            msgspec.structs.replace(r, counters={**r.counters, OWNER: owner_of(r), BY: actor_of(r)}) for r in records
+        ]
 
     def sections(self, records: Sequence[Record], device: DeviceInfo | None) -> list[ReportSection]:
-        ordered = sorted(records, key=lambda r: (owner_of(r), r.device))
+        return [self._section(kind, rows) for kind, rows in by_kind(records).items()]
+
+    def _section(self, kind: str, records: Sequence[Record]) -> ReportSection:
+        ordered = sorted(records, key=lambda r: (owner_of(r), actor_of(r)))
         shown = {name: value for r in matrix(ordered)[:1] for name, value in r.factors.items() if name in _OF_MATRIX}
-        figures = [replace(f, where={**f.where, **shown}) if isinstance(f, Heat) else f for f in self.figures]
-        return [ReportSection(self.question, ordered, figures, counted=self.counted, source=self.source)]
+        with_curves = [name for (name,), rows in group_by(ordered, BY).items() if len(group_by(rows, "size")) > 1]
+        drawn = {BY: tuple(map(str, with_curves))} if with_curves else {}
+        figures = [replace(f, where={**f.where, **(shown if isinstance(f, Heat) else drawn)}) for f in self.figures]
+        question, title = self.questions.get(kind, self.question), _TITLES.get(kind, "")
+        return ReportSection(question, ordered, figures, title=title, counted=self.counted, source=self.source)
 
 
-OWNER = "owner"
+OWNER, BY = "owner", "by"
+_ACTING = "nodes_with_processors"
+"""The fact of the device `cpu` that names the nodes whose processors this process may use."""
 _OF_MATRIX = ("allocator", "size")
+_TITLES: Mapping[str, str] = {"cpu": "by the CPU", "node": "NUMA nodes"}
+
+
+def _allocators(device: DeviceInfo, usual: Sequence[str]) -> Factor:
+    return Factor(
+        "allocator", usual or [main_allocator(device)], choices=allocator_names(device), doc="the peer's memory"
+    )
+
+
+def agent_of(factors: Mapping[str, Scalar]) -> str:
+    return "cpu" if NODE in factors else str(factors.get("agent", "gpu"))
+
+
+def actor(factors: Mapping[str, Scalar], device: str) -> str:
+    """Who accesses the memory: a device or a node."""
+    return str(factors.get(NODE, device))
+
+
+def owner(factors: Mapping[str, Scalar], device: str) -> str:
+    """The device or the node to which the memory belongs."""
+    name = str(factors[PEER])
+    return actor(factors, device) if name == SELF else name
+
+
+def kind_of(record: Record) -> str:
+    """The kind of a pair: "gpu" or "cpu" accesses memory of a device, or a "node" that of a node."""
+    return "node" if NODE in record.factors else agent_of(record.factors)
+
+
+def by_kind(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The records of each kind of pair that there is."""
+    return {kind: rows for kind in ("gpu", "cpu", "node") if (rows := [r for r in records if kind_of(r) == kind])}
+
+
+def actor_of(record: Record) -> str:
+    """Who accesses the memory, in words."""
+    acting = actor(record.factors, record.device)
+    return f"the CPU at {acting}" if kind_of(record) == "cpu" else acting
 
 
 def owner_of(record: Record) -> str:
-    """The device to which the memory belongs."""
-    peer_name = record.text(PEER)
-    return record.device if peer_name == SELF else peer_name
+    """The device or the node to which the memory belongs."""
+    return owner(record.factors, record.device)
+
+
+def parties_of(record: Record) -> dict[str, Any]:
+    """For findings: who accesses the memory (`by`), the `owner`, and what these are (`party`), in words."""
+    party = "NUMA node" if kind_of(record) == "node" else "device"
+    return {"by": actor_of(record), "owner": owner_of(record), "party": party}
+
+
+def is_own(record: Record) -> bool:
+    """True if the memory belongs to who accesses it."""
+    return owner_of(record) == actor(record.factors, record.device)
 
 
 def matrix(records: Sequence[Record]) -> list[Record]:
-    """The points at the size, and with the allocator, for which most pairs were measured."""
-    usual = max(
-        group_by(records, "allocator").values(), key=lambda rows: len(group_by(rows, "device", PEER)), default=[]
-    )
-    return at_shared(usual, ("device", PEER))
+    """The points at the size, and with the allocator, for which most pairs of one kind were measured."""
+    pairs = ("device", NODE, PEER)
+    usual = max(group_by(records, "allocator").values(), key=lambda rows: len(group_by(rows, *pairs)), default=[])
+    return at_shared(usual, pairs)
 
 
 def between_devices(records: Sequence[Record]) -> list[Record]:
-    """Those of the matrix in which a device uses another's memory."""
-    return [r for r in matrix(records) if r.factors[PEER] != SELF]
+    """Those of the matrix in which memory of another is used."""
+    return [r for r in matrix(records) if not is_own(r)]
 
 
-def open_peer(point: Point, session: Session) -> _core.Device:
-    """The device that owns the memory, with access to it by the session's device.
+class Pair(Protocol):
+    """Who takes part in a point. device: that of the probe; agent: who acts; writer: the agent that writes first."""
+
+    device: _core.Device
+    agent: str
+    writer: str
+
+    def allocate(self, allocator: str, size: int, *, there: bool) -> AbstractContextManager[_core.Buffer]:
+        """Memory of the peer (`there`) or of the one who acts."""
+        ...
+
+    def writers(self, *, there: bool) -> list[int]:
+        """The processors on which the owner writes, if it is a node with processors."""
+        ...
+
+    def acting(self) -> AbstractContextManager[object]:
+        """The scope in which the probe runs."""
+        ...
+
+
+def open_pair(point: Point, session: Session) -> Pair:
+    """Who takes part in a point, with access by the one who acts.
 
     Raises:
-        _core.Unavailable: the device does not open, or the driver refuses access; the text says why.
+        _core.Unavailable: a device does not open, or the driver refuses access; the text says why.
     """
-    owner = session.peer(point.text(PEER))
-    session.device.reach(owner)
-    return owner
+    return NodePair(point, session) if NODE in point.factors else DevicePair(point, session)
+
+
+class DevicePair:
+    """A device whose kernels, or the CPU beside it whose loads, use memory of `peer`."""
+
+    writer = "gpu"
+
+    def __init__(self, point: Point, session: Session) -> None:
+        self.agent = agent_of(point.factors)
+        self._owner = session.peer(point.text(PEER))
+        self._session, self._own = session, session.device
+        self.device = self._own if self.agent == "gpu" else self._owner
+        if self.agent == "gpu":
+            self._own.reach(self._owner)
+
+    def allocate(self, allocator: str, size: int, *, there: bool) -> _core.Buffer:
+        return (self._owner if there else self._own).allocate(allocator, size)
+
+    def writers(self, *, there: bool) -> list[int]:
+        return []
+
+    def acting(self) -> AbstractContextManager[object]:
+        node = node_of(self._session.info) if self.agent == "cpu" else None
+        return contextlib.nullcontext() if node is None else self._session.on_node(node_name(node))
+
+
+class NodePair:
+    """The processors of the NUMA node `node`, which use memory of the node `peer`."""
+
+    agent = writer = "cpu"
+
+    def __init__(self, point: Point, session: Session) -> None:
+        self.device, self._session = session.device, session
+        self._nodes = {False: point.text(NODE), True: owner(point.factors, point.device)}
+
+    @contextlib.contextmanager
+    def allocate(self, allocator: str, size: int, *, there: bool) -> Iterator[_core.Buffer]:
+        """Memory of the node, all of whose pages are shown to be there before and after it is used.
+
+        Raises:
+            Misplaced: a page is on another node; the text says how many.
+        """
+        node = self._nodes[there]
+        with self._session.on_node(node):
+            buffer = self.device.allocate(allocator, size)
+            buffer.fill(seed=self._session.seed, agent="cpu")
+        with buffer:
+            require_on(node, buffer)
+            yield buffer
+            require_on(node, buffer)
+
+    def writers(self, *, there: bool) -> list[int]:
+        return self._session.processors.get(self._nodes[there], [])
+
+    def acting(self) -> AbstractContextManager[object]:
+        return self._session.on_node(self._nodes[False])
+
+
+class Misplaced(Exception):
+    """Pages of a buffer are on another NUMA node than they were asked for."""
+
+
+def require_on(node: str, buffer: _core.Buffer) -> None:
+    """Checks up to 4096 pages, spread evenly over the buffer.
+
+    Raises:
+        Misplaced: a page is on another node; the text says how many.
+        Unsupported: the kernel does not tell where pages are.
+    """
+    found = {node_name(number): pages for number, pages in buffer.pages_on_nodes().items()}
+    if not found:
+        raise Unsupported(f"the kernel does not tell on which NUMA node the {buffer.allocator} memory is")
+    if elsewhere := {name: pages for name, pages in found.items() if name != node}:
+        where = ", ".join(f"{pages} on {name}" for name, pages in elsewhere.items())
+        raise Misplaced(f"of {sum(found.values())} pages of {buffer.allocator} memory asked of {node}, {where}")
 
 
 def own_of(record: Record, records: Sequence[Record]) -> Record | None:
-    """The point in which the same device uses its own memory and nothing else differs."""
-    wanted = {**record.factors, PEER: SELF}
-    return next((r for r in records if r.device == record.device and dict(r.factors) == wanted), None)
+    """The point in which the same one uses its own memory and nothing else differs."""
+    wanted = {**record.factors, PEER: ""}
+    same = (r for r in records if r.device == record.device and {**r.factors, PEER: ""} == wanted)
+    return next(filter(is_own, same), None)

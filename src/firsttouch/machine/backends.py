@@ -13,7 +13,7 @@ from typing import TypeAlias
 from firsttouch.machine import amd, gpus, host
 from firsttouch.machine.links import Links
 from firsttouch.machine.peers import numa_peers
-from firsttouch.machine.tree import Tree
+from firsttouch.machine.tree import Tree, format_ids
 from firsttouch.records.schema import Peer, Scalar
 
 HOST = "cpu"
@@ -72,9 +72,12 @@ WITHOUT_XNACK = (
 
 
 def _processor_info(facts: Facts) -> ExtraInfo:
-    cpu = host.cpu(Tree(), host.usable_cores())
+    tree, usable = Tree(), host.usable_cores()
+    cpu = host.cpu(tree, usable)
     known: dict[str, Scalar] = {key: cpu[key] for key in _HOST_FACTS if key in cpu}
-    return ExtraInfo({**known, "title": cpu.get("model", facts["title"])}, peers=numa_peers(Tree()))
+    if nodes := host.acting_nodes(tree, usable):
+        known["nodes_with_processors"] = format_ids(nodes)
+    return ExtraInfo({**known, "title": cpu.get("model", facts["title"])}, peers=numa_peers(tree))
 
 
 def _opencl_info(facts: Facts) -> ExtraInfo:

@@ -13,7 +13,7 @@ import re
 import resource
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from firsttouch import __version__
 from firsttouch.machine import amd, cgroup
@@ -134,7 +134,24 @@ def memory(tree: Tree) -> Facts:
 
 def numa_nodes(tree: Tree) -> list[int]:
     """The numbers of the NUMA nodes."""
-    return sorted(int(name[4:]) for name in tree.names(_NODE) if re.fullmatch(r"node\d{1,5}", name))
+    return sorted(node for name in tree.names(_NODE) if (node := node_number(name)) is not None)
+
+
+def node_name(node: int) -> str:
+    return f"node{node}"
+
+
+def node_number(name: str) -> int | None:
+    """The number of a NUMA node by its name; None if the text names no node."""
+    found = re.fullmatch(r"node(\d{1,5})", name)
+    return int(found[1]) if found else None
+
+
+def acting_nodes(tree: Tree, usable: Iterable[int]) -> dict[int, list[int]]:
+    """The NUMA nodes with processors that this process may use, and these processors. usable: those of all nodes."""
+    allowed = set(usable)
+    found = {node: [core for core in node_cores(tree, node) if core in allowed] for node in numa_nodes(tree)}
+    return {node: cores for node, cores in found.items() if cores}
 
 
 def node_cores(tree: Tree, node: int) -> list[int]:

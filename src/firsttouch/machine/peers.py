@@ -64,9 +64,12 @@ def _share_host_memory(*devices: DeviceInfo) -> bool:
 
 
 def numa_peers(tree: Tree) -> list[Peer]:
-    """The host's NUMA nodes with memory as peers of the CPU; empty if there is only one."""
-    nodes = [node for node in host.numa_nodes(tree) if "MemTotal" in host.node_memory(tree, node)]
-    return [Peer(name=f"node{node}", access="direct") for node in nodes] if len(nodes) > 1 else []
+    """The host's NUMA nodes with memory, as peers of the CPU."""
+    return [
+        Peer(name=host.node_name(node), access="direct")
+        for node in host.numa_nodes(tree)
+        if host.node_memory(tree, node).get("MemTotal")
+    ]
 
 
 def with_other_backends(devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:

@@ -104,7 +104,7 @@ NEEDS: Mapping[Need, tuple[Callable[[DeviceInfo], bool], str]] = {
         "pages of {device} do not migrate (page_migration is false)",
     ),
     "another device": (
-        lambda device: any(peer.same_driver for peer in device.peers),
+        lambda device: device.capabilities.runs_kernels and any(peer.same_driver for peer in device.peers),
         "the driver of {device} has no other device here",
     ),
 }

@@ -28,7 +28,7 @@ Status: TypeAlias = Literal["ok", "skipped", "failed", "timeout", "crashed"]
 FAILURES: tuple[Status, ...] = ("failed", "timeout", "crashed")
 Kind: TypeAlias = Literal["run", "app"]
 Access: TypeAlias = Literal["direct", "mapped", "none"]
-PEER, SELF = "peer", "self"
+PEER, SELF, NODE = "peer", "self", "node"
 """The factor that names another device, and the value of it that means the acting device itself."""
 PeerAccess: TypeAlias = Literal["direct", "copies", "none"]
 TimeClass: TypeAlias = Literal["host", "host-kernels", "gpu"]
@@ -321,8 +321,8 @@ class DeviceInfo(Stored):
     """A device as discovery found it in a separate process.
 
     facts: the values that the vendor reports, under plain names. notes: sentences that a reader of its results must
-    know. peers: the machine's other devices that run kernels; for the CPU, its NUMA nodes if there are several (node0,
-    node1, ...).
+    know. peers: the machine's other devices that run kernels; for the CPU, the NUMA nodes with memory (node0, node1,
+    ...).
     """
 
     name: str
