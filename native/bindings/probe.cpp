@@ -48,6 +48,7 @@ Engine engine_from(const std::string& name) {
     if (name == "copy-engine") return Engine::copy_engine;
     if (name == "kernel") return Engine::kernel;
     if (name == "cpu") return Engine::cpu;
+    if (name == "peer-call") return Engine::peer_call;
     throw std::invalid_argument("'" + name + "' is not an engine");
 }
 
@@ -155,13 +156,19 @@ void bind_probe(nb::module_& m) {
     m.def(
         "copy",
         [](DeviceHandle& d, BufferHandle& target, BufferHandle& source, const std::string& engine, std::size_t bytes,
-           int streams, std::size_t chunk, std::uint64_t seed, const Stop& stop) {
-            const CopyRequest request{engine_from(engine), bytes, streams, chunk, seed};
+           int streams, std::size_t chunk, int threads, BufferHandle* second_target, BufferHandle* second_source,
+           std::uint64_t seed, const Stop& stop) {
+            const auto buffer = [](BufferHandle* handle) { return handle == nullptr ? nullptr : &handle->get(); };
+            const CopyRequest request{engine_from(engine),  bytes, streams, chunk, seed, threads, buffer(second_target),
+                                      buffer(second_source)};
             nb::gil_scoped_release release;
             return copy(d.lab, target.get(), source.get(), request, stop);
         },
         "device"_a, "target"_a, "source"_a, nb::kw_only(), "engine"_a, "bytes"_a, "streams"_a = 1, "chunk"_a = 0,
-        "seed"_a, "stop"_a, "Measures one-way copies. Samples: GB/s, each byte counted once.");
+        "threads"_a = 0, "second_target"_a = nb::none(), "second_source"_a = nb::none(), "seed"_a, "stop"_a,
+        "Measures copies one way or, with a second target and source, of both at once. Samples: GB/s, each byte "
+        "counted "
+        "once. threads: of the CPU; 0 means all.");
     m.def(
         "allocation",
         [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& call, int chunks,

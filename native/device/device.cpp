@@ -70,6 +70,10 @@ void Device::copy(Stream& stream, const Buffer& target, std::size_t target_offse
     queue_copy(stream, target, target_offset, source, source_offset, bytes);
 }
 
+void Device::copy_between(Stream&, const Buffer&, const Buffer&, std::size_t) {
+    throw Unavailable("the driver of " + name_ + " has no copy that names two devices");
+}
+
 void Device::require_reach(const Buffer& buffer, const char* user) {
     if (&buffer.device() == this || buffer.device().name() == name_) return;
     if (const auto reason = why_out_of_reach(buffer))

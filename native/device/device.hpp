@@ -220,6 +220,11 @@ class Device {
     unsigned long long require_address(const Buffer& buffer, const char* user);
     static constexpr const char* kernel_user = "a kernel of ";
 
+    // Copies the first `bytes` between memory of two devices by the driver's call that names both. It needs no access
+    // of one to the other's memory; without access, the driver copies through the host. Throws Unavailable if the
+    // driver has no such call, or not for this memory.
+    virtual void copy_between(Stream& stream, const Buffer& target, const Buffer& source, std::size_t bytes);
+
     // prefetch moves `bytes` of managed memory, starting at `offset`, to an agent before they are used. advise passes a
     // hint about the buffer to the driver. Both throw Unavailable if the device has no such call for this memory.
     virtual void prefetch(Stream& stream, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) = 0;

@@ -154,6 +154,7 @@ class GpuDevice : public Device {
         return std::make_unique<GpuStream<Api>>(api_, current_);
     }
     std::optional<std::string> why_unreachable(Device& other) override;
+    void copy_between(Stream& stream, const Buffer& target, const Buffer& source, std::size_t bytes) override;
     void prefetch(Stream& stream, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) override {
         if (!migrates(buffer)) throw Unavailable(to_string(buffer.allocator()) + " memory cannot be prefetched");
         const auto scope = make_current();
@@ -325,6 +326,20 @@ std::optional<std::string> GpuDevice<Api>::why_unreachable(Device& other) {
     }
     if (possible != 0) return std::nullopt;
     return api_.library.name_of(api_.peer_possible) + ": " + name() + " has no peer access to " + other.name();
+}
+
+template <class Api>
+void GpuDevice<Api>::copy_between(Stream& stream, const Buffer& target, const Buffer& source, std::size_t bytes) {
+    if (api_.memcpy_peer_async == nullptr) return Device::copy_between(stream, target, source, bytes);
+    for (const Buffer* buffer : {&target, &source})
+        if (dynamic_cast<GpuDevice<Api>*>(&buffer->device()) == nullptr ||
+            !buffer->device().info(buffer->allocator()).device_memory)
+            throw Unavailable(to_string(buffer->allocator()) + " memory of " + buffer->device().name() +
+                              " is not device memory of this driver, between which its copies name two devices");
+    const auto context = [](const Buffer& buffer) { return dynamic_cast<GpuDevice<Api>&>(buffer.device()).current_; };
+    const auto scope = make_current();
+    call(api_, api_.memcpy_peer_async, pointer(target.block().address), context(target),
+         pointer(source.block().address), context(source), bytes, handle(stream));
 }
 
 template <class Api>

@@ -8,7 +8,7 @@
 namespace firsttouch {
 namespace {
 
-constexpr std::uint64_t poison = 0x77;
+constexpr std::uint64_t poison = 0x77, second_way = 0x1000;  // added to the request's seed
 
 // The agent that fills or checks a buffer in place: the CPU if it has access, otherwise the device.
 Agent agent_with_access(Lab& lab, const Buffer& buffer) {
@@ -20,31 +20,31 @@ class Transfer {
     Transfer(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request)
         : lab_(lab), target_(target), source_(source), request_(request) {
         for (int i = 1; i < request.streams; ++i) extra_.push_back(lab.device().stream());
+        if (request.second_target != nullptr) second_ = extra_.emplace_back(lab.device().stream()).get();
         if (request.engine == Engine::cpu) {
             from_ = std::make_unique<HostView>(source);
             to_ = std::make_unique<HostView>(target);
-            team_ = std::make_unique<Team>(usable_processors());
+            team_ = std::make_unique<Team>(request.threads > 0 ? request.threads : usable_processors());
         }
     }
 
     // Queues the copies of one transfer, split over the streams and into chunks.
     void queue_copies() {
         const std::size_t chunk = request_.chunk > 0 ? request_.chunk : std::max<std::size_t>(request_.bytes, 1);
-        const int streams = 1 + static_cast<int>(extra_.size());
-        for (int s = 0; s < streams; ++s) {
-            const Share part = share_of(request_.bytes, s, streams, base_page);
+        for (int s = 0; s < request_.streams; ++s) {
+            const Share part = share_of(request_.bytes, s, request_.streams, base_page);
             for (std::size_t at = part.first; at < part.last; at += chunk)
                 lab_.device().copy(stream(s), target_, at, source_, at, std::min(chunk, part.last - at));
         }
     }
-    void queue_kernel() {
-        const std::uint64_t vectors = request_.bytes / 16, tail = request_.bytes % 16;
-        if (vectors > 0 && tail == 0) {
-            const Argument list[] = {target_, source_, vectors};
-            lab_.device().launch(lab_.stream(), lab_.kernel("copy", "copy_vectors"), lab_.grid_for((vectors + 3) / 4),
-                                 list);
+    void queue_kernel(Stream& stream, const Buffer& target, const Buffer& source) {
+        const std::uint64_t bytes = request_.bytes, vectors = bytes / 16;
+        if (vectors > 0 && bytes % 16 == 0) {
+            const Argument list[] = {target, source, vectors};
+            lab_.device().launch(stream, lab_.kernel("copy", "copy_vectors"), lab_.grid_for((vectors + 3) / 4), list);
         } else {
-            lab_.over(request_.bytes, "copy", "copy_bytes", target_, source_, std::uint64_t{request_.bytes});
+            const Argument list[] = {target, source, bytes};
+            lab_.device().launch(stream, lab_.kernel("copy", "copy_bytes"), lab_.grid_for(bytes), list);
         }
     }
     double cpu_copy() {
@@ -85,7 +85,21 @@ class Transfer {
     void set_gated(bool gated) { gated_ = gated; }
 
   private:
-    void queue_transfer() { request_.engine == Engine::kernel ? queue_kernel() : queue_copies(); }
+    void queue_transfer() {
+        if (request_.engine == Engine::copy_engine)
+            queue_copies();
+        else
+            queue_whole(lab_.stream(), target_, source_);
+        if (second_ != nullptr) queue_whole(*second_, *request_.second_target, *request_.second_source);
+    }
+    void queue_whole(Stream& stream, const Buffer& target, const Buffer& source) {
+        if (request_.engine == Engine::kernel)
+            queue_kernel(stream, target, source);
+        else if (request_.engine == Engine::peer_call)
+            lab_.device().copy_between(stream, target, source, request_.bytes);
+        else
+            lab_.device().copy(stream, target, 0, source, 0, request_.bytes);
+    }
     std::size_t copies_per_transfer() const {
         return request_.chunk > 0 ? (request_.bytes + request_.chunk - 1) / request_.chunk + extra_.size()
                                   : 1 + extra_.size();
@@ -96,6 +110,7 @@ class Transfer {
     const Buffer &target_, &source_;
     const CopyRequest& request_;
     std::vector<std::unique_ptr<Stream>> extra_;
+    Stream* second_ = nullptr;  // of the second copy; one of the above
     std::unique_ptr<HostView> from_, to_;
     std::unique_ptr<Team> team_;
     bool gated_ = false;
@@ -115,7 +130,7 @@ bool can_wait_behind_gate(const Buffer& target, const Buffer& source) {
 // memory, which gets its pages at the first touch.
 bool fills_new_pages(const Buffer& target, const CopyRequest& request) {
     return request.engine == Engine::copy_engine && request.streams == 1 && request.chunk == 0 &&
-           is_host_allocator(target.allocator());
+           request.second_target == nullptr && is_host_allocator(target.allocator());
 }
 
 // Times single copies into the target, whose pages are given back to the kernel before each. Without counters where
@@ -140,12 +155,30 @@ void time_into_new_pages(Transfer& transfer, const Buffer& target, const CopyReq
 Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request, const Stop& stop) {
     if (request.bytes == 0 || request.bytes > std::min(target.size(), source.size()))
         throw std::invalid_argument("bytes must be between 1 and the size of the smaller buffer");
+    const Buffer *second_target = request.second_target, *second_source = request.second_source;
+    if ((second_target == nullptr) != (second_source == nullptr) || (second_target && request.engine == Engine::cpu))
+        throw std::invalid_argument("a second copy needs a target and a source, and is not made by the CPU");
     Outcome outcome;
-    lab.fill(source, request.seed, agent_with_access(lab, source));
-    lab.fill(target, request.seed + poison, agent_with_access(lab, target));
+    // Each buffer has data of its own.
+    struct Way {
+        const Buffer *target, *source;
+        std::uint64_t seed;
+    };
+    std::vector<Way> ways = {{&target, &source, request.seed}};
+    if (second_target != nullptr) ways.push_back({second_target, second_source, request.seed + second_way});
+    const auto count_errors = [&] {
+        std::uint64_t errors = 0;
+        for (const Way& way : ways) errors += lab.check(*way.target, way.seed, agent_with_access(lab, *way.target));
+        return errors;
+    };
+    for (const Way& way : ways) {
+        lab.fill(*way.source, way.seed, agent_with_access(lab, *way.source));
+        lab.fill(*way.target, way.seed + poison, agent_with_access(lab, *way.target));
+    }
     {
         Transfer transfer(lab, target, source, request);
-        transfer.set_gated(can_wait_behind_gate(target, source));
+        transfer.set_gated(
+            std::ranges::all_of(ways, [](const Way& way) { return can_wait_behind_gate(*way.target, *way.source); }));
         std::vector<double> single;
         for (int i = 0; i < 3; ++i) single.push_back(transfer.time_single());
         const double estimate = std::max(1e-7, *std::min_element(single.begin() + 1, single.end()));
@@ -163,10 +196,10 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
         outcome.samples = sample(rest, [&] {
             const double seconds = request.engine == Engine::cpu ? transfer.time_single() : transfer.time_queued(runs);
             const double n = request.engine == Engine::cpu ? 1 : runs;
-            return static_cast<double>(request.bytes) * n / seconds * 1e-9;
+            return static_cast<double>(request.bytes * ways.size()) * n / seconds * 1e-9;
         });
     }
-    outcome.errors = std::max(outcome.errors, lab.check(target, request.seed, agent_with_access(lab, target)));
+    outcome.errors = std::max(outcome.errors, count_errors());
     return outcome;
 }
 

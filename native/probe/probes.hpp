@@ -48,18 +48,24 @@ struct StreamRequest {
 Outcome stream(Lab& lab, const Buffer& a, const Buffer& b, const Buffer& c, const StreamRequest& request,
                const Stop& stop);
 
-enum class Engine : std::uint8_t { copy_engine, kernel, cpu };
+// peer_call is the driver's copy that names both devices, which needs no access of one to the other's memory.
+enum class Engine : std::uint8_t { copy_engine, kernel, cpu, peer_call };
 struct CopyRequest {
     Engine engine = Engine::copy_engine;
     std::size_t bytes = 0;
     int streams = 1;
     std::size_t chunk = 0;  // bytes of each copy if one transfer is split into several; 0: not split
     std::uint64_t seed = 1;
+    int threads = 0;  // of the CPU; 0: all
+    // A second copy at once, on a stream of its own, such as the other way; both or none. Not by the CPU.
+    const Buffer* second_target = nullptr;
+    const Buffer* second_source = nullptr;
 };
-// Samples: GB/s of copies queued back to back, each byte counted once. Counters: latency_us, the median of single
-// copies from the call to their completion, timed by the host. Where the device copies whole into plain host memory of
-// at least a page, new_pages_us is the same with the target's pages given back to the kernel before each copy, and
-// new_pages_low_us and new_pages_high_us are the ends of its 95 % interval.
+// Samples: GB/s of copies queued back to back, each byte counted once; those of the second copy too. Counters:
+// latency_us, the median of single copies from the call to their completion, timed by the host. Where the device copies
+// whole into plain host memory of at least a page, new_pages_us is the same with the target's pages given back to the
+// kernel before each copy, and new_pages_low_us and new_pages_high_us are the ends of its 95 % interval. errors: wrong
+// words of the targets. Throws Unavailable if the device has no such engine for this memory.
 Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request, const Stop& stop);
 
 struct AllocationRequest {

@@ -383,10 +383,15 @@ def copy(
     bytes: int,
     streams: int = 1,
     chunk: int = 0,
+    threads: int = 0,
+    second_target: Buffer | None = None,
+    second_source: Buffer | None = None,
     seed: int,
     stop: Stop,
 ) -> Outcome:
-    """Measures one-way copies. Samples: GB/s, each byte counted once."""
+    """
+    Measures copies one way or, with a second target and source, of both at once. Samples: GB/s, each byte counted once. threads: of the CPU; 0 means all.
+    """
 
 def allocation(
     device: Device,

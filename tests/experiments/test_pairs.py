@@ -78,6 +78,58 @@ def test_the_busier_direction_is_compared_with_its_stated_peak(kernel: str, of_p
     assert "of_peak" not in crossings(KERNELS[kernel], 32.0, None)
 
 
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Record]:
+    """Copies between two devices of PoCL and within each, run by the command."""
+    out = tmp_path_factory.mktemp("copies") / "out"
+    chosen = [word for name in TWO for word in ("--device", name)]
+    sets = ["--set", "size=64KiB,1000", "--set", "source=device,svm-fine", "--set", "target=device"]
+    done = subprocess.run(
+        [*UNDRAWN, "run", "p2p-copy", *chosen, *sets, "--out", str(out)],
+        env=os.environ | {"POCL_DEVICES": "pthread pthread"}, text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+    if "'opencl:0' is not available" in done.stderr and not os.environ.get("CI"):
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    return load_results(out).records
+
+
+def test_copies_to_and_from_every_device_and_both_ways_at_once_are_verified(copied: Sequence[Record]) -> None:
+    assert {(r.status, r.verified) for r in copied} == {("ok", True)}
+    assert {r.text("engine") for r in copied} == {"copy-engine", "kernel"}
+    for direction, inward, outward in (("out", 0, 1), ("in", 1, 0), ("both", 0.5, 0.5)):
+        rows = [r for r in copied if r.factors["direction"] == direction]
+        assert {(r.device, r.text("peer")) for r in rows} == {(a, b if a != b else "self") for a in TWO for b in TWO}
+        for row in rows:
+            assert row.summary is not None
+            rates = (row.counter("in_gbs"), row.counter("out_gbs"))
+            expected = (row.summary.median * inward, row.summary.median * outward)
+            assert rates == (pytest.approx(expected[0]), pytest.approx(expected[1]))
+            assert row.counter("latency_us") > 0
+
+
+def test_engines_that_a_device_lacks_are_not_planned_but_say_why_if_asked_for() -> None:
+    engines = {p.point.factors["engine"] for p in plan_of("p2p-copy", four())}
+    assert engines == {"copy-engine", "kernel"}
+    able = [msgspec.structs.replace(d, facts={**d.facts, "copies_between_devices": True}) for d in four()]
+    assert {p.point.factors["engine"] for p in plan_of("p2p-copy", able)} == {"copy-engine", "kernel", "peer-call"}
+    pinned = {"source": ["pinned"], "peer": ["cuda:1"], "size": [4096]}
+    (reason,) = {p.reason for p in plan_of("p2p-copy", able[:1], engine=["peer-call"], **pinned)}
+    assert reason == "pinned memory is not device memory, and the engine peer-call copies no other"
+    (reason,) = {p.reason for p in plan_of("p2p-copy", able[:1], engine=["cpu"], peer=["self"], size=[4096])}
+    assert "the CPU cannot reach device memory" in reason
+    nodes = plan_of("p2p-copy", [processor("node0", "node1", acting="0-1")])
+    assert {(p.point.factors["engine"], p.point.factors["direction"]) for p in nodes} == {("cpu", "out"), ("cpu", "in")}
+
+
+def test_the_drivers_call_that_names_both_devices_needs_no_access() -> None:
+    refused = Peer(name="cuda:1", access="none", reason="cuda:0 has no peer access to cuda:1")
+    able = msgspec.structs.replace(gpu("cuda:0", refused), facts={**DISCRETE.facts, "copies_between_devices": True})
+    planned = plan_of("p2p-copy", [able, gpu("cuda:1")], peer=["cuda:1"], size=[4096], direction=["out"])
+    reasons = {p.point.factors["engine"]: p.reason for p in planned if p.point.device == "cuda:0"}
+    assert reasons == {"copy-engine": refused.reason, "kernel": refused.reason, "peer-call": ""}
+
+
 def gpu(name: str, *peers: Peer) -> DeviceInfo:
     return msgspec.structs.replace(DISCRETE, name=name, peers=list(peers))
 
@@ -173,7 +225,7 @@ def on_nodes(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Record]:
     out = tmp_path_factory.mktemp("nodes") / "out"
     sets = ["--set", f"peer={node}", "--set", f"node={node}", "--set", "size=64KiB"]
     done = subprocess.run(
-        [*UNDRAWN, "run", *BOTH, "--device", "cpu", *sets, "--out", str(out)],
+        [*UNDRAWN, "run", *BOTH, "p2p-copy", "--device", "cpu", *sets, "--out", str(out)],
         text=True, capture_output=True, timeout=100,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -181,7 +233,7 @@ def on_nodes(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Record]:
 
 
 def test_a_node_in_its_own_memory_is_verified_and_named(on_nodes: Sequence[Record]) -> None:
-    assert {r.experiment for r in on_nodes} == set(BOTH)
+    assert {r.experiment for r in on_nodes} == {*BOTH, "p2p-copy"}
     assert {(r.status, r.verified) for r in on_nodes} == {("ok", True)}
     for record in on_nodes:
         (party,) = record.parties

@@ -143,6 +143,7 @@ TEST(VendorTypes, HipRuntime) {
     SAME_SIGNATURE(event_wait, hipEventSynchronize);
     SAME_SIGNATURE(event_elapsed, hipEventElapsedTime);
     SAME_SIGNATURE(memcpy_async, hipMemcpyAsync);
+    SAME_SIGNATURE(memcpy_peer_async, hipMemcpyPeerAsync);
 #undef SAME_SIGNATURE
 #else
     GTEST_SKIP() << "hip/hip_runtime_api.h of ROCm 6 or newer is not installed";

@@ -651,6 +651,31 @@ TEST_F(Faults, ACopyThatCopiesNothingIsCounted) {
     EXPECT_EQ(copy(lab, *target, *source, {.bytes = 4096}, brief).errors, 512u);
 }
 
+TEST_F(Faults, AByteFlippedInEitherOfTwoCopiesAtOnceIsCounted) {
+    const auto target = device.allocate(Allocator::mmap, 8192), source = device.allocate(Allocator::mmap, 8192),
+               second_target = device.allocate(Allocator::mmap, 8192),
+               second_source = device.allocate(Allocator::mmap, 8192);
+    CopyRequest both{.bytes = 8192, .second_target = second_target.get(), .second_source = second_source.get()};
+    const Outcome right = copy(lab, *target, *source, both, brief);
+    EXPECT_EQ(right.errors, 0u);
+    EXPECT_FALSE(right.counters.contains("new_pages_us"));
+    for (const Buffer* flipped : {target.get(), second_target.get()}) {
+        device.after_copy = [&](const Block& block) {
+            if (block.host == flipped->block().host) static_cast<char*>(block.host)[8191] ^= 1;
+        };
+        EXPECT_EQ(copy(lab, *target, *source, both, brief).errors, 1u);
+    }
+    device.after_copy = [](const Block&) {};
+    both.second_source = nullptr;
+    EXPECT_THROW(copy(lab, *target, *source, both, brief), std::invalid_argument);
+    both.second_source = second_source.get();
+    both.engine = Engine::cpu;
+    EXPECT_THROW(copy(lab, *target, *source, both, brief), std::invalid_argument);
+    const CopyRequest named{.engine = Engine::peer_call, .bytes = 8192};
+    EXPECT_TRUE(contains(message_of<Unavailable>([&] { copy(lab, *target, *source, named, brief); }),
+                         "has no copy that names two devices"));
+}
+
 TEST_F(Faults, ACopyIntoNewPagesIsCheckedToo) {
     const auto target = device.allocate(Allocator::malloc, 4096), source = device.allocate(Allocator::malloc, 4096);
     EXPECT_GT(copy(lab, *target, *source, {.bytes = 4096}, brief).counters.at("new_pages_us"), 0);

@@ -153,6 +153,7 @@ TEST(VendorTypes, CudaDriver) {
     SAME_SIGNATURE(event_wait, cuEventSynchronize);
     SAME_SIGNATURE(event_elapsed, cuEventElapsedTime);
     SAME_SIGNATURE(memcpy_async, cuMemcpyAsync);
+    SAME_SIGNATURE(memcpy_peer_async, cuMemcpyPeerAsync);
 #undef SAME_SIGNATURE
 #else
     GTEST_SKIP() << "cuda.h is not installed";

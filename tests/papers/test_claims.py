@@ -70,6 +70,10 @@ def test_the_factors_and_values_of_claims_exist(experiment: str) -> None:
             assert any(test.over in factors for factors in devices), claim.id
 
 
+SAME_LOOP = {"p2p-copy": "transfer"}
+"""Experiments that no run in results/ has, each with one of the same counters, since it has the same loop."""
+
+
 def test_the_applications_strategies_and_counters_of_claims_exist() -> None:
     known = counters_of_results()
     for claim, test in TESTED:
@@ -80,7 +84,7 @@ def test_the_applications_strategies_and_counters_of_claims_exist() -> None:
         else:
             assert test.experiment in all_experiments(), claim.id
         if test.metric not in (MEDIAN, *EVENT_COUNTERS):
-            assert (test.experiment, test.metric) in known, claim.id
+            assert (SAME_LOOP.get(test.experiment, test.experiment), test.metric) in known, claim.id
 
 
 def test_a_standard_run_answers_many_claims_both_ways() -> None:

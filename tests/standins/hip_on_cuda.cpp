@@ -300,6 +300,10 @@ Result hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int k
     if (kind != hip::copy_by_address) return invalid_value;
     return cuda::Driver::instance().memcpy_async(address(target), address(source), bytes, stream_of(stream));
 }
+// All memory of the stand-in's device is in one context.
+Result hipMemcpyPeerAsync(void* target, int, const void* source, int, std::size_t bytes, hip::StreamHandle stream) {
+    return cuda::Driver::instance().memcpy_async(address(target), address(source), bytes, stream_of(stream));
+}
 
 int hiprtcVersion(int* major, int* minor) {
     try {

@@ -196,6 +196,14 @@ class Allocations {
         if (reinterpret_cast<char*>(address) >= start + entry.bytes || !entry.on_device) return true;
         return entry.kind == "virtual" ? entry.readers.count(device) != 0 : peers().reaches(device, entry.owner);
     }
+    // The device whose memory an address is in, or -1.
+    int owner(std::uint64_t address) {
+        const std::lock_guard lock(mutex_);
+        auto after = live_.upper_bound(reinterpret_cast<char*>(address));
+        if (after == live_.begin()) return -1;
+        const auto& [start, entry] = *--after;
+        return reinterpret_cast<char*>(address) < start + entry.bytes && entry.on_device ? entry.owner : -1;
+    }
     std::size_t used(int device) {
         const std::lock_guard lock(mutex_);
         return used_[device];
@@ -630,6 +638,21 @@ Result hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int k
     for (const void* place : {static_cast<const void*>(target), source})
         if (!allocations().usable(object<Queue>(stream)->device, reinterpret_cast<std::uint64_t>(place)))
             return invalid_value;
+    const std::uint64_t to = cache().place_of(reinterpret_cast<std::uint64_t>(target)),
+                        from = cache().place_of(reinterpret_cast<std::uint64_t>(source));
+    object<Queue>(stream)->push([=] {
+        cache().refresh();
+        std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+    });
+    return success;
+}
+// Needs no access of one device to the other's memory, but each address must belong to the device that is named.
+Result hipMemcpyPeerAsync(void* target, int target_device, const void* source, int source_device, std::size_t bytes,
+                          hip::StreamHandle stream) {
+    if (const Result failed = injected_failure(__func__)) return failed;
+    if (allocations().owner(reinterpret_cast<std::uint64_t>(target)) != target_device ||
+        allocations().owner(reinterpret_cast<std::uint64_t>(source)) != source_device)
+        return invalid_value;
     const std::uint64_t to = cache().place_of(reinterpret_cast<std::uint64_t>(target)),
                         from = cache().place_of(reinterpret_cast<std::uint64_t>(source));
     object<Queue>(stream)->push([=] {

@@ -90,6 +90,7 @@ DEFINED(Runtime, event_record, hipEventRecord);
 DEFINED(Runtime, event_wait, hipEventSynchronize);
 DEFINED(Runtime, event_elapsed, hipEventElapsedTime);
 DEFINED(Runtime, memcpy_async, hipMemcpyAsync);
+DEFINED(Runtime, memcpy_peer_async, hipMemcpyPeerAsync);
 DEFINED(Hiprtc, version, hiprtcVersion);
 DEFINED(Hiprtc, error_string, hiprtcGetErrorString);
 DEFINED(Hiprtc, create, hiprtcCreateProgram);

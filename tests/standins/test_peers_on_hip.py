@@ -93,3 +93,24 @@ def test_the_cpu_loads_from_the_memory_of_another_apu_where_it_reaches_it_in_pla
         ("self", "vmm"): refused, ("hip:1", "vmm"): refused,
     }  # fmt: skip
     assert {r.factors["agent"] for r in records} == {"cpu"}
+
+
+@pytest.mark.exhaustive
+def test_copies_between_devices_by_every_engine(tmp_path: Path) -> None:
+    """The call that names both devices needs no access; the stand-in refuses any other copy without it."""
+    chosen = ["--device", "hip:0", "--set", "peer=self,hip:1,hip:2", "--set", "size=64KiB"]
+    memory = ["--set", "source=device,vmm,malloc", "--set", "target=device"]
+    process = subprocess.run(
+        [*UNDRAWN, "run", "p2p-copy", *chosen, *memory, "--out", str(tmp_path / "out")],
+        env=os.environ | {"STANDIN_DEVICES": "3", "STANDIN_UNREACHABLE": "0>2"},
+        text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    records = load_results(tmp_path / "out").records
+    assert {(r.status, r.verified) for r in records if r.status != "skipped"} == {("ok", True)}
+    by_call = {r.text("peer"): r for r in records if r.text("engine") == "peer-call" and r.text("source") == "device"}
+    assert {peer: r.status for peer, r in by_call.items()} == {"self": "ok", "hip:1": "ok", "hip:2": "ok"}
+    assert [peer for peer, r in by_call.items() if r.counters.get("staged_by_driver")] == ["hip:2"]
+    refused = {r.reason for r in records if r.text("peer") == "hip:2" and r.text("engine") != "peer-call"}
+    assert "hipDeviceCanAccessPeer: hip:0 has no peer access to hip:2" in refused
+    assert {r.text("direction") for r in records if r.status == "ok"} == {"out", "in", "both"}

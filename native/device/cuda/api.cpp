@@ -63,6 +63,7 @@ Driver::Driver() : library("cuda", {"libcuda.so.1", "libcuda.so"}) {
     library.load(event_wait, "cuEventSynchronize");
     library.load(event_elapsed, "cuEventElapsedTime");
     library.load(memcpy_async, "cuMemcpyAsync");
+    library.load_optional(memcpy_peer_async, "cuMemcpyPeerAsync");
     const Result result = init(0);
     if (result != 0) {
         const char* message = nullptr;

@@ -142,6 +142,7 @@ struct Driver {
     Result (*event_wait)(EventHandle);
     Result (*event_elapsed)(float*, EventHandle, EventHandle);
     Result (*memcpy_async)(DevicePointer, DevicePointer, std::size_t, StreamHandle);
+    Result (*memcpy_peer_async)(DevicePointer, Context, DevicePointer, Context, std::size_t, StreamHandle);  // or null
 
     // Throws VendorError with the call and the driver's message unless result is 0.
     void check(Result result, const std::string& call) const;

@@ -117,6 +117,7 @@ Facts CudaDevice::facts() {
         {"canUseHostPointerForRegisteredMem", can_use_host_pointer_for_registered},
         {"virtualMemoryManagement", virtual_memory_management}};
     for (const auto& [key, which] : switches) facts.emplace_back(key, attribute(which) != 0);
+    facts.emplace_back("copies_between_devices", api_.memcpy_peer_async != nullptr);
     return facts;
 }
 

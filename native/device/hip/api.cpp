@@ -67,6 +67,7 @@ Runtime::Runtime() : library("hip", {"libamdhip64.so.7", "libamdhip64.so.6", "li
     library.load(event_wait, "hipEventSynchronize");
     library.load(event_elapsed, "hipEventElapsedTime");
     library.load(memcpy_async, "hipMemcpyAsync");
+    library.load_optional(memcpy_peer_async, "hipMemcpyPeerAsync");
     if (const Result result = init(0); result != 0)
         throw Unavailable("hipInit: " + std::string(get_error_string(result)) + " (" + get_error_name(result) + ")");
 }

@@ -149,6 +149,7 @@ struct Runtime {
     Result (*event_wait)(EventHandle);
     Result (*event_elapsed)(float*, EventHandle, EventHandle);
     Result (*memcpy_async)(void*, const void*, std::size_t, int, StreamHandle);
+    Result (*memcpy_peer_async)(void*, int, const void*, int, std::size_t, StreamHandle);  // or null
 
     // Throws VendorError with the call and the runtime's message unless result is 0.
     void check(Result result, const std::string& call) const;

@@ -113,6 +113,7 @@ Facts HipDevice::facts() {
         {"fineGrainSupport", fine_grain_support},
         {"virtualMemoryManagement", virtual_memory_management}};
     for (const auto& [key, which] : switches) facts.emplace_back(key, attribute(which) != 0);
+    facts.emplace_back("copies_between_devices", api_.memcpy_peer_async != nullptr);
     return facts;
 }
 

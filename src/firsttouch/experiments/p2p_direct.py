@@ -20,6 +20,7 @@ from firsttouch.experiments.pairs import (
     by_kind,
     open_pair,
     parties_of,
+    ways,
 )
 from firsttouch.figures import Heat, Line
 from firsttouch.records.schema import PEER, DeviceInfo, Metric, Peer, Record, Scalar
@@ -52,10 +53,7 @@ KERNELS: Mapping[str, _Kernel] = {
 
 def crossings(kernel: _Kernel, each_way: float, link: Peer | None) -> dict[str, Scalar]:
     """The counters of both directions, if each array that crosses does so with `each_way` GB/s."""
-    inward, outward = each_way * kernel.inward, each_way * kernel.outward
-    of_peak = link.of_peak(inward, outward) if link else None
-    ways: dict[str, Scalar] = {"in_gbs": inward, "out_gbs": outward}
-    return ways if of_peak is None else ways | {"of_peak": of_peak}
+    return ways(each_way * kernel.inward, each_way * kernel.outward, link)
 
 
 class P2pDirect(PairExperiment):
@@ -116,8 +114,8 @@ class P2pDirect(PairExperiment):
         arrays = _core.stream_bytes(kernel.op) // 8
         samples = [rate / arrays * (kernel.inward + kernel.outward) for rate in found.samples]
         each_way = median(rate / arrays for rate in found.samples)
-        ways = crossings(kernel, each_way, session.info.peer(point.text(PEER)))
-        return replace(found, samples=samples, counters={**found.counters, **ways})
+        crossed = crossings(kernel, each_way, session.info.peer(point.text(PEER)))
+        return replace(found, samples=samples, counters={**found.counters, **crossed})
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         kinds = by_kind(records).values()

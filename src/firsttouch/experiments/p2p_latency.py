@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_device_side
 from firsttouch.analysis.findings import Claim, Comparison, Finding, compare, extremes, finding
 from firsttouch.experiments.base import Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact, last_level_bytes, line_bytes, octaves
@@ -19,6 +18,7 @@ from firsttouch.experiments.pairs import (
     open_pair,
     own_of,
     parties_of,
+    reached_by_cpu,
 )
 from firsttouch.figures import Heat, Line
 from firsttouch.records.schema import PEER, DeviceInfo, Metric, Record
@@ -58,7 +58,7 @@ class P2pLatency(PairExperiment):
         common = self.common_factors(device, preset)
         if not device.capabilities.runs_kernels:
             return common
-        agents = ["gpu", "cpu"] if _cpu_loads(device) else ["gpu"]
+        agents = ["gpu", "cpu"] if reached_by_cpu(device) else ["gpu"]
         return [Factor("agent", agents, choices=["gpu", "cpu"], doc="who loads"), *common]
 
     def measure(self, point: Point, session: Session) -> Measurement:
@@ -80,12 +80,6 @@ class P2pLatency(PairExperiment):
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         return [found for rows in by_kind(records).values() for found in _findings(rows)]
-
-
-def _cpu_loads(device: DeviceInfo) -> bool:
-    """Whether the CPU loads from memory of the device in place, and this is not host memory under another name."""
-    direct = any(a.available and is_device_side(a) and not a.managed and a.cpu == "direct" for a in device.allocators)
-    return direct and not device.capabilities.on_host_processor
 
 
 def _findings(records: Sequence[Record]) -> list[Finding]:

@@ -25,6 +25,7 @@ from firsttouch.experiments.presets import (
     Contains,
     Not,
     Octave,
+    Rule,
     exclude,
     leave_out,
     take,
@@ -33,7 +34,7 @@ from firsttouch.figures import Heat
 from firsttouch.machine.host import node_name
 from firsttouch.machine.parties import node_of
 from firsttouch.machine.tree import parse_ids
-from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Factors, Record, Scalar
+from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Factors, Peer, Record, Scalar
 from firsttouch.session import Session
 
 
@@ -76,7 +77,7 @@ class PairExperiment(Experiment):
     """
 
     across_devices = True
-    rules = (
+    rules: ClassVar[Sequence[Rule]] = (
         exclude("a device's own memory is what other experiments measure, unless --set peer=self asks for it here",
                 no_peer=True, chosen=Not(Contains(PEER))),
         take("the full preset measures every pair at every size", FULL),
@@ -101,18 +102,11 @@ class PairExperiment(Experiment):
 
     def common_factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         """The factors `peer`, `allocator` and `size`, and on the device `cpu` also `node`."""
-        sizes = Factor("size", list(self.sizes(device, preset)), "size", doc="bytes of one buffer")
-        if not device.capabilities.runs_kernels:
-            nodes = _peers(device)
-            usual = [a.name for a in device.allocators if a.available and is_plain_host(a.name)]
-            return [
-                Factor(NODE, _nodes(device), doc="the NUMA node whose processors act"),
-                Factor(PEER, nodes, choices=[SELF, *nodes], doc="the NUMA node whose memory they use"),
-                _allocators(device, usual),
-                sizes,
-            ]
-        usual = [a.name for a in device.allocators if a.available and is_device_side(a) and not a.managed]
-        return [peer(device, itself=True), _allocators(device, usual), sizes]
+        return [
+            *peer_factors(device),
+            allocators_of("allocator", device, "the peer's memory"),
+            Factor("size", list(self.sizes(device, preset)), "size", doc="bytes of one buffer"),
+        ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         allocator, name, agent = factors.text("allocator"), factors.text(PEER), agent_of(factors)
@@ -139,7 +133,9 @@ class PairExperiment(Experiment):
 
     def _section(self, kind: str, records: Sequence[Record]) -> ReportSection:
         ordered = sorted(records, key=lambda r: (owner_of(r), actor_of(r)))
-        shown = {name: value for r in matrix(ordered)[:1] for name, value in r.factors.items() if name in _OF_MATRIX}
+        shown = {
+            name: value for r in matrix(ordered)[:1] for name, value in r.factors.items() if name in (*_MEMORY, "size")
+        }
         with_curves = [name for (name,), rows in group_by(ordered, BY).items() if len(group_by(rows, "size")) > 1]
         drawn = {BY: tuple(map(str, with_curves))} if with_curves else {}
         figures = [replace(f, where={**f.where, **(shown if isinstance(f, Heat) else drawn)}) for f in self.figures]
@@ -150,14 +146,43 @@ class PairExperiment(Experiment):
 OWNER, BY = "owner", "by"
 _ACTING = "nodes_with_processors"
 """The fact of the device `cpu` that names the nodes whose processors this process may use."""
-_OF_MATRIX = ("allocator", "size")
+_MEMORY = ("allocator", "source", "target")
 _TITLES: Mapping[str, str] = {"cpu": "by the CPU", "node": "NUMA nodes"}
 
 
-def _allocators(device: DeviceInfo, usual: Sequence[str]) -> Factor:
-    return Factor(
-        "allocator", usual or [main_allocator(device)], choices=allocator_names(device), doc="the peer's memory"
-    )
+def peer_factors(device: DeviceInfo) -> list[Factor]:
+    """The factor `peer`, and on the device `cpu` also `node`."""
+    if device.capabilities.runs_kernels:
+        return [peer(device, itself=True)]
+    nodes = _peers(device)
+    return [
+        Factor(NODE, _nodes(device), doc="the NUMA node whose processors act"),
+        Factor(PEER, nodes, choices=[SELF, *nodes], doc="the NUMA node whose memory they use"),
+    ]
+
+
+def allocators_of(name: str, device: DeviceInfo, doc: str) -> Factor:
+    """A factor whose values are the allocators of device memory, or of host memory on `cpu`, and by --set any other."""
+    on_nodes = not device.capabilities.runs_kernels
+    usual = [
+        a.name
+        for a in device.allocators
+        if a.available and (is_plain_host(a.name) if on_nodes else is_device_side(a) and not a.managed)
+    ]
+    return Factor(name, usual or [main_allocator(device)], choices=allocator_names(device), doc=doc)
+
+
+def reached_by_cpu(device: DeviceInfo) -> bool:
+    """Whether the CPU accesses memory of the device in place, and this is not host memory under another name."""
+    direct = any(a.available and is_device_side(a) and not a.managed and a.cpu == "direct" for a in device.allocators)
+    return direct and not device.capabilities.on_host_processor
+
+
+def ways(in_gbs: float, out_gbs: float, link: Peer | None) -> dict[str, Scalar]:
+    """The counters of both directions, seen from the one who acts, with the busier one over the link's stated peak."""
+    of_peak = link.of_peak(in_gbs, out_gbs) if link else None
+    found: dict[str, Scalar] = {"in_gbs": in_gbs, "out_gbs": out_gbs}
+    return found if of_peak is None else found | {"of_peak": of_peak}
 
 
 def agent_of(factors: Mapping[str, Scalar]) -> str:
@@ -208,9 +233,9 @@ def is_own(record: Record) -> bool:
 
 
 def matrix(records: Sequence[Record]) -> list[Record]:
-    """The points at the size, and with the allocator, for which most pairs of one kind were measured."""
+    """The points at the size, and with the allocators, for which most pairs of one kind were measured."""
     pairs = ("device", NODE, PEER)
-    usual = max(group_by(records, "allocator").values(), key=lambda rows: len(group_by(rows, *pairs)), default=[])
+    usual = max(group_by(records, *_MEMORY).values(), key=lambda rows: len(group_by(rows, *pairs)), default=[])
     return at_shared(usual, pairs)
 
 
@@ -239,13 +264,17 @@ class Pair(Protocol):
         ...
 
 
-def open_pair(point: Point, session: Session) -> Pair:
-    """Who takes part in a point, with access by the one who acts.
+def open_pair(point: Point, session: Session, agent: str = "", *, reach: bool = True) -> Pair:
+    """Who takes part in a point.
+
+    agent: who acts for a device, by default the factor `agent`. reach: open access to the peer's memory for the device.
 
     Raises:
         _core.Unavailable: a device does not open, or the driver refuses access; the text says why.
     """
-    return NodePair(point, session) if NODE in point.factors else DevicePair(point, session)
+    if NODE in point.factors:
+        return NodePair(point, session)
+    return DevicePair(point, session, agent or agent_of(point.factors), reach)
 
 
 class DevicePair:
@@ -253,12 +282,12 @@ class DevicePair:
 
     writer = "gpu"
 
-    def __init__(self, point: Point, session: Session) -> None:
-        self.agent = agent_of(point.factors)
+    def __init__(self, point: Point, session: Session, agent: str, reach: bool) -> None:
+        self.agent = agent
         self._owner = session.peer(point.text(PEER))
         self._session, self._own = session, session.device
         self.device = self._own if self.agent == "gpu" else self._owner
-        if self.agent == "gpu":
+        if self.agent == "gpu" and reach:
             self._own.reach(self._owner)
 
     def allocate(self, allocator: str, size: int, *, there: bool) -> _core.Buffer:

@@ -25,6 +25,7 @@ from typing import Literal, TypeAlias
 from firsttouch.allocators import properties as allocators
 from firsttouch.experiments import common
 from firsttouch.experiments.base import Experiment, Preset
+from firsttouch.machine.switches import SWITCHES
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Scalar
 
 PRESETS: Sequence[Preset] = ("quick", "standard", "full")
@@ -201,6 +202,12 @@ def _coherent(candidate: Candidate) -> bool:
     return candidate.allocator is not None and candidate.allocator.concurrent is True
 
 
+def _sdma_as_here(candidate: Candidate) -> bool:
+    """True if copies use the DMA engines as they do in this environment. The runtime uses them unless told not to."""
+    here = SWITCHES["sdma"].current
+    return candidate.factors.get("sdma") in (None, here, "0" if here == "0" else "1")
+
+
 def _main(candidate: Candidate) -> bool:
     return candidate.factors["allocator"] == allocators.main_allocator(candidate.device)
 
@@ -239,6 +246,7 @@ PROPERTIES: Mapping[str, Property] = {
     "varied": varied,
     "chosen": lambda candidate: candidate.chosen,  # the factors given with --set
     "skipped": _skipped,  # it cannot be measured here; its record says why
+    "sdma_as_here": _sdma_as_here,
     # Properties of the factor `allocator`:
     "main": _main,  # the main allocator of the device
     "role": _of_allocator(allocators.role),

@@ -39,7 +39,6 @@ from firsttouch.experiments.common import (
 )
 from firsttouch.experiments.presets import QUICK, SHORT, Above, Below, Candidate, Contains, Not, leave_out, take_only
 from firsttouch.figures import Line
-from firsttouch.machine.switches import SWITCHES
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
@@ -51,12 +50,6 @@ def _is_page_locked(candidate: Candidate) -> bool:
     """True if the host's side is the common allocator of page-locked memory."""
     allocator = candidate.factors.text("allocator")
     return role(allocator) == "page-locked" and is_common(allocator)
-
-
-def _has_sdma_as_here(candidate: Candidate) -> bool:
-    """True if copies use the DMA engines as they do in this environment. The runtime uses them unless told not to."""
-    here = SWITCHES["sdma"].current
-    return candidate.factors.get("sdma") in (None, here, "0" if here == "0" else "1")
 
 
 def _is_on_device(device: DeviceInfo, allocator: str) -> bool:
@@ -120,7 +113,7 @@ class Transfer(Experiment):
         leave_out("the kernels run on the host's processor, where this is the same memory under another name",
                   QUICK, runs_on="processor", common=False),
     )  # fmt: skip
-    properties: ClassVar = {"page_locked": _is_page_locked, "sdma_as_here": _has_sdma_as_here}
+    properties: ClassVar = {"page_locked": _is_page_locked}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         on_cpu, alone = device.capabilities.on_host_processor, not device.capabilities.runs_kernels

@@ -1,0 +1,202 @@
+"""p2p-copy: copies between memory of two devices, or of two NUMA nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from statistics import median
+from typing import ClassVar
+
+from firsttouch import _core
+from firsttouch.allocators.properties import is_device_side, main_allocator
+from firsttouch.analysis.findings import Claim, Finding, compare, counter, extremes, finding, number
+from firsttouch.analysis.statistics import group_by
+from firsttouch.experiments.base import Factor, Measurement, Point, Preset
+from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact, switch, unavailable, unreachable, unreachable_peer
+from firsttouch.experiments.pairs import (
+    BY,
+    OWNER,
+    PairExperiment,
+    allocators_of,
+    between_devices,
+    by_kind,
+    is_own,
+    open_pair,
+    parties_of,
+    peer_factors,
+    reached_by_cpu,
+    ways,
+)
+from firsttouch.experiments.presets import Candidate, Contains, Not, leave_out
+from firsttouch.figures import Heat, Line
+from firsttouch.records.schema import PEER, DeviceInfo, Factors, Metric, Record
+from firsttouch.session import Session
+
+COPY_ENGINE, KERNEL, PEER_CALL, CPU = "copy-engine", "kernel", "peer-call", "cpu"
+ENGINES = (COPY_ENGINE, KERNEL, PEER_CALL, CPU)
+OUT, IN, BOTH = DIRECTIONS = "out", "in", "both"
+_SIDES = ("source", "target")
+
+
+def _is_main(candidate: Candidate) -> bool:
+    """True if both sides are the device's main allocator."""
+    return all(candidate.factors[side] == main_allocator(candidate.device) for side in _SIDES)
+
+
+class P2pCopy(PairExperiment):
+    """Copies from one device to another. Sources: nvbandwidth's method; Schieffer et al. 2025 (MI300A nodes)."""
+
+    name = "p2p-copy"
+    order = 220
+    question = "How fast are copies between two devices?"
+    questions: ClassVar = {"node": "How fast are copies between two NUMA nodes?"}
+    metric = Metric("GB/s", "higher")
+    counted = (
+        "Every byte copied counts once, with direction=both those of both copies; 10^9 bytes are one GB. Copies are "
+        "queued back to back behind a gate by `device`, which times them on its own clock; those of the CPU are made "
+        "one after another, on the device cpu by processors of `node`. latency_us is one copy alone, or one each way "
+        "at once, from the call until all are complete. in_gbs and out_gbs are the directions, seen from `device` or "
+        "`node`; of_peak is the busier one over the link's stated peak, where the driver states it. source and target "
+        "are the allocators of the two sides."
+    )
+    source = "nvbandwidth; Schieffer et al. 2025"
+    figures = (
+        Heat(x=OWNER, y=BY, facet="engine", x_title="to memory of", y_title="from memory of", z_title="GB/s",
+             title="Bandwidth of copies one way", where={"direction": OUT}),
+        Line(x="size", colour="engine", dash="direction", facet=OWNER, log_x=True, log_y=True, x_title="bytes copied",
+             y_title="bandwidth, GB/s", title="Bandwidth over the bytes copied"),
+        Line(x="size", y="latency_us", colour="engine", dash="direction", facet=OWNER, log_x=True, log_y=True,
+             x_title="bytes copied", y_title="one copy alone, us", title="Time of one copy alone"),
+    )  # fmt: skip
+    switches_of = ("memory", "copies")
+    rules = (
+        leave_out("copies by kernels and by the CPU do not depend on sdma",
+                  engine=(KERNEL, CPU), sdma_as_here=False, chosen=Not(Contains("sdma"))),
+        *PairExperiment.rules,
+    )  # fmt: skip
+    properties: ClassVar = {**PairExperiment.properties, "main": _is_main}
+
+    def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
+        on_cpu = device.capabilities.on_host_processor or not device.capabilities.runs_kernels
+        return {
+            "quick": [4 * KiB, 256 * KiB, 4 * MiB, 64 * MiB if on_cpu else 256 * MiB],
+            "standard": [1, 64, *(4 * KiB << (2 * k) for k in range(9)), *([] if on_cpu else [GiB])],
+            "full": [1, 8, 64, 512, *(4 * KiB << k for k in range(18 if on_cpu else 22))],
+        }[preset]
+
+    def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        engines = [CPU]
+        if device.capabilities.runs_kernels:
+            engines = [COPY_ENGINE, KERNEL]
+            engines += [PEER_CALL] if device.facts.get("copies_between_devices") else []
+            engines += [CPU] if reached_by_cpu(device) else []
+        directions = [OUT, IN, BOTH] if device.capabilities.runs_kernels else [OUT, IN]
+        return [
+            Factor("engine", engines, choices=ENGINES, doc="who copies"),
+            *peer_factors(device),
+            Factor("direction", directions, choices=DIRECTIONS, doc="to the peer, from it, or both ways at once"),
+            *(allocators_of(side, device, f"memory of the {side}") for side in _SIDES),
+            Factor("threads", [0], "count", most=_core.usable_processors(), doc="of the CPU's copies; 0 is all"),
+            Factor("size", list(self.sizes(device, preset)), "size", least=1, doc="bytes copied each way"),
+            *([] if preset == "quick" else switch(device, "sdma", ("0", "1"))),
+        ]
+
+    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+        engine = factors.text("engine")
+        if engine == CPU and factors["direction"] == BOTH:
+            return "the CPU copies one way at a time"
+        if engine != CPU and factors["threads"] != 0:
+            return "threads are those of the CPU's copies"
+        if engine != CPU and not device.capabilities.runs_kernels:
+            return f"{device.name} has no engine but the CPU"
+        return ""
+
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        engine, other = factors.text("engine"), device.peer(factors.text(PEER))
+        agent = {KERNEL: "gpu", CPU: "cpu"}.get(engine)
+        for allocator in dict.fromkeys(factors.text(side) for side in _SIDES):
+            reason = unreachable(device, allocator, agent) if agent else unavailable(device, allocator)
+            if reason:
+                return reason
+            entry = device.allocator(allocator)
+            assert entry is not None
+            if entry.managed:
+                return f"pages of {allocator} memory move to the device that touches them, so there is nothing to copy"
+            if engine == CPU and entry.cpu == "mapped":
+                return f"the CPU reaches {allocator} memory by mapping it, not in place"
+            if engine == PEER_CALL and not is_device_side(entry):
+                return f"{allocator} memory is not device memory, and the engine {PEER_CALL} copies no other"
+        if engine in (COPY_ENGINE, KERNEL) and (reason := unreachable_peer(device, factors.text(PEER))):
+            return reason
+        return other.reason if other is not None and other.access == "copies" else None
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        engine, direction, size = point.text("engine"), point.text("direction"), point.size("size")
+        pair = open_pair(point, session, "cpu" if engine == CPU else "gpu", reach=engine != PEER_CALL)
+        with ExitStack() as held:
+
+            def copies(*, outward: bool) -> tuple[_core.Buffer, _core.Buffer]:
+                """Target and source of the copies to the peer, or from it."""
+                target = pair.allocate(point.text("target"), size, there=outward)
+                source = pair.allocate(point.text("source"), size, there=not outward)
+                return held.enter_context(target), held.enter_context(source)
+
+            target, source = copies(outward=direction != IN)
+            second = copies(outward=False) if direction == BOTH else (None, None)
+            with pair.acting():
+                outcome = _core.copy(
+                    session.device,
+                    target,
+                    source,
+                    engine=engine,
+                    bytes=size,
+                    threads=point.count("threads"),
+                    second_target=second[0],
+                    second_source=second[1],
+                    seed=session.seed,
+                    stop=session.stop(),
+                )
+            buffers = [buffer_fact("source", source), buffer_fact("target", target)]
+            found = Measurement.of(outcome, keep=("latency_us",), buffers=buffers)
+        rate = median(found.samples)
+        crossed = {OUT: (0.0, rate), IN: (rate, 0.0), BOTH: (rate / 2, rate / 2)}[direction]
+        link = session.info.peer(point.text(PEER))
+        staged = {"staged_by_driver": True} if link is not None and link.access == "none" else {}
+        return replace(found, counters={**found.counters, **ways(*crossed, link), **staged})
+
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        outward = [r for r in records if r.factors["direction"] == OUT]
+        kinds = by_kind(outward).values()
+        return [
+            *(_fastest(rows) for of in kinds for rows in group_by(between_devices(of), "engine").values()),
+            *(found for of in kinds for found in _alone(of)),
+        ]
+
+
+def _fastest(records: Sequence[Record]) -> Finding:
+    """The finding about one engine between parties of one kind."""
+    slowest, fastest = extremes(records)
+    differ = compare(fastest, slowest)
+    parties = parties_of(fastest) | {f"slow_{name}": value for name, value in parties_of(slowest).items()}
+    return finding(RANGE if differ.is_clear else BEST, fastest, comparison=differ, **parties)
+
+
+def _alone(records: Sequence[Record]) -> list[Finding]:
+    """The shortest single copy of the smallest size between two."""
+    timed = [
+        (q.value, i, r, q) for i, r in enumerate(records) if not is_own(r) and (q := counter(r, "latency_us", "us"))
+    ]
+    if not timed:
+        return []
+    least = min(number(r, "size") for _, _, r, _ in timed)
+    _, _, record, value = min(one for one in timed if number(one[2], "size") == least)
+    return [finding(ALONE, record, value, **parties_of(record))]
+
+
+_HEAD = "fastest copies to {target} memory of another {party}, over {size}:"
+BEST = Claim("p2p-copy.best", "{engine} {value} ({by} to {owner})", _HEAD)
+RANGE = Claim(
+    "p2p-copy.best", "{engine} {value} ({by} to {owner}; least {other_value}, {slow_by} to {slow_owner})", _HEAD
+)
+ALONE = Claim("p2p-copy.alone", "a single copy of {size} takes at least {value} ({engine}, {by} to {owner})")
