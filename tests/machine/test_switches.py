@@ -71,7 +71,7 @@ def test_every_experiment_that_uses_memory_has_the_factor_xnack() -> None:
             continue
         names = [factor.name for factor in factors_of(experiment, HIP, "quick")]
         assert ("xnack" in names) == (name not in without), name
-        assert ("sdma" in names) == (name in {"transfer", "concurrency", "migration"}), name
+        assert ("sdma" in names) == (name in {"transfer", "p2p-copy", "concurrency", "migration"}), name
     assert "xnack" not in [factor.name for factor in factors_of(all_experiments()["tlb"], CUDA, "quick")]
 
 

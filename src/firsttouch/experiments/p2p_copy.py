@@ -62,7 +62,7 @@ class P2pCopy(PairExperiment):
     )
     source = "nvbandwidth; Schieffer et al. 2025"
     figures = (
-        Heat(x=OWNER, y=BY, facet="engine", x_title="to memory of", y_title="from memory of", z_title="GB/s",
+        Heat(x=OWNER, y=BY, facet="engine", x_title="to", y_title="from", z_title="GB/s",
              title="Bandwidth of copies one way", where={"direction": OUT}),
         Line(x="size", colour="engine", dash="direction", facet=OWNER, log_x=True, log_y=True, x_title="bytes copied",
              y_title="bandwidth, GB/s", title="Bandwidth over the bytes copied"),
