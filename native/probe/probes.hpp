@@ -60,6 +60,14 @@ struct CopyRequest {
     // A second copy at once, on a stream of its own, such as the other way; both or none. Not by the CPU.
     const Buffer* second_target = nullptr;
     const Buffer* second_source = nullptr;
+    // Who writes each buffer first, where it has access, otherwise the agent that has; none: the CPU where it has
+    // access. The CPU does so on the processors of the buffer's side; the sides of the second copy are the other way
+    // round. No processors: those of this thread.
+    std::optional<Agent> touched_by = {};
+    std::vector<int> target_processors = {}, source_processors = {};
+    // Touch all pages anew before each sample, which is then one copy: for memory whose pages move when they are used.
+    // Plain host memory gives its pages back first.
+    bool anew = false;
 };
 // Samples: GB/s of copies queued back to back, each byte counted once; those of the second copy too. Counters:
 // latency_us, the median of single copies from the call to their completion, timed by the host. Where the device copies

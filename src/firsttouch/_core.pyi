@@ -386,11 +386,15 @@ def copy(
     threads: int = 0,
     second_target: Buffer | None = None,
     second_source: Buffer | None = None,
+    touched_by: str | None = None,
+    target_processors: Sequence[int] = [],
+    source_processors: Sequence[int] = [],
+    anew: bool = False,
     seed: int,
     stop: Stop,
 ) -> Outcome:
     """
-    Measures copies one way or, with a second target and source, of both at once. Samples: GB/s, each byte counted once. threads: of the CPU; 0 means all.
+    Measures copies one way or, with a second target and source, of both at once. Samples: GB/s, each byte counted once. threads: of the CPU; 0 means all. touched_by: the agent that writes the buffers first, where it has access; the CPU does so on the processors of the side. anew: each sample is one copy of pages touched anew.
     """
 
 def allocation(

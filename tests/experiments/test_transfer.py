@@ -44,3 +44,11 @@ def test_a_copy_into_new_pages_is_compared_with_one_into_pages_that_are_there() 
     times = {"latency_us": 10_000.0, "new_pages_us": 35_000.0, "new_pages_low_us": 3e4, "new_pages_high_us": 4e4}
     words = sentences_of("transfer", [a_record("transfer", 6.9, factors, **times)])
     assert "64 MiB into malloc pages that nobody has touched takes 35 ms (30 to 40 ms), 3.5 times as long as" in words
+
+
+def test_the_threads_of_the_cpus_copies_can_be_chosen() -> None:
+    h200 = next(d for d in load_results(RESULTS / "h200-quick").machine.devices if d.name == "cuda:0")
+    cpu = next(d for d in load_results(RESULTS / "h200-quick").machine.devices if d.name == "cpu")
+    assert all("threads" not in p.point.factors for p in plan("transfer", cpu, "quick"))
+    assert {p.point["threads"] for p in plan("transfer", cpu, "quick", threads=[1, 0])} == {0, 1}
+    assert {p.point["engine"] for p in plan("transfer", h200, "standard", threads=[1])} == {"cpu"}

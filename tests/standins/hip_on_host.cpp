@@ -15,6 +15,7 @@
 //   STANDIN_MEMORY          bytes of memory of each device, 2 GiB by default
 //   STANDIN_UNREACHABLE     a>b,...: device a cannot access the memory of device b
 //   STANDIN_FAIL            call=code,...: these calls fail with these errors
+//   STANDIN_FLIP            the index of a device: copies into its memory from a device's memory have one wrong bit
 //   STANDIN_BACKWARD=1      groups and items of a kernel run in reverse order
 //   STANDIN_SANITIZE=1      kernels are compiled with the address sanitizer, and each block has redzones around it;
 //                           the process must have been started with libasan.so in LD_PRELOAD
@@ -34,7 +35,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <regex>
 #include <set>
 #include <thread>
 #include <vector>
@@ -632,19 +632,29 @@ Result hipStreamWaitEvent(hip::StreamHandle stream, hip::EventHandle event, unsi
     object<Queue>(stream)->push([state] { state->wait(); });
     return injected_failure(__func__);
 }
+// Not part of HIP. With STANDIN_FLIP, one bit is wrong in copies from a device's memory into that of the device it
+// names.
+static Result queue_copy(void* target, const void* source, std::size_t bytes, hip::StreamHandle stream) {
+    const auto to_address = reinterpret_cast<std::uint64_t>(target),
+               from_address = reinterpret_cast<std::uint64_t>(source);
+    const std::uint64_t to = cache().place_of(to_address), from = cache().place_of(from_address);
+    const std::string flipped = environment("STANDIN_FLIP", "");
+    const bool flip = !flipped.empty() && bytes > 0 && allocations().owner(from_address) >= 0 &&
+                      allocations().owner(to_address) == std::atoi(flipped.c_str());
+    object<Queue>(stream)->push([=] {
+        cache().refresh();
+        std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+        if (flip) reinterpret_cast<unsigned char*>(to)[bytes / 2] ^= 1;
+    });
+    return success;
+}
 Result hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int kind, hip::StreamHandle stream) {
     if (const Result failed = injected_failure(__func__)) return failed;
     if (kind != hip::copy_by_address) return invalid_value;
     for (const void* place : {static_cast<const void*>(target), source})
         if (!allocations().usable(object<Queue>(stream)->device, reinterpret_cast<std::uint64_t>(place)))
             return invalid_value;
-    const std::uint64_t to = cache().place_of(reinterpret_cast<std::uint64_t>(target)),
-                        from = cache().place_of(reinterpret_cast<std::uint64_t>(source));
-    object<Queue>(stream)->push([=] {
-        cache().refresh();
-        std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
-    });
-    return success;
+    return queue_copy(target, source, bytes, stream);
 }
 // Needs no access of one device to the other's memory, but each address must belong to the device that is named.
 Result hipMemcpyPeerAsync(void* target, int target_device, const void* source, int source_device, std::size_t bytes,
@@ -653,13 +663,7 @@ Result hipMemcpyPeerAsync(void* target, int target_device, const void* source, i
     if (allocations().owner(reinterpret_cast<std::uint64_t>(target)) != target_device ||
         allocations().owner(reinterpret_cast<std::uint64_t>(source)) != source_device)
         return invalid_value;
-    const std::uint64_t to = cache().place_of(reinterpret_cast<std::uint64_t>(target)),
-                        from = cache().place_of(reinterpret_cast<std::uint64_t>(source));
-    object<Queue>(stream)->push([=] {
-        cache().refresh();
-        std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
-    });
-    return success;
+    return queue_copy(target, source, bytes, stream);
 }
 
 Result hipModuleLoadData(hip::Runtime::Module* module, const void* image) {
@@ -737,6 +741,13 @@ int hiprtcVersion(int* major, int* minor) {
     *major = 0, *minor = sanitized() ? 2 : 1;
     return 0;
 }
+// Not part of HIPRTC. The folder of this library, in which standin.py puts includes.standin.h precompiled.
+static std::string own_folder() {
+    Dl_info info{};
+    dladdr(reinterpret_cast<void*>(&own_folder), &info);
+    const std::string path = info.dli_fname;
+    return path.substr(0, path.rfind('/') + 1);
+}
 const char* hiprtcGetErrorString(int code) { return code == 6 ? "HIPRTC_ERROR_COMPILATION" : "HIPRTC_SUCCESS"; }
 int hiprtcCreateProgram(hip::Hiprtc::Program* program, const char* text, const char*, int, const char* const*,
                         const char* const*) {
@@ -764,7 +775,12 @@ int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* co
     // unused.
     const std::string plain = text;
     const bool has_group_kernels = plain.find("\nGROUP_KERNEL ") != std::string::npos;
-    const bool has_barriers = std::regex_search(plain, std::regex("BARRIER\\(\\);[^\\n\\\\]*\\n"));
+    bool has_barriers = false;
+    const std::string barrier = "BARRIER();";
+    for (auto at = plain.find(barrier); at != std::string::npos; at = plain.find(barrier, at + 1)) {
+        const auto end = plain.find_first_of("\n\\", at);
+        has_barriers = has_barriers || (end != std::string::npos && plain[end] == '\n');
+    }
     for (const std::string keyword : {"\nKERNEL ", "\nGROUP_KERNEL "}) {
         const bool in_groups = has_group_kernels ? keyword[1] == 'G' : has_barriers;
         for (auto at = plain.find(keyword); at != std::string::npos; at = plain.find(keyword, at + 1)) {
@@ -777,10 +793,11 @@ int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* co
     if (mkdtemp(folder) == nullptr) return 6;
     const std::string base = std::string(folder) + "/program";
     std::ofstream(base + ".cpp") << text;
-    const char* const common = "g++ -std=c++20 -w -shared -fPIC ";
+    const char* const common = "g++ -std=c++20 -w -shared -fPIC ";  // as in standin.py
     const char* const sanitizing = "-O1 -g -fsanitize=address,bounds,integer-divide-by-zero,shift "
                                    "-fno-sanitize-recover=all -fsanitize-sections=standin_shared ";
     const std::string command = std::string("LD_PRELOAD= ") + common + (sanitized() ? sanitizing : "-O2 ") + "-I" +
+                                own_folder() + " -I" + STANDIN_FOLDER + " -I" +
                                 environment("STANDIN_KERNELS", STANDIN_KERNELS) + " -o " + base + ".so " + base +
                                 ".cpp 2> " + base + ".log";
     const int status = std::system(command.c_str());

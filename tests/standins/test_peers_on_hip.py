@@ -95,6 +95,53 @@ def test_the_cpu_loads_from_the_memory_of_another_apu_where_it_reaches_it_in_pla
     assert {r.factors["agent"] for r in records} == {"cpu"}
 
 
+def copy(out: Path, *options: str, peers: str = "self,hip:1", status: int = 0, **settings: str) -> list[Record]:
+    """Copies of 64 KiB between two devices, by the command, which must end with this exit status."""
+    process = subprocess.run(
+        [*UNDRAWN, "run", "p2p-copy", "--device", "hip:0", "--set", f"peer={peers}", "--set", "size=64KiB",
+         *options, "--out", str(out)],
+        env=os.environ | {"STANDIN_DEVICES": "2"} | settings, text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+    assert process.returncode == status, process.stderr
+    return list(load_results(out).records)
+
+
+DEVICE_MEMORY = ("--set", "source=device", "--set", "target=device")
+
+
+@pytest.mark.parametrize(("flipped", "wrong"), [("1", {"out", "both"}), ("0", {"in", "both"})])
+def test_a_wrong_byte_in_either_of_two_copies_fails_the_run(tmp_path: Path, flipped: str, wrong: set[str]) -> None:
+    """With both ways at once, one byte that arrives wrong at either device is enough."""
+    options = ("--set", "engine=copy-engine", *DEVICE_MEMORY)
+    records = copy(tmp_path / "out", *options, peers="hip:1", status=3, STANDIN_FLIP=flipped)
+    assert {r.text("direction") for r in records if r.verified is False} == wrong
+    assert {r.text("direction") for r in records if r.verified} == {"out", "in", "both"} - wrong
+
+
+@pytest.mark.exhaustive
+def test_memory_whose_pages_may_move_is_touched_anew_before_each_copy(tmp_path: Path) -> None:
+    """Managed memory, and plain host memory that the devices reach; each agent touches first."""
+    memory = ("--set", "source=device,managed,malloc", "--set", "target=device,managed,malloc")
+    records = copy(
+        tmp_path / "out", *memory, "--set", "engine=copy-engine,kernel", HSA_XNACK="1", STANDIN_ARCH="gfx942"
+    )
+    assert {(r.status, r.verified) for r in records} == {("ok", True)}
+    for r in records:
+        moving = {r.text("source"), r.text("target")} != {"device"}
+        assert r.counters.get("touched_anew", False) is moving
+        assert r.factors["first_touch"] == "gpu" or moving
+    assert {r.text("first_touch") for r in records} == {"gpu", "cpu"}
+
+
+@pytest.mark.exhaustive
+def test_the_cpu_copies_device_memory_of_apus_where_it_reaches_it(tmp_path: Path) -> None:
+    records = copy(tmp_path / "out", *DEVICE_MEMORY, "--set", "engine=cpu", "--set", "threads=1,0",
+                   STANDIN_INTEGRATED="1", STANDIN_ARCH="gfx942")  # fmt: skip
+    found = {(r.text("peer"), r.text("direction"), r.factors["threads"]): (r.status, r.verified) for r in records}
+    assert found.keys() == {(p, d, n) for p in ("self", "hip:1") for d in ("out", "in") for n in (0, 1)}
+    assert set(found.values()) == {("ok", True)}
+
+
 @pytest.mark.exhaustive
 def test_copies_between_devices_by_every_engine(tmp_path: Path) -> None:
     """The call that names both devices needs no access; the stand-in refuses any other copy without it."""

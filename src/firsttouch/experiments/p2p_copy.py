@@ -9,11 +9,20 @@ from statistics import median
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_device_side, main_allocator
+from firsttouch.allocators.properties import is_common, is_device_side, is_plain_host, main_allocator
 from firsttouch.analysis.findings import Claim, Finding, compare, counter, extremes, finding, number
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact, switch, unavailable, unreachable, unreachable_peer
+from firsttouch.experiments.common import (
+    GiB,
+    KiB,
+    MiB,
+    buffer_fact,
+    switch,
+    unavailable,
+    unreachable,
+    unreachable_peer,
+)
 from firsttouch.experiments.pairs import (
     BY,
     OWNER,
@@ -28,9 +37,9 @@ from firsttouch.experiments.pairs import (
     reached_by_cpu,
     ways,
 )
-from firsttouch.experiments.presets import Candidate, Contains, Not, leave_out
+from firsttouch.experiments.presets import STANDARD, Candidate, Contains, Not, leave_out
 from firsttouch.figures import Heat, Line
-from firsttouch.records.schema import PEER, DeviceInfo, Factors, Metric, Record
+from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
 COPY_ENGINE, KERNEL, PEER_CALL, CPU = "copy-engine", "kernel", "peer-call", "cpu"
@@ -42,6 +51,29 @@ _SIDES = ("source", "target")
 def _is_main(candidate: Candidate) -> bool:
     """True if both sides are the device's main allocator."""
     return all(candidate.factors[side] == main_allocator(candidate.device) for side in _SIDES)
+
+
+def _is_mixed(candidate: Candidate) -> bool:
+    """True if the two sides are of different allocators, of which --set names none."""
+    return len({candidate.factors[side] for side in _SIDES}) > 1 and not candidate.chosen & set(_SIDES)
+
+
+def _is_placed_by_touch(entry: AllocatorInfo) -> bool:
+    """Whether the first touch decides where the pages are."""
+    return entry.managed or is_plain_host(entry.name)
+
+
+def _may_move(entry: AllocatorInfo) -> bool:
+    """Whether pages may move to the device that uses them: those of managed memory, and those of plain host memory
+    that it reaches.
+    """
+    return entry.managed or (is_plain_host(entry.name) and entry.gpu == "direct")
+
+
+def _entries(factors: Factors, device: DeviceInfo) -> list[AllocatorInfo]:
+    """The allocators of the two sides, each once."""
+    names = dict.fromkeys(factors.text(side) for side in _SIDES)
+    return [entry for name in names if (entry := device.allocator(name)) is not None]
 
 
 class P2pCopy(PairExperiment):
@@ -73,9 +105,12 @@ class P2pCopy(PairExperiment):
     rules = (
         leave_out("copies by kernels and by the CPU do not depend on sdma",
                   engine=(KERNEL, CPU), sdma_as_here=False, chosen=Not(Contains("sdma"))),
+        leave_out("copies between memory of two kinds are measured if --set names them",
+                  runs_kernels=True, mixed=True),
         *PairExperiment.rules,
+        leave_out("other allocators than the main one are measured one way", STANDARD, main=False, direction=Not(OUT)),
     )  # fmt: skip
-    properties: ClassVar = {**PairExperiment.properties, "main": _is_main}
+    properties: ClassVar = {**PairExperiment.properties, "main": _is_main, "mixed": _is_mixed}
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         on_cpu = device.capabilities.on_host_processor or not device.capabilities.runs_kernels
@@ -91,12 +126,15 @@ class P2pCopy(PairExperiment):
             engines = [COPY_ENGINE, KERNEL]
             engines += [PEER_CALL] if device.facts.get("copies_between_devices") else []
             engines += [CPU] if reached_by_cpu(device) else []
-        directions = [OUT, IN, BOTH] if device.capabilities.runs_kernels else [OUT, IN]
+        on_nodes = not device.capabilities.runs_kernels
+        directions = [OUT, IN] if on_nodes else [OUT, IN, BOTH]
+        touching = ["cpu"] if on_nodes else ["gpu", "cpu"]
         return [
             Factor("engine", engines, choices=ENGINES, doc="who copies"),
             *peer_factors(device),
             Factor("direction", directions, choices=DIRECTIONS, doc="to the peer, from it, or both ways at once"),
-            *(allocators_of(side, device, f"memory of the {side}") for side in _SIDES),
+            *(_memory_of(side, device, preset) for side in _SIDES),
+            Factor("first_touch", touching, choices=("cpu", "gpu"), doc="who touches the pages of both sides first"),
             Factor("threads", [0], "count", most=_core.usable_processors(), doc="of the CPU's copies; 0 is all"),
             Factor("size", list(self.sizes(device, preset)), "size", least=1, doc="bytes copied each way"),
             *([] if preset == "quick" else switch(device, "sdma", ("0", "1"))),
@@ -108,31 +146,37 @@ class P2pCopy(PairExperiment):
             return "the CPU copies one way at a time"
         if engine != CPU and factors["threads"] != 0:
             return "threads are those of the CPU's copies"
-        if engine != CPU and not device.capabilities.runs_kernels:
+        on_nodes = not device.capabilities.runs_kernels
+        if on_nodes and engine != CPU:
             return f"{device.name} has no engine but the CPU"
+        if on_nodes and factors["first_touch"] == "gpu":
+            return f"{device.name} has no GPU"
+        entries = _entries(factors, device)
+        if not on_nodes and factors["first_touch"] == "cpu" and not any(map(_is_placed_by_touch, entries)):
+            return f"the place of {entries[0].name} memory does not depend on who touches it first" if entries else ""
         return ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         engine, other = factors.text("engine"), device.peer(factors.text(PEER))
-        agent = {KERNEL: "gpu", CPU: "cpu"}.get(engine)
-        for allocator in dict.fromkeys(factors.text(side) for side in _SIDES):
-            reason = unreachable(device, allocator, agent) if agent else unavailable(device, allocator)
-            if reason:
+        agent = {KERNEL: ("gpu",), CPU: ("cpu",)}.get(engine, ())
+        for side in _SIDES:
+            if reason := unavailable(device, factors.text(side)):
                 return reason
-            entry = device.allocator(allocator)
-            assert entry is not None
-            if entry.managed:
-                return f"pages of {allocator} memory move to the device that touches them, so there is nothing to copy"
+        for entry in _entries(factors, device):
+            touching = (factors.text("first_touch"),) if _is_placed_by_touch(entry) else ()
+            if reason := unreachable(device, entry.name, *agent, *touching):
+                return reason
             if engine == CPU and entry.cpu == "mapped":
-                return f"the CPU reaches {allocator} memory by mapping it, not in place"
+                return f"the CPU reaches {entry.name} memory by mapping it, not in place"
             if engine == PEER_CALL and not is_device_side(entry):
-                return f"{allocator} memory is not device memory, and the engine {PEER_CALL} copies no other"
+                return f"{entry.name} memory is not device memory, and the engine {PEER_CALL} copies no other"
         if engine in (COPY_ENGINE, KERNEL) and (reason := unreachable_peer(device, factors.text(PEER))):
             return reason
         return other.reason if other is not None and other.access == "copies" else None
 
     def measure(self, point: Point, session: Session) -> Measurement:
         engine, direction, size = point.text("engine"), point.text("direction"), point.size("size")
+        anew = session.info.capabilities.runs_kernels and any(map(_may_move, _entries(point.factors, session.info)))
         pair = open_pair(point, session, "cpu" if engine == CPU else "gpu", reach=engine != PEER_CALL)
         with ExitStack() as held:
 
@@ -154,6 +198,10 @@ class P2pCopy(PairExperiment):
                     threads=point.count("threads"),
                     second_target=second[0],
                     second_source=second[1],
+                    touched_by=point.text("first_touch"),
+                    target_processors=pair.writers(there=direction != IN),
+                    source_processors=pair.writers(there=direction == IN),
+                    anew=anew,
                     seed=session.seed,
                     stop=session.stop(),
                 )
@@ -163,7 +211,8 @@ class P2pCopy(PairExperiment):
         crossed = {OUT: (0.0, rate), IN: (rate, 0.0), BOTH: (rate / 2, rate / 2)}[direction]
         link = session.info.peer(point.text(PEER))
         staged = {"staged_by_driver": True} if link is not None and link.access == "none" else {}
-        return replace(found, counters={**found.counters, **ways(*crossed, link), **staged})
+        touched = {"touched_anew": True} if anew else {}
+        return replace(found, counters={**found.counters, **ways(*crossed, link), **staged, **touched})
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         outward = [r for r in records if r.factors["direction"] == OUT]
@@ -172,6 +221,15 @@ class P2pCopy(PairExperiment):
             *(_fastest(rows) for of in kinds for rows in group_by(between_devices(of), "engine").values()),
             *(found for of in kinds for found in _alone(of)),
         ]
+
+
+def _memory_of(side: str, device: DeviceInfo, preset: Preset) -> Factor:
+    """The memory of one side: device memory, and from standard on the common memory whose pages may move."""
+    factor = allocators_of(side, device, f"memory of the {side}")
+    moving = [a.name for a in device.allocators if a.available and is_common(a.name) and _may_move(a)]
+    if preset == "quick" or not device.capabilities.runs_kernels:
+        return factor
+    return replace(factor, values=list(dict.fromkeys([*factor.values, *moving])))
 
 
 def _fastest(records: Sequence[Record]) -> Finding:

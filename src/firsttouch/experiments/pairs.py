@@ -256,7 +256,9 @@ class Pair(Protocol):
         ...
 
     def writers(self, *, there: bool) -> list[int]:
-        """The processors on which the owner writes, if it is a node with processors."""
+        """The processors on which the CPU writes memory of the owner: its node's, or those nearest to the device. Empty
+        if there are none.
+        """
         ...
 
     def acting(self) -> AbstractContextManager[object]:
@@ -286,6 +288,7 @@ class DevicePair:
         self.agent = agent
         self._owner = session.peer(point.text(PEER))
         self._session, self._own = session, session.device
+        self._info = {False: session.info, True: session.peer_info(point.text(PEER))}
         self.device = self._own if self.agent == "gpu" else self._owner
         if self.agent == "gpu" and reach:
             self._own.reach(self._owner)
@@ -294,11 +297,12 @@ class DevicePair:
         return (self._owner if there else self._own).allocate(allocator, size)
 
     def writers(self, *, there: bool) -> list[int]:
-        return []
+        node = node_of(self._info[there])
+        return [] if node is None else self._session.processors.get(node_name(node), [])
 
     def acting(self) -> AbstractContextManager[object]:
-        node = node_of(self._session.info) if self.agent == "cpu" else None
-        return contextlib.nullcontext() if node is None else self._session.on_node(node_name(node))
+        """The CPU acts on the processors nearest to the device. Where new pages go is left to who touches them."""
+        return _core.OnNode(self.writers(there=False) if self.agent == "cpu" else [], None)
 
 
 class NodePair:

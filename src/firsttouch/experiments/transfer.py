@@ -139,6 +139,9 @@ class Transfer(Experiment):
             *([] if preset == "quick" else switch(device, "sdma", ("0", "1"))),
         ]
 
+    def optional(self) -> Sequence[Factor]:
+        return [Factor("threads", [0], "count", most=_core.usable_processors(), doc="of the CPU's copies; 0 is all")]
+
     @staticmethod
     def _sides(factors: Factors) -> tuple[str, str]:
         """The allocators of source and target."""
@@ -167,6 +170,8 @@ class Transfer(Experiment):
             return f"the engine {engine} cannot make {direction} copies"
         if engine != "copy-engine" and (factors["streams"] != 1 or factors["chunk"] != 0):
             return "streams and chunk apply to the copy engine only"
+        if engine != "cpu" and factors.get("threads"):
+            return "threads are those of the CPU's copies"
         if factors.size("chunk") > 0 and factors.size("size") < 4 * factors.size("chunk"):
             return "a pipelined transfer needs at least four chunks"
         return ""
@@ -183,6 +188,7 @@ class Transfer(Experiment):
                 bytes=size,
                 streams=point.count("streams"),
                 chunk=point.size("chunk"),
+                threads=point.count("threads") if "threads" in point.factors else 0,
                 seed=session.seed,
                 stop=session.stop(),
             )
