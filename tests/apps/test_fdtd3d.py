@@ -30,16 +30,23 @@ def test_wrong_kernel_is_detected(before: str, after: str) -> None:
     assert_detected(Fdtd3d, before, after)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("limits", [["FULL_CHECK_UPDATES"], ["FULL_CHECK_UPDATES", "REPEATED_UPDATES"]])
-@pytest.mark.parametrize(("before", "after"), MUTATIONS)
-def test_wrong_kernel_is_detected_in_a_large_space(
-    before: str, after: str, limits: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for limit in limits:
+@pytest.fixture(params=[["FULL_CHECK_UPDATES"], ["FULL_CHECK_UPDATES", "REPEATED_UPDATES"]])
+def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiny size is checked as a large one, and as a very large one."""
+    for limit in request.param:
         monkeypatch.setattr(fdtd3d, limit, 0)
-    assert run_tiny(Fdtd3d).error == ""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("before", "after"), MUTATIONS)
+@pytest.mark.usefixtures("large")
+def test_wrong_kernel_is_detected_in_a_large_space(before: str, after: str) -> None:
     assert_detected(Fdtd3d, before, after)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_large_space_is_right() -> None:
+    assert run_tiny(Fdtd3d).error == ""
 
 
 @pytest.mark.exhaustive

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from small import SMALL
-from tests.calls import UNDRAWN
+from tests.calls import DRAWN_BESIDES
 
 from firsttouch.records.reading import Results, load_results
 
@@ -20,7 +20,7 @@ def small_run(make_once: Callable[[str, Callable[[Path], object]], Path]) -> Cal
     def results(name: str) -> Results:
         def run(folder: Path) -> None:
             sets = [word for text in SMALL[name] for word in ("--set", text)]
-            command = [*UNDRAWN, "run", name, "--out", str(folder / "out"), *sets]
+            command = [*DRAWN_BESIDES, "run", name, "--out", str(folder / "out"), *sets]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
             assert done.returncode == 0, done.stderr
             assert Path(done.stdout.splitlines()[-1]) == folder / "out/report.html"

@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from tests.calls import UNDRAWN
+from tests.calls import DRAWN_BESIDES, UNDRAWN
 
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
@@ -17,15 +17,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def records(
-    command: str, out: Path, *options: str, status: int | None = 0, timeout: float = 110, **settings: str
+    command: str,
+    out: Path,
+    *options: str,
+    status: int | None = 0,
+    timeout: float = 110,
+    drawn: bool = False,
+    **settings: str,
 ) -> list[Record]:
     """Returns the records of `firsttouch run` or `firsttouch app` on hip:0.
 
     Args:
         status: The exit status that the process must have; None accepts any, for a process that cannot write a report.
+        drawn: Whether the report is drawn too, with the exhaustive tests.
         settings: Further environment variables of the process.
     """
-    call = [*UNDRAWN, command, *options, "--device", "hip:0", "--out", str(out)]
+    call = [*(DRAWN_BESIDES if drawn else UNDRAWN), command, *options, "--device", "hip:0", "--out", str(out)]
     process = subprocess.run(call, capture_output=True, text=True, timeout=timeout, env=os.environ | settings)
     assert status in (None, process.returncode), process.stderr
     assert (out / "results.jsonl").exists(), process.stderr

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 import standin
+from tests.conftest import MakeOnce
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(make_once: MakeOnce) -> Path:
+    """The library, and the cache of the kernels that all tests compile."""
     if shutil.which("g++") is None:
         pytest.skip("no g++ to build the stand-in with")
-    return tmp_path_factory.mktemp("standin")
+    return make_once("standin", partial(standin.build, "hip_on_host"))
 
 
 @pytest.fixture(scope="session")
 def library(folder: Path) -> Path:
-    return standin.build("hip_on_host", folder)
+    return standin.library("hip_on_host", folder)
 
 
 @pytest.fixture(autouse=True)

@@ -2,15 +2,7 @@
    the items of a group; in a kernel with groups the items switch at each barrier. With STANDIN_BACKWARD=1 the order is
    reversed. SHARED memory is filled with 0xA5 when a group begins. A barrier that only some items of a group reach aborts
    the process. */
-#include <time.h>
-#include <ucontext.h>
-
-#include <atomic>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <utility>
-#include <vector>
+#include "includes.standin.h"
 #define f64x2 host_f64x2 /* the host's is a vector of GCC, which has no .x and .y */
 #include "prelude.host.h"
 #undef f64x2
@@ -54,45 +46,57 @@ __attribute__((no_sanitize("address"))) static void standin_fill_shared() {
     for (volatile char* byte = __start_standin_shared; byte < __stop_standin_shared; ++byte) *byte = (char)0xA5;
 }
 
-/* One item of a group: its context, and the barrier at which it waits. */
+/* One item of a group: a fiber, which runs one item after another, and the barrier at which it waits. Fibers switch by
+   GCC's longjmp, because swapcontext makes a system call for each, and unseen by the address sanitizer, which would clean its
+   record of the whole stack for each. */
 struct StandinItem {
-    ucontext_t context;
     std::vector<char> stack = std::vector<char>(1 << 16);
+    ucontext_t context;
+    void* place[5];
     int barrier;
+    bool begun = false;
 };
 enum { standin_ended = -1 };
 static thread_local struct {
-    std::vector<StandinItem> items;
-    ucontext_t launcher;
+    std::deque<StandinItem> items;
+    void* place[5];
     void (*run)(void*);
     void* kernel;
-} standin_group;
+} standin_launcher;
 
-__attribute__((noinline)) static void standin_wait(int barrier) {
-    StandinItem& mine = standin_group.items[standin_place.local];
+/* Switches from an item to the launcher, until the launcher resumes the item. */
+__attribute__((noinline, no_sanitize("address"))) static void standin_wait(int barrier) {
+    StandinItem& mine = standin_launcher.items[standin_place.local];
     mine.barrier = barrier;
-    swapcontext(&mine.context, &standin_group.launcher);
+    if (__builtin_setjmp(mine.place) == 0) __builtin_longjmp(standin_launcher.place, 1);
+}
+__attribute__((noinline, no_sanitize("address"))) static void standin_resume(StandinItem& item) {
+    if (__builtin_setjmp(standin_launcher.place) != 0) return;
+    if (item.begun) __builtin_longjmp(item.place, 1);
+    item.begun = true;
+    setcontext(&item.context);
 }
 static void standin_begin() {
-    standin_group.run(standin_group.kernel);
-    standin_group.items[standin_place.local].barrier = standin_ended;
+    for (;;) {
+        standin_launcher.run(standin_launcher.kernel);
+        standin_wait(standin_ended);
+    }
 }
 
 /* Runs all items of a group in turn, from one barrier to the next. */
 static void standin_run_group(uint threads, bool backward) {
-    auto& items = standin_group.items;
-    if (items.size() < threads) items.resize(threads);
-    for (uint i = 0; i < threads; ++i) {
-        getcontext(&items[i].context);
-        items[i].context.uc_stack.ss_sp = items[i].stack.data();
-        items[i].context.uc_stack.ss_size = items[i].stack.size();
-        items[i].context.uc_link = &standin_group.launcher;
-        makecontext(&items[i].context, standin_begin, 0);
+    auto& items = standin_launcher.items;
+    while (items.size() < threads) {
+        StandinItem& item = items.emplace_back();
+        getcontext(&item.context);
+        item.context.uc_stack.ss_sp = item.stack.data();
+        item.context.uc_stack.ss_size = item.stack.size();
+        makecontext(&item.context, standin_begin, 0);
     }
     do {
         for (uint k = 0; k < threads; ++k) {
             standin_place.local = backward ? threads - 1 - k : k;
-            swapcontext(&standin_group.launcher, &items[standin_place.local].context);
+            standin_resume(items[standin_place.local]);
         }
         for (uint i = 0; i < threads; ++i)
             if (items[i].barrier != items[0].barrier) {
@@ -109,8 +113,8 @@ static void standin_run(void (*kernel)(P...), bool in_groups, void** arguments, 
     const char* setting = std::getenv("STANDIN_BACKWARD");
     const bool backward = setting != nullptr && *setting == '1';
     standin_place = {0, threads, 0, groups};
-    standin_group.run = [](void* item) { (*static_cast<decltype(run_item)*>(item))(); };
-    standin_group.kernel = &run_item;
+    standin_launcher.run = [](void* item) { (*static_cast<decltype(run_item)*>(item))(); };
+    standin_launcher.kernel = &run_item;
     for (ulong g = 0; g < groups; ++g) {
         standin_place.group = backward ? groups - 1 - g : g;
         if (in_groups) {

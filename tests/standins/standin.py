@@ -23,6 +23,10 @@ SOURCES = {
     "hip_on_host": (),
     "hip_on_cuda": ("native/device/cuda/api.cpp", "native/device/library.cpp"),
 }
+KERNEL_OPTIONS = (
+    ["-O2"],
+    ["-O1", "-g", "-fsanitize=address,bounds,integer-divide-by-zero,shift", "-fno-sanitize-recover=all"],
+)
 VARIABLES = ("FIRSTTOUCH_LIB_HIP", "FIRSTTOUCH_LIB_HIPRTC")
 
 
@@ -33,15 +37,31 @@ def build(name: str, folder: Path, *, without: str = "") -> Path:
         subprocess.CalledProcessError: If it does not compile.
         FileNotFoundError: If g++ is not installed.
     """
-    library = folder / f"lib{name}{'-' + without if without else ''}.so"
+    target = library(name, folder, without)
     renamed = [f"-D{without}=renamed_{without}"] if without else []
     sources = [str(HERE / f"{name}.cpp"), *(str(ROOT / source) for source in SOURCES[name])]
     defines = [f'-DSTANDIN_KERNELS="{KERNELS}"', f'-DSTANDIN_FOLDER="{HERE}"']
-    options = ["-std=c++20", "-O0", "-Wall", "-Wno-missing-field-initializers", "-shared", "-fPIC", "-pthread"]
-    command = ["g++", *options, *defines, *renamed, f"-I{ROOT / 'native'}", "-o", str(library), *sources, "-ldl"]
+    options = ["-std=c++20", "-O1", "-Wall", "-Wno-missing-field-initializers", "-shared", "-fPIC", "-pthread"]
+    command = ["g++", *options, *defines, *renamed, f"-I{ROOT / 'native'}", "-o", str(target), *sources, "-ldl"]
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(command, check=True)
-    return library
+    if name == "hip_on_host" and not without:
+        precompile("includes.standin.h", folder)
+    return target
+
+
+def precompile(header: str, folder: Path) -> None:
+    """Precompiles a header of the kernels' programs with the options that hip_on_host.cpp compiles them with."""
+    (folder / f"{header}.gch").mkdir(exist_ok=True)
+    for number, more in enumerate(KERNEL_OPTIONS):
+        output = folder / f"{header}.gch" / str(number)
+        command = ["g++", "-std=c++20", "-w", "-fPIC", *more, "-x", "c++-header", "-o", str(output), str(HERE / header)]
+        subprocess.run(command, check=True)
+
+
+def library(name: str, folder: Path, without: str = "") -> Path:
+    """The path of the library that `build` makes."""
+    return folder / f"lib{name}{'-' + without if without else ''}.so"
 
 
 def main() -> None:

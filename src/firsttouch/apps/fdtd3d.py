@@ -20,7 +20,6 @@ MAX_STEPS = 20  # values grow 2.5 times a step
 ROUNDING = 11 * 2.0**-24  # relative error of a step: a positive term and its weight are rounded at most 11 times
 FULL_CHECK_UPDATES = 1 << 26  # of cells; up to this, all are recomputed in f64
 REPEATED_UPDATES = 1 << 33  # up to this, the CPU repeats all steps (each takes a processor 5 ns, and its start 30 ns)
-PLANES = 8  # recomputed at a time by a thread
 Values: TypeAlias = np.ndarray[Any, Any]
 
 
@@ -30,10 +29,7 @@ class Fdtd3d(App):
     name = "fdtd3d"
     source = "um-apps (Chien et al., MCHPC 2019), whose weights are all 0.1, which hides swapped neighbours"
     pattern = "iterate on the GPU, read at the end"
-    sizes = {
-        "tiny": {"n": 76, "iterations": 3, "depth": 30},
-        "default": {"n": 376, "iterations": 5, "depth": 128},
-    }
+    sizes = {"tiny": {"n": 76, "iterations": 3, "depth": 30}, "default": {"n": 376, "iterations": 5, "depth": 128}}
     multiple = 4
     n: int
     iterations: int
@@ -118,7 +114,7 @@ class Fdtd3d(App):
         def piece(first: int, last: int) -> None:
             cells[first:last] = uniform_f32(self.cells.key, (z[first:last] * side + y) * side + x, 0, 1)
 
-        in_pieces(piece, len(cells), PLANES)
+        in_pieces(piece, len(cells), _planes(cells))
         return cells
 
     def _step(self, cells: Values) -> F64:
@@ -134,8 +130,13 @@ class Fdtd3d(App):
                     total += WEIGHTS[r] * planes[tuple(moved if d == axis else inside for d in range(3))]
             after[first + RADIUS : last + RADIUS, inside, inside] = total
 
-        in_pieces(piece, len(cells) - 2 * RADIUS, PLANES)
+        in_pieces(piece, len(cells) - 2 * RADIUS, _planes(cells))
         return after
+
+
+def _planes(cells: Values) -> int:
+    """How many planes of a box a thread recomputes at a time."""
+    return max(8, 2**19 // int(cells[0].size))
 
 
 def _largest_error(found: Values, expected: Values) -> float:
@@ -145,4 +146,4 @@ def _largest_error(found: Values, expected: Values) -> float:
         right = expected[first:last]
         return float(np.max(np.abs(found[first:last] - right) / np.maximum(right, 2.0**-24)))
 
-    return float(np.max(in_pieces(piece, len(found), PLANES)))
+    return float(np.max(in_pieces(piece, len(found), _planes(found))))

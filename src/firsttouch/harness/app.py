@@ -354,9 +354,12 @@ T = TypeVar("T")
 def in_pieces(function: Callable[[int, int], T], rows: int, each: int) -> list[T]:
     """Call function(first, last) for ranges of at most `each` rows on several threads. Returns the results in order.
 
-    numpy releases the GIL, so the calls run in parallel.
+    numpy releases the GIL, so the calls run in parallel. A single range is left to the calling thread.
     """
     pieces = math.ceil(rows / each)
+    if pieces == 1:
+        with memory_reused():
+            return [function(0, rows)]
     edges = [math.ceil(rows * i / pieces) for i in range(pieces + 1)]
     with memory_reused(), ThreadPoolExecutor() as pool:
         return [*pool.map(function, edges[:-1], edges[1:])]
