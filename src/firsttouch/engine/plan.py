@@ -26,7 +26,7 @@ from firsttouch.experiments.contract import (
 )
 from firsttouch.experiments.presets import Candidate, excluded, left_out
 from firsttouch.machine.backends import kind_of
-from firsttouch.machine.switches import optimistic_device
+from firsttouch.machine.switches import SWITCHES, optimistic_device
 from firsttouch.records.reading import point_key
 from firsttouch.records.schema import PEER, SELF, DeviceInfo, Factors, Metric, Request, Scalar, TimeClass
 from firsttouch.units import format_size, parse_size
@@ -251,6 +251,8 @@ class _Pair:
     """What the call names and the plan leaves out, in words, by the reason."""
     elsewhere: bool = False
     """True if a factor that --set names belongs to another device; the pair then has no points."""
+    _devices: dict[tuple[Scalar | None, ...], DeviceInfo] = field(default_factory=dict, init=False)
+    """The device as it may be, by the values of the switches."""
 
     def keep_chosen_devices(self, selected: Collection[str], sets: Mapping[str, Sequence[Scalar]]) -> None:
         """Restricts factors that name devices to the devices that the call chose, unless --set gives their values."""
@@ -293,12 +295,17 @@ class _Pair:
             )
         planned: dict[str, Planned] = {}
         meaningless: dict[tuple[Scalar, ...], str] = {}
+        left_out_why: dict[str, None] = {}
         for values in itertools.product(*(f.values for f in self.factors)):
             factors = Factors(zip(names, values, strict=True))
-            if why := why_meaningless(experiment, factors, self.device) or excluded(self._candidate(factors)):
+            candidate = self._candidate(factors)
+            if why := why_meaningless(experiment, factors, self.device) or excluded(candidate):
                 meaningless.setdefault(self._choice(factors), why)
                 continue
-            reason = why_skipped(experiment, factors, optimistic_device(self.device, factors))
+            if not self.chosen and (why := left_out(candidate)):
+                left_out_why[why] = None
+                continue
+            reason = why_skipped(experiment, factors, candidate.device)
             environment = {**self.environment, **environment_of(experiment, factors)}
             point = Planned(
                 Point(*where, factors),
@@ -315,11 +322,14 @@ class _Pair:
         for choice, why in meaningless.items():
             if self.chosen and choice not in covered:
                 self.refused.setdefault(why, []).append(self._in_words(choice))
-        if not planned:
+        if left_out_why and not planned:
+            self.reason = f"preset {self.preset} leaves out all of its points: {'; '.join(left_out_why)}"
+        elif not planned:
             empty = [f.name for f in self.factors if not f.values]
             reasons = dict.fromkeys(meaningless.values()) or [f"there is no value of {', '.join(empty)} here"]
             self.reason = "; ".join(reasons)
-        return self._without_repeated_skips(self._apply_preset(list(planned.values())))
+        points = list(planned.values())
+        return self._without_repeated_skips(self._apply_preset(points) if self.chosen else points)
 
     def _choice(self, factors: Factors) -> tuple[Scalar, ...]:
         """The values of those factors that were given with --set."""
@@ -333,13 +343,7 @@ class _Pair:
         """Removes the points that the preset leaves out. If that would remove all points of values given with --set,
         those of them that can be measured are kept; if there are none, one point for each reason is kept.
         """
-        excluded = {p.key: why for p in planned if (why := left_out(self._candidate(p.point.factors)))}
-        kept = [p for p in planned if p.key not in excluded]
-        if planned and not kept and not self.chosen:
-            reasons = "; ".join(dict.fromkeys(excluded.values()))
-            self.reason = f"preset {self.preset} leaves out all of its points: {reasons}"
-        if not self.chosen:
-            return kept
+        kept = [p for p in planned if not left_out(self._candidate(p.point.factors))]
         covered = {self._choice(p.point.factors) for p in kept}
         missing = [p for p in planned if self._choice(p.point.factors) not in covered]
         measurable = {self._choice(p.point.factors) for p in missing if not p.reason}
@@ -362,8 +366,10 @@ class _Pair:
         return list(kept.values())
 
     def _candidate(self, factors: Factors) -> Candidate:
-        device = optimistic_device(self.device, factors)
-        return Candidate(self.experiment, factors, device, self.preset, self.chosen)
+        switches = tuple(factors.get(name) for name in SWITCHES)
+        if switches not in self._devices:
+            self._devices[switches] = optimistic_device(self.device, factors)
+        return Candidate(self.experiment, factors, self._devices[switches], self.preset, self.chosen)
 
 
 def _valid_values(factor: Factor, text: str) -> list[Scalar]:

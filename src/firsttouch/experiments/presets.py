@@ -280,16 +280,18 @@ def left_out(candidate: Candidate) -> str:
 
 def _first_reason(candidate: Candidate, rules: Sequence[Rule]) -> str:
     """Returns why the first rule that applies leaves out the candidate, or '' if it does not."""
+    if not rules:
+        return ""
     known: dict[str, Value] = {**candidate.factors}
-    asked = {**PROPERTIES, **candidate.experiment.properties}
-
-    def value_of(name: str) -> Value:
-        if name not in known:
-            known[name] = asked[name](candidate)
-        return known[name]
+    own = candidate.experiment.properties
 
     def match(conditions: Mapping[str, Condition]) -> bool:
-        return all(holds(condition, value_of(name)) for name, condition in conditions.items())
+        for name, condition in conditions.items():
+            if name not in known:
+                known[name] = (own[name] if name in own else PROPERTIES[name])(candidate)
+            if not holds(condition, known[name]):
+                return False
+        return True
 
     for rule in rules:
         if candidate.preset in rule.presets and match(rule.of):
