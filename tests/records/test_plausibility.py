@@ -239,6 +239,22 @@ def test_no_bandwidth_is_above_the_peak_of_its_tier(record, peak):
 
 
 @pytest.mark.parametrize(
+    ("experiment", "size", "most"),
+    [
+        ("p2p-copy", 1, 1.0),
+        ("p2p-copy", 256 * MiB, 1.0),
+        ("p2p-direct", 256 * MiB, 256 / 255),
+    ],  # a cache may hold 1 MiB
+)
+def test_nothing_crosses_a_link_faster_than_its_peak(experiment: str, size: int, most: float) -> None:
+    for factor, expected in ((0.99, ""), (1.01, "above-link-peak")):
+        counters: dict[str, Scalar] = {"of_peak": factor * most}
+        record = point(experiment, 5.0, "GB/s", "cuda:0", factors={"size": size}, counters=counters, better="higher")
+        assert broken(record) == [expected]
+    assert broken(point(experiment, 9999.0, "GB/s", "cuda:0", factors={"size": size}, better="higher")) == [""]
+
+
+@pytest.mark.parametrize(
     "record",
     [
         stream(9999, "triad", "device", arrays="sweep"),  # from caches

@@ -271,6 +271,16 @@ def limit(record: Record, run: Run) -> Limit | None:
     return Limit("memory", _memory_peak(device), 1, cached / size / arrays) if entry.device_memory else None
 
 
+def _is_above_link_peak(record: Record, run: Run) -> bool:
+    """A copy crosses the link each time; what kernels read again may be in a cache of their device."""
+    of_peak, size = _number(record.counters.get("of_peak")), _number(record.factors.get("size"))
+    device = run.devices.get(record.device)
+    if of_peak is None or not size or device is None:
+        return False
+    cached = (_number(device.facts.get("l2_bytes")) or 0.0) if record.experiment == "p2p-direct" else 0.0
+    return of_peak * (1 - cached / size) > 1
+
+
 def _stays_on_host(entry: AllocatorInfo) -> bool:
     """True of host memory whose pages cannot move to the device."""
     return entry.host_memory and not (entry.device_memory or entry.managed) and entry.on_demand is False
@@ -331,6 +341,12 @@ RULES: Sequence[Rule] = (
         "the link it passes through",
         _is("transfer", "bandwidth"),
         _is_above_peak,
+    ),
+    Rule(
+        "above-link-peak",
+        "what two devices copy, or access beyond the caches, does not cross their link faster than its stated peak",
+        _is("p2p-copy", "p2p-direct"),
+        _is_above_link_peak,
     ),
     Rule(
         "below-load",
