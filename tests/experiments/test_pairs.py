@@ -122,14 +122,14 @@ def test_engines_that_a_device_lacks_are_not_planned_but_say_why_if_asked_for() 
     assert {(p.point.factors["engine"], p.point.factors["direction"]) for p in nodes} == {("cpu", "out"), ("cpu", "in")}
 
 
-def test_who_touches_first_matters_only_where_it_decides_where_pages_are() -> None:
+def test_either_agent_touches_first_what_both_reach() -> None:
     def touching(memory: str) -> set[object]:
         sets = {"source": [memory], "target": [memory], "peer": ["cuda:1"], "size": [4096]}
-        return {p.point.factors["first_touch"] for p in plan_of("p2p-copy", four()[:1], **sets)}
+        return {p.point.factors["first_touch"] for p in plan_of("p2p-copy", four()[:1], "standard", **sets)}
 
     assert touching("device") == {"gpu"}
     assert touching("managed") == {"gpu", "cpu"}
-    with pytest.raises(UsageError, match="place of device memory does not depend on who touches it first"):
+    with pytest.raises(UsageError, match="the CPU cannot touch device memory first"):
         plan_of("p2p-copy", four(), first_touch=["cpu"], source=["device"], target=["device"])
     with pytest.raises(UsageError, match="cpu has no GPU"):
         plan_of("p2p-copy", [processor("node0", "node1", acting="0-1")], first_touch=["gpu"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 from pathlib import Path
@@ -121,7 +122,7 @@ def test_a_wrong_byte_in_either_of_two_copies_fails_the_run(tmp_path: Path, flip
 @pytest.mark.exhaustive
 def test_memory_whose_pages_may_move_is_touched_anew_before_each_copy(tmp_path: Path) -> None:
     """Managed memory, and plain host memory that the devices reach; each agent touches first."""
-    memory = ("--set", "source=device,managed,malloc", "--set", "target=device,managed,malloc")
+    memory = ("--set", "source=device,managed,malloc", "--set", "target=device,managed,malloc", "--preset", "standard")
     records = copy(
         tmp_path / "out", *memory, "--set", "engine=copy-engine,kernel", HSA_XNACK="1", STANDIN_ARCH="gfx942"
     )
@@ -135,11 +136,13 @@ def test_memory_whose_pages_may_move_is_touched_anew_before_each_copy(tmp_path: 
 
 @pytest.mark.exhaustive
 def test_the_cpu_copies_device_memory_of_apus_where_it_reaches_it(tmp_path: Path) -> None:
-    records = copy(tmp_path / "out", *DEVICE_MEMORY, "--set", "engine=cpu", "--set", "threads=1,0",
-                   STANDIN_INTEGRATED="1", STANDIN_ARCH="gfx942")  # fmt: skip
-    found = {(r.text("peer"), r.text("direction"), r.factors["threads"]): (r.status, r.verified) for r in records}
-    assert found.keys() == {(p, d, n) for p in ("self", "hip:1") for d in ("out", "in") for n in (0, 1)}
-    assert set(found.values()) == {("ok", True)}
+    options = (*DEVICE_MEMORY, "--set", "engine=cpu", "--set", "threads=1,0", "--preset", "standard")
+    records = copy(tmp_path / "out", *options, STANDIN_INTEGRATED="1", STANDIN_ARCH="gfx942")
+    assert {(r.status, r.verified) for r in records} == {("ok", True)}
+    varied = ("peer", "direction", "threads", "first_touch")
+    assert {tuple(r.factors[name] for name in varied) for r in records} == set(
+        itertools.product(("self", "hip:1"), ("out", "in"), (0, 1), ("gpu", "cpu"))
+    )
 
 
 @pytest.mark.exhaustive

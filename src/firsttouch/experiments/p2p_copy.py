@@ -37,7 +37,7 @@ from firsttouch.experiments.pairs import (
     reached_by_cpu,
     ways,
 )
-from firsttouch.experiments.presets import STANDARD, Candidate, Contains, Not, leave_out
+from firsttouch.experiments.presets import QUICK, STANDARD, Candidate, Contains, Not, leave_out
 from firsttouch.figures import Heat, Line
 from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
@@ -58,9 +58,9 @@ def _is_mixed(candidate: Candidate) -> bool:
     return len({candidate.factors[side] for side in _SIDES}) > 1 and not candidate.chosen & set(_SIDES)
 
 
-def _is_placed_by_touch(entry: AllocatorInfo) -> bool:
-    """Whether the first touch decides where the pages are."""
-    return entry.managed or is_plain_host(entry.name)
+def _may_both_touch(entry: AllocatorInfo) -> bool:
+    """Whether either agent may touch the pages first: memory that both reach in place, or that gets its pages then."""
+    return entry.managed or is_plain_host(entry.name) or entry.cpu == entry.gpu == "direct"
 
 
 def _may_move(entry: AllocatorInfo) -> bool:
@@ -105,6 +105,8 @@ class P2pCopy(PairExperiment):
     rules = (
         leave_out("copies by kernels and by the CPU do not depend on sdma",
                   engine=(KERNEL, CPU), sdma_as_here=False, chosen=Not(Contains("sdma"))),
+        leave_out("the CPU touches memory of devices first from the preset standard on",
+                  QUICK, runs_kernels=True, first_touch="cpu"),
         leave_out("copies between memory of two kinds are measured if --set names them",
                   runs_kernels=True, mixed=True),
         *PairExperiment.rules,
@@ -152,8 +154,8 @@ class P2pCopy(PairExperiment):
         if on_nodes and factors["first_touch"] == "gpu":
             return f"{device.name} has no GPU"
         entries = _entries(factors, device)
-        if not on_nodes and factors["first_touch"] == "cpu" and not any(map(_is_placed_by_touch, entries)):
-            return f"the place of {entries[0].name} memory does not depend on who touches it first" if entries else ""
+        if not on_nodes and factors["first_touch"] == "cpu" and not any(map(_may_both_touch, entries)):
+            return f"the CPU cannot touch {entries[0].name} memory first" if entries else ""
         return ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
@@ -163,7 +165,7 @@ class P2pCopy(PairExperiment):
             if reason := unavailable(device, factors.text(side)):
                 return reason
         for entry in _entries(factors, device):
-            touching = (factors.text("first_touch"),) if _is_placed_by_touch(entry) else ()
+            touching = (factors.text("first_touch"),) if _may_both_touch(entry) else ()
             if reason := unreachable(device, entry.name, *agent, *touching):
                 return reason
             if engine == CPU and entry.cpu == "mapped":
