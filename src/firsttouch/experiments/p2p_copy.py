@@ -90,7 +90,8 @@ class P2pCopy(PairExperiment):
         "one after another, on the device cpu by processors of `node`. latency_us is one copy alone, or one each way "
         "at once, from the call until all are complete. in_gbs and out_gbs are the directions, seen from `device` or "
         "`node`; of_peak is the busier one over the link's stated peak, where the driver states it. source and target "
-        "are the allocators of the two sides."
+        "are the allocators of the two sides, which `first_touch` writes first where it reaches them. Where pages may "
+        "move to the device that uses them, every sample is one copy of pages touched anew (counter touched_anew)."
     )
     source = "nvbandwidth; Schieffer et al. 2025"
     figures = (
@@ -106,7 +107,7 @@ class P2pCopy(PairExperiment):
         leave_out("copies by kernels and by the CPU do not depend on sdma",
                   engine=(KERNEL, CPU), sdma_as_here=False, chosen=Not(Contains("sdma"))),
         leave_out("the CPU touches memory of devices first from the preset standard on",
-                  QUICK, runs_kernels=True, first_touch="cpu"),
+                  QUICK, runs_kernels=True, main=True, first_touch="cpu"),
         leave_out("copies between memory of two kinds are measured if --set names them",
                   runs_kernels=True, mixed=True),
         *PairExperiment.rules,
