@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from tests.calls import UNDRAWN
+from tests.calls import COMMAND
 from tests.harness.running import opencl, run_tiny, strategies
 from tests.matrix import matrix
 
@@ -96,7 +96,7 @@ def test_every_point_is_summed_and_every_sum_written() -> None:
 
 
 def app(out: Path, *words: str) -> list[Record]:
-    call = [*UNDRAWN, "app", *words, "--device", "opencl:0", "--out", str(out)]
+    call = [*COMMAND, "app", *words, "--device", "opencl:0", "--out", str(out)]
     done = subprocess.run(call, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     (out / "told").write_text(done.stdout)

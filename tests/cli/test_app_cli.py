@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.calls import UNDRAWN
+from tests.calls import COMMAND, UNDRAWN
 from tests.matrix import matrix
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "smooth.py"
 DEVICE = ("--device", "opencl:0")
 
 
-def app(*arguments: str, cwd: Path, command: str = "app") -> subprocess.CompletedProcess[str]:
+def app(
+    *arguments: str, cwd: Path, command: str = "app", program: Sequence[str] = UNDRAWN
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*UNDRAWN, command, *arguments],
+        [*program, command, *arguments],
         cwd=cwd,
         env={**os.environ},
         capture_output=True,
@@ -34,7 +37,8 @@ def records(directory: Path) -> list[dict[str, Any]]:
 @pytest.mark.exhaustive
 def test_an_application_from_a_module_runs_under_every_strategy(tmp_path: Path) -> None:
     assert len(EXAMPLE.read_text().splitlines()) <= 60
-    done = app("smooth", "--module", str(EXAMPLE), "--size", "1MiB", "--out", "o", "--json", *DEVICE, cwd=tmp_path)
+    words = ("--module", str(EXAMPLE), "--size", "1MiB", "--out", "o", "--json", *DEVICE)
+    done = app("smooth", *words, cwd=tmp_path, program=COMMAND)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["counts"]["ok"] >= 5
     found = records(tmp_path / "o")
