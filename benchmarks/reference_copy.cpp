@@ -1,5 +1,7 @@
 // A bare memcpy loop in one thread. Prints "copy_BYTES value GB/s" lines, the median of the loops of each size given.
 // Build: c++ -O2 reference_copy.cpp
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,7 +14,12 @@ static double now() {
 }
 
 static double copy(std::size_t bytes) {
-    char *source = static_cast<char*>(std::malloc(bytes)), *target = static_cast<char*>(std::malloc(bytes));
+    const auto pages = [&] {
+        void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        madvise(memory, bytes, MADV_NOHUGEPAGE);
+        return static_cast<char*>(memory);
+    };
+    char *source = pages(), *target = pages();
     std::memset(source, 1, bytes);
     std::memset(target, 2, bytes);
     std::vector<double> rates;
@@ -22,7 +29,7 @@ static double copy(std::size_t bytes) {
         rates.push_back(static_cast<double>(bytes) / (now() - start) * 1e-9);
         if (target[bytes - 1] != 1) std::exit(1);
     }
-    std::free(source), std::free(target);
+    munmap(source, bytes), munmap(target, bytes);
     std::nth_element(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2), rates.end());
     return rates[rates.size() / 2];
 }

@@ -185,9 +185,8 @@ class P2pCopy(PairExperiment):
 
             def copies(*, outward: bool) -> tuple[_core.Buffer, _core.Buffer]:
                 """Target and source of the copies to the peer, or from it."""
-                target = pair.allocate(point.text("target"), size, there=outward)
-                source = pair.allocate(point.text("source"), size, there=not outward)
-                return held.enter_context(target), held.enter_context(source)
+                source = held.enter_context(pair.allocate(point.text("source"), size, there=not outward))
+                return held.enter_context(pair.allocate(point.text("target"), size, there=outward)), source
 
             target, source = copies(outward=direction != IN)
             second = copies(outward=False) if direction == BOTH else (None, None)
