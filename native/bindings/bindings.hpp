@@ -6,6 +6,7 @@
 
 namespace firsttouch {
 void bind_device(nanobind::module_& module);
+void bind_comm(nanobind::module_& module);
 void bind_probe(nanobind::module_& module);
 void bind_events(nanobind::module_& module);
 void bind_math(nanobind::module_& module);

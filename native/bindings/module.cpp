@@ -7,6 +7,7 @@
 NB_MODULE(_core, module) {
     module.doc() = "Native module of firsttouch: devices, the allocation guard, probes.";
     firsttouch::bind_device(module);
+    firsttouch::bind_comm(module);
     firsttouch::bind_probe(module);
     firsttouch::bind_events(module);
     firsttouch::bind_math(module);

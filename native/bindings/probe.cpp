@@ -8,6 +8,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/handle.hpp"
+#include "comm/comm.hpp"
 #include "probe/access.hpp"
 #include "probe/probes.hpp"
 #include "probe/together.hpp"
@@ -177,6 +178,18 @@ void bind_probe(nb::module_& m) {
         "counted once. threads: of the CPU; 0 means all. touched_by: the agent that writes the buffers first, where it "
         "has access; the CPU does so on the processors of the side. anew: each sample is one copy of pages touched "
         "anew.");
+    m.def(
+        "message",
+        [](DeviceHandle& d, Comm& comm, BufferHandle& source, BufferHandle& target, std::size_t bytes, int other,
+           BufferHandle* staging, bool device_addresses, std::uint64_t seed, const Stop& stop) {
+            const MessageRequest request{bytes, other, seed, staging == nullptr ? nullptr : &staging->get(),
+                                         device_addresses};
+            nb::gil_scoped_release release;
+            return message(d.lab, comm, source.get(), target.get(), request, stop);
+        },
+        "device"_a, "comm"_a, "source"_a, "target"_a, nb::kw_only(), "bytes"_a, "other"_a, "staging"_a = nb::none(),
+        "device_addresses"_a = false, "seed"_a, "stop"_a,
+        "Measures messages to another rank, which calls it too. Samples: GB/s of windows, on the lower rank only.");
     m.def(
         "allocation",
         [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& call, int chunks,

@@ -66,6 +66,10 @@ class Lab {
 
     // Whether the agent can access the buffer in place. "gpu" is the device that allocated the buffer.
     bool reaches(Agent agent, const Buffer& buffer);
+    // The agent that fills or checks a buffer in place: the preferred one if it has access, otherwise the other.
+    Agent agent_with_access(const Buffer& buffer, Agent preferred = Agent::cpu) {
+        return reaches(preferred, buffer) ? preferred : preferred == Agent::cpu ? Agent::gpu : Agent::cpu;
+    }
 
     // fill writes a seed's pattern. check counts the 8-byte words that differ from it; bytes after the last whole word
     // count as one. The agent works in place; the CPU maps the buffer if its allocator requires it. A buffer of another

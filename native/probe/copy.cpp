@@ -10,12 +10,6 @@ namespace {
 
 constexpr std::uint64_t poison = 0x77, second_way = 0x1000;  // added to the request's seed
 
-// The agent that fills or checks a buffer in place: the preferred one if it has access, otherwise the other.
-Agent agent_with_access(Lab& lab, const Buffer& buffer, Agent preferred = Agent::cpu) {
-    const Agent other = preferred == Agent::cpu ? Agent::gpu : Agent::cpu;
-    return lab.reaches(preferred, buffer) ? preferred : other;
-}
-
 class Transfer {
   public:
     Transfer(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request)
@@ -173,7 +167,7 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
     const auto touch = [&](const Buffer& buffer, std::uint64_t seed, const std::vector<int>& processors) {
         if (request.anew && is_host_allocator(buffer.allocator())) discard_pages(buffer.block().host, buffer.size());
         const Affinity touching(processors);
-        lab.fill(buffer, seed, agent_with_access(lab, buffer, request.touched_by.value_or(Agent::cpu)));
+        lab.fill(buffer, seed, lab.agent_with_access(buffer, request.touched_by.value_or(Agent::cpu)));
     };
     const auto touch_all = [&] {
         for (const Way& way : ways) {
@@ -183,7 +177,7 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
     };
     const auto count_errors = [&] {
         std::uint64_t errors = 0;
-        for (const Way& way : ways) errors += lab.check(*way.target, way.seed, agent_with_access(lab, *way.target));
+        for (const Way& way : ways) errors += lab.check(*way.target, way.seed, lab.agent_with_access(*way.target));
         return errors;
     };
     touch_all();

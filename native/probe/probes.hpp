@@ -76,6 +76,23 @@ struct CopyRequest {
 // words of the targets. Throws Unavailable if the device has no such engine for this memory.
 Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request, const Stop& stop);
 
+class Comm;
+struct MessageRequest {
+    std::size_t bytes = 0;
+    int other = 1;  // the rank of the other side
+    std::uint64_t seed = 1;
+    // Host memory for two messages, through which the device copies; without it the library gets the addresses of
+    // source and target, which the CPU must reach in place or the library must take.
+    const Buffer* staging = nullptr;
+    bool device_addresses = false;  // the library gets the device's addresses, not the CPU's
+};
+// Both ranks call it; the lower one leads. Samples of the leader: GB/s of messages from its source to the other's
+// target, queued in windows back to back, each of which the other acknowledges. Counters of the leader: latency_us,
+// half of a message there and back, with the ends of its 95 % interval latency_low_us and latency_high_us; window, the
+// messages in one. The other has no samples. errors: wrong words of this rank's target.
+Outcome message(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, const MessageRequest& request,
+                const Stop& stop);
+
 struct AllocationRequest {
     Allocator allocator = Allocator::malloc;
     std::size_t bytes = 0;

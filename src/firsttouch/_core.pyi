@@ -302,6 +302,22 @@ def open(name: str) -> Device:
     Opens cpu, opencl:N, cuda:N or hip:N. Raises Unavailable with the reason.
     """
 
+class Comm:
+    """What the ranks that were started together can do with each other."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def library(self) -> str:
+        """The path of the library."""
+
+def open_mpi(library: str, *, world: int, byte: int, request_bytes: int) -> Comm:
+    """
+    Opens the ranks of an MPI that this process has initialised. library: its path; world, byte: the handles of the communicator and of the type; request_bytes: the size of a request's handle.
+    """
+
 class Stop:
     """When to stop sampling."""
 
@@ -395,6 +411,23 @@ def copy(
 ) -> Outcome:
     """
     Measures copies one way or, with a second target and source, of both at once. Samples: GB/s, each byte counted once. threads: of the CPU; 0 means all. touched_by: the agent that writes the buffers first, where it has access; the CPU does so on the processors of the side. anew: each sample is one copy of pages touched anew.
+    """
+
+def message(
+    device: Device,
+    comm: Comm,
+    source: Buffer,
+    target: Buffer,
+    *,
+    bytes: int,
+    other: int,
+    staging: Buffer | None = None,
+    device_addresses: bool = False,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
+    """
+    Measures messages to another rank, which calls it too. Samples: GB/s of windows, on the lower rank only.
     """
 
 def allocation(

@@ -13,8 +13,9 @@ from firsttouch.events.log import EventLog
 from firsttouch.machine import host
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.devices import open_device
-from firsttouch.machine.tree import Tree
-from firsttouch.records.schema import SELF, DeviceInfo, Scalar
+from firsttouch.machine.mpi import open_mpi
+from firsttouch.machine.tree import Tree, parse_ids
+from firsttouch.records.schema import SELF, DeviceInfo, Party, Scalar
 
 
 @dataclass
@@ -41,6 +42,11 @@ class Session:
     """If a profiler counts this run of the point: the counters of the record with the timed samples. Otherwise None."""
     outputs: Collection[str] = field(default=(), init=False)
     """Digests of outputs that earlier points of this run checked. The same output need not be checked again."""
+    rank: int = field(default=0, init=False)
+    """Which of the processes this is that carry out the point together."""
+    ranks: int = field(default=1, init=False)
+    party: Party | None = field(default=None, init=False)
+    """This process as one of them: its NUMA node and its processors."""
     _others: dict[str, _core.Device] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -87,6 +93,16 @@ class Session:
         return self.peers.get(name, self.info)
 
     @cached_property
+    def mpi(self) -> _core.Comm:
+        """The ranks as MPI sees them, which is initialised at the first use.
+
+        Raises:
+            RuntimeError: the launcher belongs to another MPI.
+            _core.Unavailable: the library lacks a function.
+        """
+        return open_mpi(self.rank, self.ranks)
+
+    @cached_property
     def processors(self) -> Mapping[str, list[int]]:
         """The processors that this process may use, by the name of their NUMA node."""
         found = host.acting_nodes(Tree(), host.usable_cores())
@@ -100,6 +116,13 @@ class Session:
             _core.Unavailable: the kernel refuses; the text has its words.
         """
         return _core.OnNode(self.processors.get(name, []), host.node_number(memory_of or name))
+
+    def on_own_processors(self) -> _core.OnNode:
+        """A scope in which this thread, and those that it starts, run on the processors of this rank and take new pages
+        from the memory of its NUMA node, if that is known.
+        """
+        assert self.party is not None, "only ranks have a party"
+        return _core.OnNode(parse_ids(self.party.processors), self.party.numa_node)
 
     @cached_property
     def host(self) -> _core.Device:

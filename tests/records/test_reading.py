@@ -109,7 +109,15 @@ def test_load_has_columns_for_parties_and_metric(tmp_path):
     party = Party(device="cuda:1", rank=3, host="node7", numa_node=1, processors="0-3,8")
     rows = firsttouch.load(fill(tmp_path, a_record(1, better="lower", parties=[party], stated_by="methods --verify")))
     assert rows[0]["parties"] == [
-        {"device": "cuda:1", "rank": 3, "host": "node7", "numa_node": 1, "processors": "0-3,8"}
+        {
+            "device": "cuda:1",
+            "rank": 3,
+            "host": "node7",
+            "numa_node": 1,
+            "processors": "0-3,8",
+            "clocks_before": None,
+            "clocks_after": None,
+        }
     ]
     assert (rows[0]["better"], rows[0]["metric_version"]) == ("lower", 1)
     assert rows[0]["stated_by"] == "methods --verify"

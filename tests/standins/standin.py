@@ -21,6 +21,7 @@ ROOT = HERE.parents[1]
 KERNELS = ROOT / "src/firsttouch/kernels"
 SOURCES = {
     "hip_on_host": (),
+    "mpi_in_front": (),
     "hip_on_cuda": ("native/device/cuda/api.cpp", "native/device/library.cpp"),
 }
 KERNEL_OPTIONS = (

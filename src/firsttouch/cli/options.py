@@ -33,6 +33,16 @@ def seed(text: str) -> int:
     return value
 
 
+def ranks(text: str) -> int:
+    """Parses the value of --ranks."""
+    from firsttouch.records.schema import MOST_RANKS
+
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
+    if not 1 <= value <= MOST_RANKS:
+        raise UsageError(f"--ranks '{text:.40}' is not a whole number of processes from 1 to {MOST_RANKS}")
+    return value
+
+
 def path(text: str) -> Path:
     """Parses the value of --out, --output, --module or --trust-verified."""
     if not text.strip():
@@ -58,6 +68,22 @@ Resume: TypeAlias = Annotated[
 ]
 Retry: TypeAlias = Annotated[
     bool, typer.Option("--retry", help="With --resume: try all points again that crashed, timed out or failed.")
+]
+Ranks: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--ranks",
+        parser=ranks,
+        metavar="N",
+        help="Let up to N processes carry out points together, where an experiment has such points. Needs mpi4py.",
+    ),
+]
+Launcher: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="COMMAND",
+        help='Start these processes with this command, such as "srun -n {ranks}"; default: the mpirun beside mpi4py.',
+    ),
 ]
 Seed: TypeAlias = Annotated[
     int | None,

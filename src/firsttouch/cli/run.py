@@ -14,7 +14,9 @@ from firsttouch.cli.options import (
     AllowOversubscription,
     AsJson,
     Devices,
+    Launcher,
     Out,
+    Ranks,
     Resume,
     Retry,
     Seed,
@@ -61,6 +63,8 @@ def command(
         ),
     ] = None,
     seed: Seed = None,
+    ranks: Ranks = None,
+    launcher: Launcher = "",
     events: Annotated[
         bool,
         typer.Option("--events", help="Also record unified-memory events, into events.json. Faults take longer then."),
@@ -109,6 +113,8 @@ def command(
         trust=trust_in(trust_verified),
         modules=[str(file.absolute()) for file in module or []],
         allow_oversubscription=allow_oversubscription,
+        ranks=ranks,
+        launcher=launcher,
     )
     if list_only:
         show_list(RUN, options, as_json)

@@ -17,7 +17,7 @@ from firsttouch.events import log as events
 from firsttouch.events.log import Span
 from firsttouch.events.sums import Course
 from firsttouch.machine.host import node_number
-from firsttouch.machine.parties import node_parties, parties
+from firsttouch.machine.parties import node_parties, parties, rank_party
 from firsttouch.machine.switches import optimistic_device
 from firsttouch.records.schema import (
     NODE,
@@ -50,7 +50,8 @@ class Job(Task, tag="job"):
     seconds: the time that its sampling may take. limit: the seconds after which the worker is killed. kind: the kind of
     work that the experiment belongs to (firsttouch/work.py). peers: the other devices that take part. counted: if a
     profiler counts this run of the point, the counters of the record with the timed samples. outputs: digests of
-    outputs that earlier points checked.
+    outputs that earlier points checked. ranks: the devices of the processes that carry out the point together, each in
+    a job of its own; empty if it is one process. rank: which of them this is.
     """
 
     experiment: str
@@ -66,6 +67,12 @@ class Job(Task, tag="job"):
     peers: list[DeviceInfo] = []
     counted: dict[str, Scalar] | None = None
     outputs: list[str] = []
+    ranks: list[DeviceInfo] = []
+    rank: int = 0
+
+    def of_rank(self, rank: int) -> Job:
+        """The job of one of the ranks."""
+        return msgspec.structs.replace(self, device=self.ranks[rank], rank=rank)
 
 
 def now() -> str:
@@ -131,6 +138,7 @@ class JobHandler:
         with _failures_recorded(record):
             experiment = self._find(job)
             session = self._session_for(job, pipe)
+            session.party = record.parties[0] if job.ranks else None
             point = Point(job.experiment, job.device.name, Factors(job.factors))
             record.clocks_before = self._clocks(session, experiment)
             _check_possible(experiment, job, session)
@@ -143,8 +151,10 @@ class JobHandler:
                 ended = time.monotonic()
                 record.seconds = ended - started
             record.clocks_after = self._clocks(session, experiment)
+            if session.party is not None:
+                session.party.clocks_before, session.party.clocks_after = record.clocks_before, record.clocks_after
             record.throttled = _throttled(record.clocks_before, record.clocks_after)
-            _fill(record, measurement)
+            _fill(record, measurement, follows=job.rank > 0)
             outputs = [*measurement.outputs] if measurement.verified else []
             if events.are_requested():
                 span = _add_events(record, session, started, ended)
@@ -158,6 +168,7 @@ class JobHandler:
         self._session.limit = job.limit
         self._session.counted = job.counted
         self._session.outputs = job.outputs
+        self._session.rank, self._session.ranks = job.rank, max(1, len(job.ranks))
         self._session.peers = {device.name: device for device in job.peers}
         return self._session
 
@@ -171,11 +182,14 @@ class JobHandler:
 
 
 def _parties(job: Job) -> list[Party]:
-    """The devices, or the NUMA nodes, of a point in which several take part."""
+    """The devices, or the NUMA nodes, of a point in which several take part; of a rank itself alone."""
+    numbers = (node_number(str(job.factors.get(name, ""))) for name in (NODE, PEER))
+    named = [node for node in numbers if node is not None]
+    if job.ranks:
+        return [rank_party(job.ranks, job.rank, (named[0], named[-1]) if named else ())]
     if job.peers:
         return parties([job.device, *job.peers])
-    named = [node_number(str(job.factors.get(name, ""))) for name in (NODE, PEER)]
-    return node_parties(job.device, dict.fromkeys(node for node in named if node is not None))
+    return node_parties(job.device, dict.fromkeys(named))
 
 
 def _opens_device_itself(experiment: Experiment) -> bool:
@@ -198,7 +212,7 @@ def _check_possible(experiment: Experiment, job: Job, session: Session) -> None:
         capabilities=msgspec.convert(session.device.capabilities(), DeviceCapabilities),
         allocators=fill_in_from(stated, optimistic_device(job.device, Factors(job.factors))),
     )
-    if reason := experiment.skip(Factors(job.factors), session.info):
+    if job.rank == 0 and (reason := experiment.skip(Factors(job.factors), session.info)):
         raise Unsupported(reason)
 
 
@@ -230,8 +244,11 @@ def _throttled(*clocks: Clocks | None) -> bool | None:
     return any(c.throttle for c in known) if known else None
 
 
-def _fill(record: Record, measurement: Measurement) -> None:
-    """Copies a measurement into the record. Raises ValueError or TypeError if the measurement is invalid."""
+def _fill(record: Record, measurement: Measurement, *, follows: bool) -> None:
+    """Copies a measurement into the record. Raises ValueError or TypeError if the measurement is invalid.
+
+    follows: it is that of a further rank, which need not have samples.
+    """
     from firsttouch import _core
     from firsttouch.experiments import base
 
@@ -240,16 +257,17 @@ def _fill(record: Record, measurement: Measurement) -> None:
     if measurement.verified is not None and type(measurement.verified).__name__ not in ("bool", "bool_"):  # or numpy's
         raise TypeError(f"verified is {measurement.verified!r:.60}, not True, False or None")
     samples = [float(sample) for sample in measurement.samples]
-    if not samples:
+    if not samples and not follows:
         raise ValueError("no samples")
     if not all(map(math.isfinite, samples)):
         raise ValueError("a sample is not finite")
     if measurement.verified is None and not measurement.verified_why:
         raise ValueError("verified is None and verified_why does not say why: a bug in the experiment")
     record.samples = samples
-    record.summary = msgspec.convert(
-        dict(zip(Summary.__struct_fields__, _core.summarise(samples), strict=True)), Summary
-    )
+    if samples:
+        record.summary = msgspec.convert(
+            dict(zip(Summary.__struct_fields__, _core.summarise(samples), strict=True)), Summary
+        )
     record.verified = None if measurement.verified is None else bool(measurement.verified)
     record.verified_why = one_line(measurement.verified_why)
     record.stopped_by = measurement.stopped_by

@@ -20,6 +20,7 @@ from firsttouch.experiments.base import Experiment, Factor, Point, Preset, descr
 from firsttouch.experiments.contract import (
     environment_of,
     factors_of,
+    places_of,
     why_meaningless,
     why_skipped,
     why_unsupported,
@@ -28,7 +29,7 @@ from firsttouch.experiments.presets import Candidate, excluded, left_out
 from firsttouch.machine.backends import kind_of
 from firsttouch.machine.switches import SWITCHES, optimistic_device
 from firsttouch.records.reading import point_key
-from firsttouch.records.schema import PEER, SELF, DeviceInfo, Factors, Metric, Request, Scalar, TimeClass
+from firsttouch.records.schema import PEER, RANKS, SELF, DeviceInfo, Factors, Metric, Request, Scalar, TimeClass
 from firsttouch.units import format_size, parse_size
 
 
@@ -68,6 +69,8 @@ class Group(NamedTuple):
     environment: tuple[tuple[str, str], ...]
     experiment: str = ""
     """The only experiment of the group, or '' if it may have several."""
+    places: tuple[str, ...] = ()
+    """The devices of the ranks, if there are several processes."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class Planned:
     fresh: bool = False
     own_worker: bool = False
     environment: dict[str, str] = field(default_factory=dict)
+    places: tuple[str, ...] = ()
+    """The device of each rank, if several processes carry it out together."""
     name: str = ""
     """The name of the experiment in the call, if that differs from the experiment's name in records."""
 
@@ -101,7 +106,7 @@ class Planned:
     @property
     def group(self) -> Group:
         alone = self.point.experiment if self.own_worker else ""
-        return Group(self.point.device, self.peer, tuple(sorted(self.environment.items())), alone)
+        return Group(self.point.device, self.peer, tuple(sorted(self.environment.items())), alone, self.places)
 
     @cached_property
     def key(self) -> str:
@@ -268,6 +273,24 @@ class _Pair:
                     f"; accepted: {choices}, by --device or --set {factor.name}=" if choices else ", and there is none"
                 )
 
+    def limit_ranks(self, most: int | None) -> None:
+        """Restricts the numbers of ranks to at most `most`, by default one for each GPU of the driver, and adds that
+        number itself where the experiment takes any. If even the least number is more, the pair is skipped.
+        """
+        if not self.experiment.ranked or self.reason:
+            return
+        least, gpus = self.experiment.least_ranks, 1 + sum(peer.same_driver for peer in self.device.peers)
+        if most is None and (self.device.capabilities.time_class != "gpu" or gpus < 2):
+            self.reason = f"{self.name} takes several processes; --ranks {max(2, least)} starts them"
+            return
+        most = gpus if most is None else most
+        if most < least:
+            self.reason = f"{self.name} takes at least {least} processes; --ranks {least} starts them"
+        for index, factor in enumerate(self.factors):
+            if factor.name == RANKS:
+                values = [value for value in factor.values if isinstance(value, int) and value <= most]
+                self.factors[index] = replace(factor, values=sorted({*values, most}))
+
     def restrict(self, sets: Mapping[str, Sequence[Scalar]]) -> None:
         """Replaces the values of factors by those of --set that are valid here. If none is, the pair is skipped."""
         for index, factor in enumerate(self.factors):
@@ -315,6 +338,7 @@ class _Pair:
                 fresh=experiment.fresh_process,
                 own_worker=experiment.own_worker,
                 environment=environment,
+                places=places_of(experiment, factors, self.device),
                 name=self.name,
             )
             planned.setdefault(point.key, point)
@@ -444,7 +468,14 @@ def make_plan(
     budget = BUDGETS[choose_preset(request.preset)]
     chosen = choose(facts.noun, request.experiments, experiments)
     selected, preset = choose_devices(request.devices, devices), choose_preset(request.preset)
+    if request.ranks is not None and not any(experiments[name].ranked for name in chosen):
+        ranked = ", ".join(name for name, experiment in experiments.items() if experiment.ranked)
+        raise UsageError(
+            f"--ranks was given, but nothing that was chosen takes several processes; accepted with: {ranked or 'none'}"
+        )
     pairs = [_pair(name, experiments[name], device, preset, request.set) for device in selected for name in chosen]
+    for pair in pairs:
+        pair.limit_ranks(request.ranks)
     if all(pair.reason for pair in pairs):
         raise UsageError(_nothing_supported(chosen, pairs, devices))
     pairs = [pair for pair in pairs if not pair.elsewhere]
@@ -505,6 +536,8 @@ def _first_few(words: Sequence[str]) -> str:
 def list_experiment(experiment: Experiment, devices: Sequence[DeviceInfo], preset: Preset) -> dict[str, Any]:
     """The entry of --list for one experiment. Values are written as --set accepts them."""
     pairs = [_pair(experiment.name, experiment, device, preset, {}) for device in devices]
+    for pair in pairs:
+        pair.limit_ranks(experiment.least_ranks)
     _keep_chosen_devices(pairs, devices, {})
     return {
         "name": experiment.name,

@@ -8,7 +8,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +16,9 @@ from firsttouch.counters.tool import why_none
 from firsttouch.engine.counted import PointCounter
 from firsttouch.engine.discover import discover_devices
 from firsttouch.engine.job import Job, blank_record
+from firsttouch.engine.launching import Launching
 from firsttouch.engine.plan import BUDGETS, Group, Planned, choose, choose_devices, choose_preset, make_plan
+from firsttouch.engine.ranked import RankedWorker
 from firsttouch.engine.reporting import write_report
 from firsttouch.engine.selections import selecting, selections, together
 from firsttouch.engine.work import Listing, Work
@@ -64,6 +66,10 @@ class RunOptions:
     """Run points once more under the vendor's profiler, and add its counters (--counters)."""
     modules: list[str] = field(default_factory=list)
     allow_oversubscription: bool = False
+    ranks: int | None = None
+    """The most processes that carry out a point together (--ranks)."""
+    launcher: str = ""
+    """The command that starts ranks, with {ranks} for their number; without it, the mpirun of mpi4py's MPI."""
     retry: bool = False
     """Try all points again that crashed, timed out or failed, however often they were tried (--retry)."""
     all_names: bool = False
@@ -75,7 +81,7 @@ class RunOptions:
 
     def selects_points(self) -> bool:
         """True if the call itself chooses what is measured."""
-        return bool(self.experiments or self.all_names or self.devices or self.set or self.preset)
+        return bool(self.experiments or self.all_names or self.devices or self.set or self.preset or self.ranks)
 
 
 @dataclass
@@ -141,23 +147,41 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> Outcome:
     for one in (request, *chosen):
         one.devices = one.devices or work.default_devices(choose_devices([], devices), one)
     limits = memory_limits(devices, [name for one in chosen for name in one.devices])
+    launching = Launching(options.launcher)
     plans = [make_plan(one, devices, work.experiments(one.set), limits, work.planning, watcher.warn) for one in chosen]
+    plans = [startable(plan, one, launching) for one, plan in zip(chosen, plans, strict=True)]
     with Store(options.out or default_directory(), resume=options.resume) as store:
         store.describe(checked_machine(store, devices), together(request))
         retried = store.to_retry(all_failures=options.retry)
         by_name = {d.name: d for d in devices}
         for one, plan in zip(chosen, plans, strict=True):
             counter = PointCounter(work.experiments(one.set)) if one.counters else None
-            measure(plan, one, by_name, store, watcher, retried, counter)
+            measure(plan, one, by_name, store, watcher, retried, counter, launching)
             retried -= {planned.key for planned in plan}
             while more := further_points(work, one, devices, limits, store):
-                measure(more, one, by_name, store, watcher, (), counter)
+                measure(more, one, by_name, store, watcher, (), counter, launching)
         outcome = summarise(store, work, time.monotonic() - started)
     if problem := write_report(store.directory):
         watcher.warn(problem)
     else:
         outcome.report = store.directory / "report.html"
     return outcome
+
+
+def startable(plan: list[Planned], request: Request, launching: Launching) -> list[Planned]:
+    """The plan. Points of several ranks are skipped if none can be started and the call did not ask for them.
+
+    Raises:
+        UsageError: it did, with --ranks; the text says what to install.
+    """
+    try:
+        if any(planned.places and not planned.reason for planned in plan):
+            launching.check()
+    except UsageError as error:
+        if request.ranks is not None:
+            raise
+        return [replace(p, reason=str(error)) if p.places and not p.reason else p for p in plan]
+    return plan
 
 
 def further_points(
@@ -205,6 +229,7 @@ def resolve(work: Work, options: RunOptions, watcher: Watcher) -> Request:
         set=selection.set,
         events=options.events or base.events,
         counters=options.counters or base.counters,
+        ranks=selection.ranks,
         kind=work.name,
         modules=options.modules,
         allow_oversubscription=options.allow_oversubscription,
@@ -333,6 +358,7 @@ def measure(
     watcher: Watcher,
     retried: Collection[str] = (),
     counter: PointCounter | None = None,
+    launching: Launching | None = None,
 ) -> None:
     """Measures the points of `plan` that have no record yet. Each is recorded before the next one begins.
 
@@ -344,7 +370,7 @@ def measure(
         watcher.warn(warning)
     watcher.begin(store.directory, todo, len(plan) - len(todo))
     reported: set[tuple[str, str]] = set()
-    with PointExecutor(request, Trace(store.directory)) as executor:
+    with PointExecutor(request, Trace(store.directory), launching) as executor:
         for planned in todo:
             watcher.point(planned)
             job = make_job(planned, request, devices)
@@ -372,16 +398,18 @@ def make_job(planned: Planned, request: Request, devices: Mapping[str, DeviceInf
         tolerance=BUDGETS[choose_preset(request.preset)].tolerance,
         kind=request.kind,
         peers=[devices[planned.peer]] if planned.peer in devices else [],
+        ranks=[devices[name] for name in planned.places],
     )
 
 
 class PointExecutor:
-    """Measures points in workers, one at a time. One worker serves the points of one group."""
+    """Measures points in workers, one at a time. One worker, or several ranks, serve the points of one group."""
 
-    def __init__(self, request: Request, trace: Trace | None = None) -> None:
+    def __init__(self, request: Request, trace: Trace | None = None, launching: Launching | None = None) -> None:
+        self._launching = launching or Launching()
         self._trace = trace
         self._memory = host_limit() + SLACK
-        self._worker: Worker | None = None
+        self._worker: Worker | RankedWorker | None = None
         self._group: Group | None = None
         self._failed_starts: dict[Group, list[Record]] = {}
         self._outputs: list[str] = []
@@ -393,7 +421,7 @@ class PointExecutor:
         if self._given_up(group, record):
             return record
         try:
-            worker = self._worker_for(group, planned)
+            worker = self._worker_for(group, planned, job)
         except OSError as error:
             record.reason = f"no process could be started for it: {error.strerror}"
             return record
@@ -419,12 +447,18 @@ class PointExecutor:
         record.reason = f"not tried: its device did not open {len(failed)} times in a row: {failed[-1].reason}"
         return True
 
-    def _worker_for(self, group: Group, planned: Planned) -> Worker:
+    def _worker_for(self, group: Group, planned: Planned, job: Job) -> Worker | RankedWorker:
         if planned.fresh or group != self._group or not (self._worker and self._worker.alive()):
             self.end_worker()
         if self._worker is None:
-            self._worker, self._group = Worker(planned.environment), group
+            self._worker, self._group = self._start(planned, job), group
         return self._worker
+
+    def _start(self, planned: Planned, job: Job) -> Worker | RankedWorker:
+        if not planned.places:
+            return Worker(planned.environment)
+        launcher = self._launching.launcher(len(planned.places))
+        return RankedWorker(job.ranks, launcher, planned.environment, SLACK)
 
     def _note_start(self, group: Group, answer: Answer, record: Record) -> None:
         if answer.last_state in ("", "opening") and record.status != "ok":

@@ -44,7 +44,11 @@ def together(request: Request) -> Request:
 
 def _union(old: Selection, new: Request) -> Request | None:
     before, after = _parts(old), _parts(new)
-    if before.keys() != after.keys() or (old.events, old.counters) != (new.events, new.counters):
+    if before.keys() != after.keys() or (old.events, old.counters, old.ranks) != (
+        new.events,
+        new.counters,
+        new.ranks,
+    ):
         return None
     added = [part for part in after if not set(after[part]) <= set(before[part])]
     removed = [part for part in before if not set(before[part]) <= set(after[part])]

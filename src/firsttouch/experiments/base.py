@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 from firsttouch.analysis.findings import Finding
 from firsttouch.figures import Figure
 from firsttouch.machine.switches import Part
-from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.records.schema import RANKS, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.units import format_size
 
 if TYPE_CHECKING:
@@ -241,6 +241,12 @@ class Experiment:
     switches_of: ClassVar[Sequence[Part]] = ("memory",)
     """Which switches of a device's runtime (machine/switches.py) are factors: those of its memory, of its copies. Every
     experiment that measures what they change has them, so that no two records with different values look alike."""
+    ranked: ClassVar[bool] = False
+    """True if several processes carry out a point together: the ranks that places() names. Each calls measure(); its
+    session has `rank` and `ranks`. Samples and counters are those that rank 0 returns.
+    """
+    least_ranks: ClassVar[int] = 2
+    """The fewest ranks of a point of a ranked experiment."""
     opens_device: ClassVar[bool] = True
     """False if the worker must not open the device. environment() must then return a variable that no other experiment
     has, so that no other experiment has opened the device in the same worker."""
@@ -274,6 +280,10 @@ class Experiment:
         among the factors are set in any case.
         """
         return {}
+
+    def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
+        """Returns the device of each rank of a ranked experiment, by name."""
+        return [device.name] * factors.count(RANKS)
 
     def why_not_counted(self, factors: Factors) -> str:
         """Returns why --counters does not count the point with the vendor's profiler, or ''."""

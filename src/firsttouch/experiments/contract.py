@@ -32,6 +32,8 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "across_devices": (bool, "True or False"),
     "switches_of": (Sequence, "a sequence of parts"),
     "opens_device": (bool, "True or False"),
+    "ranked": (bool, "True or False"),
+    "least_ranks": (int, "a whole number"),
     "rules": (Sequence, "a sequence of rules"),
     "properties": (Mapping, "a mapping"),
 }
@@ -73,6 +75,16 @@ def why_meaningless(experiment: Experiment, factors: Factors, device: DeviceInfo
 
 def why_skipped(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
     return _reason(experiment, "skip", experiment.skip(factors, device))
+
+
+def places_of(experiment: Experiment, factors: Factors, device: DeviceInfo) -> tuple[str, ...]:
+    """Returns the device of each rank of a point; an empty tuple if one process carries it out."""
+    if not experiment.ranked:
+        return ()
+    given = experiment.places(factors, device)
+    if not (isinstance(given, (list, tuple)) and given and all(isinstance(name, str) for name in given)):
+        raise _wrong(experiment, "places", given, "the names of devices")
+    return tuple(given)
 
 
 def why_not_counted(experiment: Experiment, factors: Factors) -> str:

@@ -9,7 +9,7 @@ from statistics import median
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_common, is_device_side, is_plain_host, main_allocator
+from firsttouch.allocators.properties import is_common, is_device_side, is_plain_host
 from firsttouch.analysis.findings import Claim, Finding, compare, counter, extremes, finding, number
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Factor, Measurement, Point, Preset
@@ -26,10 +26,14 @@ from firsttouch.experiments.common import (
 from firsttouch.experiments.pairs import (
     BY,
     OWNER,
+    SIDES,
     PairExperiment,
     allocators_of,
     between_devices,
     by_kind,
+    entries_of,
+    is_main_pair,
+    is_mixed_pair,
     is_own,
     open_pair,
     parties_of,
@@ -37,7 +41,7 @@ from firsttouch.experiments.pairs import (
     reached_by_cpu,
     ways,
 )
-from firsttouch.experiments.presets import QUICK, STANDARD, Candidate, Contains, Not, leave_out
+from firsttouch.experiments.presets import QUICK, STANDARD, Contains, Not, leave_out
 from firsttouch.figures import Heat, Line
 from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
@@ -45,17 +49,6 @@ from firsttouch.session import Session
 COPY_ENGINE, KERNEL, PEER_CALL, CPU = "copy-engine", "kernel", "peer-call", "cpu"
 ENGINES = (COPY_ENGINE, KERNEL, PEER_CALL, CPU)
 OUT, IN, BOTH = DIRECTIONS = "out", "in", "both"
-_SIDES = ("source", "target")
-
-
-def _is_main(candidate: Candidate) -> bool:
-    """True if both sides are the device's main allocator."""
-    return all(candidate.factors[side] == main_allocator(candidate.device) for side in _SIDES)
-
-
-def _is_mixed(candidate: Candidate) -> bool:
-    """True if the two sides are of different allocators, of which --set names none."""
-    return len({candidate.factors[side] for side in _SIDES}) > 1 and not candidate.chosen & set(_SIDES)
 
 
 def _may_both_touch(entry: AllocatorInfo) -> bool:
@@ -68,12 +61,6 @@ def _may_move(entry: AllocatorInfo) -> bool:
     that it reaches.
     """
     return entry.managed or (is_plain_host(entry.name) and entry.gpu == "direct")
-
-
-def _entries(factors: Factors, device: DeviceInfo) -> list[AllocatorInfo]:
-    """The allocators of the two sides, each once."""
-    names = dict.fromkeys(factors.text(side) for side in _SIDES)
-    return [entry for name in names if (entry := device.allocator(name)) is not None]
 
 
 class P2pCopy(PairExperiment):
@@ -113,7 +100,7 @@ class P2pCopy(PairExperiment):
         *PairExperiment.rules,
         leave_out("other allocators than the main one are measured one way", STANDARD, main=False, direction=Not(OUT)),
     )  # fmt: skip
-    properties: ClassVar = {**PairExperiment.properties, "main": _is_main, "mixed": _is_mixed}
+    properties: ClassVar = {**PairExperiment.properties, "main": is_main_pair, "mixed": is_mixed_pair}
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         on_cpu = device.capabilities.on_host_processor or not device.capabilities.runs_kernels
@@ -136,7 +123,7 @@ class P2pCopy(PairExperiment):
             Factor("engine", engines, choices=ENGINES, doc="who copies"),
             *peer_factors(device),
             Factor("direction", directions, choices=DIRECTIONS, doc="to the peer, from it, or both ways at once"),
-            *(_memory_of(side, device, preset) for side in _SIDES),
+            *(_memory_of(side, device, preset) for side in SIDES),
             Factor("first_touch", touching, choices=("cpu", "gpu"), doc="who touches the pages of both sides first"),
             Factor("threads", [0], "count", most=_core.usable_processors(), doc="of the CPU's copies; 0 is all"),
             Factor("size", list(self.sizes(device, preset)), "size", least=1, doc="bytes copied each way"),
@@ -154,7 +141,7 @@ class P2pCopy(PairExperiment):
             return f"{device.name} has no engine but the CPU"
         if on_nodes and factors["first_touch"] == "gpu":
             return f"{device.name} has no GPU"
-        entries = _entries(factors, device)
+        entries = entries_of(factors, device)
         if not on_nodes and factors["first_touch"] == "cpu" and not any(map(_may_both_touch, entries)):
             return f"the CPU cannot touch {entries[0].name} memory first" if entries else ""
         return ""
@@ -162,10 +149,10 @@ class P2pCopy(PairExperiment):
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         engine, other = factors.text("engine"), device.peer(factors.text(PEER))
         agent = {KERNEL: ("gpu",), CPU: ("cpu",)}.get(engine, ())
-        for side in _SIDES:
+        for side in SIDES:
             if reason := unavailable(device, factors.text(side)):
                 return reason
-        for entry in _entries(factors, device):
+        for entry in entries_of(factors, device):
             touching = (factors.text("first_touch"),) if _may_both_touch(entry) else ()
             if reason := unreachable(device, entry.name, *agent, *touching):
                 return reason
@@ -179,7 +166,7 @@ class P2pCopy(PairExperiment):
 
     def measure(self, point: Point, session: Session) -> Measurement:
         engine, direction, size = point.text("engine"), point.text("direction"), point.size("size")
-        anew = session.info.capabilities.runs_kernels and any(map(_may_move, _entries(point.factors, session.info)))
+        anew = session.info.capabilities.runs_kernels and any(map(_may_move, entries_of(point.factors, session.info)))
         pair = open_pair(point, session, "cpu" if engine == CPU else "gpu", reach=engine != PEER_CALL)
         with ExitStack() as held:
 

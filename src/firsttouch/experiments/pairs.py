@@ -34,8 +34,11 @@ from firsttouch.figures import Heat
 from firsttouch.machine.host import node_name
 from firsttouch.machine.parties import node_of
 from firsttouch.machine.tree import parse_ids
-from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Factors, Peer, Record, Scalar
+from firsttouch.records.schema import NODE, PEER, SELF, AllocatorInfo, DeviceInfo, Factors, Peer, Record, Scalar
 from firsttouch.session import Session
+
+SIDES = ("source", "target")
+"""The factors with the allocators of the two sides."""
 
 
 def _peers(device: DeviceInfo) -> list[str]:
@@ -57,11 +60,11 @@ def _has_no_peer(candidate: Candidate) -> bool:
 
 
 def _in_first_pair(candidate: Candidate) -> bool:
-    """True if the first device or node acts, on its own memory or on that of the next."""
+    """True if the first device or node acts, on its own memory or on that of the next. A device alone is the first."""
     acting = actor(candidate.factors, candidate.device.name)
     other = next(iter(_other_peers(candidate)), "")
     nodes = _nodes(candidate.device)
-    is_first = acting == nodes[0] if nodes else acting < other
+    is_first = acting == nodes[0] if nodes else not other or acting < other
     return is_first and owner(candidate.factors, candidate.device.name) in (acting, other)
 
 
@@ -69,6 +72,22 @@ def _is_largest(candidate: Candidate) -> bool:
     experiment = candidate.experiment
     assert isinstance(experiment, PairExperiment)
     return candidate.factors.size("size") == experiment.sizes(candidate.device, candidate.preset)[-1]
+
+
+def is_main_pair(candidate: Candidate) -> bool:
+    """True if both sides are the device's main allocator."""
+    return all(candidate.factors[side] == main_allocator(candidate.device) for side in SIDES)
+
+
+def is_mixed_pair(candidate: Candidate) -> bool:
+    """True if the two sides are of different allocators, of which --set names none."""
+    return len({candidate.factors[side] for side in SIDES}) > 1 and not candidate.chosen & set(SIDES)
+
+
+def entries_of(factors: Factors, device: DeviceInfo) -> list[AllocatorInfo]:
+    """The allocators of the two sides, each once."""
+    names = dict.fromkeys(factors.text(side) for side in SIDES)
+    return [entry for name in names if (entry := device.allocator(name)) is not None]
 
 
 class PairExperiment(Experiment):
@@ -146,7 +165,7 @@ class PairExperiment(Experiment):
 OWNER, BY = "owner", "by"
 _ACTING = "nodes_with_processors"
 """The fact of the device `cpu` that names the nodes whose processors this process may use."""
-_MEMORY = ("allocator", "source", "target")
+_MEMORY = ("allocator", *SIDES)
 _TITLES: Mapping[str, str] = {"cpu": "by the CPU", "node": "NUMA nodes"}
 
 
@@ -314,27 +333,31 @@ class NodePair:
         self.device, self._session = session.device, session
         self._nodes = {False: point.text(NODE), True: owner(point.factors, point.device)}
 
-    @contextlib.contextmanager
-    def allocate(self, allocator: str, size: int, *, there: bool) -> Iterator[_core.Buffer]:
-        """Memory of the node, all of whose pages are shown to be there before and after it is used.
-
-        Raises:
-            Misplaced: a page is on another node; the text says how many.
-        """
-        node = self._nodes[there]
-        with self._session.on_node(node):
-            buffer = self.device.allocate(allocator, size)
-            buffer.fill(seed=self._session.seed, agent="cpu")
-        with buffer:
-            require_on(node, buffer)
-            yield buffer
-            require_on(node, buffer)
+    def allocate(self, allocator: str, size: int, *, there: bool) -> AbstractContextManager[_core.Buffer]:
+        return memory_on(self._nodes[there], self._session, allocator, size)
 
     def writers(self, *, there: bool) -> list[int]:
         return self._session.processors.get(self._nodes[there], [])
 
     def acting(self) -> AbstractContextManager[object]:
         return self._session.on_node(self._nodes[False])
+
+
+@contextlib.contextmanager
+def memory_on(node: str, session: Session, allocator: str, size: int) -> Iterator[_core.Buffer]:
+    """Host memory of a NUMA node, all of whose pages are shown to be there before and after it is used.
+
+    Raises:
+        Misplaced: a page is on another node; the text says how many.
+        Unsupported: the kernel does not tell where pages are.
+    """
+    with session.on_node(node):
+        buffer = session.device.allocate(allocator, size)
+        buffer.fill(seed=session.seed, agent="cpu")
+    with buffer:
+        require_on(node, buffer)
+        yield buffer
+        require_on(node, buffer)
 
 
 class Misplaced(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from firsttouch.machine import host
 from firsttouch.machine.tree import Tree, format_ids
@@ -37,6 +37,40 @@ def node_parties(device: DeviceInfo, nodes: Iterable[int], tree: Tree | None = N
         )
         for node in nodes
     ]
+
+
+def rank_party(devices: Sequence[DeviceInfo], rank: int, nodes: Sequence[int] = (), tree: Tree | None = None) -> Party:
+    """One of several processes, with the processors on which it runs: its part of those of its NUMA node.
+
+    devices: of each rank. nodes: the node of each rank, if the caller chooses them. Otherwise a rank is at its device's
+    node, and ranks on the host's processor are spread over the nodes that this process may use. Where a node has more
+    ranks than cores, each of them may use all.
+    """
+    tree = tree or Tree()
+    usable = host.usable_cores()
+    acting = host.acting_nodes(tree, usable)
+    every, ranks = list(acting), len(devices)
+
+    def node_of_rank(other: int) -> int | None:
+        if nodes:
+            return nodes[other]
+        if devices[other].capabilities.runs_kernels:
+            return node_of(devices[other], tree)
+        return every[other * len(every) // ranks] if every else None
+
+    node = node_of_rank(rank)
+    there = [other for other in range(ranks) if node_of_rank(other) == node]
+    cores = usable if node is None else acting.get(node, [])
+    if len(cores) >= len(there):
+        at = there.index(rank)
+        cores = cores[at * len(cores) // len(there) : (at + 1) * len(cores) // len(there)]
+    return Party(
+        device=devices[rank].name,
+        rank=rank,
+        host=socket.gethostname(),
+        numa_node=node,
+        processors=format_ids(cores),
+    )
 
 
 def node_of(device: DeviceInfo, tree: Tree | None = None) -> int | None:

@@ -48,6 +48,35 @@ SWITCHES: Mapping[str, Switch] = {
 """Sources: ROCm documentation, "Environment variables" and "Unified memory management"."""
 
 
+DEFAULT, DIRECT, STAGED = ROUTES = "default", "direct", "staged"
+_ROUTES: Mapping[str, Mapping[str, str]] = {
+    DEFAULT: {},
+    DIRECT: {
+        "MPICH_GPU_SUPPORT_ENABLED": "1",
+        "MPICH_GPU_IPC_ENABLED": "1",
+        "MPICH_GPU_IPC_THRESHOLD": "0",
+        "MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD": "0",
+        "OMPI_MCA_btl_smcuda_use_cuda_ipc": "1",
+    },
+    STAGED: {
+        "MPICH_GPU_SUPPORT_ENABLED": "1",
+        "MPICH_GPU_IPC_ENABLED": "0",
+        "MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD": str(2**31 - 1),
+        "OMPI_MCA_btl_smcuda_use_cuda_ipc": "0",
+        "UCX_TLS": "^cuda_ipc,rocm_ipc",
+    },
+}
+"""How an MPI that takes addresses of device memory carries it within a host: from device to device, or through the
+host. An MPI ignores the variables of the others. Sources: intro_mpi(3) of Cray MPICH (the first three), gpu_post.h of
+MPICH, btl_smcuda_component.c of Open MPI, and "UCX environment variables".
+"""
+
+
+def route_environment(route: str) -> dict[str, str]:
+    """The environment variables to set for ranks whose MPI carries device memory by this route."""
+    return dict(_ROUTES[route])
+
+
 _ALL_ACCESS: Mapping[str, Scalar] = {
     "gpu": "direct", "gpu_reason": "", "concurrent": True, "shared_atomics": True, "disjoint": True
 }  # fmt: skip

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-MAJOR, MINOR = 2, 3
+MAJOR, MINOR = 2, 4
 SCHEMA = f"firsttouch/{MAJOR}.{MINOR}"
 LARGEST = 1e100
 """The largest magnitude of a number in a record, so that no sum or product of a few of them overflows."""
 LARGEST_INTEGER = 2**64 - 1
+MOST_RANKS = 4096
 LONGEST_TIMEOUT = 1e6
 """Seconds, 11 days."""
 
@@ -24,12 +25,15 @@ Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Scalar: TypeAlias = str | int | Number | bool | None
 Seed: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Timeout: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_TIMEOUT)]
+Ranks: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=MOST_RANKS)]
 Status: TypeAlias = Literal["ok", "skipped", "failed", "timeout", "crashed"]
 FAILURES: tuple[Status, ...] = ("failed", "timeout", "crashed")
 Kind: TypeAlias = Literal["run", "app"]
 Access: TypeAlias = Literal["direct", "mapped", "none"]
 PEER, SELF, NODE = "peer", "self", "node"
 """The factor that names another device, and the value of it that means the acting device itself."""
+RANKS = "ranks"
+"""The factor with the number of processes that carry out a point together."""
 PeerAccess: TypeAlias = Literal["direct", "copies", "none"]
 TimeClass: TypeAlias = Literal["host", "host-kernels", "gpu"]
 
@@ -170,13 +174,17 @@ class BufferFact(Stored):
 
 
 class Party(Stored):
-    """A device that took part in a point, with the rank of its process. processors has the form "0-3,8"."""
+    """A device that took part in a point, with the rank of its process. processors has the form "0-3,8". clocks_before,
+    clocks_after: of the device, where the point had several ranks.
+    """
 
     device: str
     rank: Integer = 0
     host: str = ""
     numa_node: Integer | None = None
     processors: str = ""
+    clocks_before: Clocks | None = None
+    clocks_after: Clocks | None = None
 
 
 class Record(Stored):
@@ -380,14 +388,16 @@ class Selection(Stored):
     set: dict[str, list[Scalar]] = {}
     events: bool = False
     counters: bool = False
+    ranks: Ranks | None = None
 
 
 class Request(Stored):
     """The request of a `firsttouch run` or `firsttouch app`: the content of run.json. --resume continues from it.
 
     experiments: the applications if kind is "app". earlier: what earlier calls selected for this directory, as far as
-    it is not a part of what the other fields select. modules (the user's own files) and allow_oversubscription are for
-    information only: code to run and limits to lift come from the call alone, never from a results directory.
+    it is not a part of what the other fields select. ranks: the most processes that carry out a point together. modules
+    (the user's own files) and allow_oversubscription are for information only: code to run and limits to lift come from
+    the call alone, never from a results directory.
     """
 
     schema: str
@@ -399,6 +409,7 @@ class Request(Stored):
     set: dict[str, list[Scalar]] = {}
     events: bool = False
     counters: bool = False
+    ranks: Ranks | None = None
     kind: Kind = "run"
     modules: list[str] = []
     allow_oversubscription: bool = False

@@ -17,24 +17,25 @@ from typing import Literal
 import msgspec
 
 from firsttouch.units import format_size
-from firsttouch.workers.protocol import Reply, Task, WorkerState, die_with, one_line
+from firsttouch.workers.agent import STOP_TIMEOUT, resident
+from firsttouch.workers.protocol import Reply, Task, WorkerState, die_with, one_line, split_replies
 
 TICK = 0.05
 """Seconds between two checks of a worker's memory and time."""
 START_TIMEOUT = 60.0
-STOP_TIMEOUT = 2.0
 _TAIL = 4096
-_LONGEST_REPLY = 2**28
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """How one task ended. last_state: the last state before that; "" or "opening" mean that measuring never began."""
+    """How one task ended. last_state: the last state before that; "" or "opening" mean that measuring never began.
+    replies: those of the ranks, if the task had several, as far as they came.
+    """
 
     outcome: Literal["done", "timeout", "crashed", "failed"]
     last_state: WorkerState | Literal[""]
     reply: Reply | None = None
+    replies: Sequence[Reply | None] = ()
     reason: str = ""
     seconds: float = 0.0
 
@@ -91,11 +92,8 @@ class Worker:
                 allowed = timeout + START_TIMEOUT * (reply.state == "opening")
             if ended:
                 outcome, reason = "crashed", self._exit_reason()
-            elif memory is not None and (used := self._resident()) > memory:
-                outcome, reason = (
-                    "failed",
-                    f"took {format_size(used)} of host memory; the limit is {format_size(memory)}",
-                )
+            elif memory is not None and (used := resident(self.pid)) > memory:
+                outcome, reason = "failed", took_too_much(used, memory)
             elif time.monotonic() - since > allowed:
                 outcome, reason = "timeout", f"did not finish within {allowed:.3g} s"
         self.kill()
@@ -118,17 +116,8 @@ class Worker:
 
     def _replies(self) -> list[Reply]:
         """The replies since the last call. Raises ValueError if a line is not a reply."""
-        if len(self._read["stdout"]) > _LONGEST_REPLY:
-            raise ValueError(f"a line of more than {format_size(_LONGEST_REPLY)}")
-        *lines, self._read["stdout"] = self._read["stdout"].split(b"\n")
-        return [msgspec.json.decode(line, type=Reply) for line in lines]
-
-    def _resident(self) -> int:
-        try:
-            with open(f"/proc/{self._process.pid}/statm") as file:
-                return int(file.read().split()[1]) * _PAGE
-        except (OSError, IndexError):
-            return 0
+        replies, self._read["stdout"] = split_replies(self._read["stdout"])
+        return replies
 
     def _exit_reason(self) -> str:
         """How a worker ended, and the last lines that it wrote to stderr."""
@@ -139,7 +128,7 @@ class Worker:
         with suppress(BlockingIOError):
             while data := os.read(self._pipes["stderr"].fileno(), 1 << 16):
                 self._read["stderr"] = (self._read["stderr"] + data)[-_TAIL:]
-        return _how_it_ended("worker", status, self._read["stderr"].decode(errors="replace"))
+        return how_it_ended("worker", status, self._read["stderr"].decode(errors="replace"))
 
     @property
     def pid(self) -> int:
@@ -166,7 +155,11 @@ class Worker:
             pipe.close()
 
 
-def _how_it_ended(what: str, status: int, printed: str) -> str:
+def took_too_much(used: int, memory: int) -> str:
+    return f"took {format_size(used)} of host memory; the limit is {format_size(memory)}"
+
+
+def how_it_ended(what: str, status: int, printed: str) -> str:
     how = f"ended by {signal_name(-status)}" if status < 0 else f"ended with exit status {status}"
     words = printed.splitlines()[-3:]
     return one_line(f"{what} {how}: {' | '.join(words)}" if words else f"{what} {how}")
@@ -208,7 +201,7 @@ def run_under(
             return ToolRun(reply, "", output)
     if status is None:
         return ToolRun(None, f"the point did not finish within {timeout:.3g} s", output)
-    return ToolRun(None, _how_it_ended("the point", status, output), output)
+    return ToolRun(None, how_it_ended("the point", status, output), output)
 
 
 def run_program(command: Sequence[str], timeout: float) -> str:

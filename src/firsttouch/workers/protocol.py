@@ -24,8 +24,10 @@ import msgspec
 from firsttouch.events.log import Span
 from firsttouch.modules import error_location
 from firsttouch.records.schema import DeviceInfo, Record, Struct
+from firsttouch.units import format_size
 
 LONGEST_REASON = 600
+LONGEST_REPLY = 2**28
 _PR_SET_PDEATHSIG = 1
 
 WorkerState: TypeAlias = Literal["ready", "opening", "opened", "done"]
@@ -50,6 +52,14 @@ class Reply(Struct):
     reason: str = ""
     span: Span | None = None
     outputs: list[str] = []
+
+
+def split_replies(data: bytes) -> tuple[list[Reply], bytes]:
+    """The replies in whole lines of `data`, and the rest. Raises ValueError if a line is not a reply."""
+    if len(data) > LONGEST_REPLY:
+        raise ValueError(f"a line of more than {format_size(LONGEST_REPLY)}")
+    *lines, rest = data.split(b"\n")
+    return [msgspec.json.decode(line, type=Reply) for line in lines], rest
 
 
 def one_line(text: str) -> str:

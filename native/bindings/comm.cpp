@@ -1,0 +1,30 @@
+// Bindings of the communication between ranks.
+#include "comm/comm.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include "bindings/bindings.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace firsttouch {
+
+void bind_comm(nb::module_& m) {
+    nb::class_<Comm>(m, "Comm", "What the ranks that were started together can do with each other.")
+        .def_prop_ro("rank", &Comm::rank)
+        .def_prop_ro("size", &Comm::size)
+        .def_prop_ro("library", &Comm::library, "The path of the library.");
+    m.def(
+        "open_mpi",
+        [](const std::string& library, std::uint64_t world, std::uint64_t byte, std::size_t request_bytes) {
+            return open_mpi({library, world, byte, request_bytes});
+        },
+        "library"_a, nb::kw_only(), "world"_a, "byte"_a, "request_bytes"_a,
+        "Opens the ranks of an MPI that this process has initialised. library: its path; world, byte: the handles of "
+        "the communicator and of the type; request_bytes: the size of a request's handle.");
+}
+
+}  // namespace firsttouch

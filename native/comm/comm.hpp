@@ -1,0 +1,50 @@
+// The Comm interface: what ranks can do with each other. A rank is a process of a group that was started together; each
+// has the same Comm. One table per library implements it: mpi.cpp that of MPI.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace firsttouch {
+
+class Comm {
+  public:
+    virtual ~Comm() = default;
+
+    int rank() const { return rank_; }
+    int size() const { return size_; }
+    virtual const std::string& library() const = 0;  // its path
+
+    // Messages of `bytes` between two ranks; the n-th that one sends to the other is the n-th that the other receives.
+    // send and receive return when the memory may be used again. The others queue a message and return its number,
+    // which counts from 0 since the last finish_all; finish waits for that message, finish_all for all. The library
+    // must reach the memory by this address. All throw VendorError with the library's message.
+    virtual void send(const void* from, std::size_t bytes, int to) = 0;
+    virtual void receive(void* to, std::size_t bytes, int from) = 0;
+    virtual int start_send(const void* from, std::size_t bytes, int to) = 0;
+    virtual int start_receive(void* to, std::size_t bytes, int from) = 0;
+    virtual void finish(int message) = 0;
+    virtual void finish_all() = 0;
+
+    // A word between two ranks, apart from the messages above.
+    virtual void tell(int to, std::uint64_t word) = 0;
+    virtual std::uint64_t hear(int from) = 0;
+
+  protected:
+    int rank_ = 0, size_ = 1;
+};
+
+// What mpi4py tells of the MPI that it has initialised: the path of the library, the handles of the communicator of all
+// ranks and of the type byte, and the bytes of a request. A handle is a pointer or a number of four bytes, depending on
+// the implementation; both are passed in one register.
+struct MpiHandles {
+    std::string library;
+    std::uint64_t world = 0, byte = 0;
+    std::size_t request_bytes = 8;
+};
+// Throws Unavailable if the library lacks a function, VendorError if a call fails.
+std::unique_ptr<Comm> open_mpi(const MpiHandles& handles);
+
+}  // namespace firsttouch

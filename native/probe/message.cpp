@@ -1,0 +1,237 @@
+// Messages between two ranks. Both call this; the one that leads decides what comes next and takes the time.
+#include <algorithm>
+
+#include "comm/comm.hpp"
+#include "host/clock.hpp"
+#include "probe/probes.hpp"
+
+namespace firsttouch {
+namespace {
+
+constexpr std::uint64_t per_rank = 0x100, per_repetition = 0x10000, poison = 0x77;  // added to the request's seed
+constexpr std::uint64_t acknowledged = 1;
+constexpr std::size_t longest_window = std::size_t{1} << 28;  // bytes, if that is at least two messages
+
+// How messages of one kind leave a rank's source and arrive in its target.
+class Way {
+  public:
+    virtual ~Way() = default;
+    virtual void send(int messages) = 0;     // returns when the source may be used again
+    virtual void receive(int messages) = 0;  // returns when the last message can be used
+};
+
+// The library gets the addresses of source and target themselves: the CPU's, or the device's.
+class Direct : public Way {
+  public:
+    Direct(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, const MessageRequest& request)
+        : comm_(comm), bytes_(request.bytes), other_(request.other) {
+        source_ = address(lab, source, request, views_[0]);
+        target_ = address(lab, target, request, views_[1]);
+    }
+    void send(int messages) override {
+        if (messages == 1) return comm_.send(source_, bytes_, other_);
+        for (int i = 0; i < messages; ++i) comm_.start_send(source_, bytes_, other_);
+        comm_.finish_all();
+    }
+    void receive(int messages) override {
+        if (messages == 1) return comm_.receive(target_, bytes_, other_);
+        for (int i = 0; i < messages; ++i) comm_.start_receive(target_, bytes_, other_);
+        comm_.finish_all();
+    }
+
+  private:
+    static void* address(Lab& lab, const Buffer& buffer, const MessageRequest& request, std::optional<HostView>& view) {
+        if (request.device_addresses) return reinterpret_cast<void*>(lab.device_address(buffer));
+        return view.emplace(buffer).data();
+    }
+
+    Comm& comm_;
+    std::optional<HostView> views_[2];
+    void *source_ = nullptr, *target_ = nullptr;
+    std::size_t bytes_;
+    int other_;
+};
+
+// The device copies each message to host memory or from it. That has two places, so that a copy and a message are under
+// way at once.
+class Staged : public Way {
+  public:
+    Staged(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, const Buffer& staging, std::size_t bytes,
+           int other)
+        : lab_(lab), comm_(comm), source_(source), target_(target), staging_(staging), places_(staging), bytes_(bytes),
+          other_(other) {}
+    void send(int messages) override {
+        int started[2] = {};
+        for (int i = 0; i < messages; ++i) {
+            if (i >= 2) comm_.finish(started[i % 2]);
+            lab_.device().copy(lab_.stream(), staging_, offset(i), source_, 0, bytes_);
+            lab_.device().wait(lab_.stream());
+            started[i % 2] = comm_.start_send(place(i), bytes_, other_);
+        }
+        comm_.finish_all();
+    }
+    void receive(int messages) override {
+        int started[2] = {};
+        for (int i = 0; i < std::min(messages, 2); ++i) started[i] = comm_.start_receive(place(i), bytes_, other_);
+        for (int i = 0; i < messages; ++i) {
+            comm_.finish(started[i % 2]);
+            lab_.device().copy(lab_.stream(), target_, 0, staging_, offset(i), bytes_);
+            lab_.device().wait(lab_.stream());
+            if (i + 2 < messages) started[i % 2] = comm_.start_receive(place(i), bytes_, other_);
+        }
+        comm_.finish_all();
+    }
+
+  private:
+    std::size_t offset(int message) const { return static_cast<std::size_t>(message % 2) * bytes_; }
+    char* place(int message) const { return places_.as<char>() + offset(message); }
+
+    Lab& lab_;
+    Comm& comm_;
+    const Buffer &source_, &target_, &staging_;
+    HostView places_;
+    std::size_t bytes_;
+    int other_;
+};
+
+// What the leader has both do next.
+enum class Step : std::uint8_t { check, ping, window, end };
+
+class Conversation {
+  public:
+    Conversation(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, const MessageRequest& request)
+        : lab_(lab), comm_(comm), source_(source), target_(target), request_(request) {
+        if (request.staging != nullptr)
+            way_ = std::make_unique<Staged>(lab, comm, source, target, *request.staging, request.bytes, request.other);
+        else
+            way_ = std::make_unique<Direct>(lab, comm, source, target, request);
+        const std::size_t most = std::max<std::size_t>(2, longest_window / request.bytes);
+        window_ = static_cast<int>(std::min<std::size_t>(64, most));
+    }
+    int window() const { return window_; }
+    std::uint64_t errors() const { return errors_; }
+
+    // The leader's side of each step, which returns the seconds that it took.
+    double lead(Step step, std::uint64_t times) {
+        comm_.tell(request_.other, static_cast<std::uint64_t>(step) | times << 8);
+        if (step == Step::end) return 0;
+        if (step == Step::check) return check(times), 0;
+        take_turns(1);  // the other is on its way here
+        const double start = now();
+        step == Step::ping ? take_turns(times) : send_windows(times);
+        return now() - start - clock_cost();
+    }
+    // The other's side of all steps until the last.
+    void follow() {
+        for (;;) {
+            const std::uint64_t word = comm_.hear(request_.other), times = word >> 8;
+            const auto step = static_cast<Step>(word & 0xff);
+            if (step == Step::end) return;
+            if (step == Step::check) {
+                check(times);
+                continue;
+            }
+            take_turns(1);
+            step == Step::ping ? take_turns(times) : receive_windows(times);
+        }
+    }
+
+  private:
+    bool leads() const { return comm_.rank() < request_.other; }
+
+    // Messages there and back.
+    void take_turns(std::uint64_t times) {
+        for (std::uint64_t i = 0; i < times; ++i) {
+            if (leads()) way_->send(1);
+            way_->receive(1);
+            if (!leads()) way_->send(1);
+        }
+    }
+    void send_windows(std::uint64_t times) {
+        for (std::uint64_t i = 0; i < times; ++i) {
+            way_->send(window_);
+            comm_.hear(request_.other);
+        }
+    }
+    void receive_windows(std::uint64_t times) {
+        for (std::uint64_t i = 0; i < times; ++i) {
+            way_->receive(window_);
+            comm_.tell(request_.other, acknowledged);
+        }
+    }
+
+    std::uint64_t seed(int rank) const {
+        return request_.seed + static_cast<std::uint64_t>(rank + 1) * per_rank + repetition_ * per_repetition;
+    }
+    // Counts what differs in the target from what the other rank has sent since the last new data.
+    void compare() { errors_ += lab_.check(target_, seed(request_.other), lab_.agent_with_access(target_)); }
+    void write_new_data() {
+        ++repetition_;
+        lab_.fill(source_, seed(comm_.rank()), lab_.agent_with_access(source_));
+        lab_.fill(target_, seed(comm_.rank()) + poison, lab_.agent_with_access(target_));
+        comm_.tell(request_.other, acknowledged);  // none sends before both have written
+        comm_.hear(request_.other);
+    }
+    // Compares every byte: of what was timed, if anything was, of a new message each way, and of a new window.
+    void check(std::uint64_t after_timing) {
+        if (after_timing != 0) compare();
+        write_new_data();
+        take_turns(1);
+        compare();
+        write_new_data();
+        leads() ? send_windows(1) : receive_windows(1);
+        if (!leads()) compare();
+        write_new_data();  // which the timed messages move
+    }
+
+    Lab& lab_;
+    Comm& comm_;
+    const Buffer &source_, &target_;
+    const MessageRequest& request_;
+    std::unique_ptr<Way> way_;
+    int window_ = 1;
+    std::uint64_t repetition_ = 0, errors_ = 0;
+};
+
+// The number of repetitions of a step that take at least `least` seconds.
+std::uint64_t repetitions(Conversation& both, Step step, double least) {
+    std::uint64_t times = 1;
+    while (times < 10'000 && both.lead(step, times) < least) times *= 2;
+    return times;
+}
+
+}  // namespace
+
+Outcome message(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, const MessageRequest& request,
+                const Stop& stop) {
+    if (request.bytes == 0 || request.bytes > std::min(source.size(), target.size()))
+        throw std::invalid_argument("bytes must be between 1 and the size of the smaller buffer");
+    if (request.staging != nullptr && request.staging->size() < 2 * request.bytes)
+        throw std::invalid_argument("staging must hold two messages");
+    if (request.other == comm.rank() || request.other < 0 || request.other >= comm.size())
+        throw std::invalid_argument("there is no other rank " + std::to_string(request.other));
+    Outcome outcome;
+    Conversation both(lab, comm, source, target, request);
+    if (comm.rank() > request.other) {
+        both.follow();
+        outcome.errors = both.errors();
+        return outcome;
+    }
+    both.lead(Step::check, 0);
+    const std::uint64_t pings = repetitions(both, Step::ping, 100e-6), windows = repetitions(both, Step::window, 1e-3);
+    const Stop latency{stop.tolerance, stop.seconds / 3, stop.min_samples, stop.max_samples};
+    const auto alone = summarise(sample(latency, [&] { return both.lead(Step::ping, pings) / (2.0 * pings); }).values);
+    outcome.counters["latency_us"] = alone.median * 1e6;
+    outcome.counters["latency_low_us"] = alone.ci_low * 1e6;
+    outcome.counters["latency_high_us"] = alone.ci_high * 1e6;
+    outcome.counters["window"] = both.window();
+    const double bytes = static_cast<double>(request.bytes) * both.window() * windows;
+    const Stop rest{stop.tolerance, stop.seconds * 2 / 3, stop.min_samples, stop.max_samples};
+    outcome.samples = sample(rest, [&] { return bytes / both.lead(Step::window, windows) * 1e-9; });
+    both.lead(Step::check, 1);
+    both.lead(Step::end, 0);
+    outcome.errors = both.errors();
+    return outcome;
+}
+
+}  // namespace firsttouch

@@ -1,0 +1,233 @@
+"""p2p-message: messages between two processes, each with a device or a NUMA node of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from statistics import median
+from typing import ClassVar
+
+from firsttouch import _core
+from firsttouch.allocators.properties import is_common, is_device_side, is_plain_host, main_allocator, role
+from firsttouch.analysis.findings import Claim, Finding, compare, counter, extremes, finding, number
+from firsttouch.analysis.statistics import group_by
+from firsttouch.errors import Unsupported
+from firsttouch.experiments.base import Factor, Measurement, Point, Preset
+from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact, unavailable, unreachable
+from firsttouch.experiments.pairs import (
+    BY,
+    OWNER,
+    SIDES,
+    PairExperiment,
+    allocators_of,
+    between_devices,
+    by_kind,
+    entries_of,
+    is_main_pair,
+    is_mixed_pair,
+    matrix,
+    memory_on,
+    owner,
+    parties_of,
+    peer_factors,
+    ways,
+)
+from firsttouch.experiments.presets import leave_out
+from firsttouch.figures import Heat, Line
+from firsttouch.machine.mpi import may_be_taken, why_not_taken
+from firsttouch.machine.switches import DEFAULT, ROUTES, route_environment
+from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Factors, Metric, Record
+from firsttouch.session import Session
+
+MPI, MPI_STAGED = INTERFACES = "mpi", "mpi-staged"
+
+
+def staging_allocator(device: DeviceInfo) -> str | None:
+    """The host memory through which messages are staged: page-locked if the device has such memory, else plain."""
+    in_place = [a for a in device.allocators if a.available and a.cpu == "direct"]
+    locked = [a.name for a in in_place if role(a.name) == "page-locked" and is_common(a.name)]
+    plain = [a.name for a in in_place if is_plain_host(a.name)]
+    return next(iter([*locked, *plain]), None)
+
+
+class P2pMessage(PairExperiment):
+    """Messages between two ranks. Source: the OSU micro-benchmarks; Schieffer et al. 2025 (MI300A nodes)."""
+
+    name = "p2p-message"
+    order = 230
+    question = "How fast are messages between two processes with a GPU each?"
+    questions: ClassVar = {"node": "How fast are messages between two processes on NUMA nodes?"}
+    metric = Metric("GB/s", "higher")
+    counted = (
+        "Every byte of a message counts once; 10^9 bytes are one GB. Rank 0, on `device` or the NUMA node `node`, "
+        "sends to rank 1, on `peer`, in windows of messages queued back to back (counter window), each of which rank 1 "
+        "acknowledges when it can use the data. latency_us is one message alone, half of the time there and back. With "
+        "mpi the library gets the addresses of source and target; with mpi-staged the device copies each message to "
+        "page-locked host memory and from it, which is counted. out_gbs is seen from rank 0; of_peak is the rate over "
+        "the link's stated peak, where the driver states it."
+    )
+    source = "OSU micro-benchmarks (osu_bw, osu_latency); Schieffer et al. 2025"
+    figures = (
+        Heat(x=OWNER, y=BY, facet="interface", x_title="to", y_title="from", z_title="GB/s",
+             title="Bandwidth of messages"),
+        Line(x="size", colour="interface", dash="source", facet=OWNER, log_x=True, log_y=True, x_title="one message",
+             y_title="bandwidth, GB/s", title="Bandwidth over the size of a message"),
+        Line(x="size", y="latency_us", colour="interface", dash="source", facet=OWNER, log_x=True, log_y=True,
+             x_title="one message", y_title="one message alone, us", title="Time of one message alone"),
+    )  # fmt: skip
+    share = 0.3
+    ranked = True
+    switches_of = ("memory", "copies")
+    rules = (
+        leave_out("messages between memory of two kinds are measured if --set names them", mixed=True),
+        *(rule for rule in PairExperiment.rules if not rule.strict),
+    )
+    properties: ClassVar = {**PairExperiment.properties, "main": is_main_pair, "mixed": is_mixed_pair}
+
+    def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
+        other = owner(factors, device.name)
+        return [device.name, device.name if NODE in factors else other]
+
+    def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
+        on_cpu = device.capabilities.on_host_processor or not device.capabilities.runs_kernels
+        return {
+            "quick": [8, 4 * KiB, 64 * KiB, MiB, 16 * MiB if on_cpu else 64 * MiB],
+            "standard": [1, 8, 64, 512, *(4 * KiB << (2 * k) for k in range(8)), *([] if on_cpu else [256 * MiB, GiB])],
+            "full": [1 << k for k in range(31)],
+        }[preset]
+
+    def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        interfaces = INTERFACES if device.capabilities.runs_kernels else (MPI,)
+        return [
+            Factor("interface", interfaces, choices=INTERFACES, doc="what carries the messages"),
+            *peer_factors(device),
+            *(_memory_of(side, device, preset) for side in SIDES),
+            Factor("route", [DEFAULT], choices=ROUTES, doc="how the MPI itself carries device memory"),
+            Factor("size", list(self.sizes(device, preset)), "size", least=1, most=GiB, doc="bytes of one message"),
+        ]
+
+    def environment(self, factors: Factors) -> dict[str, str]:
+        return route_environment(factors.text("route"))
+
+    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+        own = any(is_device_side(entry) for entry in entries_of(factors, device))
+        if factors["route"] != DEFAULT and (factors["interface"] != MPI or not own):
+            return "route is that of device memory whose address the MPI gets"
+        if factors["interface"] != MPI_STAGED:
+            return ""
+        if not device.capabilities.runs_kernels:
+            return f"{device.name} has no copies to stage messages with"
+        if not any(is_device_side(entry) or entry.managed for entry in entries_of(factors, device)):
+            return "only device memory and managed memory are staged"
+        return ""
+
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        name, runs_kernels = factors.text(PEER), device.capabilities.runs_kernels
+        if runs_kernels and name != SELF and device.peer(name) is None:
+            return f"{device.name} has no peer {name}"
+        for side in SIDES:
+            if reason := unavailable(device, factors.text(side)):
+                return reason
+        if factors["route"] != DEFAULT and not may_be_taken(device.kind):
+            return f"no MPI takes addresses of {device.kind} memory"
+        for entry in entries_of(factors, device):
+            if runs_kernels and is_plain_host(entry.name) and (reason := unreachable(device, entry.name, "gpu")):
+                return reason
+            if factors["interface"] == MPI and entry.cpu != "direct" and not may_be_taken(device.kind):
+                return f"no MPI takes addresses of {device.kind} memory that the CPU does not reach in place"
+        if factors["interface"] == MPI_STAGED and staging_allocator(device) is None:
+            return f"{device.name} has no host memory through which messages could be staged"
+        return None
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        comm, size = session.mpi, point.size("size")
+        staged = point["interface"] == MPI_STAGED
+        entries = entries_of(point.factors, session.info)
+        by_device = not staged and any(entry.cpu != "direct" for entry in entries)
+        if (by_device or point["route"] != DEFAULT) and (reason := why_not_taken(comm, session.info.kind)):
+            raise Unsupported(reason)
+        with ExitStack() as held:
+            held.enter_context(session.on_own_processors())
+            source, target = (held.enter_context(_allocate(point, session, side, size)) for side in SIDES)
+            staging = None
+            if staged and (name := staging_allocator(session.info)):
+                staging = held.enter_context(session.device.allocate(name, 2 * size))
+            outcome = _core.message(
+                session.device,
+                comm,
+                source,
+                target,
+                bytes=size,
+                other=1 - session.rank,
+                staging=staging,
+                device_addresses=by_device,
+                seed=session.seed,
+                stop=session.stop(),
+            )
+            buffers = [buffer_fact("source", source), buffer_fact("target", target)]
+            found = Measurement.of(outcome, buffers=buffers)
+        if not found.samples:
+            return found
+        link = session.info.peer(owner(point.factors, point.device))
+        return replace(found, counters={**found.counters, **ways(0.0, median(found.samples), link)})
+
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        kinds = by_kind(records).values()
+        return [
+            *(_fastest(rows) for of in kinds for rows in group_by(_shown(of), "interface").values()),
+            *(found for of in kinds for found in _alone(of)),
+        ]
+
+
+def _memory_of(side: str, device: DeviceInfo, preset: Preset) -> Factor:
+    """The memory of one side: device memory and the common page-locked memory, and from standard on the other common
+    memory that the device reaches; on `cpu` plain memory.
+    """
+    factor = allocators_of(side, device, f"memory of the {side}")
+    if not device.capabilities.runs_kernels:
+        return replace(factor, values=[main_allocator(device)] if preset == "quick" else factor.values)
+    also = ("page-locked",) if preset == "quick" else ("page-locked", "shared", "host")
+    common = [a for a in device.allocators if a.available and is_common(a.name) and a.gpu != "none"]
+    return replace(factor, values=[main_allocator(device), *(a.name for a in common if role(a.name) in also)])
+
+
+def _allocate(point: Point, session: Session, side: str, size: int) -> AbstractContextManager[_core.Buffer]:
+    allocator = point.text(side)
+    if NODE not in point.factors:
+        return session.device.allocate(allocator, size)
+    node = point.text(NODE) if session.rank == 0 else owner(point.factors, point.device)
+    return memory_on(node, session, allocator, size)
+
+
+def _shown(records: Sequence[Record]) -> Sequence[Record]:
+    """Those between two devices or nodes; where there is one alone, those within it."""
+    return between_devices(records) or matrix(records)
+
+
+def _fastest(records: Sequence[Record]) -> Finding:
+    """The finding about one interface between parties of one kind."""
+    slowest, fastest = extremes(records)
+    differ = compare(fastest, slowest)
+    parties = parties_of(fastest) | {f"slow_{name}": value for name, value in parties_of(slowest).items()}
+    return finding(RANGE if differ.is_clear else BEST, fastest, comparison=differ, **parties)
+
+
+def _alone(records: Sequence[Record]) -> list[Finding]:
+    """The shortest single message of the smallest size."""
+    timed = [(q.value, i, r, q) for i, r in enumerate(records) if (q := counter(r, "latency_us", "us"))]
+    if not timed:
+        return []
+    least = min(number(r, "size") for _, _, r, _ in timed)
+    _, _, record, value = min(one for one in timed if number(one[2], "size") == least)
+    return [finding(ALONE, record, value, **parties_of(record))]
+
+
+_HEAD = "fastest messages of {size} between two processes:"
+BEST = Claim("p2p-message.best", "{interface} {value} ({by} to {owner}, {target} memory)", _HEAD)
+RANGE = Claim(
+    "p2p-message.best",
+    "{interface} {value} ({by} to {owner}, {target} memory; least {other_value}, {slow_by} to {slow_owner})",
+    _HEAD,
+)
+ALONE = Claim("p2p-message.alone", "a message of {size} alone takes at least {value} ({interface}, {by} to {owner})")

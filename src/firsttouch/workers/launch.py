@@ -1,0 +1,107 @@
+"""Starts the launcher of ranks, waits for it, and leaves nothing behind: neither processes nor shared memory.
+
+``python -m firsttouch.workers.launch FOLDER... -- COMMAND...`` runs COMMAND until it ends or stdin is closed, which
+happens when the runner ends, in whatever way. Then it kills what is left of the group on this host and removes the
+folders and the shared memory that MPI has left. It ends with the command's status.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from firsttouch.workers.agent import CHANNEL
+
+SHARED_MEMORY = Path("/dev/shm")
+_LEFT_BY_MPI = ("mpich_shm_*", "sm_segment.*", "ompi.*", "vader_segment.*", "psm*_shm.*")
+_PATIENCE = 3.0
+"""Seconds in which killed processes must have ended."""
+
+
+def main(folders: Sequence[str], command: Sequence[str]) -> int:
+    before = segments()
+    with suppress(OSError):  # a Ctrl-C is the runner's to handle
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error.strerror}\n")
+        clean_up(os.environ[CHANNEL], folders, before)
+        return 127
+    threading.Thread(target=_end_with_stdin, args=(folders, before), daemon=True).start()
+    status = launcher.wait()
+    clean_up(os.environ[CHANNEL], folders, before)
+    return status if status >= 0 else 128 - status
+
+
+def _end_with_stdin(folders: Sequence[str], before: Collection[Path]) -> None:
+    while os.read(0, 1 << 10):
+        pass
+    clean_up(os.environ[CHANNEL], folders, before)
+    os._exit(0)
+
+
+def segments() -> set[Path]:
+    """The files in shared memory that an MPI of this user may have made."""
+    found = {path for pattern in _LEFT_BY_MPI for path in SHARED_MEMORY.glob(pattern)}
+    mine = set()
+    for path in found:
+        with suppress(OSError):
+            if path.stat().st_uid == os.getuid():
+                mine.add(path)
+    return mine
+
+
+def clean_up(channel: str, folders: Sequence[str], before: Collection[Path]) -> None:
+    """Kills the processes of a group on this host, and removes its folders and what is new in shared memory and no
+    process uses.
+    """
+    end = time.monotonic() + _PATIENCE
+    while (left := group(channel)) and time.monotonic() < end:
+        for pid in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    if new := segments() - set(before):
+        used = mapped()
+        for path in new:
+            if str(path) not in used:
+                path.unlink(missing_ok=True)
+
+
+def group(channel: str) -> list[int]:
+    """The processes of this host with this channel in their environment, without the calling process."""
+    wanted, found = f"{CHANNEL}={channel}".encode(), []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                is_zombie = entry.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "Z"
+                if not is_zombie and wanted in entry.joinpath("environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found
+
+
+def mapped() -> set[str]:
+    """The files in shared memory that processes of this user have mapped."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                lines = entry.joinpath("maps").read_text().splitlines()
+                found |= {line.split(maxsplit=5)[-1] for line in lines if str(SHARED_MEMORY) in line}
+    return found
+
+
+if __name__ == "__main__":
+    at = sys.argv.index("--")
+    sys.exit(main(sys.argv[1:at], sys.argv[at + 1 :]))

@@ -1,0 +1,44 @@
+"""A point of several ranks in which one of them misbehaves, loaded by --module."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from faults import FAULTS, GOOD, _Plain
+
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point
+from firsttouch.session import Session
+
+
+class RankFault(_Plain, Experiment):
+    name = "rank-fault"
+    order = 910
+    question = "What becomes of the other ranks?"
+    ranked = True
+    least_ranks = 1
+
+    def factors(self, device, preset):
+        return [
+            Factor("what", ["fine"], choices=list(FAULTS)),
+            Factor("who", [1], kind="count"),
+            Factor("ranks", [], kind="count", least=1),
+            Factor("again", [0], kind="count"),
+        ]
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        if log := os.environ.get("RANKS_LOG"):
+            with Path(log).open("a") as file:
+                file.write(f"{point['again']} {session.rank} {os.getpid()}\n")
+        if os.environ.get("RANKS_WITH_MPI"):
+            assert (session.mpi.rank, session.mpi.size) == (session.rank, session.ranks)
+        if session.rank == point["who"]:
+            return FAULTS[point.text("what")](session)
+        if point["what"] not in ("fine", "flip"):
+            time.sleep(10**6)  # for a message that never comes
+        time.sleep(float(os.environ.get("RANKS_SECONDS", "0")))
+        return Measurement(GOOD if session.rank == 0 else [], True, counters={"ranks_seen": session.ranks})

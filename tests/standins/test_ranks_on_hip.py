@@ -1,0 +1,78 @@
+"""Messages between ranks with devices of the HIP stand-in, by an MPI behind a library that may change a byte."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+import standin
+from tests.conftest import MakeOnce
+from tests.mpi import MPIS, Mpi
+
+from firsttouch.machine.mpi import LIBRARY
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import Record
+
+REAL = {"openmpi": "libmpi.so.40", "mpich": "libmpi.so.12"}
+
+
+@pytest.fixture(params=MPIS, ids=lambda mpi: mpi.name)
+def mpi(request: pytest.FixtureRequest) -> Mpi:
+    found: Mpi = request.param
+    if found.why_not:
+        pytest.skip(found.why_not)
+    return found
+
+
+@pytest.fixture
+def in_front(make_once: MakeOnce, mpi: Mpi) -> dict[str, str]:
+    """The variables that put the stand-in in front of the MPI."""
+    folder = make_once("mpi-in-front", partial(standin.build, "mpi_in_front"))
+    real = Path(mpi.command[0]).parents[1] / "lib" / REAL[mpi.name]
+    return {LIBRARY: str(standin.library("mpi_in_front", folder)), "STANDIN_MPI": str(real)}
+
+
+def run(mpi: Mpi, out: Path, *arguments: str, status: int = 0, **more: str) -> Sequence[Record]:
+    settings = {"STANDIN_DEVICES": "2", "STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942"}
+    chosen = [*mpi.command, "run", "p2p-message", "--ranks", "2", "--device", "hip:0", "--device", "hip:1"]
+    sides = [word for side in ("source", "target") for word in ("--set", f"{side}=device")]
+    done = subprocess.run(
+        [*chosen, "--set", "peer=hip:1", *sides, *arguments, "--out", str(out)],
+        env=os.environ | mpi.environment | settings | more, text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    return [r for r in load_results(out).records if r.device == "hip:0"]
+
+
+def test_memory_of_apus_is_sent_as_it_is_and_staged(mpi: Mpi, tmp_path: Path) -> None:
+    rows = run(mpi, tmp_path / "out", "--set", "size=8,64KiB")
+    assert {(r.text("interface"), r.count("size"), r.status, r.verified) for r in rows} == {
+        (interface, size, "ok", True) for interface in ("mpi", "mpi-staged") for size in (8, 2**16)
+    }
+    assert {tuple(party.device for party in r.parties) for r in rows} == {("hip:0", "hip:1")}
+
+
+def test_a_route_needs_an_mpi_that_takes_device_memory(mpi: Mpi, tmp_path: Path, in_front: dict[str, str]) -> None:
+    chosen = ("--set", "interface=mpi", "--set", "size=64KiB", "--set", "route=default,direct,staged")
+    rows = {r.text("route"): r for r in run(mpi, tmp_path / "real", *chosen)}
+    assert rows["default"].status == "ok"
+    for route in ("direct", "staged"):
+        assert rows[route].status == "skipped"
+        assert rows[route].reason.startswith("this MPI does not take addresses of ROCm memory (")
+    rows = {r.text("route"): r for r in run(mpi, tmp_path / "in-front", *chosen, **in_front)}
+    assert {(r.status, r.verified) for r in rows.values()} == {("ok", True)}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_byte_that_the_library_changes_is_found(
+    mpi: Mpi, tmp_path: Path, in_front: dict[str, str], rank: int
+) -> None:
+    rows = run(mpi, tmp_path / "out", "--set", "size=1,64KiB", status=3, STANDIN_MPI_FLIP=str(rank), **in_front)
+    assert len(rows) == 4
+    for row in rows:
+        assert row.verified is False
+        assert row.verified_why.startswith(f"rank {rank} (hip:{rank} at ")
