@@ -1,0 +1,99 @@
+// Messages between two ranks, which are threads here.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "comm/comm.hpp"
+#include "device/lab.hpp"
+#include "probe/probes.hpp"
+
+namespace firsttouch {
+namespace {
+
+const MpiHandles handles{MPI_IN_THREADS, 7, 8, 8};
+
+// Calls work(comm, lab) in both ranks.
+template <class Work>
+void in_both_ranks(Work&& work) {
+    void* library = dlopen(MPI_IN_THREADS, RTLD_NOW);
+    ASSERT_NE(library, nullptr) << dlerror();
+    auto* const set_rank = reinterpret_cast<void (*)(int)>(dlsym(library, "standin_rank"));
+    const auto rank = [&](int number) {
+        set_rank(number);
+        const auto comm = open_mpi(handles);
+        const auto device = open_device("cpu");
+        Lab lab(*device);
+        work(*comm, lab);
+    };
+    std::thread other(rank, 1);
+    rank(0);
+    other.join();
+}
+
+constexpr Stop short_stop{.tolerance = 0.5, .seconds = 0.01, .min_samples = 3, .max_samples = 5};
+
+TEST(Comm, MessagesArriveInOrder) {
+    in_both_ranks([](Comm& comm, Lab&) {
+        ASSERT_EQ(comm.size(), 2);
+        std::uint32_t words[5] = {};
+        if (comm.rank() == 0) {
+            for (std::uint32_t i = 0; i < 5; ++i) words[i] = 100 + i;
+            for (std::uint32_t& word : words) comm.start_send(&word, sizeof word, 1);
+            comm.finish_all();
+            comm.tell(1, 42);
+        } else {
+            for (std::uint32_t& word : words) comm.start_receive(&word, sizeof word, 0);
+            comm.finish(0);
+            comm.finish_all();
+            EXPECT_EQ(comm.hear(0), 42u);
+            for (std::uint32_t i = 0; i < 5; ++i) EXPECT_EQ(words[i], 100 + i);
+        }
+    });
+}
+
+TEST(Comm, AnErrorOfTheLibraryIsTold) {
+    in_both_ranks([](Comm& comm, Lab&) {
+        if (comm.rank() != 0) return;
+        const unsigned char bad = 0xee;
+        try {
+            comm.send(&bad, 1, 1);
+            FAIL() << "no exception";
+        } catch (const VendorError& error) {
+            EXPECT_STREQ(error.what(), "MPI_Send: error 15");
+        }
+        EXPECT_THROW(comm.send(&bad, std::size_t{1} << 31, 1), Unavailable);
+    });
+}
+
+TEST(Comm, EveryByteOfEverySizeArrives) {
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{13}, std::size_t{4096}, std::size_t{100'000}})
+        for (const bool staged : {false, true})
+            in_both_ranks([&](Comm& comm, Lab& lab) {
+                const auto source = lab.device().allocate(Allocator::malloc, bytes);
+                const auto target = lab.device().allocate(Allocator::malloc, bytes);
+                const auto staging = lab.device().allocate(Allocator::malloc, 2 * bytes);
+                const MessageRequest request{bytes, 1 - comm.rank(), 3, staged ? staging.get() : nullptr};
+                const Outcome outcome = message(lab, comm, *source, *target, request, short_stop);
+                EXPECT_EQ(outcome.errors, 0u);
+                EXPECT_EQ(outcome.samples.values.empty(), comm.rank() == 1);
+                if (comm.rank() == 0) EXPECT_GT(outcome.counters.at("latency_us"), 0);
+            });
+}
+
+TEST(Comm, WrongRequestsAreRefused) {
+    in_both_ranks([](Comm& comm, Lab& lab) {
+        const auto memory = lab.device().allocate(Allocator::malloc, 64);
+        const auto refused = [&](const MessageRequest& request) {
+            EXPECT_THROW(message(lab, comm, *memory, *memory, request, short_stop), std::invalid_argument);
+        };
+        refused({.bytes = 0, .other = 1 - comm.rank()});
+        refused({.bytes = 65, .other = 1 - comm.rank()});
+        refused({.bytes = 8, .other = comm.rank()});
+        refused({.bytes = 8, .other = 2});
+        refused({.bytes = 64, .other = 1 - comm.rank(), .staging = memory.get()});
+    });
+}
+
+}  // namespace
+}  // namespace firsttouch
