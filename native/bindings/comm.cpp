@@ -2,6 +2,7 @@
 #include "comm/comm.hpp"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
@@ -25,6 +26,22 @@ void bind_comm(nb::module_& m) {
         "library"_a, nb::kw_only(), "world"_a, "byte"_a, "request_bytes"_a,
         "Opens the ranks of an MPI that this process has initialised. library: its path; world, byte: the handles of "
         "the communicator and of the type; request_bytes: the size of a request's handle.");
+    m.def(
+        "new_xccl_id",
+        [](DeviceHandle& d) {
+            const std::string id = new_xccl_id(*d.device);
+            return nb::bytes(id.data(), id.size());
+        },
+        "device"_a, "Makes the id with which all ranks open NCCL or RCCL.");
+    m.def(
+        "open_xccl",
+        [](std::shared_ptr<DeviceHandle> d, int rank, int ranks, nb::bytes id) {
+            const std::string text(id.c_str(), id.size());
+            nb::gil_scoped_release release;
+            return open_xccl(*d->device, rank, ranks, text);
+        },
+        "device"_a, nb::kw_only(), "rank"_a, "ranks"_a, "id"_a, nb::keep_alive<0, 1>(),
+        "Opens NCCL or RCCL for this rank. All ranks do so at once; the device is kept alive.");
 }
 
 }  // namespace firsttouch

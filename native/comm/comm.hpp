@@ -1,5 +1,5 @@
 // The Comm interface: what ranks can do with each other. A rank is a process of a group that was started together; each
-// has the same Comm. One table per library implements it: mpi.cpp that of MPI.
+// has the same Comm. One table per library implements it: mpi.cpp that of MPI, xccl.cpp that of NCCL and RCCL.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,8 @@
 #include <string>
 
 namespace firsttouch {
+
+class Device;
 
 class Comm {
   public:
@@ -25,6 +27,8 @@ class Comm {
     virtual void receive(void* to, std::size_t bytes, int from) = 0;
     virtual int start_send(const void* from, std::size_t bytes, int to) = 0;
     virtual int start_receive(void* to, std::size_t bytes, int from) = 0;
+    // Queues a message of a rank to itself.
+    virtual void start_to_itself(void* to, const void* from, std::size_t bytes) = 0;
     virtual void finish(int message) = 0;
     virtual void finish_all() = 0;
 
@@ -46,5 +50,11 @@ struct MpiHandles {
 };
 // Throws Unavailable if the library lacks a function, VendorError if a call fails.
 std::unique_ptr<Comm> open_mpi(const MpiHandles& handles);
+
+// NCCL on NVIDIA's devices, RCCL on AMD's. Rank 0 makes the id, 128 bytes, and all ranks open with it at once. The
+// device must outlive the Comm. Throw Unavailable with the reason if there is no such library, VendorError if a call
+// fails.
+std::string new_xccl_id(Device& device);
+std::unique_ptr<Comm> open_xccl(Device& device, int rank, int ranks, const std::string& id);
 
 }  // namespace firsttouch

@@ -12,6 +12,10 @@ constexpr std::uint64_t per_rank = 0x100, per_repetition = 0x10000, poison = 0x7
 constexpr std::uint64_t acknowledged = 1;
 constexpr std::size_t longest_window = std::size_t{1} << 28;  // bytes, if that is at least two messages
 
+int messages_in_window(std::size_t bytes) {
+    return static_cast<int>(std::min<std::size_t>(64, std::max<std::size_t>(2, longest_window / bytes)));
+}
+
 // How messages of one kind leave a rank's source and arrive in its target.
 class Way {
   public:
@@ -94,6 +98,25 @@ class Staged : public Way {
     int other_;
 };
 
+// Sources and targets of a message to itself: the device's addresses.
+class ToItself {
+  public:
+    ToItself(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, std::size_t bytes)
+        : comm_(comm), source_(reinterpret_cast<void*>(lab.device_address(source))),
+          target_(reinterpret_cast<void*>(lab.device_address(target))), bytes_(bytes) {}
+    double send(int messages) {
+        const double start = now();
+        for (int i = 0; i < messages; ++i) comm_.start_to_itself(target_, source_, bytes_);
+        comm_.finish_all();
+        return now() - start - clock_cost();
+    }
+
+  private:
+    Comm& comm_;
+    void *source_, *target_;
+    std::size_t bytes_;
+};
+
 // What the leader has both do next.
 enum class Step : std::uint8_t { check, ping, window, end };
 
@@ -105,17 +128,16 @@ class Conversation {
             way_ = std::make_unique<Staged>(lab, comm, source, target, *request.staging, request.bytes, request.other);
         else
             way_ = std::make_unique<Direct>(lab, comm, source, target, request);
-        const std::size_t most = std::max<std::size_t>(2, longest_window / request.bytes);
-        window_ = static_cast<int>(std::min<std::size_t>(64, most));
+        window_ = messages_in_window(request.bytes);
     }
     int window() const { return window_; }
     std::uint64_t errors() const { return errors_; }
 
     // The leader's side of each step, which returns the seconds that it took.
-    double lead(Step step, std::uint64_t times) {
-        comm_.tell(request_.other, static_cast<std::uint64_t>(step) | times << 8);
+    double lead(Step step, int times) {
+        comm_.tell(request_.other, static_cast<std::uint64_t>(step) | static_cast<std::uint64_t>(times) << 8);
         if (step == Step::end) return 0;
-        if (step == Step::check) return check(times), 0;
+        if (step == Step::check) return check(times != 0), 0;
         take_turns(1);  // the other is on its way here
         const double start = now();
         step == Step::ping ? take_turns(times) : send_windows(times);
@@ -124,11 +146,12 @@ class Conversation {
     // The other's side of all steps until the last.
     void follow() {
         for (;;) {
-            const std::uint64_t word = comm_.hear(request_.other), times = word >> 8;
+            const std::uint64_t word = comm_.hear(request_.other);
+            const int times = static_cast<int>(word >> 8);
             const auto step = static_cast<Step>(word & 0xff);
             if (step == Step::end) return;
             if (step == Step::check) {
-                check(times);
+                check(times != 0);
                 continue;
             }
             take_turns(1);
@@ -140,21 +163,21 @@ class Conversation {
     bool leads() const { return comm_.rank() < request_.other; }
 
     // Messages there and back.
-    void take_turns(std::uint64_t times) {
-        for (std::uint64_t i = 0; i < times; ++i) {
+    void take_turns(int times) {
+        for (int i = 0; i < times; ++i) {
             if (leads()) way_->send(1);
             way_->receive(1);
             if (!leads()) way_->send(1);
         }
     }
-    void send_windows(std::uint64_t times) {
-        for (std::uint64_t i = 0; i < times; ++i) {
+    void send_windows(int times) {
+        for (int i = 0; i < times; ++i) {
             way_->send(window_);
             comm_.hear(request_.other);
         }
     }
-    void receive_windows(std::uint64_t times) {
-        for (std::uint64_t i = 0; i < times; ++i) {
+    void receive_windows(int times) {
+        for (int i = 0; i < times; ++i) {
             way_->receive(window_);
             comm_.tell(request_.other, acknowledged);
         }
@@ -173,8 +196,8 @@ class Conversation {
         comm_.hear(request_.other);
     }
     // Compares every byte: of what was timed, if anything was, of a new message each way, and of a new window.
-    void check(std::uint64_t after_timing) {
-        if (after_timing != 0) compare();
+    void check(bool after_timing) {
+        if (after_timing) compare();
         write_new_data();
         take_turns(1);
         compare();
@@ -193,11 +216,52 @@ class Conversation {
     std::uint64_t repetition_ = 0, errors_ = 0;
 };
 
-// The number of repetitions of a step that take at least `least` seconds.
-std::uint64_t repetitions(Conversation& both, Step step, double least) {
-    std::uint64_t times = 1;
-    while (times < 10'000 && both.lead(step, times) < least) times *= 2;
+// The times of both kinds, from functions that return the seconds of one message alone and of a window.
+template <class Alone, class Window>
+void time_messages(const Stop& stop, double bytes_in_window, Alone&& alone, Window&& window, Outcome& outcome) {
+    const Stop latency{stop.tolerance, stop.seconds / 3, stop.min_samples, stop.max_samples};
+    const Statistics one = summarise(sample(latency, alone).values);
+    outcome.counters["latency_us"] = one.median * 1e6;
+    outcome.counters["latency_low_us"] = one.ci_low * 1e6;
+    outcome.counters["latency_high_us"] = one.ci_high * 1e6;
+    const Stop rest{stop.tolerance, stop.seconds * 2 / 3, stop.min_samples, stop.max_samples};
+    outcome.samples = sample(rest, [&] { return bytes_in_window / window() * 1e-9; });
+}
+
+// The number of repetitions of `seconds(n)` that take at least `least` seconds.
+template <class Seconds>
+int repetitions(Seconds&& seconds, double least) {
+    int times = 1;
+    while (times < 10'000 && seconds(times) < least) times *= 2;
     return times;
+}
+
+// Messages of the only rank to itself.
+Outcome to_itself(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, const MessageRequest& request,
+                  const Stop& stop) {
+    Outcome outcome;
+    ToItself way(lab, comm, source, target, request.bytes);
+    const int window = messages_in_window(request.bytes);
+    std::uint64_t seed = request.seed;
+    const auto write_new_data = [&] {
+        seed += per_repetition;
+        lab.fill(source, seed, lab.agent_with_access(source));
+        lab.fill(target, seed + poison, lab.agent_with_access(target));
+    };
+    const auto compare = [&] { outcome.errors += lab.check(target, seed, lab.agent_with_access(target)); };
+    for (const int messages : {1, window}) {
+        write_new_data();
+        way.send(messages);
+        compare();
+    }
+    write_new_data();
+    const int windows = repetitions([&](int n) { return way.send(window * n); }, 1e-3);
+    outcome.counters["window"] = window;
+    time_messages(
+        stop, static_cast<double>(request.bytes) * window * windows, [&] { return way.send(1); },
+        [&] { return way.send(window * windows); }, outcome);
+    compare();
+    return outcome;
 }
 
 }  // namespace
@@ -208,8 +272,10 @@ Outcome message(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target
         throw std::invalid_argument("bytes must be between 1 and the size of the smaller buffer");
     if (request.staging != nullptr && request.staging->size() < 2 * request.bytes)
         throw std::invalid_argument("staging must hold two messages");
-    if (request.other == comm.rank() || request.other < 0 || request.other >= comm.size())
+    const bool alone = request.other == comm.rank() && comm.size() == 1;
+    if (request.other < 0 || request.other >= comm.size() || (request.other == comm.rank() && !alone))
         throw std::invalid_argument("there is no other rank " + std::to_string(request.other));
+    if (alone) return to_itself(lab, comm, source, target, request, stop);
     Outcome outcome;
     Conversation both(lab, comm, source, target, request);
     if (comm.rank() > request.other) {
@@ -218,16 +284,13 @@ Outcome message(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target
         return outcome;
     }
     both.lead(Step::check, 0);
-    const std::uint64_t pings = repetitions(both, Step::ping, 100e-6), windows = repetitions(both, Step::window, 1e-3);
-    const Stop latency{stop.tolerance, stop.seconds / 3, stop.min_samples, stop.max_samples};
-    const auto alone = summarise(sample(latency, [&] { return both.lead(Step::ping, pings) / (2.0 * pings); }).values);
-    outcome.counters["latency_us"] = alone.median * 1e6;
-    outcome.counters["latency_low_us"] = alone.ci_low * 1e6;
-    outcome.counters["latency_high_us"] = alone.ci_high * 1e6;
+    const int pings = repetitions([&](int n) { return both.lead(Step::ping, n); }, 100e-6);
+    const int windows = repetitions([&](int n) { return both.lead(Step::window, n); }, 1e-3);
     outcome.counters["window"] = both.window();
-    const double bytes = static_cast<double>(request.bytes) * both.window() * windows;
-    const Stop rest{stop.tolerance, stop.seconds * 2 / 3, stop.min_samples, stop.max_samples};
-    outcome.samples = sample(rest, [&] { return bytes / both.lead(Step::window, windows) * 1e-9; });
+    time_messages(
+        stop, static_cast<double>(request.bytes) * both.window() * windows,
+        [&] { return both.lead(Step::ping, pings) / (2.0 * pings); }, [&] { return both.lead(Step::window, windows); },
+        outcome);
     both.lead(Step::check, 1);
     both.lead(Step::end, 0);
     outcome.errors = both.errors();

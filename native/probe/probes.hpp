@@ -89,7 +89,8 @@ struct MessageRequest {
 // Both ranks call it; the lower one leads. Samples of the leader: GB/s of messages from its source to the other's
 // target, queued in windows back to back, each of which the other acknowledges. Counters of the leader: latency_us,
 // half of a message there and back, with the ends of its 95 % interval latency_low_us and latency_high_us; window, the
-// messages in one. The other has no samples. errors: wrong words of this rank's target.
+// messages in one. The other has no samples. errors: wrong words of this rank's target. If the rank is the only one, it
+// sends to itself, by the device's addresses; latency_us is then such a message from the call until it is there.
 Outcome message(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, const MessageRequest& request,
                 const Stop& stop);
 

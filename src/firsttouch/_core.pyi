@@ -318,6 +318,14 @@ def open_mpi(library: str, *, world: int, byte: int, request_bytes: int) -> Comm
     Opens the ranks of an MPI that this process has initialised. library: its path; world, byte: the handles of the communicator and of the type; request_bytes: the size of a request's handle.
     """
 
+def new_xccl_id(device: Device) -> bytes:
+    """Makes the id with which all ranks open NCCL or RCCL."""
+
+def open_xccl(device: Device, *, rank: int, ranks: int, id: bytes) -> Comm:
+    """
+    Opens NCCL or RCCL for this rank. All ranks do so at once; the device is kept alive.
+    """
+
 class Stop:
     """When to stop sampling."""
 

@@ -102,6 +102,23 @@ class Session:
         """
         return open_mpi(self.rank, self.ranks)
 
+    def share(self, text: str | None) -> str:
+        """Give a text to all other ranks, or wait for that of another rank. Returns it."""
+        raise NotImplementedError
+
+    @cached_property
+    def xccl(self) -> _core.Comm:
+        """The ranks as NCCL or RCCL sees them, opened at the first use by all ranks at once.
+
+        Raises:
+            _core.Unavailable: there is no such library for the device; the text says why.
+        """
+        made = _core.new_xccl_id(self.device) if self.rank == 0 else None
+        shared = self.share(None if made is None else made.hex()) if self.ranks > 1 else ""
+        return _core.open_xccl(
+            self.device, rank=self.rank, ranks=self.ranks, id=bytes.fromhex(shared) if made is None else made
+        )
+
     @cached_property
     def processors(self) -> Mapping[str, list[int]]:
         """The processors that this process may use, by the name of their NUMA node."""

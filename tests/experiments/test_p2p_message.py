@@ -109,9 +109,10 @@ def two_gpus() -> list[DeviceInfo]:
 def test_two_gpus_need_no_option() -> None:
     first, second = two_gpus()
     plan = planned(first, [second], ranks=None)
-    assert {p.places for p in plan if not p.reason} == {
-        (a, b) for a in ("cuda:0", "cuda:1") for b in ("cuda:0", "cuda:1")
-    }
+    names = ("cuda:0", "cuda:1")
+    assert {p.places for p in plan if p.mpi} == {(a, b) for a in names for b in names}
+    assert {p.places for p in plan if not p.mpi} == {("cuda:0",), ("cuda:1",), names, names[::-1]}
+    assert {p.environment["NCCL_NVLS_ENABLE"] for p in plan if p.point["interface"] == "xccl"} == {"0"}
     with pytest.raises(UsageError, match="takes several processes; --ranks 2 starts them"):
         planned(DISCRETE, ranks=None)
 
@@ -165,7 +166,7 @@ def test_an_mpirun_of_another_mpi_is_refused(
         with pytest.raises(UsageError, match=r"is of another MPI .* every rank would believe that it is alone"):
             Launching().check()
     else:
-        assert Launching().launcher(2).command == [str(program), "-n", "2"]
+        assert Launching().launcher(2, mpi=True).command == [str(program), "-n", "2"]
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +183,7 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (["--ranks", "0"], "--ranks '0' is not a whole number of processes from 1 to"),
         (["--ranks", "-1"], "--ranks '-1' is not a whole number of processes from 1 to"),
         (["--ranks", "two"], "--ranks 'two' is not a whole number of processes from 1 to"),
-        (["--ranks", "1"], f"{NAME} takes at least 2 processes; --ranks 2 starts them"),
+        (["--ranks", "1"], f"{NAME} takes 2 processes; --ranks 2 starts them"),
         (["--ranks", "2", "--set", "interface=shmem"], "unknown interface 'shmem'; accepted: mpi"),
         (["--ranks", "2", "--set", "peer=cuda:7"], "unknown peer 'cuda:7'"),
         (["--ranks", "2", "--launcher", "sh"], "does not say {ranks}"),

@@ -22,6 +22,7 @@ KERNELS = ROOT / "src/firsttouch/kernels"
 SOURCES = {
     "hip_on_host": (),
     "mpi_in_front": (),
+    "rccl_on_host": (),
     "hip_on_cuda": ("native/device/cuda/api.cpp", "native/device/library.cpp"),
 }
 KERNEL_OPTIONS = (

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 import standin
+from tests.calls import UNDRAWN
 from tests.conftest import MakeOnce
 from tests.mpi import MPIS, Mpi
 
+from firsttouch.experiments.p2p_message import P2pMessage
 from firsttouch.machine.mpi import LIBRARY
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
@@ -39,6 +41,7 @@ def in_front(make_once: MakeOnce, mpi: Mpi) -> dict[str, str]:
 def run(mpi: Mpi, out: Path, *arguments: str, status: int = 0, **more: str) -> Sequence[Record]:
     settings = {"STANDIN_DEVICES": "2", "STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942"}
     chosen = [*mpi.command, "run", "p2p-message", "--ranks", "2", "--device", "hip:0", "--device", "hip:1"]
+    arguments = ("--set", "interface=mpi,mpi-staged", *arguments)
     sides = [word for side in ("source", "target") for word in ("--set", f"{side}=device")]
     done = subprocess.run(
         [*chosen, "--set", "peer=hip:1", *sides, *arguments, "--out", str(out)],
@@ -57,7 +60,7 @@ def test_memory_of_apus_is_sent_as_it_is_and_staged(mpi: Mpi, tmp_path: Path) ->
 
 
 def test_a_route_needs_an_mpi_that_takes_device_memory(mpi: Mpi, tmp_path: Path, in_front: dict[str, str]) -> None:
-    chosen = ("--set", "interface=mpi", "--set", "size=64KiB", "--set", "route=default,direct,staged")
+    chosen = ("--set", "size=64KiB", "--set", "route=default,direct,staged")
     rows = {r.text("route"): r for r in run(mpi, tmp_path / "real", *chosen)}
     assert rows["default"].status == "ok"
     for route in ("direct", "staged"):
@@ -65,6 +68,62 @@ def test_a_route_needs_an_mpi_that_takes_device_memory(mpi: Mpi, tmp_path: Path,
         assert rows[route].reason.startswith("this MPI does not take addresses of ROCm memory (")
     rows = {r.text("route"): r for r in run(mpi, tmp_path / "in-front", *chosen, **in_front)}
     assert {(r.status, r.verified) for r in rows.values()} == {("ok", True)}
+
+
+@pytest.fixture
+def rccl(make_once: MakeOnce) -> dict[str, str]:
+    folder = make_once("rccl-on-host", partial(standin.build, "rccl_on_host"))
+    return {"FIRSTTOUCH_LIB_RCCL": str(standin.library("rccl_on_host", folder))}
+
+
+def run_rccl(out: Path, *arguments: str, status: int = 0, **more: str) -> Sequence[Record]:
+    chosen = [*UNDRAWN, "run", "p2p-message", "--device", "hip:0", "--device", "hip:1", "--set", "interface=xccl"]
+    done = subprocess.run([*chosen, *arguments, "--set", "source=device,pinned", "--set", "target=device,pinned",
+                           "--out", str(out)], env=os.environ | {"STANDIN_DEVICES": "2"} | more, text=True,
+                          capture_output=True, timeout=100)  # fmt: skip
+    assert done.returncode == status, done.stderr
+    return load_results(out).records
+
+
+def test_rccl_between_devices_and_of_a_rank_to_itself(tmp_path: Path, rccl: dict[str, str]) -> None:
+    """Without MPI: these ranks need no launcher, and two GPUs need no option."""
+    rows = run_rccl(tmp_path / "out", "--set", "size=1,70001", **rccl)
+    assert {(r.status, r.verified) for r in rows} == {("ok", True)}
+    names = ("hip:0", "hip:1")
+    assert {(r.device, r.text("peer"), r.text("source"), r.text("target"), r.count("size")) for r in rows} == {
+        (a, "self" if a == b else b, source, target, size)
+        for a in names for b in names for source in ("device", "pinned") for target in ("device", "pinned")
+        for size in (1, 70001)
+    }  # fmt: skip
+    for row in rows:
+        assert [party.device for party in row.parties] == [
+            row.device,
+            *([] if row.text("peer") == "self" else [row.text("peer")]),
+        ]
+
+
+def test_one_rank_sends_to_itself_alone(tmp_path: Path, rccl: dict[str, str]) -> None:
+    rows = run_rccl(tmp_path / "out", "--ranks", "1", "--set", "size=4KiB", "--set", "peer=self", **rccl)
+    assert {(r.status, r.verified, len(r.parties)) for r in rows} == {("ok", True, 1)}
+    found = P2pMessage().findings(rows, None)
+    assert [f.claim.id for f in found] == ["p2p-message.itself"]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_byte_that_rccl_changes_is_found(tmp_path: Path, rccl: dict[str, str], rank: int) -> None:
+    rows = run_rccl(tmp_path / "out", "--set", "size=1,64KiB", "--set", "peer=hip:1", "--device", "hip:0", status=3,
+                    STANDIN_RCCL_FLIP=str(rank), **rccl)  # fmt: skip
+    assert rows
+    for row in rows:
+        if row.device == "hip:0":
+            assert row.verified is False
+            assert row.verified_why.startswith(f"rank {rank} (hip:{rank} at ")
+
+
+def test_without_rccl_its_points_are_skipped(tmp_path: Path) -> None:
+    rows = run_rccl(tmp_path / "out", "--set", "size=4KiB", FIRSTTOUCH_LIB_RCCL="/none")
+    assert {r.status for r in rows} == {"skipped"}
+    assert all("the rccl library was not found" in r.reason for r in rows)
 
 
 @pytest.mark.parametrize("rank", [0, 1])

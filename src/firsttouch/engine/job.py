@@ -109,6 +109,9 @@ def _open_session(job: Job, pipe: Pipe) -> Session:
         def open_other(self, name: str) -> _core.Device:
             return self._report(lambda: super(ReportingSession, self).open_other(name))
 
+        def share(self, text: str | None) -> str:
+            return pipe.share(text)
+
         @staticmethod
         def _report(opening: Callable[[], _core.Device]) -> _core.Device:
             pipe.send(Reply(state="opening"))

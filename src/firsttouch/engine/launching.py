@@ -51,8 +51,10 @@ class Launching:
         if not self._words and self._mpi is None:
             self._mpi = find_mpi()
 
-    def launcher(self, ranks: int) -> Launcher:
-        """The launcher of so many ranks. Raises UsageError like check()."""
+    def launcher(self, ranks: int, mpi: bool) -> Launcher:
+        """The launcher of so many ranks, which use MPI or need none. Raises UsageError like check()."""
+        if not (mpi or self._words):
+            return Launcher([])
         self.check()
         environment = dict(_OPEN_MPI) | (dict(_AS_ROOT) if os.geteuid() == 0 else {})
         if self._words:

@@ -71,6 +71,8 @@ class Group(NamedTuple):
     """The only experiment of the group, or '' if it may have several."""
     places: tuple[str, ...] = ()
     """The devices of the ranks, if there are several processes."""
+    mpi: bool = False
+    """Whether they use MPI."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class Planned:
     environment: dict[str, str] = field(default_factory=dict)
     places: tuple[str, ...] = ()
     """The device of each rank, if several processes carry it out together."""
+    mpi: bool = False
     name: str = ""
     """The name of the experiment in the call, if that differs from the experiment's name in records."""
 
@@ -106,7 +109,9 @@ class Planned:
     @property
     def group(self) -> Group:
         alone = self.point.experiment if self.own_worker else ""
-        return Group(self.point.device, self.peer, tuple(sorted(self.environment.items())), alone, self.places)
+        return Group(
+            self.point.device, self.peer, tuple(sorted(self.environment.items())), alone, self.places, self.mpi
+        )
 
     @cached_property
     def key(self) -> str:
@@ -254,6 +259,8 @@ class _Pair:
     """The factors whose values were given with --set."""
     refused: dict[str, list[str]] = field(default_factory=dict)
     """What the call names and the plan leaves out, in words, by the reason."""
+    most_ranks: int = 1
+    """The most processes that may carry out a point together."""
     elsewhere: bool = False
     """True if a factor that --set names belongs to another device; the pair then has no points."""
     _devices: dict[tuple[Scalar | None, ...], DeviceInfo] = field(default_factory=dict, init=False)
@@ -284,6 +291,7 @@ class _Pair:
             self.reason = f"{self.name} takes several processes; --ranks {max(2, least)} starts them"
             return
         most = gpus if most is None else most
+        self.most_ranks = most
         if most < least:
             self.reason = f"{self.name} takes at least {least} processes; --ranks {least} starts them"
         for index, factor in enumerate(self.factors):
@@ -328,6 +336,11 @@ class _Pair:
             if not self.chosen and (why := left_out(candidate)):
                 left_out_why[why] = None
                 continue
+            places = places_of(experiment, factors, self.device)
+            if len(places) > self.most_ranks:
+                why = f"{self.name} takes {len(places)} processes; --ranks {len(places)} starts them"
+                meaningless.setdefault(self._choice(factors), why)
+                continue
             reason = why_skipped(experiment, factors, candidate.device)
             environment = {**self.environment, **environment_of(experiment, factors)}
             point = Planned(
@@ -338,7 +351,8 @@ class _Pair:
                 fresh=experiment.fresh_process,
                 own_worker=experiment.own_worker,
                 environment=environment,
-                places=places_of(experiment, factors, self.device),
+                places=places,
+                mpi=bool(places) and experiment.takes_mpi(factors),
                 name=self.name,
             )
             planned.setdefault(point.key, point)

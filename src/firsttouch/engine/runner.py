@@ -169,18 +169,18 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> Outcome:
 
 
 def startable(plan: list[Planned], request: Request, launching: Launching) -> list[Planned]:
-    """The plan. Points of several ranks are skipped if none can be started and the call did not ask for them.
+    """The plan. Points with MPI are skipped if there is none and the call did not ask for ranks.
 
     Raises:
         UsageError: it did, with --ranks; the text says what to install.
     """
     try:
-        if any(planned.places and not planned.reason for planned in plan):
+        if any(planned.mpi and not planned.reason for planned in plan):
             launching.check()
     except UsageError as error:
         if request.ranks is not None:
             raise
-        return [replace(p, reason=str(error)) if p.places and not p.reason else p for p in plan]
+        return [replace(p, reason=str(error)) if p.mpi and not p.reason else p for p in plan]
     return plan
 
 
@@ -457,7 +457,7 @@ class PointExecutor:
     def _start(self, planned: Planned, job: Job) -> Worker | RankedWorker:
         if not planned.places:
             return Worker(planned.environment)
-        launcher = self._launching.launcher(len(planned.places))
+        launcher = self._launching.launcher(len(planned.places), planned.mpi)
         return RankedWorker(job.ranks, launcher, planned.environment, SLACK)
 
     def _note_start(self, group: Group, answer: Answer, record: Record) -> None:

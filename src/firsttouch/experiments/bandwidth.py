@@ -52,6 +52,11 @@ SWEEP_BYTES = 64 * MiB
 """The least that the passes of one sweep run move, in bytes, so that caching shows."""
 
 
+def sweep_passes(kernel: str, size: int) -> int:
+    """The passes of one run of a kernel of STREAM over arrays of `size` bytes that caches may hold."""
+    return max(1, SWEEP_BYTES // (_core.stream_bytes(kernel) // 8 * size))
+
+
 def _is_beyond_caches(candidate: Candidate) -> bool:
     """True if no cache holds an array."""
     return candidate.factors.size("size") >= 4 * last_level_bytes(candidate.device)
@@ -193,7 +198,7 @@ class Bandwidth(Experiment):
         allocator = point.text("allocator")
         kernel = point.text("kernel")
         in_memory = point["arrays"] == "memory"
-        passes = 1 if in_memory else max(1, SWEEP_BYTES // (_core.stream_bytes(kernel) // 8 * size))
+        passes = 1 if in_memory else sweep_passes(kernel, size)
         if session.counted is not None and "threads" in session.counted:
             threads = [int(Factors(session.counted).number("threads"))]  # of the timed samples
         elif point["threads"] == BEST:

@@ -247,6 +247,11 @@ class Experiment:
     """
     least_ranks: ClassVar[int] = 2
     """The fewest ranks of a point of a ranked experiment."""
+
+    def takes_mpi(self, factors: Factors) -> bool:
+        """Returns whether the ranks of a ranked experiment use MPI. Otherwise they need no launcher."""
+        return True
+
     opens_device: ClassVar[bool] = True
     """False if the worker must not open the device. environment() must then return a variable that no other experiment
     has, so that no other experiment has opened the device in the same worker."""

@@ -10,6 +10,7 @@ from typing import ClassVar
 from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, compare, extremes, finding
 from firsttouch.analysis.statistics import group_by
+from firsttouch.experiments.bandwidth import sweep_passes
 from firsttouch.experiments.base import Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import GiB, MiB, buffer_fact, memory_bytes, octaves
 from firsttouch.experiments.pairs import (
@@ -70,7 +71,8 @@ class P2pDirect(PairExperiment):
         "one GB. A byte counts once for each time that it crosses: in read, write, copy-in (from the peer to the one "
         "who acts) and copy-out once; in copy-there, where both arrays are the peer's, once each way. in_gbs and "
         "out_gbs are the directions, seen from the one who acts; of_peak is the busier one over the link's stated "
-        "peak, where the driver states it. size is one array, which the peer wrote if it is the peer's. peer=self is "
+        "peak, where the driver states it. size is one array, which the peer wrote if it is the peer's; a run passes "
+        "over small arrays repeatedly, as in bandwidth, until it has moved 64 MiB. peer=self is "
         "the same in the device's or the node's own memory."
     )
     source = "STREAM; Schieffer et al. 2025"
@@ -102,6 +104,7 @@ class P2pDirect(PairExperiment):
                 op=kernel.op,
                 agent=pair.agent,
                 first_touch=pair.writer,
+                passes=sweep_passes(kernel.op, size),
                 seed=session.seed,
                 writers=[pair.writers(there=there) for there in (kernel.target, kernel.source, kernel.target)],
                 stop=session.stop(),

@@ -26,6 +26,7 @@ from firsttouch.experiments.pairs import (
     entries_of,
     is_main_pair,
     is_mixed_pair,
+    is_own,
     matrix,
     memory_on,
     owner,
@@ -35,12 +36,13 @@ from firsttouch.experiments.pairs import (
 )
 from firsttouch.experiments.presets import leave_out
 from firsttouch.figures import Heat, Line
+from firsttouch.machine.backends import BACKENDS
 from firsttouch.machine.mpi import may_be_taken, why_not_taken
-from firsttouch.machine.switches import DEFAULT, ROUTES, route_environment
+from firsttouch.machine.switches import DEFAULT, ROUTES, route_environment, xccl_environment
 from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
-MPI, MPI_STAGED = INTERFACES = "mpi", "mpi-staged"
+MPI, MPI_STAGED, XCCL = INTERFACES = "mpi", "mpi-staged", "xccl"
 
 
 def staging_allocator(device: DeviceInfo) -> str | None:
@@ -63,7 +65,8 @@ class P2pMessage(PairExperiment):
         "Every byte of a message counts once; 10^9 bytes are one GB. Rank 0, on `device` or the NUMA node `node`, "
         "sends to rank 1, on `peer`, in windows of messages queued back to back (counter window), each of which rank 1 "
         "acknowledges when it can use the data. latency_us is one message alone, half of the time there and back. With "
-        "mpi the library gets the addresses of source and target; with mpi-staged the device copies each message to "
+        "mpi and xccl (NCCL, RCCL) the library gets the addresses of source and target; with mpi-staged the device "
+        "copies each message to "
         "page-locked host memory and from it, which is counted. out_gbs is seen from rank 0; of_peak is the rate over "
         "the link's stated peak, where the driver states it."
     )
@@ -78,6 +81,7 @@ class P2pMessage(PairExperiment):
     )  # fmt: skip
     share = 0.3
     ranked = True
+    least_ranks = 1
     switches_of = ("memory", "copies")
     rules = (
         leave_out("messages between memory of two kinds are measured if --set names them", mixed=True),
@@ -87,7 +91,12 @@ class P2pMessage(PairExperiment):
 
     def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
         other = owner(factors, device.name)
+        if factors["interface"] == XCCL and other == device.name:
+            return [device.name]  # NCCL refuses two ranks on one GPU
         return [device.name, device.name if NODE in factors else other]
+
+    def takes_mpi(self, factors: Factors) -> bool:
+        return factors["interface"] != XCCL
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         on_cpu = device.capabilities.on_host_processor or not device.capabilities.runs_kernels
@@ -98,7 +107,9 @@ class P2pMessage(PairExperiment):
         }[preset]
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        interfaces = INTERFACES if device.capabilities.runs_kernels else (MPI,)
+        interfaces = [MPI]
+        interfaces += [MPI_STAGED] if device.capabilities.runs_kernels else []
+        interfaces += [XCCL] if BACKENDS[device.kind].messages else []
         return [
             Factor("interface", interfaces, choices=INTERFACES, doc="what carries the messages"),
             *peer_factors(device),
@@ -108,17 +119,21 @@ class P2pMessage(PairExperiment):
         ]
 
     def environment(self, factors: Factors) -> dict[str, str]:
+        if factors["interface"] == XCCL:
+            return xccl_environment()
         return route_environment(factors.text("route"))
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         own = any(is_device_side(entry) for entry in entries_of(factors, device))
         if factors["route"] != DEFAULT and (factors["interface"] != MPI or not own):
             return "route is that of device memory whose address the MPI gets"
-        if factors["interface"] != MPI_STAGED:
+        if factors["interface"] == MPI:
             return ""
         if not device.capabilities.runs_kernels:
-            return f"{device.name} has no copies to stage messages with"
-        if not any(is_device_side(entry) or entry.managed for entry in entries_of(factors, device)):
+            return f"{device.name} has no copies to stage messages with, and neither NCCL nor RCCL"
+        if factors["interface"] == MPI_STAGED and not any(
+            is_device_side(entry) or entry.managed for entry in entries_of(factors, device)
+        ):
             return "only device memory and managed memory are staged"
         return ""
 
@@ -131,8 +146,15 @@ class P2pMessage(PairExperiment):
                 return reason
         if factors["route"] != DEFAULT and not may_be_taken(device.kind):
             return f"no MPI takes addresses of {device.kind} memory"
+        xccl = factors["interface"] == XCCL
+        if xccl and not BACKENDS[device.kind].messages:
+            return f"neither NCCL nor RCCL carries messages of {device.name}"
         for entry in entries_of(factors, device):
-            if runs_kernels and is_plain_host(entry.name) and (reason := unreachable(device, entry.name, "gpu")):
+            if (
+                runs_kernels
+                and (xccl or is_plain_host(entry.name))
+                and (reason := unreachable(device, entry.name, "gpu"))
+            ):
                 return reason
             if factors["interface"] == MPI and entry.cpu != "direct" and not may_be_taken(device.kind):
                 return f"no MPI takes addresses of {device.kind} memory that the CPU does not reach in place"
@@ -141,11 +163,12 @@ class P2pMessage(PairExperiment):
         return None
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        comm, size = session.mpi, point.size("size")
+        xccl, size = point["interface"] == XCCL, point.size("size")
+        comm = session.xccl if xccl else session.mpi
         staged = point["interface"] == MPI_STAGED
         entries = entries_of(point.factors, session.info)
-        by_device = not staged and any(entry.cpu != "direct" for entry in entries)
-        if (by_device or point["route"] != DEFAULT) and (reason := why_not_taken(comm, session.info.kind)):
+        by_device = not staged and (xccl or any(entry.cpu != "direct" for entry in entries))
+        if not xccl and (by_device or point["route"] != DEFAULT) and (reason := why_not_taken(comm, session.info.kind)):
             raise Unsupported(reason)
         with ExitStack() as held:
             held.enter_context(session.on_own_processors())
@@ -159,7 +182,7 @@ class P2pMessage(PairExperiment):
                 source,
                 target,
                 bytes=size,
-                other=1 - session.rank,
+                other=session.ranks - 1 - session.rank,
                 staging=staging,
                 device_addresses=by_device,
                 seed=session.seed,
@@ -173,10 +196,12 @@ class P2pMessage(PairExperiment):
         return replace(found, counters={**found.counters, **ways(0.0, median(found.samples), link)})
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        kinds = by_kind(records).values()
+        between = [r for r in records if len(r.parties) > 1]
+        kinds = by_kind(between).values()
         return [
             *(_fastest(rows) for of in kinds for rows in group_by(_shown(of), "interface").values()),
-            *(found for of in kinds for found in _alone(of)),
+            *(found for of in kinds for found in _alone(_shown_at_any_size(of))),
+            *_to_itself([r for r in records if len(r.parties) == 1]),
         ]
 
 
@@ -205,6 +230,20 @@ def _shown(records: Sequence[Record]) -> Sequence[Record]:
     return between_devices(records) or matrix(records)
 
 
+def _shown_at_any_size(records: Sequence[Record]) -> Sequence[Record]:
+    """Those between two devices or nodes; where there is one alone, all."""
+    return [r for r in records if not is_own(r)] or records
+
+
+def _to_itself(records: Sequence[Record]) -> list[Finding]:
+    """The finding about processes that send to themselves, of the largest message."""
+    if not records:
+        return []
+    largest = max(number(r, "size") for r in records)
+    _, fastest = extremes([r for r in records if number(r, "size") == largest])
+    return [finding(ITSELF, fastest, **parties_of(fastest))]
+
+
 def _fastest(records: Sequence[Record]) -> Finding:
     """The finding about one interface between parties of one kind."""
     slowest, fastest = extremes(records)
@@ -230,4 +269,5 @@ RANGE = Claim(
     "{interface} {value} ({by} to {owner}, {target} memory; least {other_value}, {slow_by} to {slow_owner})",
     _HEAD,
 )
+ITSELF = Claim("p2p-message.itself", "a process on {by} sends messages of {size} to itself at {value} ({interface})")
 ALONE = Claim("p2p-message.alone", "a message of {size} alone takes at least {value} ({interface}, {by} to {owner})")

@@ -43,7 +43,8 @@ class Backend:
     process starts; moves_buffers: whether the driver copies a buffer to the device that uses it, so that devices share
     buffers without access to each other's memory; extra: returns further information about a device, given the driver's
     facts; links: returns the links between its devices, for processes that have loaded its libraries;
-    counters: the profiler that counts what it does, by its name in counters/tools.py.
+    counters: the profiler that counts what it does, by its name in counters/tools.py; messages: the library that
+    carries messages between its devices, '' if there is none.
     """
 
     kind: str
@@ -54,6 +55,7 @@ class Backend:
     extra: Callable[[Facts], ExtraInfo] = lambda facts: ExtraInfo({})
     links: Callable[[], Links] = dict
     counters: str = ""
+    messages: str = ""
 
     def device_names(self, count: int) -> list[str]:
         return [f"{self.kind}:{index}" for index in range(count)] if self.numbered else [self.kind][:count]
@@ -101,17 +103,19 @@ BACKENDS: Mapping[str, Backend] = {
         Backend("opencl", libraries=("opencl-icd",), moves_buffers=True, extra=_opencl_info),
         Backend(
             "cuda",
-            libraries=("cuda", "nvrtc", "nvml", "cupti", "cublas", "cusparse", "cufft"),
+            libraries=("cuda", "nvrtc", "nvml", "cupti", "cublas", "cusparse", "cufft", "nccl"),
             links=gpus.links,
             counters="ncu",
+            messages="nccl",
         ),
         Backend(
             "hip",
-            libraries=("hip", "hiprtc", "hipblas", "hipsparse", "hipfft"),
+            libraries=("hip", "hiprtc", "hipblas", "hipsparse", "hipfft", "rccl"),
             switches=("xnack", "sdma"),
             extra=_kfd_info,
             links=lambda: amd.kfd_links(Tree()),
             counters="rocprofv3",
+            messages="rccl",
         ),
     )
 }

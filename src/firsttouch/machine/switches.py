@@ -77,6 +77,13 @@ def route_environment(route: str) -> dict[str, str]:
     return dict(_ROUTES[route])
 
 
+def xccl_environment() -> dict[str, str]:
+    """The environment variables to set for ranks that use NCCL or RCCL: without NVLink multicast, unless the user's
+    environment says otherwise, because a program that fails while it uses multicast may take GPUs out of service.
+    """
+    return {name: value for name, value in {"NCCL_NVLS_ENABLE": "0"}.items() if name not in os.environ}
+
+
 _ALL_ACCESS: Mapping[str, Scalar] = {
     "gpu": "direct", "gpu_reason": "", "concurrent": True, "shared_atomics": True, "disjoint": True
 }  # fmt: skip

@@ -1,8 +1,9 @@
 """Starts the launcher of ranks, waits for it, and leaves nothing behind: neither processes nor shared memory.
 
-``python -m firsttouch.workers.launch FOLDER... -- COMMAND...`` runs COMMAND until it ends or stdin is closed, which
-happens when the runner ends, in whatever way. Then it kills what is left of the group on this host and removes the
-folders and the shared memory that MPI has left. It ends with the command's status.
+``python -m firsttouch.workers.launch FOLDER... -- COPIES COMMAND...`` runs COMMAND until it ends or stdin is closed,
+which happens when the runner ends, in whatever way. Then it kills what is left of the group on this host and removes
+the folders and the shared memory that MPI has left. It ends with the command's status. If COPIES is not 0, it runs so
+many copies, which get their number in the environment: ranks without a launcher of their own. They end when one fails.
 """
 
 from __future__ import annotations
@@ -18,28 +19,43 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from firsttouch.workers.agent import CHANNEL
+from firsttouch.workers.agent import CHANNEL, NUMBER
 
 SHARED_MEMORY = Path("/dev/shm")
 _LEFT_BY_MPI = ("mpich_shm_*", "sm_segment.*", "ompi.*", "vader_segment.*", "psm*_shm.*")
+_TICK = 0.02
 _PATIENCE = 3.0
 """Seconds in which killed processes must have ended."""
 
 
-def main(folders: Sequence[str], command: Sequence[str]) -> int:
+def main(folders: Sequence[str], copies: int, command: Sequence[str]) -> int:
     before = segments()
     with suppress(OSError):  # a Ctrl-C is the runner's to handle
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        started = [_start(command, number) for number in range(copies)] if copies else [_start(command)]
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         clean_up(os.environ[CHANNEL], folders, before)
         return 127
     threading.Thread(target=_end_with_stdin, args=(folders, before), daemon=True).start()
-    status = launcher.wait()
+    status = _wait(started)
     clean_up(os.environ[CHANNEL], folders, before)
     return status if status >= 0 else 128 - status
+
+
+def _start(command: Sequence[str], number: int | None = None) -> subprocess.Popen[bytes]:
+    own = {} if number is None else {NUMBER: str(number)}
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=os.environ | own)
+
+
+def _wait(started: Sequence[subprocess.Popen[bytes]]) -> int:
+    """Returns the status of the first that failed, or 0 when all have ended."""
+    if len(started) == 1:
+        return started[0].wait()
+    while None in (ends := [process.poll() for process in started]) and not any(ends):
+        time.sleep(_TICK)
+    return next((status for status in ends if status), 0)
 
 
 def _end_with_stdin(folders: Sequence[str], before: Collection[Path]) -> None:
@@ -69,7 +85,7 @@ def clean_up(channel: str, folders: Sequence[str], before: Collection[Path]) -> 
         for pid in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.02)
+        time.sleep(_TICK)
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     if new := segments() - set(before):
@@ -104,4 +120,4 @@ def mapped() -> set[str]:
 
 if __name__ == "__main__":
     at = sys.argv.index("--")
-    sys.exit(main(sys.argv[1:at], sys.argv[at + 1 :]))
+    sys.exit(main(sys.argv[1:at], int(sys.argv[at + 1]), sys.argv[at + 2 :]))

@@ -30,7 +30,7 @@ LONGEST_REASON = 600
 LONGEST_REPLY = 2**28
 _PR_SET_PDEATHSIG = 1
 
-WorkerState: TypeAlias = Literal["ready", "opening", "opened", "done"]
+WorkerState: TypeAlias = Literal["ready", "opening", "opened", "shares", "done"]
 
 
 class Task(Struct):
@@ -39,10 +39,10 @@ class Task(Struct):
 
 class Reply(Struct):
     """A state of the worker: "ready" once after the imports, "opening" before and "opened" after opening a device, and
-    "done" after each task.
+    "done" after each task; "shares" when a rank has a text for the others (Pipe.share).
 
-    value: the answer of a trial, '' if there is none; reason: why, or how it was found; span: the unified-memory events
-    of a point, if they were recorded; outputs: digests of outputs that were checked.
+    value: the answer of a trial, or the text for the others; '' if there is none; reason: why, or how it was found;
+    span: the unified-memory events of a point, if they were recorded; outputs: digests of outputs that were checked.
     """
 
     state: WorkerState
@@ -52,6 +52,12 @@ class Reply(Struct):
     reason: str = ""
     span: Span | None = None
     outputs: list[str] = []
+
+
+class Shared(Struct):
+    """A text of another rank, which a worker waits for in the middle of a task."""
+
+    text: str
 
 
 def split_replies(data: bytes) -> tuple[list[Reply], bytes]:
@@ -96,6 +102,13 @@ class Pipe:
         line = memoryview(msgspec.json.encode(reply) + b"\n")
         while line:
             line = line[os.write(self.descriptor, line) :]
+
+    def share(self, text: str | None) -> str:
+        """Give a text to all other ranks of the task; without a text, wait for that of another rank. Returns it."""
+        if text is None:
+            return msgspec.json.decode(sys.stdin.buffer.readline(), type=Shared).text
+        self.send(Reply(state="shares", value=text))
+        return text
 
 
 Handler: TypeAlias = Callable[[Any, Pipe], Reply]

@@ -25,7 +25,7 @@ import msgspec
 from firsttouch.workers.agent import CHANNEL, ENDED, REPLY
 from firsttouch.workers.launch import SHARED_MEMORY, clean_up, segments
 from firsttouch.workers.process import START_TIMEOUT, TICK, Answer, how_it_ended, took_too_much
-from firsttouch.workers.protocol import Reply, Task, WorkerState, one_line, split_replies
+from firsttouch.workers.protocol import Reply, Shared, Task, WorkerState, one_line, split_replies
 
 GRACE = 2.0
 """Seconds that the other ranks have to finish a point after it ended early for one."""
@@ -36,8 +36,8 @@ _Failure = Literal["timeout", "crashed", "failed"]
 
 @dataclass(frozen=True)
 class Launcher:
-    """How ranks are started. command: the launcher's words before those of a rank. environment: for it and the ranks.
-    remote: ranks may be on other hosts.
+    """How ranks are started. command: the launcher's words before those of a rank; empty if ranks need no launcher.
+    environment: for it and the ranks. remote: ranks may be on other hosts.
     """
 
     command: Sequence[str]
@@ -58,6 +58,8 @@ class _Rank:
     since: float = 0.0
     reply: Reply | None = None
     """To the present task."""
+    texts: int = 0
+    """How many of the texts that ranks share it has got."""
     ended: dict[str, object] | None = None
     """How its worker ended, if it did."""
     closed: bool = False
@@ -84,9 +86,10 @@ class Ranks:
             "TMPDIR": self._folders[0],
             "OMPI_MCA_btl_sm_backing_directory": self._folders[-1],
         }
+        copies, command = (0, [*launcher.command, *rank]) if launcher.command else (count, rank)
         try:
             self._launcher = subprocess.Popen(
-                [sys.executable, "-m", "firsttouch.workers.launch", *self._folders, "--", *launcher.command, *rank],
+                [sys.executable, "-m", "firsttouch.workers.launch", *self._folders, "--", str(copies), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -98,11 +101,12 @@ class Ranks:
             self._listener.close()
             clean_up(self._channel, self._folders, self._segments)
             raise
-        self._name = os.path.basename(launcher.command[0])
+        self._name = os.path.basename(command[0])
         assert self._launcher.stdout
         os.set_blocking(self._launcher.stdout.fileno(), False)
         self._printed = b""
         self._ranks: list[_Rank] = []
+        self._shared: list[tuple[int, bytes]] = []
         self._by_number: dict[int, _Rank] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -118,6 +122,7 @@ class Ranks:
         for rank in self._ranks:
             rank.reply, rank.since = None, asked
         told: set[int] = set()
+        self._shared = []
         first_early: float | None = None
         while True:
             self._read()
@@ -125,7 +130,9 @@ class Ranks:
             for number in sorted(self._by_number.keys() - told):
                 self._send(self._by_number[number], msgspec.json.encode(task_of(number)) + b"\n")
                 self._by_number[number].since = now
+                self._by_number[number].texts = 0
                 told.add(number)
+            self._share(told)
             failure = self._take_replies() or self._why_ended(names) or self._late(asked, now, timeout, names)
             known = [self._by_number.get(number) for number in range(self._count)]
             replies = [None if one is None else one.reply for one in known]
@@ -183,6 +190,15 @@ class Ranks:
         with suppress(OSError):
             rank.connection.sendall(data)
         rank.connection.setblocking(False)
+
+    def _share(self, told: set[int]) -> None:
+        """Pass on what ranks share to all others that have the task."""
+        for number in told:
+            rank = self._by_number[number]
+            for giver, line in self._shared[rank.texts :]:
+                if giver != number:
+                    self._send(rank, line)
+            rank.texts = len(self._shared)
 
     def _read(self) -> None:
         """Read what the launcher and the agents have written within one tick."""
@@ -251,7 +267,11 @@ class Ranks:
             except ValueError as error:
                 return "failed", f"the reply of rank {rank.number} is not valid: {error}"
             for reply in replies:
-                rank.state, rank.since = reply.state, time.monotonic()
+                rank.since = time.monotonic()
+                if reply.state == "shares":
+                    self._shared.append((rank.number, msgspec.json.encode(Shared(text=reply.value)) + b"\n"))
+                    continue
+                rank.state = reply.state
                 if reply.state == "done":
                     rank.reply = reply
         return None

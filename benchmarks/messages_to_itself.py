@@ -1,0 +1,57 @@
+"""Compares messages of one rank to itself by NCCL with a hand-written loop, in turns, on an NVIDIA GPU.
+
+    python benchmarks/messages_to_itself.py [ROUNDS]
+
+Prints medians over the rounds and the ratios of ours to the loop's. Needs nvcc and NCCL's header.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from statistics import median
+
+from firsttouch.records.reading import load_results
+
+HERE = Path(__file__).parent
+SIZES = [8, 1 << 10, 8 << 10, 32 << 10, 1 << 20, 16 << 20, 256 << 20]
+
+
+def ours(folder: Path) -> dict[int, tuple[float, float]]:
+    """Microseconds of a message alone and GB/s, by its bytes."""
+    call = [sys.executable, "-m", "firsttouch.cli.main", "run", "p2p-message", "--ranks", "1", "--device", "cuda:0"]
+    sets = ["interface=xccl", "peer=self", "source=device", "target=device", f"size={','.join(map(str, SIZES))}"]
+    words = [word for one in sets for word in ("--set", one)]
+    subprocess.run([*call, *words, "--preset", "standard", "--out", str(folder)], check=True, capture_output=True)
+    records = load_results(folder).records
+    assert all(r.status == "ok" and r.verified for r in records), [r.reason for r in records]
+    return {r.count("size"): (r.counter("latency_us"), r.summary.median) for r in records if r.summary}
+
+
+def theirs(program: Path) -> dict[int, tuple[float, float]]:
+    done = subprocess.run([str(program), *map(str, SIZES)], check=True, capture_output=True, text=True)
+    rows = (line.split() for line in done.stdout.splitlines() if line[:1].isdigit())
+    return {int(size): (float(us), float(gbs)) for size, us, gbs in rows}
+
+
+def main(rounds: int) -> None:
+    found: dict[int, list[tuple[float, float, float, float]]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as name:
+        program = Path(name) / "reference_xccl"
+        source = str(HERE / "reference_xccl.cu")
+        subprocess.run(["nvcc", "-O2", "-std=c++17", source, "-lnccl", "-o", str(program)], check=True)
+        for n in range(rounds):
+            mine, other = ours(Path(name) / str(n)), theirs(program)
+            for size in SIZES:
+                found[size].append((*mine[size], *other[size]))
+    for size, rows in found.items():
+        us, gbs, their_us, their_gbs = (median(values) for values in zip(*rows, strict=True))
+        print(f"{size:10d} B  alone {us:8.2f} us, loop {their_us:8.2f} ({us / their_us:.3f})"
+              f"  windows {gbs:9.4f} GB/s, loop {their_gbs:9.4f} ({gbs / their_gbs:.3f})")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)

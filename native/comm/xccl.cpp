@@ -1,0 +1,166 @@
+// NCCL and RCCL, which have the same interface, as one table. Work is queued on a stream of its own.
+#include <cstring>
+#include <stdexcept>
+
+#include "comm/comm.hpp"
+#include "device/cuda/api.hpp"
+#include "device/gpu.hpp"
+#include "device/hip/api.hpp"
+#include "device/library.hpp"
+
+namespace firsttouch {
+namespace {
+
+struct UniqueId {
+    char bytes[128];
+};
+constexpr int type_char = 0;  // ncclChar
+
+struct XcclTable {
+    Library library;
+
+    XcclTable(const std::string& name, const std::vector<std::string>& sonames) : library(name, sonames) {
+        library.load(unique_id, "ncclGetUniqueId");
+        library.load(init, "ncclCommInitRank");
+        library.load(destroy, "ncclCommDestroy");
+        library.load(send, "ncclSend");
+        library.load(receive, "ncclRecv");
+        library.load(group_start, "ncclGroupStart");
+        library.load(group_end, "ncclGroupEnd");
+        library.load(error_string, "ncclGetErrorString");
+        library.load_optional(last_error, "ncclGetLastError");  // since NCCL 2.13
+    }
+
+    template <class Function, class... A>
+    void call(Function* function, A... arguments) const {
+        const int result = function(arguments...);
+        if (result == 0) return;
+        std::string text = library.name_of(function) + ": " + error_string(result);
+        const char* const detail = last_error == nullptr ? nullptr : last_error(nullptr);
+        if (detail != nullptr && *detail != 0) text += std::string(" (") + detail + ")";
+        throw VendorError(text);
+    }
+
+    int (*unique_id)(UniqueId*);
+    int (*init)(void**, int, UniqueId, int);
+    int (*destroy)(void*);
+    int (*send)(const void*, std::size_t, int, int, void*, void*);
+    int (*receive)(void*, std::size_t, int, int, void*, void*);
+    int (*group_start)();
+    int (*group_end)();
+    const char* (*error_string)(int);
+    const char* (*last_error)(void*) = nullptr;
+};
+
+const XcclTable& nccl() {
+    static const XcclTable table("nccl", {"libnccl.so.2"});
+    return table;
+}
+const XcclTable& rccl() {
+    static const XcclTable table("rccl", {"librccl.so.1"});
+    return table;
+}
+
+template <class Api>
+class Xccl : public Comm {
+  public:
+    Xccl(GpuDevice<Api>& device, const XcclTable& table, int rank, int ranks, const UniqueId& id)
+        : device_(device), xccl_(table) {
+        rank_ = rank;
+        size_ = ranks;
+        const auto scope = device_.make_current();
+        stream_ = device_.stream();
+        words_ = device_.allocate(Allocator::pinned, 2 * sizeof(std::uint64_t));
+        xccl_.call(xccl_.init, &comm_, ranks, id, rank);
+    }
+    ~Xccl() override {
+        device_.while_current([&] { xccl_.destroy(comm_); });
+    }
+    const std::string& library() const override { return xccl_.library.path(); }
+
+    void send(const void* from, std::size_t bytes, int to) override {
+        start_send(from, bytes, to);
+        finish_all();
+    }
+    void receive(void* to, std::size_t bytes, int from) override {
+        start_receive(to, bytes, from);
+        finish_all();
+    }
+    int start_send(const void* from, std::size_t bytes, int to) override {
+        const auto scope = device_.make_current();
+        xccl_.call(xccl_.send, from, bytes, type_char, to, comm_, stream());
+        return started_++;
+    }
+    int start_receive(void* to, std::size_t bytes, int from) override {
+        const auto scope = device_.make_current();
+        xccl_.call(xccl_.receive, to, bytes, type_char, from, comm_, stream());
+        return started_++;
+    }
+    void start_to_itself(void* to, const void* from, std::size_t bytes) override {
+        const auto scope = device_.make_current();
+        xccl_.call(xccl_.group_start);
+        xccl_.call(xccl_.send, from, bytes, type_char, rank_, comm_, stream());
+        xccl_.call(xccl_.receive, to, bytes, type_char, rank_, comm_, stream());
+        xccl_.call(xccl_.group_end);
+    }
+    void finish(int) override { finish_all(); }  // work of one stream ends in order
+    void finish_all() override {
+        device_.wait(*stream_);
+        started_ = 0;
+    }
+
+    void tell(int to, std::uint64_t word) override {
+        const HostView words(*words_);
+        words.as<std::uint64_t>()[0] = word;
+        send(address(0), sizeof word, to);
+    }
+    std::uint64_t hear(int from) override {
+        receive(address(1), sizeof(std::uint64_t), from);
+        const HostView words(*words_);
+        return words.as<std::uint64_t>()[1];
+    }
+
+  private:
+    void* stream() { return static_cast<GpuStream<Api>&>(*stream_).handle; }
+    void* address(std::size_t word) {
+        const auto base = device_.require_address(*words_, Device::kernel_user);
+        return reinterpret_cast<void*>(base + word * sizeof(std::uint64_t));
+    }
+
+    GpuDevice<Api>& device_;
+    const XcclTable& xccl_;
+    std::unique_ptr<Stream> stream_;
+    std::unique_ptr<Buffer> words_;
+    void* comm_ = nullptr;
+    int started_ = 0;
+};
+
+// Calls work(gpu, table) for a device of a vendor that has such a library.
+template <class Work>
+auto with_library(Device& device, Work&& work) {
+    if (auto* gpu = dynamic_cast<GpuDevice<cuda::Driver>*>(&device)) return work(*gpu, nccl());
+    if (auto* gpu = dynamic_cast<GpuDevice<hip::Runtime>*>(&device)) return work(*gpu, rccl());
+    throw Unavailable("neither NCCL nor RCCL carries messages of " + device.name());
+}
+
+}  // namespace
+
+std::string new_xccl_id(Device& device) {
+    UniqueId id{};
+    with_library(device, [&](auto& gpu, const XcclTable& table) {
+        const auto scope = gpu.make_current();
+        table.call(table.unique_id, &id);
+    });
+    return {id.bytes, sizeof id.bytes};
+}
+
+std::unique_ptr<Comm> open_xccl(Device& device, int rank, int ranks, const std::string& id) {
+    UniqueId bytes{};
+    if (id.size() != sizeof bytes.bytes) throw std::invalid_argument("an id has 128 bytes");
+    std::memcpy(bytes.bytes, id.data(), sizeof bytes.bytes);
+    return with_library(device, [&]<class Api>(GpuDevice<Api>& gpu, const XcclTable& table) -> std::unique_ptr<Comm> {
+        return std::make_unique<Xccl<Api>>(gpu, table, rank, ranks, bytes);
+    });
+}
+
+}  // namespace firsttouch
