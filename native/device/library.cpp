@@ -2,26 +2,31 @@
 
 #include <dlfcn.h>
 
+#include <mutex>
+
 #include "device/device.hpp"
 
 namespace firsttouch {
 namespace {
-std::map<std::string, std::vector<std::string>>& paths() {
-    static std::map<std::string, std::vector<std::string>> table;
-    return table;
-}
+std::mutex paths_mutex;
+std::map<std::string, std::vector<std::string>> paths;
 }  // namespace
 
 void set_library_paths(const std::string& name, std::vector<std::string> candidates) {
-    paths()[name] = std::move(candidates);
+    const std::lock_guard lock(paths_mutex);
+    paths[name] = std::move(candidates);
 }
 
-const std::vector<std::string>& library_paths(const std::string& name) { return paths()[name]; }
+std::vector<std::string> library_paths(const std::string& name) {
+    const std::lock_guard lock(paths_mutex);
+    const auto found = paths.find(name);
+    return found == paths.end() ? std::vector<std::string>{} : found->second;
+}
 
 Library::Library(const std::string& name, const std::vector<std::string>& fallbacks) {
-    const std::vector<std::string>& candidates = library_paths(name).empty() ? fallbacks : library_paths(name);
+    const std::vector<std::string> set = library_paths(name);
     std::string tried;
-    for (const auto& candidate : candidates) {
+    for (const auto& candidate : set.empty() ? fallbacks : set) {
         handle_ = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (handle_ != nullptr) {
             path_ = candidate;

@@ -9,7 +9,7 @@ namespace firsttouch {
 
 // The paths or sonames to try with dlopen, in order, for a vendor library such as "cuda" or "nvrtc".
 void set_library_paths(const std::string& name, std::vector<std::string> candidates);
-const std::vector<std::string>& library_paths(const std::string& name);
+std::vector<std::string> library_paths(const std::string& name);
 
 class Library {
   public:

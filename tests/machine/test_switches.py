@@ -66,12 +66,13 @@ def test_only_devices_whose_runtime_reads_the_variable_have_the_factor(monkeypat
 
 def test_every_experiment_that_uses_memory_has_the_factor_xnack() -> None:
     without = {"codegen", "context"}
+    copying = {"transfer", "p2p-copy", "p2p-message", "concurrency", "migration"}
     for name, experiment in all_experiments().items():
         if experiment.supports(HIP):
             continue
         names = [factor.name for factor in factors_of(experiment, HIP, "quick")]
         assert ("xnack" in names) == (name not in without), name
-        assert ("sdma" in names) == (name in {"transfer", "p2p-copy", "concurrency", "migration"}), name
+        assert ("sdma" in names) == (name in copying), name
     assert "xnack" not in [factor.name for factor in factors_of(all_experiments()["tlb"], CUDA, "quick")]
 
 
