@@ -43,7 +43,7 @@ def ours() -> tuple[dict[int, float], dict[int, float]]:
 
 def theirs(program: str) -> dict[int, float]:
     """What an OSU program printed, by the bytes of a message: microseconds, or MB/s."""
-    launcher = Launching().launcher(2)
+    launcher = Launching().launcher(2, mpi=True)
     done = subprocess.run(
         [*launcher.command, program],
         env={**os.environ, **launcher.environment},

@@ -36,7 +36,7 @@ from firsttouch.experiments.pairs import (
 )
 from firsttouch.experiments.presets import leave_out
 from firsttouch.figures import Heat, Line
-from firsttouch.machine.backends import BACKENDS
+from firsttouch.machine.backends import message_library
 from firsttouch.machine.mpi import may_be_taken, why_not_taken
 from firsttouch.machine.switches import DEFAULT, ROUTES, route_environment, xccl_environment
 from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Factors, Metric, Record
@@ -109,7 +109,7 @@ class P2pMessage(PairExperiment):
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         interfaces = [MPI]
         interfaces += [MPI_STAGED] if device.capabilities.runs_kernels else []
-        interfaces += [XCCL] if BACKENDS[device.kind].messages else []
+        interfaces += [XCCL] if message_library(device.kind) else []
         return [
             Factor("interface", interfaces, choices=INTERFACES, doc="what carries the messages"),
             *peer_factors(device),
@@ -147,7 +147,7 @@ class P2pMessage(PairExperiment):
         if factors["route"] != DEFAULT and not may_be_taken(device.kind):
             return f"no MPI takes addresses of {device.kind} memory"
         xccl = factors["interface"] == XCCL
-        if xccl and not BACKENDS[device.kind].messages:
+        if xccl and not message_library(device.kind):
             return f"neither NCCL nor RCCL carries messages of {device.name}"
         for entry in entries_of(factors, device):
             if (

@@ -125,3 +125,8 @@ BACKENDS: Mapping[str, Backend] = {
 def kind_of(device: str) -> str:
     """The kind of a device, from its name. A kind whose library failed is listed as a device without a number."""
     return device.partition(":")[0]
+
+
+def message_library(kind: str) -> str:
+    """The library that carries messages between devices of a kind, by its name in libraries.py; '' if there is none."""
+    return BACKENDS[kind].messages
