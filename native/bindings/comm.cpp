@@ -20,12 +20,14 @@ void bind_comm(nb::module_& m) {
         .def_prop_ro("library", &Comm::library, "The path of the library.");
     m.def(
         "open_mpi",
-        [](const std::string& library, std::uint64_t world, std::uint64_t byte, std::size_t request_bytes) {
-            return open_mpi({library, world, byte, request_bytes});
+        [](const std::string& library, std::uint64_t world, std::uint64_t byte, std::uint64_t real, std::uint64_t sum,
+           std::size_t request_bytes) {
+            return open_mpi({library, world, byte, real, sum, request_bytes});
         },
-        "library"_a, nb::kw_only(), "world"_a, "byte"_a, "request_bytes"_a,
-        "Opens the ranks of an MPI that this process has initialised. library: its path; world, byte: the handles of "
-        "the communicator and of the type; request_bytes: the size of a request's handle.");
+        "library"_a, nb::kw_only(), "world"_a, "byte"_a, "real"_a, "sum"_a, "request_bytes"_a,
+        "Opens the ranks of an MPI that this process has initialised. library: its path; world, byte, real, sum: the "
+        "handles of the communicator, of the types byte and float and of the operation; request_bytes: the size of a "
+        "request's handle.");
     m.def(
         "new_xccl_id",
         [](DeviceHandle& d) {

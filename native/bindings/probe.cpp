@@ -53,6 +53,15 @@ Engine engine_from(const std::string& name) {
     throw std::invalid_argument("'" + name + "' is not an engine");
 }
 
+Collective operation_from(const std::string& name) {
+    static const std::map<std::string, Collective> operations = {
+        {"all-reduce", Collective::all_reduce}, {"reduce-scatter", Collective::reduce_scatter},
+        {"all-gather", Collective::all_gather}, {"broadcast", Collective::broadcast},
+        {"reduce", Collective::reduce},         {"all-to-all", Collective::all_to_all}};
+    if (const auto found = operations.find(name); found != operations.end()) return found->second;
+    throw std::invalid_argument("'" + name + "' is not a collective operation");
+}
+
 // Calls `work` with the GIL released.
 template <class Work>
 auto without_gil(Work&& work) {
@@ -190,6 +199,22 @@ void bind_probe(nb::module_& m) {
         "device"_a, "comm"_a, "source"_a, "target"_a, nb::kw_only(), "bytes"_a, "other"_a, "staging"_a = nb::none(),
         "device_addresses"_a = false, "seed"_a, "stop"_a,
         "Measures messages to another rank, which calls it too. Samples: GB/s of windows, on the lower rank only.");
+    m.def(
+        "collective",
+        [](DeviceHandle& d, Comm& comm, BufferHandle& source, BufferHandle& target, const std::string& operation,
+           std::size_t block, BufferHandle* staged_source, BufferHandle* staged_target, bool device_addresses,
+           std::uint64_t seed, const Stop& stop) {
+            const auto buffer = [](BufferHandle* handle) { return handle == nullptr ? nullptr : &handle->get(); };
+            const CollectiveRequest request{operation_from(operation), block,           seed, buffer(staged_source),
+                                            buffer(staged_target),     device_addresses};
+            nb::gil_scoped_release release;
+            return collective(d.lab, comm, source.get(), target.get(), request, stop);
+        },
+        "device"_a, "comm"_a, "source"_a, "target"_a, nb::kw_only(), "operation"_a, "block"_a,
+        "staged_source"_a = nb::none(), "staged_target"_a = nb::none(), "device_addresses"_a = false, "seed"_a,
+        "stop"_a,
+        "Measures an operation of all ranks, which call it at once. block: numbers of 4 bytes in a block. Samples: "
+        "microseconds of the slowest rank, on rank 0 only.");
     m.def(
         "allocation",
         [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& call, int chunks,

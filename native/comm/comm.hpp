@@ -11,6 +11,16 @@ namespace firsttouch {
 
 class Device;
 
+// Operations of all ranks on f32 numbers in blocks of equal length. The root is rank 0.
+enum class Collective : std::uint8_t {
+    all_reduce,      // source, target: a block; every target gets the sum of all sources
+    reduce_scatter,  // source: a block for each rank, target: a block; rank i gets the sum of all sources' block i
+    all_gather,      // source: a block, target: a block of each rank; every target gets all sources
+    broadcast,       // source, target: a block; every target but the root's gets the root's source
+    reduce,          // source, target: a block; the root's target gets the sum of all sources
+    all_to_all,      // source, target: a block for or of each rank; rank i gets all sources' block i
+};
+
 class Comm {
   public:
     virtual ~Comm() = default;
@@ -32,6 +42,12 @@ class Comm {
     virtual void finish(int message) = 0;
     virtual void finish_all() = 0;
 
+    // Starts an operation of all ranks with `count` numbers in a block; finish_all waits for all that were started.
+    // MPI's have ended when this returns.
+    virtual void start(Collective operation, const void* from, void* to, std::size_t count) = 0;
+    // Returns when all ranks have called it.
+    virtual void meet() = 0;
+
     // A word between two ranks, apart from the messages above.
     virtual void tell(int to, std::uint64_t word) = 0;
     virtual std::uint64_t hear(int from) = 0;
@@ -41,11 +57,11 @@ class Comm {
 };
 
 // What mpi4py tells of the MPI that it has initialised: the path of the library, the handles of the communicator of all
-// ranks and of the type byte, and the bytes of a request. A handle is a pointer or a number of four bytes, depending on
-// the implementation; both are passed in one register.
+// ranks, of the types byte and float and of the operation sum, and the bytes of a request. A handle is a pointer or a
+// number of four bytes, depending on the implementation; both are passed in one register.
 struct MpiHandles {
     std::string library;
-    std::uint64_t world = 0, byte = 0;
+    std::uint64_t world = 0, byte = 0, real = 0, sum = 0;
     std::size_t request_bytes = 8;
 };
 // Throws Unavailable if the library lacks a function, VendorError if a call fails.

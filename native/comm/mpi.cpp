@@ -27,6 +27,13 @@ struct MpiTable {
         library.load(start_receive, "MPI_Irecv");
         library.load(wait, "MPI_Wait");
         library.load(wait_all, "MPI_Waitall");
+        library.load(all_reduce, "MPI_Allreduce");
+        library.load(reduce_scatter, "MPI_Reduce_scatter_block");
+        library.load(all_gather, "MPI_Allgather");
+        library.load(broadcast, "MPI_Bcast");
+        library.load(reduce, "MPI_Reduce");
+        library.load(all_to_all, "MPI_Alltoall");
+        library.load(barrier, "MPI_Barrier");
         library.load(error_string, "MPI_Error_string");
     }
 
@@ -48,6 +55,13 @@ struct MpiTable {
     int (*start_receive)(void*, int, Handle, int, int, Handle, void*);
     int (*wait)(void*, void*);
     int (*wait_all)(int, void*, void*);
+    int (*all_reduce)(const void*, void*, int, Handle, Handle, Handle);
+    int (*reduce_scatter)(const void*, void*, int, Handle, Handle, Handle);
+    int (*all_gather)(const void*, int, Handle, void*, int, Handle, Handle);
+    int (*broadcast)(void*, int, Handle, int, Handle);
+    int (*reduce)(const void*, void*, int, Handle, Handle, int, Handle);
+    int (*all_to_all)(const void*, int, Handle, void*, int, Handle, Handle);
+    int (*barrier)(Handle);
     int (*error_string)(int, char*, int*);
 };
 
@@ -88,6 +102,26 @@ class Mpi : public Comm {
         mpi_.call(mpi_.wait_all, started_, static_cast<void*>(requests_.data()), static_cast<void*>(statuses_.data()));
         started_ = 0;
     }
+
+    void start(Collective operation, const void* from, void* to, std::size_t numbers) override {
+        const int n = count(numbers);
+        const Handle real = handles_.real, sum = handles_.sum, world = handles_.world;
+        switch (operation) {
+        case Collective::all_reduce:
+            return mpi_.call(mpi_.all_reduce, from, to, n, real, sum, world);
+        case Collective::reduce_scatter:
+            return mpi_.call(mpi_.reduce_scatter, from, to, n, real, sum, world);
+        case Collective::all_gather:
+            return mpi_.call(mpi_.all_gather, from, n, real, to, n, real, world);
+        case Collective::broadcast:
+            return mpi_.call(mpi_.broadcast, rank_ == 0 ? const_cast<void*>(from) : to, n, real, 0, world);
+        case Collective::reduce:
+            return mpi_.call(mpi_.reduce, from, to, n, real, sum, 0, world);
+        case Collective::all_to_all:
+            return mpi_.call(mpi_.all_to_all, from, n, real, to, n, real, world);
+        }
+    }
+    void meet() override { mpi_.call(mpi_.barrier, handles_.world); }
 
     void tell(int to, std::uint64_t word) override {
         mpi_.call(mpi_.send, static_cast<const void*>(&word), 8, handles_.byte, to, word_tag, handles_.world);

@@ -14,7 +14,7 @@ namespace {
 struct UniqueId {
     char bytes[128];
 };
-constexpr int type_char = 0;  // ncclChar
+constexpr int type_char = 0, type_float = 7, sum = 0;  // ncclChar, ncclFloat, ncclSum
 
 struct XcclTable {
     Library library;
@@ -25,6 +25,11 @@ struct XcclTable {
         library.load(destroy, "ncclCommDestroy");
         library.load(send, "ncclSend");
         library.load(receive, "ncclRecv");
+        library.load(all_reduce, "ncclAllReduce");
+        library.load(reduce_scatter, "ncclReduceScatter");
+        library.load(all_gather, "ncclAllGather");
+        library.load(broadcast, "ncclBroadcast");
+        library.load(reduce, "ncclReduce");
         library.load(group_start, "ncclGroupStart");
         library.load(group_end, "ncclGroupEnd");
         library.load(error_string, "ncclGetErrorString");
@@ -46,6 +51,11 @@ struct XcclTable {
     int (*destroy)(void*);
     int (*send)(const void*, std::size_t, int, int, void*, void*);
     int (*receive)(void*, std::size_t, int, int, void*, void*);
+    int (*all_reduce)(const void*, void*, std::size_t, int, int, void*, void*);
+    int (*reduce_scatter)(const void*, void*, std::size_t, int, int, void*, void*);
+    int (*all_gather)(const void*, void*, std::size_t, int, void*, void*);
+    int (*broadcast)(const void*, void*, std::size_t, int, int, void*, void*);
+    int (*reduce)(const void*, void*, std::size_t, int, int, int, void*, void*);
     int (*group_start)();
     int (*group_end)();
     const char* (*error_string)(int);
@@ -107,6 +117,36 @@ class Xccl : public Comm {
     void finish_all() override {
         device_.wait(*stream_);
         started_ = 0;
+    }
+
+    void start(Collective operation, const void* from, void* to, std::size_t n) override {
+        const auto scope = device_.make_current();
+        switch (operation) {
+        case Collective::all_reduce:
+            return xccl_.call(xccl_.all_reduce, from, to, n, type_float, sum, comm_, stream());
+        case Collective::reduce_scatter:
+            return xccl_.call(xccl_.reduce_scatter, from, to, n, type_float, sum, comm_, stream());
+        case Collective::all_gather:
+            return xccl_.call(xccl_.all_gather, from, to, n, type_float, comm_, stream());
+        case Collective::broadcast:
+            return xccl_.call(xccl_.broadcast, from, to, n, type_float, 0, comm_, stream());
+        case Collective::reduce:
+            return xccl_.call(xccl_.reduce, from, to, n, type_float, sum, 0, comm_, stream());
+        case Collective::all_to_all:
+            break;
+        }
+        xccl_.call(xccl_.group_start);
+        for (int other = 0; other < size_; ++other) {
+            const std::size_t offset = static_cast<std::size_t>(other) * n;
+            xccl_.call(xccl_.send, static_cast<const float*>(from) + offset, n, type_float, other, comm_, stream());
+            xccl_.call(xccl_.receive, static_cast<float*>(to) + offset, n, type_float, other, comm_, stream());
+        }
+        xccl_.call(xccl_.group_end);
+    }
+    void meet() override {
+        const auto scope = device_.make_current();
+        xccl_.call(xccl_.all_reduce, address(0), address(1), std::size_t{1}, type_char, sum, comm_, stream());
+        finish_all();
     }
 
     void tell(int to, std::uint64_t word) override {

@@ -19,6 +19,7 @@ namespace firsttouch::kernels {
 #include "histogram.c"
 #include "caching.c"
 #include "locking.c"
+#include "collective.c"
 }  // namespace firsttouch::kernels
 
 namespace firsttouch {
@@ -45,7 +46,8 @@ HostKernel find_host_kernel(const std::string& name) {
         ENTRY(migration_update), ENTRY(migration_read), ENTRY(migration_sum), ENTRY(migration_check),
         ENTRY(histogram_zero), ENTRY(histogram_sum_u64), ENTRY(histogram_sum_f64),
         ENTRY(caching_cached), ENTRY(caching_uncached), ENTRY(caching_bypass_l1), ENTRY(caching_check),
-        ENTRY(locking_compete), ENTRY(locking_check_region), ENTRY(locking_check_privates)};
+        ENTRY(locking_compete), ENTRY(locking_check_region), ENTRY(locking_check_privates),
+        ENTRY(collective_fill), ENTRY(collective_check)};
 #undef ENTRY
     // clang-format on
     static const HostKernels app_kernels = application_kernels();

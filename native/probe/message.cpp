@@ -1,14 +1,14 @@
 // Messages between two ranks. Both call this; the one that leads decides what comes next and takes the time.
 #include <algorithm>
 
-#include "comm/comm.hpp"
 #include "host/clock.hpp"
 #include "probe/probes.hpp"
+#include "probe/ranks.hpp"
 
 namespace firsttouch {
 namespace {
 
-constexpr std::uint64_t per_rank = 0x100, per_repetition = 0x10000, poison = 0x77;  // added to the request's seed
+constexpr std::uint64_t per_rank = 0x100;  // added to the request's seed
 constexpr std::uint64_t acknowledged = 1;
 constexpr std::size_t longest_window = std::size_t{1} << 28;  // bytes, if that is at least two messages
 
@@ -28,30 +28,22 @@ class Way {
 class Direct : public Way {
   public:
     Direct(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, const MessageRequest& request)
-        : comm_(comm), bytes_(request.bytes), other_(request.other) {
-        source_ = address(lab, source, request, views_[0]);
-        target_ = address(lab, target, request, views_[1]);
-    }
+        : comm_(comm), source_(lab, source, request.device_addresses), target_(lab, target, request.device_addresses),
+          bytes_(request.bytes), other_(request.other) {}
     void send(int messages) override {
-        if (messages == 1) return comm_.send(source_, bytes_, other_);
-        for (int i = 0; i < messages; ++i) comm_.start_send(source_, bytes_, other_);
+        if (messages == 1) return comm_.send(source_.address(), bytes_, other_);
+        for (int i = 0; i < messages; ++i) comm_.start_send(source_.address(), bytes_, other_);
         comm_.finish_all();
     }
     void receive(int messages) override {
-        if (messages == 1) return comm_.receive(target_, bytes_, other_);
-        for (int i = 0; i < messages; ++i) comm_.start_receive(target_, bytes_, other_);
+        if (messages == 1) return comm_.receive(target_.address(), bytes_, other_);
+        for (int i = 0; i < messages; ++i) comm_.start_receive(target_.address(), bytes_, other_);
         comm_.finish_all();
     }
 
   private:
-    static void* address(Lab& lab, const Buffer& buffer, const MessageRequest& request, std::optional<HostView>& view) {
-        if (request.device_addresses) return reinterpret_cast<void*>(lab.device_address(buffer));
-        return view.emplace(buffer).data();
-    }
-
     Comm& comm_;
-    std::optional<HostView> views_[2];
-    void *source_ = nullptr, *target_ = nullptr;
+    RankBuffer source_, target_;
     std::size_t bytes_;
     int other_;
 };
@@ -102,13 +94,12 @@ class Staged : public Way {
 class ToItself {
   public:
     ToItself(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, std::size_t bytes)
-        : comm_(comm), source_(reinterpret_cast<void*>(lab.device_address(source))),
-          target_(reinterpret_cast<void*>(lab.device_address(target))), bytes_(bytes) {}
+        : comm_(comm), source_(lab, source, true), target_(lab, target, true), bytes_(bytes) {}
     // The seconds of `times` windows, each of which is complete before the next begins.
     double send(int messages, int times) {
         const double start = now();
         for (int n = 0; n < times; ++n) {
-            for (int i = 0; i < messages; ++i) comm_.start_to_itself(target_, source_, bytes_);
+            for (int i = 0; i < messages; ++i) comm_.start_to_itself(target_.address(), source_.address(), bytes_);
             comm_.finish_all();
         }
         return now() - start - clock_cost();
@@ -116,7 +107,7 @@ class ToItself {
 
   private:
     Comm& comm_;
-    void *source_, *target_;
+    RankBuffer source_, target_;
     std::size_t bytes_;
 };
 
@@ -229,14 +220,6 @@ void time_messages(const Stop& stop, double bytes_in_window, Alone&& alone, Wind
     outcome.counters["latency_high_us"] = one.ci_high * 1e6;
     const Stop rest{stop.tolerance, stop.seconds * 2 / 3, stop.min_samples, stop.max_samples};
     outcome.samples = sample(rest, [&] { return bytes_in_window / window() * 1e-9; });
-}
-
-// The number of repetitions of `seconds(n)` that take at least `least` seconds.
-template <class Seconds>
-int repetitions(Seconds&& seconds, double least) {
-    int times = 1;
-    while (times < 10'000 && seconds(times) < least) times *= 2;
-    return times;
 }
 
 // Messages of the only rank to itself.

@@ -45,6 +45,14 @@ class Sampler {
     Samples samples_;
 };
 
+// The number of repetitions of `seconds(n)` that take at least `least` seconds.
+template <class Seconds>
+int repetitions(Seconds&& seconds, double least) {
+    int times = 1;
+    while (times < 10'000 && seconds(times) < least) times *= 2;
+    return times;
+}
+
 // Samples what `measure` returns until the criterion is met.
 template <class Measure>
 Samples sample(const Stop& stop, Measure&& measure) {

@@ -313,9 +313,9 @@ class Comm:
     def library(self) -> str:
         """The path of the library."""
 
-def open_mpi(library: str, *, world: int, byte: int, request_bytes: int) -> Comm:
+def open_mpi(library: str, *, world: int, byte: int, real: int, sum: int, request_bytes: int) -> Comm:
     """
-    Opens the ranks of an MPI that this process has initialised. library: its path; world, byte: the handles of the communicator and of the type; request_bytes: the size of a request's handle.
+    Opens the ranks of an MPI that this process has initialised. library: its path; world, byte, real, sum: the handles of the communicator, of the types byte and float and of the operation; request_bytes: the size of a request's handle.
     """
 
 def new_xccl_id(device: Device) -> bytes:
@@ -436,6 +436,24 @@ def message(
 ) -> Outcome:
     """
     Measures messages to another rank, which calls it too. Samples: GB/s of windows, on the lower rank only.
+    """
+
+def collective(
+    device: Device,
+    comm: Comm,
+    source: Buffer,
+    target: Buffer,
+    *,
+    operation: str,
+    block: int,
+    staged_source: Buffer | None = None,
+    staged_target: Buffer | None = None,
+    device_addresses: bool = False,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
+    """
+    Measures an operation of all ranks, which call it at once. block: numbers of 4 bytes in a block. Samples: microseconds of the slowest rank, on rank 0 only.
     """
 
 def allocation(

@@ -11,7 +11,7 @@
 namespace firsttouch {
 namespace {
 
-const MpiHandles handles{MPI_IN_THREADS, 7, 8, 8};
+const MpiHandles handles{MPI_IN_THREADS, 7, 8, 9, 10, 8};
 
 // Calls work(comm, lab) in both ranks.
 template <class Work>
@@ -77,7 +77,9 @@ TEST(Comm, EveryByteOfEverySizeArrives) {
                 const Outcome outcome = message(lab, comm, *source, *target, request, short_stop);
                 EXPECT_EQ(outcome.errors, 0u);
                 EXPECT_EQ(outcome.samples.values.empty(), comm.rank() == 1);
-                if (comm.rank() == 0) EXPECT_GT(outcome.counters.at("latency_us"), 0);
+                if (comm.rank() == 0) {
+                    EXPECT_GT(outcome.counters.at("latency_us"), 0);
+                }
             });
 }
 
@@ -92,6 +94,47 @@ TEST(Comm, WrongRequestsAreRefused) {
         refused({.bytes = 8, .other = comm.rank()});
         refused({.bytes = 8, .other = 2});
         refused({.bytes = 64, .other = 1 - comm.rank(), .staging = memory.get()});
+    });
+}
+
+struct Shape {
+    Collective operation;
+    std::size_t source, target;  // blocks of two ranks
+};
+constexpr Shape shapes[] = {{Collective::all_reduce, 1, 1}, {Collective::reduce_scatter, 2, 1},
+                            {Collective::all_gather, 1, 2}, {Collective::broadcast, 1, 1},
+                            {Collective::reduce, 1, 1},     {Collective::all_to_all, 2, 2}};
+
+TEST(Comm, EveryCollectiveOperationArrives) {
+    for (const auto& [operation, in_source, in_target] : shapes)
+        for (const std::size_t block : {std::size_t{1}, std::size_t{5'000}})
+            for (const bool staged : {false, true})
+                in_both_ranks(
+                    [&, in_source = in_source, in_target = in_target, operation = operation](Comm& comm, Lab& lab) {
+                        const auto memory = [&](std::size_t blocks) {
+                            return lab.device().allocate(Allocator::malloc, 4 * blocks * block);
+                        };
+                        const auto source = memory(in_source), target = memory(in_target), from = memory(in_source),
+                                   to = memory(in_target);
+                        const CollectiveRequest request{operation, block, 3, staged ? from.get() : nullptr,
+                                                        staged ? to.get() : nullptr};
+                        const Outcome outcome = collective(lab, comm, *source, *target, request, short_stop);
+                        EXPECT_EQ(outcome.errors, 0u);
+                        EXPECT_EQ(outcome.samples.values.empty(), comm.rank() == 1);
+                        if (comm.rank() == 1) return;
+                        EXPECT_GT(outcome.counters.at("interval_us"), 0);
+                        EXPECT_LE(outcome.counters.at("least_us"), outcome.counters.at("mean_us"));
+                    });
+}
+
+TEST(Comm, WrongCollectiveRequestsAreRefused) {
+    in_both_ranks([](Comm& comm, Lab& lab) {
+        const auto memory = lab.device().allocate(Allocator::malloc, 64);
+        for (const auto& [operation, block] :
+             {std::pair{Collective::all_reduce, 0}, {Collective::all_reduce, 17}, {Collective::all_gather, 9}}) {
+            const CollectiveRequest request{operation, static_cast<std::size_t>(block)};
+            EXPECT_THROW(collective(lab, comm, *memory, *memory, request, short_stop), std::invalid_argument);
+        }
     });
 }
 

@@ -74,6 +74,35 @@ int MPI_Waitall(int count, void* requests, void* statuses) {
     alter_pending();
     return result;
 }
+// Of a collective operation, a byte of what the rank receives.
+int MPI_Allreduce(const void* from, void* to, int count, Handle type, Handle op, Handle comm) {
+    const int result = call("MPI_Allreduce", from, to, count, type, op, comm);
+    return alter(to, 4 * count, comm), result;
+}
+int MPI_Reduce_scatter_block(const void* from, void* to, int count, Handle type, Handle op, Handle comm) {
+    const int result = call("MPI_Reduce_scatter_block", from, to, count, type, op, comm);
+    return alter(to, 4 * count, comm), result;
+}
+int MPI_Allgather(const void* from, int sent, Handle type, void* to, int count, Handle types, Handle comm) {
+    const int result = call("MPI_Allgather", from, sent, type, to, count, types, comm);
+    return alter(to, 4 * count, comm), result;
+}
+int MPI_Bcast(void* memory, int count, Handle type, int root, Handle comm) {
+    const int result = call("MPI_Bcast", memory, count, type, root, comm);
+    int rank = 0;
+    call("MPI_Comm_rank", comm, &rank);
+    if (rank != root) alter(memory, 4 * count, comm);
+    return result;
+}
+int MPI_Reduce(const void* from, void* to, int count, Handle type, Handle op, int root, Handle comm) {
+    const int result = call("MPI_Reduce", from, to, count, type, op, root, comm);
+    return alter(to, 4 * count, comm), result;
+}
+int MPI_Alltoall(const void* from, int sent, Handle type, void* to, int count, Handle types, Handle comm) {
+    const int result = call("MPI_Alltoall", from, sent, type, to, count, types, comm);
+    return alter(to, 4 * count, comm), result;
+}
+int MPI_Barrier(Handle comm) { return call("MPI_Barrier", comm); }
 int MPI_Error_string(int code, char* text, int* length) { return call("MPI_Error_string", code, text, length); }
 int MPIX_Query_rocm_support() { return 1; }
 }

@@ -79,6 +79,50 @@ int MPI_Waitall(int count, void* requests, void*) {
     }
     return 0;
 }
+// Collective operations of the two ranks: each sends all that it has to the other, with a tag of its own.
+constexpr int collective_tag = 3;
+std::vector<float> of_other(const void* mine, int count) {
+    std::vector<float> theirs(static_cast<std::size_t>(count));
+    send(mine, 4 * count, 1 - my_rank, collective_tag);
+    receive(theirs.data(), 4 * count, 1 - my_rank, collective_tag);
+    return theirs;
+}
+void add(const void* mine, const std::vector<float>& theirs, std::size_t first, void* to, int count) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
+        static_cast<float*>(to)[i] = static_cast<const float*>(mine)[first + i] + theirs[first + i];
+}
+int MPI_Allreduce(const void* from, void* to, int count, Handle, Handle, Handle) {
+    return add(from, of_other(from, count), 0, to, count), 0;
+}
+int MPI_Reduce_scatter_block(const void* from, void* to, int count, Handle, Handle, Handle) {
+    return add(from, of_other(from, 2 * count), static_cast<std::size_t>(my_rank * count), to, count), 0;
+}
+int MPI_Reduce(const void* from, void* to, int count, Handle, Handle, int root, Handle) {
+    const auto theirs = of_other(from, count);
+    if (my_rank == root) add(from, theirs, 0, to, count);
+    return 0;
+}
+int MPI_Allgather(const void* from, int count, Handle, void* to, int, Handle, Handle) {
+    const auto theirs = of_other(from, count);
+    std::memcpy(static_cast<float*>(to) + my_rank * count, from, 4 * static_cast<std::size_t>(count));
+    std::memcpy(static_cast<float*>(to) + (1 - my_rank) * count, theirs.data(), 4 * theirs.size());
+    return 0;
+}
+int MPI_Alltoall(const void* from, int count, Handle, void* to, int, Handle, Handle) {
+    const auto theirs = of_other(from, 2 * count);
+    const std::size_t bytes = 4 * static_cast<std::size_t>(count);
+    std::memcpy(static_cast<float*>(to) + my_rank * count, static_cast<const float*>(from) + my_rank * count, bytes);
+    std::memcpy(static_cast<float*>(to) + (1 - my_rank) * count, theirs.data() + my_rank * count, bytes);
+    return 0;
+}
+int MPI_Bcast(void* memory, int count, Handle, int root, Handle) {
+    if (my_rank == root) return send(memory, 4 * count, 1 - my_rank, collective_tag);
+    return receive(memory, 4 * count, root, collective_tag);
+}
+int MPI_Barrier(Handle) {
+    const float nothing = 0;
+    return of_other(&nothing, 1), 0;
+}
 int MPI_Error_string(int code, char* text, int* length) {
     *length = std::snprintf(text, 64, "error %d", code);
     return 0;

@@ -1,11 +1,13 @@
 // Stands in for RCCL between processes of this host that use the stand-in for AMD's runtime. Messages pass through
-// sockets, when the stream before them has ended; so the calls block, which RCCL's do not. STANDIN_RCCL_FLIP names a
-// rank in whose received messages one byte is wrong. Two ranks on one device are refused, as RCCL does.
+// sockets, when the stream before them has ended; so the calls block, which RCCL's do not. In a collective operation
+// each rank sends all that it has to all others. STANDIN_RCCL_FLIP names a rank in whose received messages one byte is
+// wrong. Two ranks on one device are refused, as RCCL does.
 #include <dlfcn.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -66,6 +69,139 @@ int connection_from(Comm& comm, int rank) {
     return comm.from[rank];
 }
 
+constexpr int type_float = 7;
+std::size_t bytes_of(std::size_t count, int type) { return count * (type == type_float ? 4 : 1); }
+
+int fetch(std::vector<char>& message, const void* from, void* stream) {
+    return hip("hipMemcpyAsync", static_cast<void*>(message.data()), from, message.size(), by_address, stream) != 0 ||
+           hip("hipStreamSynchronize", stream) != 0;
+}
+// Puts what a rank received into its memory, with a byte changed if it is that rank's turn and these are data, not what
+// ranks tell each other.
+int deliver(std::vector<char> message, void* to, void* comm, void* stream, bool are_data) {
+    const char* const flip = std::getenv("STANDIN_RCCL_FLIP");
+    if (flip != nullptr && std::atoi(flip) == static_cast<Comm*>(comm)->rank && are_data)
+        message[message.size() / 2] ^= 1;
+    return hip("hipMemcpyAsync", to, static_cast<const void*>(message.data()), message.size(), by_address, stream) !=
+                       0 ||
+                   hip("hipStreamSynchronize", stream) != 0
+               ? system_error
+               : success;
+}
+
+// A message that ncclSend or ncclRecv named.
+struct Message {
+    void* memory;
+    std::size_t bytes;
+    int other;
+    bool sends;
+    void *comm, *stream;
+};
+int depth = 0;
+std::vector<Message> open_group;
+
+bool write_all(int connection, const std::vector<char>& message) {
+    for (std::size_t at = 0; at < message.size();) {
+        const ssize_t sent = write(connection, message.data() + at, message.size() - at);
+        if (sent <= 0) return false;
+        at += static_cast<std::size_t>(sent);
+    }
+    return true;
+}
+bool read_all(int connection, std::vector<char>& message) {
+    for (std::size_t at = 0; at < message.size();) {
+        const ssize_t got = read(connection, message.data() + at, message.size() - at);
+        if (got <= 0) return false;
+        at += static_cast<std::size_t>(got);
+    }
+    return true;
+}
+
+// Sends `messages[i]` to ranks[i] in a thread each, while `receive` runs.
+template <class Receive>
+bool while_sending(Comm& comm, const std::vector<int>& ranks, const std::vector<std::vector<char>>& messages,
+                   Receive&& receive) {
+    std::vector<std::thread> threads;
+    std::map<int, std::vector<std::size_t>> by_rank;  // in order
+    for (std::size_t i = 0; i < ranks.size(); ++i) by_rank[ranks[i]].push_back(i);
+    std::atomic<bool> ok{true};
+    for (const auto& [rank, which] : by_rank) {
+        const int connection = connection_to(comm, rank);
+        threads.emplace_back([&messages, &ok, connection, which = which] {
+            for (const std::size_t i : which)
+                if (!write_all(connection, messages[i])) ok = false;
+        });
+    }
+    if (!receive()) ok = false;
+    for (auto& thread : threads) thread.join();
+    return ok;
+}
+
+int carry_out_group() {
+    const std::vector<Message> group = std::move(open_group);
+    open_group.clear();
+    if (group.empty()) return success;
+    auto& comm = *static_cast<Comm*>(group.front().comm);
+    std::vector<int> ranks;
+    std::vector<std::vector<char>> messages;
+    for (const Message& one : group) {
+        if (!one.sends) continue;
+        std::vector<char> message(one.bytes);
+        if (fetch(message, one.memory, one.stream) != 0) return system_error;
+        if (one.other == comm.rank) {
+            comm.mine.push_back(std::move(message));
+        } else {
+            ranks.push_back(one.other);
+            messages.push_back(std::move(message));
+        }
+    }
+    const bool done = while_sending(comm, ranks, messages, [&] {
+        for (const Message& one : group) {
+            if (one.sends) continue;
+            std::vector<char> message(one.bytes);
+            if (one.other == comm.rank) {
+                if (comm.mine.empty()) return false;
+                message = std::move(comm.mine.front());
+                comm.mine.pop_front();
+            } else if (!read_all(connection_from(comm, one.other), message)) {
+                return false;
+            }
+            if (deliver(std::move(message), one.memory, one.comm, one.stream, one.bytes != 8) != success) return false;
+        }
+        return true;
+    });
+    return done ? success : system_error;
+}
+
+// The sources of all ranks; none if that fails.
+std::vector<std::vector<char>> sources_of_all(const void* from, std::size_t bytes, void* handle, void* stream) {
+    auto& comm = *static_cast<Comm*>(handle);
+    std::vector<std::vector<char>> all(static_cast<std::size_t>(comm.ranks), std::vector<char>(bytes));
+    auto& mine = all[static_cast<std::size_t>(comm.rank)];
+    if (fetch(mine, from, stream) != 0) return {};
+    std::vector<int> others;
+    for (int rank = 0; rank < comm.ranks; ++rank)
+        if (rank != comm.rank) others.push_back(rank);
+    const std::vector<std::vector<char>> messages(others.size(), mine);
+    const bool done = while_sending(comm, others, messages, [&] {
+        for (const int rank : others)
+            if (!read_all(connection_from(comm, rank), all[static_cast<std::size_t>(rank)])) return false;
+        return true;
+    });
+    return done ? all : std::vector<std::vector<char>>{};
+}
+std::vector<char> sum_of(const std::vector<std::vector<char>>& all, std::size_t first, std::size_t bytes, int type) {
+    std::vector<char> total(bytes);
+    for (const auto& one : all) {
+        if (type == type_float)
+            for (std::size_t i = 0; i < bytes / 4; ++i)
+                reinterpret_cast<float*>(total.data())[i] += reinterpret_cast<const float*>(one.data() + first)[i];
+        else
+            for (std::size_t i = 0; i < bytes; ++i) total[i] = static_cast<char>(total[i] + one[first + i]);
+    }
+    return total;
+}
+
 }  // namespace
 
 extern "C" {
@@ -98,46 +234,45 @@ int ncclCommDestroy(void* comm) {
     delete static_cast<Comm*>(comm);
     return success;
 }
-int ncclSend(const void* from, std::size_t bytes, int, int to, void* handle, void* stream) {
-    auto& comm = *static_cast<Comm*>(handle);
-    std::vector<char> message(bytes);
-    if (hip("hipMemcpyAsync", static_cast<void*>(message.data()), from, bytes, by_address, stream) != 0 ||
-        hip("hipStreamSynchronize", stream) != 0)
-        return system_error;
-    if (to == comm.rank) return comm.mine.push_back(std::move(message)), success;
-    const int connection = connection_to(comm, to);
-    for (std::size_t at = 0; at < bytes;) {
-        const ssize_t sent = write(connection, message.data() + at, bytes - at);
-        if (sent <= 0) return system_error;
-        at += static_cast<std::size_t>(sent);
-    }
-    return success;
+int ncclSend(const void* from, std::size_t count, int type, int to, void* handle, void* stream) {
+    open_group.push_back({const_cast<void*>(from), bytes_of(count, type), to, true, handle, stream});
+    return depth > 0 ? success : carry_out_group();
 }
-int ncclRecv(void* to, std::size_t bytes, int, int from, void* handle, void* stream) {
-    auto& comm = *static_cast<Comm*>(handle);
-    std::vector<char> message(bytes);
-    if (from == comm.rank) {
-        if (comm.mine.empty()) return invalid_usage;
-        message = std::move(comm.mine.front());
-        comm.mine.pop_front();
-    } else {
-        const int connection = connection_from(comm, from);
-        for (std::size_t at = 0; at < bytes;) {
-            const ssize_t got = read(connection, message.data() + at, bytes - at);
-            if (got <= 0) return system_error;
-            at += static_cast<std::size_t>(got);
-        }
-    }
-    const char* const flip = std::getenv("STANDIN_RCCL_FLIP");
-    const bool is_word = bytes == 8;  // of the conversation itself
-    if (flip != nullptr && std::atoi(flip) == comm.rank && !is_word) message[bytes / 2] ^= 1;
-    return hip("hipMemcpyAsync", to, static_cast<const void*>(message.data()), bytes, by_address, stream) != 0 ||
-                   hip("hipStreamSynchronize", stream) != 0
-               ? system_error
-               : success;
+int ncclRecv(void* to, std::size_t count, int type, int from, void* handle, void* stream) {
+    open_group.push_back({to, bytes_of(count, type), from, false, handle, stream});
+    return depth > 0 ? success : carry_out_group();
 }
-int ncclGroupStart() { return success; }
-int ncclGroupEnd() { return success; }
+int ncclGroupStart() { return ++depth, success; }
+int ncclGroupEnd() { return --depth > 0 ? success : carry_out_group(); }
+
+int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int, void* comm, void* stream) {
+    const auto all = sources_of_all(from, bytes_of(count, type), comm, stream);
+    return all.empty() ? system_error
+                       : deliver(sum_of(all, 0, bytes_of(count, type), type), to, comm, stream, type == type_float);
+}
+int ncclReduceScatter(const void* from, void* to, std::size_t count, int type, int, void* comm, void* stream) {
+    const auto ranks = static_cast<std::size_t>(static_cast<Comm*>(comm)->ranks), bytes = bytes_of(count, type);
+    const auto own = static_cast<std::size_t>(static_cast<Comm*>(comm)->rank) * bytes;
+    const auto all = sources_of_all(from, ranks * bytes, comm, stream);
+    return all.empty() ? system_error : deliver(sum_of(all, own, bytes, type), to, comm, stream, type == type_float);
+}
+int ncclAllGather(const void* from, void* to, std::size_t count, int type, void* comm, void* stream) {
+    const auto all = sources_of_all(from, bytes_of(count, type), comm, stream);
+    std::vector<char> joined;
+    for (const auto& one : all) joined.insert(joined.end(), one.begin(), one.end());
+    return all.empty() ? system_error : deliver(joined, to, comm, stream, type == type_float);
+}
+int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int root, void* comm, void* stream) {
+    const auto all = sources_of_all(from, bytes_of(count, type), comm, stream);
+    return all.empty() ? system_error
+                       : deliver(all[static_cast<std::size_t>(root)], to, comm, stream, type == type_float);
+}
+int ncclReduce(const void* from, void* to, std::size_t count, int type, int, int root, void* comm, void* stream) {
+    const auto all = sources_of_all(from, bytes_of(count, type), comm, stream);
+    if (all.empty()) return system_error;
+    if (static_cast<Comm*>(comm)->rank != root) return success;
+    return deliver(sum_of(all, 0, bytes_of(count, type), type), to, comm, stream, type == type_float);
+}
 const char* ncclGetErrorString(int code) {
     return code == invalid_usage ? "invalid usage" : code == success ? "no error" : "unhandled system error";
 }

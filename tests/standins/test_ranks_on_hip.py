@@ -14,6 +14,7 @@ from tests.calls import UNDRAWN
 from tests.conftest import MakeOnce
 from tests.mpi import MPIS, Mpi
 
+from firsttouch.experiments.collective import OPERATIONS
 from firsttouch.experiments.p2p_message import P2pMessage
 from firsttouch.machine.mpi import LIBRARY
 from firsttouch.records.reading import load_results
@@ -76,6 +77,60 @@ def rccl(make_once: MakeOnce) -> dict[str, str]:
     return {"FIRSTTOUCH_LIB_RCCL": str(standin.library("rccl_on_host", folder))}
 
 
+def collectives(command: Sequence[str], out: Path, *arguments: str, status: int = 0, **more: str) -> Sequence[Record]:
+    """Records of collective operations of devices of the stand-in, in device memory."""
+    words = ["run", "collective", "--device", "hip:0", "--set", "allocator=device", *arguments, "--out", str(out)]
+    done = subprocess.run([*command, *words], env=os.environ | more, text=True, capture_output=True, timeout=100)
+    assert done.returncode == status, done.stderr
+    return load_results(out).records
+
+
+def test_rccl_carries_out_every_operation_of_up_to_four_devices(tmp_path: Path, rccl: dict[str, str]) -> None:
+    rows = collectives(UNDRAWN, tmp_path / "out", "--ranks", "4", "--set", "ranks=1,2,3,4", "--set", "interface=xccl",
+                       "--set", "size=4,70000", STANDIN_DEVICES="4", **rccl)  # fmt: skip
+    names = [f"hip:{n}" for n in range(4)]
+    assert {(r.text("operation"), r.count("size"), len(r.parties), r.status, r.verified) for r in rows} == {
+        (operation, size, ranks, "ok", True)
+        for operation in OPERATIONS for size in (4, 70000) for ranks in (1, 2, 3, 4)
+    }  # fmt: skip
+    for row in rows:
+        assert [party.device for party in row.parties] == names[: row.count("ranks")]
+        assert ("bus_gbs" in row.counters) == (row.count("ranks") > 1)
+
+
+RECEIVERS = {0: {*OPERATIONS} - {"broadcast"}, 1: {*OPERATIONS} - {"reduce"}}
+"""By rank, the operations in which it receives anything. The root is rank 0."""
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_number_that_rccl_changes_is_found_in_every_operation(
+    tmp_path: Path, rccl: dict[str, str], rank: int
+) -> None:
+    rows = collectives(UNDRAWN, tmp_path / "out", "--ranks", "2", "--set", "interface=xccl", "--set", "size=8,64KiB",
+                       status=3, STANDIN_DEVICES="2", STANDIN_RCCL_FLIP=str(rank), **rccl)  # fmt: skip
+    wrong_is_found(rows, rank)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_number_that_mpi_changes_is_found_in_every_operation(
+    mpi: Mpi, tmp_path: Path, in_front: dict[str, str], rank: int
+) -> None:
+    apus = {"STANDIN_DEVICES": "2", "STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942"}
+    rows = collectives(mpi.command, tmp_path / "out", "--ranks", "2", "--set", "interface=mpi,mpi-staged",
+                       "--set", "size=8,64KiB", status=3, STANDIN_MPI_FLIP=str(rank), **mpi.environment, **apus,
+                       **in_front)  # fmt: skip
+    assert {r.text("interface") for r in rows} == {"mpi", "mpi-staged"}
+    wrong_is_found(rows, rank)
+
+
+def wrong_is_found(rows: Sequence[Record], rank: int) -> None:
+    for row in rows:
+        assert row.verified is (row.text("operation") not in RECEIVERS[rank])
+        if not row.verified:
+            assert row.verified_why.startswith(f"rank {rank} (hip:{rank} at ")
+    assert {(r.text("operation"), r.count("size")) for r in rows} == {(o, s) for o in OPERATIONS for s in (8, 2**16)}
+
+
 def run_rccl(out: Path, *arguments: str, status: int = 0, **more: str) -> Sequence[Record]:
     chosen = [*UNDRAWN, "run", "p2p-message", "--device", "hip:0", "--device", "hip:1", "--set", "interface=xccl"]
     done = subprocess.run([*chosen, *arguments, "--set", "source=device,pinned", "--set", "target=device,pinned",
@@ -121,7 +176,7 @@ def test_a_byte_that_rccl_changes_is_found(tmp_path: Path, rccl: dict[str, str],
 
 
 def test_without_rccl_its_points_are_skipped(tmp_path: Path) -> None:
-    rows = run_rccl(tmp_path / "out", "--set", "size=4KiB", FIRSTTOUCH_LIB_RCCL="/none")
+    rows = run_rccl(tmp_path / "out", "--set", "size=4KiB", "--set", "peer=self", FIRSTTOUCH_LIB_RCCL="/none")
     assert {r.status for r in rows} == {"skipped"}
     assert all("the rccl library was not found" in r.reason for r in rows)
 

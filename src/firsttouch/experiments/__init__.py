@@ -14,7 +14,7 @@ from firsttouch.modules import create, find_classes
 
 GROUP = "firsttouch.experiments"
 _NEEDED = ("question", "metric", "counted", "source", "figures", "factors", "measure", "findings")
-_OTHERS = ("base", "common", "contract", "migration_findings", "pairs", "presets")
+_OTHERS = ("base", "common", "contract", "interfaces", "migration_findings", "pairs", "presets")
 """Modules of this folder that hold no experiment."""
 
 

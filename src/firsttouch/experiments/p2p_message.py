@@ -9,18 +9,29 @@ from statistics import median
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_common, is_device_side, is_plain_host, main_allocator, role
+from firsttouch.allocators.properties import is_device_side
 from firsttouch.analysis.findings import Claim, Finding, compare, counter, extremes, finding, number
 from firsttouch.analysis.statistics import group_by
-from firsttouch.errors import Unsupported
 from firsttouch.experiments.base import Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact, unavailable, unreachable
+from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact
+from firsttouch.experiments.interfaces import (
+    INTERFACE,
+    MPI,
+    MPI_STAGED,
+    XCCL,
+    by_device_address,
+    interface_factor,
+    memory_factor,
+    open_interface,
+    staging_allocator,
+    why_no_use,
+    why_not_carried,
+)
 from firsttouch.experiments.pairs import (
     BY,
     OWNER,
     SIDES,
     PairExperiment,
-    allocators_of,
     between_devices,
     by_kind,
     entries_of,
@@ -36,21 +47,10 @@ from firsttouch.experiments.pairs import (
 )
 from firsttouch.experiments.presets import leave_out
 from firsttouch.figures import Heat, Line
-from firsttouch.machine.backends import message_library
-from firsttouch.machine.mpi import may_be_taken, why_not_taken
+from firsttouch.machine.mpi import may_be_taken
 from firsttouch.machine.switches import DEFAULT, ROUTES, route_environment, xccl_environment
 from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
-
-MPI, MPI_STAGED, XCCL = INTERFACES = "mpi", "mpi-staged", "xccl"
-
-
-def staging_allocator(device: DeviceInfo) -> str | None:
-    """The host memory through which messages are staged: page-locked if the device has such memory, else plain."""
-    in_place = [a for a in device.allocators if a.available and a.cpu == "direct"]
-    locked = [a.name for a in in_place if role(a.name) == "page-locked" and is_common(a.name)]
-    plain = [a.name for a in in_place if is_plain_host(a.name)]
-    return next(iter([*locked, *plain]), None)
 
 
 class P2pMessage(PairExperiment):
@@ -91,12 +91,12 @@ class P2pMessage(PairExperiment):
 
     def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
         other = owner(factors, device.name)
-        if factors["interface"] == XCCL and other == device.name:
+        if factors[INTERFACE] == XCCL and other == device.name:
             return [device.name]  # NCCL refuses two ranks on one GPU
         return [device.name, device.name if NODE in factors else other]
 
     def takes_mpi(self, factors: Factors) -> bool:
-        return factors["interface"] != XCCL
+        return factors[INTERFACE] != XCCL
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         on_cpu = device.capabilities.on_host_processor or not device.capabilities.runs_kernels
@@ -107,74 +107,42 @@ class P2pMessage(PairExperiment):
         }[preset]
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        interfaces = [MPI]
-        interfaces += [MPI_STAGED] if device.capabilities.runs_kernels else []
-        interfaces += [XCCL] if message_library(device.kind) else []
         return [
-            Factor("interface", interfaces, choices=INTERFACES, doc="what carries the messages"),
+            interface_factor(device),
             *peer_factors(device),
-            *(_memory_of(side, device, preset) for side in SIDES),
+            *(memory_factor(side, device, preset, f"memory of the {side}") for side in SIDES),
             Factor("route", [DEFAULT], choices=ROUTES, doc="how the MPI itself carries device memory"),
             Factor("size", list(self.sizes(device, preset)), "size", least=1, most=GiB, doc="bytes of one message"),
         ]
 
     def environment(self, factors: Factors) -> dict[str, str]:
-        if factors["interface"] == XCCL:
+        if factors[INTERFACE] == XCCL:
             return xccl_environment()
         return route_environment(factors.text("route"))
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         own = any(is_device_side(entry) for entry in entries_of(factors, device))
-        if factors["route"] != DEFAULT and (factors["interface"] != MPI or not own):
+        if factors["route"] != DEFAULT and (factors[INTERFACE] != MPI or not own):
             return "route is that of device memory whose address the MPI gets"
-        if factors["interface"] == MPI:
-            return ""
-        if not device.capabilities.runs_kernels:
-            return f"{device.name} has no copies to stage messages with, and neither NCCL nor RCCL"
-        if factors["interface"] == MPI_STAGED and not any(
-            is_device_side(entry) or entry.managed for entry in entries_of(factors, device)
-        ):
-            return "only device memory and managed memory are staged"
-        return ""
+        return why_no_use(factors.text(INTERFACE), device, entries_of(factors, device))
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         name, runs_kernels = factors.text(PEER), device.capabilities.runs_kernels
         if runs_kernels and name != SELF and device.peer(name) is None:
             return f"{device.name} has no peer {name}"
-        for side in SIDES:
-            if reason := unavailable(device, factors.text(side)):
-                return reason
         if factors["route"] != DEFAULT and not may_be_taken(device.kind):
             return f"no MPI takes addresses of {device.kind} memory"
-        xccl = factors["interface"] == XCCL
-        if xccl and not message_library(device.kind):
-            return f"neither NCCL nor RCCL carries messages of {device.name}"
-        for entry in entries_of(factors, device):
-            if (
-                runs_kernels
-                and (xccl or is_plain_host(entry.name))
-                and (reason := unreachable(device, entry.name, "gpu"))
-            ):
-                return reason
-            if factors["interface"] == MPI and entry.cpu != "direct" and not may_be_taken(device.kind):
-                return f"no MPI takes addresses of {device.kind} memory that the CPU does not reach in place"
-        if factors["interface"] == MPI_STAGED and staging_allocator(device) is None:
-            return f"{device.name} has no host memory through which messages could be staged"
-        return None
+        return why_not_carried(factors.text(INTERFACE), device, [factors.text(side) for side in SIDES])
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        xccl, size = point["interface"] == XCCL, point.size("size")
-        comm = session.xccl if xccl else session.mpi
-        staged = point["interface"] == MPI_STAGED
-        entries = entries_of(point.factors, session.info)
-        by_device = not staged and (xccl or any(entry.cpu != "direct" for entry in entries))
-        if not xccl and (by_device or point["route"] != DEFAULT) and (reason := why_not_taken(comm, session.info.kind)):
-            raise Unsupported(reason)
+        interface, size = point.text(INTERFACE), point.size("size")
+        by_device = by_device_address(interface, entries_of(point.factors, session.info))
+        comm = open_interface(interface, session, device_memory=by_device or point["route"] != DEFAULT)
         with ExitStack() as held:
             held.enter_context(session.on_own_processors())
             source, target = (held.enter_context(_allocate(point, session, side, size)) for side in SIDES)
             staging = None
-            if staged and (name := staging_allocator(session.info)):
+            if interface == MPI_STAGED and (name := staging_allocator(session.info)):
                 staging = held.enter_context(session.device.allocate(name, 2 * size))
             outcome = _core.message(
                 session.device,
@@ -199,22 +167,10 @@ class P2pMessage(PairExperiment):
         between = [r for r in records if len(r.parties) > 1]
         kinds = by_kind(between).values()
         return [
-            *(_fastest(rows) for of in kinds for rows in group_by(_shown(of), "interface").values()),
+            *(_fastest(rows) for of in kinds for rows in group_by(_shown(of), INTERFACE).values()),
             *(found for of in kinds for found in _alone(_shown_at_any_size(of))),
             *_to_itself([r for r in records if len(r.parties) == 1]),
         ]
-
-
-def _memory_of(side: str, device: DeviceInfo, preset: Preset) -> Factor:
-    """The memory of one side: device memory and the common page-locked memory, and from standard on the other common
-    memory that the device reaches; on `cpu` plain memory.
-    """
-    factor = allocators_of(side, device, f"memory of the {side}")
-    if not device.capabilities.runs_kernels:
-        return replace(factor, values=[main_allocator(device)] if preset == "quick" else factor.values)
-    also = ("page-locked",) if preset == "quick" else ("page-locked", "shared", "host")
-    common = [a for a in device.allocators if a.available and is_common(a.name) and a.gpu != "none"]
-    return replace(factor, values=[main_allocator(device), *(a.name for a in common if role(a.name) in also)])
 
 
 def _allocate(point: Point, session: Session, side: str, size: int) -> AbstractContextManager[_core.Buffer]:

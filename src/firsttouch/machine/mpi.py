@@ -113,6 +113,8 @@ def open_mpi(rank: int, ranks: int) -> _core.Comm:
         os.environ.get(LIBRARY) or _loaded_library(),
         world=MPI._handleof(world) % 2**64,
         byte=MPI._handleof(MPI.BYTE) % 2**64,
+        real=MPI._handleof(MPI.FLOAT) % 2**64,
+        sum=MPI._handleof(MPI.SUM) % 2**64,
         request_bytes=MPI._sizeof(MPI.Request),
     )
 

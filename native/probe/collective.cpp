@@ -1,0 +1,241 @@
+// Collective operations. All ranks call this; rank 0 decides what comes next and collects the times.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "host/clock.hpp"
+#include "probe/probes.hpp"
+#include "probe/ranks.hpp"
+
+namespace firsttouch {
+namespace {
+
+constexpr std::uint64_t most_ranks = 2048;  // up to which sums of contributions are exact in f32
+constexpr int queued = 3;                   // operations back to back whose result is checked
+
+bool sends_blocks(Collective operation) {
+    return operation == Collective::reduce_scatter || operation == Collective::all_to_all;
+}
+bool receives_blocks(Collective operation) {
+    return operation == Collective::all_gather || operation == Collective::all_to_all;
+}
+bool sends(Collective operation, int rank) { return operation != Collective::broadcast || rank == 0; }
+bool receives(Collective operation, int rank) {
+    return operation == Collective::broadcast ? rank != 0 : operation != Collective::reduce || rank == 0;
+}
+
+// Numbers that arrive next to each other: those of one rank, or sums of all, from a place of the sources on.
+struct Part {
+    std::uint64_t count, place, ranks, weight;
+};
+std::vector<Part> parts_of_target(Collective operation, int rank, int size, std::uint64_t block) {
+    const auto ranks = static_cast<std::uint64_t>(size), all = ranks * (ranks + 1) / 2;
+    const std::uint64_t own = static_cast<std::uint64_t>(rank) * block;
+    if (!receives(operation, rank)) return {};
+    switch (operation) {
+    case Collective::all_reduce:
+    case Collective::reduce:
+        return {{block, 0, ranks, all}};
+    case Collective::reduce_scatter:
+        return {{block, own, ranks, all}};
+    case Collective::broadcast:
+        return {{block, 0, 1, 1}};
+    case Collective::all_gather:
+    case Collective::all_to_all:
+        break;
+    }
+    std::vector<Part> parts;
+    for (std::uint64_t other = 0; other < ranks; ++other)
+        parts.push_back({block, operation == Collective::all_to_all ? own : 0, 1, other + 1});
+    return parts;
+}
+
+// What rank 0 has all ranks do next.
+enum class Step : std::uint8_t { check, alone, back_to_back, end };
+
+class Operation {
+  public:
+    Operation(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, const CollectiveRequest& request)
+        : lab_(lab), comm_(comm), source_(source), target_(target), request_(request), staged_(request.staged_source),
+          from_(lab, staged_ ? *request.staged_source : source, !staged_ && request.device_addresses),
+          to_(lab, staged_ ? *request.staged_target : target, !staged_ && request.device_addresses) {
+        const std::uint64_t size = static_cast<std::uint64_t>(comm.size()), block = request.block;
+        source_bytes_ = block * (sends_blocks(request.operation) ? size : 1) * sizeof(float);
+        target_bytes_ = block * (receives_blocks(request.operation) ? size : 1) * sizeof(float);
+        if (size > most_ranks)
+            throw Unavailable("sums are checked exactly, which ends at " + std::to_string(most_ranks) + " ranks");
+        if (block == 0 || source_bytes_ > from_size() || target_bytes_ > to_size())
+            throw std::invalid_argument("block must be at least 1 and fit the buffers");
+    }
+    std::uint64_t errors() const { return errors_; }
+
+    // Rank 0's side of a step. Returns the seconds of each rank.
+    std::vector<double> lead(Step step, int times) {
+        for (int other = 1; other < comm_.size(); ++other)
+            comm_.tell(other, static_cast<std::uint64_t>(step) | static_cast<std::uint64_t>(times) << 8);
+        std::vector<double> seconds{carry_out(step, times)};
+        if (step == Step::alone || step == Step::back_to_back)
+            for (int other = 1; other < comm_.size(); ++other)
+                seconds.push_back(std::bit_cast<double>(comm_.hear(other)));
+        return seconds;
+    }
+    // The other ranks' side of all steps until the last.
+    void follow() {
+        for (;;) {
+            const std::uint64_t word = comm_.hear(0);
+            const auto step = static_cast<Step>(word & 0xff);
+            if (step == Step::end) return;
+            const double seconds = carry_out(step, static_cast<int>(word >> 8));
+            if (step != Step::check) comm_.tell(0, std::bit_cast<std::uint64_t>(seconds));
+        }
+    }
+
+  private:
+    std::size_t from_size() const { return (staged_ ? *request_.staged_source : source_).size(); }
+    std::size_t to_size() const { return (staged_ ? *request_.staged_target : target_).size(); }
+
+    // Returns the seconds of one operation on this rank.
+    double carry_out(Step step, int times) {
+        switch (step) {
+        case Step::check:
+            check(times != 0);
+            return 0;
+        case Step::alone:
+            return alone(times);
+        case Step::back_to_back:
+            return back_to_back(times);
+        case Step::end:
+            break;
+        }
+        return 0;
+    }
+    double alone(int times) {
+        double seconds = 0;
+        for (int i = 0; i < times; ++i) {
+            comm_.meet();
+            const double start = now();
+            start_one();
+            finish();
+            seconds += now() - start - clock_cost();
+        }
+        return std::max(0.0, seconds / times);
+    }
+    double back_to_back(int times) {
+        comm_.meet();
+        const double start = now();
+        for (int i = 0; i < times; ++i) start_one();
+        finish();
+        return std::max(0.0, (now() - start - clock_cost()) / times);
+    }
+    // With staging the operation has ended when this returns.
+    void start_one() {
+        if (staged_ && sends(request_.operation, comm_.rank())) copy(*request_.staged_source, source_, source_bytes_);
+        comm_.start(request_.operation, from_.address(), to_.address(), request_.block);
+        if (!staged_) return;
+        comm_.finish_all();
+        if (receives(request_.operation, comm_.rank())) copy(target_, *request_.staged_target, target_bytes_);
+    }
+    void finish() {
+        if (!staged_) comm_.finish_all();
+    }
+    void copy(const Buffer& target, const Buffer& source, std::size_t bytes) {
+        lab_.device().copy(lab_.stream(), target, 0, source, 0, bytes);
+        lab_.device().wait(lab_.stream());
+    }
+
+    std::uint64_t seed() const { return request_.seed + repetition_ * per_repetition; }
+    void write_new_data() {
+        ++repetition_;
+        const std::uint64_t count = source_bytes_ / sizeof(float),
+                            weight = static_cast<std::uint64_t>(comm_.rank()) + 1;
+        if (lab_.agent_with_access(source_) == Agent::gpu) {
+            lab_.over(count, "collective", "collective_fill", source_, count, seed(), weight);
+            lab_.device().wait(lab_.stream());
+        } else {
+            const HostView view(source_);
+            run_on_host("collective_fill", 0, view.as<float>(), count, seed(), weight);
+        }
+        lab_.fill(target_, seed() + poison, lab_.agent_with_access(target_));
+        comm_.meet();  // none sends before all have written
+    }
+    // Counts what differs in the target from what the ranks have sent since the last new data.
+    void compare() {
+        const bool by_device = lab_.agent_with_access(target_) == Agent::gpu;
+        const auto parts = parts_of_target(request_.operation, comm_.rank(), comm_.size(), request_.block);
+        std::optional<HostView> view;
+        by_device ? lab_.clear_results() : static_cast<void>(view.emplace(target_));
+        std::uint64_t first = 0;
+        for (const auto& [count, place, ranks, weight] : parts) {
+            if (by_device)
+                lab_.over(count, "collective", "collective_check", target_, first, count, place, seed(), ranks, weight,
+                          lab_.results());
+            else
+                run_on_host("collective_check", 0, static_cast<const float*>(view->as<float>()), first, count, place,
+                            seed(), ranks, weight, &errors_);
+            first += count;
+        }
+        if (by_device) errors_ += lab_.read_results(1)[0];
+    }
+    // Compares every number: of what was timed, if anything was, of one operation, and of some back to back.
+    void check(bool after_timing) {
+        if (after_timing) compare();
+        for (const bool alone : {true, false}) {
+            write_new_data();
+            back_to_back(alone ? 1 : queued);
+            compare();
+        }
+        write_new_data();  // which the timed operations use
+    }
+
+    Lab& lab_;
+    Comm& comm_;
+    const Buffer &source_, &target_;
+    const CollectiveRequest& request_;
+    const bool staged_;
+    RankBuffer from_, to_;
+    std::size_t source_bytes_ = 0, target_bytes_ = 0;
+    std::uint64_t repetition_ = 0, errors_ = 0;
+};
+
+double slowest(const std::vector<double>& seconds) { return *std::ranges::max_element(seconds); }
+
+}  // namespace
+
+Outcome collective(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, const CollectiveRequest& request,
+                   const Stop& stop) {
+    Outcome outcome;
+    Operation all(lab, comm, source, target, request);
+    if (comm.rank() > 0) {
+        all.follow();
+        outcome.errors = all.errors();
+        return outcome;
+    }
+    all.lead(Step::check, 0);
+    const auto times = [&](Step step, double least) {
+        return repetitions([&](int n) { return slowest(all.lead(step, n)) * n; }, least);
+    };
+    const int alone = times(Step::alone, 100e-6), queue = times(Step::back_to_back, 1e-3);
+    const auto part = [&](double share) {
+        return Stop{stop.tolerance, stop.seconds * share, stop.min_samples, stop.max_samples};
+    };
+    std::vector<double> mean, least;
+    outcome.samples = sample(part(2.0 / 3), [&] {
+        const std::vector<double> seconds = all.lead(Step::alone, alone);
+        mean.push_back(std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size()));
+        least.push_back(*std::ranges::min_element(seconds));
+        return slowest(seconds) * 1e6;
+    });
+    const Statistics interval =
+        summarise(sample(part(1.0 / 3), [&] { return slowest(all.lead(Step::back_to_back, queue)); }).values);
+    outcome.counters = {{"mean_us", summarise(mean).median * 1e6},
+                        {"least_us", summarise(least).median * 1e6},
+                        {"interval_us", interval.median * 1e6},
+                        {"interval_low_us", interval.ci_low * 1e6},
+                        {"interval_high_us", interval.ci_high * 1e6}};
+    all.lead(Step::check, 1);
+    all.lead(Step::end, 0);
+    outcome.errors = all.errors();
+    return outcome;
+}
+
+}  // namespace firsttouch

@@ -1,0 +1,254 @@
+"""collective: operations of all ranks, such as the sum of a vector over all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from itertools import pairwise
+from typing import ClassVar, NamedTuple
+
+from firsttouch import _core
+from firsttouch.allocators.properties import main_allocator
+from firsttouch.analysis.findings import Claim, Finding, counter, extremes, finding, number
+from firsttouch.analysis.statistics import group_by
+from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact
+from firsttouch.experiments.interfaces import (
+    INTERFACE,
+    MPI_STAGED,
+    XCCL,
+    by_device_address,
+    interface_factor,
+    memory_factor,
+    open_interface,
+    staging_allocator,
+    why_no_use,
+    why_not_carried,
+)
+from firsttouch.experiments.presets import QUICK, STANDARD, Candidate, Not, Octave, leave_out
+from firsttouch.figures import Line
+from firsttouch.machine.switches import xccl_environment
+from firsttouch.records.schema import RANKS, AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.session import Session
+from firsttouch.units import format_size
+
+OPERATION, ALLOCATOR = "operation", "allocator"
+NUMBER = 4
+"""Bytes of a number."""
+PROPORTIONAL = 0.8
+"""From this exponent of the size on, a time counts as growing in proportion to it."""
+
+
+class Shape(NamedTuple):
+    """Of an operation: whether its source and its target hold a block for each rank, and the factor of nccl-tests from
+    the bytes of the larger buffer over the time to what each link carries, by the number of ranks.
+    """
+
+    source: bool
+    target: bool
+    bus: Callable[[int], float]
+
+    def block(self, size: int, ranks: int) -> int:
+        """The numbers in a block if the larger buffer has at most `size` bytes, but at least one."""
+        blocks = ranks if self.source or self.target else 1
+        return max(1, size // NUMBER // blocks)
+
+
+def _share(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+OPERATIONS: Mapping[str, Shape] = {
+    "all-reduce": Shape(False, False, lambda ranks: 2 * _share(ranks)),
+    "reduce-scatter": Shape(True, False, _share),
+    "all-gather": Shape(False, True, _share),
+    "broadcast": Shape(False, False, lambda ranks: 1.0),
+    "reduce": Shape(False, False, lambda ranks: 1.0),
+    "all-to-all": Shape(True, True, _share),
+}
+
+
+def devices_of(device: DeviceInfo) -> list[str]:
+    """The devices among which ranks are dealt out: those of the driver."""
+    others = [peer.name for peer in device.peers if peer.same_driver] if device.capabilities.runs_kernels else []
+    return sorted([device.name, *others], key=lambda name: (len(name), name))
+
+
+def _is_main(candidate: Candidate) -> bool:
+    return candidate.factors[ALLOCATOR] == main_allocator(candidate.device)
+
+
+class Collective(Experiment):
+    """Operations of all ranks. Sources: the OSU micro-benchmarks; nccl-tests; Schieffer et al. 2025 (MI300A nodes)."""
+
+    name = "collective"
+    order = 240
+    question = "How fast are collective operations of several processes?"
+    metric = Metric("us", "lower")
+    counted = (
+        "Microseconds of one operation on f32 numbers, from the call until the rank can use its target, of the slowest "
+        "rank; all ranks begin together, and the root is rank 0. mean_us and least_us are over the ranks. interval_us "
+        "is the time of one of several queued back to back. `size` is the larger of a rank's two buffers, in bytes; "
+        "where the ranks do not divide it, the counter bytes has what was used. block_bytes is what the OSU benchmarks "
+        "call the size. algorithm_gbs is bytes over interval_us, and bus_gbs is that times nccl-tests' factor, which "
+        "makes it comparable with a link. With mpi-staged the device's copies are part of all times."
+    )
+    source = "OSU micro-benchmarks; nccl-tests; Schieffer et al. 2025"
+    figures = (
+        Line(x="size", colour=INTERFACE, dash=RANKS, facet=OPERATION, log_x=True, log_y=True,
+             x_title="larger buffer of a rank", y_title="one operation, us", title="Time of collective operations"),
+        Line(x="size", y="bus_gbs", colour=INTERFACE, dash=RANKS, facet=OPERATION, log_x=True, log_y=True,
+             x_title="larger buffer of a rank", y_title="bus bandwidth, GB/s", title="Bus bandwidth, back to back"),
+    )  # fmt: skip
+    share = 0.3
+    ranked = True
+    least_ranks = 1
+    switches_of = ("memory", "copies")
+    rules = (
+        leave_out("other allocators are measured from the preset standard on", QUICK, main=False),
+        leave_out("other allocators are measured at every sixth octave", STANDARD, main=False, size=Not(Octave(6))),
+    )
+    properties: ClassVar = {"main": _is_main}
+
+    def supports(self, device: DeviceInfo) -> str | None:
+        first = devices_of(device)[0]
+        if first != device.name:
+            return f"ranks are dealt out among the driver's devices from {first} on"
+        return None
+
+    def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
+        names = devices_of(device)
+        return [names[rank % len(names)] for rank in range(factors.count(RANKS))]
+
+    def takes_mpi(self, factors: Factors) -> bool:
+        return factors[INTERFACE] != XCCL
+
+    def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        on_cpu = device.capabilities.on_host_processor or not device.capabilities.runs_kernels
+        sizes = {
+            "quick": [NUMBER, 64 * KiB, MiB, 16 * MiB if on_cpu else 256 * MiB],
+            "standard": [NUMBER, 64, 512, *(4 * KiB << (2 * k) for k in range(8 if on_cpu else 10))],
+            "full": [NUMBER << k for k in range(29)],
+        }[preset]
+        ranks = [2] if preset == "quick" else [2, 3, 4, *(8 << k for k in range(8))]
+        return [
+            Factor(OPERATION, list(OPERATIONS), doc="what the ranks do together"),
+            interface_factor(device),
+            Factor(RANKS, ranks, "count", least=1, most=2048, doc="how many processes"),
+            memory_factor(ALLOCATOR, device, preset, "memory of both buffers"),
+            Factor("size", sizes, "size", least=NUMBER, most=GiB, multiple=NUMBER,
+                   doc="bytes of the larger buffer of a rank"),
+        ]  # fmt: skip
+
+    def environment(self, factors: Factors) -> dict[str, str]:
+        return xccl_environment() if factors[INTERFACE] == XCCL else {}
+
+    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+        if factors.count(RANKS) == 1 and factors[INTERFACE] != XCCL:
+            return "a rank that is alone has none to communicate with; --ranks 2 starts two"
+        return why_no_use(factors.text(INTERFACE), device, _entries(factors, device))
+
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if reason := why_not_carried(factors.text(INTERFACE), device, [factors.text(ALLOCATOR)]):
+            return reason
+        devices = len(devices_of(device))
+        if factors[INTERFACE] == XCCL and factors.count(RANKS) > devices:
+            return f"NCCL and RCCL refuse two ranks on one device, and the driver has {devices}"
+        return None
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        interface, shape, ranks = point.text(INTERFACE), OPERATIONS[point.text(OPERATION)], session.ranks
+        by_device = by_device_address(interface, _entries(point.factors, session.info))
+        comm = open_interface(interface, session, device_memory=by_device)
+        block = shape.block(point.size("size"), ranks)
+        sizes = [block * NUMBER * (ranks if many else 1) for many in shape[:2]]
+        with ExitStack() as held:
+            held.enter_context(session.on_own_processors())
+            source, target = (held.enter_context(_allocate(session, point.text(ALLOCATOR), size)) for size in sizes)
+            staging: list[_core.Buffer | None] = [None, None]
+            if interface == MPI_STAGED and (name := staging_allocator(session.info)):
+                staging = [held.enter_context(_allocate(session, name, size)) for size in sizes]
+            outcome = _core.collective(
+                session.device,
+                comm,
+                source,
+                target,
+                operation=point.text(OPERATION),
+                block=block,
+                staged_source=staging[0],
+                staged_target=staging[1],
+                device_addresses=by_device,
+                seed=session.seed,
+                stop=session.stop(),
+            )
+            buffers = [buffer_fact("source", source), buffer_fact("target", target)]
+            counters = _rates(outcome, shape, block, ranks) if outcome.samples else {}
+            return Measurement.of(outcome, buffers=buffers, counters=counters)
+
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        found = []
+        for rows in group_by(records, OPERATION, "device").values():
+            most = max(number(r, RANKS) for r in rows)
+            main = [r for r in rows if number(r, RANKS) == most and r.factors[ALLOCATOR] == rows[0].factors[ALLOCATOR]]
+            found.append(_quickest(main))
+        return found
+
+
+def _entries(factors: Factors, device: DeviceInfo) -> list[AllocatorInfo]:
+    entry = device.allocator(factors.text(ALLOCATOR))
+    return [] if entry is None else [entry]
+
+
+def _allocate(session: Session, allocator: str, size: int) -> AbstractContextManager[_core.Buffer]:
+    return session.device.allocate(allocator, size)
+
+
+def _rates(outcome: _core.Outcome, shape: Shape, block: int, ranks: int) -> dict[str, Scalar]:
+    """What follows from the interval: bandwidths in GB/s, and the bytes that count."""
+    size = block * NUMBER * (ranks if shape.source or shape.target else 1)
+    algorithm = size / outcome.counters["interval_us"] * 1e-3
+    whole = shape.source and not shape.target  # OSU counts what a rank contributes, but of all-to-all one block
+    found: dict[str, Scalar] = {
+        "bytes": size, "block_bytes": size if whole else block * NUMBER, "algorithm_gbs": algorithm
+    }  # fmt: skip
+    return found | {"bus_gbs": algorithm * shape.bus(ranks)} if ranks > 1 else found
+
+
+def proportional_from(records: Sequence[Record]) -> float | None:
+    """The smallest measured size from which on the time grows in proportion to the size; None if it nowhere does.
+
+    records: of one operation under one set of conditions, at several sizes.
+    """
+    timed = sorted((number(r, "size"), r.summary.median) for r in records if r.summary)
+    found = None
+    for (small, quick), (large, slow) in reversed([*pairwise(timed)]):
+        if large <= small or quick <= 0 or math.log(slow / quick) < PROPORTIONAL * math.log(large / small):
+            break
+        found = small
+    return found
+
+
+def _quickest(records: Sequence[Record]) -> Finding:
+    """The finding about the smallest size of one operation, by the quickest interface."""
+    least = min(number(r, "size") for r in records)
+    quickest, _ = extremes([r for r in records if number(r, "size") == least])
+    curve = [r for r in records if r.factors[INTERFACE] == quickest.factors[INTERFACE]]
+    grows = proportional_from(curve)
+    bus = [q for r in records if (q := counter(r, "bus_gbs", "GB/s"))]
+    if not bus:
+        return finding(ITSELF, quickest)
+    best = {"bus": max(bus, key=lambda q: q.value)}
+    if grows is None:
+        return finding(QUICKEST, quickest, details=best)
+    return finding(GROWS, quickest, details=best, begins=format_size(grows))
+
+
+_HEAD = "quickest operations of {ranks} processes:"
+QUICKEST = Claim("collective.quickest", "{operation} {value} for {size} ({interface}); bus at most {bus}", _HEAD)
+GROWS = Claim(
+    "collective.quickest",
+    "{operation} {value} for {size} ({interface}), in proportion to the size from {begins}; bus at most {bus}",
+    _HEAD,
+)
+ITSELF = Claim("collective.itself", "{operation} of a process with itself takes {value} for {size} ({interface})")

@@ -1,0 +1,97 @@
+"""What carries data between ranks: interfaces, the memory that each takes, and why one does not carry it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from firsttouch import _core
+from firsttouch.allocators.properties import is_common, is_device_side, is_plain_host, main_allocator, role
+from firsttouch.errors import Unsupported
+from firsttouch.experiments.base import Factor, Preset
+from firsttouch.experiments.common import unavailable, unreachable
+from firsttouch.experiments.pairs import allocators_of
+from firsttouch.machine.backends import message_library
+from firsttouch.machine.mpi import may_be_taken, why_not_taken
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo
+from firsttouch.session import Session
+
+INTERFACE = "interface"
+MPI, MPI_STAGED, XCCL = INTERFACES = "mpi", "mpi-staged", "xccl"
+
+
+def interface_factor(device: DeviceInfo) -> Factor:
+    """The interfaces between ranks on this device."""
+    interfaces = [MPI]
+    interfaces += [MPI_STAGED] if device.capabilities.runs_kernels else []
+    interfaces += [XCCL] if message_library(device.kind) else []
+    return Factor(INTERFACE, interfaces, choices=INTERFACES, doc="what carries the data")
+
+
+def memory_factor(name: str, device: DeviceInfo, preset: Preset, doc: str) -> Factor:
+    """Device memory and the common page-locked memory, and from standard on the other common memory that the device
+    reaches; on `cpu` plain memory.
+    """
+    factor = allocators_of(name, device, doc)
+    if not device.capabilities.runs_kernels:
+        return replace(factor, values=[main_allocator(device)] if preset == "quick" else factor.values)
+    also = ("page-locked",) if preset == "quick" else ("page-locked", "shared", "host")
+    common = [a for a in device.allocators if a.available and is_common(a.name) and a.gpu != "none"]
+    return replace(factor, values=[main_allocator(device), *(a.name for a in common if role(a.name) in also)])
+
+
+def staging_allocator(device: DeviceInfo) -> str | None:
+    """The host memory through which data are staged: page-locked if the device has such memory, else plain."""
+    in_place = [a for a in device.allocators if a.available and a.cpu == "direct"]
+    locked = [a.name for a in in_place if role(a.name) == "page-locked" and is_common(a.name)]
+    plain = [a.name for a in in_place if is_plain_host(a.name)]
+    return next(iter([*locked, *plain]), None)
+
+
+def why_no_use(interface: str, device: DeviceInfo, entries: Sequence[AllocatorInfo]) -> str:
+    """Why an interface has no meaning for memory of these allocators, or ''."""
+    if interface == MPI:
+        return ""
+    if not device.capabilities.runs_kernels:
+        return f"{device.name} has no copies to stage messages with, and neither NCCL nor RCCL"
+    if interface == MPI_STAGED and not any(is_device_side(entry) or entry.managed for entry in entries):
+        return "only device memory and managed memory are staged"
+    return ""
+
+
+def why_not_carried(interface: str, device: DeviceInfo, allocators: Sequence[str]) -> str | None:
+    """Why an interface can't carry memory of these allocators here, as far as that is known without MPI, or None."""
+    for name in allocators:
+        if reason := unavailable(device, name):
+            return reason
+    if interface == XCCL and not message_library(device.kind):
+        return f"neither NCCL nor RCCL carries messages of {device.name}"
+    for entry in map(device.allocator, dict.fromkeys(allocators)):
+        assert entry is not None, "it is available"
+        by_device = device.capabilities.runs_kernels and (interface == XCCL or is_plain_host(entry.name))
+        if by_device and (reason := unreachable(device, entry.name, "gpu")):
+            return reason
+        if interface == MPI and entry.cpu != "direct" and not may_be_taken(device.kind):
+            return f"no MPI takes addresses of {device.kind} memory that the CPU does not reach in place"
+    if interface == MPI_STAGED and staging_allocator(device) is None:
+        return f"{device.name} has no host memory through which messages could be staged"
+    return None
+
+
+def by_device_address(interface: str, entries: Sequence[AllocatorInfo]) -> bool:
+    """Whether the library gets the device's addresses of memory of these allocators, not the CPU's."""
+    return interface == XCCL or (interface == MPI and any(entry.cpu != "direct" for entry in entries))
+
+
+def open_interface(interface: str, session: Session, *, device_memory: bool) -> _core.Comm:
+    """The ranks as a library sees them. device_memory: MPI must take addresses of the device's own memory.
+
+    Raises:
+        Unsupported: it does not; the text has its words.
+        _core.Unavailable: there is no such library, or it lacks a function; the text says which.
+    """
+    if interface == XCCL:
+        return session.xccl
+    if device_memory and (reason := why_not_taken(session.mpi, session.info.kind)):
+        raise Unsupported(reason)
+    return session.mpi
