@@ -26,6 +26,8 @@ from firsttouch.workers.launch import segments
 
 MODULE = Path(__file__).with_name("rank_faults.py")
 LAUNCHER = shlex.join([sys.executable, str(Path(__file__).parents[1] / "launcher.py")]) + " {ranks}"
+TEST = "FIRSTTOUCH_TEST_OUT"
+"""The environment variable that tells the processes of one test from those of tests beside it."""
 FAKE = Mpi("a stand-in", UNDRAWN, ("--launcher", LAUNCHER), {})
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -38,12 +40,14 @@ def mpi(request: pytest.FixtureRequest) -> Mpi:
     return found
 
 
-def ours() -> list[int]:
-    """The processes of this machine that belong to ranks."""
+def ours(out: Path) -> list[int]:
+    """The processes of this machine that belong to ranks of calls with this output directory."""
     found = []
     for process in psutil.process_iter():
         try:
-            if CHANNEL in process.environ() and process.status() != psutil.STATUS_ZOMBIE:
+            environment = process.environ()
+            whose = environment.get(TEST) == str(out) and CHANNEL in environment
+            if whose and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process.pid)
         except psutil.Error:
             continue
@@ -55,9 +59,19 @@ def left_behind() -> set[str]:
     return {str(path) for folder in folders for path in folder.glob("firsttouch-ranks-*")} | set(map(str, segments()))
 
 
+def stays_behind(before: set[str]) -> set[str]:
+    """What is there since `before` and does not go away. What tests beside this one make does."""
+    found, end = left_behind() - before, time.monotonic() + 60
+    while found and time.monotonic() < end:
+        time.sleep(0.1)
+        found &= left_behind()
+    return found
+
+
 def call(mpi: Mpi, out: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     words = [*mpi.command, "run", *arguments, *mpi.options, "--out", str(out)]
-    return subprocess.run(words, env=os.environ | mpi.environment | more, text=True, capture_output=True, timeout=100)
+    environment = os.environ | mpi.environment | {TEST: str(out)} | more
+    return subprocess.run(words, env=environment, text=True, capture_output=True, timeout=100)
 
 
 def faults(
@@ -91,8 +105,8 @@ def test_a_ranks_end_ends_its_point_alone(mpi: Mpi, tmp_path: Path) -> None:
     assert "exit status 7" in found["exit"].reason
     assert "the driver said no" in found["raise"].reason
     assert "did not finish within 3 s" in found["sleep"].reason
-    assert not ours()
-    assert left_behind() <= before
+    assert not ours(tmp_path / "out")
+    assert not stays_behind(before)
 
 
 def test_a_rank_that_takes_too_much_memory_is_named(mpi: Mpi, tmp_path: Path) -> None:
@@ -117,39 +131,42 @@ def test_a_rank_that_never_says_hello(tmp_path: Path) -> None:
     assert found["fine"].status == "timeout"
     assert "rank 2 (cpu) did not start within 3 s" in found["fine"].reason
     assert found["fine"].seconds < 3 + 5
-    assert not ours()
+    assert not ours(tmp_path / "out")
 
 
 def test_any_process_may_be_killed_at_any_time(mpi: Mpi, tmp_path: Path) -> None:
     """The runner, the launcher or any rank: at most the point in flight is lost, and nothing is left."""
     kills = 100 if os.environ.get("FIRSTTOUCH_EXHAUSTIVE_KILLS") else 5
     before, log, out, draw = left_behind(), tmp_path / "log", tmp_path / "out", random.Random(1)
-    points = 4 * kills
+    points, started = 4 * kills, 0
     chosen = ["rank-fault", "--module", str(MODULE), "--device", "cpu", "--ranks", "2", "--timeout", "20"]
     sets = ["--set", f"again={','.join(map(str, range(points)))}"]
     more = {"RANKS_LOG": str(log), "RANKS_SECONDS": "0.05"} | ({} if mpi is FAKE else {"RANKS_WITH_MPI": "1"})
     for kill in range(kills):
         words = [*mpi.command, "run", *chosen, *sets, *mpi.options, "--out", str(out), "--resume"]
         runner = subprocess.Popen(
-            words, env=os.environ | mpi.environment | more, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            words,
+            env=os.environ | mpi.environment | {TEST: str(out)} | more,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )
         end = time.monotonic() + 30
-        while not (group := ours()) and time.monotonic() < end:
+        while not (group := ours(out)) and time.monotonic() < end:
             time.sleep(0.01)
         time.sleep(draw.uniform(0, 1.5))
-        victims = [runner.pid] if kill % 2 == 0 else ours() or [runner.pid]
+        victims = [runner.pid] if kill % 2 == 0 else ours(out) or [runner.pid]
         os.kill(draw.choice(victims), signal.SIGKILL)
         if kill % 2:
             time.sleep(draw.uniform(0, 1))
             runner.kill()
         runner.communicate()
         end = time.monotonic() + 5
-        while ours() and time.monotonic() < end:
+        while ours(out) and time.monotonic() < end:
             time.sleep(0.05)
-        assert not ours(), (kill, group)
-        while left_behind() - before and time.monotonic() < end:
-            time.sleep(0.05)
-        assert left_behind() <= before
+        assert not ours(out), (kill, group)
+        assert not stays_behind(before)
+        started += bool(group)
+    assert started
     done = call(mpi, out, *chosen, *sets, "--resume", **more)
     assert done.returncode in (0, 1), done.stderr
     records = load_results(out).records
