@@ -129,4 +129,5 @@ def kind_of(device: str) -> str:
 
 def message_library(kind: str) -> str:
     """The library that carries messages between devices of a kind, by its name in libraries.py; '' if there is none."""
-    return BACKENDS[kind].messages
+    backend = BACKENDS.get(kind)
+    return backend.messages if backend else ""
