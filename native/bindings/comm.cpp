@@ -4,20 +4,57 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include "bindings/bindings.hpp"
+#include "bindings/handle.hpp"
+#include "comm/exchange.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace firsttouch {
+namespace {
+
+using PyParcel = std::tuple<int, BufferHandle*, std::size_t, std::size_t>;
+
+std::vector<Parcel> parcels(const std::vector<PyParcel>& given) {
+    std::vector<Parcel> found;
+    for (const auto& [other, buffer, offset, bytes] : given) found.push_back({other, &buffer->get(), offset, bytes});
+    return found;
+}
+
+}  // namespace
 
 void bind_comm(nb::module_& m) {
     nb::class_<Comm>(m, "Comm", "What the ranks that were started together can do with each other.")
         .def_prop_ro("rank", &Comm::rank)
         .def_prop_ro("size", &Comm::size)
-        .def_prop_ro("library", &Comm::library, "The path of the library.");
+        .def_prop_ro("library", &Comm::library, "The path of the library.")
+        .def("meet", &Comm::meet, nb::call_guard<nb::gil_scoped_release>(), "Returns when all ranks have called it.")
+        .def("total", &Comm::total, "own"_a, nb::call_guard<nb::gil_scoped_release>(),
+             "The sum of the numbers of all ranks, modulo 2^64.")
+        .def("largest", &Comm::largest, "own"_a, nb::call_guard<nb::gil_scoped_release>(),
+             "The largest of the numbers of all ranks.")
+        .def("swap_words", &Comm::swap_words, "others"_a, "words"_a, nb::call_guard<nb::gil_scoped_release>(),
+             "Tells each of the other ranks, which all name this rank in turn, a number below 2^64. Returns theirs.");
+    m.def(
+        "exchange",
+        [](DeviceHandle& d, Comm* comm, const std::vector<PyParcel>& outgoing, const std::vector<PyParcel>& incoming,
+           BufferHandle* staging_out, BufferHandle* staging_in, bool device_addresses) {
+            const ExchangeRequest request{parcels(outgoing), parcels(incoming),
+                                          staging_out == nullptr ? nullptr : &staging_out->get(),
+                                          staging_in == nullptr ? nullptr : &staging_in->get(), device_addresses};
+            nb::gil_scoped_release release;
+            return exchange(d.lab, comm, request);
+        },
+        "device"_a, "comm"_a.none(), "outgoing"_a, "incoming"_a, nb::kw_only(), "staging_out"_a.none() = nb::none(),
+        "staging_in"_a.none() = nb::none(), "device_addresses"_a = false,
+        "Carries messages between ranks, each as the other rank, a buffer, an offset and its bytes; those to the rank "
+        "itself are copied by the device. Returns the seconds until the last can be used. comm: None if the rank is "
+        "alone. staging_out, staging_in: host memory through which the device copies messages.");
     m.def(
         "open_mpi",
         [](const std::string& library, std::uint64_t world, std::uint64_t byte, std::uint64_t real, std::uint64_t sum,

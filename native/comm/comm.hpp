@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace firsttouch {
 
@@ -19,6 +20,13 @@ enum class Collective : std::uint8_t {
     broadcast,       // source, target: a block; every target but the root's gets the root's source
     reduce,          // source, target: a block; the root's target gets the sum of all sources
     all_to_all,      // source, target: a block for or of each rank; rank i gets all sources' block i
+};
+
+// A message to another rank, or from it.
+struct Message {
+    int other;
+    void* address;
+    std::size_t bytes;
 };
 
 class Comm {
@@ -41,6 +49,8 @@ class Comm {
     virtual void start_to_itself(void* to, const void* from, std::size_t bytes) = 0;
     virtual void finish(int message) = 0;
     virtual void finish_all() = 0;
+    // Sends and receives messages with other ranks at once, and returns when all have ended.
+    virtual void exchange(const std::vector<Message>& outgoing, const std::vector<Message>& incoming);
 
     // Starts an operation of all ranks with `count` numbers in a block; finish_all waits for all that were started.
     // MPI's have ended when this returns.
@@ -51,6 +61,12 @@ class Comm {
     // A word between two ranks, apart from the messages above.
     virtual void tell(int to, std::uint64_t word) = 0;
     virtual std::uint64_t hear(int from) = 0;
+    // The sum, modulo 2^64, and the largest of the numbers with which all ranks call it, by words.
+    std::uint64_t total(std::uint64_t own);
+    double largest(double own);
+    // Tells each of `others`, which all name this rank in turn, a word, and returns theirs in the same order. None may
+    // be named twice.
+    std::vector<std::uint64_t> swap_words(const std::vector<int>& others, const std::vector<std::uint64_t>& words);
 
   protected:
     int rank_ = 0, size_ = 1;

@@ -1,6 +1,7 @@
 #include "host/kernels.hpp"
 
 #include <atomic>
+#include <bit>
 #include <cmath>
 
 #include "host/entries.hpp"

@@ -313,6 +313,34 @@ class Comm:
     def library(self) -> str:
         """The path of the library."""
 
+    def meet(self) -> None:
+        """Returns when all ranks have called it."""
+
+    def total(self, own: int) -> int:
+        """The sum of the numbers of all ranks, modulo 2^64."""
+
+    def largest(self, own: float) -> float:
+        """The largest of the numbers of all ranks."""
+
+    def swap_words(self, others: Sequence[int], words: Sequence[int]) -> list[int]:
+        """
+        Tells each of the other ranks, which all name this rank in turn, a number below 2^64. Returns theirs.
+        """
+
+def exchange(
+    device: Device,
+    comm: Comm | None,
+    outgoing: Sequence[tuple[int, Buffer, int, int]],
+    incoming: Sequence[tuple[int, Buffer, int, int]],
+    *,
+    staging_out: Buffer | None = None,
+    staging_in: Buffer | None = None,
+    device_addresses: bool = False,
+) -> float:
+    """
+    Carries messages between ranks, each as the other rank, a buffer, an offset and its bytes; those to the rank itself are copied by the device. Returns the seconds until the last can be used. comm: None if the rank is alone. staging_out, staging_in: host memory through which the device copies messages.
+    """
+
 def open_mpi(library: str, *, world: int, byte: int, real: int, sum: int, request_bytes: int) -> Comm:
     """
     Opens the ranks of an MPI that this process has initialised. library: its path; world, byte, real, sum: the handles of the communicator, of the types byte and float and of the operation; request_bytes: the size of a request's handle.

@@ -4,6 +4,7 @@
 #include <ucontext.h>
 
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>

@@ -13,6 +13,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ import numpy as np
 from firsttouch.harness.app import App, Params
 from firsttouch.units import format_size
 from firsttouch.workspace.agents import Cpu, Gpu, Value
+from firsttouch.workspace.exchange import Message
 from firsttouch.workspace.strategies import STRATEGIES
 from firsttouch.workspace.workspace import Agent, Array, ByteRange, Declaration, Store, Workspace
 
@@ -256,6 +258,13 @@ class _Gpu(Gpu):
 
     def library(self, kind: str, wanted: str = "auto") -> tuple[Any, str]:
         return None, "own kernels"
+
+    @contextmanager
+    def exchange(self) -> Iterator[None]:
+        yield
+
+    def send_and_receive(self, outgoing: Sequence[Message], incoming: Sequence[Message]) -> None:
+        """What is exchanged is memory of its own under every strategy."""
 
     def sequence(self) -> Any:
         return _Sequence()

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch.cli.options import AllowOversubscription, AsJson, Out, Resume, Retry, Seed, TrustVerified, path, seconds
+from firsttouch.cli.options import (
+    AllowOversubscription,
+    AsJson,
+    Launcher,
+    Out,
+    Ranks,
+    Resume,
+    Retry,
+    Seed,
+    TrustVerified,
+    path,
+    seconds,
+)
 
 if TYPE_CHECKING:
     from firsttouch.engine.runner import Outcome
@@ -64,6 +76,8 @@ def command(
         typer.Option(parser=seconds, metavar="SECONDS", help="Seconds that one point may take; default: 600."),
     ] = None,
     seed: Seed = None,
+    ranks: Ranks = None,
+    launcher: Launcher = "",
     trust_verified: TrustVerified = None,
     list_only: Annotated[bool, typer.Option("--list", help="List applications; run none.")] = False,
     as_json: AsJson = False,
@@ -114,6 +128,8 @@ def command(
         modules=[str(file.absolute()) for file in module or []],
         allow_oversubscription=allow_oversubscription,
         all_names=every,
+        ranks=ranks,
+        launcher=launcher,
     )
     if list_only:
         show_list(APP, options, as_json)

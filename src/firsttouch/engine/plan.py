@@ -281,12 +281,15 @@ class _Pair:
                 )
 
     def limit_ranks(self, most: int | None) -> None:
-        """Restricts the numbers of ranks to at most `most`, by default one for each GPU of the driver, and adds that
-        number itself where the experiment takes any. If even the least number is more, the pair is skipped.
+        """Restricts the numbers of ranks to at most `most`, and adds that number itself where the experiment takes any.
+        If even the least number is more, the pair is skipped. By default it is one for each GPU of the driver, or one
+        where one process can carry out points alone.
         """
         if not self.experiment.ranked or self.reason:
             return
         least, gpus = self.experiment.least_ranks, 1 + sum(peer.same_driver for peer in self.device.peers)
+        if most is None and self.experiment.alone:
+            most = 1
         if most is None and (self.device.capabilities.time_class != "gpu" or gpus < 2):
             self.reason = f"{self.name} takes several processes; --ranks {max(2, least)} starts them"
             return

@@ -241,12 +241,14 @@ class Experiment:
     switches_of: ClassVar[Sequence[Part]] = ("memory",)
     """Which switches of a device's runtime (machine/switches.py) are factors: those of its memory, of its copies. Every
     experiment that measures what they change has them, so that no two records with different values look alike."""
-    ranked: ClassVar[bool] = False
+    ranked: bool = False
     """True if several processes carry out a point together: the ranks that places() names. Each calls measure(); its
     session has `rank` and `ranks`. Samples and counters are those that rank 0 returns.
     """
     least_ranks: ClassVar[int] = 2
     """The fewest ranks of a point of a ranked experiment."""
+    alone: ClassVar[bool] = False
+    """True if a call without --ranks plans the points of a ranked experiment that one process carries out."""
 
     def takes_mpi(self, factors: Factors) -> bool:
         """Returns whether the ranks of a ranked experiment use MPI. Otherwise they need no launcher."""
@@ -287,7 +289,9 @@ class Experiment:
         return {}
 
     def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
-        """Returns the device of each rank of a ranked experiment, by name."""
+        """Returns the device of each rank of a ranked experiment, by name; none if one process carries the point out as
+        that of any other experiment.
+        """
         return [device.name] * factors.count(RANKS)
 
     def why_not_counted(self, factors: Factors) -> str:

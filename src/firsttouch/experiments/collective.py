@@ -19,12 +19,15 @@ from firsttouch.experiments.interfaces import (
     MPI_STAGED,
     XCCL,
     by_device_address,
+    dealt_out,
+    devices_of,
     interface_factor,
     memory_factor,
     open_interface,
     staging_allocator,
     why_no_use,
     why_not_carried,
+    why_too_many,
 )
 from firsttouch.experiments.presets import QUICK, STANDARD, Candidate, Not, Octave, leave_out
 from firsttouch.figures import Line
@@ -67,12 +70,6 @@ OPERATIONS: Mapping[str, Shape] = {
     "reduce": Shape(False, False, lambda ranks: 1.0),
     "all-to-all": Shape(True, True, _share),
 }
-
-
-def devices_of(device: DeviceInfo) -> list[str]:
-    """The devices among which ranks are dealt out: those of the driver."""
-    others = [peer.name for peer in device.peers if peer.same_driver] if device.capabilities.runs_kernels else []
-    return sorted([device.name, *others], key=lambda name: (len(name), name))
 
 
 def _is_main(candidate: Candidate) -> bool:
@@ -118,8 +115,7 @@ class Collective(Experiment):
         return None
 
     def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
-        names = devices_of(device)
-        return [names[rank % len(names)] for rank in range(factors.count(RANKS))]
+        return dealt_out(device, factors.count(RANKS))
 
     def takes_mpi(self, factors: Factors) -> bool:
         return factors[INTERFACE] != XCCL
@@ -152,10 +148,7 @@ class Collective(Experiment):
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         if reason := why_not_carried(factors.text(INTERFACE), device, [factors.text(ALLOCATOR)]):
             return reason
-        devices = len(devices_of(device))
-        if factors[INTERFACE] == XCCL and factors.count(RANKS) > devices:
-            return f"NCCL and RCCL refuse two ranks on one device, and the driver has {devices}"
-        return None
+        return why_too_many(factors.text(INTERFACE), device, factors.count(RANKS))
 
     def measure(self, point: Point, session: Session) -> Measurement:
         interface, shape, ranks = point.text(INTERFACE), OPERATIONS[point.text(OPERATION)], session.ranks

@@ -34,6 +34,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "opens_device": (bool, "True or False"),
     "ranked": (bool, "True or False"),
     "least_ranks": (int, "a whole number"),
+    "alone": (bool, "True or False"),
     "rules": (Sequence, "a sequence of rules"),
     "properties": (Mapping, "a mapping"),
 }
@@ -82,7 +83,7 @@ def places_of(experiment: Experiment, factors: Factors, device: DeviceInfo) -> t
     if not experiment.ranked:
         return ()
     given = experiment.places(factors, device)
-    if not (isinstance(given, (list, tuple)) and given and all(isinstance(name, str) for name in given)):
+    if not (isinstance(given, (list, tuple)) and all(isinstance(name, str) for name in given)):
         raise _wrong(experiment, "places", given, "the names of devices")
     return tuple(given)
 

@@ -28,6 +28,26 @@ def interface_factor(device: DeviceInfo) -> Factor:
     return Factor(INTERFACE, interfaces, choices=INTERFACES, doc="what carries the data")
 
 
+def devices_of(device: DeviceInfo) -> list[str]:
+    """The devices among which ranks are dealt out: those of the driver."""
+    others = [peer.name for peer in device.peers if peer.same_driver] if device.capabilities.runs_kernels else []
+    return sorted([device.name, *others], key=lambda name: (len(name), name))
+
+
+def dealt_out(device: DeviceInfo, ranks: int) -> list[str]:
+    """The device of each rank: those of the driver in turn."""
+    names = devices_of(device)
+    return [names[rank % len(names)] for rank in range(ranks)]
+
+
+def why_too_many(interface: str, device: DeviceInfo, ranks: int) -> str | None:
+    """Why an interface does not take so many ranks, or None."""
+    devices = len(devices_of(device))
+    if interface == XCCL and ranks > devices:
+        return f"NCCL and RCCL refuse two ranks on one device, and the driver has {devices}"
+    return None
+
+
 def memory_factor(name: str, device: DeviceInfo, preset: Preset, doc: str) -> Factor:
     """Device memory and the common page-locked memory, and from standard on the other common memory that the device
     reaches; on `cpu` plain memory.

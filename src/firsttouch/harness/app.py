@@ -24,7 +24,7 @@ from firsttouch.experiments.common import BASE_PAGE, MMAP_EVERY_BLOCK
 from firsttouch.harness.division import Division
 from firsttouch.harness.random import key_of
 from firsttouch.records.schema import DeviceInfo
-from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
+from firsttouch.workspace.agents import Cpu, Gpu, KernelFile, kernel_source
 from firsttouch.workspace.guidance import NONE, settings_of
 from firsttouch.workspace.strategies import Strategy
 from firsttouch.workspace.workspace import Agent, Array, ByteRange, Declaration, Role
@@ -88,10 +88,11 @@ def buffer(
 
     Args:
         shape: items per dimension, slowest first: numbers, or expressions in the application's parameters ("n + 1").
-        role: input, output, inout, constant, control (small, used by both sides in every iteration) or scratch (used
-            by one side only).
+        role: input, output, inout, constant, control (small, used by both sides in every iteration), scratch (used by
+            one side only) or exchange (messages to and from other processes, which kernels pack and unpack).
         starts_on, ends_on: the agent that initialises it, and the one that needs the result.
-        sides: the agents that use it. Default: both; for scratch the side that it starts on, or the GPU.
+        sides: the agents that use it. Default: both; for scratch the side that it starts on, or the GPU; for exchange
+            the GPU.
         advice: hints that replace those implied by the role, such as ("read-mostly",).
         file: its contents are those of a file. App.arrange sets the array's `file` to an open descriptor, and cpu.load
             makes the contents available.
@@ -101,7 +102,7 @@ def buffer(
     if role not in get_args(Role):
         raise ValueError(f"'{role}' is not a buffer role; the roles are {', '.join(get_args(Role))}")
     if sides is None:
-        sides = "both" if role != "scratch" else starts_on or "gpu"
+        sides = {"scratch": starts_on or "gpu", "exchange": "gpu"}.get(role, "both")
     if invalid := {starts_on, ends_on} - {None, *(get_args(Agent) if sides == "both" else (sides,))}:
         raise ValueError(f"a buffer with sides={sides} cannot start or end on {invalid.pop()}")
     declared = {"starts_on": starts_on, "ends_on": ends_on, "advice": advice, "file": file}
@@ -133,6 +134,9 @@ class App:
     divided: ClassVar[bool] = False
     """Whether both agents work at the same time, each on its part of the same buffers. compute() asks gpu_part() for
     that of the GPU, and queues the GPU's launches of each step before those of the CPU."""
+    exchanges: ClassVar[bool] = False
+    """Whether its work can be divided among several processes, each with a part of the data (part()), which send
+    messages to each other: gpu.exchange(), gpu.send_and_receive() and gpu.total()."""
     tiled: ClassVar[Sequence[str]] = ()
     """Buffers that compute() processes with gpu.tiles, so that they can be streamed under a budget. All must have the
     same number of rows."""
@@ -175,8 +179,18 @@ class App:
         rows = {d.name: d.shape[0] for d in declared if d.name in cls.tiled}
         return f"tiled buffers must have the same number of rows, not {rows}" if len(set(rows.values())) > 1 else ""
 
-    def __init__(self, params: Params, seed: int = 1, options: Mapping[str, str] | None = None) -> None:
-        self.seed = seed
+    def __init__(
+        self,
+        params: Params,
+        seed: int = 1,
+        options: Mapping[str, str] | None = None,
+        *,
+        rank: int = 0,
+        ranks: int = 1,
+    ) -> None:
+        """rank, ranks: which part of an application that exchanges data this process has, and how many there are."""
+        self.seed, self.rank, self.ranks = seed, rank, ranks
+        params = self.part(params, rank, ranks)
         for name, value in params.items():
             setattr(self, name, value)
         for name, words in self.options.items():
@@ -198,12 +212,18 @@ class App:
         return list(found.values())
 
     @classmethod
-    def declarations(cls, params: Params) -> list[Declaration]:
-        return [spec.declaration(params) for spec in cls.buffers()]
+    def part(cls, params: Params, rank: int, ranks: int) -> Params:
+        """The parameters of one process's part of the whole, with further ones for the shapes of its buffers."""
+        return params
+
+    @classmethod
+    def declarations(cls, params: Params, rank: int = 0, ranks: int = 1) -> list[Declaration]:
+        found = cls.part(params, rank, ranks)
+        return [spec.declaration(found) for spec in cls.buffers()]
 
     @classmethod
     def footprint(cls, params: Params) -> int:
-        """Total bytes of the declared buffers, each counted once."""
+        """Total bytes of the declared buffers, each counted once, if one process has all of them."""
         return sum(d.nbytes for d in cls.declarations(params))
 
     @classmethod
@@ -217,6 +237,11 @@ class App:
             return f"{cls.name}: {cls.grows} must be a multiple of {cls.multiple}, not {n}"
         if cls.power_of_two and n & (n - 1):
             return f"{cls.name}: {cls.grows} must be a power of two, not {n}"
+        return ""
+
+    @classmethod
+    def why_not_divided(cls, params: Params, ranks: int) -> str:
+        """Returns why the work cannot be divided among so many processes, in one sentence, or ''."""
         return ""
 
     @classmethod
@@ -235,7 +260,7 @@ class App:
     @cached_property
     def kernels(self) -> KernelFile:
         path = self.kernel_path()
-        text = self.kernel_text or path.read_text(encoding="utf-8")
+        text = self.kernel_text or kernel_source(path)
         return KernelFile(path.stem, text, self.defines(), self._origin())
 
     def _origin(self) -> tuple[str, int] | None:
@@ -386,7 +411,7 @@ def shared_kernels(name: str) -> KernelFile:
     """A kernel file that several applications share, from apps/ or workspace/."""
     folder = "workspace" if name == GENERATE else "apps"
     path = Path(__file__).parents[1] / folder / f"{name}.c"
-    return KernelFile(name, path.read_text(encoding="utf-8"))
+    return KernelFile(name, kernel_source(path))
 
 
 def on_host(file: KernelFile, kernel: str, *arguments: np.ndarray[Any, Any] | float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from statistics import mean
@@ -14,7 +15,7 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
 from firsttouch.experiments.common import MMAP_EVERY_BLOCK
-from firsttouch.harness import division, findings, kernel_times, placements, report
+from firsttouch.harness import division, exchanging, findings, kernel_times, placements, report
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
 from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
@@ -91,10 +92,13 @@ class Application(Applications):
     """One application. Its points are strategies at one or more sizes."""
 
     fresh_process = True
+    least_ranks = 1
+    alone = True
 
     def __init__(self, app: type[App], requested: Mapping[str, Sequence[Scalar]] | None = None) -> None:
         super().__init__({app.name: app})
         self.app, self.requested = app, requested or {}
+        self.ranked = app.exchanges
 
     def supports(self, device: DeviceInfo) -> str | None:
         return (
@@ -114,6 +118,8 @@ class Application(Applications):
             Factor("strategy", strategies, choices=tuple(STRATEGIES)),
             Factor("size", ("default",), "extent", known=known),
         ]
+        if app.exchanges:
+            factors += exchanging.factors_of(device)
         if device.capabilities.memory_events:
             factors.append(Factor("events", ("off", "on"), doc="record unified-memory events"))
         return factors
@@ -133,7 +139,7 @@ class Application(Applications):
             return "unified-memory events exist only for strategies whose pages move"
         if factors.get("events") == "on" and placements.BEST in self.requested.get(placements.PLACEMENT, ()):
             return "a search for placements records no events"
-        return ""
+        return exchanging.why_meaningless(factors) if self.app.exchanges else ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         app, strategy = self.app, STRATEGIES[factors.text("strategy")]
@@ -146,6 +152,8 @@ class Application(Applications):
         except ValueError as error:
             return str(error)
         if reason := app.problem(params) or unavailable(strategy, device):
+            return reason
+        if app.exchanges and (reason := exchanging.why_skipped(app, params, factors, device)):
             return reason
         if strategy.bounded and not app.bounded:
             return f"{app.name}: its buffer sizes have no upper bound at compile time"
@@ -165,7 +173,13 @@ class Application(Applications):
 
     def environment(self, factors: Factors) -> dict[str, str]:
         recording = {events.VARIABLE: "1"} if factors.get("events") == "on" else {}
-        return MMAP_EVERY_BLOCK | recording
+        return MMAP_EVERY_BLOCK | recording | exchanging.environment(factors)
+
+    def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
+        return exchanging.places(factors, device)
+
+    def takes_mpi(self, factors: Factors) -> bool:
+        return exchanging.takes_mpi(factors)
 
     # ---------------------------------------------------------------------------------------------- measurement
 
@@ -183,6 +197,7 @@ class Application(Applications):
             session.recorded_events()  # raises Unsupported if there are none
 
         divided = division.divide(self.app, factors, strategy, session.info)
+        exchanges = exchanging.Exchanges(factors, session)
 
         def run_once(
             params: Params,
@@ -193,7 +208,7 @@ class Application(Applications):
             divided: division.Division = divided,
             timer: _core.KernelTimer | None = None,
         ) -> tuple[App, Run]:
-            app = self.app(params, seed, options)
+            app = self.app(params, seed, options, rank=session.rank, ranks=session.ranks)
             app.division = divided
             workspace = Workspace(
                 strategy,
@@ -202,6 +217,7 @@ class Application(Applications):
                 pages=str(factors.get("pages", "policy")),
                 place_scratch=_places_scratch(factors),
                 guidance=placements.placement_of(self.app, factors),
+                messages=str(factors.get(exchanging.BUFFERS, "")),
             )
             rows = _window_rows(self.app, params, strategy, factors)
             return app, run(
@@ -214,6 +230,7 @@ class Application(Applications):
                 counters=memory_counters(session.info, device, strategy.allocator),
                 log=session.events,
                 timer=timer,
+                exchange=exchanges.new(),
             )
 
         # Warm-up: every kernel runs once, and the driver allocates its own memory. The seed differs, so that leftover
@@ -222,7 +239,8 @@ class Application(Applications):
         runs: list[Run] = []
         timed: list[Run] = []
         left = bytes_left_by_ballast(self.app, params, strategy, factors)
-        with Ballast(device, session.info.allocator(strategy.allocator), left) as ballast:
+        own = session.on_own_processors() if session.ranks > 1 else nullcontext()
+        with own, Ballast(device, session.info.allocator(strategy.allocator), left) as ballast:
             found = division.find(
                 self.app,
                 factors,
@@ -262,9 +280,10 @@ class Application(Applications):
         counters["footprint_bytes"] = app.footprint(params)
         counters["copied_h2d_bytes"], counters["copied_d2h_bytes"] = last.transferred["gpu"], last.transferred["cpu"]
         counters |= {f"param_{name}": value for name, value in params.items()}
+        counters |= {name: mean(run.exchanged[name] for run in middle) for name in last.exchanged}
         counters |= {**app.used, **last.events, **division.facts(app)}
         return Measurement(
-            samples=[r.seconds * 1e3 for r in runs],
+            samples=[r.slowest * 1e3 for r in runs],
             verified=not error,
             verified_why=error,
             stopped_by="repetitions",
@@ -343,17 +362,25 @@ def _window_rows(app: type[App], params: Params, strategy: Strategy, factors: Fa
 
 
 def _charges(
-    declarations: Iterable[Declaration], strategy: Strategy, allocator: AllocatorInfo, *, scratch_placed: bool
+    declarations: Iterable[Declaration],
+    strategy: Strategy,
+    allocator: AllocatorInfo,
+    messages: AllocatorInfo | None,
+    *,
+    scratch_placed: bool,
 ) -> tuple[int, int]:
     """The bytes of host and of device memory that buffers take, as Workspace.allocate places them.
 
-    scratch_placed: the strategy places scratch buffers of the GPU too.
+    messages: the allocator of buffers that are exchanged; None for device memory. scratch_placed: the strategy places
+    scratch buffers of the GPU too.
     """
     host = device = 0
     for d in declarations:
         where = placement(d, strategy, place_scratch=scratch_placed)
-        host += d.nbytes * (where in ("cpu", "copies") or (where == "strategy" and allocator.host_memory))
-        device += d.nbytes * (where in ("gpu", "copies") or (where == "strategy" and allocator.device_memory))
+        memory = {"strategy": allocator, "exchange": messages}.get(where)
+        on_host = memory.host_memory if memory else where in ("cpu", "copies")
+        on_device = memory.device_memory if memory else where in ("gpu", "copies", "exchange")
+        host, device = host + d.nbytes * on_host, device + d.nbytes * on_device
     return host, device
 
 
@@ -377,8 +404,10 @@ def _too_small(app: type[App], params: Params, factors: Factors, device: DeviceI
 
 
 def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Factors, device: DeviceInfo) -> str | None:
-    """Returns why the application does not fit into memory or the budget under the strategy, or None."""
-    declarations = app.declarations(params)
+    """Returns why the application does not fit into memory or the budget under the strategy, or None: of several
+    processes, why the part of one does not.
+    """
+    declarations = app.declarations(params, ranks=exchanging.ranks_of(factors))
     entry = device.allocator(strategy.allocator)
     assert entry is not None
     try:
@@ -387,7 +416,8 @@ def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Fact
         return str(error)
     allowed, budget = _core.oversubscription_allowed(), _budget(factors)
     hint = "; use --allow-oversubscription to run it anyway" if entry.managed else ""
-    on_host, on_device = _charges(declarations, strategy, entry, scratch_placed=_places_scratch(factors))
+    messages = device.allocator(str(factors.get(exchanging.BUFFERS)))
+    on_host, on_device = _charges(declarations, strategy, entry, messages, scratch_placed=_places_scratch(factors))
     if not strategy.duplicated and budget is not None and on_device > budget and not (entry.managed and allowed):
         return f"{app.name} needs {format_size(on_device)} of device memory, more than the budget{hint}"
     if rows:

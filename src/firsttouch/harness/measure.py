@@ -23,6 +23,7 @@ from firsttouch.machine import usage
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 from firsttouch.workspace.agents import Cpu, Gpu
+from firsttouch.workspace.exchange import Exchange
 from firsttouch.workspace.workspace import Agent, Array, Workspace
 
 NONSENSE = 0xFFF5A5A5
@@ -43,7 +44,8 @@ class Run:
     """Measurements of one run.
 
     phases: seconds by name; iterations: seconds of each, and iterations_total of all; transferred: bytes to each agent;
-    kernels: their time in the phase compute, if there was a timer; events: totals by name; buffers: name, allocator and
+    kernels: their time in the phase compute, if there was a timer; events: totals by name; exchanged: counters of what
+    was exchanged with other processes; slowest: seconds of the process that took longest; buffers: name, allocator and
     bytes of each; error: the message of check(), "" if correct; output: the digest of what it examined, "" if there is
     none.
     """
@@ -55,6 +57,8 @@ class Run:
     transferred: Mapping[Agent, int] = field(default_factory=dict)
     kernels: KernelTime | None = None
     events: Mapping[str, Scalar] = field(default_factory=dict)
+    exchanged: Mapping[str, float] = field(default_factory=dict)
+    slowest: float = 0.0
     buffers: list[tuple[str, str, int]] = field(default_factory=list)
     error: str = ""
     output: str = ""
@@ -189,6 +193,7 @@ def run(
     counters: MemoryCounters = MemoryCounters(),
     log: EventLog | None = None,
     timer: _core.KernelTimer | None = None,
+    exchange: Exchange | None = None,
 ) -> Run:
     """Run an application once.
 
@@ -199,12 +204,14 @@ def run(
         counters: count memory in use.
         log: event log; events from the first allocation to the end of readback are added up.
         timer: times the kernels of the phase compute. Iterations are not timed then.
+        exchange: carries messages between processes. All begin each run, and each phase compute, together.
 
     Raises:
         GuardRefused, Unavailable, Unsupported: the strategy cannot be used on this device.
     """
     active = ActiveRun(app, workspace, log)
     active.gpu.windows = windows or {}
+    active.gpu.exchanges = exchange or Exchange(app.rank, app.ranks)
     app.arrange()
     gc.collect()
     meter = Meter(counters)
@@ -217,13 +224,16 @@ def run(
         active.run.iterations = active.gpu.iteration_seconds()
         active.run.iterations_total = active.gpu.total_iteration_seconds()
         active.run.memory, active.run.transferred = meter.peak, workspace.transferred.copy()
+        active.run.exchanged = active.gpu.exchanges.counters(active.run.phases["compute"])
         active.run.buffers = workspace.allocations()
         if check:
             active.run.error, active.run.output = _check(app, workspace, known)
         fill_with_nonsense(active, on_demand=True)
     finally:
         with active.phase("free"):
+            active.gpu.exchanges.free()
             workspace.free()
+    active.run.slowest = active.gpu.exchanges.largest(active.run.seconds)
     return active.run
 
 
@@ -289,8 +299,10 @@ def _phases(
     """The measured window, from allocate to readback. Memory use is read after each phase."""
     app, workspace, cpu, gpu = active.app, active.workspace, active.cpu, active.gpu
     arrays = list(app.arrays.values())
+    gpu.exchanges.meet()
     with active.phase("allocate"):
         workspace.allocate(arrays, windows)
+        gpu.exchanges.allocate(workspace)
     meter.read("allocate")
     fill_with_nonsense(active, on_demand=False)
     app.prepare(gpu)
@@ -302,6 +314,7 @@ def _phases(
         cpu.threads = app.division.cpu_threads
     meter.read("initialise")
     gpu.timer = timer
+    gpu.exchanges.meet()
     with active.phase("compute"):
         workspace.before_compute()
         cpu.in_turns, gpu.idle = app.division.in_turns, app.divided and app.division.gpu_share == 0

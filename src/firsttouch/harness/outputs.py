@@ -73,7 +73,11 @@ def _part(app: App, name: str) -> ByteRange:
 
 
 def _prefix(app: App) -> str:
-    return f"{app.name}: "
+    """What runs must have in common before their parts can be compared: the application and the shapes of its buffers,
+    and which part of a divided application it is.
+    """
+    shapes = [app.rank, app.ranks, *((name, array.shape) for name, array in app.arrays.items())]
+    return f"{app.name} {hashlib.blake2b(repr(shapes).encode(), digest_size=8).hexdigest()}: "
 
 
 def _digest(values: np.ndarray[Any, Any]) -> str:

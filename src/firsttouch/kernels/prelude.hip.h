@@ -87,6 +87,8 @@ OCML float __ocml_exp_f32(float);
 OCML float __ocml_log_f32(float);
 OCML double __ocml_exp_f64(double);
 OCML double __ocml_log_f64(double);
+OCML double __ocml_sin_f64(double);
+OCML double __ocml_cos_f64(double);
 OCML float __ocml_native_exp_f32(float);
 OCML float __ocml_native_log_f32(float);
 #define SQRT_F32(x) __builtin_sqrtf(x)
@@ -100,5 +102,9 @@ OCML float __ocml_native_log_f32(float);
 #define SQRT_F64(x) __builtin_sqrt(x)
 #define EXP_F64(x) __ocml_exp_f64(x)
 #define LOG_F64(x) __ocml_log_f64(x)
+#define SIN_F64(x) __ocml_sin_f64(x)
+#define COS_F64(x) __ocml_cos_f64(x)
 #define ABS_F64(x) __builtin_fabs(x)
 #define RINT_F64(x) __builtin_rint(x)
+#define F64_OF_BITS(x) __builtin_bit_cast(double, (ulong)(x))
+#define BITS_OF_F64(x) __builtin_bit_cast(ulong, (double)(x))

@@ -11,12 +11,15 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from firsttouch import _core
+from firsttouch.workspace.exchange import Exchange, Message
 from firsttouch.workspace.reserved import BUILT_IN
 from firsttouch.workspace.workspace import Agent, Array, ArraySlice, ByteRange, Workspace
 
@@ -30,6 +33,7 @@ SMALL_LAUNCH = 4096
 
 _CODES = {"int": "i", "uint": "I", "long": "l", "ulong": "L", "uchar": "B", "float": "f", "double": "d"}
 _FUNCTION = re.compile(r"^(?:GROUP_)?(KERNEL|HELPER)\b[^(;]*?(\w+)\(", re.MULTILINE)
+_INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 _KERNEL = re.compile(r"^(GROUP_)?KERNEL (\w+)\(([^)]*)\)", re.MULTILINE)
 
 
@@ -70,6 +74,15 @@ def entries(text: str) -> dict[str, Entry]:
 def _with_line_directive(text: str, file: str, line: int) -> str:
     name = file.replace("\\", "\\\\").replace('"', '\\"')
     return f'#line {line} "{name}"\n{text}'
+
+
+def kernel_source(path: Path) -> str:
+    """The text of a kernel file, with the files of its folder that it includes in their places."""
+
+    def included(found: re.Match[str]) -> str:
+        return kernel_source(path.with_name(found[1]))
+
+    return _INCLUDE.sub(included, path.read_text(encoding="utf-8"))
 
 
 class KernelFile:
@@ -271,6 +284,8 @@ class Gpu(_Agent):
         """Adds up the time of launches, replays and library calls, if set. There are no marks of iterations then."""
         self.idle = False
         """Whether the CPU does all the work of compute(); its iterations are then timed from their beginning."""
+        self.exchanges = Exchange()
+        """How messages between the processes of the application are carried."""
         self._marks: list[_core.Event] = []
         self._first_mark_pending = False
         self._per_mark = 1
@@ -380,6 +395,48 @@ class Gpu(_Agent):
         for step in self.iterations(math.ceil(len(sequence) / count)):
             launches = min(count, len(sequence) - step * count)
             self.replay(sequence, first=step * count, count=launches, reads=reads, updates=updates, writes=writes)
+
+    @contextmanager
+    def exchange(self) -> Iterator[None]:
+        """A scope that packs data, sends and receives them, and unpacks what arrives; timed as one exchange."""
+        self._start_marks()
+        begin = self.workspace.device.record()
+        yield
+        self.exchanges.spans.append((begin, self.workspace.device.record()))
+
+    def send_and_receive(self, outgoing: Sequence[Message], incoming: Sequence[Message]) -> None:
+        """Send and receive messages, each a process (by its number, or this one itself) and bytes of a buffer of the
+        role `exchange`. The n-th message to a process is the n-th that it receives from this one, of the same size.
+        """
+        for _, byte_range in outgoing:
+            self.workspace.touch("gpu", byte_range, reads=True, writes=False)
+        for _, byte_range in incoming:
+            self.workspace.touch("gpu", byte_range, reads=False, writes=True)
+        self.workspace.wait()
+        self.exchanges.carry(self.workspace, outgoing, incoming)
+
+    def send_rows(
+        self, outgoing: Array, incoming: Array, others: Sequence[int], counts: Sequence[int], room: int
+    ) -> list[int]:
+        """Send counts[i] rows of an array, from row i * room on, to others[i], and receive those that it sends at the
+        same place of another array. Returns their numbers. All of them name this process in turn.
+
+        Raises:
+            RuntimeError: there are more rows than there is room for.
+        """
+        come = self.exchanges.swap_numbers(others, counts)
+        if max([*counts, *come], default=0) > room:
+            raise RuntimeError(f"{max([*counts, *come])} rows exceed a message, which has room for {room}")
+        places = range(0, room * len(others), room)
+        self.send_and_receive(
+            [(other, outgoing[at : at + count]) for other, at, count in zip(others, places, counts, strict=True)],
+            [(other, incoming[at : at + count]) for other, at, count in zip(others, places, come, strict=True)],
+        )
+        return come
+
+    def total(self, own: int) -> int:
+        """The sum of a number over all processes of the application, modulo 2^64."""
+        return self.exchanges.total(own)
 
     def swap(self, first: Array, second: Array) -> None:
         """Exchange the memory of two buffers of the same kind, without copying."""

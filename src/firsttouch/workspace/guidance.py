@@ -68,6 +68,7 @@ BY_ROLE: Mapping[Role, Guidance] = {
     "constant": Guidance((READ_MOSTLY,), ("gpu",)),
     "control": Guidance(),
     "scratch": Guidance(),
+    "exchange": Guidance(),
 }
 """The guidance that a role implies. Buffers that end on the CPU are also prefetched to the CPU."""
 

@@ -21,7 +21,8 @@ readback           buffers whose guidance says so are prefetched back before the
 
 Which buffers are advised and prefetched is in guidance.py: read-mostly after initialisation, other advice after
 allocation. Scratch buffers are plain memory of their side, unless `place_scratch`. Other buffers that only the GPU uses
-are placed by the strategy, without a host array if it is `duplicated`.
+are placed by the strategy, without a host array if it is `duplicated`. Buffers of the role `exchange`, which kernels
+pack and unpack, are memory of an allocator of their own, whatever the strategy.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from firsttouch.workspace.strategies import Strategy
 
 Agent = Literal["cpu", "gpu"]
 PLAIN = common_allocator("host")
-Role = Literal["input", "output", "inout", "constant", "control", "scratch"]
+Role = Literal["input", "output", "inout", "constant", "control", "scratch", "exchange"]
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,12 @@ class Declaration:
 
 def placement(
     declared: Declaration, strategy: Strategy, *, place_scratch: bool
-) -> Literal["cpu", "gpu", "copies", "strategy"]:
-    """Where a buffer is: plain memory of one side, a host array and a device array, or memory of the strategy."""
+) -> Literal["cpu", "gpu", "copies", "strategy", "exchange"]:
+    """Where a buffer is: plain memory of one side, a host array and a device array, memory of the strategy, or that of
+    messages.
+    """
+    if declared.role == "exchange":
+        return "exchange"
     if declared.sides == "cpu":
         return "cpu"
     if declared.sides == "gpu" and (strategy.duplicated or (declared.role == "scratch" and not place_scratch)):
@@ -186,6 +191,7 @@ class Workspace:
         place_scratch: scratch buffers that the GPU uses are memory of the strategy, unless it is `duplicated`.
             Otherwise they are device memory.
         guidance: where the advice and the prefetches of each buffer come from.
+        messages: the allocator of buffers of the role `exchange`; '' for device memory.
     """
 
     def __init__(
@@ -197,8 +203,10 @@ class Workspace:
         pages: str = "policy",
         place_scratch: bool = False,
         guidance: Placement = BY_ITSELF,
+        messages: str = "",
     ) -> None:
         self.strategy, self.info, self.device = strategy, info, device
+        self.messages = messages or common_allocator("device")
         self.pages, self.place_scratch, self.guidance = pages, place_scratch, guidance
         self.arrays: list[Array] = []
         self.transferred: dict[Agent, int] = {"cpu": 0, "gpu": 0}
@@ -225,6 +233,8 @@ class Workspace:
         where = placement(array.declaration, strategy, place_scratch=self.place_scratch)
         if where == "cpu":
             return Store(self._allocate(PLAIN, array.nbytes), None)
+        if where == "exchange":
+            return Store(None, self._allocate(self.messages, array.nbytes))
         if where == "gpu":
             allocator = strategy.allocator if strategy.duplicated else common_allocator("device")
             return Store(None, self._allocate(allocator, array.nbytes))

@@ -1,0 +1,102 @@
+#include "comm/exchange.hpp"
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+
+#include "comm/rank_buffer.hpp"
+#include "host/clock.hpp"
+
+namespace firsttouch {
+namespace {
+
+constexpr std::size_t place_bytes = 256;  // staged messages begin at multiples of this
+
+std::vector<Parcel> those(const std::vector<Parcel>& parcels, int own, bool to_itself) {
+    std::vector<Parcel> found;
+    std::ranges::copy_if(parcels, std::back_inserter(found), [&](const Parcel& parcel) {
+        if (parcel.offset > parcel.buffer->size() || parcel.bytes > parcel.buffer->size() - parcel.offset)
+            throw std::invalid_argument("a message exceeds its buffer");
+        return parcel.bytes > 0 && (parcel.other == own) == to_itself;
+    });
+    return found;
+}
+
+// Where each message is in the memory through which it is staged. Throws if that is too small.
+std::vector<std::size_t> places_of(const std::vector<Parcel>& parcels, const Buffer& staging) {
+    std::vector<std::size_t> places;
+    std::size_t end = 0;
+    for (const Parcel& parcel : parcels) {
+        places.push_back(end);
+        end += (parcel.bytes + place_bytes - 1) / place_bytes * place_bytes;
+    }
+    if (end > staging.size())
+        throw std::invalid_argument("the messages exceed the memory through which they are staged");
+    return places;
+}
+
+std::vector<Message> staged(const std::vector<Parcel>& parcels, const std::vector<std::size_t>& places,
+                            const HostView& staging) {
+    std::vector<Message> messages;
+    for (std::size_t i = 0; i < parcels.size(); ++i)
+        messages.push_back({parcels[i].other, staging.as<char>() + places[i], parcels[i].bytes});
+    return messages;
+}
+
+void carry_staged(Lab& lab, Comm& comm, const ExchangeRequest& request, const std::vector<Parcel>& outgoing,
+                  const std::vector<Parcel>& incoming) {
+    const Buffer &out = *request.staging_out, &in = *request.staging_in;
+    const auto out_places = places_of(outgoing, out), in_places = places_of(incoming, in);
+    for (std::size_t i = 0; i < outgoing.size(); ++i)
+        lab.device().copy(lab.stream(), out, out_places[i], *outgoing[i].buffer, outgoing[i].offset, outgoing[i].bytes);
+    lab.device().wait(lab.stream());
+    {
+        const HostView out_view(out), in_view(in);
+        comm.exchange(staged(outgoing, out_places, out_view), staged(incoming, in_places, in_view));
+    }
+    for (std::size_t i = 0; i < incoming.size(); ++i)
+        lab.device().copy(lab.stream(), *incoming[i].buffer, incoming[i].offset, in, in_places[i], incoming[i].bytes);
+    lab.device().wait(lab.stream());
+}
+
+void carry_in_place(Lab& lab, Comm& comm, bool by_device, const std::vector<Parcel>& outgoing,
+                    const std::vector<Parcel>& incoming) {
+    std::map<const Buffer*, RankBuffer> buffers;
+    const auto messages = [&](const std::vector<Parcel>& parcels) {
+        std::vector<Message> found;
+        for (const auto& [other, buffer, offset, bytes] : parcels) {
+            const auto at = buffers.try_emplace(buffer, lab, *buffer, by_device).first;
+            found.push_back({other, at->second.address() + offset, bytes});
+        }
+        return found;
+    };
+    const auto from = messages(outgoing), to = messages(incoming);
+    comm.exchange(from, to);
+}
+
+}  // namespace
+
+double exchange(Lab& lab, Comm* comm, const ExchangeRequest& request) {
+    const int own = comm == nullptr ? 0 : comm->rank();
+    const auto from_itself = those(request.outgoing, own, true), to_itself = those(request.incoming, own, true);
+    const auto outgoing = those(request.outgoing, own, false), incoming = those(request.incoming, own, false);
+    const auto same = [](const Parcel& a, const Parcel& b) { return a.bytes == b.bytes; };
+    if (!std::ranges::equal(from_itself, to_itself, same))
+        throw std::invalid_argument("a message to this rank itself has no counterpart of the same size");
+    if (comm == nullptr && !(outgoing.empty() && incoming.empty()))
+        throw std::invalid_argument("a rank that is alone has no others to send to");
+    const double start = now();
+    for (std::size_t i = 0; i < from_itself.size(); ++i)
+        lab.device().copy(lab.stream(), *to_itself[i].buffer, to_itself[i].offset, *from_itself[i].buffer,
+                          from_itself[i].offset, from_itself[i].bytes);
+    if (!(outgoing.empty() && incoming.empty())) {
+        if (request.staging_out != nullptr && request.staging_in != nullptr)
+            carry_staged(lab, *comm, request, outgoing, incoming);
+        else
+            carry_in_place(lab, *comm, request.device_addresses, outgoing, incoming);
+    }
+    lab.device().wait(lab.stream());
+    return now() - start;
+}
+
+}  // namespace firsttouch

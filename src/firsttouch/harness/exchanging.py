@@ -1,0 +1,111 @@
+"""Applications whose work several processes share: which factors they have, and how their messages are carried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from firsttouch import _core
+from firsttouch.allocators.properties import main_allocator
+from firsttouch.experiments.base import Factor
+from firsttouch.experiments.common import unavailable, unreachable
+from firsttouch.experiments.interfaces import (
+    INTERFACE,
+    INTERFACES,
+    MPI_STAGED,
+    XCCL,
+    by_device_address,
+    dealt_out,
+    interface_factor,
+    open_interface,
+    staging_allocator,
+    why_not_carried,
+    why_too_many,
+)
+from firsttouch.harness.app import App, Params
+from firsttouch.machine.switches import xccl_environment
+from firsttouch.records.schema import RANKS, DeviceInfo, Factors
+from firsttouch.session import Session
+from firsttouch.workspace.exchange import Exchange
+
+BUFFERS, NONE = "buffers", "none"
+"""The factor of the memory of messages, and the interface of a process that is alone."""
+
+
+def factors_of(device: DeviceInfo) -> list[Factor]:
+    carried = interface_factor(device)
+    return [
+        Factor(RANKS, (1,), "count", least=1, most=2048, doc="how many processes share the work"),
+        Factor(
+            INTERFACE,
+            (NONE, *carried.values),
+            choices=(NONE, *INTERFACES),
+            doc="what carries messages; none: one process alone, which copies them on the device",
+        ),
+        Factor(
+            BUFFERS,
+            (main_allocator(device),),
+            choices=tuple(entry.name for entry in device.allocators),
+            doc="memory of the messages alone",
+        ),
+    ]
+
+
+def ranks_of(factors: Factors) -> int:
+    """How many processes carry out a point of an application."""
+    return factors.count(RANKS) if RANKS in factors else 1
+
+
+def why_meaningless(factors: Factors) -> str:
+    if (ranks_of(factors) == 1) != (factors[INTERFACE] == NONE):
+        return (
+            "one process alone copies its messages on the device; --ranks 2 starts two"
+            if ranks_of(factors) == 1
+            else "several processes need an interface"
+        )
+    return ""
+
+
+def why_skipped(app: type[App], params: Params, factors: Factors, device: DeviceInfo) -> str | None:
+    buffers, interface = factors.text(BUFFERS), factors.text(INTERFACE)
+    if reason := unavailable(device, buffers) or unreachable(device, buffers, "gpu"):
+        return reason
+    if ranks_of(factors) == 1:
+        return None
+    if reason := app.why_not_divided(params, ranks_of(factors)):
+        return reason
+    return why_not_carried(interface, device, [buffers]) or why_too_many(interface, device, ranks_of(factors))
+
+
+def environment(factors: Factors) -> dict[str, str]:
+    return xccl_environment() if factors.get(INTERFACE) == XCCL else {}
+
+
+def places(factors: Factors, device: DeviceInfo) -> Sequence[str]:
+    return dealt_out(device, ranks_of(factors)) if ranks_of(factors) > 1 else []
+
+
+def takes_mpi(factors: Factors) -> bool:
+    return factors.get(INTERFACE) in INTERFACES and factors[INTERFACE] != XCCL
+
+
+class Exchanges:
+    """Makes the Exchange of each run of a point, over connections that are opened once.
+
+    Raises:
+        Unsupported, _core.Unavailable: the interface does not carry this memory; the text says why.
+    """
+
+    def __init__(self, factors: Factors, session: Session) -> None:
+        self._rank, self._ranks = session.rank, session.ranks
+        self._comm: _core.Comm | None = None
+        self._by_device, self._staging = False, ""
+        if self._ranks > 1:
+            interface = factors.text(INTERFACE)
+            entry = session.info.allocator(factors.text(BUFFERS))
+            self._by_device = by_device_address(interface, [entry] if entry is not None else [])
+            self._comm = open_interface(interface, session, device_memory=self._by_device)
+            if interface == MPI_STAGED:
+                self._staging = staging_allocator(session.info) or ""
+
+    def new(self) -> Exchange:
+        return Exchange(self._rank, self._ranks, self._comm, self._by_device, self._staging)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.harness.running import assert_detected, run_tiny
+
+from firsttouch.apps.histories import GROUPS, PROBLEMS, SCATTERING
+from firsttouch.apps.transport import Transport
+from firsttouch.workspace.agents import KernelFile
+
+MUTATIONS = [
+    ("2862933555777941757ul", "2862933555777941759ul"),
+    (
+        "const double to_collision = NUMBER(p, PATHS) / total",
+        "const double to_collision = 1.1 * NUMBER(p, PATHS) / total",
+    ),
+    ("to_census = speed * NUMBER(p, TIME)", "to_census = 0.99 * speed * NUMBER(p, TIME)"),
+    (
+        "SET(p, VELOCITY + axis, -NUMBER(p, VELOCITY + axis));",
+        "SET(p, VELOCITY + axis, -0.9 * NUMBER(p, VELOCITY + axis));",
+    ),
+    ("left -= cross[reaction * GROUPS + group]", "left -= 1.01 * cross[reaction * GROUPS + group]"),
+    ("energy * (1.0 - chance / mass)", "energy * (1.0 - chance)"),
+    ("u * w * ct - v * st", "u * w * ct + v * st"),
+    ("COUNT(ABSORBED);", ""),
+    ("to[ID] = to[RANDOM] = mix64(state = next_state(state))", "to[ID] = mix64(state = next_state(state))"),
+    ("flux + at * GROUPS + (p[CELL_Z] >> 32), far", "flux + at * GROUPS + (p[CELL_Z] >> 32), 0.5 * far"),
+    ("SET(p, SEGMENTS, NUMBER(p, SEGMENTS) + 1.0);", ""),
+    (
+        "const uint ends = !collides && to_census < least;",
+        "const uint ends = !collides && (to_census < least || i == 7);",
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), MUTATIONS)
+def test_wrong_kernel_is_detected(before: str, after: str) -> None:
+    assert_detected(Transport, before, after)
+
+
+class Mutated(Transport):
+    """With a replacement in a kernel file that transport shares its kernels with."""
+
+    name = "mutated"
+    change = ("", "")
+
+    @classmethod
+    def kernel_path(cls) -> Path:
+        return Transport.kernel_path()
+
+    def kernel_files(self) -> list[KernelFile]:
+        before, after = self.change
+        files = super().kernel_files()
+        assert sum(before in file.text for file in files) == 1
+        return [
+            file if before not in file.text else KernelFile(file.name, file.text.replace(before, after))
+            for file in files
+        ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("const double cosine = 1.0 - 2.0 * DRAW(state)", "const double cosine = 1.0 - DRAW(state)"),
+        ("weight = NUMBER(p, WEIGHT) / factor", "weight = NUMBER(p, WEIGHT)"),
+        ("chance <= factor - whole ? 1 : 0", "chance <= factor - whole ? 0 : 1"),
+        ("NUMBER(p, TIME) <= 0.0 ? duration", "NUMBER(p, TIME) < 0.0 ? duration"),
+        ("if (made == 0) COUNT(KILLED);", ""),
+        ("to[ID] = id;", "to[ID] = p[ID];"),
+    ],
+)
+def test_a_wrong_beginning_of_a_step_is_detected(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Mutated, "change", (before, after))
+    assert run_tiny(Mutated).error
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_both_problems_are_right_and_leave_the_same_particles_each_time(problem: str) -> None:
+    digests = set()
+    for _ in range(2):
+        instance = Transport(Transport.sizes["tiny"], 3, {"problem": problem})
+        assert run_tiny(Transport, instance=instance).error == ""
+        digests.add(instance.used["census_digest"])
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=str)
+def test_cross_sections_are_those_of_the_problem_at_1_mev(problem: object) -> None:
+    (chosen,) = (p for p in PROBLEMS.values() if p is problem)
+    edges, cross = chosen.edges(), chosen.cross()
+    assert cross.shape == (chosen.isotopes * chosen.reactions, GROUPS)
+    assert np.all(np.diff(edges) > 0)
+    assert (edges[0], edges[-1]) == (pytest.approx(chosen.least), 20.0)
+    at_one = cross[:, np.argmax(edges[1:] >= 1.0)]
+    assert at_one.sum() == pytest.approx(chosen.total)
+    assert at_one[SCATTERING::3].sum() == pytest.approx(chosen.total * chosen.parts[0] / sum(chosen.parts))
+
+
+def test_more_blocks_than_cells_are_refused() -> None:
+    assert Transport.why_not_divided({"cells": 4, "particles": 10, "steps": 1}, 64) == ""
+    assert "cannot be divided" in Transport.why_not_divided({"cells": 3, "particles": 10, "steps": 1}, 64)
