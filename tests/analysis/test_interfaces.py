@@ -4,57 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.movements import COPY, SIZES, curve, direct, rates, record
 
 from firsttouch.analysis.interfaces import KINDS, Interfaces, Row, interfaces, segments
 from firsttouch.experiments import all_experiments
-from firsttouch.records.schema import SCHEMA, Party, Record, Scalar, Summary
-
-KIB = 2**10
-SIZES = [4 * KIB, 64 * KIB, 1024 * KIB, 16384 * KIB]
-COPY: dict[str, Scalar] = {
-    "peer": "gpu:1", "direction": "out", "source": "device", "target": "device", "first_touch": "gpu", "threads": 0
-}  # fmt: skip
-
-
-def summary(median: float, spread: float) -> Summary:
-    low, high = median * (1 - spread), median * (1 + spread)
-    return Summary(n=9, median=median, p5=low, p95=high, min=low, max=high, ci_low=low, ci_high=high)
-
-
-def record(
-    experiment: str,
-    median: float,
-    factors: dict[str, Scalar],
-    *,
-    device: str = "gpu:0",
-    spread: float = 0.01,
-    counters: dict[str, Scalar] | None = None,
-    **more: object,
-) -> Record:
-    one = Record(
-        schema=SCHEMA,
-        experiment=experiment,
-        device=device,
-        factors=factors,
-        unit=all_experiments()[experiment].metric.unit,
-        status="ok",
-        verified=True,
-        summary=summary(median, spread),
-        counters=counters or {},
-    )
-    return msgspec.structs.replace(one, **more)
-
-
-def curve(engine: str, rates: dict[int, float], **more: object) -> list[Record]:
-    return [record("p2p-copy", rate, {"engine": engine, **COPY, "size": size}, **more) for size, rate in rates.items()]
-
-
-def rates(*values: float) -> dict[int, float]:
-    return dict(zip(SIZES, values, strict=False))
+from firsttouch.records.schema import Party, Record, Scalar
 
 
 def winners(found: Interfaces) -> list[tuple[str, ...]]:
@@ -249,11 +206,6 @@ def test_collectives_have_the_bandwidth_of_their_interval() -> None:
     best = bandwidth.measured[0].value
     assert (best.value, best.unit) == (0.5, "GB/s")
     assert (best.low, best.high) == (pytest.approx(0.5 / 1.1), pytest.approx(0.5 / 0.9))
-
-
-def direct(device: str, peer: str, kernel: str, rate: float) -> Record:
-    return record("p2p-direct", rate, {"kernel": kernel, "peer": peer, "allocator": "device", "size": 64},
-                  device=device)  # fmt: skip
 
 
 def test_direct_access_is_by_the_kernel_of_either_end() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 LINES = 40
 """The lines that are printed without --all."""
 _WIDTH, _WIDEST = 100, 44
+_APART = re.compile(r"(?<=\d) (?=[KMG]?i?B\b|times)")
+"""The space between a number and its unit, where no line ends."""
 
 
 def command(
@@ -41,7 +44,7 @@ def command(
 
     found = read(directory, kind or ())
     if as_json:
-        print_json({"directory": str(directory), **plain(found)})
+        print_json(plain(found, str(directory)))
         return
     answers = parts(found)
     most = max(len(part.open) for part in answers)
@@ -83,12 +86,14 @@ def _answer(what: str, text: str, width: int) -> list[str]:
     if not what:
         return _filled(text, "  ")
     if len(what) > width:
-        return [*_filled(what, "  "), *_filled(text, " " * (width + 4) if width else "    ")]
+        return [*_filled(what, "  "), *_filled(text, " " * 6, " " * 6)]
     return _filled(text, f"  {what:{width}}  ", " " * (width + 4))
 
 
 def _filled(text: str, first: str, rest: str | None = None) -> list[str]:
     indent = f"{first}  " if rest is None else rest
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
-    )
+    lines = textwrap.wrap(
+        _APART.sub("\N{NO-BREAK SPACE}", text), _WIDTH, initial_indent=first, subsequent_indent=indent,
+        break_on_hyphens=False, break_long_words=False,
+    )  # fmt: skip
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -11,11 +12,11 @@ from typing import Any
 
 from firsttouch.analysis.findings import Quantity
 from firsttouch.analysis.interfaces import KINDS, Interfaces, Measure, Row, Segment, interfaces, is_about, segments
+from firsttouch.engine.plan import unknown
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Record, Scalar
-from firsttouch.report.axes import WIDE_NAMES
 from firsttouch.report.chart import LINE_END, finish, side_by_side
 from firsttouch.report.drawing import Drawing, Spec
 from firsttouch.report.palette import Palette
@@ -127,15 +128,32 @@ def alone(of: Sequence[Part]) -> list[str]:
 
 
 def summary(found: Interfaces) -> str:
-    """The whole in one sentence."""
+    """The whole in few sentences: how often each interface is the fastest, and how often that changes with the size."""
     curves = found.curves
     chosen = sum(map(_has_choice, curves))
     alone = len(curves) - chosen
     if not chosen:
         return "Each movement of data was measured by one interface only, so there is no choice to compare."
+    leaders = [_leaders(list(rows)) for _, rows in groupby(found.rows, key=lambda row: row.kind)]
     changing = len({point_key(c.kind, c.measure, c.conditions) for c in found.crossovers})
     changes = f"The fastest interface changes with the size in {changing or 'none'} of {count(chosen, 'comparison')}"
-    return f"{changes}; {alone} more {'has' if alone == 1 else 'have'} one interface only." if alone else f"{changes}."
+    more = f"; {alone} more {'has' if alone == 1 else 'have'} one interface only" if alone else ""
+    return " ".join(filter(None, [*leaders, f"{changes}{more}."]))
+
+
+def _leaders(rows: Sequence[Row]) -> str:
+    """How often each interface is the fastest in one kind of movement; '' if nothing was compared."""
+    compared = [row for row in rows if row.verdict != "one interface"]
+    won = Counter(row.fastest[0] for row in compared if row.verdict == "fastest").most_common()
+    if not compared:
+        return ""
+    kind, points = TITLES[rows[0].kind, rows[0].measure].partition(",")[0], count(len(compared), "point")
+    if not won:
+        return f"{kind}: no interface is clearly the fastest at any of {points}."
+    (first, most), *others = won
+    texts = [f"{first} is the fastest at {most} of {points}", *(f"{name} at {n}" for name, n in others)]
+    unclear = len(compared) - sum(n for _, n in won)
+    return f"{kind}: {', '.join(texts)}{f'; {unclear} without a clear difference' if unclear else ''}."
 
 
 def crossover_texts(found: Interfaces) -> list[str]:
@@ -156,7 +174,7 @@ def read(directory: Path, kinds: Sequence[str] = ()) -> Interfaces:
     known = {kind.name: kind.experiment for kind in KINDS}
     for name in kinds:
         if name not in known:
-            raise UsageError(f"there is no kind '{name:.40}'; the kinds are {join_names([*known])}")
+            raise unknown("kind", name, known)
     records = load_results(directory).records
     chosen = [r for r in records if any(r.experiment == known[name] for name in kinds or known)]
     found = interfaces(chosen)
@@ -222,6 +240,7 @@ def _joined(movements: Sequence[Mapping[str, str]]) -> str:
 
 def _some(texts: Sequence[str], most: int, comma: str = ", ") -> str:
     """The first of many texts, and how many more there are."""
+    comma = "; " if any(" and " in text for text in texts) else comma
     if len(texts) > most + 1:
         return f"{comma.join(texts[:most])} and {len(texts) - most} more"
     return join_names(texts) if comma == ", " else comma.join(texts)
@@ -266,7 +285,7 @@ def _ratio(ratio: Quantity) -> str:
     return text if text != "1" else format_number(ratio.value, 4)
 
 
-def plain(found: Interfaces) -> dict[str, Any]:
+def plain(found: Interfaces, directory: str) -> dict[str, Any]:
     """Everything as plain data for --json."""
     answers = [
         {
@@ -280,7 +299,13 @@ def plain(found: Interfaces) -> dict[str, Any]:
         for part in parts(found)
         for answer in part.answers
     ]
-    return {"summary": summary(found), "answers": answers, "rows": found.rows, "crossovers": found.crossovers}
+    return {
+        "directory": directory,
+        "summary": summary(found),
+        "answers": answers,
+        "rows": found.rows,
+        "crossovers": found.crossovers,
+    }
 
 
 @dataclass
@@ -323,6 +348,8 @@ def pictures(of: Shown, palette: Palette) -> list[Drawing]:
 
 CELL, ROW, NARROW = 52, 26, 230
 """Pixels: the width and the height of a cell of a picture, and the widest panels of which two are side by side."""
+WIDTH, LEAST = 6.6, 1.005
+"""Pixels of a character in the reader's font, and the ratio from which two decimals show a difference."""
 UNCLEAR = "no clear difference"
 GREY = "#b9c0c8"
 
@@ -361,7 +388,7 @@ def _cells(curves: Sequence[Sequence[Row]], part: Part, colours: Mapping[str, st
             "kind": "point",
             "panel": part.title,
             "x": format_size(row.size),
-            "y": ", ".join(what.values()) or part.shared or part.title,
+            "y": ", ".join(what.values()) or part.open[0].what or _between(dict(rows[0].conditions)),
             "colour": row.fastest[0] if row.verdict in ("fastest", "one interface") else UNCLEAR,
             "flag": {"fastest": "", "one interface": "pale"}.get(row.verdict, "grey"),
             "ink": ink_on(colours[row.fastest[0]]) if row.verdict == "fastest" else DARK,
@@ -375,8 +402,9 @@ def _cells(curves: Sequence[Sequence[Row]], part: Part, colours: Mapping[str, st
 
 
 def _in_cell(row: Row) -> str:
-    other = {"one interface": "", "tie": "=", "no interval": "?"}
-    return f"{compact(row.ratio.value, RATIO)}x" if row.ratio else other[row.verdict]
+    if row.ratio is None:
+        return {"one interface": "", "tie": "=", "no interval": "?"}.get(row.verdict, "")
+    return f"{compact(row.ratio.value, RATIO) if row.ratio.value >= LEAST else format_number(row.ratio.value, 4)}x"
 
 
 def _told(row: Row) -> list[str]:
@@ -391,11 +419,12 @@ def _panel(part: Part, cells: Sequence[Spec], colours: Mapping[str, str]) -> Spe
     sizes = {cell["size"]: cell["x"] for cell in sorted(cells, key=lambda cell: int(cell["size"]))}
     down = list(dict.fromkeys(str(cell["y"]) for cell in cells))
     band: Spec = {"type": "band", "paddingInner": 0.06, "paddingOuter": 0}
+    room = {"labelLimit": 340, "minExtent": round(min(340, WIDTH * max(map(len, down))))}
     look: Spec = {"ticks": False, "domain": False, "grid": False, "labelPadding": 6, "labelOverlap": False}
     x = channel("x:N", title="size", scale={**band, "domain": [*sizes.values()]}, axis={**look, "labelAngle": 0})
-    y = channel("y:N", title="what moves", scale={**band, "domain": down}, axis={**look, **WIDE_NAMES})
-    domain = [*colours, UNCLEAR]
-    hue = channel("colour:N", title="fastest", scale={"domain": domain, "range": [*colours.values(), GREY]})
+    y = channel("y:N", title=None, scale={**band, "domain": down}, axis={**look, **room})
+    shades = {**colours, UNCLEAR: GREY}
+    hue = channel("colour:N", title="fastest", scale={"domain": [*shades], "range": [*shades.values()]})
     place = {"x": x, "y": y}
     text = {**place, "text": channel("text:N")}
     width = max(CELL, 7 * max(map(len, sizes.values())) + 4)
