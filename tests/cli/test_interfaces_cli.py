@@ -105,6 +105,13 @@ def test_a_wrong_call_says_what_to_do(records: list[Record], kind: list[str], sa
     assert said in str(error.value)
 
 
+def test_the_docs_quote_what_is_printed(capsys: Out) -> None:
+    interfaces.command(RESULTS / "h200-pairs", ["copy"])
+    page = (RESULTS.parent / "docs" / "interfaces.md").read_text()
+    for line in capsys.readouterr().out.splitlines():
+        assert line.strip() in page
+
+
 def test_results_of_real_machines_are_answered(capsys: Out) -> None:
     interfaces.command(RESULTS / "h200-message")
     assert "mpi from 1 B to 1 GiB" in capsys.readouterr().out

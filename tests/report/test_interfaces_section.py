@@ -58,6 +58,10 @@ def test_each_cell_has_the_colour_of_the_fastest_and_is_grey_without_one():
     cells = drawn["copy"].spec["datasets"]["rows"]
     assert [cell["colour"] for cell in cells] == ["kernel", "no clear difference", "copy-engine", "copy-engine"]
     assert [cell["text"] for cell in cells] == ["4.00x", "=", "2.00x", "3.00x"]
+    told = [point[1].split("\N{BROKEN BAR}") for point in drawn["copy"].spec["usermeta"]["points"]]
+    assert told[0][:3] == ["kernel, 4 times as fast as copy-engine", "3.921 to 4.081 times", "size 4 KiB"]
+    assert told[0][3:] == ["kernel 4 GB/s", "copy-engine 1 GB/s"]
+    assert told[1][:3] == ["kernel or copy-engine", "", "size 64 KiB"]
     assert [cell["x"] for cell in cells] == ["4 KiB", "64 KiB", "1 MiB", "16 MiB"]
 
 

@@ -408,11 +408,14 @@ def _in_cell(row: Row) -> str:
 
 
 def _told(row: Row) -> list[str]:
-    """What the page tells about a cell."""
-    names = join_names(row.fastest, "or")
-    ratio = f", {_ratio(row.ratio)} times the next" if row.ratio else ""
+    """What the page tells about a cell: the fastest, the interval of its ratio, the size, and every interface."""
+    names, between = join_names(row.fastest, "or"), ""
+    if row.ratio:
+        names += f", {_ratio(row.ratio)} times as fast as {row.measured[1].interface}"
+        if row.ratio.low is not None and row.ratio.high is not None:
+            between = f"{format_number(row.ratio.low, 4)} to {format_number(row.ratio.high, 4)} times"
     values = [f"{one.interface} {quantity_text(one.value, interval=True)}" for one in row.measured]
-    return [f"{names}{ratio}", f"size {format_size(row.size)}", *values]
+    return [names, between, f"size {format_size(row.size)}", *values]
 
 
 def _panel(part: Part, cells: Sequence[Spec], colours: Mapping[str, str]) -> Spec:
