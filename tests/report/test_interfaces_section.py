@@ -9,6 +9,7 @@ from test_page import Elements
 from tests.movements import COPY, curve, direct, rates, record
 
 from firsttouch.experiments import all_experiments
+from firsttouch.report.export import export_results
 from firsttouch.report.interfaces import interfaces, parts, picture
 from firsttouch.report.page import render
 from firsttouch.report.palette import Palette
@@ -73,6 +74,14 @@ def test_hostile_text_stays_text():
     assert "<script>alert" not in html
     assert not [tag for tag, _ in Elements(html).found if tag == "script"]
     assert bad in Elements(html).text
+
+
+def test_the_picture_is_exported_with_the_other_figures(tmp_path):
+    results = sample.results()
+    results.records = list(OWN)
+    paths = export_results({"a": results}, all_experiments(), "svg", tmp_path)
+    assert tmp_path / "interfaces-1.svg" in paths
+    assert "4.00x" in (tmp_path / "interfaces-1.svg").read_text()
 
 
 def test_two_directories_have_a_section_each():
