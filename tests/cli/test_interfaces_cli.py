@@ -38,7 +38,7 @@ Out = pytest.CaptureFixture[str]
 def test_the_answer_is_the_run_of_the_fastest_over_the_size(written: Write, capsys: Out) -> None:
     interfaces.command(written(OWN))
     out = capsys.readouterr().out
-    assert out.startswith("Copies: kernel is the fastest at 2 of 4 points, copy-engine at 2.")
+    assert out.startswith("Copies: kernel is the fastest in 2 of 4 cases, copy-engine in 2.")
     assert "changes with the size in 1 of 1 comparison." in " ".join(out.split())
     assert "Copies, bandwidth: gpu:0 to gpu:1, device memory, first touch by the GPU" in out
     assert "kernel to 64 KiB (up to 4 times, at 4 KiB), copy-engine from 1 MiB (up to 3 times, at 16 MiB)" in out
@@ -51,7 +51,7 @@ def test_a_tie_and_a_single_interface_are_named(written: Write, capsys: Out) -> 
     interfaces.command(written([*curve("kernel", rates(4)), *curve("copy-engine", rates(4)), *pinned]))
     out = capsys.readouterr().out
     assert "copy-engine or kernel at 4 KiB" in out
-    assert "Copies: no interface is clearly the fastest at any of 1 point." in out
+    assert "Copies: no interface is clearly the fastest in any of 1 case." in out
     assert "Measured by one interface only" in out
     assert "Copies by kernel: gpu:0 to gpu:1, device to pinned memory" in out
 

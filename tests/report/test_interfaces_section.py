@@ -32,7 +32,7 @@ def test_the_section_has_the_answer_the_picture_and_every_row():
     html = section(page_of(*OWN))
     text = " ".join(Elements(html).text.split())
     assert "Which interface moves data fastest?" in text
-    assert "copy-engine is the fastest at 2 of 4 points, kernel at 1; 1 without a clear difference" in text
+    assert "copy-engine is the fastest in 2 of 4 cases, kernel in 1; 1 without a clear difference" in text
     assert "kernel at 4 KiB (4 times), copy-engine or kernel at 64 KiB, copy-engine from 1 MiB" in text
     assert "kernel to copy-engine between 4 KiB and 1 MiB" in text
     assert "copy-engine 20 GB/s, kernel 10 GB/s" in text

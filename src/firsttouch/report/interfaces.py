@@ -41,7 +41,7 @@ MOST_NAMED, MOST_VALUES = 3, 6
 """The most movements with the same answer that are named one by one, and the most values of a condition."""
 MOST_ROWS = 2000
 """The most rows of the table in the report; --json has all."""
-MOST_STRIPS = 16
+MOST_STRIPS = 12
 """The most movements in one panel of a picture."""
 
 
@@ -142,16 +142,18 @@ def summary(found: Interfaces) -> str:
 
 
 def _leaders(rows: Sequence[Row]) -> str:
-    """How often each interface is the fastest in one kind of movement; '' if nothing was compared."""
+    """How often each interface is the fastest in one kind of movement; '' if nothing was compared. A case is one
+    movement at one size by one measure.
+    """
     compared = [row for row in rows if row.verdict != "one interface"]
     won = Counter(row.fastest[0] for row in compared if row.verdict == "fastest").most_common()
     if not compared:
         return ""
-    kind, points = TITLES[rows[0].kind, rows[0].measure].partition(",")[0], count(len(compared), "point")
+    kind, cases = TITLES[rows[0].kind, rows[0].measure].partition(",")[0], count(len(compared), "case")
     if not won:
-        return f"{kind}: no interface is clearly the fastest at any of {points}."
+        return f"{kind}: no interface is clearly the fastest in any of {cases}."
     (first, most), *others = won
-    texts = [f"{first} is the fastest at {most} of {points}", *(f"{name} at {n}" for name, n in others)]
+    texts = [f"{first} is the fastest in {most} of {cases}", *(f"{name} in {n}" for name, n in others)]
     unclear = len(compared) - sum(n for _, n in won)
     return f"{kind}: {', '.join(texts)}{f'; {unclear} without a clear difference' if unclear else ''}."
 
@@ -359,26 +361,32 @@ def picture(of: Sequence[Part], palette: Palette) -> Drawing:
     rows = [row for part in of for curve in part.curves for row in curve]
     names = list(dict.fromkeys(name for row in rows for name in sorted(row.interfaces)))
     colours = dict(zip(names, palette.styles(_COLOURED_AS.get(of[0].kind, "interface"), names)[0], strict=True))
-    panels, cells = [], list[Spec]()
+    panels, cells, more = [], list[Spec](), 0
     for part in of:
-        some = _cells(part.curves[:MOST_STRIPS], part, colours)
+        some = _cells(_fullest(part.curves), part, colours)
+        more = max(more, len(part.curves) - len(_fullest(part.curves)))
         panels.append(_panel(part, some, colours))
         cells += some
     chart = side_by_side(panels, 2 if max(panel["width"] for panel in panels) <= NARROW else 1)
-    more = sum(max(0, len(part.curves) - MOST_STRIPS) for part in of)
     said = {
         "": "Numbers are how many times as fast as the next interface it is.",
         "grey": f"Grey: {UNCLEAR}, since intervals overlap (=) or are missing (?).",
         "pale": "Pale: no other interface was measured.",
     }
     notes = [text for flag, text in said.items() if any(cell["flag"] == flag for cell in cells)]
-    notes += [f"{count(more, 'more movement')} only in the table."] if more else []
+    notes += [f"{count(more, 'more movement')} below."] if more else []
     kind = of[0].title.partition(",")[0]
     return Drawing(f"{kind}: the fastest interface by size", finish(chart, cells), notes=notes)
 
 
 _COLOURED_AS = {"copy": "engine"}
 """The factor with whose colours the figures of the experiment show interfaces, if it is not `interface`."""
+
+
+def _fullest(curves: Sequence[Sequence[Row]]) -> Sequence[Sequence[Row]]:
+    """The movements that a picture shows: those at about as many sizes as the one at most sizes."""
+    most = max(map(len, curves))
+    return [rows for rows in curves if 2 * len(rows) >= most][:MOST_STRIPS]
 
 
 def _cells(curves: Sequence[Sequence[Row]], part: Part, colours: Mapping[str, str]) -> list[Spec]:
