@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "device/host/memory.hpp"
 #include "host/clock.hpp"
@@ -128,6 +129,13 @@ bool fills_new_pages(const Buffer& target, const CopyRequest& request) {
            request.second_target == nullptr && is_host_allocator(target.allocator());
 }
 
+// Counters of a time: its median in seconds and the ends of its 95 % interval, as NAME_us, NAME_low_us, NAME_high_us.
+void add_time(Outcome& outcome, const std::string& name, double median, double low, double high) {
+    outcome.counters[name + "_us"] = median * 1e6;
+    outcome.counters[name + "_low_us"] = low * 1e6;
+    outcome.counters[name + "_high_us"] = high * 1e6;
+}
+
 // Times single copies into the target, whose pages are given back to the kernel before each. Without counters where
 // they cannot be given back.
 void time_into_new_pages(Transfer& transfer, const Buffer& target, const CopyRequest& request, const Stop& stop,
@@ -140,9 +148,7 @@ void time_into_new_pages(Transfer& transfer, const Buffer& target, const CopyReq
         return transfer.time_single();
     });
     const Statistics s = summarise(found.values);
-    outcome.counters["new_pages_us"] = s.median * 1e6;
-    outcome.counters["new_pages_low_us"] = s.ci_low * 1e6;
-    outcome.counters["new_pages_high_us"] = s.ci_high * 1e6;
+    add_time(outcome, "new_pages", s.median, s.ci_low, s.ci_high);
 }
 
 }  // namespace
@@ -190,7 +196,9 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
                 touch_all();
                 return bytes / transfer.time_single() * 1e-9;
             });
-            outcome.counters["latency_us"] = bytes / summarise(outcome.samples.values).median * 1e-3;
+            const Statistics rate = summarise(outcome.samples.values);
+            const double scaled = bytes * 1e-9;
+            add_time(outcome, "latency", scaled / rate.median, scaled / rate.ci_high, scaled / rate.ci_low);
             outcome.errors = count_errors();
             return outcome;
         }
@@ -200,8 +208,8 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
         for (int i = 0; i < 3; ++i) single.push_back(transfer.time_single());
         const double estimate = std::max(1e-7, *std::min_element(single.begin() + 1, single.end()));
         const Stop latency{stop.tolerance, stop.seconds / 4, stop.min_samples, stop.max_samples};
-        outcome.counters["latency_us"] =
-            summarise(sample(latency, [&] { return transfer.time_single(); }).values).median * 1e6;
+        const Statistics alone = summarise(sample(latency, [&] { return transfer.time_single(); }).values);
+        add_time(outcome, "latency", alone.median, alone.ci_low, alone.ci_high);
         Stop rest{stop.tolerance, stop.seconds * 3 / 4, stop.min_samples, stop.max_samples};
         if (fills_new_pages(target, request)) {
             rest.seconds = stop.seconds / 2;

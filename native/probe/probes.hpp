@@ -70,10 +70,11 @@ struct CopyRequest {
     bool anew = false;
 };
 // Samples: GB/s of copies queued back to back, each byte counted once; those of the second copy too. Counters:
-// latency_us, the median of single copies from the call to their completion, timed by the host. Where the device copies
-// whole into plain host memory of at least a page, new_pages_us is the same with the target's pages given back to the
-// kernel before each copy, and new_pages_low_us and new_pages_high_us are the ends of its 95 % interval. errors: wrong
-// words of the targets. Throws Unavailable if the device has no such engine for this memory.
+// latency_us, the median of single copies from the call to their completion, timed by the host, with the ends of its
+// 95 % interval latency_low_us and latency_high_us. Where the device copies whole into plain host memory of at least a
+// page, new_pages_us, new_pages_low_us and new_pages_high_us are the same with the target's pages given back to the
+// kernel before each copy. errors: wrong words of the targets. Throws Unavailable if the device has no such engine for
+// this memory.
 Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request, const Stop& stop);
 
 class Comm;

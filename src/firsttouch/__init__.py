@@ -20,6 +20,7 @@ __all__ = [
     "advise",
     "claims",
     "compare",
+    "interfaces",
     "load",
     "machine",
     "methods",
@@ -84,6 +85,16 @@ def claims(directory: str | os.PathLike[str]) -> dict[str, Any]:
     from firsttouch import library
 
     return library.claims(directory)
+
+
+def interfaces(directory: str | os.PathLike[str], kind: str | Iterable[str] | None = None) -> dict[str, Any]:
+    """What `firsttouch interfaces --json` prints: by which interface data move fastest, by size, and where it changes.
+
+    kind: "direct", "copy", "message" or "collective", or several of them; by default all.
+    """
+    from firsttouch import library
+
+    return library.interfaces(directory, kind)
 
 
 def machine() -> dict[str, Any]:

@@ -140,6 +140,12 @@ def claims(directory: PathLike) -> dict[str, Any]:
     return _plain(evaluate.claims(Path(directory)))
 
 
+def interfaces(directory: PathLike, kind: Words) -> dict[str, Any]:
+    from firsttouch.report.interfaces import plain, read
+
+    return _plain(plain(read(Path(directory), _words(kind)), str(Path(directory))))
+
+
 def machine() -> dict[str, Any]:
     from firsttouch.engine.discover import discover_devices
     from firsttouch.machine.facts import collect_machine

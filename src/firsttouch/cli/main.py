@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from firsttouch import __version__
-from firsttouch.cli import advise, claims, compare, machine, methods, published, report, run
+from firsttouch.cli import advise, claims, compare, interfaces, machine, methods, published, report, run
 from firsttouch.cli import app as app_command
 from firsttouch.cli.output import guard_streams, lost_output, print_stderr, print_stdout
 from firsttouch.errors import Terminated, UsageError
@@ -57,6 +57,7 @@ app.command("app")(app_command.command)
 app.command("report")(report.command)
 app.command("compare")(compare.command)
 app.command("advise")(advise.command)
+app.command("interfaces")(interfaces.command)
 app.command("published")(published.command)
 app.command("claims")(claims.command)
 

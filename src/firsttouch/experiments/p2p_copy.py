@@ -49,6 +49,7 @@ from firsttouch.session import Session
 COPY_ENGINE, KERNEL, PEER_CALL, CPU = "copy-engine", "kernel", "peer-call", "cpu"
 ENGINES = (COPY_ENGINE, KERNEL, PEER_CALL, CPU)
 OUT, IN, BOTH = DIRECTIONS = "out", "in", "both"
+LATENCY = ("latency_us", "latency_low_us", "latency_high_us")
 
 
 def _may_both_touch(entry: AllocatorInfo) -> bool:
@@ -195,7 +196,7 @@ class P2pCopy(PairExperiment):
                     stop=session.stop(),
                 )
             buffers = [buffer_fact("source", source), buffer_fact("target", target)]
-            found = Measurement.of(outcome, keep=("latency_us",), buffers=buffers)
+            found = Measurement.of(outcome, keep=LATENCY, buffers=buffers)
         rate = median(found.samples)
         crossed = {OUT: (0.0, rate), IN: (rate, 0.0), BOTH: (rate / 2, rate / 2)}[direction]
         link = session.info.peer(point.text(PEER))

@@ -16,6 +16,7 @@ from firsttouch.experiments.base import Experiment
 from firsttouch.files import write_atomically
 from firsttouch.records.reading import flat_rows
 from firsttouch.records.schema import Scalar
+from firsttouch.report.interfaces import pictures
 from firsttouch.report.page import chapters, drawings, load
 from firsttouch.report.palette import Palette
 from firsttouch.report.svg import to_png, to_svg
@@ -53,14 +54,17 @@ def export_results(
         return [_points(results, folder / "points.csv")]
     palette, paths = Palette(), []
     for chapter in chapters(results, experiments):
-        for section in chapter.sections:
-            for number, drawing in enumerate((d for d in drawings(section, palette) if d.spec), 1):
-                parts = [chapter.anchor if len(results) > 1 else "", section.name, section.device, str(number)]
+        first = chapter.anchor if len(results) > 1 else ""
+        by_interface = pictures(chapter.interfaces, palette) if chapter.interfaces else []
+        drawn = [("interfaces", "", f"{chapter.anchor}-interfaces", by_interface)]
+        drawn += [(s.name, s.device, s.anchor, drawings(s, palette)) for s in chapter.sections]
+        for name, device, anchor, figures in drawn:
+            for number, spec in enumerate((d.spec for d in figures if d.spec), 1):
+                parts = [first, name, device, str(number)]
                 path = folder / f"{_slug(parts)}.{form}"
                 if path in paths:
-                    path = folder / f"{_slug([*parts, section.anchor])}.{form}"
-                assert drawing.spec is not None
-                write_atomically(path, to_png(drawing.spec) if form == "png" else to_svg(drawing.spec).encode())
+                    path = folder / f"{_slug([*parts, anchor])}.{form}"
+                write_atomically(path, to_png(spec) if form == "png" else to_svg(spec).encode())
                 paths.append(path)
     return paths
 

@@ -32,6 +32,7 @@ from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Context, Drawing
 from firsttouch.report.events import EventTable, event_table, have_moves
 from firsttouch.report.first_screen import FirstScreen, first_screen
+from firsttouch.report.interfaces import Shown, pictures, shown
 from firsttouch.report.lead import usual
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import point_id, section_id
@@ -186,6 +187,8 @@ class Chapter:
     screen: FirstScreen
     picture: list[tuple[Drawing, str]] = field(default_factory=list)
     """The picture of the first screen, if there is one."""
+    interfaces: Shown | None = None
+    """By which interface data move fastest, if that was measured."""
 
     @property
     def thinned(self) -> str:
@@ -227,7 +230,8 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
         questions = _questions(sections, devices, experiments, "" if i == 1 else f"-{i}")
         title = screen.title if len(results) == 1 else f"{screen.title} ({name})"
         warnings = [*loaded.machine.warnings, *loaded.warnings, *_point_warnings(loaded.records)]
-        found.append(Chapter(anchor, title, loaded, warnings, sections, questions, screen))
+        by_interface = shown(loaded.records)
+        found.append(Chapter(anchor, title, loaded, warnings, sections, questions, screen, interfaces=by_interface))
     return found
 
 
@@ -499,6 +503,8 @@ def _draw(parts: Sequence[Chapter]) -> None:
     found: list[tuple[list[tuple[Drawing, str]], Drawing]] = []
     for chapter in parts:
         found += [(chapter.picture, drawing) for drawing in filter(None, [_picture(chapter, palette)])]
+        if chapter.interfaces:
+            found += [(chapter.interfaces.drawings, drawing) for drawing in pictures(chapter.interfaces, palette)]
         leads = {id(q.lead) for q in chapter.questions if not q.collapsed}
         for section in sorted(chapter.sections, key=lambda s: id(s) not in leads):
             section.undrawn = id(section) not in leads and len(found) >= MOST_FIGURES
@@ -522,8 +528,10 @@ def _set_row_ids(parts: Sequence[Chapter]) -> None:
                 rows.append((kind, "" if one in taken else one, cells))
                 taken.add(one)
             section.rows = rows
-            if suffix:
-                section.drawings = [(d, _POINT_LINK.sub(rf"\g<0>{suffix}", svg)) for d, svg in section.drawings]
+        places = [section.drawings for section in chapter.sections]
+        places += [chapter.interfaces.drawings] if chapter.interfaces else []
+        for place in places if suffix else ():
+            place[:] = [(d, _POINT_LINK.sub(rf"\g<0>{suffix}", svg)) for d, svg in place]
 
 
 def environment() -> Environment:

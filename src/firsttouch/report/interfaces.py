@@ -1,0 +1,452 @@
+"""Which interface moves data fastest: the answers in words, grouped, and the picture of one kind of movement."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from firsttouch.analysis.findings import Quantity
+from firsttouch.analysis.interfaces import KINDS, Interfaces, Measure, Row, Segment, interfaces, is_about, segments
+from firsttouch.engine.plan import unknown
+from firsttouch.errors import UsageError
+from firsttouch.experiments import all_experiments
+from firsttouch.records.reading import load_results, point_key
+from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Record, Scalar
+from firsttouch.report.chart import LINE_END, finish, side_by_side
+from firsttouch.report.drawing import Drawing, Spec
+from firsttouch.report.palette import Palette
+from firsttouch.report.permalinks import id_of
+from firsttouch.report.sentences import quantity_text
+from firsttouch.report.shades import DARK, LIGHT, ink_on
+from firsttouch.report.vega import constant, layer
+from firsttouch.report.vega import field as channel
+from firsttouch.text import RATIO, compact, count, join_names, label, named
+from firsttouch.units import format_number, format_size
+
+TITLES: Mapping[tuple[str, Measure], str] = {
+    ("direct", "bandwidth"): "Direct access, bandwidth",
+    ("copy", "blocking"): "Copies, time of one alone",
+    ("copy", "bandwidth"): "Copies, bandwidth",
+    ("message", "blocking"): "Messages, time of one alone",
+    ("message", "bandwidth"): "Messages, bandwidth",
+    ("collective", "blocking"): "Collective operations, time of one alone",
+    ("collective", "bandwidth"): "Collective operations, bandwidth back to back",
+}
+MOST_NAMED, MOST_VALUES = 3, 6
+"""The most movements with the same answer that are named one by one, and the most values of a condition."""
+MOST_ROWS = 2000
+"""The most rows of the table in the report; --json has all."""
+MOST_STRIPS = 12
+"""The most movements in one panel of a picture."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Which interface is the fastest for some movements that have the same answer.
+
+    what: the conditions that not all movements of the kind share, in words; '' if there are none. text: the answer in
+    words. curves: the rows of each movement.
+    """
+
+    what: str
+    text: str
+    curves: Sequence[Sequence[Row]] = field(repr=False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether several interfaces were measured."""
+        return any(map(_has_choice, self.curves))
+
+
+@dataclass(frozen=True)
+class Part:
+    """The answers about one kind of movement by one measure. shared: the conditions that all movements share."""
+
+    kind: str
+    measure: Measure
+    title: str
+    shared: str
+    answers: Sequence[Answer]
+    curves: Sequence[Sequence[Row]] = field(repr=False)
+    """The rows of each movement that several interfaces carry out, in the order of the records."""
+
+    @property
+    def open(self) -> list[Answer]:
+        """Those about movements that several interfaces carry out."""
+        return [answer for answer in self.answers if answer.is_open]
+
+    @property
+    def heading(self) -> str:
+        return f"{self.title}: {self.shared}" if self.shared else self.title
+
+
+def _has_choice(rows: Sequence[Row]) -> bool:
+    return any(row.verdict != "one interface" for row in rows)
+
+
+def parts(found: Interfaces) -> list[Part]:
+    """The answers of each kind and measure. Those with a choice come first, in the order of the records."""
+    of_kinds: dict[tuple[str, Measure], list[list[Row]]] = {}
+    for rows in found.curves:
+        of_kinds.setdefault((rows[0].kind, rows[0].measure), []).append(rows)
+    made = []
+    for (kind, measure), curves in of_kinds.items():
+        shared, own = _conditions([rows[0].conditions for rows in curves])
+        alike: dict[tuple[Any, ...], list[int]] = {}
+        for i, rows in enumerate(curves):
+            alike.setdefault(tuple((s.first, s.last, s.verdict, s.fastest) for s in segments(rows)), []).append(i)
+        answers = [
+            Answer(_joined([own[i] for i in places]), _text([segments(curves[i]) for i in places]),
+                   [curves[i] for i in places])
+            for places in alike.values()
+        ]  # fmt: skip
+        answers.sort(key=lambda answer: not answer.is_open)
+        chosen = [rows for rows in curves if _has_choice(rows)]
+        made.append(Part(kind, measure, TITLES[kind, measure], ", ".join(shared.values()), answers, chosen))
+    return made
+
+
+def alone(of: Sequence[Part]) -> list[str]:
+    """What was measured by one interface only, one text for each kind and interface."""
+    found: dict[tuple[str, str], dict[str, Mapping[str, Scalar]]] = {}
+    for part in of:
+        kind = part.title.partition(",")[0]
+        for rows in (rows for answer in part.answers if not answer.is_open for rows in answer.curves):
+            movements = found.setdefault((kind, rows[0].fastest[0]), {})
+            movements.setdefault(point_key("", "", rows[0].conditions), rows[0].conditions)
+    texts = []
+    for (kind, interface), movements in found.items():
+        shared, own = _conditions([*movements.values()])
+        what = ", ".join(filter(None, [_joined(own), *shared.values()]))
+        texts.append(f"{kind} by {interface}: {what}")
+    return texts
+
+
+def summary(found: Interfaces) -> str:
+    """The whole in few sentences: how often each interface is the fastest, and how often that changes with the size."""
+    curves = found.curves
+    chosen = sum(map(_has_choice, curves))
+    alone = len(curves) - chosen
+    if not chosen:
+        return "Each movement of data was measured by one interface only, so there is no choice to compare."
+    leaders = [_leaders(list(rows)) for _, rows in groupby(found.rows, key=lambda row: row.kind)]
+    changing = len({point_key(c.kind, c.measure, c.conditions) for c in found.crossovers})
+    changes = f"The fastest interface changes with the size in {changing or 'none'} of {count(chosen, 'comparison')}"
+    more = f"; {alone} more {'has' if alone == 1 else 'have'} one interface only" if alone else ""
+    return " ".join(filter(None, [*leaders, f"{changes}{more}."]))
+
+
+def _leaders(rows: Sequence[Row]) -> str:
+    """How often each interface is the fastest in one kind of movement; '' if nothing was compared. A case is one
+    movement at one size by one measure.
+    """
+    compared = [row for row in rows if row.verdict != "one interface"]
+    won = Counter(row.fastest[0] for row in compared if row.verdict == "fastest").most_common()
+    if not compared:
+        return ""
+    kind, cases = TITLES[rows[0].kind, rows[0].measure].partition(",")[0], count(len(compared), "case")
+    if not won:
+        return f"{kind}: no interface is clearly the fastest in any of {cases}."
+    (first, most), *others = won
+    texts = [f"{first} is the fastest in {most} of {cases}", *(f"{name} in {n}" for name, n in others)]
+    unclear = len(compared) - sum(n for _, n in won)
+    return f"{kind}: {', '.join(texts)}{f'; {unclear} without a clear difference' if unclear else ''}."
+
+
+def crossover_texts(found: Interfaces) -> list[str]:
+    """Each crossover in words: 'Copies, bandwidth, ...: kernel to copy-engine between 64 KiB and 256 KiB'."""
+    return [
+        f"{TITLES[c.kind, c.measure]}, {', '.join(_words(c.conditions).values())}: {c.before} to {c.after} "
+        f"between {format_size(c.smaller)} and {format_size(c.larger)}"
+        for c in found.crossovers
+    ]
+
+
+def read(directory: Path, kinds: Sequence[str] = ()) -> Interfaces:
+    """The answers of a results directory. kinds: those to keep; all if there are none.
+
+    Raises:
+        UsageError: the directory holds no results, no verified points of these kinds, or there is no such kind.
+    """
+    known = {kind.name: kind.experiment for kind in KINDS}
+    for name in kinds:
+        if name not in known:
+            raise unknown("kind", name, known)
+    records = load_results(directory).records
+    chosen = [r for r in records if any(r.experiment == known[name] for name in kinds or known)]
+    found = interfaces(chosen)
+    if not found.rows:
+        names = [known[name] for name in kinds or known]
+        points = f"{count(len(chosen), 'point')} of {join_names(names, 'or')}, none of which is ok and verified"
+        what = points if chosen else f"no points of {join_names(names, 'or')}"
+        ranks = " --ranks 2" if any(all_experiments()[name].ranked for name in names) else ""
+        raise UsageError(f"{directory} holds {what}; measure some with `firsttouch run {' '.join(names)}{ranks}`")
+    return found
+
+
+def _conditions(curves: Sequence[Mapping[str, Scalar]]) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """The conditions in words that all movements share, and of each movement the others."""
+    words = [_words(conditions) for conditions in curves]
+    shared = {name: text for name, text in words[0].items() if all(other.get(name) == text for other in words)}
+    return shared, [{n: text for n, text in one.items() if n not in shared} for one in words]
+
+
+def _words(conditions: Mapping[str, Scalar]) -> dict[str, str]:
+    """The conditions in words: what moves, between whom, in which memory, and the others."""
+    rest = dict(conditions)
+    found: dict[str, str] = {name: str(rest.pop(name)) for name in ("operation", "movement") if name in rest}
+    found["between"] = _between(rest)
+    sides = list(dict.fromkeys(str(rest.pop(name)) for name in ("source", "target", "allocator") if name in rest))
+    if sides:
+        found["memory"] = f"{' to '.join(sides)} memory"
+    if (ranks := rest.pop(RANKS, None)) is not None:
+        found[RANKS] = "to itself" if ranks == 1 else f"{label(RANKS, ranks)} ranks"
+    if (toucher := rest.pop("first_touch", None)) is not None:
+        found["first_touch"] = f"first touch by the {str(toucher).upper()}"
+    return {n: text for n, text in found.items() if text} | {n: named(n, v) for n, v in rest.items()}
+
+
+def _between(rest: dict[str, Scalar]) -> str:
+    """Who has the data and who gets them, in words; takes these conditions out of `rest`."""
+    device, node, direction = (rest.pop(name, None) for name in ("device", NODE, "direction"))
+    if "from" in rest:
+        source, target = str(rest.pop("from")), str(rest.pop("to", ""))
+        return f"within {source}" if source == target else f"{source} to {target}"
+    if PEER not in rest:
+        return f"on {device}"
+    acting, other = str(device if node is None else node), str(rest.pop(PEER))
+    if other in (SELF, acting):
+        return f"within {acting}{_OWN.get(str(direction), '')}"
+    return _WAYS.get(str(direction), "{} to {}").format(acting, other)
+
+
+_WAYS = {"in": "{} from {}", "both": "{} and {} both ways"}
+_OWN = {"in": " (in)", "out": " (out)", "both": " (both ways)"}
+
+
+def _joined(movements: Sequence[Mapping[str, str]]) -> str:
+    """Several movements in words: each condition once where all combinations occur, otherwise one by one."""
+    values: dict[str, dict[str, None]] = {}
+    for one in movements:
+        for name, text in one.items():
+            values.setdefault(name, {})[text] = None
+    if len(movements) == prod(map(len, values.values())):
+        return ", ".join(_some(list(texts), MOST_VALUES) for texts in values.values())
+    return _some([", ".join(one.values()) for one in movements], MOST_NAMED, "; ")
+
+
+def _some(texts: Sequence[str], most: int, comma: str = ", ") -> str:
+    """The first of many texts, and how many more there are."""
+    comma = "; " if any(" and " in text for text in texts) else comma
+    if len(texts) > most + 1:
+        return f"{comma.join(texts[:most])} and {len(texts) - most} more"
+    return join_names(texts) if comma == ", " else comma.join(texts)
+
+
+def _text(movements: Sequence[Sequence[Segment]]) -> str:
+    """The answer for movements with the same segments."""
+    last, chosen, single = len(movements[0]) - 1, list[str](), list[str]()
+    for i, same in enumerate(zip(*movements, strict=True)):
+        text = f"{_who(same)} {_where(same[0], i == 0, i == last)}{_by_how_much(same)}"
+        (single if same[0].verdict == "one interface" else chosen).append(text)
+    return "; ".join(filter(None, [", ".join(chosen), ", ".join(single)]))
+
+
+def _who(same: Sequence[Segment]) -> str:
+    names = join_names(same[0].fastest, "or")
+    words = {"one interface": f"only {names} measured", "no interval": f"{names}, without intervals,"}
+    return words.get(same[0].verdict, names)
+
+
+def _where(segment: Segment, is_first: bool, is_last: bool) -> str:
+    first, last = format_size(segment.first), format_size(segment.last)
+    if first == last:
+        return f"at {last}"
+    if is_first == is_last:
+        return f"from {first} to {last}"
+    return f"to {last}" if is_first else f"from {first}"
+
+
+def _by_how_much(same: Sequence[Segment]) -> str:
+    """The largest ratio of the fastest to the next, and where it is."""
+    best = max((s.best for s in same), key=lambda row: row.ratio.value if row.ratio else 0)
+    if best.ratio is None:
+        return ""
+    most = f"{'up to ' if len(same) > 1 or same[0].first < same[0].last else ''}{_ratio(best.ratio)} times"
+    return f" ({most})" if same[0].first == same[0].last else f" ({most}, at {format_size(best.size)})"
+
+
+def _ratio(ratio: Quantity) -> str:
+    """A ratio with as many digits as its interval supports, and not as 1 if it is above."""
+    text = quantity_text(ratio)
+    return text if text != "1" else format_number(ratio.value, 4)
+
+
+def plain(found: Interfaces, directory: str) -> dict[str, Any]:
+    """Everything as plain data for --json."""
+    answers = [
+        {
+            "kind": part.kind,
+            "measure": part.measure,
+            "shared": part.shared,
+            "what": answer.what,
+            "text": answer.text,
+            "conditions": [dict(rows[0].conditions) for rows in answer.curves],
+        }
+        for part in parts(found)
+        for answer in part.answers
+    ]
+    return {
+        "directory": directory,
+        "summary": summary(found),
+        "answers": answers,
+        "rows": found.rows,
+        "crossovers": found.crossovers,
+    }
+
+
+@dataclass
+class Shown:
+    """What the report shows: the summary, the answers of each kind, what has one interface only, and tables."""
+
+    summary: str
+    parts: Sequence[Part]
+    alone: Sequence[str]
+    crossovers: Sequence[str]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    drawings: list[tuple[Drawing, str]] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> list[list[Part]]:
+        """The parts of each kind of movement in which several interfaces were measured."""
+        return [list(of) for _, of in groupby((part for part in self.parts if part.open), key=lambda part: part.kind)]
+
+
+def shown(records: Sequence[Record]) -> Shown | None:
+    """The answers of a results directory; None if none of its points tells anything about interfaces."""
+    if not is_about(records) or not (found := interfaces(records)).rows:
+        return None
+    answers = parts(found)
+    rows = [
+        [TITLES[row.kind, row.measure], ", ".join(_words(row.conditions).values()), format_size(row.size),
+         join_names(row.fastest, "or"), _ratio(row.ratio) if row.ratio else row.verdict,
+         ", ".join(f"{one.interface} {quantity_text(one.value)}" for one in row.measured)]
+        for row in found.rows[:MOST_ROWS]
+    ]  # fmt: skip
+    heads = ["what", "conditions", "size", "fastest", "times the next", "measured"]
+    return Shown(summary(found), answers, alone(answers), crossover_texts(found)[:MOST_ROWS], heads, rows)
+
+
+def pictures(of: Shown, palette: Palette) -> list[Drawing]:
+    """One picture for each kind of movement with a choice."""
+    return [picture(kind, palette) for kind in of.kinds]
+
+
+CELL, ROW, NARROW = 52, 26, 230
+"""Pixels: the width and the height of a cell of a picture, and the widest panels of which two are side by side."""
+WIDTH, LEAST = 6.6, 1.005
+"""Pixels of a character in the reader's font, and the ratio from which two decimals show a difference."""
+UNCLEAR = "no clear difference"
+GREY = "#b9c0c8"
+
+
+def picture(of: Sequence[Part], palette: Palette) -> Drawing:
+    """The fastest interface of each movement over the size, a panel for each measure. of: parts of one kind."""
+    rows = [row for part in of for curve in part.curves for row in curve]
+    names = list(dict.fromkeys(name for row in rows for name in sorted(row.interfaces)))
+    colours = dict(zip(names, palette.styles(_COLOURED_AS.get(of[0].kind, "interface"), names)[0], strict=True))
+    panels, cells, more = [], list[Spec](), 0
+    for part in of:
+        some = _cells(_fullest(part.curves), part, colours)
+        more = max(more, len(part.curves) - len(_fullest(part.curves)))
+        panels.append(_panel(part, some, colours))
+        cells += some
+    chart = side_by_side(panels, 2 if max(panel["width"] for panel in panels) <= NARROW else 1)
+    said = {
+        "": "Numbers are how many times as fast as the next interface it is.",
+        "grey": f"Grey: {UNCLEAR}, since intervals overlap (=) or are missing (?).",
+        "pale": "Pale: no other interface was measured.",
+    }
+    notes = [text for flag, text in said.items() if any(cell["flag"] == flag for cell in cells)]
+    notes += [f"{count(more, 'more movement')} below."] if more else []
+    kind = of[0].title.partition(",")[0]
+    return Drawing(f"{kind}: the fastest interface by size", finish(chart, cells), notes=notes)
+
+
+_COLOURED_AS = {"copy": "engine"}
+"""The factor with whose colours the figures of the experiment show interfaces, if it is not `interface`."""
+
+
+def _fullest(curves: Sequence[Sequence[Row]]) -> Sequence[Sequence[Row]]:
+    """The movements that a picture shows: those at about as many sizes as the one at most sizes."""
+    most = max(map(len, curves))
+    return [rows for rows in curves if 2 * len(rows) >= most][:MOST_STRIPS]
+
+
+def _cells(curves: Sequence[Sequence[Row]], part: Part, colours: Mapping[str, str]) -> list[Spec]:
+    own = _conditions([rows[0].conditions for rows in curves])[1]
+    return [
+        {
+            "kind": "point",
+            "panel": part.title,
+            "x": format_size(row.size),
+            "y": ", ".join(what.values()) or part.open[0].what or _between(dict(rows[0].conditions)),
+            "colour": row.fastest[0] if row.verdict in ("fastest", "one interface") else UNCLEAR,
+            "flag": {"fastest": "", "one interface": "pale"}.get(row.verdict, "grey"),
+            "ink": ink_on(colours[row.fastest[0]]) if row.verdict == "fastest" else DARK,
+            "text": _in_cell(row),
+            "size": row.size,
+            "tip": [id_of(row.measured[0].point), LINE_END.join(_told(row))],
+        }
+        for what, rows in zip(own, curves, strict=True)
+        for row in rows
+    ]
+
+
+def _in_cell(row: Row) -> str:
+    if row.ratio is None:
+        return {"one interface": "", "tie": "=", "no interval": "?"}.get(row.verdict, "")
+    return f"{compact(row.ratio.value, RATIO) if row.ratio.value >= LEAST else format_number(row.ratio.value, 4)}x"
+
+
+def _told(row: Row) -> list[str]:
+    """What the page tells about a cell: the fastest, the interval of its ratio, the size, and every interface."""
+    names, between = join_names(row.fastest, "or"), ""
+    if row.ratio:
+        names += f", {_ratio(row.ratio)} times as fast as {row.measured[1].interface}"
+        if row.ratio.low is not None and row.ratio.high is not None:
+            between = f"{format_number(row.ratio.low, 4)} to {format_number(row.ratio.high, 4)} times"
+    values = [f"{one.interface} {quantity_text(one.value, interval=True)}" for one in row.measured]
+    return [names, between, f"size {format_size(row.size)}", *values]
+
+
+def _panel(part: Part, cells: Sequence[Spec], colours: Mapping[str, str]) -> Spec:
+    sizes = {cell["size"]: cell["x"] for cell in sorted(cells, key=lambda cell: int(cell["size"]))}
+    down = list(dict.fromkeys(str(cell["y"]) for cell in cells))
+    band: Spec = {"type": "band", "paddingInner": 0.06, "paddingOuter": 0}
+    room = {"labelLimit": 340, "minExtent": round(min(340, WIDTH * max(map(len, down))))}
+    look: Spec = {"ticks": False, "domain": False, "grid": False, "labelPadding": 6, "labelOverlap": False}
+    x = channel("x:N", title="size", scale={**band, "domain": [*sizes.values()]}, axis={**look, "labelAngle": 0})
+    y = channel("y:N", title=None, scale={**band, "domain": down}, axis={**look, **room})
+    shades = {**colours, UNCLEAR: GREY}
+    hue = channel("colour:N", title="fastest", scale={"domain": [*shades], "range": [*shades.values()]})
+    place = {"x": x, "y": y}
+    text = {**place, "text": channel("text:N")}
+    width = max(CELL, 7 * max(map(len, sizes.values())) + 4)
+    return {
+        "layer": [
+            layer("rect", {**place, "color": hue}, "datum.flag != 'pale'"),
+            layer("rect", {**place, "color": hue, "opacity": constant(0.25)}, "datum.flag == 'pale'"),
+            *(layer("text", text, f"datum.ink == '{ink}'", fill=ink, fontSize=10) for ink in (DARK, LIGHT)),
+        ],
+        "transform": [{"filter": {"field": "panel", "equal": part.title}}],
+        "title": {"text": part.title.partition(", ")[2], "anchor": "start", "fontSize": 11},
+        "width": width * len(sizes),
+        "height": ROW * len(down),
+    }

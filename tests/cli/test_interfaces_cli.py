@@ -1,0 +1,121 @@
+"""`firsttouch interfaces`: the answer on one screen, everything in JSON, and one sentence for a wrong call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.movements import COPY, curve, rates, record
+
+import firsttouch
+from firsttouch.cli import interfaces
+from firsttouch.cli.interfaces import LINES
+from firsttouch.errors import UsageError
+from firsttouch.records.schema import SCHEMA, Machine, Record
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+OWN = [*curve("kernel", rates(4, 8, 10, 10)), *curve("copy-engine", rates(1, 4, 20, 30))]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[list[Record]], Path]:
+    def write(records: list[Record]) -> Path:
+        machine = Machine(schema=SCHEMA, host="h", created="2026-01-01", firsttouch="0")
+        (tmp_path / "machine.json").write_bytes(msgspec.json.encode(machine))
+        (tmp_path / "results.jsonl").write_bytes(b"".join(msgspec.json.encode(r) + b"\n" for r in records))
+        return tmp_path
+
+    return write
+
+
+Write = Callable[[list[Record]], Path]
+Out = pytest.CaptureFixture[str]
+
+
+def test_the_answer_is_the_run_of_the_fastest_over_the_size(written: Write, capsys: Out) -> None:
+    interfaces.command(written(OWN))
+    out = capsys.readouterr().out
+    assert out.startswith("Copies: kernel is the fastest in 2 of 4 cases, copy-engine in 2.")
+    assert "changes with the size in 1 of 1 comparison." in " ".join(out.split())
+    assert "Copies, bandwidth: gpu:0 to gpu:1, device memory, first touch by the GPU" in out
+    assert "kernel to 64 KiB (up to 4 times, at 4 KiB), copy-engine from 1 MiB (up to 3 times, at 16 MiB)" in out
+    interfaces.command(written(OWN), everything=True)
+    assert "kernel to copy-engine between 64 KiB and 1 MiB" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_tie_and_a_single_interface_are_named(written: Write, capsys: Out) -> None:
+    pinned = [record("p2p-copy", 5, {"engine": "kernel", **COPY, "target": "pinned", "size": 64})]
+    interfaces.command(written([*curve("kernel", rates(4)), *curve("copy-engine", rates(4)), *pinned]))
+    out = capsys.readouterr().out
+    assert "copy-engine or kernel at 4 KiB" in out
+    assert "Copies: no interface is clearly the fastest in any of 1 case." in out
+    assert "Measured by one interface only" in out
+    assert "Copies by kernel: gpu:0 to gpu:1, device to pinned memory" in out
+
+
+def test_many_movements_fit_on_one_screen_but_all_are_there_if_asked_for(written: Write, capsys: Out) -> None:
+    records = [
+        one
+        for n in range(60)
+        for engine, rate in (("kernel", 10 + n), ("copy-engine", 39))
+        for one in [record("p2p-copy", rate, {"engine": engine, **COPY, "peer": f"gpu:{n + 1}", "size": 64 << n % 20})]
+    ]
+    interfaces.command(written(records))
+    out = capsys.readouterr().out
+    assert "more: --all" in out
+    assert len(out.splitlines()) <= LINES
+    assert max(map(len, out.splitlines())) <= 100
+    interfaces.command(written(records), everything=True)
+    assert "more: --all" not in capsys.readouterr().out
+
+
+def test_json_has_every_row_and_crossover_and_is_what_python_returns(written: Write, capsys: Out) -> None:
+    directory = written(OWN)
+    interfaces.command(directory, as_json=True)
+    data = json.loads(capsys.readouterr().out)
+    assert data == firsttouch.interfaces(directory)
+    assert len(data["rows"]) == 4
+    assert data["rows"][3]["fastest"] == ["copy-engine"]
+    assert data["rows"][3]["ratio"]["value"] == pytest.approx(3)
+    (crossover,) = data["crossovers"]
+    assert (crossover["smaller"], crossover["larger"]) == (64 * 2**10, 2**20)
+    assert (crossover["before"], crossover["after"]) == ("kernel", "copy-engine")
+    assert firsttouch.interfaces(directory, kind="copy")["rows"] == data["rows"]
+
+
+@pytest.mark.parametrize(
+    ("records", "kind", "said"),
+    [
+        (OWN, ["copies"], "unknown kind 'copies' (did you mean 'copy'?); accepted: direct, copy, message, collective"),
+        (OWN, ["message"], "holds no points of p2p-message; measure some with `firsttouch run p2p-message --ranks 2`"),
+        (
+            [record("latency", 1, {"size": 64})],
+            [],
+            "holds no points of p2p-direct, p2p-copy, p2p-message or collective",
+        ),
+        (curve("kernel", rates(1, 2), verified=False), ["copy"], "holds 2 points of p2p-copy, none of which is ok and"),
+    ],
+)
+def test_a_wrong_call_says_what_to_do(records: list[Record], kind: list[str], said: str, written: Write) -> None:
+    with pytest.raises(UsageError, match=r"^[^\n]*$") as error:
+        interfaces.command(written(records), kind)
+    assert said in str(error.value)
+
+
+def test_the_docs_quote_what_is_printed(capsys: Out) -> None:
+    interfaces.command(RESULTS / "h200-pairs", ["copy"])
+    page = (RESULTS.parent / "docs" / "interfaces.md").read_text()
+    for line in capsys.readouterr().out.splitlines():
+        assert line.strip() in page
+
+
+def test_results_of_real_machines_are_answered(capsys: Out) -> None:
+    interfaces.command(RESULTS / "h200-message")
+    assert "mpi from 1 B to 1 GiB" in capsys.readouterr().out
+    interfaces.command(RESULTS / "h200-collective")
+    assert "no choice to compare" in capsys.readouterr().out
+    interfaces.command(RESULTS / "h200-pairs", ["copy"])
+    assert "copy-engine, kernel or peer-call, without intervals" in capsys.readouterr().out
