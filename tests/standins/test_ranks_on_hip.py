@@ -190,3 +190,21 @@ def test_a_byte_that_the_library_changes_is_found(
     for row in rows:
         assert row.verified is False
         assert row.verified_why.startswith(f"rank {rank} (hip:{rank} at ")
+
+
+@pytest.mark.parametrize("name", ["halo", "transport"])
+def test_applications_exchange_by_rccl(tmp_path: Path, rccl: dict[str, str], name: str) -> None:
+    words = ["app", name, "--device", "hip:0", "--size", "tiny", "--strategy", "explicit", "--repeat", "1",
+             "--ranks", "4", "--set", "ranks=1,2,4", "--set", "interface=none,xccl"]  # fmt: skip
+    done = subprocess.run(
+        [*UNDRAWN, *words, "--out", str(tmp_path / "out")],
+        env=os.environ | {"STANDIN_DEVICES": "4"} | rccl, text=True, capture_output=True, timeout=110,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = load_results(tmp_path / "out").records
+    assert {(r.count("ranks"), r.status, r.verified) for r in rows} == {(ranks, "ok", True) for ranks in (1, 2, 4)}
+    assert [[party.device for party in r.parties] for r in rows] == [
+        [],
+        *([f"hip:{n}" for n in range(k)] for k in (2, 4)),
+    ]
+    assert len({r.counters.get("census_digest") for r in rows}) == 1

@@ -57,3 +57,8 @@ def neighbours(rank: int, ranks: int, axes: int) -> dict[int, int]:
         if 0 <= at[face // 2] < blocks[face // 2]:
             found[face] = rank_of(at, blocks)
     return found
+
+
+def packed(numbers: Sequence[int]) -> int:
+    """Up to three numbers below 2^21 as one argument of a kernel."""
+    return sum(number << 21 * axis for axis, number in enumerate(numbers))

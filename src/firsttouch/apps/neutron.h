@@ -61,6 +61,8 @@ HELPER ulong group_of(GLOBAL const double* edges, double energy) {
 HELPER void copy_to(GLOBAL ulong* to, GLOBAL const ulong* from) {
     for (uint w = 0; w < WORDS; ++w) to[w] = from[w];
 }
+/* One of three numbers of cells along x, y and z, of 21 bits each. */
+HELPER ulong along(ulong packed, uint axis) { return packed >> 21 * axis & 0x1ffffful; }
 /* A place in a buffer of `capacity` particles: the last for those that have no room, which are counted. */
 HELPER ulong within(GLOBAL ulong* control, ulong place, ulong capacity) {
     if (place < capacity) return place;

@@ -3,10 +3,12 @@
 
 /* Each cell of a block emits `each` particles, at random places, times, directions and energies. */
 KERNEL population_source(GLOBAL ulong* census, GLOBAL const double* edges, GLOBAL ulong* control, ulong first,
-                         ulong capacity, ulong each, ulong nx, ulong ny, ulong nz, ulong x0, ulong y0, ulong z0,
-                         ulong cells, ulong step, double side, double weight, double duration, ulong key) {
-    FOR_EACH(i, nx * ny * nz * each) {
-        const ulong cell = i / each, x = x0 + cell % nx, y = y0 + cell / nx % ny, z = z0 + cell / nx / ny;
+                         ulong capacity, ulong count, ulong each, ulong extent, ulong origin, ulong cells, ulong step,
+                         double side, double weight, double duration, ulong key) {
+    const ulong nx = along(extent, 0), ny = along(extent, 1);
+    FOR_EACH(i, count) {
+        const ulong cell = i / each, x = along(origin, 0) + cell % nx, y = along(origin, 1) + cell / nx % ny,
+                    z = along(origin, 2) + cell / nx / ny;
         const ulong root = (((step * cells + z) * cells + y) * cells + x) * each + i % each;
         const ulong id = random_word(key, root);
         GLOBAL ulong* p = census + within(control, first + i, capacity) * WORDS;

@@ -63,8 +63,8 @@ HELPER ulong collide(GLOBAL ulong* p, double u, double v, double w, GLOBAL const
 KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulong* census, GLOBAL uint* queue,
                        GLOBAL ulong* control, GLOBAL double* flux, GLOBAL double* paths, GLOBAL const double* edges,
                        GLOBAL const double* cross, GLOBAL const double* totals, ulong count, ulong ended, ulong capacity,
-                       ulong room, ulong nx, ulong ny, ulong nz, ulong x0, ulong y0, ulong z0, ulong cells, double side,
-                       uint reactions, double mass, double yield, uint slots) {
+                       ulong room, ulong extent, ulong origin, ulong cells, double side, uint reactions, double mass,
+                       double yield, uint slots) {
     FOR_EACH(i, count) {
         GLOBAL ulong* p = particles + i * WORDS;
         for (;;) {
@@ -72,13 +72,13 @@ KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulon
             const double u = NUMBER(p, VELOCITY) / speed, v = NUMBER(p, VELOCITY + 1) / speed,
                          w = NUMBER(p, VELOCITY + 2) / speed;
             const ulong cell[3] = {p[CELL_XY] & 0xfffffffful, p[CELL_XY] >> 32, p[CELL_Z] & 0xfffffffful};
-            const double along[3] = {u, v, w};
+            const double way[3] = {u, v, w};
             const double total = totals[p[CELL_Z] >> 32];
             double least = 1e300;
             uint axis = 0;
             for (uint a = 0; a < 3; ++a) {
-                const double plane = (double)(cell[a] + (along[a] > 0.0 ? 1 : 0)) * side;
-                const double distance = along[a] == 0.0 ? 1e300 : (plane - NUMBER(p, POSITION + a)) / along[a];
+                const double plane = (double)(cell[a] + (way[a] > 0.0 ? 1 : 0)) * side;
+                const double distance = way[a] == 0.0 ? 1e300 : (plane - NUMBER(p, POSITION + a)) / way[a];
                 if (distance < least) {
                     least = distance;
                     axis = a;
@@ -89,12 +89,13 @@ KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulon
             const uint collides = to_collision <= least && to_collision <= to_census;
             const uint ends = !collides && to_census < least;
             const double far = collides ? to_collision : ends ? to_census : least;
-            for (uint a = 0; a < 3; ++a) SET(p, POSITION + a, NUMBER(p, POSITION + a) + far * along[a]);
+            for (uint a = 0; a < 3; ++a) SET(p, POSITION + a, NUMBER(p, POSITION + a) + far * way[a]);
             SET(p, TIME, ends ? 0.0 : NUMBER(p, TIME) - far / speed);
             SET(p, AGE, NUMBER(p, AGE) + far / speed);
             SET(p, PATHS, NUMBER(p, PATHS) - far * total);
             SET(p, SEGMENTS, NUMBER(p, SEGMENTS) + 1.0);
-            const ulong at = ((cell[2] - z0) * ny + cell[1] - y0) * nx + cell[0] - x0;
+            ulong at = 0;
+            for (uint a = 3; a-- > 0;) at = at * along(extent, a) + cell[a] - along(origin, a);
             ATOMIC_ADD_F64_DEVICE(flux + at * GROUPS + (p[CELL_Z] >> 32), far * NUMBER(p, WEIGHT));
             ATOMIC_ADD_F64_DEVICE(paths + (i & 63), far * NUMBER(p, WEIGHT));
             if (collides) {
@@ -106,7 +107,7 @@ KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulon
                 break;
             }
             COUNT(CROSSINGS);
-            const uint up = along[axis] > 0.0;
+            const uint up = way[axis] > 0.0;
             const ulong next = cell[axis] + (up ? 1 : -1);
             SET(p, POSITION + axis, (double)(cell[axis] + up) * side);
             if (next >= cells) { /* also below 0 */
@@ -116,8 +117,7 @@ KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulon
             if (axis == 2) p[CELL_Z] = (p[CELL_Z] >> 32 << 32) | next;
             if (axis == 1) p[CELL_XY] = (p[CELL_XY] & 0xfffffffful) | next << 32;
             if (axis == 0) p[CELL_XY] = (p[CELL_XY] >> 32 << 32) | next;
-            const ulong origin = axis == 0 ? x0 : axis == 1 ? y0 : z0, size = axis == 0 ? nx : axis == 1 ? ny : nz;
-            if (next - origin < size) continue;
+            if (next - along(origin, axis) < along(extent, axis)) continue;
             const uint slot = slots >> 4 * (2 * axis + up) & 15u;
             queue[slot * room + place_for(control, QUEUED + slot, room)] = (uint)i;
             break;

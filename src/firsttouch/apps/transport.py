@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from firsttouch.apps.domains import blocks_along, extent_of, neighbours
+from firsttouch.apps.domains import blocks_along, extent_of, neighbours, packed
 from firsttouch.apps.histories import CUTOFF, GROUPS, PROBLEMS, REACTIONS, Histories
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, u32, u64
 
@@ -25,7 +25,6 @@ class Transport(App):
     sizes = {
         "tiny": {"particles": 1280, "cells": 4, "steps": 3},
         "default": {"particles": 163_840, "cells": 16, "steps": 10},
-        "bytes": {"steps": 5},
     }
     grows = "particles"
     options = {"problem": tuple(PROBLEMS)}
@@ -85,10 +84,12 @@ class Transport(App):
 
     def step(self, cpu: Cpu, gpu: Gpu, step: int) -> None:
         """One step, which begins and ends with particles at census."""
-        m, block, source = self.material, (*self.extent, *self.first, self.cells), math.prod(self.extent) * self.each
+        m, source = self.material, math.prod(self.extent) * self.each
+        block = packed(self.extent), packed(self.first), self.cells
         begun = min(self.count + source, self.capacity)
-        made = self.count, self.capacity, self.each, *block, step, m.side, self.weight, m.duration, self.census.key
-        gpu.launch("population_source", self.census, self.edges, self.control, *made, over=source, writes=[self.census])
+        made = self.count, self.capacity, source, self.each, *block, step, m.side, self.weight, m.duration, self.now.key
+        lists = self.census, self.edges, self.control
+        gpu.launch("population_source", *lists, *made, over=source, writes=[self.census])
         self.factors.append(self.particles / gpu.total(begun))
         kept = begun, self.capacity, self.factors[-1], CUTOFF * self.weight, CUTOFF, m.duration
         gpu.launch("population_control", self.census, self.now, self.control, *kept, over=begun, writes=[self.now])
@@ -141,7 +142,7 @@ class Transport(App):
         if self.wrong or not abs(flux - way) <= 1e-9 * way:
             return self.wrong or f"the flux in all cells is {flux:.12g}, not the {way:.12g} of the particles"
         every = max(1, self.cells**3 * self.each // TRACED)
-        expected = Histories(self.material, self.cells, self.each, self.weight, self.census.key, every)
+        expected = Histories(self.material, self.cells, self.each, self.weight, self.now.key, every)
         for step, factor in enumerate(self.factors):
             expected.step(step, factor)
         wrong = expected.differ(view(self.census[: self.count]), self.first, self.extent)

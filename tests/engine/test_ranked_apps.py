@@ -1,0 +1,100 @@
+"""Applications whose work several processes share, with each MPI that FIRSTTOUCH_TEST_MPI names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.calls import COMMAND
+from tests.mpi import MPIS, Mpi
+
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import Record
+
+
+@pytest.fixture(params=MPIS, ids=lambda mpi: mpi.name)
+def mpi(request: pytest.FixtureRequest) -> Mpi:
+    found: Mpi = request.param
+    if found.why_not:
+        pytest.skip(found.why_not)
+    return found
+
+
+def run(mpi: Mpi, out: Path, *arguments: str) -> Sequence[Record]:
+    chosen = ["--device", "opencl:0", "--strategy", "svm-fine", "--size", "tiny", "--repeat", "1"]
+    done = subprocess.run(
+        [*mpi.command, "app", *chosen, *arguments, "--out", str(out)],
+        env=os.environ | mpi.environment | {"POCL_DEVICES": "pthread pthread"},
+        text=True, capture_output=True, timeout=110,
+    )  # fmt: skip
+    if "'opencl:0' is not available" in done.stderr and not os.environ.get("CI"):
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    return load_results(out).records
+
+
+WAYS = {(1, "none"), *((ranks, interface) for ranks in (2, 4) for interface in ("mpi", "mpi-staged"))}
+
+
+def test_particles_at_census_are_the_same_bit_for_bit_however_many_processes_track_them(
+    mpi: Mpi, tmp_path: Path
+) -> None:
+    sets = ["--ranks", "4", "--set", "ranks=1,2,4", "--set", "buffers=svm-fine", "--set", "steps=2"]
+    rows = run(mpi, tmp_path / "out", "transport", *sets)
+    assert {(r.count("ranks"), r.text("interface"), r.status, r.verified) for r in rows} == {
+        (*way, "ok", True) for way in WAYS
+    }
+    assert len({(r.counters["census"], r.counters["census_digest"]) for r in rows}) == 1
+    for row in rows:
+        ranks = row.count("ranks")
+        assert len(row.parties) == (ranks if ranks > 1 else 0)
+        assert ("messages" in row.counters) == (ranks > 1)  # a block that is the whole box has no neighbour
+
+
+def test_halos_of_blocks_are_right_staged_from_device_memory_and_in_place(mpi: Mpi, tmp_path: Path) -> None:
+    rows = run(
+        mpi, tmp_path / "out", "halo", "--ranks", "4", "--set", "ranks=1,2,4", "--set", "buffers=device,svm-fine"
+    )
+    found = {(r.count("ranks"), r.text("interface"), r.text("buffers")): r for r in rows}
+    for (ranks, interface, buffers), row in found.items():
+        if (interface, buffers) == ("mpi", "device"):
+            assert (row.status, "CPU does not reach in place" in row.reason) == ("skipped", True)
+            continue
+        assert (row.status, row.verified) == ("ok", True)
+        assert row.counter("messages") == (3 * 6 + 1) * 4
+        assert 0 < row.counter("calls_ms") <= row.counter("exchange_ms")
+        assert 0 < row.counter("exchange_part") <= 1
+        assert row.counter("message_median_bytes") <= row.counter("message_largest_bytes")
+        assert {b.allocator for b in row.buffers if b.name in ("outgoing", "incoming")} == {buffers}
+        assert [party.rank for party in row.parties] == ([*range(ranks)] if ranks > 1 else [])
+    assert {key[:2] for key in found} == WAYS
+
+
+def stderr_of(*arguments: str, status: int) -> str:
+    done = subprocess.run([*COMMAND, "app", *arguments], text=True, capture_output=True, timeout=100)
+    assert done.returncode == status, done.stderr
+    return done.stderr
+
+
+def test_ranks_of_an_application_without_parts_are_refused(tmp_path: Path) -> None:
+    words = stderr_of("hotspot", "--ranks", "2", "--out", str(tmp_path / "out"), status=2)
+    assert "nothing that was chosen takes several processes; accepted with: halo, transport" in words
+
+
+def test_an_interface_without_ranks_says_how_to_start_them(tmp_path: Path) -> None:
+    words = stderr_of(
+        "halo", "--set", "interface=mpi", "--device", "opencl:0", "--out", str(tmp_path / "out"), status=2
+    )
+    if "'opencl:0' is not available" in words:
+        pytest.skip(words)
+    assert "--ranks 2 starts two" in words
+
+
+@pytest.mark.parametrize("wrong", ["interface=shmem", "buffers=nowhere"])
+def test_unknown_words_are_refused_with_those_that_are_accepted(tmp_path: Path, wrong: str) -> None:
+    words = stderr_of("halo", "--set", wrong, "--out", str(tmp_path / "out"), status=2)
+    assert "accepted:" in words
+    assert len(words.splitlines()) == 1
