@@ -9,6 +9,7 @@ from statistics import geometric_mean
 from firsttouch.analysis.findings import Claim, Finding, Quantity, are_apart, compare, extremes, finding, quantity
 from firsttouch.analysis.statistics import measured, median_of, varying
 from firsttouch.experiments.shares import best_found
+from firsttouch.harness import exchanging
 from firsttouch.harness.derive import (
     BASELINE,
     EVENTS,
@@ -66,12 +67,16 @@ def of_application(records: Sequence[Record]) -> list[Finding]:
     found, good = _usable(records)
     if not good:
         return found
+    exchanges = exchanging.findings(good)
+    if exchanges and len({strategy(r) for r in good}) == 1:
+        return [*found, *exchanges, *_caveats(good)]
     settings = _settings(good)
     chosen = max(reversed(settings), key=len)
     names = [n for n in varying([s[0] for s in settings]) if n not in ("strategy", EVENTS)]
     found += [*_speed(chosen, condition(chosen[0], names)), *_kernels(chosen), *_memory(chosen)]
     if len(settings) > 1:
         found += _wins(settings, count(len(settings), "setting"))
+    found += exchanges
     found += [one for record in good for one in best_found(record, strategy(record))]
     return [*found, *_caveats(good)]
 
@@ -111,6 +116,8 @@ def numbers(records: Sequence[Record]) -> list[Finding]:
     if len(settings) != 1:
         return [_best_run(rows) for _, rows in sorted(settings.items())]
     (rows,) = settings.values()
+    if len(rows) == 1 and (ways := exchanging.runs(_usable(records)[1])):
+        return ways
     base = next((r for r in rows if strategy(r) == BASELINE), None)
     return [
         finding(RUN, r) if base is None or base is r else finding(RUN_AGAINST, r, comparison=compare(r, base))

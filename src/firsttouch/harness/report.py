@@ -12,8 +12,9 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import series, value, varying
 from firsttouch.experiments import shares
 from firsttouch.experiments.base import ReportSection
+from firsttouch.experiments.interfaces import INTERFACE
 from firsttouch.figures import Bar, Figure, Heat, Line, Stack, Table, Timeline
-from firsttouch.harness import findings
+from firsttouch.harness import exchanging, findings
 from firsttouch.harness.derive import (
     BASELINE,
     FASTEST,
@@ -48,7 +49,9 @@ COUNTED = (
     "which copies from page-locked ones. Events come from a separate run, since recording them takes "
     "time. The figure of what the driver did divides the compute time of that run: moments with a move to the device; "
     "of the others those with a move to the host; of the others those in which a GPU fault was handled; the rest was "
-    "undisturbed."
+    "undisturbed. Where several processes share the work, the time of a run is that of the process that takes longest, "
+    "and everything else is that of process 0. An exchange lasts from the beginning of packing until all is unpacked, "
+    "by the device's clock; send and receive alone by the processor's."
 )
 COUNTED_IN_SHORT = f"{_SAMPLE} The section of all applications defines phases, peaks and relative values."
 SOURCE = "Each application states its source; docs/applications.md describes the strategies"
@@ -68,6 +71,7 @@ _TITLES = {
     "copied_h2d_bytes": "copied to the device",
     "copied_d2h_bytes": "copied to the host",
     "um_gpu_fault_groups": "GPU fault groups",
+    **exchanging.COLUMNS,
 }
 STACK = Stack(x="strategy", series="phase_{}_ms", y_title="time, ms", title="Time of each phase")
 WITHOUT_CONTEXT = replace(STACK, without=("context",), title="Time of a run by phase")
@@ -285,6 +289,8 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
         found.append(BY_SHARE)
     if any(shares.speedup(r) for r in ran):
         found.append(SHARES)
+    if len({(r.factors.get(INTERFACE), r.factors.get(exchanging.BUFFERS)) for r in ran}) > 1:
+        found = [exchanging.FIGURE, *found]
     if any(FINALIST in r.counters for r in ran):
         found = [PLACEMENTS, *(replace(figure, where={PLACEMENT: AS_IS}) for figure in found)]
     conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]
