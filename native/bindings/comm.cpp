@@ -81,6 +81,23 @@ void bind_comm(nb::module_& m) {
         },
         "device"_a, nb::kw_only(), "rank"_a, "ranks"_a, "id"_a, nb::keep_alive<0, 1>(),
         "Opens NCCL or RCCL for this rank. All ranks do so at once; the device is kept alive.");
+    m.def(
+        "open_xccl_of",
+        [](const std::vector<std::shared_ptr<DeviceHandle>>& handles) {
+            std::vector<Device*> devices;
+            for (const auto& handle : handles) devices.push_back(handle->device.get());
+            std::vector<std::unique_ptr<Comm>> ranks;
+            {
+                nb::gil_scoped_release release;
+                ranks = open_xccl_of(devices);
+            }
+            std::vector<std::shared_ptr<Comm>> with_devices;
+            for (std::size_t i = 0; i < ranks.size(); ++i)
+                with_devices.emplace_back(ranks[i].release(), [device = handles[i]](Comm* comm) { delete comm; });
+            return with_devices;
+        },
+        "devices"_a,
+        "Opens NCCL or RCCL for all ranks in this process, one for each device; the devices are kept alive.");
 }
 
 }  // namespace firsttouch

@@ -199,22 +199,33 @@ void bind_probe(nb::module_& m) {
         "device"_a, "comm"_a, "source"_a, "target"_a, nb::kw_only(), "bytes"_a, "other"_a, "staging"_a = nb::none(),
         "device_addresses"_a = false, "seed"_a, "stop"_a,
         "Measures messages to another rank, which calls it too. Samples: GB/s of windows, on the lower rank only.");
+    nb::class_<CollectiveOutcome, Outcome>(m, "CollectiveOutcome", "An Outcome of several ranks.")
+        .def_ro("errors_of_ranks", &CollectiveOutcome::errors_of_ranks, "The wrong numbers of each rank in the call.");
+    using Member = std::tuple<DeviceHandle*, Comm*, BufferHandle*, BufferHandle*, std::optional<BufferHandle*>,
+                              std::optional<BufferHandle*>>;
     m.def(
         "collective",
-        [](DeviceHandle& d, Comm& comm, BufferHandle& source, BufferHandle& target, const std::string& operation,
-           std::size_t block, BufferHandle* staged_source, BufferHandle* staged_target, bool device_addresses,
+        [](const std::vector<Member>& members, const std::string& operation, std::size_t block, bool device_addresses,
            std::uint64_t seed, const Stop& stop) {
-            const auto buffer = [](BufferHandle* handle) { return handle == nullptr ? nullptr : &handle->get(); };
-            const CollectiveRequest request{operation_from(operation), block,           seed, buffer(staged_source),
-                                            buffer(staged_target),     device_addresses};
+            const auto buffer = [](std::optional<BufferHandle*> handle) {
+                return handle ? &(*handle)->get() : nullptr;
+            };
+            std::vector<CollectiveRank> ranks;
+            for (const auto& [d, comm, source, target, staged_source, staged_target] : members) {
+                if (d == nullptr || comm == nullptr || source == nullptr || target == nullptr)
+                    throw std::invalid_argument("a rank has a device, its end of the library, a source and a target");
+                ranks.push_back(
+                    {d->lab, *comm, source->get(), target->get(), buffer(staged_source), buffer(staged_target)});
+            }
+            const CollectiveRequest request{operation_from(operation), block, seed, device_addresses};
             nb::gil_scoped_release release;
-            return collective(d.lab, comm, source.get(), target.get(), request, stop);
+            return collective(ranks, request, stop);
         },
-        "device"_a, "comm"_a, "source"_a, "target"_a, nb::kw_only(), "operation"_a, "block"_a,
-        "staged_source"_a = nb::none(), "staged_target"_a = nb::none(), "device_addresses"_a = false, "seed"_a,
-        "stop"_a,
-        "Measures an operation of all ranks, which call it at once. block: numbers of 4 bytes in a block. Samples: "
-        "microseconds of the slowest rank, on rank 0 only.");
+        "ranks"_a, nb::kw_only(), "operation"_a, "block"_a, "device_addresses"_a = false, "seed"_a, "stop"_a,
+        "Measures an operation of all ranks, which call it at once, each with itself; or one process calls it with all "
+        "of them. ranks: of each its device, its end of the library, source and target, and for staging the host "
+        "memory of both. block: numbers of 4 bytes in a block. Samples: microseconds of the slowest rank, on rank 0 "
+        "only.");
     m.def(
         "allocation",
         [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& call, int chunks,

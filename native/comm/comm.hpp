@@ -1,10 +1,13 @@
-// The Comm interface: what ranks can do with each other. A rank is a process of a group that was started together; each
-// has the same Comm. One table per library implements it: mpi.cpp that of MPI, xccl.cpp that of NCCL and RCCL.
+// The Comm interface: what ranks can do with each other. A rank is a process of a group that was started together, or
+// with NCCL and RCCL one of several devices of this process; each has a Comm. One table per library implements it:
+// mpi.cpp that of MPI, xccl.cpp that of NCCL and RCCL.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,8 +48,8 @@ class Comm {
     virtual void receive(void* to, std::size_t bytes, int from) = 0;
     virtual int start_send(const void* from, std::size_t bytes, int to) = 0;
     virtual int start_receive(void* to, std::size_t bytes, int from) = 0;
-    // Queues a message of a rank to itself.
-    virtual void start_to_itself(void* to, const void* from, std::size_t bytes) = 0;
+    // Queues messages of a rank to itself, one after the other.
+    virtual void start_to_itself(void* to, const void* from, std::size_t bytes, int messages) = 0;
     virtual void finish(int message) = 0;
     virtual void finish_all() = 0;
     // Sends and receives messages with other ranks at once, and returns when all have ended.
@@ -55,6 +58,8 @@ class Comm {
     // Starts an operation of all ranks with `count` numbers in a block; finish_all waits for all that were started.
     // MPI's have ended when this returns.
     virtual void start(Collective operation, const void* from, void* to, std::size_t count) = 0;
+    // Calls `work`, in which this thread starts one operation of several ranks that it has: they begin together.
+    virtual void together(const std::function<void()>& work) { work(); }
     // Returns when all ranks have called it.
     virtual void meet() = 0;
 
@@ -88,5 +93,7 @@ std::unique_ptr<Comm> open_mpi(const MpiHandles& handles);
 // fails.
 std::string new_xccl_id(Device& device);
 std::unique_ptr<Comm> open_xccl(Device& device, int rank, int ranks, const std::string& id);
+// The same with all ranks in this process, one for each device, in their order.
+std::vector<std::unique_ptr<Comm>> open_xccl_of(std::span<Device* const> devices);
 
 }  // namespace firsttouch

@@ -89,9 +89,11 @@ class Mpi : public Comm {
                   new_request());
         return started_ - 1;
     }
-    void start_to_itself(void* to, const void* from, std::size_t bytes) override {
-        start_receive(to, bytes, rank_);
-        start_send(from, bytes, rank_);
+    void start_to_itself(void* to, const void* from, std::size_t bytes, int messages) override {
+        for (int i = 0; i < messages; ++i) {
+            start_receive(to, bytes, rank_);
+            start_send(from, bytes, rank_);
+        }
     }
     void finish(int message) override {
         Status status;

@@ -33,7 +33,9 @@ struct XcclTable {
         library.load(group_start, "ncclGroupStart");
         library.load(group_end, "ncclGroupEnd");
         library.load(error_string, "ncclGetErrorString");
-        library.load_optional(last_error, "ncclGetLastError");  // since NCCL 2.13
+        library.load_optional(last_error, "ncclGetLastError");                         // since NCCL 2.13
+        library.load_optional(all_to_all, "ncclAlltoAll");                             // since NCCL 2.28
+        if (all_to_all == nullptr) library.load_optional(all_to_all, "ncclAllToAll");  // RCCL's own
     }
 
     template <class Function, class... A>
@@ -46,6 +48,16 @@ struct XcclTable {
         throw VendorError(text);
     }
 
+    // What a thread starts on several devices, one after the other, would wait for itself outside a group.
+    template <class Work>
+    void in_group(Work&& work) const {
+        call(group_start);
+        Undo left_open{[&] { group_end(); }};
+        work();
+        left_open.armed = false;
+        call(group_end);
+    }
+
     int (*unique_id)(UniqueId*);
     int (*init)(void**, int, UniqueId, int);
     int (*destroy)(void*);
@@ -56,6 +68,7 @@ struct XcclTable {
     int (*all_gather)(const void*, void*, std::size_t, int, void*, void*);
     int (*broadcast)(const void*, void*, std::size_t, int, int, void*, void*);
     int (*reduce)(const void*, void*, std::size_t, int, int, int, void*, void*);
+    int (*all_to_all)(const void*, void*, std::size_t, int, void*, void*) = nullptr;
     int (*group_start)();
     int (*group_end)();
     const char* (*error_string)(int);
@@ -74,6 +87,7 @@ const XcclTable& rccl() {
 template <class Api>
 class Xccl : public Comm {
   public:
+    // In a group, the communicator is there when the group ends.
     Xccl(GpuDevice<Api>& device, const XcclTable& table, int rank, int ranks, const UniqueId& id)
         : device_(device), xccl_(table) {
         rank_ = rank;
@@ -84,7 +98,7 @@ class Xccl : public Comm {
         xccl_.call(xccl_.init, &comm_, ranks, id, rank);
     }
     ~Xccl() override {
-        device_.while_current([&] { xccl_.destroy(comm_); });
+        if (comm_ != nullptr) device_.while_current([&] { xccl_.destroy(comm_); });
     }
     const std::string& library() const override { return xccl_.library.path(); }
 
@@ -106,12 +120,16 @@ class Xccl : public Comm {
         xccl_.call(xccl_.receive, to, bytes, type_char, from, comm_, stream());
         return started_++;
     }
-    void start_to_itself(void* to, const void* from, std::size_t bytes) override {
+    // A message takes no more than the four calls: small ones are as fast as the processor queues them.
+    void start_to_itself(void* to, const void* from, std::size_t bytes, int messages) override {
         const auto scope = device_.make_current();
-        xccl_.call(xccl_.group_start);
-        xccl_.call(xccl_.send, from, bytes, type_char, rank_, comm_, stream());
-        xccl_.call(xccl_.receive, to, bytes, type_char, rank_, comm_, stream());
-        xccl_.call(xccl_.group_end);
+        void* const on = stream();
+        for (int i = 0; i < messages; ++i) {
+            xccl_.call(xccl_.group_start);
+            xccl_.call(xccl_.send, from, bytes, type_char, rank_, comm_, on);
+            xccl_.call(xccl_.receive, to, bytes, type_char, rank_, comm_, on);
+            xccl_.call(xccl_.group_end);
+        }
     }
     void finish(int) override { finish_all(); }  // work of one stream ends in order
     void finish_all() override {
@@ -146,6 +164,7 @@ class Xccl : public Comm {
         case Collective::all_to_all:
             break;
         }
+        if (xccl_.all_to_all != nullptr) return xccl_.call(xccl_.all_to_all, from, to, n, type_float, comm_, stream());
         xccl_.call(xccl_.group_start);
         for (int other = 0; other < size_; ++other) {
             const std::size_t offset = static_cast<std::size_t>(other) * n;
@@ -154,6 +173,7 @@ class Xccl : public Comm {
         }
         xccl_.call(xccl_.group_end);
     }
+    void together(const std::function<void()>& work) override { xccl_.in_group(work); }
     void meet() override {
         const auto scope = device_.make_current();
         xccl_.call(xccl_.all_reduce, address(0), address(1), std::size_t{1}, type_char, sum, comm_, stream());
@@ -194,14 +214,25 @@ auto with_library(Device& device, Work&& work) {
     throw Unavailable("neither NCCL nor RCCL carries messages of " + device.name());
 }
 
-}  // namespace
-
-std::string new_xccl_id(Device& device) {
+UniqueId new_id(Device& device) {
     UniqueId id{};
     with_library(device, [&](auto& gpu, const XcclTable& table) {
         const auto scope = gpu.make_current();
         table.call(table.unique_id, &id);
     });
+    return id;
+}
+
+std::unique_ptr<Comm> open_rank(Device& device, int rank, int ranks, const UniqueId& id) {
+    return with_library(device, [&]<class Api>(GpuDevice<Api>& gpu, const XcclTable& table) -> std::unique_ptr<Comm> {
+        return std::make_unique<Xccl<Api>>(gpu, table, rank, ranks, id);
+    });
+}
+
+}  // namespace
+
+std::string new_xccl_id(Device& device) {
+    const UniqueId id = new_id(device);
     return {id.bytes, sizeof id.bytes};
 }
 
@@ -209,9 +240,21 @@ std::unique_ptr<Comm> open_xccl(Device& device, int rank, int ranks, const std::
     UniqueId bytes{};
     if (id.size() != sizeof bytes.bytes) throw std::invalid_argument("an id has 128 bytes");
     std::memcpy(bytes.bytes, id.data(), sizeof bytes.bytes);
-    return with_library(device, [&]<class Api>(GpuDevice<Api>& gpu, const XcclTable& table) -> std::unique_ptr<Comm> {
-        return std::make_unique<Xccl<Api>>(gpu, table, rank, ranks, bytes);
+    return open_rank(device, rank, ranks, bytes);
+}
+
+std::vector<std::unique_ptr<Comm>> open_xccl_of(std::span<Device* const> devices) {
+    if (devices.empty()) throw std::invalid_argument("at least one device is needed");
+    std::vector<std::unique_ptr<Comm>> ranks;
+    const UniqueId id = new_id(*devices[0]);
+    with_library(*devices[0], [&](auto&, const XcclTable& table) {
+        table.in_group([&] {
+            for (Device* const device : devices)
+                ranks.push_back(
+                    open_rank(*device, static_cast<int>(ranks.size()), static_cast<int>(devices.size()), id));
+        });
     });
+    return ranks;
 }
 
 }  // namespace firsttouch

@@ -1,6 +1,8 @@
-// Collective operations. All ranks call this; rank 0 decides what comes next and collects the times.
+// Collective operations. All ranks call this, or one process with all of them; rank 0 decides what comes next and
+// collects the times.
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <numeric>
 
 #include "host/clock.hpp"
@@ -50,100 +52,39 @@ std::vector<Part> parts_of_target(Collective operation, int rank, int size, std:
     return parts;
 }
 
-// What rank 0 has all ranks do next.
-enum class Step : std::uint8_t { check, alone, back_to_back, end };
-
-class Operation {
+// One rank's part in an operation: its memory, what it sends and what it must have received.
+class Member {
   public:
-    Operation(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, const CollectiveRequest& request)
-        : lab_(lab), comm_(comm), source_(source), target_(target), request_(request), staged_(request.staged_source),
-          from_(lab, staged_ ? *request.staged_source : source, !staged_ && request.device_addresses),
-          to_(lab, staged_ ? *request.staged_target : target, !staged_ && request.device_addresses) {
-        const std::uint64_t size = static_cast<std::uint64_t>(comm.size()), block = request.block;
+    Member(const CollectiveRank& rank, const CollectiveRequest& request)
+        : lab_(rank.lab), comm_(rank.comm), source_(rank.source), target_(rank.target), request_(request),
+          staged_source_(rank.staged_source), staged_target_(rank.staged_target),
+          from_(lab_, staged() ? *staged_source_ : source_, !staged() && request.device_addresses),
+          to_(lab_, staged() ? *staged_target_ : target_, !staged() && request.device_addresses) {
+        const std::uint64_t size = static_cast<std::uint64_t>(comm_.size()), block = request.block;
         source_bytes_ = block * (sends_blocks(request.operation) ? size : 1) * sizeof(float);
         target_bytes_ = block * (receives_blocks(request.operation) ? size : 1) * sizeof(float);
         if (size > most_ranks)
             throw Unavailable("sums are checked exactly, which ends at " + std::to_string(most_ranks) + " ranks");
-        if (block == 0 || source_bytes_ > from_size() || target_bytes_ > to_size())
+        const std::size_t from_size = (staged() ? *staged_source_ : source_).size(),
+                          to_size = (staged() ? *staged_target_ : target_).size();
+        if (block == 0 || source_bytes_ > from_size || target_bytes_ > to_size)
             throw std::invalid_argument("block must be at least 1 and fit the buffers");
     }
+    Comm& comm() const { return comm_; }
     std::uint64_t errors() const { return errors_; }
 
-    // Rank 0's side of a step. Returns the seconds of each rank.
-    std::vector<double> lead(Step step, int times) {
-        for (int other = 1; other < comm_.size(); ++other)
-            comm_.tell(other, static_cast<std::uint64_t>(step) | static_cast<std::uint64_t>(times) << 8);
-        std::vector<double> seconds{carry_out(step, times)};
-        if (step == Step::alone || step == Step::back_to_back)
-            for (int other = 1; other < comm_.size(); ++other)
-                seconds.push_back(std::bit_cast<double>(comm_.hear(other)));
-        return seconds;
-    }
-    // The other ranks' side of all steps until the last.
-    void follow() {
-        for (;;) {
-            const std::uint64_t word = comm_.hear(0);
-            const auto step = static_cast<Step>(word & 0xff);
-            if (step == Step::end) return;
-            const double seconds = carry_out(step, static_cast<int>(word >> 8));
-            if (step != Step::check) comm_.tell(0, std::bit_cast<std::uint64_t>(seconds));
-        }
-    }
-
-  private:
-    std::size_t from_size() const { return (staged_ ? *request_.staged_source : source_).size(); }
-    std::size_t to_size() const { return (staged_ ? *request_.staged_target : target_).size(); }
-
-    // Returns the seconds of one operation on this rank.
-    double carry_out(Step step, int times) {
-        switch (step) {
-        case Step::check:
-            check(times != 0);
-            return 0;
-        case Step::alone:
-            return alone(times);
-        case Step::back_to_back:
-            return back_to_back(times);
-        case Step::end:
-            break;
-        }
-        return 0;
-    }
-    double alone(int times) {
-        double seconds = 0;
-        for (int i = 0; i < times; ++i) {
-            comm_.meet();
-            const double start = now();
-            start_one();
-            finish();
-            seconds += now() - start - clock_cost();
-        }
-        return std::max(0.0, seconds / times);
-    }
-    double back_to_back(int times) {
-        comm_.meet();
-        const double start = now();
-        for (int i = 0; i < times; ++i) start_one();
-        finish();
-        return std::max(0.0, (now() - start - clock_cost()) / times);
-    }
     // With staging the operation has ended when this returns.
-    void start_one() {
-        if (staged_ && sends(request_.operation, comm_.rank())) copy(*request_.staged_source, source_, source_bytes_);
+    void start() {
+        if (staged() && sends(request_.operation, comm_.rank())) copy(*staged_source_, source_, source_bytes_);
         comm_.start(request_.operation, from_.address(), to_.address(), request_.block);
-        if (!staged_) return;
+        if (!staged()) return;
         comm_.finish_all();
-        if (receives(request_.operation, comm_.rank())) copy(target_, *request_.staged_target, target_bytes_);
+        if (receives(request_.operation, comm_.rank())) copy(target_, *staged_target_, target_bytes_);
     }
     void finish() {
-        if (!staged_) comm_.finish_all();
-    }
-    void copy(const Buffer& target, const Buffer& source, std::size_t bytes) {
-        lab_.device().copy(lab_.stream(), target, 0, source, 0, bytes);
-        lab_.device().wait(lab_.stream());
+        if (!staged()) comm_.finish_all();
     }
 
-    std::uint64_t seed() const { return request_.seed + repetition_ * per_repetition; }
     void write_new_data() {
         ++repetition_;
         const std::uint64_t count = source_bytes_ / sizeof(float),
@@ -156,7 +97,6 @@ class Operation {
             run_on_host("collective_fill", 0, view.as<float>(), count, seed(), weight);
         }
         lab_.fill(target_, seed() + poison, lab_.agent_with_access(target_));
-        comm_.meet();  // none sends before all have written
     }
     // Counts what differs in the target from what the ranks have sent since the last new data.
     void compare() {
@@ -176,6 +116,125 @@ class Operation {
         }
         if (by_device) errors_ += lab_.read_results(1)[0];
     }
+
+  private:
+    bool staged() const { return staged_source_ != nullptr; }
+    std::uint64_t seed() const { return request_.seed + repetition_ * per_repetition; }
+    void copy(const Buffer& target, const Buffer& source, std::size_t bytes) {
+        lab_.device().copy(lab_.stream(), target, 0, source, 0, bytes);
+        lab_.device().wait(lab_.stream());
+    }
+
+    Lab& lab_;
+    Comm& comm_;
+    const Buffer &source_, &target_;
+    const CollectiveRequest& request_;
+    const Buffer *staged_source_, *staged_target_;
+    RankBuffer from_, to_;
+    std::size_t source_bytes_ = 0, target_bytes_ = 0;
+    std::uint64_t repetition_ = 0, errors_ = 0;
+};
+
+// What rank 0 has all ranks do next.
+enum class Step : std::uint8_t { check, alone, back_to_back, end };
+
+// The members of this process: one of several ranks, which follow rank 0, or all of them. Those that one thread drives
+// need not meet: it starts nothing before all have finished.
+class Operation {
+  public:
+    Operation(std::span<const CollectiveRank> ranks, const CollectiveRequest& request) {
+        if (ranks.empty()) throw std::invalid_argument("at least one rank is needed");
+        for (const CollectiveRank& rank : ranks) members_.emplace_back(rank, request);
+        const int size = first().size();
+        for (std::size_t i = 0; i < ranks.size() && ranks.size() > 1; ++i)
+            if (ranks.size() != static_cast<std::size_t>(size) || ranks[i].comm.rank() != static_cast<int>(i))
+                throw std::invalid_argument("a process has one rank, or all in their order");
+    }
+    std::vector<std::uint64_t> errors() const {
+        std::vector<std::uint64_t> found;
+        for (const Member& member : members_) found.push_back(member.errors());
+        return found;
+    }
+
+    // Rank 0's side of a step. Returns the seconds of each process.
+    std::vector<double> lead(Step step, int times) {
+        for (int other = 1; other < processes(); ++other)
+            first().tell(other, static_cast<std::uint64_t>(step) | static_cast<std::uint64_t>(times) << 8);
+        std::vector<double> seconds{carry_out(step, times)};
+        if (step == Step::alone || step == Step::back_to_back)
+            for (int other = 1; other < processes(); ++other)
+                seconds.push_back(std::bit_cast<double>(first().hear(other)));
+        return seconds;
+    }
+    // The other ranks' side of all steps until the last.
+    void follow() {
+        for (;;) {
+            const std::uint64_t word = first().hear(0);
+            const auto step = static_cast<Step>(word & 0xff);
+            if (step == Step::end) return;
+            const double seconds = carry_out(step, static_cast<int>(word >> 8));
+            if (step != Step::check) first().tell(0, std::bit_cast<std::uint64_t>(seconds));
+        }
+    }
+
+  private:
+    Comm& first() const { return members_.front().comm(); }
+    bool together() const { return members_.size() > 1; }
+    int processes() const { return together() ? 1 : first().size(); }
+
+    // Returns the seconds of one operation in this process.
+    double carry_out(Step step, int times) {
+        switch (step) {
+        case Step::check:
+            check(times != 0);
+            return 0;
+        case Step::alone:
+            return alone(times);
+        case Step::back_to_back:
+            return back_to_back(times);
+        case Step::end:
+            break;
+        }
+        return 0;
+    }
+    double alone(int times) {
+        double seconds = 0;
+        for (int i = 0; i < times; ++i) {
+            meet();
+            const double start = now();
+            start_one();
+            finish();
+            seconds += now() - start - clock_cost();
+        }
+        return std::max(0.0, seconds / times);
+    }
+    double back_to_back(int times) {
+        meet();
+        const double start = now();
+        for (int i = 0; i < times; ++i) start_one();
+        finish();
+        return std::max(0.0, (now() - start - clock_cost()) / times);
+    }
+    void meet() {
+        if (!together()) first().meet();
+    }
+    void start_one() {
+        if (!together()) return members_.front().start();
+        first().together([this] {
+            for (Member& member : members_) member.start();
+        });
+    }
+    void finish() {
+        for (Member& member : members_) member.finish();
+    }
+
+    void write_new_data() {
+        for (Member& member : members_) member.write_new_data();
+        meet();  // none sends before all have written
+    }
+    void compare() {
+        for (Member& member : members_) member.compare();
+    }
     // Compares every number: of what was timed, if anything was, of one operation, and of some back to back.
     void check(bool after_timing) {
         if (after_timing) compare();
@@ -187,28 +246,27 @@ class Operation {
         write_new_data();  // which the timed operations use
     }
 
-    Lab& lab_;
-    Comm& comm_;
-    const Buffer &source_, &target_;
-    const CollectiveRequest& request_;
-    const bool staged_;
-    RankBuffer from_, to_;
-    std::size_t source_bytes_ = 0, target_bytes_ = 0;
-    std::uint64_t repetition_ = 0, errors_ = 0;
+    std::deque<Member> members_;  // which do not move
 };
 
 double slowest(const std::vector<double>& seconds) { return *std::ranges::max_element(seconds); }
 
 }  // namespace
 
-Outcome collective(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, const CollectiveRequest& request,
-                   const Stop& stop) {
-    Outcome outcome;
-    Operation all(lab, comm, source, target, request);
+CollectiveOutcome collective(std::span<const CollectiveRank> ranks, const CollectiveRequest& request,
+                             const Stop& stop) {
+    CollectiveOutcome outcome;
+    Operation all(ranks, request);
+    const auto finished = [&] {
+        outcome.errors_of_ranks = all.errors();
+        outcome.errors =
+            std::accumulate(outcome.errors_of_ranks.begin(), outcome.errors_of_ranks.end(), std::uint64_t{});
+        return outcome;
+    };
+    const Comm& comm = ranks.front().comm;
     if (comm.rank() > 0) {
         all.follow();
-        outcome.errors = all.errors();
-        return outcome;
+        return finished();
     }
     all.lead(Step::check, 0);
     const auto times = [&](Step step, double least) {
@@ -227,15 +285,16 @@ Outcome collective(Lab& lab, Comm& comm, const Buffer& source, const Buffer& tar
     });
     const Statistics interval =
         summarise(sample(part(1.0 / 3), [&] { return slowest(all.lead(Step::back_to_back, queue)); }).values);
-    outcome.counters = {{"mean_us", summarise(mean).median * 1e6},
-                        {"least_us", summarise(least).median * 1e6},
-                        {"interval_us", interval.median * 1e6},
+    outcome.counters = {{"interval_us", interval.median * 1e6},
                         {"interval_low_us", interval.ci_low * 1e6},
                         {"interval_high_us", interval.ci_high * 1e6}};
+    if (ranks.size() == 1) {
+        outcome.counters["mean_us"] = summarise(mean).median * 1e6;
+        outcome.counters["least_us"] = summarise(least).median * 1e6;
+    }
     all.lead(Step::check, 1);
     all.lead(Step::end, 0);
-    outcome.errors = all.errors();
-    return outcome;
+    return finished();
 }
 
 }  // namespace firsttouch

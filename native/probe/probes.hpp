@@ -100,18 +100,26 @@ struct CollectiveRequest {
     Collective operation{};
     std::size_t block = 0;  // numbers of 4 bytes in a block
     std::uint64_t seed = 1;
+    bool device_addresses = false;  // the library gets the device's addresses, not the CPU's
+};
+struct CollectiveRank {
+    Lab& lab;
+    Comm& comm;
+    const Buffer &source, &target;
     // Host memory for source and target, through which the device copies them; both or none. Without it the library
     // gets their addresses, which the CPU must reach in place or the library must take.
     const Buffer *staged_source = nullptr, *staged_target = nullptr;
-    bool device_addresses = false;  // the library gets the device's addresses, not the CPU's
 };
-// All ranks call it; rank 0 leads. Samples of rank 0: microseconds of one operation, from the call until the rank can
-// use its target, of the slowest rank; all begin together. Counters of rank 0: mean_us and least_us over the ranks,
-// interval_us of operations that are queued back to back, of the slowest rank, and the ends of its 95 % interval
-// interval_low_us and interval_high_us. errors: wrong numbers of this rank's target. Throws Unavailable for more ranks
+struct CollectiveOutcome : Outcome {
+    std::vector<std::uint64_t> errors_of_ranks;  // those of this process
+};
+// All ranks call it, each with itself, and rank 0 leads; or one process calls it with all ranks in their order, and one
+// thread drives them. Samples of rank 0: microseconds of one operation, from the call until the rank can use its
+// target, of the slowest rank; all begin together. Counters of rank 0: interval_us of operations that are queued back
+// to back, of the slowest rank, and the ends of its 95 % interval interval_low_us and interval_high_us; if ranks are
+// timed apart, mean_us and least_us over them. errors: wrong numbers of the targets. Throws Unavailable for more ranks
 // than sums stay exact with.
-Outcome collective(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target, const CollectiveRequest& request,
-                   const Stop& stop);
+CollectiveOutcome collective(std::span<const CollectiveRank> ranks, const CollectiveRequest& request, const Stop& stop);
 
 struct AllocationRequest {
     Allocator allocator = Allocator::malloc;

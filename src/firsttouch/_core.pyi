@@ -354,6 +354,11 @@ def open_xccl(device: Device, *, rank: int, ranks: int, id: bytes) -> Comm:
     Opens NCCL or RCCL for this rank. All ranks do so at once; the device is kept alive.
     """
 
+def open_xccl_of(devices: Sequence[Device]) -> list[Comm]:
+    """
+    Opens NCCL or RCCL for all ranks in this process, one for each device; the devices are kept alive.
+    """
+
 class Stop:
     """When to stop sampling."""
 
@@ -466,22 +471,24 @@ def message(
     Measures messages to another rank, which calls it too. Samples: GB/s of windows, on the lower rank only.
     """
 
+class CollectiveOutcome(Outcome):
+    """An Outcome of several ranks."""
+
+    @property
+    def errors_of_ranks(self) -> list[int]:
+        """The wrong numbers of each rank in the call."""
+
 def collective(
-    device: Device,
-    comm: Comm,
-    source: Buffer,
-    target: Buffer,
+    ranks: Sequence[tuple[Device, Comm, Buffer, Buffer, Buffer | None, Buffer | None]],
     *,
     operation: str,
     block: int,
-    staged_source: Buffer | None = None,
-    staged_target: Buffer | None = None,
     device_addresses: bool = False,
     seed: int,
     stop: Stop,
-) -> Outcome:
+) -> CollectiveOutcome:
     """
-    Measures an operation of all ranks, which call it at once. block: numbers of 4 bytes in a block. Samples: microseconds of the slowest rank, on rank 0 only.
+    Measures an operation of all ranks, which call it at once, each with itself; or one process calls it with all of them. ranks: of each its device, its end of the library, source and target, and for staging the host memory of both. block: numbers of 4 bytes in a block. Samples: microseconds of the slowest rank, on rank 0 only.
     """
 
 def allocation(

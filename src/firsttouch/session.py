@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -48,6 +48,7 @@ class Session:
     party: Party | None = field(default=None, init=False)
     """This process as one of them: its NUMA node and its processors."""
     _others: dict[str, _core.Device] = field(default_factory=dict, init=False)
+    _xccl_of: dict[tuple[str, ...], list[_core.Comm]] = field(default_factory=dict, init=False)
 
     @cached_property
     def device(self) -> _core.Device:
@@ -119,6 +120,18 @@ class Session:
             self.device, rank=self.rank, ranks=self.ranks, id=bytes.fromhex(shared) if made is None else made
         )
 
+    def xccl_of(self, devices: Sequence[_core.Device]) -> list[_core.Comm]:
+        """All ranks of NCCL or RCCL in this process, one for each device, opened at the first use.
+
+        Raises:
+            _core.Unavailable: there is no such library for a device; the text says why.
+        """
+        names = tuple(device.name for device in devices)
+        if names not in self._xccl_of:
+            self._xccl_of.clear()  # so that only one group holds memory
+            self._xccl_of[names] = _core.open_xccl_of(devices)
+        return self._xccl_of[names]
+
     @cached_property
     def processors(self) -> Mapping[str, list[int]]:
         """The processors that this process may use, by the name of their NUMA node."""
@@ -136,9 +149,10 @@ class Session:
 
     def on_own_processors(self) -> _core.OnNode:
         """A scope in which this thread, and those that it starts, run on the processors of this rank and take new pages
-        from the memory of its NUMA node, if that is known.
+        from the memory of its NUMA node, if that is known. A process that is no rank stays where it is.
         """
-        assert self.party is not None, "only ranks have a party"
+        if self.party is None:
+            return _core.OnNode([], None)
         return _core.OnNode(parse_ids(self.party.processors), self.party.numa_node)
 
     @cached_property

@@ -111,6 +111,27 @@ def test_ranks_are_dealt_out_among_the_devices_of_a_driver() -> None:
     }
 
 
+def test_one_process_may_have_the_devices_of_all_ranks() -> None:
+    plan = [p for p in planned(gpus(4), None, preset="standard") if p.one_process]
+    assert {(p.point["interface"], p.point["processes"], p.places) for p in plan} == {
+        ("xccl", "one", tuple(f"cuda:{n}" for n in range(ranks))) for ranks in (2, 3, 4)
+    }  # fmt: skip
+    assert {tuple(p.others) for p in plan if len(p.places) == 3} == {("cuda:1", "cuda:2")}
+    assert {p.point.factors["processes"] for p in planned(gpus(4), None) if p.point.factors} == {"each"}  # in quick
+    chosen = planned(gpus(2), ranks=None, processes="one")
+    assert {(p.point["interface"], p.places) for p in chosen if p.point.factors} == {("xccl", ("cuda:0", "cuda:1"))}
+    assert {p.point.factors.get("processes") for p in planned(gpus(1), ranks=2)} == {None}
+    for count, sentence in (
+        (1, "a rank that is alone has a process of its own"),
+        (2, "refuse two ranks on one device"),
+    ):
+        try:
+            reasons = " ".join(p.reason for p in planned(gpus(1), ranks=count, processes="one"))
+        except UsageError as error:
+            reasons = str(error)
+        assert sentence in reasons
+
+
 def test_one_rank_takes_nccl_and_is_labelled_so() -> None:
     plan = planned(gpus(1), ranks=1)
     assert {(p.point["interface"], p.places) for p in plan} == {("xccl", ("cuda:0",))}
@@ -166,6 +187,10 @@ def test_the_findings_name_the_quickest_interface_and_where_time_grows() -> None
     assert sentences_of(NAME, rows) == (
         "Quickest operations of 4 processes: all-reduce 3 us for 8 B (mpi), in proportion to the size from 64 KiB; bus "
         "at most 90 GB/s."
+    )
+    of_one = {"operation": "all-reduce", "interface": "xccl", "ranks": 4, "processes": "one", "allocator": "device"}
+    assert sentences_of(NAME, [a_record(NAME, 20, {**of_one, "size": 8}, bus_gbs=0.1)]) == (
+        "Quickest operations of 4 devices of one process: all-reduce 20 us for 8 B (xccl); bus at most 0.1 GB/s."
     )
     alone = [row("xccl", 1, 8, 12)]
     assert sentences_of(NAME, alone) == "All-reduce of a process with itself takes 12 us for 8 B (xccl)."

@@ -116,9 +116,9 @@ TEST(Comm, EveryCollectiveOperationArrives) {
                         };
                         const auto source = memory(in_source), target = memory(in_target), from = memory(in_source),
                                    to = memory(in_target);
-                        const CollectiveRequest request{operation, block, 3, staged ? from.get() : nullptr,
-                                                        staged ? to.get() : nullptr};
-                        const Outcome outcome = collective(lab, comm, *source, *target, request, short_stop);
+                        const CollectiveRank rank{
+                            lab, comm, *source, *target, staged ? from.get() : nullptr, staged ? to.get() : nullptr};
+                        const Outcome outcome = collective({&rank, 1}, {operation, block, 3}, short_stop);
                         EXPECT_EQ(outcome.errors, 0u);
                         EXPECT_EQ(outcome.samples.values.empty(), comm.rank() == 1);
                         if (comm.rank() == 1) return;
@@ -133,8 +133,13 @@ TEST(Comm, WrongCollectiveRequestsAreRefused) {
         for (const auto& [operation, block] :
              {std::pair{Collective::all_reduce, 0}, {Collective::all_reduce, 17}, {Collective::all_gather, 9}}) {
             const CollectiveRequest request{operation, static_cast<std::size_t>(block)};
-            EXPECT_THROW(collective(lab, comm, *memory, *memory, request, short_stop), std::invalid_argument);
+            const CollectiveRank rank{lab, comm, *memory, *memory};
+            EXPECT_THROW(collective({&rank, 1}, request, short_stop), std::invalid_argument);
         }
+        const CollectiveRequest request{Collective::all_reduce, 1};
+        EXPECT_THROW(collective({}, request, short_stop), std::invalid_argument);
+        const CollectiveRank rank{lab, comm, *memory, *memory}, twice[] = {rank, rank};
+        EXPECT_THROW(collective(twice, request, short_stop), std::invalid_argument);  // a rank is not two
     });
 }
 

@@ -1,7 +1,9 @@
-// Stands in for RCCL between processes of this host that use the stand-in for AMD's runtime. Messages pass through
-// sockets, when the stream before them has ended; so the calls block, which RCCL's do not. In a collective operation
-// each rank sends all that it has to all others. STANDIN_RCCL_FLIP names a rank in whose received messages one byte is
-// wrong. Two ranks on one device are refused, as RCCL does.
+// Stands in for RCCL between processes of this host, and devices of one process, that use the stand-in for AMD's
+// runtime. Messages pass through sockets, when the stream before them has ended; so the calls block, which RCCL's do
+// not. What a group has for several communicators is carried out at its end by a thread for each; outside a group,
+// ranks of one thread wait for each other forever, as RCCL's may. In a collective operation each rank sends all that it
+// has to all others. STANDIN_RCCL_FLIP names a rank in whose received messages one byte is wrong. Two ranks on one
+// device are refused, as RCCL does.
 #include <dlfcn.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -13,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <thread>
@@ -97,8 +100,6 @@ struct Message {
     bool sends;
     void *comm, *stream;
 };
-int depth = 0;
-std::vector<Message> open_group;
 
 bool write_all(int connection, const std::vector<char>& message) {
     for (std::size_t at = 0; at < message.size();) {
@@ -137,10 +138,7 @@ bool while_sending(Comm& comm, const std::vector<int>& ranks, const std::vector<
     return ok;
 }
 
-int carry_out_group() {
-    const std::vector<Message> group = std::move(open_group);
-    open_group.clear();
-    if (group.empty()) return success;
+int carry_out(const std::vector<Message>& group) {
     auto& comm = *static_cast<Comm*>(group.front().comm);
     std::vector<int> ranks;
     std::vector<std::vector<char>> messages;
@@ -190,6 +188,59 @@ std::vector<std::vector<char>> sources_of_all(const void* from, std::size_t byte
     });
     return done ? all : std::vector<std::vector<char>>{};
 }
+
+// What a call of a group asks of one communicator: one of several messages, or other work. `device` was current then.
+struct Call {
+    void* of;  // the communicator, or where it will be
+    int device;
+    std::vector<Message> message;
+    std::function<int()> work;
+};
+thread_local int depth = 0;
+thread_local std::vector<Call> open_group;
+
+// Carries out the calls of one communicator in their order, adjacent messages at once.
+int carry_out(const std::vector<Call>& calls) {
+    hip("hipSetDevice", calls.front().device);
+    std::vector<Message> messages;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+        messages.insert(messages.end(), calls[i].message.begin(), calls[i].message.end());
+        const bool last = i + 1 == calls.size() || calls[i + 1].work;
+        if (!messages.empty() && last)
+            if (const int result = carry_out(messages); result != success) return result;
+        if (last) messages.clear();
+        if (calls[i].work)
+            if (const int result = calls[i].work(); result != success) return result;
+    }
+    return success;
+}
+int end_group() {
+    std::map<void*, std::vector<Call>> by_comm;
+    for (Call& call : open_group) by_comm[call.of].push_back(std::move(call));
+    open_group.clear();
+    if (by_comm.size() == 1) {
+        int before = 0;
+        hip("hipGetDevice", &before);
+        const int result = carry_out(by_comm.begin()->second);
+        hip("hipSetDevice", before);
+        return result;
+    }
+    std::atomic<int> worst{success};
+    std::vector<std::thread> threads;
+    for (const auto& [comm, calls] : by_comm)
+        threads.emplace_back([&worst, &calls = calls] {
+            if (const int result = carry_out(calls); result != success) worst = result;
+        });
+    for (auto& thread : threads) thread.join();
+    return worst;
+}
+int add(void* comm, std::vector<Message> message, std::function<int()> work) {
+    int device = 0;
+    hip("hipGetDevice", &device);
+    open_group.push_back({comm, device, std::move(message), std::move(work)});
+    return depth > 0 ? success : end_group();
+}
+
 std::vector<char> sum_of(const std::vector<std::vector<char>>& all, std::size_t first, std::size_t bytes, int type) {
     std::vector<char> total(bytes);
     for (const auto& one : all) {
@@ -202,15 +253,7 @@ std::vector<char> sum_of(const std::vector<std::vector<char>>& all, std::size_t 
     return total;
 }
 
-}  // namespace
-
-extern "C" {
-int ncclGetUniqueId(UniqueId* id) {
-    std::memset(id->bytes, 0, sizeof id->bytes);
-    std::snprintf(id->bytes, sizeof id->bytes, "standin-%d-%ld", getpid(), random());
-    return success;
-}
-int ncclCommInitRank(void** comm, int ranks, UniqueId id, int rank) {
+int open_comm(void** comm, int ranks, const UniqueId& id, int rank) {
     auto* made = new Comm{rank, ranks, socket(AF_UNIX, SOCK_STREAM, 0), id.bytes, {}, {}, {}};
     const sockaddr_un address = address_of(made->name, rank);
     if (bind(made->listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
@@ -230,48 +273,80 @@ int ncclCommInitRank(void** comm, int ranks, UniqueId id, int rank) {
     *comm = made;
     return success;
 }
+
+}  // namespace
+
+extern "C" {
+int ncclGetUniqueId(UniqueId* id) {
+    std::memset(id->bytes, 0, sizeof id->bytes);
+    std::snprintf(id->bytes, sizeof id->bytes, "standin-%d-%ld", getpid(), random());
+    return success;
+}
+int ncclCommInitRank(void** comm, int ranks, UniqueId id, int rank) {
+    return add(comm, {}, [=] { return open_comm(comm, ranks, id, rank); });
+}
 int ncclCommDestroy(void* comm) {
     delete static_cast<Comm*>(comm);
     return success;
 }
 int ncclSend(const void* from, std::size_t count, int type, int to, void* handle, void* stream) {
-    open_group.push_back({const_cast<void*>(from), bytes_of(count, type), to, true, handle, stream});
-    return depth > 0 ? success : carry_out_group();
+    return add(handle, {{const_cast<void*>(from), bytes_of(count, type), to, true, handle, stream}}, {});
 }
 int ncclRecv(void* to, std::size_t count, int type, int from, void* handle, void* stream) {
-    open_group.push_back({to, bytes_of(count, type), from, false, handle, stream});
-    return depth > 0 ? success : carry_out_group();
+    return add(handle, {{to, bytes_of(count, type), from, false, handle, stream}}, {});
 }
 int ncclGroupStart() { return ++depth, success; }
-int ncclGroupEnd() { return --depth > 0 ? success : carry_out_group(); }
+int ncclGroupEnd() { return --depth > 0 || open_group.empty() ? success : end_group(); }
 
 int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int, void* comm, void* stream) {
-    const auto all = sources_of_all(from, bytes_of(count, type), comm, stream);
-    return all.empty() ? system_error
-                       : deliver(sum_of(all, 0, bytes_of(count, type), type), to, comm, stream, type == type_float);
+    return add(comm, {}, [=] {
+        const auto all = sources_of_all(from, bytes_of(count, type), comm, stream);
+        return all.empty() ? system_error
+                           : deliver(sum_of(all, 0, bytes_of(count, type), type), to, comm, stream, type == type_float);
+    });
 }
 int ncclReduceScatter(const void* from, void* to, std::size_t count, int type, int, void* comm, void* stream) {
-    const auto ranks = static_cast<std::size_t>(static_cast<Comm*>(comm)->ranks), bytes = bytes_of(count, type);
-    const auto own = static_cast<std::size_t>(static_cast<Comm*>(comm)->rank) * bytes;
-    const auto all = sources_of_all(from, ranks * bytes, comm, stream);
-    return all.empty() ? system_error : deliver(sum_of(all, own, bytes, type), to, comm, stream, type == type_float);
+    return add(comm, {}, [=] {
+        const auto ranks = static_cast<std::size_t>(static_cast<Comm*>(comm)->ranks), bytes = bytes_of(count, type);
+        const auto own = static_cast<std::size_t>(static_cast<Comm*>(comm)->rank) * bytes;
+        const auto all = sources_of_all(from, ranks * bytes, comm, stream);
+        return all.empty() ? system_error
+                           : deliver(sum_of(all, own, bytes, type), to, comm, stream, type == type_float);
+    });
 }
 int ncclAllGather(const void* from, void* to, std::size_t count, int type, void* comm, void* stream) {
-    const auto all = sources_of_all(from, bytes_of(count, type), comm, stream);
-    std::vector<char> joined;
-    for (const auto& one : all) joined.insert(joined.end(), one.begin(), one.end());
-    return all.empty() ? system_error : deliver(joined, to, comm, stream, type == type_float);
+    return add(comm, {}, [=] {
+        const auto all = sources_of_all(from, bytes_of(count, type), comm, stream);
+        std::vector<char> joined;
+        for (const auto& one : all) joined.insert(joined.end(), one.begin(), one.end());
+        return all.empty() ? system_error : deliver(joined, to, comm, stream, type == type_float);
+    });
 }
 int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int root, void* comm, void* stream) {
-    const auto all = sources_of_all(from, bytes_of(count, type), comm, stream);
-    return all.empty() ? system_error
-                       : deliver(all[static_cast<std::size_t>(root)], to, comm, stream, type == type_float);
+    return add(comm, {}, [=] {
+        const auto all = sources_of_all(from, bytes_of(count, type), comm, stream);
+        return all.empty() ? system_error
+                           : deliver(all[static_cast<std::size_t>(root)], to, comm, stream, type == type_float);
+    });
 }
 int ncclReduce(const void* from, void* to, std::size_t count, int type, int, int root, void* comm, void* stream) {
-    const auto all = sources_of_all(from, bytes_of(count, type), comm, stream);
-    if (all.empty()) return system_error;
-    if (static_cast<Comm*>(comm)->rank != root) return success;
-    return deliver(sum_of(all, 0, bytes_of(count, type), type), to, comm, stream, type == type_float);
+    return add(comm, {}, [=] {
+        const auto all = sources_of_all(from, bytes_of(count, type), comm, stream);
+        if (all.empty()) return system_error;
+        if (static_cast<Comm*>(comm)->rank != root) return success;
+        return deliver(sum_of(all, 0, bytes_of(count, type), type), to, comm, stream, type == type_float);
+    });
+}
+int ncclAllToAll(const void* from, void* to, std::size_t count, int type, void* comm, void* stream) {
+    return add(comm, {}, [=] {
+        const auto ranks = static_cast<std::size_t>(static_cast<Comm*>(comm)->ranks), bytes = bytes_of(count, type);
+        const auto own = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(static_cast<Comm*>(comm)->rank) * bytes);
+        const auto all = sources_of_all(from, ranks * bytes, comm, stream);
+        std::vector<char> joined;
+        for (const auto& one : all)
+            joined.insert(joined.end(), one.begin() + own, one.begin() + own + static_cast<std::ptrdiff_t>(bytes));
+        return all.empty() ? system_error : deliver(joined, to, comm, stream, type == type_float);
+    });
 }
 const char* ncclGetErrorString(int code) {
     return code == invalid_usage ? "invalid usage" : code == success ? "no error" : "unhandled system error";

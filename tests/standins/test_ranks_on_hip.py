@@ -98,6 +98,38 @@ def test_rccl_carries_out_every_operation_of_up_to_four_devices(tmp_path: Path, 
         assert ("bus_gbs" in row.counters) == (row.count("ranks") > 1)
 
 
+def test_one_process_carries_out_every_operation_of_up_to_four_devices(tmp_path: Path, rccl: dict[str, str]) -> None:
+    rows = collectives(UNDRAWN, tmp_path / "out", "--ranks", "4", "--set", "ranks=2,3,4", "--set", "processes=one",
+                       "--set", "size=4,70000", STANDIN_DEVICES="4", **rccl)  # fmt: skip
+    names = [f"hip:{n}" for n in range(4)]
+    assert {(r.text("operation"), r.text("interface"), r.count("size"), len(r.parties), r.status, r.verified)
+            for r in rows} == {
+        (operation, "xccl", size, ranks, "ok", True)
+        for operation in OPERATIONS for size in (4, 70000) for ranks in (2, 3, 4)
+    }  # fmt: skip
+    found = {(r.text("operation"), r.count("ranks"), r.count("size")): r for r in rows}
+    for (_, ranks, _), row in found.items():
+        assert [party.device for party in row.parties] == names[:ranks]
+        assert {party.rank for party in row.parties} == {0}
+        assert [b.name for b in row.buffers] == [f"{s} of {n}" for n in names[:ranks] for s in ("source", "target")]
+        assert row.counter("bus_gbs") == pytest.approx(
+            row.counter("bytes") / row.counter("interval_us") / 1e3 * OPERATIONS[row.text("operation")].bus(ranks)
+        )
+        assert "mean_us" not in row.counters
+    assert found["all-gather", 3, 70000].counters["bytes"] == 69996
+    assert found["all-gather", 3, 70000].counters["block_bytes"] == 23332
+
+
+def test_an_rccl_without_an_all_to_all_of_its_own(tmp_path: Path, make_once: MakeOnce) -> None:
+    without = partial(standin.build, "rccl_on_host", without="ncclAllToAll")
+    folder = make_once("rccl-without-all-to-all", without)
+    library = str(standin.library("rccl_on_host", folder, "ncclAllToAll"))
+    rows = collectives(UNDRAWN, tmp_path / "out", "--ranks", "3", "--set", "ranks=3", "--set", "processes=each,one",
+                       "--set", "operation=all-to-all", "--set", "size=70000", "--set", "interface=xccl",
+                       STANDIN_DEVICES="3", FIRSTTOUCH_LIB_RCCL=library)  # fmt: skip
+    assert {(r.text("processes"), r.status, r.verified) for r in rows} == {("each", "ok", True), ("one", "ok", True)}
+
+
 RECEIVERS = {0: {*OPERATIONS} - {"broadcast"}, 1: {*OPERATIONS} - {"reduce"}}
 """By rank, the operations in which it receives anything. The root is rank 0."""
 
@@ -112,6 +144,15 @@ def test_a_number_that_rccl_changes_is_found_in_every_operation(
 
 
 @pytest.mark.parametrize("rank", [0, 1])
+def test_a_number_that_rccl_changes_at_a_device_of_one_process_is_found(
+    tmp_path: Path, rccl: dict[str, str], rank: int
+) -> None:
+    rows = collectives(UNDRAWN, tmp_path / "out", "--ranks", "2", "--set", "processes=one", "--set", "size=8,64KiB",
+                       status=3, STANDIN_DEVICES="2", STANDIN_RCCL_FLIP=str(rank), **rccl)  # fmt: skip
+    wrong_is_found(rows, rank, f"rank {rank} (hip:{rank}) received wrong data")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
 def test_a_number_that_mpi_changes_is_found_in_every_operation(
     mpi: Mpi, tmp_path: Path, in_front: dict[str, str], rank: int
 ) -> None:
@@ -123,11 +164,11 @@ def test_a_number_that_mpi_changes_is_found_in_every_operation(
     wrong_is_found(rows, rank)
 
 
-def wrong_is_found(rows: Sequence[Record], rank: int) -> None:
+def wrong_is_found(rows: Sequence[Record], rank: int, why: str = "") -> None:
     for row in rows:
         assert row.verified is (row.text("operation") not in RECEIVERS[rank])
         if not row.verified:
-            assert row.verified_why.startswith(f"rank {rank} (hip:{rank} at ")
+            assert row.verified_why.startswith(why or f"rank {rank} (hip:{rank} at ")
     assert {(r.text("operation"), r.count("size")) for r in rows} == {(o, s) for o in OPERATIONS for s in (8, 2**16)}
 
 

@@ -73,6 +73,8 @@ class Group(NamedTuple):
     """The devices of the ranks, if there are several processes."""
     mpi: bool = False
     """Whether they use MPI."""
+    one_process: bool = False
+    """Whether one process has all of these devices."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,10 @@ class Planned:
     own_worker: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     places: tuple[str, ...] = ()
-    """The device of each rank, if several processes carry it out together."""
+    """The device of each rank, if the experiment has ranks."""
     mpi: bool = False
+    one_process: bool = False
+    """Whether one process has the devices of all ranks. Otherwise each has a process of its own."""
     name: str = ""
     """The name of the experiment in the call, if that differs from the experiment's name in records."""
 
@@ -107,11 +111,14 @@ class Planned:
         return "" if peer == SELF else peer
 
     @property
+    def others(self) -> Sequence[str]:
+        """What else one process has: the peer, or the devices of further ranks."""
+        return self.places[1:] if self.one_process else [self.peer]
+
+    @property
     def group(self) -> Group:
-        alone = self.point.experiment if self.own_worker else ""
-        return Group(
-            self.point.device, self.peer, tuple(sorted(self.environment.items())), alone, self.places, self.mpi
-        )
+        alone, environment = self.point.experiment if self.own_worker else "", tuple(sorted(self.environment.items()))
+        return Group(self.point.device, self.peer, environment, alone, self.places, self.mpi, self.one_process)
 
     @cached_property
     def key(self) -> str:
@@ -340,8 +347,10 @@ class _Pair:
                 left_out_why[why] = None
                 continue
             places = places_of(experiment, factors, self.device)
+            one_process = bool(places) and experiment.in_one_process(factors)
             if len(places) > self.most_ranks:
-                why = f"{self.name} takes {len(places)} processes; --ranks {len(places)} starts them"
+                takes = "devices; --ranks {} allows them" if one_process else "processes; --ranks {} starts them"
+                why = f"{self.name} takes {len(places)} {takes.format(len(places))}"
                 meaningless.setdefault(self._choice(factors), why)
                 continue
             reason = why_skipped(experiment, factors, candidate.device)
@@ -356,6 +365,7 @@ class _Pair:
                 environment=environment,
                 places=places,
                 mpi=bool(places) and experiment.takes_mpi(factors),
+                one_process=one_process,
                 name=self.name,
             )
             planned.setdefault(point.key, point)

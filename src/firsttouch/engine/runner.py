@@ -397,8 +397,8 @@ def make_job(planned: Planned, request: Request, devices: Mapping[str, DeviceInf
         limit=request.timeout or max(TIMEOUT, 20 * planned.seconds, planned.timeout),
         tolerance=BUDGETS[choose_preset(request.preset)].tolerance,
         kind=request.kind,
-        peers=[devices[planned.peer]] if planned.peer in devices else [],
-        ranks=[devices[name] for name in planned.places],
+        peers=[devices[name] for name in planned.others if name in devices],
+        ranks=[] if planned.one_process else [devices[name] for name in planned.places],
     )
 
 
@@ -455,7 +455,7 @@ class PointExecutor:
         return self._worker
 
     def _start(self, planned: Planned, job: Job) -> Worker | RankedWorker:
-        if not planned.places:
+        if not job.ranks:
             return Worker(planned.environment)
         launcher = self._launching.launcher(len(planned.places), planned.mpi)
         return RankedWorker(job.ranks, launcher, planned.environment, SLACK)

@@ -243,7 +243,7 @@ class Experiment:
     experiment that measures what they change has them, so that no two records with different values look alike."""
     ranked: bool = False
     """True if several processes carry out a point together: the ranks that places() names. Each calls measure(); its
-    session has `rank` and `ranks`. Samples and counters are those that rank 0 returns.
+    session has `rank` and `ranks`. Samples and counters are those that rank 0 returns. See in_one_process().
     """
     least_ranks: ClassVar[int] = 2
     """The fewest ranks of a point of a ranked experiment."""
@@ -253,6 +253,12 @@ class Experiment:
     def takes_mpi(self, factors: Factors) -> bool:
         """Returns whether the ranks of a ranked experiment use MPI. Otherwise they need no launcher."""
         return True
+
+    def in_one_process(self, factors: Factors) -> bool:
+        """Returns whether one process carries out a point of a ranked experiment, with the devices of all ranks: its
+        session has those of the other ranks as `peers`.
+        """
+        return False
 
     opens_device: ClassVar[bool] = True
     """False if the worker must not open the device. environment() must then return a variable that no other experiment

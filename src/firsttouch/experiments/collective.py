@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
@@ -31,12 +31,16 @@ from firsttouch.experiments.interfaces import (
 )
 from firsttouch.experiments.presets import QUICK, STANDARD, Candidate, Not, Octave, leave_out
 from firsttouch.figures import Line
+from firsttouch.machine.backends import message_library
 from firsttouch.machine.switches import xccl_environment
 from firsttouch.records.schema import RANKS, AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
 
 OPERATION, ALLOCATOR = "operation", "allocator"
+PROCESSES = "processes"
+EACH, ONE = "each", "one"
+SIDES = "source", "target"
 NUMBER = 4
 """Bytes of a number."""
 PROPORTIONAL = 0.8
@@ -72,8 +76,16 @@ OPERATIONS: Mapping[str, Shape] = {
 }
 
 
+def _processes(values: Sequence[str]) -> Factor:
+    return Factor(PROCESSES, values, choices=[EACH, ONE], doc="each rank has a process, or one has the devices of all")
+
+
 def _is_main(candidate: Candidate) -> bool:
     return candidate.factors[ALLOCATOR] == main_allocator(candidate.device)
+
+
+def _is_in_one_process(candidate: Candidate) -> bool:
+    return candidate.experiment.in_one_process(candidate.factors)
 
 
 class Collective(Experiment):
@@ -89,7 +101,9 @@ class Collective(Experiment):
         "is the time of one of several queued back to back. `size` is the larger of a rank's two buffers, in bytes; "
         "where the ranks do not divide it, the counter bytes has what was used. block_bytes is what the OSU benchmarks "
         "call the size. algorithm_gbs is bytes over interval_us, and bus_gbs is that times nccl-tests' factor, which "
-        "makes it comparable with a link. With mpi-staged the device's copies are part of all times."
+        "makes it comparable with a link. With mpi-staged the device's copies are part of all times. With "
+        "processes=one, one thread starts each operation on the devices of all ranks, in a group, and the time is "
+        "until all have ended; mean_us and least_us are then unknown."
     )
     source = "OSU micro-benchmarks; nccl-tests; Schieffer et al. 2025"
     figures = (
@@ -103,10 +117,13 @@ class Collective(Experiment):
     least_ranks = 1
     switches_of = ("memory", "copies")
     rules = (
+        leave_out(
+            "one process with several devices is measured from the preset standard on", QUICK, in_one_process=True
+        ),
         leave_out("other allocators are measured from the preset standard on", QUICK, main=False),
         leave_out("other allocators are measured at every sixth octave", STANDARD, main=False, size=Not(Octave(6))),
     )
-    properties: ClassVar = {"main": _is_main}
+    properties: ClassVar = {"main": _is_main, "in_one_process": _is_in_one_process}
 
     def supports(self, device: DeviceInfo) -> str | None:
         first = devices_of(device)[0]
@@ -120,6 +137,12 @@ class Collective(Experiment):
     def takes_mpi(self, factors: Factors) -> bool:
         return factors[INTERFACE] != XCCL
 
+    def in_one_process(self, factors: Factors) -> bool:
+        return factors.get(PROCESSES) == ONE
+
+    def optional(self) -> Sequence[Factor]:
+        return [_processes([EACH])]
+
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         on_cpu = device.capabilities.on_host_processor or not device.capabilities.runs_kernels
         sizes = {
@@ -131,7 +154,8 @@ class Collective(Experiment):
         return [
             Factor(OPERATION, list(OPERATIONS), doc="what the ranks do together"),
             interface_factor(device),
-            Factor(RANKS, ranks, "count", least=1, most=2048, doc="how many processes"),
+            Factor(RANKS, ranks, "count", least=1, most=2048, doc="how many take part"),
+            *([_processes([EACH, ONE])] if message_library(device.kind) and len(devices_of(device)) > 1 else []),
             memory_factor(ALLOCATOR, device, preset, "memory of both buffers"),
             Factor("size", sizes, "size", least=NUMBER, most=GiB, multiple=NUMBER,
                    doc="bytes of the larger buffer of a rank"),
@@ -141,6 +165,10 @@ class Collective(Experiment):
         return xccl_environment() if factors[INTERFACE] == XCCL else {}
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+        if self.in_one_process(factors) and factors.count(RANKS) == 1:
+            return "a rank that is alone has a process of its own in any case"
+        if self.in_one_process(factors) and factors[INTERFACE] != XCCL:
+            return "only NCCL and RCCL take several devices of one process"
         if factors.count(RANKS) == 1 and factors[INTERFACE] != XCCL:
             return "a rank that is alone has none to communicate with; --ranks 2 starts two"
         return why_no_use(factors.text(INTERFACE), device, _entries(factors, device))
@@ -151,37 +179,44 @@ class Collective(Experiment):
         return why_too_many(factors.text(INTERFACE), device, factors.count(RANKS))
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        interface, shape, ranks = point.text(INTERFACE), OPERATIONS[point.text(OPERATION)], session.ranks
+        interface, shape, ranks = point.text(INTERFACE), OPERATIONS[point.text(OPERATION)], point.count(RANKS)
         by_device = by_device_address(interface, _entries(point.factors, session.info))
-        comm = open_interface(interface, session, device_memory=by_device)
+        devices = [session.device, *map(session.peer, session.peers)]
+        if self.in_one_process(point.factors):
+            comms = session.xccl_of(devices)
+        else:
+            comms = [open_interface(interface, session, device_memory=by_device)]
         block = shape.block(point.size("size"), ranks)
         sizes = [block * NUMBER * (ranks if many else 1) for many in shape[:2]]
         with ExitStack() as held:
             held.enter_context(session.on_own_processors())
-            source, target = (held.enter_context(_allocate(session, point.text(ALLOCATOR), size)) for size in sizes)
-            staging: list[_core.Buffer | None] = [None, None]
-            if interface == MPI_STAGED and (name := staging_allocator(session.info)):
-                staging = [held.enter_context(_allocate(session, name, size)) for size in sizes]
+            staging = staging_allocator(session.info) if interface == MPI_STAGED else None
+            members = []
+            for device, comm in zip(devices, comms, strict=True):
+                source, target = (held.enter_context(device.allocate(point.text(ALLOCATOR), size)) for size in sizes)
+                through = [held.enter_context(device.allocate(staging, size)) if staging else None for size in sizes]
+                members.append((device, comm, source, target, through[0], through[1]))
             outcome = _core.collective(
-                session.device,
-                comm,
-                source,
-                target,
+                members,
                 operation=point.text(OPERATION),
                 block=block,
-                staged_source=staging[0],
-                staged_target=staging[1],
                 device_addresses=by_device,
                 seed=session.seed,
                 stop=session.stop(),
             )
-            buffers = [buffer_fact("source", source), buffer_fact("target", target)]
+            of = [f" of {device.name}" if len(devices) > 1 else "" for device in devices]
+            buffers = [
+                buffer_fact(side + of[rank], buffer)
+                for rank, member in enumerate(members)
+                for side, buffer in zip(SIDES, member[2:4], strict=True)
+            ]
             counters = _rates(outcome, shape, block, ranks) if outcome.samples else {}
-            return Measurement.of(outcome, buffers=buffers, counters=counters)
+            return Measurement.of(outcome, buffers=buffers, counters=counters, verified_why=_wrong(outcome, devices))
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         found = []
-        for rows in group_by(records, OPERATION, "device").values():
+        apart = group_by(records, PROCESSES).values()
+        for rows in (rows for same in apart for rows in group_by(same, OPERATION, "device").values()):
             most = max(number(r, RANKS) for r in rows)
             main = [r for r in rows if number(r, RANKS) == most and r.factors[ALLOCATOR] == rows[0].factors[ALLOCATOR]]
             found.append(_quickest(main))
@@ -193,8 +228,10 @@ def _entries(factors: Factors, device: DeviceInfo) -> list[AllocatorInfo]:
     return [] if entry is None else [entry]
 
 
-def _allocate(session: Session, allocator: str, size: int) -> AbstractContextManager[_core.Buffer]:
-    return session.device.allocate(allocator, size)
+def _wrong(outcome: _core.CollectiveOutcome, devices: Sequence[_core.Device]) -> str:
+    """Which of several devices of one process received wrong data, or ''."""
+    wrong = [rank for rank, errors in enumerate(outcome.errors_of_ranks) if errors and len(devices) > 1]
+    return "; ".join(f"rank {rank} ({devices[rank].name}) received wrong data" for rank in wrong)
 
 
 def _rates(outcome: _core.Outcome, shape: Shape, block: int, ranks: int) -> dict[str, Scalar]:
@@ -232,12 +269,13 @@ def _quickest(records: Sequence[Record]) -> Finding:
     if not bus:
         return finding(ITSELF, quickest)
     best = {"bus": max(bus, key=lambda q: q.value)}
+    parties = "devices of one process" if quickest.factors.get(PROCESSES) == ONE else "processes"
     if grows is None:
-        return finding(QUICKEST, quickest, details=best)
-    return finding(GROWS, quickest, details=best, begins=format_size(grows))
+        return finding(QUICKEST, quickest, details=best, parties=parties)
+    return finding(GROWS, quickest, details=best, begins=format_size(grows), parties=parties)
 
 
-_HEAD = "quickest operations of {ranks} processes:"
+_HEAD = "quickest operations of {ranks} {parties}:"
 QUICKEST = Claim("collective.quickest", "{operation} {value} for {size} ({interface}); bus at most {bus}", _HEAD)
 GROWS = Claim(
     "collective.quickest",
