@@ -208,7 +208,7 @@ def _crossovers(rows: Sequence[Row]) -> list[Crossover]:
     return found
 
 
-_USUAL: Mapping[str, Scalar] = {"threads": 0, "route": "default", "sdma": "unset"}
+_USUAL: Mapping[str, Scalar] = {"threads": 0, "route": "default", "sdma": "unset", "processes": "each"}
 """Factors that are a part of the interface, with the values that go without saying."""
 
 
