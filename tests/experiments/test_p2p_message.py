@@ -15,12 +15,12 @@ from tests.mpi import MPIS, Mpi
 
 from firsttouch.engine.launching import Launching
 from firsttouch.engine.plan import Planned, make_plan
-from firsttouch.engine.ranked import SHARED, divided_limits
+from firsttouch.engine.ranked import divided_limits
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.machine import mpi as machine_mpi
 from firsttouch.records.reading import load_results
-from firsttouch.records.schema import SCHEMA, DeviceInfo, Peer, Record, Request
+from firsttouch.records.schema import SCHEMA, SHARED, DeviceInfo, Peer, Record, Request
 
 NAME = "p2p-message"
 Sets = dict[str, list[str]]
@@ -167,6 +167,18 @@ def test_an_mpirun_of_another_mpi_is_refused(
             Launching().check()
     else:
         assert Launching().launcher(2, mpi=True).command == [str(program), "-n", "2"]
+
+
+def test_more_ranks_than_processors_do_not_wait_for_each_other_in_loops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = _program(tmp_path / "bin", "HYDRA build details:")
+    monkeypatch.setattr(machine_mpi, "library_version", lambda: "MPICH Version: 5.0.2")
+    monkeypatch.setattr(machine_mpi.sys, "executable", str(program.with_name("python")))
+    monkeypatch.setattr("firsttouch.engine.launching.usable_cores", lambda: [0, 1])
+    of_two, of_three = (Launching().launcher(ranks, mpi=True).environment for ranks in (2, 3))
+    assert "MPIR_CVAR_BCAST_POSIX_INTRA_ALGORITHM" not in of_two
+    assert of_three["MPIR_CVAR_BCAST_POSIX_INTRA_ALGORITHM"] == "mpir"
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
