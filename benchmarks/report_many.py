@@ -3,7 +3,8 @@
     python benchmarks/report_many.py [POINTS [PAGE [PROCESSES]]]
 
 The records are those of results/h200-standard, repeated under a further factor and varied by 1 %. PAGE: where the page
-is written. PROCESSES: how many carried out each point, on hosts of four GPUs. Exits with status 1 if a limit is exceeded.
+is written. PROCESSES: how many carried out each point, on hosts of four GPUs. Exits with status 1 if a limit is
+exceeded.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ def main() -> int:
         seconds = time.monotonic() - started
         size = page.stat().st_size if page.exists() else 0
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    whose = f" of {processes} processes" if processes else ""
     print(
-        f"{points} points{f' of {processes} processes' if processes else ''}: {seconds:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processor time, largest process "
-        f"{used.ru_maxrss / 2**10:.0f} MiB, page {size / 1e6:.1f} MB"
+        f"{points} points{whose}: {seconds:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processor time, largest "
+        f"process {used.ru_maxrss / 2**10:.0f} MiB, page {size / 1e6:.1f} MB"
     )
     longest, most = OF_PROCESSES if processes else (SECONDS, BYTES)
     return int(done.returncode != 0 or seconds > longest or used.ru_maxrss * 1024 > most)

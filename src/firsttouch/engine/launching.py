@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from firsttouch.errors import UsageError
 from firsttouch.machine.host import usable_cores
-from firsttouch.machine.mpi import Mpi, find_mpi
+from firsttouch.machine.mpi import Mpi, check_mpi4py, find_mpi
 from firsttouch.workers.ranks import Launcher
 
 PLACEHOLDER = "{ranks}"
@@ -55,14 +55,17 @@ class Launching:
 
     def check(self) -> None:
         """Raises UsageError if no ranks can be started; the text says what to install."""
-        if not self._words and self._mpi is None:
+        if self._words:
+            check_mpi4py()
+        elif self._mpi is None:
             self._mpi = find_mpi()
 
     def launcher(self, ranks: int, mpi: bool) -> Launcher:
         """The launcher of so many ranks, which use MPI or need none. Raises UsageError like check()."""
         if not (mpi or self._words):
             return Launcher([])
-        self.check()
+        if mpi:
+            self.check()
         environment = dict(_OPEN_MPI) | (dict(_AS_ROOT) if os.geteuid() == 0 else {})
         if self._words:
             words = [word.replace(PLACEHOLDER, str(ranks)) for word in self._words]
