@@ -1,6 +1,6 @@
 """A launcher that stands in for mpirun: starts N processes that know their rank, and ends all if one fails.
 
-python launcher.py N COMMAND...; with FAKE_ABSENT=2, rank 2 never starts its command, and waits.
+python launcher.py N COMMAND...
 """
 
 import os
@@ -10,14 +10,7 @@ import time
 
 if __name__ == "__main__":
     count, command = int(sys.argv[1]), sys.argv[2:]
-    absent = os.environ.get("FAKE_ABSENT")
-    ranks = [
-        subprocess.Popen(
-            ["sleep", "1000"] if str(rank) == absent else command,
-            env=os.environ | {"FIRSTTOUCH_RANK_NUMBER": str(rank)},
-        )
-        for rank in range(count)
-    ]
+    ranks = [subprocess.Popen(command, env=os.environ | {"FIRSTTOUCH_RANK_NUMBER": str(rank)}) for rank in range(count)]
     while (ends := [rank.poll() for rank in ranks]).count(None):
         if any(ends):
             for rank in ranks:

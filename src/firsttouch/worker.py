@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +34,7 @@ TASKS: Mapping[type[Task], Handler] = {
 }
 
 if __name__ == "__main__":
+    os.environ.setdefault("PATH", os.defpath)  # without any, PoCL finds no linker
     if len(sys.argv) == 2:
         serve(int(sys.argv[1]), TASKS)
     else:

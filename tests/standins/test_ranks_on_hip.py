@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import standin
+from tests import rank_ends
 from tests.calls import UNDRAWN
 from tests.conftest import MakeOnce
 from tests.mpi import MPIS, Mpi
@@ -214,6 +215,23 @@ def test_a_byte_that_rccl_changes_is_found(tmp_path: Path, rccl: dict[str, str],
         if row.device == "hip:0":
             assert row.verified is False
             assert row.verified_why.startswith(f"rank {rank} (hip:{rank} at ")
+
+
+DIRECT = Mpi("no MPI", UNDRAWN)
+PAIR = ("hip:0", "hip:1")
+WITH_XCCL = {"RANKS_WITH_XCCL": "1", "STANDIN_DEVICES": "2"}
+
+
+def test_the_end_of_a_rank_with_rccl_ends_its_point_alone(tmp_path: Path, rccl: dict[str, str]) -> None:
+    rank_ends.a_ranks_end_ends_its_point_alone(DIRECT, tmp_path / "out", PAIR, **WITH_XCCL, **rccl)
+
+
+def test_a_rank_with_rccl_that_takes_too_much_memory_is_named(tmp_path: Path, rccl: dict[str, str]) -> None:
+    rank_ends.a_rank_that_takes_too_much_memory_is_named(DIRECT, tmp_path / "out", PAIR, **WITH_XCCL, **rccl)
+
+
+def test_a_rank_with_rccl_that_never_says_hello(tmp_path: Path, rccl: dict[str, str]) -> None:
+    rank_ends.a_rank_that_never_says_hello(DIRECT, tmp_path / "out", PAIR, **WITH_XCCL, **rccl)
 
 
 def test_without_rccl_its_points_are_skipped(tmp_path: Path) -> None:

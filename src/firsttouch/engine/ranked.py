@@ -12,13 +12,10 @@ from firsttouch.engine.job import Job, blank_record
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.limits import VARIABLES, environment_limits, host_limit
 from firsttouch.machine.tree import parse_ids
-from firsttouch.records.schema import DeviceInfo, Party, Record, Scalar
+from firsttouch.records.schema import SHARED, DeviceInfo, Party, Record, Scalar
 from firsttouch.workers.process import Answer
 from firsttouch.workers.protocol import Reply, one_line
 from firsttouch.workers.ranks import Launcher, Ranks
-
-SHARED = "shared"
-"""The counter that says what several ranks of a point have in common."""
 
 
 class RankedWorker:

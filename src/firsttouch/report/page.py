@@ -37,6 +37,7 @@ from firsttouch.report.lead import usual
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import point_id, section_id
 from firsttouch.report.points import matching
+from firsttouch.report.processes import processes
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.published import PublishedTable, published_tables
 from firsttouch.report.svg import to_svgs
@@ -128,6 +129,8 @@ class Section:
     wrong: list[Block] = field(default_factory=list)
     suspect: list[Block] = field(default_factory=list)
     unverified: list[Block] = field(default_factory=list)
+    processes: list[Block] = field(default_factory=list)
+    """Who carried out points together."""
 
     @property
     def answer(self) -> str:
@@ -323,6 +326,7 @@ def _section(part: Answered, experiment: Experiment | None, known: Mapping[str, 
     section.wrong = _each(records, lambda r: (r.verified_why or "the data were wrong") if _is_wrong(r) else None)
     section.suspect = _blocks(records, lambda r: explain(r.suspect) if _is_suspect(r) else None)
     section.unverified = _blocks(records, lambda r: r.verified_why if _is_unverified(r) else None)
+    section.processes = _blocks(records, processes)
     return section
 
 

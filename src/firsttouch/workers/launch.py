@@ -22,7 +22,7 @@ from pathlib import Path
 from firsttouch.workers.agent import CHANNEL, NUMBER
 
 SHARED_MEMORY = Path("/dev/shm")
-_LEFT_BY_MPI = ("mpich_shm_*", "sm_segment.*", "ompi.*", "vader_segment.*", "psm*_shm.*")
+_LEFT_BY_MPI = ("mpich_shm_*", "ucx_shm_posix_*", "sm_segment.*", "ompi.*", "vader_segment.*", "psm*_shm.*")
 _TICK = 0.02
 _PATIENCE = 3.0
 """Seconds in which killed processes must have ended."""

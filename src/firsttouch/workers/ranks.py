@@ -133,7 +133,7 @@ class Ranks:
                 self._by_number[number].texts = 0
                 told.add(number)
             self._share(told)
-            failure = self._take_replies() or self._why_ended(names) or self._late(asked, now, timeout, names)
+            failure = self._take_replies(names) or self._why_ended(names) or self._late(asked, now, timeout, names)
             known = [self._by_number.get(number) for number in range(self._count)]
             replies = [None if one is None else one.reply for one in known]
             if failure is None and None not in replies:
@@ -259,13 +259,13 @@ class Ranks:
         self._selector.unregister(rank.connection)
         rank.connection.close()
 
-    def _take_replies(self) -> tuple[_Failure, str] | None:
-        """Note the replies that came. Returns a failure if a line is not a reply."""
+    def _take_replies(self, names: Sequence[str]) -> tuple[_Failure, str] | None:
+        """Note the replies that came. Returns a failure if a line is not a reply, or an answer has no record."""
         for rank in self._by_number.values():
             try:
                 replies, rank.replies = split_replies(rank.replies)
             except ValueError as error:
-                return "failed", f"the reply of rank {rank.number} is not valid: {error}"
+                return "failed", f"the reply of {self._who(rank.number, names)} is not valid: {error}"
             for reply in replies:
                 rank.since = time.monotonic()
                 if reply.state == "shares":
@@ -273,6 +273,8 @@ class Ranks:
                     continue
                 rank.state = reply.state
                 if reply.state == "done":
+                    if reply.record is None:
+                        return "failed", f"the reply of {self._who(rank.number, names)} has no record"
                     rank.reply = reply
         return None
 
@@ -308,6 +310,7 @@ class Ranks:
         return "timeout", f"{', '.join(waiting)} did not finish within {timeout:.3g} s"
 
     def _who(self, number: int, names: Sequence[str]) -> str:
+        """A rank with its device and, if that is known, its host."""
         rank = self._by_number.get(number)
         return f"rank {number} ({names[number]}{f' at {rank.host}' if rank else ''})"
 
