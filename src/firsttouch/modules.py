@@ -17,12 +17,14 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from firsttouch.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 VARIABLE = "FIRSTTOUCH_MODULES"
 """The environment variable with the paths of module files, separated by ':'."""
@@ -138,6 +140,8 @@ def _entry_points(group: str, path: tuple[str, ...]) -> Sequence[EntryPoint]:
     """The entry points of a group on the search path `path`. Cached, because they are needed for every point, and
     reading the metadata of a few hundred installed packages takes longer than measuring a short point.
     """
+    from importlib.metadata import entry_points
+
     return tuple(entry_points(group=group))
 
 

@@ -26,7 +26,7 @@ MUTATIONS = [
     ("u * w * ct - v * st", "u * w * ct + v * st"),
     ("COUNT(ABSORBED);", ""),
     ("to[ID] = to[RANDOM] = mix64(state = next_state(state))", "to[ID] = mix64(state = next_state(state))"),
-    ("flux + at * GROUPS + (p[CELL_Z] >> 32), far", "flux + at * GROUPS + (p[CELL_Z] >> 32), 0.5 * far"),
+    ("flux + place, far", "flux + place, 0.5 * far"),
     ("SET(p, SEGMENTS, NUMBER(p, SEGMENTS) + 1.0);", ""),
     (
         "const uint ends = !collides && to_census < least;",

@@ -14,6 +14,7 @@ import pytest
 from tests.harness.running import SIZE, params_of, run_tiny, skip_reason, strategies
 
 from firsttouch.apps import all_apps
+from firsttouch.apps.halo import FIELDS
 from firsttouch.harness.app import App, View
 from firsttouch.harness.measure import NONSENSE
 from firsttouch.workspace.workspace import Array
@@ -35,6 +36,22 @@ def unpadded(app: App) -> Values:
     return (np.arange(n)[:, None] * side + np.arange(n)).ravel()
 
 
+def of_fields(app: App) -> Values:
+    """The cells of each field with two around its block, not the further column and row of those without a node."""
+    fields = app.arrays["fields"]
+    numbers = np.arange(np.prod(fields.shape)).reshape(fields.shape)
+    found = [
+        numbers[
+            field,
+            : -1 if not (vel or name.endswith("_y")) else None,
+            : -1 if not (vel or name.endswith("_x")) else None,
+        ]
+        for field, name in enumerate(FIELDS)
+        for vel in [name[1:4] == "vel"]
+    ]
+    return np.concatenate([part.ravel() for part in found])
+
+
 OTHER_RESULTS: Mapping[str, Collection[str]] = {"producer_consumer": ["ring"], "quantum_volume": ["state"]}
 """By application, results that do not end on the CPU."""
 PARTS: Mapping[str, Parts] = {
@@ -43,6 +60,7 @@ PARTS: Mapping[str, Parts] = {
     "fft_conv_r2c": {"padded": unpadded},
     "gaussian": {"a": upper_triangle},  # below it are remains of rounding
     "gaussian_concurrent": {"a": upper_triangle},
+    "halo": {"fields": of_fields},
 }
 """By application and array, the flat indices of its elements that are a result. Default: all."""
 NOT_YET: Collection[str] = ()

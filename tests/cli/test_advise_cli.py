@@ -6,12 +6,14 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from firsttouch.advice import advisor
 from firsttouch.advice.advisor import Advice, advise
 from firsttouch.advice.patterns import PATTERNS
 from firsttouch.apps import all_apps
@@ -21,6 +23,15 @@ from firsttouch.records.reading import load_results
 RESULTS = Path(__file__).parents[2] / "results"
 STANDARD, APPS, QUICK = (RESULTS / name for name in ("h200-standard", "h200-apps", "h200-quick"))
 VM, VM_QUICK = RESULTS / "xeon-vm-standard", RESULTS / "xeon-vm-quick"
+
+
+@pytest.fixture(autouse=True)
+def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading results takes three times as long as the advice from them."""
+    monkeypatch.setattr(advisor, "load_results", _loaded)
+
+
+_loaded = cache(load_results)
 
 
 def call(*words: object) -> subprocess.CompletedProcess[str]:

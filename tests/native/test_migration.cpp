@@ -51,16 +51,17 @@ class Migration : public testing::Test {
 };
 
 TEST_F(Migration, EveryAccessPatternPassesTheCheck) {
-    for (const std::size_t bytes : {4 * MiB, 4 * MiB + 24 * KiB + 8})
-        for (const auto& [run, stride] : {std::pair<std::size_t, std::size_t>{128, 128},
-                                          {128, 1024},
-                                          {8, 8},
-                                          {8, 4 * KiB},
-                                          {8, 64 * KiB},
-                                          {8, 2 * MiB},
-                                          {64, 192}})
+    for (const auto& [run, stride] : {std::pair<std::size_t, std::size_t>{128, 128},
+                                      {128, 1024},
+                                      {8, 8},
+                                      {8, 4 * KiB},
+                                      {8, 64 * KiB},
+                                      {8, 2 * MiB},
+                                      {64, 192}})
+        for (const std::size_t rest : {std::size_t(0), 24 * KiB + 8})
             for (const bool shuffled : {false, true})
                 for (const bool update : {false, true}) {
+                    const std::size_t bytes = std::max(256 * KiB, 2 * stride) + rest;
                     MigrationRequest request = request_of(bytes);
                     request.run_bytes = run;
                     request.stride_bytes = stride;

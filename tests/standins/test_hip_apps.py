@@ -47,10 +47,6 @@ APU = {"STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942:sramecc+"}
         [
             ("black_scholes", APU | XNACK, {"system", "system+prefault", "unified"}),
             ("hotspot", {}, set()),
-            ("black_scholes", {}, set()),
-            ("bfs", {}, set()),
-            ("nw", {}, set()),
-            ("black_scholes", XNACK, {"system", "system+prefault"}),
             ("bfs", XNACK, {"system", "system+prefault"}),
             ("nw", APU, {"unified"}),
         ]

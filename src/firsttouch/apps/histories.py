@@ -19,6 +19,7 @@ State: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
 REACTIONS = 180
 """The most reactions of all isotopes."""
 CUTOFF = 0.001
+TRACED = 2000
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,12 @@ def _join(parts: Sequence[State]) -> State:
 
 
 class Histories:
-    """The histories of the source particles whose numbers are multiples of `every`."""
+    """The histories of about TRACED source particles of each step: those whose numbers are multiples of `every`."""
 
-    def __init__(self, problem: Problem, cells: int, each: int, weight: float, key: int, every: int) -> None:
-        self.problem, self.cells, self.each, self.weight, self.key, self.every = (
-            problem, cells, each, weight, key, every
-        )  # fmt: skip
+    def __init__(self, problem: Problem, cells: int, each: int, weight: float, key: int) -> None:
+        """each: source particles of a cell in a step, of this weight. key: of their random numbers."""
+        self.problem, self.cells, self.each, self.weight, self.key = problem, cells, each, weight, key
+        self.every = max(1, cells**3 * each // TRACED)
         self.edges, self.cross = problem.edges(), problem.cross()
         self.totals = self.cross.sum(axis=0)
         self.below = np.cumsum(self.cross, axis=0)

@@ -58,7 +58,8 @@ HELPER ulong collide(GLOBAL ulong* p, double u, double v, double w, GLOBAL const
 }
 
 /* Tracks each particle until it is absorbed, splits in a fission, reaches census or leaves the block by a face. The box
-   reflects. ended: particles already at census. slots: for each face, four bits with the number of its queue, of `room`
+   reflects. paths: sums over all cells and groups of the flux, each times its own number, which tells them apart. ended:
+   particles already at census. slots: for each face, four bits with the number of its queue, of `room`
    particles. */
 KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulong* census, GLOBAL uint* queue,
                        GLOBAL ulong* control, GLOBAL double* flux, GLOBAL double* paths, GLOBAL const double* edges,
@@ -96,8 +97,9 @@ KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulon
             SET(p, SEGMENTS, NUMBER(p, SEGMENTS) + 1.0);
             ulong at = 0;
             for (uint a = 3; a-- > 0;) at = at * along(extent, a) + cell[a] - along(origin, a);
-            ATOMIC_ADD_F64_DEVICE(flux + at * GROUPS + (p[CELL_Z] >> 32), far * NUMBER(p, WEIGHT));
-            ATOMIC_ADD_F64_DEVICE(paths + (i & 63), far * NUMBER(p, WEIGHT));
+            const ulong place = at * GROUPS + (p[CELL_Z] >> 32);
+            ATOMIC_ADD_F64_DEVICE(flux + place, far * NUMBER(p, WEIGHT));
+            ATOMIC_ADD_F64_DEVICE(paths + (i & 63), far * NUMBER(p, WEIGHT) * (1.0 + random_f64(0ul, place)));
             if (collides) {
                 if (collide(p, u, v, w, edges, cross, total, reactions, mass, yield, fresh, control, capacity) != 1) break;
                 continue;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -87,6 +88,7 @@ def main() -> None:
     if reason := lost_output():
         print_stderr(f"firsttouch: stdout can't be written: {reason}")
         status = status or 1
+    gc.freeze()  # the process ends, so that what is loaded need not be searched for garbage
     sys.exit(status)
 
 

@@ -10,9 +10,8 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import capstone
-from elftools.elf.elffile import ELFFile
 from msgspec.structs import replace
 
 from firsttouch import _core
@@ -25,6 +24,9 @@ from firsttouch.machine.backends import HOST
 from firsttouch.machine.compilers import TARGETS, compile_for, llvm_tools
 from firsttouch.records.schema import DeviceInfo, Metric, Record, Scalar
 from firsttouch.session import Session
+
+if TYPE_CHECKING:
+    import capstone
 
 OPERATIONS = (
     "add_u64_device",
@@ -79,6 +81,8 @@ def classify(operation: str, listing: Iterable[str]) -> tuple[str, str]:
 
 
 def _disassembler() -> capstone.Cs:
+    import capstone  # here, because every worker loads this module, and this takes as long as all the others
+
     if platform.machine() in ("aarch64", "arm64"):
         return capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
     return capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
@@ -155,6 +159,8 @@ def assembly_listing(kernel: str, assembly: str) -> tuple[str, list[str]]:
 
 def _opencl_listing(kernel: str, code: bytes) -> tuple[str, list[str]]:
     """The work-group function of the kernel in the ELF objects that PoCL's binary carries."""
+    from elftools.elf.elffile import ELFFile
+
     for start in (match.start() for match in re.finditer(rb"\x7fELF", code)):
         elf = ELFFile(io.BytesIO(code[start:]))
         table = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")

@@ -5,6 +5,7 @@ Prints the paths of what was written as a JSON list; exit status 2 and one sente
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from contextlib import redirect_stdout
@@ -30,6 +31,7 @@ def main() -> None:
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(2)
     print(json.dumps([str(path) for path in paths]))  # noqa: T201
+    gc.freeze()  # the process ends, so that what is loaded need not be searched for garbage
 
 
 if __name__ == "__main__":
