@@ -108,8 +108,7 @@ class Halo(App):
 
     def check(self, view: View) -> str:
         """Compares every cell of every field, halos and corners included, with that of which it must be a copy."""
-        for field, name in enumerate(FIELDS):
-            found = view(self.fields[field : field + 1])[0]
+        for field, (name, found) in enumerate(zip(FIELDS, view(self.fields), strict=True)):
             more = [name[1:4] == "vel" or name.endswith(end) for end in ("_x", "_y")]  # on nodes or faces
             own = self.nx + 4 + more[0]
 
