@@ -446,6 +446,18 @@ def kernels(directories: Sequence[Directory]) -> str:
     return table(head, sorted(rows))
 
 
+def exchanges(directories: Sequence[Directory]) -> str:
+    """The times of applications that several processes share, by interface and memory of the messages."""
+    rows = []
+    for record in (r for d in directories for r in derived(d) if "interface" in r.factors):
+        parts = [number_of(record, name) for name in ("phase_compute_ms", "exchange_ms", "calls_ms")]
+        times = ["" if ms is None else quantity(ms, "ms") for ms in (number_of(record, "median"), *parts)]
+        where = [str(record.factors[name]) for name in ("ranks", "interface", "buffers")]
+        rows.append([application(record), *where, *times])
+    head = ["application", "processes", "interface", "messages in", "run", "compute", "exchanges", "send and receive"]
+    return table(head, sorted(rows))
+
+
 def summary(directories: Sequence[Directory]) -> str:
     """What `firsttouch app` prints of one application."""
     found = {d: [r for r in d.records if application(r) == "lud"] for d in directories}
@@ -542,6 +554,7 @@ TEXTS: Mapping[str, Text] = {
     "means": of_each_once(means),
     "findings": of_each_once(findings),
     "iterations": of_each_once(iterations),
+    "exchanges": exchanges,
     "kernels": of_each_once(kernels),
     "memory": of_each_once(memory),
     "placements": placements,

@@ -20,6 +20,8 @@ from firsttouch.workspace.strategies import STRATEGIES
 from firsttouch.workspace.workspace import ByteRange
 
 APPS = all_apps()
+UNORDERED = {"transport"}
+"""Applications whose output depends on the order in which threads add up or append, so that each is checked in full."""
 STRICTER = {"producer_consumer"}
 """Applications that override refuses() with stricter conditions."""
 every_app = pytest.mark.parametrize("name", APPS)
@@ -33,7 +35,9 @@ def test_results_are_correct_with_copies_and_equal_with_shared_memory(name: str)
     first, second, *_ = 2 * usable or pytest.skip("no strategy on this device")
     checked = run_tiny(APPS[name], first)
     assert (checked.error, checked.output != "") == ("", True)
-    assert run_tiny(APPS[name], second, known=[checked.output]).output == checked.output
+    again = run_tiny(APPS[name], second, known=[checked.output])
+    assert again.error == ""
+    assert name in UNORDERED or again.output == checked.output
 
 
 @pytest.mark.exhaustive
@@ -99,7 +103,7 @@ def test_kernels_are_compiled_before_any_phase_is_timed(monkeypatch: pytest.Monk
     compiled: list[tuple[str, str]] = []
     point: Any = SimpleNamespace(factors=Factors({"strategy": strategies()[0], "size": "tiny", "pyramid": 5}))
     info, device = opencl()
-    session: Any = SimpleNamespace(info=info, device=device, seed=1, events=None)
+    session: Any = SimpleNamespace(info=info, device=device, seed=1, events=None, rank=0, ranks=1)
     monkeypatch.setattr(KernelFile, "compiled", lambda file, _device, _entry: compiled.extend(file.defines))
     monkeypatch.setattr(experiment, "run", lambda *_, **__: pytest.fail(f"{compiled}"))
     with pytest.raises(pytest.fail.Exception, match=r"^\[\('PYRAMID', '5'\)\]$"):

@@ -118,4 +118,4 @@ def test_results_of_real_machines_are_answered(capsys: Out) -> None:
     interfaces.command(RESULTS / "h200-collective")
     assert "no choice to compare" in capsys.readouterr().out
     interfaces.command(RESULTS / "h200-pairs", ["copy"])
-    assert "copy-engine, kernel or peer-call, without intervals" in capsys.readouterr().out
+    assert "kernel\n    from 4 MiB to 16 MiB" in capsys.readouterr().out

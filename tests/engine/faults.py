@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import gc
+import inspect
 import math
 import os
 import signal
@@ -98,7 +98,10 @@ def _answer(line: bytes) -> Callable[[Session], Measurement]:
     """A fault that writes a line where the worker writes its replies."""
 
     def fault(session: Session) -> Measurement:
-        pipe = next(one for one in gc.get_objects() if isinstance(one, Pipe))
+        frame = inspect.currentframe()
+        while not any(isinstance(one, Pipe) for one in frame.f_locals.values()):
+            frame = frame.f_back
+        pipe = next(one for one in frame.f_locals.values() if isinstance(one, Pipe))
         os.write(pipe.descriptor, line + b"\n")
         time.sleep(60)
         raise AssertionError

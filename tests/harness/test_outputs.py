@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -47,7 +48,7 @@ def run(app: App, strategy: str = "explicit", known: list[str] | None = None) ->
 def test_the_same_output_is_checked_once() -> None:
     first = run(Counting(N))
     assert (first.error, Counting.checks) == ("", 1)
-    assert first.output.startswith("black_scholes: call put:")
+    assert re.match(r"black_scholes \w+: call put:", first.output)
     other = run(Counting(N), "svm-fine", [first.output])
     assert (other.error, other.output, Counting.checks) == ("", first.output, 1)
 
@@ -147,7 +148,7 @@ def test_part_of_a_buffer_is_digested_alone() -> None:
 
     changed: int | None = None
     first = run(Half(N))
-    assert first.output.startswith(f"black_scholes: call put years[0,{N['n'] // 2 * 4}]:")
+    assert re.match(rf"black_scholes \w+: call put years\[0,{N['n'] // 2 * 4}\]:", first.output)
     assert run(Half(N), known=[first.output]).output == first.output
     changed = 7
     assert run(Half(N), known=[first.output]).error

@@ -166,10 +166,10 @@ class Histories:
             along = p["velocity"] / speed[:, None]
             plane = (p["cell"] + (along > 0.0)) * self.problem.side
             with np.errstate(divide="ignore", invalid="ignore"):
-                distance = np.where(along == 0.0, 1e300, (plane - p["position"]) / along)
+                distance = np.where(along == 0.0, 1e300, np.maximum((plane - p["position"]) / along, 0.0))
             axis = np.argmin(distance, axis=1)
             rows = np.arange(len(axis))
-            facet, total = np.maximum(distance[rows, axis], 0.0), self.totals[group]
+            facet, total = distance[rows, axis], self.totals[group]
             collision, census = p["paths"] / total, speed * p["time"]
             collides = (collision <= facet) & (collision <= census)
             ends = ~collides & (census < facet)

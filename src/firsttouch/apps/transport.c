@@ -57,6 +57,12 @@ HELPER ulong collide(GLOBAL ulong* p, double u, double v, double w, GLOBAL const
     return out;
 }
 
+/* The distance to the face of a cell ahead, along one axis. Rounding may have put the particle behind it. */
+HELPER double to_face(double at, ulong cell, double way, double side) {
+    const double distance = ((double)(cell + (way > 0.0 ? 1 : 0)) * side - at) / way;
+    return way == 0.0 ? 1e300 : distance < 0.0 ? 0.0 : distance;
+}
+
 /* Tracks each particle until it is absorbed, splits in a fission, reaches census or leaves the block by a face. The box
    reflects. paths: sums over all cells and groups of the flux, each times its own number, which tells them apart. ended:
    particles already at census. slots: for each face, four bits with the number of its queue, of `room`
@@ -72,31 +78,25 @@ KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulon
             const double speed = speed_of(NUMBER(p, ENERGY));
             const double u = NUMBER(p, VELOCITY) / speed, v = NUMBER(p, VELOCITY + 1) / speed,
                          w = NUMBER(p, VELOCITY + 2) / speed;
-            const ulong cell[3] = {p[CELL_XY] & 0xfffffffful, p[CELL_XY] >> 32, p[CELL_Z] & 0xfffffffful};
-            const double way[3] = {u, v, w};
+            const ulong x = p[CELL_XY] & 0xfffffffful, y = p[CELL_XY] >> 32, z = p[CELL_Z] & 0xfffffffful;
             const double total = totals[p[CELL_Z] >> 32];
-            double least = 1e300;
-            uint axis = 0;
-            for (uint a = 0; a < 3; ++a) {
-                const double plane = (double)(cell[a] + (way[a] > 0.0 ? 1 : 0)) * side;
-                const double distance = way[a] == 0.0 ? 1e300 : (plane - NUMBER(p, POSITION + a)) / way[a];
-                if (distance < least) {
-                    least = distance;
-                    axis = a;
-                }
-            }
-            least = least < 0.0 ? 0.0 : least;
+            const double to_x = to_face(NUMBER(p, POSITION), x, u, side), to_y = to_face(NUMBER(p, POSITION + 1), y, v, side),
+                         to_z = to_face(NUMBER(p, POSITION + 2), z, w, side);
+            const uint axis = to_y < to_x ? (to_z < to_y ? 2 : 1) : (to_z < to_x ? 2 : 0);
+            const double least = axis == 0 ? to_x : axis == 1 ? to_y : to_z;
             const double to_collision = NUMBER(p, PATHS) / total, to_census = speed * NUMBER(p, TIME);
             const uint collides = to_collision <= least && to_collision <= to_census;
             const uint ends = !collides && to_census < least;
             const double far = collides ? to_collision : ends ? to_census : least;
-            for (uint a = 0; a < 3; ++a) SET(p, POSITION + a, NUMBER(p, POSITION + a) + far * way[a]);
+            SET(p, POSITION, NUMBER(p, POSITION) + far * u);
+            SET(p, POSITION + 1, NUMBER(p, POSITION + 1) + far * v);
+            SET(p, POSITION + 2, NUMBER(p, POSITION + 2) + far * w);
             SET(p, TIME, ends ? 0.0 : NUMBER(p, TIME) - far / speed);
             SET(p, AGE, NUMBER(p, AGE) + far / speed);
             SET(p, PATHS, NUMBER(p, PATHS) - far * total);
             SET(p, SEGMENTS, NUMBER(p, SEGMENTS) + 1.0);
-            ulong at = 0;
-            for (uint a = 3; a-- > 0;) at = at * along(extent, a) + cell[a] - along(origin, a);
+            const ulong at = ((z - along(origin, 2)) * along(extent, 1) + y - along(origin, 1)) * along(extent, 0) + x -
+                             along(origin, 0);
             const ulong place = at * GROUPS + (p[CELL_Z] >> 32);
             ATOMIC_ADD_F64_DEVICE(flux + place, far * NUMBER(p, WEIGHT));
             ATOMIC_ADD_F64_DEVICE(paths + (i & 63), far * NUMBER(p, WEIGHT) * (1.0 + random_f64(0ul, place)));
@@ -109,9 +109,9 @@ KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulon
                 break;
             }
             COUNT(CROSSINGS);
-            const uint up = way[axis] > 0.0;
-            const ulong next = cell[axis] + (up ? 1 : -1);
-            SET(p, POSITION + axis, (double)(cell[axis] + up) * side);
+            const uint up = (axis == 0 ? u : axis == 1 ? v : w) > 0.0;
+            const ulong cell = axis == 0 ? x : axis == 1 ? y : z, next = cell + (up ? 1 : -1);
+            SET(p, POSITION + axis, (double)(cell + up) * side);
             if (next >= cells) { /* also below 0 */
                 SET(p, VELOCITY + axis, -NUMBER(p, VELOCITY + axis));
                 continue;
