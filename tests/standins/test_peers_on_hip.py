@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.calls import UNDRAWN
+from tests.calls import COMMAND, UNDRAWN
 
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
@@ -35,6 +35,15 @@ def test_every_device_copies_to_every_other(tmp_path: Path) -> None:
     assert sorted(pairs) == sorted((a, b) for a in names for b in names)
     assert {(r.status, r.verified) for r in records} == {("ok", True)}
     assert all([p.device for p in r.parties] == [r.device, r.factors["peer"]] for r in records if r.parties)
+
+
+def test_a_machine_with_several_gpus_says_what_has_run_on_stand_ins_only(tmp_path: Path) -> None:
+    said = []
+    for count in ("1", "2"):
+        environment = os.environ | {"STANDIN_DEVICES": count}
+        done = subprocess.run([*COMMAND, "machine"], env=environment, capture_output=True, text=True, timeout=60)
+        said.append("not on a machine with several GPUs" in " ".join(done.stdout.split()))
+    assert said == [False, True]
 
 
 def test_a_peer_without_access_is_skipped_with_the_drivers_reason(tmp_path: Path) -> None:

@@ -67,6 +67,11 @@ HIP_UNTESTED = (
     "The HIP device has not run on AMD hardware yet: its host side was exercised on stand-ins for AMD's libraries, "
     "and its kernels were compiled, not run (docs/hip.md)."
 )
+BETWEEN_GPUS_UNTESTED = (
+    "Access, copies, messages and collective operations between GPUs, by NCCL, RCCL and GPU-aware MPI too, have run on "
+    "stand-ins only so far, not on a machine with several GPUs (docs/evidence.md)."
+)
+"""A note about a machine on which one driver has several GPUs."""
 WITHOUT_XNACK = (
     "XNACK was not on when the device was examined. Without it (HSA_XNACK=1 requests it), managed memory is "
     "page-locked host memory according to HIP's documentation, and neither advice nor prefetches move pages."
