@@ -126,6 +126,7 @@ class Applications(Work):
         return super().default_devices(without_processors(usable) or devices, request)
 
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
+        from firsttouch.harness.exchanging import FACTORS
         from firsttouch.harness.experiment import SETTINGS, list_application
         from firsttouch.harness.placements import BY_BUFFER
 
@@ -137,7 +138,8 @@ class Applications(Work):
             size = format_size(entry.footprint_bytes)
             lines.append(f"{entry.name}: {entry.what}")
             lines.append(f"  {entry.pattern}; default {parameters} ({size}). {entry.source}")
-            lines += _accepted({name: about for name, about in entry.factors.items() if name in entry.options})
+            own = {*entry.options, *(factor.name for factor in FACTORS)}
+            lines += _accepted({name: about for name, about in entry.factors.items() if name in own})
             lines.append(f"  buffers that take advice and prefetches: {', '.join(entry.guided)}")
         if entries:
             lines.append("every application")

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "comm/comm.hpp"
+#include "comm/exchange.hpp"
 #include "device/lab.hpp"
 #include "probe/probes.hpp"
 
@@ -50,6 +51,63 @@ TEST(Comm, MessagesArriveInOrder) {
             for (std::uint32_t i = 0; i < 5; ++i) EXPECT_EQ(words[i], 100 + i);
         }
     });
+}
+
+TEST(Comm, AllRanksGetSumsLargestAndEachOthersWords) {
+    in_both_ranks([](Comm& comm, Lab&) {
+        const auto own = static_cast<std::uint64_t>(comm.rank());
+        EXPECT_EQ(comm.total(10 + own), 21u);
+        EXPECT_EQ(comm.total(own == 0 ? ~std::uint64_t{0} : 3), 2u);  // modulo 2^64
+        EXPECT_EQ(comm.largest(own == 1 ? 2.5 : -1.0), 2.5);
+        EXPECT_EQ(comm.swap_words({1 - comm.rank()}, {70 + own}), std::vector<std::uint64_t>{71 - own});
+        EXPECT_TRUE(comm.swap_words({}, {}).empty());
+        EXPECT_THROW(comm.swap_words({1 - comm.rank()}, {}), std::invalid_argument);
+    });
+}
+
+TEST(Comm, MessagesOfAnApplicationArriveAtTheirPlaces) {
+    for (const bool staged : {false, true})
+        in_both_ranks([&](Comm& comm, Lab& lab) {
+            const int own = comm.rank(), other = 1 - own;
+            const auto out = lab.device().allocate(Allocator::malloc, 4096);
+            const auto in = lab.device().allocate(Allocator::malloc, 4096);
+            const auto through_out = lab.device().allocate(Allocator::malloc, 8192);
+            const auto through_in = lab.device().allocate(Allocator::malloc, 8192);
+            {
+                const HostView from(*out), to(*in);
+                for (int i = 0; i < 4096; ++i)
+                    from.as<char>()[i] = static_cast<char>(i % 100 + 100 * own), to.as<char>()[i] = -1;
+            }
+            ExchangeRequest request{
+                {{other, out.get(), 0, 100},
+                 {own, out.get(), 200, 50},
+                 {other, out.get(), 1000, 300},
+                 {other, out.get(), 9, 0}},
+                {{other, in.get(), 3000, 100}, {other, in.get(), 5, 300}, {own, in.get(), 2000, 50}}};
+            if (staged) request.staging_out = through_out.get(), request.staging_in = through_in.get();
+            EXPECT_GE(exchange(lab, &comm, request), 0.0);
+            const HostView to(*in);
+            const auto holds = [&](int at, int from, int count, int whose) {
+                for (int i = 0; i < count; ++i)
+                    if (to.as<char>()[at + i] != static_cast<char>((from + i) % 100 + 100 * whose)) return false;
+                return true;
+            };
+            EXPECT_TRUE(holds(3000, 0, 100, other) && holds(5, 1000, 300, other) && holds(2000, 200, 50, own));
+            EXPECT_TRUE(to.as<char>()[4] == -1 && to.as<char>()[305] == -1 && to.as<char>()[3100] == -1);
+            comm.meet();
+        });
+}
+
+TEST(Comm, WrongMessagesOfAnApplicationAreRefused) {
+    const auto device = open_device("cpu");
+    Lab lab(*device);
+    const auto memory = device->allocate(Allocator::malloc, 64);
+    const auto refused = [&](const ExchangeRequest& request) {
+        EXPECT_THROW(exchange(lab, nullptr, request), std::invalid_argument);
+    };
+    refused({{{0, memory.get(), 60, 8}}, {{0, memory.get(), 0, 8}}});  // beyond the end
+    refused({{{0, memory.get(), 0, 8}}, {}});                          // nobody receives it
+    refused({{{1, memory.get(), 0, 8}}, {}});                          // there is no other rank
 }
 
 TEST(Comm, AnErrorOfTheLibraryIsTold) {

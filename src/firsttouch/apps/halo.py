@@ -28,7 +28,7 @@ class Halo(App):
         "cells, which is exact, stands for its hydrodynamics, and the grid is periodic"
     )
     pattern = "borders of a grid to the neighbours, six times in each step"
-    sizes = {"tiny": {"n": 22, "steps": 3}, "default": {"n": 960, "steps": 87}, "bytes": {"steps": 20}}
+    sizes = {"tiny": {"n": 22, "steps": 3}, "default": {"n": 960, "steps": 87}, "bytes": {"steps": 21}}
     exchanges = True
     n: int
     steps: int

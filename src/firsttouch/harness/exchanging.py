@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from firsttouch import _core
-from firsttouch.allocators.properties import main_allocator
+from firsttouch.allocators.properties import common_allocator, main_allocator
 from firsttouch.analysis.findings import Claim, Finding, compare, counter, extremes, finding, number
 from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.experiments.base import Factor
@@ -56,22 +57,25 @@ BEST = Claim("app.exchange", _BEST)
 RANGE = Claim("app.exchange", _BEST + "; {other_value} by {other_interface} with {other_buffers} memory, the slowest")
 
 
+FACTORS = (
+    Factor(RANKS, (1,), "count", least=1, most=2048, doc="how many processes share the work; --ranks starts them"),
+    Factor(
+        INTERFACE,
+        (NONE, *INTERFACES),
+        doc="what carries messages; none: one process alone, which copies them on the device",
+    ),
+    Factor(BUFFERS, (common_allocator("device"),), doc="memory of the messages alone, any that the device reaches"),
+)
+"""Without what a device restricts."""
+
+
 def factors_of(device: DeviceInfo) -> list[Factor]:
-    carried = interface_factor(device)
+    ranks, interface, buffers = FACTORS
+    allocators = tuple(entry.name for entry in device.allocators)
     return [
-        Factor(RANKS, (1,), "count", least=1, most=2048, doc="how many processes share the work"),
-        Factor(
-            INTERFACE,
-            (NONE, *carried.values),
-            choices=(NONE, *INTERFACES),
-            doc="what carries messages; none: one process alone, which copies them on the device",
-        ),
-        Factor(
-            BUFFERS,
-            (main_allocator(device),),
-            choices=tuple(entry.name for entry in device.allocators),
-            doc="memory of the messages alone",
-        ),
+        ranks,
+        replace(interface, values=(NONE, *interface_factor(device).values), choices=(NONE, *INTERFACES)),
+        replace(buffers, values=(main_allocator(device),), choices=allocators),
     ]
 
 

@@ -482,5 +482,5 @@ def list_application(app: type[App]) -> ApplicationListing:
         bool(app.tiled),
         app.options,
         placements.guided_buffers(app),
-        describe_factors(Application(app).optional()),
+        describe_factors([*(exchanging.FACTORS if app.exchanges else ()), *Application(app).optional()]),
     )
