@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from firsttouch import _core
 from firsttouch.allocators.properties import common_allocator, main_allocator
+from firsttouch.allocators.semantics import SEMANTICS
 from firsttouch.analysis.findings import Claim, Finding, compare, counter, extremes, finding, number
 from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.experiments.base import Factor
@@ -64,7 +65,12 @@ FACTORS = (
         (NONE, *INTERFACES),
         doc="what carries messages; none: one process alone, which copies them on the device",
     ),
-    Factor(BUFFERS, (common_allocator("device"),), doc="memory of the messages alone, any that the device reaches"),
+    Factor(
+        BUFFERS,
+        (common_allocator("device"),),
+        choices=tuple(SEMANTICS),
+        doc="memory of the messages alone, any that the device reaches",
+    ),
 )
 """Without what a device restricts."""
 

@@ -107,8 +107,10 @@ BY_ITSELF = Placement()
 
 
 def settings_of(declared: Declaration) -> dict[str, tuple[str, ...]]:
-    """The settings of a buffer, and the words that each accepts. A buffer that only the CPU uses has none."""
-    if declared.sides == "cpu":
+    """The settings of a buffer, and the words that each accepts. Neither a buffer that only the CPU uses nor one of
+    messages has any.
+    """
+    if declared.sides == "cpu" or declared.role == "exchange":
         return {}
     prefetch = (NONE, "gpu", *(("cpu", "gpu+cpu") if declared.ends_on == "cpu" else ()))
     return {ADVICE_OF + declared.name: ADVICE, PREFETCH_OF + declared.name: prefetch}
