@@ -11,6 +11,7 @@ from tests.movements import COPY, SIZES, curve, direct, rates, record
 
 from firsttouch.analysis.interfaces import KINDS, Interfaces, Row, interfaces, segments
 from firsttouch.experiments import all_experiments
+from firsttouch.experiments.p2p_message import P2pMessage
 from firsttouch.records.schema import Party, Record, Scalar
 
 
@@ -285,3 +286,15 @@ def _check(row: Row, points: dict[str, tuple[float, float]]) -> None:
         assert all(rate * (1 - spread) > r * (1 + s) for e, (r, s) in points.items() if e != winner)
         assert row.ratio is not None
         assert row.ratio.value >= 1
+
+
+def test_messages_between_hosts_are_not_compared_with_those_within_one() -> None:
+    def message(interface: str, rate: float, *hosts: str) -> Record:
+        factors: dict[str, Scalar] = {"interface": interface, "peer": "gpu:1", "size": 64}
+        parties = [Party(device="gpu:0", host=host) for host in hosts]
+        return record("p2p-message", rate, factors, parties=parties)
+
+    found = interfaces([message("mpi", 10, "a", "a"), message("xccl", 5, "a", "b")])
+    assert [row.verdict for row in found.rows if row.measure == "bandwidth"] == ["one interface"] * 2
+    between = P2pMessage().derive([message("mpi", 10, "a", "a"), message("xccl", 5, "a", "b")])
+    assert [r.counters["owner"] for r in between] == ["gpu:1", "gpu:1 on b"]

@@ -212,14 +212,21 @@ _USUAL: Mapping[str, Scalar] = {"threads": 0, "route": "default", "sdma": "unset
 """Factors that are a part of the interface, with the values that go without saying."""
 
 
+HOSTS = "hosts"
+
+
 def _named_by(factor: str, **derived: Callable[[Record], Scalar]) -> Describe:
-    """For experiments in which a factor names the interface. derived: conditions that are no factors."""
+    """For experiments in which a factor names the interface. derived: conditions that are no factors. If several hosts
+    took part, their number is one too.
+    """
 
     def describe(record: Record) -> tuple[str, dict[str, Scalar]]:
         factors = record.factors
         unusual = [f"{name} {factors[name]}" for name, usual in _USUAL.items() if factors.get(name, usual) != usual]
         others = {n: v for n, v in factors.items() if n not in (factor, SIZE, *_USUAL)}
         more = {name: derive(record) for name, derive in derived.items()}
+        if (hosts := len({party.host for party in record.parties})) > 1:
+            more[HOSTS] = hosts
         return ", ".join([str(factors.get(factor)), *unusual]), {"device": record.device, **others, **more}
 
     return describe

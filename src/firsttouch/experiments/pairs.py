@@ -232,12 +232,17 @@ def by_kind(records: Sequence[Record]) -> dict[str, list[Record]]:
 def actor_of(record: Record) -> str:
     """Who accesses the memory, in words."""
     acting = actor(record.factors, record.device)
-    return f"the CPU at {acting}" if kind_of(record) == "cpu" else acting
+    return (f"the CPU at {acting}" if kind_of(record) == "cpu" else acting) + _on_host(record, 0)
 
 
 def owner_of(record: Record) -> str:
     """The device or the node to which the memory belongs."""
-    return owner(record.factors, record.device)
+    return owner(record.factors, record.device) + _on_host(record, -1)
+
+
+def _on_host(record: Record, party: int) -> str:
+    """The host of one of the parties, if they are on several: such a pair is not taken for one within a host."""
+    return f" on {record.parties[party].host}" if len({one.host for one in record.parties}) > 1 else ""
 
 
 def parties_of(record: Record) -> dict[str, Any]:
