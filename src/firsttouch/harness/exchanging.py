@@ -45,14 +45,20 @@ COLUMNS = {
     "message_largest_bytes": "largest message",
 }
 """Titles of the counters of what process 0 exchanged in a run."""
+RUNS = Bar(
+    x=BUFFERS, colour=INTERFACE, facet="app", x_title="messages in", y_title="time of a run, ms",
+    title="Time of a run by memory of the messages and interface",
+)  # fmt: skip
 FIGURE = Bar(
     x=BUFFERS, y=EXCHANGED, colour=INTERFACE, facet=RANKS, x_title="messages in", y_title="exchanges, ms",
     title="Time of all exchanges of a run, from packing to unpacked, by memory of the messages and interface",
 )  # fmt: skip
 RUN = Claim("app.run", "{value} for a run of {app} by {count}, messages in {buffers} memory", "{interface}:")
+BEST_RUN = Claim("app.best_run", "{value} by {count}, {interface}, messages in {buffers} memory", "{app}:")
+BEST_ALONE = Claim("app.best_run", "{value} by one process alone, messages in {buffers} memory", "{app}:")
 _BEST = (
-    "with {ranks} processes a run takes {value} by {interface} with messages in {buffers} memory, {exchange} of it in "
-    "exchanges"
+    "with {ranks} processes a run of {app} takes {value} by {interface} with messages in {buffers} memory, {exchange} "
+    "of it in exchanges"
 )
 BEST = Claim("app.exchange", _BEST)
 RANGE = Claim("app.exchange", _BEST + "; {other_value} by {other_interface} with {other_buffers} memory, the slowest")
@@ -147,10 +153,10 @@ class Exchanges:
 
 
 def findings(records: Sequence[Record]) -> list[Finding]:
-    """The fastest way of messages for each number of processes, from ok and verified records of one application."""
+    """The fastest way of messages for each application and number of processes, from ok and verified records."""
     exchanging = [r for r in records if r.counters.get(EXCHANGED) is not None and r.factors.get(INTERFACE) != NONE]
     found = []
-    for rows in group_by(sorted(exchanging, key=lambda r: number(r, RANKS)), RANKS, "size", "strategy").values():
+    for rows in group_by(sorted(exchanging, key=lambda r: number(r, RANKS)), "app", RANKS, "size", "strategy").values():
         best, worst = extremes(rows)
         part = counter(best, EXCHANGED, "ms")
         differ = compare(best, worst)
@@ -167,3 +173,15 @@ def runs(records: Sequence[Record]) -> list[Finding]:
         return []
     fastest = sorted((extremes(rows)[0] for rows in groups), key=median_of)
     return [finding(RUN, r, count=count(int(number(r, RANKS)), "rank")) for r in fastest]
+
+
+def best_runs(records: Sequence[Record]) -> list[Finding]:
+    """The fastest run of one application for each number of processes, if there are several ways."""
+    ways = sorted((r for r in records if INTERFACE in r.factors), key=lambda r: number(r, RANKS))
+    if len({(r.factors[INTERFACE], r.factors.get(BUFFERS)) for r in ways}) < 2:
+        return []
+    fastest = [extremes(rows)[0] for rows in group_by(ways, RANKS).values()]
+    return [
+        finding(BEST_ALONE if r.factors[INTERFACE] == NONE else BEST_RUN, r, count=count(int(number(r, RANKS)), "rank"))
+        for r in fastest
+    ]

@@ -8,6 +8,7 @@ from statistics import geometric_mean
 
 from firsttouch.analysis.findings import Claim, Finding, Quantity, are_apart, compare, extremes, finding, quantity
 from firsttouch.analysis.statistics import measured, median_of, varying
+from firsttouch.experiments.interfaces import INTERFACE
 from firsttouch.experiments.shares import best_found
 from firsttouch.harness import exchanging
 from firsttouch.harness.derive import (
@@ -89,6 +90,8 @@ def of_all(records: Sequence[Record]) -> list[Finding]:
     settings = _settings(good)
     names = {application(r) for r in good}
     if all(len(rows) == 1 for rows in settings):
+        if (exchanges := exchanging.findings(good)) and all(INTERFACE in r.factors for r in good):
+            return [*found, *exchanges, *_caveats(good)]
         return [*found, *(finding(ALONE, rows[0]) for rows in settings), *_caveats(good)]
     more = f" under {count(len(settings), 'setting')}" if len(settings) > len(names) else ""
     found += _wins(settings, f"{count(len(names), 'application')}{more}")
@@ -114,7 +117,9 @@ def numbers(records: Sequence[Record]) -> list[Finding]:
         app = application(rows[0])
         settings[app] = max(settings.get(app, []), rows, key=len)
     if len(settings) != 1:
-        return [_best_run(rows) for _, rows in sorted(settings.items())]
+        good = _usable(records)[1]
+        by_ranks = {app: exchanging.best_runs([r for r in good if application(r) == app]) for app in settings}
+        return [one for app, rows in sorted(settings.items()) for one in by_ranks[app] or [_best_run(rows)]]
     (rows,) = settings.values()
     if len(rows) == 1 and (ways := exchanging.runs(_usable(records)[1])):
         return ways

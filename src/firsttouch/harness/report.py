@@ -245,6 +245,8 @@ def _overview_figures(records: Sequence[Record]) -> Sequence[Figure]:
         return OVERVIEW
     if any(len(names) > 1 for names in apps.values()):
         return (AGAINST_FASTEST, *OVERVIEW)
+    if len({r.factors[INTERFACE] for r in records if INTERFACE in r.factors}) > 1:
+        return (exchanging.RUNS, *OVERVIEW)
     searched = any(shares.speedup(r) for r in records)
     return (replace(SHARES, facet="app") if searched else RUNS, *OVERVIEW)
 

@@ -1,0 +1,51 @@
+"""What is said of applications that several processes share, from the records of an H200."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from firsttouch.harness import findings, report
+from firsttouch.harness.derive import derive
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import Record
+from firsttouch.report.sentences import sentences
+
+RESULTS = Path(__file__).parents[2] / "results" / "h200-ranked-apps"
+
+
+@pytest.fixture(scope="module")
+def records() -> list[Record]:
+    return derive(load_results(RESULTS).records)
+
+
+def test_the_fastest_and_the_slowest_way_of_messages_are_named(records: list[Record]) -> None:
+    said = sentences(findings.of_all(records))
+    times = {
+        (r.factors["app"], r.factors["interface"], r.factors["buffers"]): r.summary.median
+        for r in records if r.summary and r.factors["ranks"] == 2
+    }  # fmt: skip
+    for app in ("halo", "transport"):
+        own = {key: ms for key, ms in times.items() if key[0] == app}
+        (_, interface, buffers), (_, slow, slow_buffers) = min(own, key=own.__getitem__), max(own, key=own.__getitem__)
+        (sentence,) = [one for one in said if f"run of {app} takes" in one]
+        assert f"by {interface} with messages in {buffers} memory" in sentence
+        assert f"by {slow} with {slow_buffers} memory, the slowest" in sentence
+
+
+def test_the_first_numbers_are_those_of_one_process_and_of_several(records: list[Record]) -> None:
+    said = [(one.conditions["app"], one.conditions["ranks"]) for one in findings.numbers(records)]
+    assert said == [("halo", 1), ("halo", 2), ("transport", 1), ("transport", 2)]
+    halo = [r for r in records if r.factors["app"] == "halo"]
+    ways = [(one.conditions["interface"], one.conditions["ranks"]) for one in findings.numbers(halo)]
+    assert sorted(ways) == [("mpi", 2), ("mpi-staged", 2), ("none", 1)]
+
+
+def test_the_first_figure_compares_interfaces_and_memory(records: list[Record]) -> None:
+    overview, halo, transport = report.sections(records, {}, {})
+    assert [section.figures[0].title for section in (overview, halo)] == [
+        "Time of a run by memory of the messages and interface",
+        "Time of all exchanges of a run, from packing to unpacked, by memory of the messages and interface",
+    ]
+    assert transport.figures[0].title == halo.figures[0].title
