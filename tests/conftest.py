@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.mpi import MPIS, Mpi
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,3 +43,12 @@ def make_once(tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
         return path
 
     return folder
+
+
+@pytest.fixture(params=MPIS, ids=lambda mpi: mpi.name)
+def mpi(request: pytest.FixtureRequest) -> Mpi:
+    """Each MPI that FIRSTTOUCH_TEST_MPI names."""
+    found: Mpi = request.param
+    if found.why_not:
+        pytest.skip(found.why_not)
+    return found

@@ -9,18 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.calls import COMMAND
-from tests.mpi import MPIS, Mpi
+from tests.mpi import Mpi
 
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
-
-
-@pytest.fixture(params=MPIS, ids=lambda mpi: mpi.name)
-def mpi(request: pytest.FixtureRequest) -> Mpi:
-    found: Mpi = request.param
-    if found.why_not:
-        pytest.skip(found.why_not)
-    return found
 
 
 def run(mpi: Mpi, out: Path, *arguments: str) -> Sequence[Record]:

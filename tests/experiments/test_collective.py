@@ -12,7 +12,7 @@ import pytest
 from fake_devices import DISCRETE
 from fake_records import a_record, sentences_of
 from tests.calls import UNDRAWN
-from tests.mpi import MPIS, Mpi
+from tests.mpi import Mpi
 
 from firsttouch.engine.plan import Planned, make_plan
 from firsttouch.errors import UsageError
@@ -22,14 +22,6 @@ from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Peer, Record, Request
 
 NAME = "collective"
-
-
-@pytest.fixture(params=MPIS, ids=lambda mpi: mpi.name)
-def mpi(request: pytest.FixtureRequest) -> Mpi:
-    found: Mpi = request.param
-    if found.why_not:
-        pytest.skip(found.why_not)
-    return found
 
 
 def records(mpi: Mpi, out: Path, *arguments: str, **more: str) -> Sequence[Record]:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from fake_devices import DISCRETE
 from tests.calls import UNDRAWN
-from tests.mpi import MPIS, Mpi
+from tests.mpi import Mpi
 
 from firsttouch.engine.launching import Launching
 from firsttouch.engine.plan import Planned, make_plan
@@ -24,14 +24,6 @@ from firsttouch.records.schema import SCHEMA, SHARED, DeviceInfo, Peer, Record, 
 
 NAME = "p2p-message"
 Sets = dict[str, list[str]]
-
-
-@pytest.fixture(params=MPIS, ids=lambda mpi: mpi.name)
-def mpi(request: pytest.FixtureRequest) -> Mpi:
-    found: Mpi = request.param
-    if found.why_not:
-        pytest.skip(found.why_not)
-    return found
 
 
 def run(mpi: Mpi, out: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ import standin
 from tests import rank_ends
 from tests.calls import UNDRAWN
 from tests.conftest import MakeOnce
-from tests.mpi import MPIS, Mpi
+from tests.mpi import Mpi
 
 from firsttouch.experiments.collective import OPERATIONS
 from firsttouch.experiments.p2p_message import P2pMessage
@@ -22,14 +22,6 @@ from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 
 REAL = {"openmpi": "libmpi.so.40", "mpich": "libmpi.so.12"}
-
-
-@pytest.fixture(params=MPIS, ids=lambda mpi: mpi.name)
-def mpi(request: pytest.FixtureRequest) -> Mpi:
-    found: Mpi = request.param
-    if found.why_not:
-        pytest.skip(found.why_not)
-    return found
 
 
 @pytest.fixture
