@@ -76,7 +76,8 @@ TEST(Comm, MessagesOfAnApplicationArriveAtTheirPlaces) {
             {
                 const HostView from(*out), to(*in);
                 for (int i = 0; i < 4096; ++i)
-                    from.as<char>()[i] = static_cast<char>(i % 100 + 100 * own), to.as<char>()[i] = -1;
+                    from.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i % 100 + 100 * own),
+                    to.as<std::uint8_t>()[i] = 0xff;
             }
             ExchangeRequest request{
                 {{other, out.get(), 0, 100},
@@ -89,11 +90,13 @@ TEST(Comm, MessagesOfAnApplicationArriveAtTheirPlaces) {
             const HostView to(*in);
             const auto holds = [&](int at, int from, int count, int whose) {
                 for (int i = 0; i < count; ++i)
-                    if (to.as<char>()[at + i] != static_cast<char>((from + i) % 100 + 100 * whose)) return false;
+                    if (to.as<std::uint8_t>()[at + i] != static_cast<std::uint8_t>((from + i) % 100 + 100 * whose))
+                        return false;
                 return true;
             };
             EXPECT_TRUE(holds(3000, 0, 100, other) && holds(5, 1000, 300, other) && holds(2000, 200, 50, own));
-            EXPECT_TRUE(to.as<char>()[4] == -1 && to.as<char>()[305] == -1 && to.as<char>()[3100] == -1);
+            EXPECT_TRUE(to.as<std::uint8_t>()[4] == 0xff && to.as<std::uint8_t>()[305] == 0xff &&
+                        to.as<std::uint8_t>()[3100] == 0xff);
             comm.meet();
         });
 }
