@@ -139,12 +139,10 @@ class Xccl : public Comm {
 
     void exchange(const std::vector<Message>& outgoing, const std::vector<Message>& incoming) override {
         const auto scope = device_.make_current();
-        xccl_.call(xccl_.group_start);  // alone, a send would wait for a receive that is queued behind it
-        for (const auto& [other, address, bytes] : incoming)
-            xccl_.call(xccl_.receive, address, bytes, type_char, other, comm_, stream());
-        for (const auto& [other, address, bytes] : outgoing)
-            xccl_.call(xccl_.send, static_cast<const void*>(address), bytes, type_char, other, comm_, stream());
-        xccl_.call(xccl_.group_end);
+        xccl_.in_group([&] {  // alone, a send would wait for a receive that is queued behind it
+            for (const auto& [other, address, bytes] : incoming) start_receive(address, bytes, other);
+            for (const auto& [other, address, bytes] : outgoing) start_send(address, bytes, other);
+        });
         finish_all();
     }
 

@@ -31,8 +31,6 @@
 #define PRODUCED 14
 #define KILLED 15
 #define SPLIT 16
-#define COLLISIONS 17
-#define CROSSINGS 18
 #define PI 3.1415926535897932
 
 #define NUMBER(p, word) F64_OF_BITS((p)[word])

@@ -28,7 +28,6 @@ HELPER ulong collide(GLOBAL ulong* p, double u, double v, double w, GLOBAL const
         left -= cross[reaction * GROUPS + group];
         if (left < 0.0) break;
     }
-    COUNT(COLLISIONS);
     const uint kind = reaction % 3; /* of each isotope's reactions: scattering, fission, absorption in turn */
     if (kind == 2) {
         COUNT(ABSORBED);
@@ -108,7 +107,6 @@ KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulon
                 copy_to(census + (ended + place_for(control, CENSUS, capacity - ended)) * WORDS, p);
                 break;
             }
-            COUNT(CROSSINGS);
             const uint up = (axis == 0 ? u : axis == 1 ? v : w) > 0.0;
             const ulong cell = axis == 0 ? x : axis == 1 ? y : z, next = cell + (up ? 1 : -1);
             SET(p, POSITION + axis, (double)(cell + up) * side);

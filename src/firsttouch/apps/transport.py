@@ -11,7 +11,7 @@ from firsttouch.apps.histories import CUTOFF, GROUPS, PROBLEMS, REACTIONS, Histo
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, u32, u64
 from firsttouch.harness.random import unit_f64
 
-WORDS, CONTROL = 17, 19  # of a particle, and of `control` (neutron.h)
+WORDS, CONTROL = 17, 17  # of a particle, and of `control` (neutron.h)
 NEXT, CENSUS, OVERFLOW, QUEUED, SENT, RECEIVED, DIGEST = 0, 1, 2, slice(3, 9), 9, 10, 11
 ABSORBED, FISSIONED, PRODUCED, KILLED, SPLIT = range(12, 17)
 

@@ -137,10 +137,9 @@ class Exchanges:
     """
 
     def __init__(self, factors: Factors, session: Session) -> None:
-        self._rank, self._ranks = session.rank, session.ranks
         self._comm: _core.Comm | None = None
         self._by_device, self._staging = False, ""
-        if self._ranks > 1:
+        if session.ranks > 1:
             interface = factors.text(INTERFACE)
             entry = session.info.allocator(factors.text(BUFFERS))
             self._by_device = by_device_address(interface, [entry] if entry is not None else [])
@@ -149,7 +148,7 @@ class Exchanges:
                 self._staging = staging_allocator(session.info) or ""
 
     def new(self) -> Exchange:
-        return Exchange(self._rank, self._ranks, self._comm, self._by_device, self._staging)
+        return Exchange(self._comm, self._by_device, self._staging)
 
 
 def findings(records: Sequence[Record]) -> list[Finding]:

@@ -211,7 +211,7 @@ def run(
     """
     active = ActiveRun(app, workspace, log)
     active.gpu.windows = windows or {}
-    active.gpu.exchanges = exchange or Exchange(app.rank, app.ranks)
+    active.gpu.exchanges = exchange or Exchange()
     app.arrange()
     gc.collect()
     meter = Meter(counters)

@@ -22,16 +22,13 @@ class Exchange:
     """How the processes of an application exchange data, and what a run exchanged.
 
     Args:
-        rank, ranks: which of the processes this is, and how many there are. One alone sends to itself, by copies on the
-            device.
-        comm: the processes as the library that carries messages sees them; None if there is one.
+        comm: the processes as the library that carries messages sees them. None: there is one, which sends to itself by
+            copies on the device.
         device_addresses: the library gets the device's addresses of buffers, not the CPU's.
         staging: the allocator of host memory through which the device copies all messages; '' if the library gets the
             addresses of the buffers.
     """
 
-    rank: int = 0
-    ranks: int = 1
     comm: _core.Comm | None = None
     device_addresses: bool = False
     staging: str = ""
