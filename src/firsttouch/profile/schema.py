@@ -1,0 +1,257 @@
+"""The lines of DIR/profile.jsonl, schema firsttouch-profile/1. docs/profile.md says what each number counts.
+
+The file is only appended to: a header, then what was seen, in the order of time, then an end. A profiler that is killed
+leaves a file without its end, perhaps with an incomplete last line. All times are seconds since the header's `clock`,
+which is a reading of CLOCK_MONOTONIC; all sizes are bytes.
+
+A profile from elsewhere is untrusted: nothing in it is executed, and lines of another form are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from firsttouch.records.schema import Integer, Number
+
+SCHEMA = "firsttouch-profile/1"
+FILE = "profile.jsonl"
+Size: TypeAlias = Integer
+Layer: TypeAlias = Literal["sampling", "gpus", "processes", "phases", "faults", "trace"]
+"""sampling: /proc and the host's counters. gpus: a vendor's library or driver. processes: starts and ends of processes,
+from perf events. phases: ranges of NVTX. faults: sampled page faults. trace: records of CUPTI.
+"""
+
+
+class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, tag_field="line"):
+    """What all lines have in common: their kind."""
+
+
+class LayerState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Whether a layer saw the target. why: the sentence that says why not, or what it does not see; mend: the line to
+    type, '' if there is none.
+    """
+
+    layer: Layer
+    active: bool
+    why: str = ""
+    mend: str = ""
+
+
+class GpuMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One reading of a GPU's memory by all programs. None: the source does not state it."""
+
+    used: Size | None = None
+    free: Size | None = None
+    reserved: Size | None = None
+    """Kept by the driver; part of neither `used` nor `free` where the source states it separately."""
+
+
+class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """A GPU of this machine. name: 'gpu:0', ...; before: its memory before the target was started."""
+
+    name: str
+    model: str = ""
+    uuid: str = ""
+    pci: str = ""
+    total: Size | None = None
+    before: GpuMemory = GpuMemory()
+    source: str
+    """What states its memory, such as 'NVML' or 'mem_info_vram_used of the amdgpu driver'."""
+    by_process: str = ""
+    """Why its memory is not known by process; '' if it is."""
+    node: int | None = None
+    """The NUMA node that is this GPU's memory, where the kernel has one."""
+    shares_host_memory: bool = False
+    """An APU: its memory is the host's, so that a page may be in both counts."""
+
+
+class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """A NUMA node. processors: whether it has any; gpu: the name of the GPU whose memory it is, '' if it is none's or
+    that is unknown.
+    """
+
+    node: int
+    total: Size
+    processors: bool
+    gpu: str = ""
+
+
+class Header(Line, tag="header"):
+    """The first line. command: what was started, empty if a process was attached to; pid: of the first process.
+
+    environment: the variables of a fixed list only, such as OMP_NUM_THREADS. rank: the number of this process among
+    those of an MPI launcher, '' if there is none.
+    """
+
+    schema: str
+    version: str
+    command: list[str]
+    pid: int
+    attached: bool = False
+    started: str
+    clock: Number
+    interval: Number
+    host: str
+    rank: str = ""
+    page_bytes: Size
+    environment: dict[str, str] = {}
+    layers: list[LayerState] = []
+    gpus: list[Gpu] = []
+    nodes: list[Node] = []
+
+
+class Started(Line, tag="started"):
+    """A process of the target was seen for the first time, or executed another program. key: its number in this file,
+    since the kernel uses pids again. parent: the key of the process that started it, None for the first one.
+    """
+
+    t: Number
+    key: int
+    pid: int
+    parent: int | None = None
+    name: str = ""
+    command: list[str] = []
+
+
+class Ended(Line, tag="ended"):
+    """A process ended. status: of its exit, minus the number of the signal that killed it; None if nobody told.
+
+    peak: its largest resident size, as the kernel states it at the end. minor, major: page faults of it and of the
+    children that it waited for, if `with_children`.
+    """
+
+    t: Number
+    key: int
+    status: int | None = None
+    peak: Size | None = None
+    minor: Integer | None = None
+    major: Integer | None = None
+    with_children: bool = False
+
+
+class Brief(Line, tag="brief"):
+    """Processes that started and ended between two ticks, so that no memory of theirs was read. names: how many of each
+    program.
+    """
+
+    t: Number
+    count: int
+    names: dict[str, int] = {}
+
+
+class Samples(Line, tag="samples"):
+    """Readings of some counters of one thing. rows: the time, then a value for each column; None: not read.
+
+    of: 'total' (all processes of the target together), 'process:KEY', 'gpu:N', 'gpu:N/process:KEY' or 'machine'. A row
+    is written when a value has changed. In long runs, rows are thinned (records.py): of each span of time, those
+    with the least and the most of the first column remain.
+
+    Columns of total and process:KEY, each tick: resident, minor, major; total also has processes. Now and then:
+    of process:KEY pss, anonymous, huge, swap; nodeN, by NUMA node. Of total pss (when all processes were read).
+    Of gpu:N used, free, reserved; of gpu:N/process:KEY used. Of machine nodeN_free, cgroup, numa_pages_migrated, ...
+    """
+
+    of: str
+    columns: list[str]
+    rows: list[list[float | int | None]]
+
+
+class Mapping(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
+    """Mappings of one name: how many, their address space, resident bytes, and those in huge pages."""
+
+    name: str
+    count: int
+    size: Size
+    resident: Size
+    huge: Size
+
+
+class Mappings(Line, tag="mappings"):
+    """What a process had mapped, the largest resident sizes first. others: the sum of those that are not listed."""
+
+    t: Number
+    key: int
+    rows: list[Mapping]
+    others: Mapping | None = None
+
+
+class Mark(Line, tag="mark"):
+    """The begin or the end of a range of the target, or an instant. range: tells the ranges of a process apart that are
+    not nested by thread; -1 for those that are.
+    """
+
+    t: Number
+    kind: Literal["begin", "end", "instant"]
+    name: str = ""
+    domain: str = ""
+    pid: int
+    thread: int = 0
+    range: int = -1
+    source: Literal["python", "mark", "nvtx", "app"]
+
+
+class Site(Line, tag="site"):
+    """A place in a program at which pages were touched first. file: the program or library; offset: in that file."""
+
+    site: int
+    file: str
+    offset: Integer
+
+
+class Symbol(Line, tag="symbol"):
+    """What a site is: its function, and the line of the source if the file has debug information."""
+
+    site: int
+    function: str = ""
+    source: str = ""
+    number: int = 0
+
+
+class Faults(Line, tag="faults"):
+    """Sampled page faults since the last such line. rows: site, process key, name of the mapping, sampled faults.
+
+    every: one of how many was sampled. lost: how many samples there was no room for.
+    """
+
+    t: Number
+    every: int
+    rows: list[tuple[int, int, str, int]]
+    lost: int = 0
+
+
+class Cost(Line, tag="cost"):
+    """What profiling cost since the start. cpu: seconds of this process; helper_cpu: of the one that asks the GPUs;
+    lock: seconds spent in reads that hold the target's memory lock; late: ticks that came more than one interval late.
+    """
+
+    t: Number
+    cpu: Number
+    helper_cpu: Number = 0.0
+    lock: Number
+    ticks: int
+    late: int = 0
+
+
+class Notice(Line, tag="notice"):
+    """Something that could not be seen from now on, in one sentence."""
+
+    t: Number
+    text: str
+
+
+class End(Line, tag="end"):
+    """The last line. status: the target's exit status, as a shell states it; None if it goes on. why: how the profile
+    ended. still_running: processes of the target that go on.
+    """
+
+    t: Number
+    status: int | None = None
+    why: str
+    still_running: int = 0
+
+
+AnyLine: TypeAlias = (
+    Header | Started | Ended | Brief | Samples | Mappings | Mark | Site | Symbol | Faults | Cost | Notice | End
+)
