@@ -78,7 +78,7 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     gpu: str = ""
 
 
-class Header(Line, tag="header"):
+class Header(Line, kw_only=True, tag="header"):
     """The first line. command: what was started, empty if a process was attached to; pid: of the first process.
 
     environment: the variables of a fixed list only, such as OMP_NUM_THREADS. rank: the number of this process among
@@ -102,7 +102,7 @@ class Header(Line, tag="header"):
     nodes: list[Node] = []
 
 
-class Started(Line, tag="started"):
+class Started(Line, kw_only=True, tag="started"):
     """A process of the target was seen for the first time, or executed another program. key: its number in this file,
     since the kernel uses pids again. parent: the key of the process that started it, None for the first one.
     """
@@ -115,7 +115,7 @@ class Started(Line, tag="started"):
     command: list[str] = []
 
 
-class Ended(Line, tag="ended"):
+class Ended(Line, kw_only=True, tag="ended"):
     """A process ended. status: of its exit, minus the number of the signal that killed it; None if nobody told.
 
     peak: its largest resident size, as the kernel states it at the end. minor, major: page faults of it and of the
@@ -131,7 +131,7 @@ class Ended(Line, tag="ended"):
     with_children: bool = False
 
 
-class Brief(Line, tag="brief"):
+class Brief(Line, kw_only=True, tag="brief"):
     """Processes that started and ended between two ticks, so that no memory of theirs was read. names: how many of each
     program.
     """
@@ -141,7 +141,7 @@ class Brief(Line, tag="brief"):
     names: dict[str, int] = {}
 
 
-class Samples(Line, tag="samples"):
+class Samples(Line, kw_only=True, tag="samples"):
     """Readings of some counters of one thing. rows: the time, then a value for each column; None: not read.
 
     of: 'total' (all processes of the target together), 'process:KEY', 'gpu:N', 'gpu:N/process:KEY' or 'machine'. A row
@@ -168,7 +168,7 @@ class Mapping(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
     huge: Size
 
 
-class Mappings(Line, tag="mappings"):
+class Mappings(Line, kw_only=True, tag="mappings"):
     """What a process had mapped, the largest resident sizes first. others: the sum of those that are not listed."""
 
     t: Number
@@ -177,7 +177,7 @@ class Mappings(Line, tag="mappings"):
     others: Mapping | None = None
 
 
-class Mark(Line, tag="mark"):
+class Mark(Line, kw_only=True, tag="mark"):
     """The begin or the end of a range of the target, or an instant. range: tells the ranges of a process apart that are
     not nested by thread; -1 for those that are.
     """
@@ -192,7 +192,7 @@ class Mark(Line, tag="mark"):
     source: Literal["python", "mark", "nvtx", "app"]
 
 
-class Site(Line, tag="site"):
+class Site(Line, kw_only=True, tag="site"):
     """A place in a program at which pages were touched first. file: the program or library; offset: in that file."""
 
     site: int
@@ -200,7 +200,7 @@ class Site(Line, tag="site"):
     offset: Integer
 
 
-class Symbol(Line, tag="symbol"):
+class Symbol(Line, kw_only=True, tag="symbol"):
     """What a site is: its function, and the line of the source if the file has debug information."""
 
     site: int
@@ -209,7 +209,7 @@ class Symbol(Line, tag="symbol"):
     number: int = 0
 
 
-class Faults(Line, tag="faults"):
+class Faults(Line, kw_only=True, tag="faults"):
     """Sampled page faults since the last such line. rows: site, process key, name of the mapping, sampled faults.
 
     every: one of how many was sampled. lost: how many samples there was no room for.
@@ -221,7 +221,7 @@ class Faults(Line, tag="faults"):
     lost: int = 0
 
 
-class Cost(Line, tag="cost"):
+class Cost(Line, kw_only=True, tag="cost"):
     """What profiling cost since the start. cpu: seconds of this process; helper_cpu: of the one that asks the GPUs;
     lock: seconds spent in reads that hold the target's memory lock; late: ticks that came more than one interval late.
     """
@@ -234,14 +234,14 @@ class Cost(Line, tag="cost"):
     late: int = 0
 
 
-class Notice(Line, tag="notice"):
+class Notice(Line, kw_only=True, tag="notice"):
     """Something that could not be seen from now on, in one sentence."""
 
     t: Number
     text: str
 
 
-class End(Line, tag="end"):
+class End(Line, kw_only=True, tag="end"):
     """The last line. status: the target's exit status, as a shell states it; None if it goes on. why: how the profile
     ended. still_running: processes of the target that go on.
     """
