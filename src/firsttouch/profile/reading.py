@@ -1,0 +1,221 @@
+"""Reads a profile: DIR/profile.jsonl, the marks of the target, and the journals of the injected library.
+
+A view reads what was recorded, and never measures again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from firsttouch.errors import UsageError
+from firsttouch.files import open_regular
+from firsttouch.profile import schema
+from firsttouch.profile.curves import Curve
+from firsttouch.profile.marks import FILE as MARKS
+from firsttouch.profile.phases import Phase, ranges
+
+_DETAILED = ("total", "gpu:")
+"""Curves of these keep all readings of a run of 20 minutes; of others, less."""
+_FEW = 1 << 12
+MOST_PROCESSES = 1 << 16
+"""The most processes whose curves are kept. All are counted."""
+_LONGEST_LINE = 1 << 24
+
+
+@dataclass
+class Process:
+    """A process of the target. command: that of the last program that it executed. peak: its largest resident size in
+    bytes, by readings or as the kernel stated it at its end.
+    """
+
+    key: int
+    pid: int
+    parent: int | None
+    name: str
+    command: list[str]
+    started: float
+    ended: float | None = None
+    status: int | None = None
+    peak: int | None = None
+    minor: int | None = None
+    major: int | None = None
+
+
+@dataclass
+class Profile:
+    """What was recorded of a target. Times are seconds since the start, sizes bytes.
+
+    curves: by what they are of and by column, as `schema.Samples` names them. phases: ranges of the target in the order
+    of their begin; empty if it named none. end: None if the profiler was killed. seconds: until the last thing seen.
+    """
+
+    directory: Path
+    header: schema.Header
+    end: schema.End | None = None
+    seconds: float = 0.0
+    processes: dict[int, Process] = field(default_factory=dict)
+    curves: dict[tuple[str, str], Curve] = field(default_factory=dict)
+    marks: list[schema.Mark] = field(default_factory=list)
+    phases: list[Phase] = field(default_factory=list)
+    mappings: list[schema.Mappings] = field(default_factory=list)
+    sites: dict[int, schema.Site] = field(default_factory=dict)
+    symbols: dict[int, schema.Symbol] = field(default_factory=dict)
+    faults: list[schema.Faults] = field(default_factory=list)
+    brief: list[schema.Brief] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    cost: schema.Cost | None = None
+
+    def curve(self, of: str, column: str) -> Curve | None:
+        return self.curves.get((of, column))
+
+    def columns(self, of: str) -> dict[str, Curve]:
+        """The curves of one thing, by column."""
+        return {column: curve for (name, column), curve in self.curves.items() if name == of}
+
+    @property
+    def first(self) -> Process | None:
+        """The process that was started or attached to."""
+        return next((p for p in self.processes.values() if p.parent is None), None)
+
+
+def is_profile(directory: Path) -> bool:
+    return (directory / schema.FILE).is_file()
+
+
+def read(directory: Path) -> Profile:
+    """Reads a profile. A last line that is incomplete is left out.
+
+    Raises:
+        UsageError: there is none, or a line is not one of this program. The message has its number.
+    """
+    lines = _lines(directory / schema.FILE)
+    header = next(lines, None)
+    if not isinstance(header, schema.Header):
+        raise UsageError(f"{directory / schema.FILE}:1: not the header of a profile that `firsttouch profile` wrote")
+    if header.schema != schema.SCHEMA:
+        raise UsageError(
+            f"{directory / schema.FILE} has the schema {header.schema!r:.40}; this version reads {schema.SCHEMA}"
+        )
+    profile = Profile(directory, header)
+    for line in lines:
+        _take(profile, line)
+    _take_marks(profile, _marks(directory, header.clock))
+    return profile
+
+
+def _take_marks(profile: Profile, marks: Sequence[schema.Mark]) -> None:
+    profile.marks = sorted([*profile.marks, *marks], key=lambda mark: mark.t)
+    if profile.marks:
+        profile.seconds = max(profile.seconds, profile.marks[-1].t)
+    profile.phases = ranges(profile.marks, profile.seconds)
+
+
+def _marks(directory: Path, clock: float) -> list[schema.Mark]:
+    """The marks that programs appended themselves; lines that are none are left out, since anybody may write there."""
+    decoder = msgspec.json.Decoder(schema.Mark)
+    found = []
+    try:
+        with os.fdopen(open_regular(directory / MARKS, os.O_RDONLY), "rb") as file:
+            while line := file.readline(_LONGEST_LINE):
+                with suppress(msgspec.MsgspecError, RecursionError):
+                    mark = decoder.decode(line)
+                    mark.t = max(0.0, mark.t - clock)
+                    found.append(mark)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UsageError(f"can't read {directory / MARKS}: {error.strerror}") from None
+    return found
+
+
+def _lines(path: Path) -> Iterator[schema.AnyLine]:
+    decoder = msgspec.json.Decoder(schema.AnyLine)
+    try:
+        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+            number = 0
+            while line := file.readline(_LONGEST_LINE):
+                number += 1
+                if not line.endswith(b"\n") and len(line) < _LONGEST_LINE:
+                    return  # the profiler was killed while it wrote this line
+                try:
+                    yield decoder.decode(line)
+                except (msgspec.MsgspecError, RecursionError) as error:
+                    why = " ".join(str(error).split())
+                    raise UsageError(f"{path}:{number}: not a line of a profile: {why:.200}") from None
+    except FileNotFoundError:
+        raise UsageError(
+            f"{path.parent} holds no profile; `firsttouch profile --out {path.parent} -- COMMAND` makes one"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"can't read {path}: {error.strerror}") from None
+
+
+def _take(profile: Profile, line: schema.AnyLine) -> None:
+    if not isinstance(line, schema.Header | schema.Site | schema.Symbol | schema.Samples):
+        profile.seconds = max(profile.seconds, line.t)
+    match line:
+        case schema.Samples():
+            _take_samples(profile, line)
+        case schema.Started():
+            _take_start(profile, line)
+        case schema.Ended():
+            if process := profile.processes.get(line.key):
+                process.ended, process.status = line.t, line.status
+                process.minor, process.major = line.minor, line.major
+                process.peak = max((p for p in (process.peak, line.peak) if p is not None), default=None)
+        case schema.Mark():
+            profile.marks.append(line)
+        case schema.Mappings():
+            profile.mappings.append(line)
+        case schema.Site():
+            profile.sites[line.site] = line
+        case schema.Symbol():
+            profile.symbols[line.site] = line
+        case schema.Faults():
+            profile.faults.append(line)
+        case schema.Brief():
+            profile.brief.append(line)
+        case schema.Notice():
+            profile.notices.append(line.text)
+        case schema.Cost():
+            profile.cost = line
+        case schema.End():
+            profile.end = line
+        case _:
+            raise UsageError(f"{profile.directory / schema.FILE}: a second header; profiles can't be joined")
+
+
+def _take_start(profile: Profile, line: schema.Started) -> None:
+    if process := profile.processes.get(line.key):
+        process.name, process.command = line.name, line.command
+    else:
+        profile.processes[line.key] = Process(line.key, line.pid, line.parent, line.name, line.command, line.t)
+
+
+def _take_samples(profile: Profile, line: schema.Samples) -> None:
+    kind, _, key = line.of.partition(":")
+    process = profile.processes.get(int(key)) if kind == "process" and key.isdecimal() else None
+    if kind == "process" and len(profile.processes) > MOST_PROCESSES:
+        return
+    curves = []
+    for column in line.columns:
+        if (line.of, column) not in profile.curves:
+            detailed = line.of.startswith(_DETAILED) and "/" not in line.of
+            profile.curves[line.of, column] = Curve() if detailed else Curve(_FEW)
+        curves.append(profile.curves[line.of, column])
+    for row in line.rows:
+        if len(row) != len(curves) + 1 or row[0] is None:
+            raise UsageError(f"{profile.directory / schema.FILE}: a row of samples has {len(row)} values")
+        profile.seconds = max(profile.seconds, row[0])
+        for curve, value in zip(curves, row[1:], strict=True):
+            if value is not None:
+                curve.add(row[0], value)
+    if process is not None and line.columns[:1] == ["resident"]:
+        largest = [int(row[1]) for row in line.rows if row[1] is not None]
+        process.peak = max([*largest, process.peak or 0])
