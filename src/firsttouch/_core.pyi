@@ -811,3 +811,22 @@ def open_fft(device: Device) -> Fft:
     """
     Opens the vendor's FFT library. Raises Unavailable with the reason if there is none.
     """
+
+class ProcessFiles:
+    """Reads the memory counters of processes from /proc."""
+
+    def __init__(self, root: str = "/proc") -> None: ...
+    def add(self, key: int, pid: int) -> bool:
+        """
+        Adds a process. Returns False if it is gone. key: names it in what read returns.
+        """
+
+    def remove(self, key: int) -> None:
+        """Forgets a process."""
+
+    def read(self) -> list[tuple[int, int, int, int, str]]:
+        """
+        Returns (key, resident pages, minor faults, major faults, state) of each process.
+
+        State is a letter of /proc/PID/stat: 'Z' if it ended and nobody waited for it, '?' if it is gone.
+        """
