@@ -43,9 +43,10 @@ ProcessCounters counters(std::int64_t key, int statm, int stat) {
     const char* const major = skip(minor, 2);  // field 12
     if (major == nullptr) return found;
     found.minor_faults = number(minor), found.major_faults = number(major);
+    const char letter = *state;
     if (!read_text(statm, text)) return found;
     found.resident_pages = number(skip(text, 1));
-    found.state = *state;
+    found.state = letter;
     return found;
 }
 
