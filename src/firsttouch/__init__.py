@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from firsttouch.profile.marks import phase
+
 if TYPE_CHECKING:
     import os
 
@@ -24,6 +26,7 @@ __all__ = [
     "load",
     "machine",
     "methods",
+    "phase",
     "published",
     "run",
     "run_app",

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from firsttouch import __version__
-from firsttouch.cli import advise, claims, compare, interfaces, machine, methods, published, report, run
+from firsttouch.cli import advise, claims, compare, interfaces, machine, mark, methods, profile, published, report, run
 from firsttouch.cli import app as app_command
 from firsttouch.cli.output import guard_streams, lost_output, print_stderr, print_stdout
 from firsttouch.errors import Terminated, UsageError
@@ -55,6 +55,8 @@ app.command("machine")(machine.command)
 app.command("methods")(methods.command)
 app.command("run")(run.command)
 app.command("app")(app_command.command)
+app.command("profile", cls=profile.ProfileCommand, context_settings={"allow_interspersed_args": False})(profile.command)
+app.command("mark")(mark.command)
 app.command("report")(report.command)
 app.command("compare")(compare.command)
 app.command("advise")(advise.command)

@@ -81,7 +81,8 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 class Header(Line, kw_only=True, tag="header"):
     """The first line. command: what was started, empty if a process was attached to; pid: of the first process.
 
-    environment: the variables of a fixed list only, such as OMP_NUM_THREADS. rank: the number of this process among
+    environment: the variables of a fixed list only, such as OMP_NUM_THREADS. settings: of the kernel, such as that of
+    transparent huge pages. rank: the number of this process among
     those of an MPI launcher, '' if there is none.
     """
 
@@ -97,6 +98,7 @@ class Header(Line, kw_only=True, tag="header"):
     rank: str = ""
     page_bytes: Size
     environment: dict[str, str] = {}
+    settings: dict[str, str] = {}
     layers: list[LayerState] = []
     gpus: list[Gpu] = []
     nodes: list[Node] = []

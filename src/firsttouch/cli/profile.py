@@ -1,0 +1,156 @@
+"""firsttouch profile: the memory of any program over time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from firsttouch.cli.options import path
+from firsttouch.cli.output import print_json, print_stderr
+from firsttouch.errors import UsageError
+
+if TYPE_CHECKING:
+    from firsttouch.profile.profiler import Call
+
+EVERY = 64
+"""Of how many page faults one is sampled, if --faults does not say."""
+_UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "h": 3600.0}
+_TIME = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)", re.ASCII)
+_LONGEST = 366 * 86400.0
+
+
+class ProfileCommand(TyperCommand):
+    """Lets --faults stand without a value: the next word is never taken for one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        valued = {name for param in self.params if not getattr(param, "is_flag", False) for name in param.opts}
+        place = 0
+        while place < len(args) and args[place].startswith("-") and args[place] != "--":
+            if args[place] == "--faults":
+                args[place] = f"--faults={EVERY}"
+            place += 2 if args[place] in valued else 1
+        return super().parse_args(ctx, args)
+
+
+def _time(option: str, text: str, least: float, accepted: str) -> float:
+    found = _TIME.fullmatch(text.strip())
+    scale = _UNITS.get(found[2]) if found else None
+    if found is None or scale is None or not least <= float(found[1]) * scale <= _LONGEST:
+        raise UsageError(f"{option} '{text:.40}' is not {accepted}")
+    return float(found[1]) * scale
+
+
+def interval(text: str) -> float:
+    """Parses the value of --interval."""
+    return _time("--interval", text, 1e-3, "a time of at least 1ms, such as 10ms or 0.1s")
+
+
+def duration(text: str) -> float:
+    """Parses the value of --duration."""
+    return _time("--duration", text, 1e-3, "a time such as 60s or 5min")
+
+
+def every(text: str) -> int:
+    """Parses the value of --faults."""
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+    if value < 1:
+        raise UsageError(f"--faults={text:.40} is not a whole number; --faults=64 samples every 64th page fault")
+    return value
+
+
+def pid(text: str) -> int:
+    """Parses the value of --pid."""
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+    if value < 1:
+        raise UsageError(f"--pid '{text:.40}' is not the number of a process")
+    return value
+
+
+def command(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND [ARG]...", help="The program to start and profile.")
+    ] = None,
+    attach: Annotated[
+        int | None, typer.Option("--pid", parser=pid, metavar="PID", help="Profile a process that runs already.")
+    ] = None,
+    lasting: Annotated[
+        float | None,
+        typer.Option("--duration", parser=duration, metavar="TIME", help="With --pid: end after a time such as 60s."),
+    ] = None,
+    tick: Annotated[
+        float | None,
+        typer.Option("--interval", parser=interval, metavar="TIME", help="Time between two readings; default: 10ms."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", parser=path, metavar="DIR", help="Directory of the profile; default: firsttouch-profiles/NAME-DATE."
+        ),
+    ] = None,
+    no_inject: Annotated[
+        bool,
+        typer.Option("--no-inject", help="Leave the target's environment alone: no ranges of NVTX, no phases."),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print profile.json; what the target prints goes to stderr.")
+    ] = False,
+) -> None:
+    """Profile the memory of any program and of the processes that it starts, on the host and on each GPU.
+
+    Writes profile.json, trace.json (for Perfetto) and report.html. Phases are NVTX ranges,
+    `with firsttouch.phase("solve"):` in Python, and `firsttouch mark solve` in a script.
+
+    Exit status: that of the program; 128 + n if signal n ended it; 2 the call was wrong; 126, 127 the
+    program can't be executed.
+
+    Example: firsttouch profile --out first -- ./app arg
+    """
+    from firsttouch.profile.launch import NotStarted
+    from firsttouch.profile.profiler import INTERVAL, Call, profile
+
+    if not words and attach is None:
+        raise UsageError("there is nothing to profile; name a command, as in firsttouch profile -- ./app, or a --pid")
+    if words and attach is not None:
+        raise UsageError("a command and --pid were given; profile one of them")
+    if lasting is not None and attach is None:
+        raise UsageError("--duration needs --pid; a command is profiled until it ends")
+    call = Call(
+        command=words or [],
+        pid=attach or 0,
+        duration=lasting,
+        interval=INTERVAL if tick is None else tick,
+        out=out,
+        inject=not no_inject,
+        to_stderr=as_json,
+    )
+    try:
+        outcome = profile(call)
+    except NotStarted as error:
+        print_stderr(f"firsttouch: {error}")
+        raise typer.Exit(error.status) from None
+    status = 0 if outcome.status is None else outcome.status
+    try:
+        _show(call, outcome.directory, outcome.failure, as_json)
+    except KeyboardInterrupt:
+        print_stderr(f"firsttouch: interrupted; firsttouch report {outcome.directory} draws the profile")
+    except UsageError as error:
+        print_stderr(f"firsttouch: {error}")
+    raise typer.Exit(status)
+
+
+def _show(call: Call, directory: Path, failure: str, as_json: bool) -> None:
+    """Writes the views of a profile, and prints the summary."""
+    from firsttouch.profile.reading import read
+
+    profile = read(directory)
+    if failure:
+        print_stderr(f"firsttouch: the profile is not complete: {failure}")
+    if as_json:
+        print_json({"directory": str(directory)})
+    else:
+        peak = profile.curves["total", "resident"].peak
+        print_stderr(f"peak {peak[1]} at {peak[0]} of {profile.seconds}; {profile.cost}")

@@ -1,0 +1,303 @@
+"""`firsttouch profile`: starts a target or attaches to one, samples it until it ends, and leaves it as it is.
+
+The profiler is a bystander: the target has the terminal, its signals and its process group. SIGTERM and SIGHUP are
+handed on; Ctrl-C and Ctrl-Z reach the target from the terminal. Whatever fails in the profiler, the target goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from firsttouch import __version__
+from firsttouch.errors import UsageError
+from firsttouch.machine.tree import Tree, drop_missing
+from firsttouch.profile import launch, memory, schema
+from firsttouch.profile.marks import VARIABLE
+from firsttouch.profile.records import Writer
+from firsttouch.profile.sampler import Sampler
+
+INTERVAL = 0.01
+LEAST_INTERVAL = 0.001
+ENVIRONMENT = (
+    *("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES", "CUDA_VISIBLE_DEVICES"),
+    *("CUDA_MODULE_LOADING", "CUDA_MANAGED_FORCE_DEVICE_ALLOC", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+    *("HSA_XNACK", "HSA_ENABLE_SDMA", "NVIDIA_VISIBLE_DEVICES"),
+)
+"""The variables of the target's environment that are recorded. No others are."""
+_SETTINGS = {
+    "transparent_hugepage": "sys/kernel/mm/transparent_hugepage/enabled",
+    "numa_balancing": "proc/sys/kernel/numa_balancing",
+    "overcommit_memory": "proc/sys/vm/overcommit_memory",
+}
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK")
+_HANDED_ON = (signal.SIGTERM, signal.SIGHUP)
+_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+_JOB_CONTROL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+_WATCHED = {signal.SIGCHLD, signal.SIGTSTP, *_HANDED_ON, *_FROM_TERMINAL}
+_BY_KERNEL = 0x80
+"""si_code of a signal that the kernel sent, as for Ctrl-C: sigaction(2)."""
+
+
+@dataclass
+class Call:
+    """What to profile: a command, or the process `pid` for at most `duration` seconds.
+
+    faults: sample every so many page faults; 0: none. trace: load a library into the target that records what its GPU
+    driver does. inject: whether ranges of NVTX are recorded, by a library too. to_stderr: where the target's stdout
+    goes.
+    """
+
+    command: Sequence[str] = ()
+    pid: int = 0
+    duration: float | None = None
+    interval: float = INTERVAL
+    out: Path | None = None
+    faults: int = 0
+    trace: bool = False
+    inject: bool = True
+    to_stderr: bool = False
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    tree: Tree = field(default_factory=Tree)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a profile ended. status: the target's, as a shell states it; None if the target goes on."""
+
+    directory: Path
+    status: int | None
+    failure: str = ""
+    """Why the data are not complete, in one sentence."""
+
+
+def rank_of(environment: Mapping[str, str]) -> str:
+    """The number of this process among those of an MPI launcher; '' if there is none."""
+    found = (environment.get(name, "") for name in _RANKS)
+    return next((rank for rank in found if rank.isascii() and rank.isdecimal()), "")
+
+
+def default_directory(call: Call) -> Path:
+    """The directory of a profile that the call does not name; those of ranks lie beside each other."""
+    name = Path(call.command[0]).name if call.command else f"pid-{call.pid}"
+    return Path("firsttouch-profiles") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def directory_of(call: Call) -> Path:
+    """The directory of this process's profile: with a rank, a folder of that name in the directory of the call."""
+    rank = rank_of(call.environment)
+    directory = call.out or default_directory(call)
+    return directory / f"rank-{rank}" if rank else directory
+
+
+def profile(call: Call) -> Outcome:
+    """Carries out a call.
+
+    Raises:
+        UsageError: the call was wrong; nothing was started.
+        launch.NotStarted: the program can't be executed.
+    """
+    if call.command and (why := launch.why_not(call.command)):
+        raise why
+    if call.pid:
+        _check_pid(call.tree, call.pid)
+    return _Profiler(call).run()
+
+
+def _check_pid(tree: Tree, pid: int) -> None:
+    if not tree.exists(f"proc/{pid}"):
+        raise UsageError(f"there is no process {pid}; give --pid the number of one that runs")
+    state = (tree.text(f"proc/{pid}/stat") or "").rpartition(")")[2].split()[:1]
+    if state == ["Z"] or tree.bytes(f"proc/{pid}/environ") is None:
+        who = "has ended already" if state == ["Z"] else "is another user's"
+        raise UsageError(f"process {pid} {who}; give --pid a process of yours that runs")
+
+
+class _Profiler:
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.directory = directory_of(call)
+        self.writer = Writer(self.directory)
+        self.layers: list[schema.LayerState] = []
+        self.sampler: Sampler | None = None
+        self.stop = ""
+        """Why the profile is to end although the target goes on."""
+
+    def run(self) -> Outcome:
+        call = self.call
+        gpus, found = self._open_gpus()
+        environment, layers = self._environment()
+        self.layers += layers
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+        self._before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        try:
+            if call.command:
+
+                def begin(pid: int) -> None:
+                    self._begin(pid, gpus, found)
+
+                inherited = {signal.Signals(number) for number in mask}
+                pid = launch.start(call.command, environment, begin, mask=inherited, to_stderr=call.to_stderr)
+                status = self._until_end(pid)
+            else:
+                self._begin(call.pid, gpus, found)
+                status = self._until_gone(call.pid)
+        except launch.NotStarted:
+            self._discard()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            if gpus is not None:
+                gpus.stop()
+        return Outcome(self.directory, status, self.writer.failure)
+
+    def _discard(self) -> None:
+        """Removes what was written before it turned out that there is nothing to profile."""
+        self.writer.close()
+        with suppress(OSError):
+            (self.directory / schema.FILE).unlink()
+            self.directory.rmdir()
+
+    # ------------------------------------------------------------------------------- layers
+
+    def _open_gpus(self) -> tuple[Any, list[schema.Gpu]]:
+        return None, []
+
+    def _environment(self) -> tuple[dict[str, str], list[schema.LayerState]]:
+        """The target's environment, and the layers that it needs to be told of."""
+        environment = dict(self.call.environment)
+        if not self.call.inject:
+            return environment, []
+        return environment | {VARIABLE: str(self.directory.absolute())}, []
+
+    def _open_perf(self, pid: int) -> Any:
+        return None
+
+    # ------------------------------------------------------------------------------- begin and end
+
+    def _begin(self, pid: int, gpus: Any, found: list[schema.Gpu]) -> None:
+        """Writes the header and begins to sample. The target waits, or has run for a while."""
+        call = self.call
+        perf = self._open_perf(pid)
+        nodes = memory.nodes(call.tree)
+        began = time.monotonic()
+        header = schema.Header(
+            schema=schema.SCHEMA,
+            version=__version__,
+            command=list(call.command),
+            pid=pid,
+            attached=not call.command,
+            started=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            clock=began,
+            interval=call.interval,
+            host=socket.gethostname(),
+            rank=rank_of(call.environment),
+            page_bytes=os.sysconf("SC_PAGE_SIZE"),
+            environment={name: value for name in ENVIRONMENT if (value := call.environment.get(name)) is not None},
+            settings={k: str(v) for k, v in _settings(call.tree).items()},
+            layers=[schema.LayerState("sampling", True), *self.layers],
+            gpus=found,
+            nodes=nodes,
+        )
+        self.writer.add(header)
+        self.writer.flush()
+        marker = str(self.directory.absolute()) if call.inject and call.command else ""
+        self.sampler = Sampler(call.tree, self.writer, began, call.interval, nodes, gpus, perf, marker)
+        self.sampler.begin(pid)
+
+    def _until_end(self, pid: int) -> int:
+        """Samples until the target ends. Returns its exit status."""
+        while True:
+            self._tick(lambda number: os.kill(pid, number))
+            ended, status, usage = os.wait4(pid, os.WNOHANG | os.WUNTRACED)
+            if ended and os.WIFSTOPPED(status):
+                if os.WSTOPSIG(status) in _JOB_CONTROL:
+                    os.kill(os.getpid(), signal.SIGSTOP)  # the shell takes the terminal when its own child stops
+            elif ended:
+                code = os.waitstatus_to_exitcode(status)
+                self._finish("the target ended", code, usage)
+                return code if code >= 0 else 128 - code
+
+    def _until_gone(self, pid: int) -> None:
+        """Samples a process that somebody else started, until it ends, time is up, or Ctrl-C."""
+        assert self.sampler is not None
+        until = None if self.call.duration is None else self.sampler.began + self.call.duration
+        while not self.stop and pid in self.sampler.processes.members:
+            self._tick(self._end_by_signal)
+            if until is not None and time.monotonic() >= until:
+                self.stop = "the time was up"
+        self._finish(self.stop or "the target ended", None, None)
+
+    def _end_by_signal(self, number: int) -> None:
+        self.stop = f"ended by {signal.Signals(number).name}"
+
+    def _tick(self, pass_on: Callable[[int], None]) -> None:
+        """Waits for the next tick or a signal, whichever comes first."""
+        assert self.sampler is not None
+        found = signal.sigtimedwait(_WATCHED, self.sampler.wait())
+        if found is None:
+            try:
+                self.sampler.step()
+            except Exception as error:
+                self._give_up(error)
+            return
+        number = signal.Signals(found.si_signo)
+        from_terminal = number in _FROM_TERMINAL and found.si_code == _BY_KERNEL
+        if number in (*_HANDED_ON, *_FROM_TERMINAL) and not (from_terminal and self.call.command):
+            with suppress(ProcessLookupError):
+                pass_on(number)
+
+    def _give_up(self, error: Exception) -> None:
+        """After a bug of the profiler, the target goes on without."""
+        assert self.sampler is not None
+        if not self.writer.failure:
+            self.writer.failure = f"sampling failed: {type(error).__name__}: {' '.join(str(error).split()):.200}"
+        self.sampler.interval = 3600.0
+        self.sampler.step = lambda: None  # type: ignore[method-assign]
+
+    def _finish(self, why: str, status: int | None, usage: resource.struct_rusage | None) -> None:
+        sampler = self.sampler
+        assert sampler is not None
+        now = time.monotonic()
+        t = round(now - sampler.began, 5)
+        if (first := sampler.processes.members.get(sampler.root)) is not None and usage is not None:
+            # The kernel counts the peak before the program was executed too, which is that of this process.
+            peak = usage.ru_maxrss * 1024 if usage.ru_maxrss * 1024 > self._before else None
+            ended = schema.Ended(
+                t=t,
+                key=first.key,
+                status=status,
+                peak=peak,
+                minor=usage.ru_minflt,
+                major=usage.ru_majflt,
+                with_children=True,
+            )
+            sampler.processes.end(t, first, ended)
+        sampler.flush(now, last=True)
+        running = len(sampler.processes.members)
+        code = None if status is None else status if status >= 0 else 128 - status
+        self.writer.add(schema.End(t=t, status=code, why=why, still_running=running))
+        self.writer.close()
+
+
+def _settings(tree: Tree) -> Mapping[str, Any]:
+    return drop_missing({name: tree.selected(path) for name, path in _SETTINGS.items()})
+
+
+def profiles_in(directories: Iterable[Path]) -> list[Path]:
+    """The directories with profiles: those named, or the ranks in them."""
+    found: list[Path] = []
+    for directory in directories:
+        ranks = sorted(directory.glob("rank-*"), key=lambda path: (len(path.name), path.name))
+        inside = [path for path in ranks if (path / schema.FILE).is_file()]
+        found += inside if inside and not (directory / schema.FILE).is_file() else [directory]
+    return found

@@ -1,0 +1,120 @@
+"""Samples the memory of the target from outside: what each tick reads, what is read now and then, and what is written.
+
+The sampler touches nothing in the target. It is driven by `step`, which launch.py's loop or a thread calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from firsttouch.machine.tree import Tree
+from firsttouch.profile import schema
+from firsttouch.profile.records import Pace, Writer
+from firsttouch.profile.slow import SlowReader
+from firsttouch.profile.tree import Processes
+
+FLUSH_APART = 0.5
+"""Seconds between two writes: what a kill of the profiler loses at most, besides the tick in progress."""
+COST_APART = 10.0
+SCAN_APART = 0.1
+
+
+class Gpus(Protocol):
+    """What samples the memory of GPUs (profile/gpus.py)."""
+
+    def tick(self, now: float) -> None: ...
+    def slow(self, pids: Sequence[int]) -> None: ...
+    def drain(self, keys: Callable[[int], int | None]) -> list[schema.Samples | schema.Notice]: ...
+    @property
+    def cpu_seconds(self) -> float: ...
+
+
+@dataclass
+class Sampler:
+    """Samples one target. began: the reading of CLOCK_MONOTONIC that is the time 0 of the profile.
+
+    perf: perf events of the tree (profile/perf.py), or None. marker: the folder of the profile, by which processes are
+    found whose parents have ended; '' if the target does not have it in its environment.
+    """
+
+    tree: Tree
+    writer: Writer
+    began: float
+    interval: float
+    nodes: list[schema.Node] = field(default_factory=list)
+    gpus: Gpus | None = None
+    perf: Any = None
+    marker: str = ""
+    ticks: int = 0
+    late: int = 0
+
+    def __post_init__(self) -> None:
+        pace = Pace(self.interval)
+        self.processes = Processes(self.tree, self.writer, pace, self.marker)
+        self.slow = SlowReader(self.tree, self.writer, pace, self.nodes, self.began)
+        self._cpu_before = time.process_time()
+        self._flushed = self._scanned = self._cost_written = self.began
+        self._due = self.began
+
+    def begin(self, pid: int) -> bool:
+        """Begins with the first process. Returns False if it is gone."""
+        self.root = pid
+        return self.processes.add(max(0.0, time.monotonic() - self.began), pid, None)
+
+    def wait(self) -> float:
+        """Seconds until the next tick."""
+        return max(0.0, self._due - time.monotonic())
+
+    def step(self) -> None:
+        """One tick. The next is due one interval later; ticks that were missed are left out and counted as late."""
+        now = time.monotonic()
+        if now - self._due > self.interval:
+            self.late += 1
+            self._due = now
+        self._due += self.interval
+        self.ticks += 1
+        if self.perf is not None:
+            self._take_events()
+        elif now - self._scanned >= SCAN_APART:
+            self._scanned = now
+            self.processes.scan(now - self.began)
+        self.processes.tick(now - self.began)
+        if self.gpus is not None:
+            self.gpus.tick(now)
+        self.slow.step(now, self.processes, self.root)
+        if now - self._flushed >= FLUSH_APART:
+            self.flush(now)
+
+    def _take_events(self) -> None:
+        events = self.perf.read()
+        for pid, parent in events.starts:
+            self.processes.started(pid, parent)
+        for when, pid, name in events.executions:
+            self.processes.executed(max(0.0, when - self.began), pid, name)
+
+    def flush(self, now: float, *, last: bool = False) -> None:
+        """Writes what was sampled since the last call."""
+        self._flushed = now
+        if self.gpus is not None:
+            self.gpus.slow(list(self.processes.members))
+            for line in self.gpus.drain(self.processes.key_of):
+                self.writer.add(line)
+        for samples in (*self.processes.take(last=last), *self.slow.take(last=last)):
+            self.writer.add(samples)
+        if last or now - self._cost_written >= COST_APART:
+            self._cost_written = now
+            self.writer.add(self.cost(now))
+        self.writer.flush()
+
+    def cost(self, now: float) -> schema.Cost:
+        return schema.Cost(
+            t=round(now - self.began, 5),
+            cpu=round(time.process_time() - self._cpu_before, 4),
+            helper_cpu=round(self.gpus.cpu_seconds, 4) if self.gpus is not None else 0.0,
+            lock=round(self.slow.lock_seconds, 4),
+            ticks=self.ticks,
+            late=self.late,
+        )

@@ -1,0 +1,115 @@
+"""What is read now and then, because reading takes long: by one process at a time, under one limit.
+
+smaps_rollup, numa_maps and smaps are read under the memory lock of the process that they describe, in which no page
+fault of it can be handled. The time spent in such reads is at most SHARE of the time since the profile began: a read is
+put off until what it is expected to take fits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from firsttouch.machine.tree import Tree
+from firsttouch.profile import memory, schema
+from firsttouch.profile.records import LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
+from firsttouch.profile.tree import Member, Processes
+
+SHARE = 0.01
+LEAST_APART = 0.1
+"""Seconds between two reads."""
+HOST_APART = 1.0
+"""Seconds between two readings of the counters of the host."""
+RISE = 1.1
+"""How much the memory of the target must have risen before its mappings are read again."""
+_SECONDS_PER_BYTE = 4e-11
+"""Seconds that a read takes for each resident byte, before one was timed: 40 ms per GiB."""
+_LEAST_RISE = 1 << 20
+_MEMORY = ("pss", "anonymous", "huge", "hugetlb", "swap")
+T = TypeVar("T")
+
+
+class SlowReader:
+    """Reads the slow counters of the processes in turn, the mappings when memory has risen, and those of the host."""
+
+    def __init__(self, tree: Tree, writer: Writer, pace: Pace, nodes: list[schema.Node], began: float) -> None:
+        self.lock_seconds = 0.0
+        self._tree, self._writer, self._pace, self._began = tree, writer, pace, began
+        self._nodes = [node.node for node in nodes] if len(nodes) > 1 else []
+        self._rate = _SECONDS_PER_BYTE
+        self._next = self._host_next = began
+        self._looked = 0
+        self._total = Track("total", ["pss"], pace)
+        self._machine: Track | None = None
+
+    def step(self, now: float, processes: Processes, root: int) -> None:
+        """Reads what is due. root: the pid whose control group is read."""
+        if now >= self._host_next:
+            self._host_next = now + HOST_APART
+            self._read_host(now, root)
+        if now < self._next or not processes.members:
+            return
+        self._next = now + LEAST_APART
+        if processes.resident > max(self._looked * RISE, self._looked + _LEAST_RISE):
+            member = max(processes.members.values(), key=lambda m: m.resident)
+            if self._fits(now, member):
+                self._looked = processes.resident
+                self._read_mappings(now, member)
+                return
+        member = min(processes.members.values(), key=lambda m: m.rollup_at)
+        if self._fits(now, member):
+            self._read_memory(now, member)
+            pss = [m.pss for m in processes.members.values()]
+            if all(value is not None for value in pss):
+                self._total.add(now - self._began, (sum(value or 0 for value in pss),))
+        processes.name(now - self._began, member)
+
+    def _fits(self, now: float, member: Member) -> bool:
+        expected = self._rate * member.resident * (2 if self._nodes else 1)
+        return self.lock_seconds + expected <= SHARE * (now - self._began)
+
+    def _timed(self, member: Member, read: Callable[[], T]) -> T:
+        """Calls a function that holds the target's memory lock."""
+        before = time.monotonic()
+        found = read()
+        took = time.monotonic() - before
+        self.lock_seconds += took
+        self._next = max(self._next, before + took / SHARE)
+        if member.resident > 16 * _LEAST_RISE:
+            self._rate = took / member.resident
+        return found
+
+    def _read_memory(self, now: float, member: Member) -> None:
+        member.rollup_at = now
+        pid, t = member.pid, now - self._began
+        if found := self._timed(member, lambda: memory.rollup(self._tree, pid)):
+            member.pss = found.pss
+            if member.memory is None:
+                member.memory = Track(f"process:{member.key}", _MEMORY, self._pace, LONGEST_SPAN_OF_PROCESS)
+            member.memory.add(t, (found.pss, found.anonymous, found.huge, found.hugetlb, found.swap))
+        if self._nodes and (pages := self._timed(member, lambda: memory.pages_on_nodes(self._tree, pid))):
+            if member.nodes is None:
+                columns = [f"node{node}" for node in self._nodes]
+                member.nodes = Track(f"process:{member.key}", columns, self._pace, LONGEST_SPAN_OF_PROCESS)
+            member.nodes.add(t, tuple(pages.get(node, 0) for node in self._nodes))
+
+    def _read_mappings(self, now: float, member: Member) -> None:
+        pid = member.pid
+        if found := self._timed(member, lambda: memory.mappings(self._tree, pid)):
+            rows, others = found
+            t = round(now - self._began, 5)
+            self._writer.add(schema.Mappings(t=t, key=member.key, rows=rows, others=others))
+
+    def _read_host(self, now: float, pid: int) -> None:
+        counters = memory.host_counters(self._tree, pid)
+        if self._machine is None and counters:
+            self._columns = tuple(counters)
+            self._machine = Track("machine", self._columns, self._pace)
+        if self._machine is not None:
+            self._machine.add(now - self._began, tuple(counters.get(name) for name in self._columns))
+
+    def take(self, *, last: bool = False) -> list[schema.Samples]:
+        """The rows since the last call that belong to no process."""
+        tracks = [self._total, *([self._machine] if self._machine else [])]
+        return [samples for track in tracks if (samples := track.take(last=last))]

@@ -1,0 +1,191 @@
+"""The processes of the target: who started whom, what they execute, and the memory of each at every tick."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from firsttouch import _core
+from firsttouch.machine.tree import Tree, parse_int
+from firsttouch.profile import schema
+from firsttouch.profile.marks import VARIABLE
+from firsttouch.profile.records import LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
+
+COLUMNS = ("resident", "minor", "major")
+LONGEST_COMMAND = 200
+"""The most arguments of a command that are stored, and characters of each."""
+
+
+@dataclass
+class Member:
+    """A process of the target that can be read."""
+
+    key: int
+    pid: int
+    parent: int | None
+    track: Track
+    memory: Track | None = None
+    nodes: Track | None = None
+    resident: int = 0
+    minor: int = 0
+    major: int = 0
+    name: str = ""
+    rollup_at: float = -1.0
+    """When its slow counters were last read."""
+    pss: int | None = None
+
+
+@dataclass
+class _Newborn:
+    """A process of which perf events told, and that was not read yet."""
+
+    parent: int
+    names: list[str] = field(default_factory=list)
+
+
+class Processes:
+    """The processes of the target. `tree` is used for what is read by name; counters are read through the core."""
+
+    def __init__(self, tree: Tree, writer: Writer, pace: Pace, marker: str = "") -> None:
+        self.members: dict[int, Member] = {}
+        """By pid."""
+        self.brief = 0
+        """How many processes started and ended between two ticks."""
+        self._tree, self._writer, self._pace = tree, writer, pace
+        self._files = _core.ProcessFiles(str(tree.path("proc")))
+        self._page = os.sysconf("SC_PAGE_SIZE")
+        self._total = Track("total", [*COLUMNS, "processes"], pace)
+        self._marker = f"{VARIABLE}={marker}".encode() if marker else b""
+        self._ended_minor = self._ended_major = self._keys = 0
+        self._newborn: dict[int, _Newborn] = {}
+        self._by_key: dict[int, Member] = {}
+        self._seen: set[int] = set()
+        self._pids: set[int] = set()
+
+    @property
+    def resident(self) -> int:
+        """The sum of the resident sizes in bytes."""
+        return sum(member.resident for member in self.members.values())
+
+    def key_of(self, pid: int) -> int | None:
+        member = self.members.get(pid)
+        return None if member is None else member.key
+
+    def add(self, t: float, pid: int, parent: int | None) -> bool:
+        """Begins to read a process. Returns False if it is gone."""
+        key = self._keys
+        if pid in self.members or not self._files.add(key, pid):
+            return pid in self.members
+        self._keys += 1
+        member = Member(key, pid, parent, Track(f"process:{key}", COLUMNS, self._pace, LONGEST_SPAN_OF_PROCESS))
+        self.members[pid] = self._by_key[key] = member
+        self._pids.add(pid)
+        self.name(t, member)
+        return True
+
+    def name(self, t: float, member: Member) -> None:
+        """Writes what a process executes, if that has changed."""
+        name = self._tree.text(f"proc/{member.pid}/comm") or ""
+        if name == member.name and name:
+            return
+        member.name = name
+        words = (self._tree.bytes(f"proc/{member.pid}/cmdline") or b"").split(b"\0")[:-1]
+        command = [word.decode(errors="replace")[:LONGEST_COMMAND] for word in words[:LONGEST_COMMAND]]
+        parent = member.parent
+        self._writer.add(
+            schema.Started(t=round(t, 5), key=member.key, pid=member.pid, parent=parent, name=name, command=command)
+        )
+
+    # ------------------------------------------------------------------------------- what perf events tell
+
+    def started(self, pid: int, parent: int) -> None:
+        """A process was started; it is read at the next tick."""
+        self._newborn[pid] = _Newborn(parent)
+
+    def executed(self, t: float, pid: int, name: str) -> None:
+        if newborn := self._newborn.get(pid):
+            newborn.names.append(name)
+        elif member := self.members.get(pid):
+            self.name(t, member)
+
+    # ------------------------------------------------------------------------------- ticks
+
+    def tick(self, t: float) -> None:
+        """Reads all processes."""
+        self._add_newborn(t)
+        gone = []
+        for key, pages, minor, major, state in self._files.read():
+            member = self._by_key[key]
+            if state in "?ZX":
+                if key or state == "?":  # of the first process, whoever started it is told the end
+                    gone.append(member)
+                if state == "?":
+                    continue
+            member.resident, member.minor, member.major = pages * self._page, minor, major
+            if state not in "ZX":  # of a zombie, the memory is gone, and the last reading holds until its end
+                member.track.add(t, (member.resident, minor, major))
+        for member in gone:
+            self.end(t, member)
+        minor = self._ended_minor + sum(member.minor for member in self.members.values())
+        major = self._ended_major + sum(member.major for member in self.members.values())
+        self._total.add(t, (self.resident, minor, major, len(self.members)))
+
+    def _add_newborn(self, t: float) -> None:
+        if not self._newborn:
+            return
+        names: Counter[str] = Counter()
+        for pid, newborn in self._newborn.items():
+            if not self.add(t, pid, self.key_of(newborn.parent)):
+                names[newborn.names[-1] if newborn.names else self._name_of(newborn.parent)] += 1
+        self._newborn.clear()
+        if names:
+            self.brief += names.total()
+            self._writer.add(schema.Brief(t=round(t, 5), count=names.total(), names=dict(names)))
+
+    def _name_of(self, pid: int) -> str:
+        """The name that a process inherits which is started and executes nothing else."""
+        member = self.members.get(pid)
+        return member.name if member else ""
+
+    def end(self, t: float, member: Member, line: schema.Ended | None = None) -> None:
+        """A process has ended. line: what the kernel told about it."""
+        self._ended_minor += member.minor
+        self._ended_major += member.major
+        for samples in (member.track.take(last=True), member.memory and member.memory.take(last=True),
+                        member.nodes and member.nodes.take(last=True)):  # fmt: skip
+            if samples:
+                self._writer.add(samples)
+        self._writer.add(line or schema.Ended(t=round(t, 5), key=member.key, minor=member.minor, major=member.major))
+        self._files.remove(member.key)
+        del self.members[member.pid], self._by_key[member.key]
+
+    def scan(self, t: float) -> None:
+        """Looks for processes that the target started, where perf events do not tell: by parents, and by the folder of
+        the profile in their environment, which also those have whose parent has ended.
+        """
+        pids = {int(name) for name in self._tree.names("proc") if name.isdecimal()}
+        fresh = sorted(pids - self._seen)
+        self._seen = pids
+        parents = {pid: parent for pid in fresh if (parent := self._parent(pid)) is not None}
+        while found := [pid for pid, parent in parents.items() if parent in self.members and pid not in self.members]:
+            added = [self.add(t, pid, self.key_of(parents[pid])) for pid in found]
+            if not any(added):
+                break
+        for pid in parents.keys() - self.members.keys():
+            if self._marker and self._marker in (self._tree.bytes(f"proc/{pid}/environ") or b"").split(b"\0"):
+                self.add(t, pid, None if not self.members else min(m.key for m in self.members.values()))
+
+    def _parent(self, pid: int) -> int | None:
+        fields = (self._tree.text(f"proc/{pid}/stat") or "").rpartition(")")[2].split()
+        return parse_int(fields[1]) if len(fields) > 1 else None
+
+    def take(self, *, last: bool = False) -> Iterable[schema.Samples]:
+        """The rows since the last call."""
+        tracks = [self._total]
+        for member in self.members.values():
+            tracks += [track for track in (member.track, member.memory, member.nodes) if track is not None]
+        for track in tracks:
+            if samples := track.take(last=last):
+                yield samples
