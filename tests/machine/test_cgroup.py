@@ -125,3 +125,22 @@ def test_a_malformed_limit_is_ignored(make_tree: MakeTree, limit: str) -> None:
 
 def test_without_control_groups(make_tree: MakeTree) -> None:
     assert cgroup.memory_facts(make_tree({})) == {}
+
+
+def test_the_usage_of_another_process_own_group(make_tree: MakeTree) -> None:
+    tree = make_tree(
+        {
+            "proc/self/cgroup": "0::/user\n",
+            "proc/self/mountinfo": V2,
+            "proc/7/cgroup": "0::/user/job\n",
+            "proc/8/cgroup": "0::/../outside\n",
+            "sys/fs/cgroup/cgroup.controllers": "memory",
+            "sys/fs/cgroup/user/memory.current": "9000",
+            "sys/fs/cgroup/user/job/memory.current": "5000",
+            "sys/fs/cgroup/memory.current": "1",
+        }
+    )
+    assert cgroup.memory_charged(tree) == 9000
+    assert cgroup.memory_charged(tree, "7") == 5000
+    assert cgroup.memory_charged(tree, "8") is None, "its group is not visible in this namespace"
+    assert cgroup.memory_charged(tree, "9") is None

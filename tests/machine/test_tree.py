@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firsttouch.machine.tree import Tree, format_ids, parse_ids, parse_int, parse_kernel_size
+from firsttouch.machine.tree import READ_LIMIT, Tree, format_ids, parse_ids, parse_int, parse_kernel_size
 
 
 @given(st.lists(st.integers(0, 4096)))
@@ -66,3 +66,21 @@ def test_absolute_names_stay_below_the_root(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/name").write_text("inside")
     assert Tree(tmp_path).text("/etc/name") == "inside"
+
+
+def test_a_stream_has_the_whole_file_and_other_reads_stop_at_the_limit(tmp_path: Path) -> None:
+    line = b"a line of 16 B.\n"
+    (tmp_path / "long").write_bytes(line * (READ_LIMIT // 16 + 1000))
+    tree = Tree(tmp_path)
+    lines = tree.stream("long")
+    assert lines is not None
+    assert sum(each == line for each in lines) == READ_LIMIT // 16 + 1000
+    assert len(tree.bytes("long") or b"") == READ_LIMIT
+
+
+def test_a_stream_of_a_missing_or_unreadable_file(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    (tmp_path / "folder").mkdir()
+    assert tree.stream("absent") is None
+    assert tree.stream("folder") is None
+    assert tree.stream("nul\0byte") is None

@@ -55,9 +55,13 @@ def memory_facts(tree: Tree) -> Facts:
     return drop_missing({"cgroup_version": version}) | tightest
 
 
-def memory_charged(tree: Tree) -> int | None:
-    """Bytes charged to the innermost group that reports its usage, including page cache; None if no group does."""
-    charged = (tree.integer(f"{folder}/{_MEMORY[version].used}") for version, folder in _folders(tree, "memory"))
+def memory_charged(tree: Tree, process: str = "self") -> int | None:
+    """Bytes charged to the innermost group of a process that reports its usage, including page cache.
+
+    None if no group does, or if the group of another process lies outside this process's namespace.
+    """
+    folders = _folders(tree, "memory", process)
+    charged = (tree.integer(f"{folder}/{_MEMORY[version].used}") for version, folder in folders)
     return next((value for value in charged if value is not None), None)
 
 
@@ -76,12 +80,18 @@ def cpu_quota(tree: Tree) -> float | None:
     return min(quotas, default=None)
 
 
-def _folders(tree: Tree, controller: str) -> Iterator[tuple[int, str]]:
-    """(version, folder) of this process's group and of each parent group, innermost first."""
+def _folders(tree: Tree, controller: str, process: str = "self") -> Iterator[tuple[int, str]]:
+    """(version, folder) of a process's group and of each parent group, innermost first.
+
+    A path that begins with /.. leads out of this process's namespace. Its own limits still are those of the groups
+    that are visible; another process's group is not among them.
+    """
     paths = {}
-    for line in tree.lines("proc/self/cgroup"):
+    for line in tree.lines(f"proc/{process}/cgroup"):
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
+        if process != "self" and PurePosixPath(path).parts[1:2] == ("..",):
+            continue
         for name in controllers.split(","):
             paths[name] = path
     for line in tree.lines("proc/self/mountinfo"):

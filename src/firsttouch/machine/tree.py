@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import builtins
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from firsttouch.records.schema import Scalar
 
 Facts: TypeAlias = dict[str, Scalar]
 
-_READ_LIMIT = 1 << 20
+READ_LIMIT = 1 << 20
+"""Bytes of a file that are read at once. Files that grow with a process, such as smaps, are read by `Tree.stream`."""
 _LARGEST = 2**63
 _SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _MOST_CPUS = 1 << 16
@@ -31,9 +34,20 @@ class Tree:
         return self.root / name.lstrip("/")
 
     def bytes(self, name: str) -> bytes | None:
+        """At most the first READ_LIMIT bytes, as in all methods but `stream`."""
         try:
             with self.path(name).open("rb") as file:
-                return file.read(_READ_LIMIT)
+                return file.read(READ_LIMIT)
+        except (OSError, ValueError):
+            return None
+
+    def stream(self, name: str) -> Iterator[builtins.bytes] | None:
+        """The lines of the whole file, which are read as they are used; None if it cannot be opened.
+
+        The lines end where the file cannot be read any further, as when the process that it describes has ended.
+        """
+        try:
+            return _lines(self.path(name).open("rb"))
         except (OSError, ValueError):
             return None
 
@@ -75,6 +89,11 @@ class Tree:
             if value is not None:
                 found[field] = value * (1024 if rest.split()[-1] == "kB" else 1)
         return found
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    with file, contextlib.suppress(OSError):
+        yield from file
 
 
 def parse_int(text: str | None) -> int | None:
