@@ -2,32 +2,58 @@
 #include <nanobind/stl/string.h>
 
 #include "bindings/bindings.hpp"
-#include "profile/process_files.hpp"
+#include "profile/process_sampler.hpp"
 
 namespace nb = nanobind;
 
 namespace firsttouch {
 namespace {
 
-nb::list read(const ProcessFiles& files) {
-    nb::list rows;
-    for (const ProcessCounters& found : files.read())
-        rows.append(nb::make_tuple(found.key, found.resident_pages, found.minor_faults, found.major_faults,
-                                   std::string(1, found.state)));
-    return rows;
+nb::tuple take(ProcessSampler& sampler) {
+    const Readings found = sampler.take();
+    nb::list processes, totals;
+    for (const ProcessReading& each : found.processes)
+        processes.append(nb::make_tuple(each.time, each.key, each.counters.resident_pages, each.counters.minor_faults,
+                                        each.counters.major_faults, std::string(1, each.state)));
+    for (const TotalReading& each : found.totals)
+        totals.append(nb::make_tuple(each.time, each.counters.resident_pages, each.counters.minor_faults,
+                                     each.counters.major_faults, each.processes));
+    return nb::make_tuple(processes, totals, found.ticks, found.late);
 }
 
 }  // namespace
 
 void bind_profile(nb::module_& m) {
-    nb::class_<ProcessFiles>(m, "ProcessFiles", "Reads the memory counters of processes from /proc.")
+    nb::class_<ProcessSampler>(m, "ProcessSampler",
+                               "Reads the memory counters of processes from /proc, in a thread of its own.")
         .def(nb::init<std::string>(), nb::arg("root") = "/proc")
-        .def("add", &ProcessFiles::add, nb::arg("key"), nb::arg("pid"),
-             "Adds a process. Returns False if it is gone. key: names it in what read returns.")
-        .def("remove", &ProcessFiles::remove, nb::arg("key"), "Forgets a process.")
-        .def("read", &read, nb::sig("def read(self) -> list[tuple[int, int, int, int, str]]"),
-             "Returns (key, resident pages, minor faults, major faults, state) of each process.\n\n"
-             "State is a letter of /proc/PID/stat: 'Z' if it ended and nobody waited for it, '?' if it is gone.");
+        .def("add", &ProcessSampler::add, nb::arg("key"), nb::arg("pid"),
+             "Adds a process. Returns False if it is gone. key: names it in what take returns.")
+        .def("remove", &ProcessSampler::remove, nb::arg("key"), "Forgets a process.")
+        .def(
+            "start",
+            [](ProcessSampler& sampler, double interval, int signal) {
+                const nb::gil_scoped_release release;
+                sampler.start(interval, nullptr, signal);
+            },
+            nb::arg("interval"), nb::arg("signal") = 0, "Begins to read all processes each `interval` seconds.")
+        .def(
+            "stop",
+            [](ProcessSampler& sampler) {
+                const nb::gil_scoped_release release;
+                sampler.stop();
+            },
+            "Ends the thread.")
+        .def("tick", &ProcessSampler::tick, "Reads all processes once, where no thread was started.")
+        .def(
+            "take", &take,
+            nb::sig("def take(self) -> tuple[list[tuple[float, int, int, int, int, str]], "
+                    "list[tuple[float, int, int, int, int]], int, int]"),
+            "Returns what was read since the last call: (processes, totals, ticks, late).\n\n"
+            "Each of processes is (time, key, resident pages, minor faults, major faults, state), each of totals\n"
+            "(time, resident pages, minor faults, major faults, processes). There is one where a value changed. Times\n"
+            "are seconds of time.monotonic(). State is a letter of /proc/PID/stat: 'Z' if the process ended and\n"
+            "nobody waited for it, '?' if it is gone. ticks and late count since the start.");
 }
 
 }  // namespace firsttouch

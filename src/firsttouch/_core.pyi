@@ -812,21 +812,37 @@ def open_fft(device: Device) -> Fft:
     Opens the vendor's FFT library. Raises Unavailable with the reason if there is none.
     """
 
-class ProcessFiles:
-    """Reads the memory counters of processes from /proc."""
+class ProcessSampler:
+    """
+    Reads the memory counters of processes from /proc, in a thread of its own.
+    """
 
     def __init__(self, root: str = "/proc") -> None: ...
     def add(self, key: int, pid: int) -> bool:
         """
-        Adds a process. Returns False if it is gone. key: names it in what read returns.
+        Adds a process. Returns False if it is gone. key: names it in what take returns.
         """
 
     def remove(self, key: int) -> None:
         """Forgets a process."""
 
-    def read(self) -> list[tuple[int, int, int, int, str]]:
-        """
-        Returns (key, resident pages, minor faults, major faults, state) of each process.
+    def start(self, interval: float, signal: int = 0) -> None:
+        """Begins to read all processes each `interval` seconds."""
 
-        State is a letter of /proc/PID/stat: 'Z' if it ended and nobody waited for it, '?' if it is gone.
+    def stop(self) -> None:
+        """Ends the thread."""
+
+    def tick(self) -> None:
+        """Reads all processes once, where no thread was started."""
+
+    def take(
+        self,
+    ) -> tuple[list[tuple[float, int, int, int, int, str]], list[tuple[float, int, int, int, int]], int, int]:
+        """
+        Returns what was read since the last call: (processes, totals, ticks, late).
+
+        Each of processes is (time, key, resident pages, minor faults, major faults, state), each of totals
+        (time, resident pages, minor faults, major faults, processes). There is one where a value changed. Times
+        are seconds of time.monotonic(). State is a letter of /proc/PID/stat: 'Z' if the process ended and
+        nobody waited for it, '?' if it is gone. ticks and late count since the start.
         """

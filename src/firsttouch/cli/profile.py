@@ -88,7 +88,10 @@ def command(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", parser=path, metavar="DIR", help="Directory of the profile; default: firsttouch-profiles/NAME-DATE."
+            "--out",
+            parser=path,
+            metavar="DIR",
+            help="Directory of the profile; default: firsttouch-profiles/NAME-DATE.",
         ),
     ] = None,
     no_inject: Annotated[

@@ -43,7 +43,9 @@ _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"
 _HANDED_ON = (signal.SIGTERM, signal.SIGHUP)
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _JOB_CONTROL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
-_WATCHED = {signal.SIGCHLD, signal.SIGTSTP, *_HANDED_ON, *_FROM_TERMINAL}
+_WAKE = signal.SIGRTMIN + 3
+"""The signal by which the core's thread asks for a step at once."""
+_WATCHED = {signal.SIGCHLD, signal.SIGTSTP, _WAKE, *_HANDED_ON, *_FROM_TERMINAL}
 _BY_KERNEL = 0x80
 """si_code of a signal that the kernel sent, as for Ctrl-C: sigaction(2)."""
 
@@ -147,10 +149,11 @@ class _Profiler:
 
                 inherited = {signal.Signals(number) for number in mask}
                 pid = launch.start(call.command, environment, begin, mask=inherited, to_stderr=call.to_stderr)
-                status = self._until_end(pid)
+                status: int | None = self._until_end(self._sampling(pid))
             else:
                 self._begin(call.pid, gpus, found)
-                status = self._until_gone(call.pid)
+                self._until_gone(self._sampling(call.pid))
+                status = None
         except launch.NotStarted:
             self._discard()
             raise
@@ -212,7 +215,12 @@ class _Profiler:
         self.writer.flush()
         marker = str(self.directory.absolute()) if call.inject and call.command else ""
         self.sampler = Sampler(call.tree, self.writer, began, call.interval, nodes, gpus, perf, marker)
-        self.sampler.begin(pid)
+
+    def _sampling(self, pid: int) -> int:
+        """Begins to read the target, which has been executed. Returns its pid."""
+        assert self.sampler is not None
+        self.sampler.begin(pid, _WAKE)
+        return pid
 
     def _until_end(self, pid: int) -> int:
         """Samples until the target ends. Returns its exit status."""
@@ -244,7 +252,7 @@ class _Profiler:
         """Waits for the next tick or a signal, whichever comes first."""
         assert self.sampler is not None
         found = signal.sigtimedwait(_WATCHED, self.sampler.wait())
-        if found is None:
+        if found is None or found.si_signo == _WAKE:
             try:
                 self.sampler.step()
             except Exception as error:
@@ -261,12 +269,14 @@ class _Profiler:
         assert self.sampler is not None
         if not self.writer.failure:
             self.writer.failure = f"sampling failed: {type(error).__name__}: {' '.join(str(error).split()):.200}"
-        self.sampler.interval = 3600.0
         self.sampler.step = lambda: None  # type: ignore[method-assign]
 
     def _finish(self, why: str, status: int | None, usage: resource.struct_rusage | None) -> None:
         sampler = self.sampler
         assert sampler is not None
+        sampler.processes.stop()
+        with suppress(Exception):
+            sampler.step()
         now = time.monotonic()
         t = round(now - sampler.began, 5)
         if (first := sampler.processes.members.get(sampler.root)) is not None and usage is not None:

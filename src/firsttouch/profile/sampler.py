@@ -1,6 +1,7 @@
 """Samples the memory of the target from outside: what each tick reads, what is read now and then, and what is written.
 
-The sampler touches nothing in the target. It is driven by `step`, which launch.py's loop or a thread calls.
+The sampler touches nothing in the target. A thread of the core reads every tick; `step`, which the profiler's loop or a
+thread calls, takes what there is, finds new processes, and does the rest.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from firsttouch.profile.tree import Processes
 FLUSH_APART = 0.5
 """Seconds between two writes: what a kill of the profiler loses at most, besides the tick in progress."""
 COST_APART = 10.0
-SCAN_APART = 0.1
+STEP, SCAN_APART = 0.1, 0.25
+"""Seconds between two steps, and between two searches for new processes where perf events do not tell of them."""
 
 
 class Gpus(Protocol):
     """What samples the memory of GPUs (profile/gpus.py)."""
 
-    def tick(self, now: float) -> None: ...
     def slow(self, pids: Sequence[int]) -> None: ...
     def drain(self, keys: Callable[[int], int | None]) -> list[schema.Samples | schema.Notice]: ...
     @property
@@ -48,8 +49,8 @@ class Sampler:
     gpus: Gpus | None = None
     perf: Any = None
     marker: str = ""
-    ticks: int = 0
-    late: int = 0
+    root: int = 0
+    _ticks: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         pace = Pace(self.interval)
@@ -59,31 +60,27 @@ class Sampler:
         self._flushed = self._scanned = self._cost_written = self.began
         self._due = self.began
 
-    def begin(self, pid: int) -> bool:
-        """Begins with the first process. Returns False if it is gone."""
+    def begin(self, pid: int, wake: int = 0) -> bool:
+        """Begins with the first process. Returns False if it is gone. wake: the signal that asks for a step at once."""
         self.root = pid
-        return self.processes.add(max(0.0, time.monotonic() - self.began), pid, None)
+        there = self.processes.add(max(0.0, time.monotonic() - self.began), pid, None)
+        self.processes.start(self.interval, wake)
+        return there
 
     def wait(self) -> float:
-        """Seconds until the next tick."""
+        """Seconds until the next step."""
         return max(0.0, self._due - time.monotonic())
 
     def step(self) -> None:
-        """One tick. The next is due one interval later; ticks that were missed are left out and counted as late."""
+        """Takes what was read, and reads what is due."""
         now = time.monotonic()
-        if now - self._due > self.interval:
-            self.late += 1
-            self._due = now
-        self._due += self.interval
-        self.ticks += 1
+        self._due = now + STEP
         if self.perf is not None:
             self._take_events()
         elif now - self._scanned >= SCAN_APART:
             self._scanned = now
             self.processes.scan(now - self.began)
-        self.processes.tick(now - self.began)
-        if self.gpus is not None:
-            self.gpus.tick(now)
+        self._ticks = self.processes.take_readings(self.began)
         self.slow.step(now, self.processes, self.root)
         if now - self._flushed >= FLUSH_APART:
             self.flush(now)
@@ -115,6 +112,6 @@ class Sampler:
             cpu=round(time.process_time() - self._cpu_before, 4),
             helper_cpu=round(self.gpus.cpu_seconds, 4) if self.gpus is not None else 0.0,
             lock=round(self.slow.lock_seconds, 4),
-            ticks=self.ticks,
-            late=self.late,
+            ticks=self._ticks[0],
+            late=self._ticks[1],
         )

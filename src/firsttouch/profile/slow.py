@@ -16,10 +16,10 @@ from firsttouch.profile import memory, schema
 from firsttouch.profile.records import LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
 from firsttouch.profile.tree import Member, Processes
 
-SHARE = 0.01
+SHARE = 0.004
 LEAST_APART = 0.1
 """Seconds between two reads."""
-HOST_APART = 1.0
+HOST_APART = 2.0
 """Seconds between two readings of the counters of the host."""
 RISE = 1.1
 """How much the memory of the target must have risen before its mappings are read again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -54,15 +55,23 @@ class Processes:
         self.brief = 0
         """How many processes started and ended between two ticks."""
         self._tree, self._writer, self._pace = tree, writer, pace
-        self._files = _core.ProcessFiles(str(tree.path("proc")))
+        self._sampler = _core.ProcessSampler(str(tree.path("proc")))
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._total = Track("total", [*COLUMNS, "processes"], pace)
         self._marker = f"{VARIABLE}={marker}".encode() if marker else b""
-        self._ended_minor = self._ended_major = self._keys = 0
+        self._keys = 0
         self._newborn: dict[int, _Newborn] = {}
         self._by_key: dict[int, Member] = {}
         self._seen: set[int] = set()
-        self._pids: set[int] = set()
+
+    def start(self, interval: float, wake: int = 0) -> None:
+        """Begins to read all processes each `interval` seconds. wake: the signal by which the core's thread asks that
+        readings are taken at once.
+        """
+        self._sampler.start(interval, wake)
+
+    def stop(self) -> None:
+        self._sampler.stop()
 
     @property
     def resident(self) -> int:
@@ -76,12 +85,11 @@ class Processes:
     def add(self, t: float, pid: int, parent: int | None) -> bool:
         """Begins to read a process. Returns False if it is gone."""
         key = self._keys
-        if pid in self.members or not self._files.add(key, pid):
+        if pid in self.members or not self._sampler.add(key, pid):
             return pid in self.members
         self._keys += 1
         member = Member(key, pid, parent, Track(f"process:{key}", COLUMNS, self._pace, LONGEST_SPAN_OF_PROCESS))
         self.members[pid] = self._by_key[key] = member
-        self._pids.add(pid)
         self.name(t, member)
         return True
 
@@ -110,27 +118,24 @@ class Processes:
         elif member := self.members.get(pid):
             self.name(t, member)
 
-    # ------------------------------------------------------------------------------- ticks
+    # ------------------------------------------------------------------------------- readings
 
-    def tick(self, t: float) -> None:
-        """Reads all processes."""
-        self._add_newborn(t)
-        gone = []
-        for key, pages, minor, major, state in self._files.read():
-            member = self._by_key[key]
-            if state in "?ZX":
-                if key or state == "?":  # of the first process, whoever started it is told the end
-                    gone.append(member)
-                if state == "?":
-                    continue
+    def take_readings(self, began: float) -> tuple[int, int]:
+        """Takes what the core's thread has read. began: the time 0. Returns the ticks until now, and the late ones."""
+        self._add_newborn(time.monotonic() - began)
+        readings, totals, ticks, late = self._sampler.take()
+        for when, key, pages, minor, major, state in readings:
+            member = self._by_key.get(key)
+            if member is None:
+                continue
             member.resident, member.minor, member.major = pages * self._page, minor, major
-            if state not in "ZX":  # of a zombie, the memory is gone, and the last reading holds until its end
-                member.track.add(t, (member.resident, minor, major))
-        for member in gone:
-            self.end(t, member)
-        minor = self._ended_minor + sum(member.minor for member in self.members.values())
-        major = self._ended_major + sum(member.major for member in self.members.values())
-        self._total.add(t, (self.resident, minor, major, len(self.members)))
+            if state not in "?ZX":
+                member.track.add(when - began, (member.resident, minor, major))
+            elif key or state == "?":  # of the first process, whoever started it is told the end
+                self.end(when - began, member)
+        for when, pages, minor, major, processes in totals:
+            self._total.add(when - began, (pages * self._page, minor, major, processes))
+        return ticks, late
 
     def _add_newborn(self, t: float) -> None:
         if not self._newborn:
@@ -151,14 +156,12 @@ class Processes:
 
     def end(self, t: float, member: Member, line: schema.Ended | None = None) -> None:
         """A process has ended. line: what the kernel told about it."""
-        self._ended_minor += member.minor
-        self._ended_major += member.major
         for samples in (member.track.take(last=True), member.memory and member.memory.take(last=True),
                         member.nodes and member.nodes.take(last=True)):  # fmt: skip
             if samples:
                 self._writer.add(samples)
         self._writer.add(line or schema.Ended(t=round(t, 5), key=member.key, minor=member.minor, major=member.major))
-        self._files.remove(member.key)
+        self._sampler.remove(member.key)
         del self.members[member.pid], self._by_key[member.key]
 
     def scan(self, t: float) -> None:

@@ -1,0 +1,168 @@
+#include "profile/process_sampler.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "host/clock.hpp"
+
+namespace firsttouch {
+
+namespace {
+
+// Reads a file of /proc as text. Returns false if the process is gone.
+template <std::size_t size>
+bool read_text(int descriptor, char (&text)[size]) {
+    const ssize_t length = pread(descriptor, text, size - 1, 0);
+    if (length <= 0) return false;
+    text[length] = '\0';
+    return true;
+}
+
+// Skips `count` fields that are separated by single spaces.
+const char* skip(const char* at, int count) {
+    while (count-- > 0 && at != nullptr) {
+        at = std::strchr(at, ' ');
+        if (at != nullptr) ++at;
+    }
+    return at;
+}
+
+std::uint64_t number(const char* at) { return at == nullptr ? 0 : std::strtoull(at, nullptr, 10); }
+
+bool has_ended(char state) { return state == '?' || state == 'Z' || state == 'X'; }
+
+// Reads the counters and the state of a process that has not ended. Source: proc(5). The name in stat may hold spaces
+// and parentheses, so fields are counted from its last ')'.
+void read_counters(int statm, int stat, ProcessReading& reading) {
+    char text[1024];
+    reading.state = '?';
+    if (!read_text(stat, text)) return;
+    const char* const after_name = std::strrchr(text, ')');
+    if (after_name == nullptr || after_name[1] != ' ') return;
+    const char* const state = after_name + 2;  // field 3
+    const char* const minor = skip(state, 7);  // field 10
+    const char* const major = skip(minor, 2);  // field 12
+    if (major == nullptr) return;
+    reading.counters.minor_faults = number(minor), reading.counters.major_faults = number(major);
+    const char letter = *state;
+    // The memory of a process that has ended is gone: its last reading holds until then.
+    if (!has_ended(letter)) {
+        if (!read_text(statm, text)) return;
+        reading.counters.resident_pages = number(skip(text, 1));
+    }
+    reading.state = letter;
+}
+
+}  // namespace
+
+ProcessSampler::~ProcessSampler() {
+    stop();
+    while (!files_.empty()) remove(files_.back().key);
+}
+
+bool ProcessSampler::add(std::int64_t key, std::int64_t pid) {
+    const std::string folder = root_ + "/" + std::to_string(pid);
+    const int statm = open((folder + "/statm").c_str(), O_RDONLY | O_CLOEXEC);
+    const int stat = statm < 0 ? -1 : open((folder + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+    ProcessReading first{.key = key};
+    if (stat >= 0) read_counters(statm, stat, first);
+    if (has_ended(first.state)) {
+        if (statm >= 0) close(statm);
+        if (stat >= 0) close(stat);
+        return false;
+    }
+    first.time = now();
+    const std::scoped_lock lock(mutex_);
+    files_.push_back({key, statm, stat, first});
+    readings_.processes.push_back(first);
+    return true;
+}
+
+void ProcessSampler::remove(std::int64_t key) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = std::ranges::find(files_, key, &Files::key);
+    if (found == files_.end()) return;
+    ended_.minor_faults += found->last.counters.minor_faults;
+    ended_.major_faults += found->last.counters.major_faults;
+    close(found->statm);
+    close(found->stat);
+    files_.erase(found);
+}
+
+void ProcessSampler::read_all(double time) {
+    const std::scoped_lock lock(mutex_);
+    TotalReading total{.time = time, .counters = ended_, .processes = 0};
+    for (Files& files : files_) {
+        if (!has_ended(files.last.state)) {
+            ProcessReading reading = files.last;
+            reading.time = time;
+            read_counters(files.statm, files.stat, reading);
+            if (reading.counters != files.last.counters || has_ended(reading.state))
+                readings_.processes.push_back(reading);
+            files.last = reading;
+        }
+        const bool ended = has_ended(files.last.state);
+        total.counters.resident_pages += ended ? 0 : files.last.counters.resident_pages;
+        total.counters.minor_faults += files.last.counters.minor_faults;
+        total.counters.major_faults += files.last.counters.major_faults;
+        total.processes += ended ? 0 : 1;
+    }
+    if (total.processes != 0 && (total.counters != last_total_.counters || total.processes != last_total_.processes)) {
+        readings_.totals.push_back(total);
+        last_total_ = total;
+    }
+    ++readings_.ticks;
+}
+
+void ProcessSampler::tick() { read_all(now()); }
+
+void ProcessSampler::start(double interval, std::function<bool()> hurry, int signal) {
+    stop();
+    hurry_ = std::move(hurry), signal_ = signal, stopping_ = false;
+    thread_ = std::thread([this, interval] { run(std::chrono::duration<double>(interval)); });
+}
+
+void ProcessSampler::run(std::chrono::duration<double> interval) {
+    // Signals are for the thread that started this one.
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    using Clock = std::chrono::steady_clock;
+    const auto step = std::chrono::duration_cast<Clock::duration>(interval);
+    Clock::time_point due = Clock::now();
+    while (!stopping_) {
+        read_all(now());
+        if (hurry_ && hurry_()) kill(getpid(), signal_);
+        due += step;
+        const Clock::time_point after = Clock::now();
+        if (after > due + step) {  // ticks that were missed are left out
+            const std::scoped_lock lock(mutex_);
+            ++readings_.late;
+            due = after;
+        }
+        // Short sleeps, so that a stop does not wait for a long interval.
+        while (!stopping_ && Clock::now() < due)
+            std::this_thread::sleep_until(std::min(due, Clock::now() + std::chrono::milliseconds(50)));
+    }
+}
+
+void ProcessSampler::stop() {
+    stopping_ = true;
+    if (thread_.joinable()) thread_.join();
+}
+
+Readings ProcessSampler::take() {
+    const std::scoped_lock lock(mutex_);
+    Readings found = std::move(readings_);
+    readings_ = {.processes = {}, .totals = {}, .ticks = found.ticks, .late = found.late};
+    return found;
+}
+
+}  // namespace firsttouch
