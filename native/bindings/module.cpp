@@ -11,4 +11,5 @@ NB_MODULE(_core, module) {
     firsttouch::bind_probe(module);
     firsttouch::bind_events(module);
     firsttouch::bind_math(module);
+    firsttouch::bind_perf(module);
 }
