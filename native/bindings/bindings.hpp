@@ -11,6 +11,7 @@ void bind_probe(nanobind::module_& module);
 void bind_events(nanobind::module_& module);
 void bind_math(nanobind::module_& module);
 void bind_profile(nanobind::module_& module);
+void bind_perf(nanobind::module_& module);
 void bind_work(nanobind::module_& module, nanobind::class_<DeviceHandle>& device,
                nanobind::class_<BufferHandle>& buffer);
 }  // namespace firsttouch

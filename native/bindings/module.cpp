@@ -12,4 +12,5 @@ NB_MODULE(_core, module) {
     firsttouch::bind_events(module);
     firsttouch::bind_math(module);
     firsttouch::bind_profile(module);
+    firsttouch::bind_perf(module);
 }

@@ -1,7 +1,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <utility>
+
 #include "bindings/bindings.hpp"
+#include "profile/perf.hpp"
 #include "profile/process_sampler.hpp"
 
 namespace nb = nanobind;
@@ -32,11 +35,15 @@ void bind_profile(nb::module_& m) {
         .def("remove", &ProcessSampler::remove, nb::arg("key"), "Forgets a process.")
         .def(
             "start",
-            [](ProcessSampler& sampler, double interval, int signal) {
+            [](ProcessSampler& sampler, double interval, const PerfEvents* events, int signal) {
                 const nb::gil_scoped_release release;
-                sampler.start(interval, nullptr, signal);
+                std::function<bool()> hurry;
+                if (events != nullptr && signal != 0) hurry = [events] { return events->is_waiting(); };
+                sampler.start(interval, std::move(hurry), signal);
             },
-            nb::arg("interval"), nb::arg("signal") = 0, "Begins to read all processes each `interval` seconds.")
+            nb::arg("interval"), nb::arg("events") = nb::none(), nb::arg("signal") = 0, nb::keep_alive<1, 3>(),
+            "Begins to read all processes each `interval` seconds.\n\n"
+            "events: if these have something to tell at a tick, the signal is sent to this process.")
         .def(
             "stop",
             [](ProcessSampler& sampler) {

@@ -826,8 +826,12 @@ class ProcessSampler:
     def remove(self, key: int) -> None:
         """Forgets a process."""
 
-    def start(self, interval: float, signal: int = 0) -> None:
-        """Begins to read all processes each `interval` seconds."""
+    def start(self, interval: float, events: PerfEvents | None = None, signal: int = 0) -> None:
+        """
+        Begins to read all processes each `interval` seconds.
+
+        events: if these have something to tell at a tick, the signal is sent to this process.
+        """
 
     def stop(self) -> None:
         """Ends the thread."""
@@ -846,3 +850,44 @@ class ProcessSampler:
         are seconds of time.monotonic(). State is a letter of /proc/PID/stat: 'Z' if the process ended and
         nobody waited for it, '?' if it is gone. ticks and late count since the start.
         """
+
+class PerfEvents:
+    """
+    Perf events on a tree of processes. Times are those of time.monotonic().
+    """
+
+    def __init__(self, pid: int, every: int = 0, enable_on_exec: bool = True) -> None:
+        """
+        every: one of how many page faults in user mode is sampled; 0: none.
+
+        enable_on_exec: the process is about to execute a program, and the events begin then. Otherwise they
+        begin now, in the process and its descendants.
+        Raises OSError with the name of the call that failed: perf_event_open or mmap.
+        """
+
+    def read(
+        self, rest: bool = False
+    ) -> tuple[
+        list[tuple[float, int, int]],
+        list[tuple[float, int, str, bool]],
+        list[tuple[float, int]],
+        list[tuple[float, int, int, int, int, str]],
+        list[tuple[float, int, int, int, int]],
+        int,
+    ]:
+        """
+        Returns what was told since the last call up to a millisecond ago or, with rest, up to now.
+
+        (starts, names, ends, mappings, samples, lost), each in the order of time: starts of processes (t, pid,
+        parent); names (t, pid, name, whether by exec); ends of processes (t, pid); mappings (t, pid, address,
+        length, offset, file); sampled faults (t, pid, tid, instruction, address); lost records.
+        """
+
+    def counted(self) -> int:
+        """
+        Returns how many page faults in user mode there were so far; 0 if none are sampled. Raises OSError.
+        """
+
+    @property
+    def attached(self) -> list[int]:
+        """The processes that were there at the begin."""

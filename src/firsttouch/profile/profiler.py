@@ -23,6 +23,7 @@ from firsttouch.errors import UsageError
 from firsttouch.machine.tree import Tree, drop_missing
 from firsttouch.profile import launch, memory, schema
 from firsttouch.profile.marks import VARIABLE
+from firsttouch.profile.perf import PerfEvents, open_processes
 from firsttouch.profile.records import Writer
 from firsttouch.profile.sampler import Sampler
 
@@ -182,8 +183,10 @@ class _Profiler:
             return environment, []
         return environment | {VARIABLE: str(self.directory.absolute())}, []
 
-    def _open_perf(self, pid: int) -> Any:
-        return None
+    def _open_perf(self, pid: int) -> PerfEvents | None:
+        perf, layers = open_processes(pid, self.call.faults, enable_on_exec=bool(self.call.command))
+        self.layers += layers
+        return perf
 
     # ------------------------------------------------------------------------------- begin and end
 
@@ -269,14 +272,14 @@ class _Profiler:
         assert self.sampler is not None
         if not self.writer.failure:
             self.writer.failure = f"sampling failed: {type(error).__name__}: {' '.join(str(error).split()):.200}"
-        self.sampler.step = lambda: None  # type: ignore[method-assign]
+        self.sampler.step = lambda *, last=False: None  # type: ignore[method-assign]
 
     def _finish(self, why: str, status: int | None, usage: resource.struct_rusage | None) -> None:
         sampler = self.sampler
         assert sampler is not None
         sampler.processes.stop()
         with suppress(Exception):
-            sampler.step()
+            sampler.step(last=True)
         now = time.monotonic()
         t = round(now - sampler.began, 5)
         if (first := sampler.processes.members.get(sampler.root)) is not None and usage is not None:

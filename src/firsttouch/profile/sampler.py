@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from firsttouch.machine.tree import Tree
 from firsttouch.profile import schema
+from firsttouch.profile.perf import PerfBatch, PerfEvents
 from firsttouch.profile.records import Pace, Writer
 from firsttouch.profile.slow import SlowReader
 from firsttouch.profile.tree import Processes
@@ -47,7 +48,7 @@ class Sampler:
     interval: float
     nodes: list[schema.Node] = field(default_factory=list)
     gpus: Gpus | None = None
-    perf: Any = None
+    perf: PerfEvents | None = None
     marker: str = ""
     root: int = 0
     _ticks: tuple[int, int] = (0, 0)
@@ -64,19 +65,19 @@ class Sampler:
         """Begins with the first process. Returns False if it is gone. wake: the signal that asks for a step at once."""
         self.root = pid
         there = self.processes.add(max(0.0, time.monotonic() - self.began), pid, None)
-        self.processes.start(self.interval, wake)
+        self.processes.start(self.interval, self.perf, wake)
         return there
 
     def wait(self) -> float:
         """Seconds until the next step."""
         return max(0.0, self._due - time.monotonic())
 
-    def step(self) -> None:
-        """Takes what was read, and reads what is due."""
+    def step(self, *, last: bool = False) -> None:
+        """Takes what was read, and reads what is due. last: the target has ended."""
         now = time.monotonic()
         self._due = now + STEP
         if self.perf is not None:
-            self._take_events()
+            self._take_events(self.perf.read(rest=last))
         elif now - self._scanned >= SCAN_APART:
             self._scanned = now
             self.processes.scan(now - self.began)
@@ -85,12 +86,11 @@ class Sampler:
         if now - self._flushed >= FLUSH_APART:
             self.flush(now)
 
-    def _take_events(self) -> None:
-        events = self.perf.read()
-        for pid, parent in events.starts:
-            self.processes.started(pid, parent)
-        for when, pid, name in events.executions:
-            self.processes.executed(max(0.0, when - self.began), pid, name)
+    def _take_events(self, told: PerfBatch) -> None:
+        for start in told.starts:
+            self.processes.started(start.pid, start.parent)
+        for change in told.names:
+            self.processes.executed(max(0.0, change.t - self.began), change.pid, change.name)
 
     def flush(self, now: float, *, last: bool = False) -> None:
         """Writes what was sampled since the last call."""

@@ -1,8 +1,8 @@
 """What is read now and then, because reading takes long: by one process at a time, under one limit.
 
 smaps_rollup, numa_maps and smaps are read under the memory lock of the process that they describe, in which no page
-fault of it can be handled. The time spent in such reads is at most SHARE of the time since the profile began: a read is
-put off until what it is expected to take fits.
+fault of it can be handled. The time spent in such reads is at most MOST of the time since the profile began, and in
+long runs SHARE of it: a read is put off until what it is expected to take fits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from firsttouch.profile import memory, schema
 from firsttouch.profile.records import LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
 from firsttouch.profile.tree import Member, Processes
 
-SHARE = 0.004
+SHARE, MOST, AT_FIRST = 0.004, 0.02, 0.02
+"""The parts of the time, and the seconds that may be spent besides SHARE."""
 LEAST_APART = 0.1
 """Seconds between two reads."""
 HOST_APART = 2.0
@@ -67,7 +68,8 @@ class SlowReader:
 
     def _fits(self, now: float, member: Member) -> bool:
         expected = self._rate * member.resident * (2 if self._nodes else 1)
-        return self.lock_seconds + expected <= SHARE * (now - self._began)
+        elapsed = now - self._began
+        return self.lock_seconds + expected <= min(MOST * elapsed, SHARE * elapsed + AT_FIRST)
 
     def _timed(self, member: Member, read: Callable[[], T]) -> T:
         """Calls a function that holds the target's memory lock."""
@@ -75,7 +77,7 @@ class SlowReader:
         found = read()
         took = time.monotonic() - before
         self.lock_seconds += took
-        self._next = max(self._next, before + took / SHARE)
+        self._next = max(self._next, before + took / MOST)
         if member.resident > 16 * _LEAST_RISE:
             self._rate = took / member.resident
         return found

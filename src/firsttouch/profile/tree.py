@@ -12,11 +12,15 @@ from firsttouch import _core
 from firsttouch.machine.tree import Tree, parse_int
 from firsttouch.profile import schema
 from firsttouch.profile.marks import VARIABLE
+from firsttouch.profile.perf import PerfEvents
 from firsttouch.profile.records import LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
 
 COLUMNS = ("resident", "minor", "major")
 LONGEST_COMMAND = 200
 """The most arguments of a command that are stored, and characters of each."""
+
+
+_MOST_REMEMBERED = 1 << 16
 
 
 @dataclass
@@ -61,17 +65,21 @@ class Processes:
         self._marker = f"{VARIABLE}={marker}".encode() if marker else b""
         self._keys = 0
         self._newborn: dict[int, _Newborn] = {}
+        self._of_brief: dict[int, int] = {}
+        """The key of the nearest ancestor that was read, by the pid of a process that was not."""
         self._by_key: dict[int, Member] = {}
         self._seen: set[int] = set()
 
-    def start(self, interval: float, wake: int = 0) -> None:
-        """Begins to read all processes each `interval` seconds. wake: the signal by which the core's thread asks that
-        readings are taken at once.
+    def start(self, interval: float, perf: PerfEvents | None, wake: int) -> None:
+        """Begins to read all processes each `interval` seconds. wake: the signal that the core's thread sends when perf
+        events have something to tell; 0: none.
         """
-        self._sampler.start(interval, wake)
+        self._sampler.start(interval, perf.core if perf else None, wake)
 
     def stop(self) -> None:
+        """Ends the core's thread, and reads all processes once more."""
         self._sampler.stop()
+        self._sampler.tick()
 
     @property
     def resident(self) -> int:
@@ -142,9 +150,15 @@ class Processes:
             return
         names: Counter[str] = Counter()
         for pid, newborn in self._newborn.items():
-            if not self.add(t, pid, self.key_of(newborn.parent)):
+            parent = self.key_of(newborn.parent)
+            if parent is None:
+                parent = self._of_brief.get(newborn.parent, 0)
+            if not self.add(t, pid, parent):
+                self._of_brief[pid] = parent
                 names[newborn.names[-1] if newborn.names else self._name_of(newborn.parent)] += 1
         self._newborn.clear()
+        if len(self._of_brief) > _MOST_REMEMBERED:
+            self._of_brief.clear()
         if names:
             self.brief += names.total()
             self._writer.add(schema.Brief(t=round(t, 5), count=names.total(), names=dict(names)))

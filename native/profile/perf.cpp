@@ -1,0 +1,417 @@
+#include "profile/perf.hpp"
+
+#include <dirent.h>
+#include <linux/perf_event.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <system_error>
+
+namespace firsttouch {
+namespace {
+
+constexpr std::uint64_t million = 1'000'000;
+constexpr std::uint64_t sample_id_bytes = 16;  // the end of every record but samples: pid, tid, time
+
+// Reads the fields of a record one after the other. Fields behind the end are 0.
+class Fields {
+  public:
+    explicit Fields(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+    template <class T>
+    T next() {
+        T value{};
+        if (rest_.size() < sizeof(T)) {
+            rest_ = {};
+            return value;
+        }
+        std::memcpy(&value, rest_.data(), sizeof(T));
+        rest_ = rest_.subspan(sizeof(T));
+        return value;
+    }
+    std::uint32_t u32() { return next<std::uint32_t>(); }
+    std::uint64_t u64() { return next<std::uint64_t>(); }
+    void skip(std::size_t bytes) { rest_ = rest_.subspan(std::min(bytes, rest_.size())); }
+    // A string that is padded with zeros up to the record's sample_id.
+    std::string text() const {
+        const std::size_t room = rest_.size() - std::min<std::size_t>(rest_.size(), sample_id_bytes);
+        const auto* begin = reinterpret_cast<const char*>(rest_.data());
+        return {begin, strnlen(begin, room)};
+    }
+
+  private:
+    std::span<const std::byte> rest_;
+};
+
+std::uint64_t time_of(std::span<const std::byte> body) { return body.size() < 8 ? 0 : Fields(body.last(8)).u64(); }
+
+void decode(const perf_event_header& header, std::span<const std::byte> body, PerfRecords& into) {
+    Fields fields(body);
+    switch (header.type) {
+    case PERF_RECORD_FORK: {
+        ThreadStart start{.ns = time_of(body)};
+        start.pid = fields.u32(), start.parent = fields.u32(), start.tid = fields.u32();
+        into.starts.push_back(start);
+        break;
+    }
+    case PERF_RECORD_EXIT: {
+        ThreadEnd end{.ns = time_of(body), .pid = fields.u32()};
+        fields.skip(4);
+        end.tid = fields.u32();
+        into.ends.push_back(end);
+        break;
+    }
+    case PERF_RECORD_COMM: {
+        NameChange change{.ns = time_of(body)};
+        change.pid = fields.u32(), change.tid = fields.u32(), change.name = fields.text();
+        change.executed = (header.misc & PERF_RECORD_MISC_COMM_EXEC) != 0;
+        into.names.push_back(std::move(change));
+        break;
+    }
+    case PERF_RECORD_MMAP2: {
+        NewMapping mapping{.ns = time_of(body), .pid = fields.u32()};
+        fields.skip(4);
+        mapping.address = fields.u64(), mapping.length = fields.u64(), mapping.offset = fields.u64();
+        fields.skip(24 + 8);  // device and inode, protection and flags
+        mapping.file = fields.text();
+        into.mappings.push_back(std::move(mapping));
+        break;
+    }
+    case PERF_RECORD_SAMPLE: {
+        FaultSample sample{.instruction = fields.u64()};
+        sample.pid = fields.u32(), sample.tid = fields.u32(), sample.ns = fields.u64(), sample.address = fields.u64();
+        into.samples.push_back(sample);
+        break;
+    }
+    case PERF_RECORD_LOST:
+        fields.skip(8);
+        into.lost += fields.u64();
+        break;
+    case PERF_RECORD_LOST_SAMPLES:
+        into.lost += fields.u64();
+        break;
+    default:
+        break;
+    }
+}
+
+template <class Record>
+void sort_list(std::vector<Record>& list) {
+    const auto earlier = [](const Record& a, const Record& b) { return a.ns < b.ns; };
+    if (!std::is_sorted(list.begin(), list.end(), earlier)) std::stable_sort(list.begin(), list.end(), earlier);
+}
+
+template <class Record>
+std::vector<Record> take_from(std::vector<Record>& list, std::uint64_t ns) {
+    const auto later = std::find_if(list.begin(), list.end(), [&](const Record& record) { return record.ns > ns; });
+    std::vector<Record> taken(std::make_move_iterator(list.begin()), std::make_move_iterator(later));
+    list.erase(list.begin(), later);
+    return taken;
+}
+
+std::uint64_t clock_ns() {
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<std::uint64_t>(time.tv_sec) * 1000 * million + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+// The kernel's list of processors that are on, such as "0-3,8".
+std::vector<int> online_processors() {
+    std::ifstream file("/sys/devices/system/cpu/online");
+    std::vector<int> processors;
+    for (int first = 0; file >> first;) {
+        int last = first;
+        if (file.peek() == '-') file.get(), file >> last;
+        for (int cpu = first; cpu <= last; ++cpu) processors.push_back(cpu);
+        if (file.peek() == ',') file.get();
+    }
+    if (processors.empty())
+        for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); ++cpu) processors.push_back(cpu);
+    return processors;
+}
+
+// The numbers that a folder of /proc has as names.
+std::vector<std::uint32_t> numbers_in(const std::string& folder) {
+    std::vector<std::uint32_t> numbers;
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(folder.c_str()), &closedir);
+    if (directory == nullptr) return numbers;
+    while (const dirent* entry = readdir(directory.get()))
+        if (const unsigned long number = std::strtoul(entry->d_name, nullptr, 10); number != 0)
+            numbers.push_back(static_cast<std::uint32_t>(number));
+    return numbers;
+}
+
+std::vector<std::uint32_t> threads_of(std::uint32_t pid) {
+    return numbers_in("/proc/" + std::to_string(pid) + "/task");
+}
+
+// 0 if the process has ended. Source: proc_pid_stat(5); the name in parentheses may contain any character.
+std::uint32_t parent_of(std::uint32_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string line;
+    std::getline(file, line);
+    const std::size_t name_end = line.rfind(')');
+    if (name_end == std::string::npos || name_end + 4 > line.size()) return 0;
+    return static_cast<std::uint32_t>(std::strtoul(line.c_str() + name_end + 4, nullptr, 10));
+}
+
+// A process and its descendants.
+std::vector<std::uint32_t> tree_of(std::uint32_t root) {
+    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> children;
+    for (const std::uint32_t pid : numbers_in("/proc")) children[parent_of(pid)].push_back(pid);
+    std::vector<std::uint32_t> tree{root};
+    for (std::size_t i = 0; i < tree.size(); ++i) {
+        const std::vector<std::uint32_t>& found = children[tree[i]];
+        tree.insert(tree.end(), found.begin(), found.end());
+    }
+    return tree;
+}
+
+// Lets this process have that many more descriptors, as far as its hard limit permits.
+void make_room_for_descriptors(std::size_t more) {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    const std::size_t used = numbers_in("/proc/self/fd").size() + 1;
+    if (used + more + 64 <= limit.rlim_cur) return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// The size of a processor's buffer: room for what comes in a tenth of a second of many short processes or, where faults
+// are sampled, in a tick; all buffers together have at most 32 MiB.
+std::size_t buffer_bytes(std::uint32_t every, std::size_t processors) {
+    const std::size_t wanted = every == 0 ? 128 << 10 : every < 8 ? 2 << 20 : 512 << 10;
+    return std::bit_floor(std::clamp<std::size_t>((32 << 20) / processors, 32 << 10, wanted));
+}
+
+perf_event_attr attributes(std::uint32_t every, bool faults, bool enable_on_exec) {
+    perf_event_attr a{};
+    a.size = sizeof(a);
+    a.type = PERF_TYPE_SOFTWARE;
+    a.config = faults ? PERF_COUNT_SW_PAGE_FAULTS : PERF_COUNT_SW_DUMMY;
+    a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
+    a.sample_id_all = 1;
+    a.inherit = 1;
+    a.exclude_kernel = a.exclude_hv = 1;
+    a.disabled = a.enable_on_exec = enable_on_exec ? 1 : 0;
+    a.use_clockid = 1;
+    a.clockid = CLOCK_MONOTONIC;
+    if (faults) {
+        a.sample_type |= PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
+        a.sample_period = every;
+    } else {
+        a.task = a.comm = a.comm_exec = 1;
+        a.mmap = a.mmap2 = a.mmap_data = every > 0 ? 1 : 0;
+    }
+    return a;
+}
+
+[[noreturn]] void fail(const char* call) { throw std::system_error(errno, std::generic_category(), call); }
+
+}  // namespace
+
+void PerfRecords::sort_by_time() {
+    sort_list(starts), sort_list(names), sort_list(ends), sort_list(mappings), sort_list(samples);
+}
+
+PerfRecords PerfRecords::take_until(std::uint64_t ns) {
+    return {.starts = take_from(starts, ns),
+            .names = take_from(names, ns),
+            .ends = take_from(ends, ns),
+            .mappings = take_from(mappings, ns),
+            .samples = take_from(samples, ns),
+            .lost = std::exchange(lost, 0)};
+}
+
+std::uint64_t decode_ring(std::span<const std::byte> ring, std::uint64_t tail, std::uint64_t head, PerfRecords& into) {
+    std::vector<std::byte> joined;  // a record that wraps around
+    const auto bytes_at = [&](std::uint64_t position, std::size_t size) -> std::span<const std::byte> {
+        const std::size_t begin = position & (ring.size() - 1), first = std::min(size, ring.size() - begin);
+        if (first == size) return ring.subspan(begin, size);
+        joined.assign(ring.begin() + static_cast<std::ptrdiff_t>(begin), ring.end());
+        joined.insert(joined.end(), ring.begin(), ring.begin() + static_cast<std::ptrdiff_t>(size - first));
+        return joined;
+    };
+    while (tail < head) {
+        perf_event_header header{};
+        if (head - tail < sizeof(header)) return head;
+        std::memcpy(&header, bytes_at(tail, sizeof(header)).data(), sizeof(header));
+        if (header.size < sizeof(header) || header.size > head - tail || header.size > ring.size()) return head;
+        decode(header, bytes_at(tail, header.size).subspan(sizeof(header)), into);
+        tail += header.size;
+    }
+    return tail;
+}
+
+Descriptor::~Descriptor() {
+    if (number_ >= 0) close(number_);
+}
+
+// The buffer of one processor, into which all events on it write.
+struct PerfEvents::Ring {
+    Ring(int owner, std::size_t bytes) : descriptor(owner) {
+        const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+        for (std::size_t pages = std::max<std::size_t>(bytes / page, 1); pages > 0; pages /= 2) {
+            size = (1 + pages) * page;
+            if (void* at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, owner, 0); at != MAP_FAILED) {
+                control = static_cast<perf_event_mmap_page*>(at);
+                data = {static_cast<const std::byte*>(at) + page, pages * page};
+                return;
+            }
+        }
+        fail("mmap");
+    }
+    Ring(Ring&& other) noexcept
+        : descriptor(other.descriptor), size(other.size), control(std::exchange(other.control, nullptr)),
+          data(other.data) {}
+    Ring& operator=(Ring&&) = delete;
+    ~Ring() {
+        if (control != nullptr) munmap(control, size);
+    }
+
+    bool is_empty() const {
+        return __atomic_load_n(&control->data_head, __ATOMIC_ACQUIRE) ==
+               __atomic_load_n(&control->data_tail, __ATOMIC_RELAXED);
+    }
+
+    void drain(PerfRecords& into) const {
+        const std::uint64_t head = __atomic_load_n(&control->data_head, __ATOMIC_ACQUIRE);
+        const std::uint64_t tail = control->data_tail;
+        if (head == tail) return;
+        decode_ring(data, tail, head, into);
+        __atomic_store_n(&control->data_tail, head, __ATOMIC_RELEASE);
+    }
+
+    int descriptor;
+    std::size_t size = 0;
+    perf_event_mmap_page* control = nullptr;
+    std::span<const std::byte> data;
+};
+
+PerfEvents::PerfEvents(pid_t pid, std::uint32_t every, bool enable_on_exec)
+    : every_(every), enable_on_exec_(enable_on_exec), processors_(online_processors()) {
+    if (enable_on_exec) {
+        make_room_for_descriptors(2 * processors_.size());
+        open_thread(pid);
+        attached_ = {static_cast<std::uint32_t>(pid)};
+        threads_[static_cast<std::uint32_t>(pid)] = 1;
+    } else {
+        open_all(pid);
+    }
+}
+
+PerfEvents::~PerfEvents() = default;
+
+void PerfEvents::open_thread(pid_t thread) {
+    const bool first = rings_.empty();
+    for (std::size_t i = 0; i < processors_.size(); ++i)
+        for (const bool faults : {false, true}) {
+            if (faults && every_ == 0) continue;
+            perf_event_attr a = attributes(every_, faults, enable_on_exec_);
+            const int number =
+                static_cast<int>(syscall(SYS_perf_event_open, &a, thread, processors_[i], -1, PERF_FLAG_FD_CLOEXEC));
+            if (number < 0) fail("perf_event_open");
+            descriptors_.emplace_back(number);
+            if (faults) counters_.push_back(number);
+            if (first && !faults)
+                rings_.emplace_back(number, buffer_bytes(every_, processors_.size()));
+            else if (ioctl(number, PERF_EVENT_IOC_SET_OUTPUT, rings_[i].descriptor) != 0)
+                fail("perf_event_open");
+        }
+}
+
+// Threads that start meanwhile are either told by the kernel, and then have inherited the events, or are found by the
+// next search.
+void PerfEvents::open_all(pid_t pid) {
+    std::set<std::uint32_t> known, processes;
+    bool found = true;
+    while (found) {
+        found = false;
+        const std::vector<std::uint32_t> tree = tree_of(static_cast<std::uint32_t>(pid));
+        std::vector<std::pair<std::uint32_t, std::uint32_t>> threads;
+        for (const std::uint32_t process : tree)
+            for (const std::uint32_t thread : threads_of(process)) threads.emplace_back(process, thread);
+        if (threads.empty()) throw std::system_error(ESRCH, std::generic_category(), "perf_event_open");
+        drain();
+        for (const ThreadStart& start : pending_.starts) known.insert(start.tid);
+        make_room_for_descriptors((every_ > 0 ? 2 : 1) * processors_.size() * threads.size());
+        for (const auto& [process, thread] : threads) {
+            if (!known.insert(thread).second) continue;
+            try {
+                open_thread(static_cast<pid_t>(thread));
+            } catch (const std::system_error& error) {
+                if (error.code().value() == ESRCH && threads.size() > 1) continue;  // it has ended
+                throw;
+            }
+            found = true;
+            ++threads_[process];
+            if (processes.insert(process).second) attached_.push_back(process);
+        }
+    }
+}
+
+bool PerfEvents::is_waiting() const {
+    return is_pending_ || !std::ranges::all_of(rings_, [](const Ring& ring) { return ring.is_empty(); });
+}
+
+void PerfEvents::drain() {
+    for (const Ring& ring : rings_) ring.drain(pending_);
+}
+
+// Counts the living threads, because the first thread of a process may end before others.
+std::vector<ThreadEnd> PerfEvents::process_ends(const PerfRecords& records) {
+    std::vector<ThreadEnd> ended;
+    auto start = records.starts.begin();
+    const auto count_starts = [&](std::uint64_t until) {
+        for (; start != records.starts.end() && start->ns <= until; ++start)
+            if (start->is_process())
+                threads_[start->pid] = 1;
+            else
+                ++threads_[start->pid];
+    };
+    for (const ThreadEnd& end : records.ends) {
+        count_starts(end.ns);
+        const auto found = threads_.find(end.pid);
+        if (found == threads_.end() ? end.tid != end.pid : --found->second > 0) continue;
+        if (found != threads_.end()) threads_.erase(found);
+        ended.push_back(end);
+    }
+    count_starts(~std::uint64_t{0});
+    return ended;
+}
+
+PerfEvents::Told PerfEvents::read(bool rest) {
+    const std::uint64_t until = rest ? ~std::uint64_t{0} : clock_ns() - million;
+    drain();
+    pending_.sort_by_time();
+    Told told{.records = pending_.take_until(until)};
+    is_pending_ = !pending_.is_empty();
+    told.processes = process_ends(told.records);
+    std::erase_if(told.records.starts, [](const ThreadStart& start) { return !start.is_process(); });
+    std::erase_if(told.records.names, [](const NameChange& change) { return change.tid != change.pid; });
+    return told;
+}
+
+std::uint64_t PerfEvents::counted() const {
+    std::uint64_t sum = 0;
+    for (const int counter : counters_) {
+        std::uint64_t count = 0;
+        if (::read(counter, &count, sizeof(count)) != sizeof(count)) fail("read");
+        sum += count;
+    }
+    return sum;
+}
+
+}  // namespace firsttouch

@@ -1,0 +1,128 @@
+"""Programs in C that tests profile, and processes that wait until they may execute one."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firsttouch.profile.perf import NameChange, PerfBatch, PerfEvents, open_processes
+
+NOBODY = 65534
+
+
+def build(folder: Path, name: str, source: str, *options: str, language: str = "c") -> Path:
+    """Compiles a program with debug information. Skips the test without a compiler."""
+    compiler = shutil.which("gcc" if language == "c" else "g++")
+    if compiler is None:
+        pytest.skip("needs gcc")
+    file = folder / f"{name}.{'c' if language == 'c' else 'cpp'}"
+    file.write_text(source)
+    program = folder / name
+    command = [compiler, "-g", "-O1", "-pthread", *options, str(file), "-o", str(program)]
+    subprocess.run(command, check=True, timeout=60)
+    return program
+
+
+class Held:
+    """A child that executes a command when it may, as that of a profiler."""
+
+    def __init__(self, command: Sequence[str | os.PathLike[str]]) -> None:
+        begin, self._release = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.close(self._release)
+                os.read(begin, 1)
+                os.execvp(command[0], [os.fspath(word) for word in command])
+            finally:
+                os._exit(127)
+        os.close(begin)
+        self.status: int | None = None
+
+    def release(self) -> None:
+        os.close(self._release)
+
+    def ended(self) -> bool:
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+        return self.status is not None
+
+
+def opened(pid: int, every: int, *, enable_on_exec: bool = True) -> PerfEvents:
+    """The events, or a skipped test with the reason."""
+    events, states = open_processes(pid, every, enable_on_exec=enable_on_exec)
+    if events is None:
+        pytest.skip(states[0].why)
+    return events
+
+
+@contextmanager
+def held(command: Sequence[str | os.PathLike[str]]) -> Iterator[Held]:
+    process = Held(command)
+    try:
+        yield process
+    finally:
+        if not process.ended():
+            os.kill(process.pid, 9)
+            os.waitpid(process.pid, 0)
+
+
+def watch(command: Sequence[str | os.PathLike[str]], every: int = 0) -> tuple[list[PerfBatch], int | None, int]:
+    """Runs a command to its end. Returns all batches, the count of faults in user mode, and the process's number."""
+    with held(command) as process:
+        events = opened(process.pid, every)
+        process.release()
+        batches = []
+        while not process.ended():
+            batches.append(events.read())
+            time.sleep(0.005)
+        time.sleep(0.05)  # for orphans that end after their parent
+        batches.append(events.read(rest=True))
+        assert process.status == 0
+        return batches, events.counted(), process.pid
+
+
+def executed(batches: Sequence[PerfBatch]) -> list[NameChange]:
+    return [change for batch in batches for change in batch.names if change.executed]
+
+
+def as_nobody(call: Callable[[], Any]) -> Any:
+    """Returns what a function returns in a process of the user nobody, if this is root; else calls it."""
+    if os.geteuid() != 0:
+        return call()
+    begin, end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(begin)
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, which a change of the user clears
+            try:
+                result = call()
+            except BaseException as error:
+                result = error
+            os.write(end, pickle.dumps(result))
+        finally:
+            os._exit(0)
+    os.close(end)
+    with os.fdopen(begin, "rb") as pipe:
+        data = pipe.read()
+    os.waitpid(pid, 0)
+    result = pickle.loads(data)
+    if isinstance(result, BaseException):
+        raise result
+    return result
