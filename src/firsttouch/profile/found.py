@@ -1,0 +1,189 @@
+"""Spans in which memory rises, falls or stays level, for targets that name no phases.
+
+Method: the curve is resampled to at most 1,024 equal steps of time. The piecewise linear function with the least
+squared error is found for each number of segments up to 12, by dynamic programming over all places of the change
+points (optimal partitioning; Jackson et al., "An algorithm for optimal partitioning of data on an interval", IEEE
+Signal Processing Letters 12, 2005). The number of segments is the one with the least error plus a penalty for each
+segment, as in Schwarz's criterion. The noise is that of second differences, or what 12 segments leave unexplained,
+so that the teeth of an allocator are not taken for change points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from firsttouch.profile.curves import Curve
+from firsttouch.profile.phases import Phase
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+
+SOURCE = "found"
+RISING, FLAT, FALLING = "rising", "flat", "falling"
+MOST_SPANS = 12
+MOST_STEPS, FEWEST_STEPS = 1024, 256
+LEAST_OF_RANGE, LEAST_OF_PEAK = 0.05, 0.02
+"""The least change of a span that is not called flat, as a part of the curve's range and of its largest value."""
+_PENALTY = 4.0
+"""By how many variances times the logarithm of the number of steps a further segment must reduce the squared error."""
+_DOUBT = 4.0
+"""How many times as much, if MOST_SPANS segments leave more than so many variances of noise unexplained."""
+_FLOOR = 0.1
+"""The least noise that is assumed, as a part of the least change."""
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A span of time, and the values at its ends."""
+
+    start: float
+    end: float
+    first: float
+    last: float
+
+    @property
+    def change(self) -> float:
+        return self.last - self.first
+
+    def name(self, least: float) -> str:
+        return FLAT if abs(self.change) < least else RISING if self.change > 0 else FALLING
+
+
+def found_phases(curve: Curve, start: float, end: float) -> list[Phase]:
+    """The spans of a curve from `start` to `end`, at most MOST_SPANS, without gaps between them. Neighbours have
+    different names. A curve without significant change is one flat span; without readings it has none.
+    """
+    readings = list(curve.within(start, end))
+    if not readings or end <= start:
+        return []
+    begin, values = readings[0][0], [value for _, value in readings]
+    least = max(
+        LEAST_OF_RANGE * (max(values) - min(values)),
+        LEAST_OF_PEAK * max(map(abs, values)),
+    )
+    if max(values) - min(values) <= least or end <= begin:
+        return [Phase(FLAT, begin, end, source=SOURCE)]
+    spans = _joined(list(_with_jumps(_segments(readings, begin, end, least), least)), least)
+    while len(spans) > MOST_SPANS:
+        spans = _joined(_without_least(spans), least)
+    return [Phase(span.name(least), span.start, span.end, source=SOURCE) for span in spans]
+
+
+def _segments(readings: list[tuple[float, float]], start: float, end: float, least: float) -> list[_Span]:
+    """The segments of the best piecewise linear function, with its values at their ends."""
+    import numpy as np
+
+    steps = min(MOST_STEPS, max(FEWEST_STEPS, len(readings)))
+    y = _resampled(readings, start, end, steps)
+    scale = float(np.abs(y).max()) or 1.0
+    costs = _costs(y / scale)
+    most = min(MOST_SPANS, steps // 4)
+    errors, choices = _best(costs, most)
+    deviations = np.abs(np.diff(y / scale, 2))
+    noise = float(np.median(deviations)) / 0.6745 / math.sqrt(6)
+    variance = max(noise**2, (_FLOOR * least / scale) ** 2)
+    unexplained = errors[-1] / steps
+    doubt = _DOUBT if unexplained > _DOUBT * variance else 1.0
+    repeated = max(1.0, steps / len(readings))  # steps that repeat a reading tell nothing new
+    penalty = _PENALTY * math.log(steps) * max(variance, unexplained) * repeated * doubt
+    number = min(range(most), key=lambda k: errors[k] + k * penalty)
+    bounds = [steps]
+    for k in range(number, 0, -1):
+        bounds.append(int(choices[k][bounds[-1]]))
+    bounds.append(0)
+    bounds.reverse()
+    width = (end - start) / steps
+    found = []
+    for first, last in pairwise(bounds):
+        slope, level = (
+            np.polyfit(np.arange(last - first), y[first:last], 1) if last - first > 1 else (0.0, float(y[first]))
+        )
+        ends = float(level), float(level + slope * (last - first - 1))
+        found.append(_Span(start + first * width, end if last == steps else start + last * width, *ends))
+    return found
+
+
+def _resampled(readings: list[tuple[float, float]], start: float, end: float, steps: int) -> Numbers:
+    """The mean of the readings in each of `steps` equal spans of time; the last value before those that have none."""
+    import numpy as np
+
+    times, values = (np.array(column) for column in zip(*readings, strict=True))
+    place = np.minimum(((times - start) / (end - start) * steps).astype(int), steps - 1)
+    number = np.bincount(place, minlength=steps)
+    mean = np.bincount(place, values, steps) / np.maximum(number, 1)
+    last = np.searchsorted(place, np.arange(steps), "right") - 1
+    filled: Numbers = np.where(number > 0, mean, values[np.maximum(last, 0)])
+    return filled
+
+
+def _costs(y: Numbers) -> Numbers:
+    """costs[i, j]: the squared error of the best straight line through y[i:j]; infinite for j <= i."""
+    import numpy as np
+
+    n = len(y)
+    x = np.arange(n) - n / 2
+    y = y - y.mean()
+    sums = [np.concatenate([[0.0], np.cumsum(part)]) for part in (np.ones(n), x, x * x, y, x * y, y * y)]
+    count, sx, sxx, sy, sxy, syy = (part[None, :] - part[:, None] for part in sums)
+    size = np.maximum(count, 1)
+    spread = np.maximum(sxx - sx * sx / size, 1e-12)
+    slope = sxy - sx * sy / size
+    error = np.maximum(syy - sy * sy / size - slope * slope / spread, 0.0)
+    error[count <= 2] = 0.0
+    error[count <= 0] = np.inf
+    result: Numbers = error
+    return result
+
+
+def _best(costs: Numbers, most: int) -> tuple[list[float], list[Numbers]]:
+    """The least squared error with 1, 2, ... segments, and where the last of them begins, for each end."""
+    import numpy as np
+
+    least, errors, choices = costs[0], [float(costs[0, -1])], [np.zeros(costs.shape[1])]
+    for _ in range(most - 1):
+        total = least[:, None] + costs
+        choices.append(total.argmin(axis=0))
+        least = total.min(axis=0)
+        errors.append(float(least[-1]))
+    return errors, choices
+
+
+def _with_jumps(segments: list[_Span], least: float) -> Iterator[_Span]:
+    """The segments, and between two that do not meet, the step of time in which the value jumps."""
+    for before, after in zip(segments, [*segments[1:], None], strict=True):
+        if after is None or abs(after.first - before.last) < least:
+            yield before
+        else:
+            step = min((before.end - before.start), (after.end - after.start)) / 4
+            step = min(step, (segments[-1].end - segments[0].start) / MOST_STEPS)
+            yield replace(before, end=before.end - step)
+            yield _Span(before.end - step, after.start, before.last, after.first)
+
+
+def _joined(spans: list[_Span], least: float) -> list[_Span]:
+    """The spans, neighbours of one name as one."""
+    while True:
+        found = spans[:1]
+        for span in islice(spans, 1, None):
+            if found[-1].name(least) == span.name(least):
+                found[-1] = replace(found[-1], end=span.end, last=span.last)
+            else:
+                found.append(span)
+        if len(found) == len(spans):
+            return found
+        spans = found  # two flat spans may be a rising one together
+
+
+def _without_least(spans: list[_Span]) -> list[_Span]:
+    """The spans, that with the least change joined with its smaller neighbour."""
+    place = min(range(len(spans)), key=lambda i: (abs(spans[i].change), spans[i].end - spans[i].start))
+    near = [i for i in (place - 1, place + 1) if 0 <= i < len(spans)]
+    first = min(place, min(near, key=lambda i: abs(spans[i].change)))
+    one = replace(spans[first], end=spans[first + 1].end, last=spans[first + 1].last)
+    return [*spans[:first], one, *spans[first + 2 :]]
