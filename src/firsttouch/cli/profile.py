@@ -147,13 +147,18 @@ def command(
 
 def _show(call: Call, directory: Path, failure: str, as_json: bool) -> None:
     """Writes the views of a profile, and prints the summary."""
-    from firsttouch.profile.reading import read
+    from firsttouch.cli.profiled import lines
+    from firsttouch.engine.reporting import write_report
+    from firsttouch.profile.views import SUMMARY, TRACE, write
 
-    profile = read(directory)
+    summary = write(directory)
+    problem = write_report(directory)
     if failure:
         print_stderr(f"firsttouch: the profile is not complete: {failure}")
     if as_json:
-        print_json({"directory": str(directory)})
-    else:
-        peak = profile.curves["total", "resident"].peak
-        print_stderr(f"peak {peak[1]} at {peak[0]} of {profile.seconds}; {profile.cost}")
+        print_json(summary)
+        return
+    files = [str(directory / name) for name in (SUMMARY, TRACE)]
+    files += [f"firsttouch: {problem}"] if problem else [str(directory / "report.html")]
+    for line in lines(summary, files):
+        print_stderr(line)

@@ -1,0 +1,161 @@
+"""What `firsttouch profile` prints when the target has ended: at most 25 lines on stderr, the answer first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from firsttouch.profile.summary import Brief, PhaseRow, ProcessRow, Summary, headline, how_ended, short
+from firsttouch.units import format_seconds, format_size
+
+MOST_LINES = 25
+_MOST_PHASES, _MOST_PROCESSES, _MOST_UNSEEN, _MOST_NAMES = 6, 3, 3, 4
+_HEAD = 10
+"""The width of the first column."""
+
+
+def lines(summary: Summary, files: Sequence[str] = ()) -> list[str]:
+    """The summary in words. files: the paths of what was written, named last."""
+    found = [headline(summary), *_memory(summary), *_phases(summary), *_processes(summary), *_faults(summary)]
+    found += [*_pages(summary), *_unseen(summary), *_cost(summary)]
+    return [*found[: MOST_LINES - len(files)], *files]
+
+
+def _row(head: str, text: str) -> str:
+    return f"{head:<{_HEAD}}{text}"
+
+
+def _memory(summary: Summary) -> Iterator[str]:
+    host = summary.host
+    if host.peak is not None:
+        text = f"{format_size(host.peak.bytes, 3)} resident at {format_seconds(host.peak.t)}"
+        if (host.processes or 1) > 1:
+            text += f", the sum of {host.processes} processes, in which shared pages count more than once"
+            if host.pss is not None:
+                text += f"; {format_size(host.pss.bytes, 3)} at most by shares of them (PSS), read now and then"
+        if host.at_end is not None:
+            text += f"; {format_size(host.at_end, 3)} at the end"
+        yield _row("host", text)
+    for gpu in summary.gpus:
+        if gpu.rise is None:
+            yield _row(gpu.name, f"unknown ({gpu.model}, {gpu.source})")
+            continue
+        text = f"+{format_size(gpu.rise.bytes, 3)} at {format_seconds(gpu.rise.t)}{_within(gpu.rise.phase)}"
+        if gpu.before is not None:
+            text += f" over {format_size(gpu.before, 3)} before"
+        if gpu.own is not None:
+            text += f"; the target's processes {format_size(gpu.own.bytes, 3)}"
+        yield _row(gpu.name, f"{text} ({', '.join(word for word in (gpu.model, gpu.source) if word)})")
+        if gpu.shared:
+            yield _row("", gpu.shared)
+
+
+def _within(phase: str) -> str:
+    return f" in {short(phase, 40)}" if phase else ""
+
+
+def _phases(summary: Summary) -> Iterator[str]:
+    rows = sorted(sorted(summary.phases, key=lambda row: -row.seconds)[:_MOST_PHASES], key=lambda row: row.start)
+    if not rows or (summary.phases_found and len(rows) == 1):
+        return
+    names = [short(_name(row), 30) for row in rows]
+    gpus = [gpu.name for gpu in summary.gpus if gpu.rise is not None][:3]
+    heads = ["time", "peak", "growth", *gpus, "faults"]
+    table = [
+        heads,
+        *([_time(row), _size(row.peak), _sign(row.growth), *_gpus(row, gpus), _faults_of(row)] for row in rows),
+    ]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    first = max(len(name) for name in names)
+    left = len(summary.phases) + summary.phases_left_out - len(rows)
+    title = "found in the curve" if summary.phases_found else f"{left} more in the report" if left else ""
+    for name, cells, head in zip(["", *names], table, ["phases", *[""] * len(rows)], strict=True):
+        shown = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        yield _row(head, f"{name:<{first}}  {shown}{f'   {title}' if head and title else ''}".rstrip())
+
+
+def _name(row: PhaseRow) -> str:
+    return f"{'  ' * min(row.depth, 4)}{row.name}{f' x {row.count}' if row.count > 1 else ''}"
+
+
+def _time(row: PhaseRow) -> str:
+    return format_seconds(row.seconds)
+
+
+def _size(value: int | None) -> str:
+    return "?" if value is None else format_size(value, 3)
+
+
+def _sign(value: int | None) -> str:
+    return "?" if value is None else f"{'+' if value > 0 else ''}{format_size(value, 3)}"
+
+
+def _gpus(row: PhaseRow, names: Sequence[str]) -> list[str]:
+    growth = {gpu.name: gpu.growth for gpu in row.gpus}
+    return [_sign(growth.get(name)) for name in names]
+
+
+def _faults_of(row: PhaseRow) -> str:
+    return "?" if row.minor is None else f"{row.minor:,}"
+
+
+def _processes(summary: Summary) -> Iterator[str]:
+    rows = summary.processes
+    known = len(rows) + summary.processes_left_out
+    if known == 1 and not summary.brief.count:
+        yield _row("process", f"{how_ended(rows[0])}, after {format_seconds(summary.seconds)}")
+        return
+    yield _row("processes", f"{known}{_brief(summary.brief)}; the first: {how_ended(rows[0])}" if rows else "none")
+    largest = sorted(rows, key=lambda row: -(row.peak or 0))[:_MOST_PROCESSES]
+    for row in largest if known > 1 else []:
+        yield _row("", f"{_size(row.peak):>9}  {row.pid}  {short(_command(row), 60)}")
+
+
+def _command(row: ProcessRow) -> str:
+    return " ".join(row.command) or row.name
+
+
+def _brief(brief: Brief) -> str:
+    if not brief.count:
+        return ""
+    names = sorted(brief.names.items(), key=lambda item: -item[1])
+    named = ", ".join(f"{short(name, 20) or '?'} {number}" for name, number in names[:_MOST_NAMES])
+    more = ", ..." if len(names) > _MOST_NAMES else ""
+    return f", and {brief.count:,} that ended between two readings ({named}{more})"
+
+
+def _faults(summary: Summary) -> Iterator[str]:
+    if summary.minor is not None:
+        yield _row("faults", f"{summary.minor:,} minor, {summary.major or 0:,} major")
+
+
+def _pages(summary: Summary) -> Iterator[str]:
+    pages = summary.pages
+    if pages is not None and pages.huge is not None and pages.resident:
+        text = f"{format_size(pages.huge, 3)} of {format_size(pages.resident, 3)} in huge pages"
+        if pages.swap:
+            text += f", {format_size(pages.swap, 3)} swapped out"
+        yield _row("pages", f"{text}, read at {format_seconds(pages.t)}")
+    used = [f"node {node.node} {format_size(node.used, 3)}" for node in summary.nodes if node.used is not None]
+    if len(used) > 1:
+        yield _row("nodes", ", ".join(used))
+
+
+def _unseen(summary: Summary) -> Iterator[str]:
+    rows = summary.unseen
+    for number, row in enumerate(rows[:_MOST_UNSEEN]):
+        mend = f" ({row.mend})" if row.mend else ""
+        more = f"; {len(rows) - _MOST_UNSEEN} more in the report" if number == _MOST_UNSEEN - 1 < len(rows) - 1 else ""
+        yield _row("not seen" if not number else "", f"{row.why}{mend}{more}")
+
+
+def _cost(summary: Summary) -> Iterator[str]:
+    cost = summary.cost
+    if cost is None:
+        return
+    busy = cost.cpu + cost.helper_cpu
+    text = f"{format_seconds(busy)} of a processor"
+    if cost.busy is not None and cost.locked is not None:
+        text += f" ({100 * cost.busy:.2g} %), {format_seconds(cost.lock) if cost.lock else '0 s'} under the target's "
+        text += f"memory lock ({100 * cost.locked:.2g} %)"
+    late = f", {cost.late:,} late" if cost.late else ""
+    yield _row("cost", f"{text}; {cost.ticks:,} readings every {format_seconds(summary.interval)}{late}")

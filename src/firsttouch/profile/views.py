@@ -1,0 +1,26 @@
+"""Writes what is derived from a profile: profile.json, its numbers, and trace.json, for Perfetto."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from firsttouch.files import as_usage_error, write_atomically
+from firsttouch.profile.reading import read
+from firsttouch.profile.summary import Summary, summarise
+
+SUMMARY, TRACE = "profile.json", "trace.json"
+
+
+def write(directory: Path) -> Summary:
+    """Writes both files into the directory of a profile. Returns the numbers.
+
+    Raises:
+        UsageError: it holds no profile, or can't be written.
+    """
+    profile = read(directory)
+    summary = summarise(profile)
+    with as_usage_error("write", directory, "a directory that can be written"):
+        write_atomically(directory / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
+    return summary
