@@ -159,6 +159,10 @@ class _Profiler:
             self._discard()
             raise
         finally:
+            if self.sampler is not None:
+                self.sampler.processes.stop()
+            while signal.sigtimedwait({_WAKE}, 0) is not None:
+                pass  # one that is pending would end this process now
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             if gpus is not None:
                 gpus.stop()
@@ -222,7 +226,9 @@ class _Profiler:
     def _sampling(self, pid: int) -> int:
         """Begins to read the target, which has been executed. Returns its pid."""
         assert self.sampler is not None
-        self.sampler.begin(pid, _WAKE)
+        if not self.sampler.begin(pid, is_child=bool(self.call.command), wake=_WAKE):  # it has ended already
+            name, command = Path(self.call.command[0]).name if self.call.command else "", list(self.call.command)
+            self.writer.add(schema.Started(t=0.0, key=0, pid=pid, name=name, command=command))
         return pid
 
     def _until_end(self, pid: int) -> int:
@@ -282,19 +288,15 @@ class _Profiler:
             sampler.step(last=True)
         now = time.monotonic()
         t = round(now - sampler.began, 5)
-        if (first := sampler.processes.members.get(sampler.root)) is not None and usage is not None:
+        if usage is not None:
             # The kernel counts the peak before the program was executed too, which is that of this process.
             peak = usage.ru_maxrss * 1024 if usage.ru_maxrss * 1024 > self._before else None
-            ended = schema.Ended(
-                t=t,
-                key=first.key,
-                status=status,
-                peak=peak,
-                minor=usage.ru_minflt,
-                major=usage.ru_majflt,
-                with_children=True,
-            )
-            sampler.processes.end(t, first, ended)
+            ended = schema.Ended(t=t, key=0, status=status, peak=peak, with_children=True)
+            ended.minor, ended.major = usage.ru_minflt, usage.ru_majflt
+            if first := sampler.processes.members.get(sampler.root):
+                sampler.processes.end(t, first, ended)
+            else:
+                self.writer.add(ended)
         sampler.flush(now, last=True)
         running = len(sampler.processes.members)
         code = None if status is None else status if status >= 0 else 128 - status

@@ -61,9 +61,11 @@ class Sampler:
         self._flushed = self._scanned = self._cost_written = self.began
         self._due = self.began
 
-    def begin(self, pid: int, wake: int = 0) -> bool:
-        """Begins with the first process. Returns False if it is gone. wake: the signal that asks for a step at once."""
-        self.root = pid
+    def begin(self, pid: int, *, is_child: bool = False, wake: int = 0) -> bool:
+        """Begins with the first process. Returns False if it is gone. is_child: whether its end is told to this
+        process. wake: the signal that asks for a step at once.
+        """
+        self.root, self.processes.first_is_child = pid, is_child
         there = self.processes.add(max(0.0, time.monotonic() - self.began), pid, None)
         self.processes.start(self.interval, self.perf, wake)
         return there

@@ -56,6 +56,8 @@ class Processes:
     def __init__(self, tree: Tree, writer: Writer, pace: Pace, marker: str = "") -> None:
         self.members: dict[int, Member] = {}
         """By pid."""
+        self.first_is_child = False
+        """Whether the profiler started the first process."""
         self.brief = 0
         """How many processes started and ended between two ticks."""
         self._tree, self._writer, self._pace = tree, writer, pace
@@ -139,7 +141,7 @@ class Processes:
             member.resident, member.minor, member.major = pages * self._page, minor, major
             if state not in "?ZX":
                 member.track.add(when - began, (member.resident, minor, major))
-            elif key or state == "?":  # of the first process, whoever started it is told the end
+            elif key or not self.first_is_child:  # the end of a child is told to the profiler, with more about it
                 self.end(when - began, member)
         for when, pages, minor, major, processes in totals:
             self._total.add(when - began, (pages * self._page, minor, major, processes))
