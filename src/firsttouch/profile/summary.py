@@ -22,7 +22,6 @@ from firsttouch.units import format_seconds, format_size
 SCHEMA = "firsttouch-profile-summary/1"
 MOST_PROCESSES = 200
 MOST_PHASES = 200
-"""If a target has more ranges, those of one name are one row."""
 MOST_MAPPED_PROCESSES = 4
 """The processes whose mappings are told for each peak, those with most memory."""
 LONGEST_COMMAND = 60
@@ -114,8 +113,10 @@ class PhaseGpu(Part, frozen=True, kw_only=True):
 
 
 class PhaseRow(Part, frozen=True, kw_only=True):
-    """A range of the target, or all of one name. source: as in phases.Phase. seconds: of all; start, end: from the
-    first begin to the last end. peak, growth: of the resident memory of all processes. open: its end was not seen.
+    """A range of the target, or all of one name, which are `count`. number: of a range, in the order of their begin.
+
+    source: as in phases.Phase. seconds: of all; start, end: from the first begin to the last end. peak, growth: of the
+    resident memory of all processes. open: its end was not seen.
     """
 
     name: str
@@ -124,6 +125,7 @@ class PhaseRow(Part, frozen=True, kw_only=True):
     pid: int = 0
     thread: int = 0
     depth: int = 0
+    number: int | None = None
     count: int = 1
     start: float
     end: float
@@ -233,8 +235,10 @@ class Cost(Part, frozen=True, kw_only=True):
 
 class Summary(Part, frozen=True, kw_only=True):
     """A profile in numbers. status: the target's, as a shell states it; ended: how the profile ended, '' if the
-    profiler was killed. phases_found: the phases were found in the curve, since the target named none. gone: processes
-    and phases that are in no row.
+    profiler was killed. phases_found: the phases were found in the curve, since the target named none.
+
+    phases: in the order of their begin, the longest ones if there are many. phases_by_name: those of one name as one
+    row, the longest first.
     """
 
     schema: str = SCHEMA
@@ -258,8 +262,10 @@ class Summary(Part, frozen=True, kw_only=True):
     processes_left_out: int
     brief: Brief
     phases: list[PhaseRow]
-    phases_found: bool
     phases_left_out: int
+    phases_by_name: list[PhaseRow]
+    names_left_out: int
+    phases_found: bool
     pages: PageSizes | None
     nodes: list[NodeRow]
     counters: list[Counter]
@@ -274,7 +280,8 @@ def summarise(profile: Profile) -> Summary:
     host = _host(profile)
     gpus = [_gpu(profile, gpu) for gpu in header.gpus]
     phases, is_found = phases_of(profile)
-    rows, left_out = _phase_rows(profile, phases)
+    rows = _phase_rows(profile, phases)
+    by_name = _by_name(rows)
     processes = _processes(profile)
     when = host.peak.t if host.peak else profile.seconds
     return Summary(
@@ -297,9 +304,11 @@ def summarise(profile: Profile) -> Summary:
         processes=processes[:MOST_PROCESSES],
         processes_left_out=max(0, len(processes) - MOST_PROCESSES),
         brief=_brief(profile),
-        phases=rows,
+        phases=_longest(rows),
+        phases_left_out=max(0, len(rows) - MOST_PHASES),
+        phases_by_name=by_name[:MOST_PHASES],
+        names_left_out=max(0, len(by_name) - MOST_PHASES),
         phases_found=is_found,
-        phases_left_out=left_out,
         pages=_pages(profile, when),
         nodes=[_node(profile, node, when) for node in header.nodes],
         counters=_counters(profile),
@@ -328,6 +337,11 @@ def title(summary: Summary) -> str:
         return short(shlex.join(summary.command), LONGEST_COMMAND)
     name = next((p.name for p in summary.processes if p.pid == summary.pid), "")
     return f"process {summary.pid}{f' ({short(name, 40)})' if name else ''}"
+
+
+def how_long(summary: Summary) -> str:
+    """For how long the target was seen."""
+    return f"{'attached for' if summary.attached else 'ran for'} {format_seconds(summary.seconds)}"
 
 
 def short(text: str, most: int) -> str:
@@ -550,22 +564,29 @@ def _brief(profile: Profile) -> Brief:
     return Brief(count=sum(line.count for line in profile.brief), names=names)
 
 
-def _phase_rows(profile: Profile, phases: Sequence[Phase]) -> tuple[list[PhaseRow], int]:
-    """A row for each range, or for each name if there are too many; and how many names have none."""
+def _phase_rows(profile: Profile, phases: Sequence[Phase]) -> list[PhaseRow]:
+    """A row for each range."""
     known = {c: _Largest(v) for c, v in profile.columns("total").items() if len(v)}
     rises = [(gpu.name, _Largest(rise)) for gpu in profile.header.gpus if (rise := rise_of(profile, gpu))]
-    rows = [_phase_row(phase, known, rises) for phase in phases]
-    if len(rows) <= MOST_PHASES:
-        return rows, 0
+    return [_phase_row(number, phase, known, rises) for number, phase in enumerate(phases)]
+
+
+def _longest(rows: Sequence[PhaseRow]) -> list[PhaseRow]:
+    """At most MOST_PHASES rows, those of the longest ranges, in their order."""
+    kept = sorted(rows, key=lambda row: -row.seconds)[:MOST_PHASES]
+    return sorted(kept, key=lambda row: row.number or 0)
+
+
+def _by_name(rows: Sequence[PhaseRow]) -> list[PhaseRow]:
     groups: dict[tuple[str, str, str], list[PhaseRow]] = {}
     for row in rows:
         groups.setdefault((row.name, row.source, row.domain), []).append(row)
-    joined = sorted(map(_joined, groups.values()), key=lambda row: -row.seconds)
-    kept = sorted(joined[:MOST_PHASES], key=lambda row: row.start)
-    return kept, len(joined) - len(kept)
+    return sorted(map(_joined, groups.values()), key=lambda row: -row.seconds)
 
 
-def _phase_row(phase: Phase, known: dict[str, _Largest], rises: Sequence[tuple[str, _Largest]]) -> PhaseRow:
+def _phase_row(
+    number: int, phase: Phase, known: dict[str, _Largest], rises: Sequence[tuple[str, _Largest]]
+) -> PhaseRow:
     def of(column: str, what: Callable[[_Largest], float | None]) -> int | None:
         return _whole(what(known[column])) if column in known else None
 
@@ -578,6 +599,7 @@ def _phase_row(phase: Phase, known: dict[str, _Largest], rises: Sequence[tuple[s
         pid=phase.pid,
         thread=phase.thread,
         depth=phase.depth,
+        number=number,
         start=start,
         end=end,
         seconds=round(phase.seconds, 9),

@@ -1,0 +1,328 @@
+"""The figure of a profile: panels of lines over one axis of time, with bands behind them for the phases.
+
+Strings of a profile enter the specification as data values and scale domains only. Lines have their names beside them
+instead of a legend.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from firsttouch.report.axes import size_label
+from firsttouch.report.chart import LINE_END, finish
+from firsttouch.report.drawing import Spec
+from firsttouch.report.palette import GRID, INK
+from firsttouch.report.vega import constant, layer
+from firsttouch.report.vega import field as channel
+from firsttouch.text import number
+from firsttouch.units import format_seconds, format_size
+
+WIDTH = 680
+MOST_READINGS = 1400
+"""The most readings of a line that are drawn: the least and the most of every pixel."""
+MOST_NAME = 24
+MOST_BANDS = 400
+ROW = 17
+"""The height of a row of phases."""
+_HOVER = 80
+"""The places of a line that tell their value."""
+_LABEL = 12.5
+"""The least distance in pixels of the names beside lines."""
+_UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (1.0, 1.0, "s"), (0.0, 1e-3, "ms"))
+"""From how many seconds on an axis of time has a unit, and its length in seconds."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line: readings in the order of time, which hold until the next one.
+
+    peak: the reading that is marked, with what is said about it. told: whether its values are told where it is pointed
+    at.
+    """
+
+    name: str
+    readings: Sequence[tuple[float, float]]
+    colour: str
+    width: float = 1.3
+    dash: Sequence[int] = (1, 0)
+    peak: tuple[float, float] | None = None
+    about: Sequence[str] = ()
+    told: bool = True
+    ended: bool = False
+    """The line ends with its last reading; the others go on."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Lines over one axis. key: letters and digits; unit: 'B' or '/s'."""
+
+    key: str
+    title: str
+    series: Sequence[Series]
+    height: int = 150
+    unit: str = "B"
+
+
+@dataclass(frozen=True)
+class Band:
+    """A phase. row: in the rows of phases above the panels; row 0 is also drawn behind them. anchor: its id."""
+
+    name: str
+    start: float
+    end: float
+    row: int
+    colour: str
+    anchor: str
+    about: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Instant:
+    """A mark without a length."""
+
+    name: str
+    t: float
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """All that is drawn, from 0 to `until` seconds."""
+
+    panels: Sequence[Panel]
+    until: float
+    bands: Sequence[Band] = ()
+    instants: Sequence[Instant] = ()
+
+
+def specification(figure: Figure) -> Spec:
+    """The figure as a Vega-Lite specification."""
+    rows: list[Spec] = []
+    scale, unit = time_unit(figure.until)
+    parts = []
+    if figure.bands or figure.instants:
+        parts.append(_phases(figure, rows, scale))
+    for i, panel in enumerate(figure.panels):
+        title = f"time since the start, {unit}" if i == len(figure.panels) - 1 else ""
+        parts.append(_panel(figure, panel, rows, scale, title))
+    chart: Spec = {"vconcat": parts, "spacing": 27, "bounds": "flush"}
+    return finish(chart, rows)
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """The unit of an axis of time up to `seconds`: its length in seconds, and its name."""
+    return next((length, name) for least, length, name in _UNITS if seconds >= least)
+
+
+def spaced(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:
+    """Places near the wanted ones, in the same order, at least `least` apart, between low and high if there is room."""
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    places, at = [0.0] * len(wanted), low
+    for i in order:
+        places[i] = at = max(wanted[i], at)
+        at += least
+    limit = high
+    for i in reversed(order):
+        places[i] = limit = min(places[i], limit)
+        limit -= least
+    return places
+
+
+def size_ticks(low: float, high: float) -> list[float]:
+    """About five ticks between two sizes, in steps of a power of two."""
+    step = 2.0 ** math.ceil(math.log2(max(high - low, 5.0) / 5))
+    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def when(t: float) -> str:
+    """A time since the start in words."""
+    return format_seconds(t) if t >= 1e-6 else "0 s"
+
+
+def amount(value: float, unit: str) -> str:
+    """A value of a panel in words."""
+    return format_size(value, 3) if unit == "B" else f"{number(value)} {unit}".replace(" /", "/")
+
+
+# ------------------------------------------------------------------------------------------------------------ panels
+
+
+def _panel(figure: Figure, panel: Panel, rows: list[Spec], scale: float, title: str) -> Spec:
+    values = [value for series in panel.series for _, value in series.readings]
+    low, high = min([0.0, *values]), max([0.0, *values])
+    top = high + 0.2 * ((high - low) or 1.0)  # room for the text at the peak
+    y_axis: Spec = {"minExtent": 62, "maxExtent": 62, "grid": True, "title": None}
+    if panel.unit == "B":
+        y_axis |= {"values": size_ticks(low, top), "labelExpr": size_label(".3")}
+    else:
+        y_axis |= {"tickCount": 3, "format": "~s"}
+    y = channel("y:Q", title=None, scale={"domain": [low, top], "nice": False}, axis=y_axis)
+    x = _time(figure.until / scale, title)
+    colour = channel("stroke:N", scale=None, legend=None)
+    of = f"datum.panel == '{panel.key}'"
+    drawn = list(_rows(panel, scale, low, top, figure.until))
+    rows += [{**row, "panel": panel.key} for row in drawn]
+    layers = [_behind(x, panel)] if figure.bands else []
+    for series_number, series in enumerate(panel.series):
+        mine = f"{of} && datum.part == 'line' && datum.number == {series_number}"
+        look = {"strokeWidth": series.width, "strokeDash": [*series.dash], "interpolate": "step-after"}
+        layers.append(layer("line", {"x": x, "y": y, "color": colour}, mine, **look))
+    hover = {"x": x, "y": y, "opacity": constant(0), "size": constant(90)}
+    layers.append(layer("point", hover, f"{of} && datum.part == 'value'", filled=True))
+    peaks = f"{of} && datum.part == 'peak'"
+    layers.append(layer("point", {"x": x, "y": y, "color": colour, "size": constant(55)}, peaks, filled=True))
+    for side, align, dx in (("left", "right", -7), ("right", "left", 7)):
+        where = f"{peaks} && datum.side == '{side}'"
+        text = {"x": x, "y": y, "text": channel("text:N"), "color": constant(INK)}
+        layers.append(layer("text", text, where, align=align, dx=dx, dy=-8, fontSize=11, fontWeight="bold"))
+    beside = {"x": constant(WIDTH), "y": y, "text": channel("text:N"), "color": colour}
+    names_of = f"{of} && datum.part == 'name'"
+    layers.append(layer("text", beside, names_of, align="left", dx=8, fontSize=11, baseline="middle", clip=False))
+    return {
+        "layer": layers, "width": WIDTH, "height": panel.height,
+        "title": {"text": panel.title, "anchor": "start", "frame": "group", "fontSize": 11, "offset": 4},
+    }  # fmt: skip
+
+
+def _time(until: float, title: str, *, labels: bool = True) -> Spec:
+    axis: Spec = {"grid": False, "title": title or None, "tickCount": 8, "format": ",~r"}
+    if not title or not labels:
+        axis |= {"labels": False, "ticks": False}
+    return channel("x:Q", scale={"domain": [0, until or 1.0], "nice": False}, axis=axis)
+
+
+def _behind(x: Spec, panel: Panel) -> Spec:
+    """The bands of the phases behind a panel."""
+    encoding = {
+        "x": x, "x2": channel("end"), "y": constant(0), "y2": constant(panel.height),
+        "color": channel("fill:N", scale=None, legend=None),
+    }  # fmt: skip
+    return layer("rect", encoding, "datum.part == 'band' && datum.row == 0", opacity=0.11)
+
+
+def _rows(panel: Panel, scale: float, low: float, top: float, until: float) -> Iterator[Spec]:
+    """The data of a panel."""
+    for series_number, series in enumerate(panel.series):
+        common = {"kind": "point", "stroke": series.colour, "number": series_number}
+        readings = thinned(series.readings, MOST_READINGS)
+        for t, value in readings if series.ended else _held(readings, until):
+            yield {**common, "part": "line", "x": t / scale, "y": value}
+        if series.told:
+            yield from ({**common, **row} for row in _values(panel, series, scale))
+        if series.peak:
+            t, value = series.peak
+            text = f"peak {amount(value, panel.unit)}"
+            side = "left" if t > 0.7 * until else "right"
+            tip = LINE_END.join([text, "", series.name, *series.about])
+            named = {
+                "text": text if series.width > 1.5 else "",
+                "side": side,
+                "tip": [f"{panel.key}-peak-{series_number}", tip],
+            }
+            yield {**common, "part": "peak", "x": t / scale, "y": value, **named}
+    yield from _names(panel, low, top)
+
+
+def _values(panel: Panel, series: Series, scale: float) -> Iterator[Spec]:
+    """Places of a line that tell their value."""
+    for i, (t, value) in enumerate(thinned(series.readings, _HOVER)):
+        words = [amount(value, panel.unit), "", series.name, f"at {when(t)}"]
+        anchor = f"{panel.key}-{panel.series.index(series)}-{i}"
+        yield {"part": "value", "x": t / scale, "y": value, "tip": [anchor, LINE_END.join(words)]}
+
+
+def _names(panel: Panel, low: float, top: float) -> Iterator[Spec]:
+    """The names beside the lines, at the height of their last values where there is room."""
+    shown = [series for series in panel.series if series.readings]
+    per_pixel = (top - low) / panel.height
+    wanted = [(top - _at_end(series)) / per_pixel for series in shown]
+    for series, place in zip(shown, spaced(wanted, _LABEL, 0, panel.height), strict=True):
+        yield {
+            "kind": "name",
+            "stroke": series.colour,
+            "part": "name",
+            "y": top - place * per_pixel,
+            "text": brief(series.name),
+        }
+
+
+def _at_end(series: Series) -> float:
+    """The last value of a line; if it ended, that before."""
+    return series.readings[-2 if series.ended and len(series.readings) > 1 else -1][1]
+
+
+def brief(name: str, most: int = MOST_NAME) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _held(readings: Sequence[tuple[float, float]], until: float) -> Iterator[tuple[float, float]]:
+    yield from readings
+    if readings and readings[-1][0] < until:
+        yield until, readings[-1][1]
+
+
+def thinned(readings: Sequence[tuple[float, float]], most: int) -> Sequence[tuple[float, float]]:
+    """At most about `most` readings, with the least and the most of every span of time."""
+    if len(readings) <= most:
+        return readings
+    first, width = readings[0][0], (readings[-1][0] - readings[0][0]) / max(1, most // 2 - 1) or 1.0
+    spans: dict[int, list[tuple[float, float]]] = {}
+    for reading in readings:
+        spans.setdefault(int((reading[0] - first) / width), []).append(reading)
+    found: list[tuple[float, float]] = []
+    for span in spans.values():
+        ends = {min(span, key=lambda r: r[1]), max(span, key=lambda r: r[1])}
+        found += sorted(ends)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------ phases
+
+
+def _phases(figure: Figure, rows: list[Spec], scale: float) -> Spec:
+    """The rows of phases above the panels."""
+    bands = longest(figure.bands, MOST_BANDS)
+    depth = max((band.row for band in bands), default=0) + 1
+    height = ROW * depth + (8 if figure.instants else 0)
+    for band in bands:
+        lines = LINE_END.join([band.name or "(no name)", "", *band.about])
+        width = (band.end - band.start) / (figure.until or 1.0) * WIDTH
+        rows.append(
+            {
+                "kind": "band", "part": "band", "x": band.start / scale, "end": band.end / scale, "row": band.row,
+                "y": band.row * ROW + 0.5, "y2": (band.row + 1) * ROW - 1.5, "middle": (band.row + 0.5) * ROW - 0.5,
+                "fill": band.colour, "tip": [band.anchor, lines],
+                "text": brief(band.name, int(width / 6.3)) if width > 22 else "",
+            }
+        )  # fmt: skip
+    for instant in figure.instants:
+        tip = LINE_END.join([instant.name or "(no name)", "", f"at {when(instant.t)}"])
+        rows.append({"kind": "instant", "part": "instant", "x": instant.t / scale, "tip": [instant.anchor, tip]})
+    x = _time(figure.until / scale, "", labels=False)
+    x["axis"] = None
+    down: Spec = {"scale": {"domain": [height, 0], "nice": False}, "axis": None}
+    box = {
+        "x": x, "x2": channel("end"), "y": channel("y:Q", **down), "y2": channel("y2"),
+        "color": channel("fill:N", scale=None, legend=None),
+    }  # fmt: skip
+    text = {"x": x, "y": channel("middle:Q", **down), "text": channel("text:N"), "color": constant(INK)}
+    marks = {"x": x, "y": constant(height - 4), "color": constant(INK), "size": constant(30)}
+    of = "datum.part == 'band'"
+    return {
+        "layer": [
+            layer("rect", box, of, opacity=0.32),
+            layer("text", text, f"{of} && datum.text != ''", align="left", dx=4, fontSize=11, baseline="middle"),
+            layer("point", marks, "datum.part == 'instant'", filled=True, shape="triangle-up"),
+        ],
+        "width": WIDTH, "height": height,
+        "title": {"text": "Phases", "anchor": "start", "frame": "group", "fontSize": 11, "offset": 4},
+        "view": {"stroke": GRID},
+    }  # fmt: skip
+
+
+def longest(bands: Iterable[Band], most: int) -> list[Band]:
+    """At most `most` bands, the longest ones, in the order of time."""
+    kept = sorted(bands, key=lambda band: band.start - band.end)[:most]
+    return sorted(kept, key=lambda band: (band.start, band.row))

@@ -1,0 +1,166 @@
+"""The page of a profile, or of several over one another: the answer, memory over time, tables, what was not seen."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from firsttouch.errors import UsageError
+from firsttouch.files import write_atomically, write_output
+from firsttouch.profile.reading import Profile, read
+from firsttouch.profile.summary import Summary, headline, how_long, summarise, title
+from firsttouch.report import profile_tables as words
+from firsttouch.report.drawing import Drawing
+from firsttouch.report.memory import Figure, specification
+from firsttouch.report.page import assets, environment, packaged
+from firsttouch.report.profile_figure import figure_of, overlay
+from firsttouch.report.profile_tables import FaultRow, plain
+from firsttouch.report.svg import to_png, to_svg, to_svgs
+from firsttouch.text import count
+
+PAGE = "report.html"
+
+
+def render(profiles: Mapping[str, Profile], faults: Sequence[FaultRow] = ()) -> str:
+    """One self-contained HTML page. The keys of `profiles` are short names that tell them apart.
+
+    faults: where pages were touched first, the most frequent places first; of one profile only.
+    """
+    summaries = {name: summarise(profile) for name, profile in profiles.items()}
+    figure, notes = drawn(profiles, summaries)
+    drawing = Drawing(_caption(figure), specification(figure) if figure.panels else None, notes=notes)
+    one = next(iter(summaries.values())) if len(summaries) == 1 else None
+    tables = words.tables(one, faults) if one else [words.peaks(summaries)]
+    return environment().from_string(packaged("profile.html.j2")).render(
+        **assets(),
+        title=plain(headline(one) if one else _compared(summaries), 300),
+        about=_about(one) if one else "",
+        answer=words.answer(one) if one else [],
+        drawing=drawing,
+        svg=to_svgs([drawing.spec])[0],
+        tables=tables,
+        unseen=[("" if one else plain(name), words.unseen(s)) for name, s in summaries.items()],
+        costs=[("" if one else plain(name), words.cost(s)) for name, s in summaries.items()],
+    )  # fmt: skip
+
+
+def drawn(profiles: Mapping[str, Profile], summaries: Mapping[str, Summary]) -> tuple[Figure, list[str]]:
+    """The figure of one profile or of several, and sentences on it."""
+    if len(profiles) == 1:
+        (name,) = profiles
+        return figure_of(profiles[name], summaries[name])
+    return overlay(profiles, summaries)
+
+
+def _caption(figure: Figure) -> str:
+    if not figure.panels:
+        return "No memory was read"
+    return "Memory over time, and the phases" if figure.bands else "Memory over time"
+
+
+def _about(summary: Summary) -> str:
+    """When and where the target ran, and how it ended."""
+    rank = f", rank {summary.rank}" if summary.rank else ""
+    ended = words.ended(summary)
+    return plain(
+        f"On {summary.host_name}{rank}, started {summary.started.partition('.')[0].replace('T', ' ')}, "
+        f"{how_long(summary)}; {ended}.",
+        300,
+    )
+
+
+def _compared(summaries: Mapping[str, Summary]) -> str:
+    """The title of several profiles: the largest and the least peak on the host."""
+    peaks = {name: s.host.peak.bytes for name, s in summaries.items() if s.host.peak}
+    head = f"{count(len(summaries), 'profile')}"
+    commands = {title(s) for s in summaries.values()}
+    of = f" of {commands.pop()}" if len(commands) == 1 else ""
+    if len(peaks) < 2:
+        return f"{head}{of}"
+    most, least = max(peaks, key=peaks.__getitem__), min(peaks, key=peaks.__getitem__)
+    if peaks[most] == peaks[least]:
+        return f"{head}{of}: peak {words.size(peaks[most])} on the host in each"
+    return (
+        f"{head}{of}: host peak from {words.size(peaks[least])} ({plain(least, 60)}) to {words.size(peaks[most])} "
+        f"({plain(most, 60)})"
+    )
+
+
+def names_of(profiles: Sequence[Profile]) -> list[str]:
+    """Short names that tell profiles apart: the end of the directory's path, and the rank if there is one."""
+    parts = [profile.directory.absolute().parts for profile in profiles]
+    depth = 1
+    while depth < max(map(len, parts)) and len({part[-depth:] for part in parts}) < len(set(parts)):
+        depth += 1
+    found: list[str] = []
+    for profile, part in zip(profiles, parts, strict=True):
+        rank = f", rank {profile.header.rank}" if profile.header.rank else ""
+        name = plain(f"{'/'.join(part[-depth:])}{rank}", 120)
+        again = sum(other == name or other.startswith(f"{name} (") for other in found)
+        found.append(f"{name} ({again + 1})" if again else name)
+    return found
+
+
+def read_all(directories: Sequence[Path]) -> dict[str, Profile]:
+    """The profiles of directories by short names. Raises UsageError if one cannot be read."""
+    profiles = [read(directory) for directory in directories]
+    return dict(zip(names_of(profiles), profiles, strict=True))
+
+
+def write_profile(directories: Sequence[Path], output: Path | None = None, faults: Sequence[FaultRow] = ()) -> Path:
+    """Writes the page of one or several profiles, by default to DIR/report.html. Returns its path.
+
+    Raises:
+        UsageError: a directory holds no profile, or the file cannot be written.
+    """
+    if output is None and len(directories) > 1:
+        raise UsageError("several directories make one report; name the output file with -o FILE")
+    path = output or directories[0] / PAGE
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory; give -o a file name such as {path / PAGE}")
+    page = render(read_all(directories), faults)
+    try:
+        (write_output if output else write_atomically)(path, page.encode())
+    except OSError as error:
+        raise UsageError(f"cannot write the report to {path}: {error.strerror}") from None
+    return path
+
+
+def export_profile(directories: Sequence[Path], form: str, output: Path | None = None) -> list[Path]:
+    """Writes the figure ('svg', 'png') or a table of all curves ('csv') into a folder, by default DIR/figures.
+
+    Raises:
+        UsageError: a directory holds no profile, or the file cannot be written.
+    """
+    if output is None and len(directories) > 1:
+        raise UsageError("several directories are exported together; name the output folder with -o DIR")
+    folder = output or directories[0] / "figures"
+    profiles = read_all(directories)
+    if form == "csv":
+        name, data = "curves.csv", _curves(profiles).encode()
+    else:
+        summaries = {name: summarise(profile) for name, profile in profiles.items()}
+        spec = specification(drawn(profiles, summaries)[0])
+        name, data = f"profile.{form}", to_png(spec) if form == "png" else to_svg(spec).encode()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / name, data)
+    except OSError as error:
+        raise UsageError(f"cannot write to {folder}: {error.strerror}") from None
+    return [folder / name]
+
+
+def _curves(profiles: Mapping[str, Profile]) -> str:
+    """One row for each reading: of, column, t (s), value; of several profiles with their names first."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    several = len(profiles) > 1
+    writer.writerow([*(["profile"] if several else []), "of", "column", "t", "value"])
+    for name, profile in profiles.items():
+        first = [f"'{name}" if name.startswith(("=", "+", "-", "@")) else name] if several else []
+        for (of, column), curve in profile.curves.items():
+            for t, value in curve:
+                writer.writerow([*first, of, plain(column), repr(t), int(value) if value.is_integer() else value])
+    return text.getvalue()
