@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -36,7 +37,10 @@ class Undisturbed {
     int state_ = 0;
 };
 
+// Beyond the process's limit for files, the kernel would send it SIGXFSZ.
 void* map_part(int file, std::size_t offset, std::size_t bytes) {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < offset + bytes) return nullptr;
     if (posix_fallocate(file, off_t(offset), off_t(bytes)) != 0) return nullptr;
     void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, off_t(offset));
     return mapped == MAP_FAILED ? nullptr : mapped;
