@@ -34,6 +34,7 @@ Cupti::Cupti() : library(open_library()) {
     library.load(next_record, "cuptiActivityGetNextRecord");
     library.load(dropped_records, "cuptiActivityGetNumDroppedRecords");
     library.load(get_timestamp, "cuptiGetTimestamp");
+    library.load_optional(enable_callback, "cuptiEnableCallback");
 }
 
 }  // namespace firsttouch::cupti

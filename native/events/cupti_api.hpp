@@ -1,5 +1,6 @@
-// The functions of CUPTI that record unified-memory events, as a table of function pointers. The types needed are
-// declared here; tests/native/test_vendor_types.cpp compares them with the vendor's headers if they are installed.
+// The functions of CUPTI that record unified-memory events and what a program does through CUDA, as a table of function
+// pointers. The types needed are declared here; tests/native/test_vendor_types.cpp compares them with the vendor's
+// headers if they are installed.
 #pragma once
 
 #include <cstddef>
@@ -82,6 +83,99 @@ struct CounterRecord3 {
     std::uint64_t processors[5];
 };
 
+// Records of what a program does through CUDA. Newer layouts add members behind these; each is the part that CUDA 12.0
+// to 13.x have in common.
+enum ActivityKind : int {
+    copies = 1,
+    fills = 2,
+    concurrent_kernels = 10,
+    copies_between_devices = 22,
+    memory_operations = 49,
+};
+struct CopyRecord {
+    int kind;
+    std::uint8_t direction, source, target, flags;
+    std::uint64_t bytes;
+    std::uint64_t start, end;
+    std::uint32_t device, context, stream, correlation;
+};
+struct PeerCopyRecord {
+    int kind;
+    std::uint8_t direction, source, target, flags;
+    std::uint64_t bytes;
+    std::uint64_t start, end;
+    std::uint32_t device, context, stream;
+    std::uint32_t source_device, source_context, target_device, target_context, correlation;
+};
+struct FillRecord {
+    int kind;
+    std::uint32_t value;
+    std::uint64_t bytes;
+    std::uint64_t start, end;
+    std::uint32_t device, context, stream, correlation;
+    std::uint16_t flags, memory;
+};
+struct KernelRecord {
+    int kind;
+    std::uint8_t caches, shared_memory;
+    std::uint16_t registers;
+    int partitioned_requested, partitioned_executed;
+    std::uint64_t start, end, completed;
+    std::uint32_t device, context, stream;
+    std::int32_t grid[3], block[3];
+    std::int32_t static_shared, dynamic_shared;
+    std::uint32_t local_per_thread, local_total, correlation;
+    std::int64_t grid_id;
+    const char* name;
+};
+struct MemoryRecord {
+    int kind;
+    int operation;  // 1 allocation, 2 release
+    int memory;     // kind of memory
+    std::uint32_t correlation;
+    std::uint64_t address, bytes, timestamp;
+    std::uint64_t instruction;  // from which it was called
+    std::uint32_t process, device, context, stream;
+    const char* name;  // of a static variable
+};
+inline constexpr std::uint32_t flush_all = 1;  // also buffers with records that are not complete
+
+// Whether the records above have the layout of a CUPTI of this version: that of CUDA 12 (19 to 28) or 13.
+constexpr bool has_known_layouts(std::uint32_t version) {
+    return (version >= 19 && version <= 28) || version / 10'000 == 13;
+}
+
+// Callbacks.
+enum Domain : int { driver_calls = 1, resources = 3 };
+enum CallSite : int { entering = 0, leaving = 1 };
+enum Resource : std::uint32_t { context_created = 1 };
+// The driver's functions that are of interest, by their numbers in cupti_driver_cbid.h.
+enum DriverCall : std::uint32_t { call_init = 1 };
+inline constexpr std::uint32_t allocating_calls[] = {
+    243,       // cuMemAlloc_v2
+    244,       // cuMemAllocPitch_v2
+    271,       // cuMemHostAlloc_v2
+    272, 274,  // cuArrayCreate_v2, cuArray3DCreate_v2
+    294,       // cuMemAllocHost_v2
+    347,       // cuMipmappedArrayCreate
+    371,       // cuMemAllocManaged
+    301, 379,  // cuMemHostRegister, _v2
+    549,       // cuMemCreate
+    598, 599,  // cuMemAllocAsync, _ptsz
+    611, 612,  // cuMemAllocFromPoolAsync, _ptsz
+};
+struct CallData {
+    int site;
+    const char* function;
+    const void* parameters;
+    void* result;
+    const char* symbol;
+    void* context;
+    std::uint32_t context_id;
+    std::uint64_t* data;
+    std::uint32_t correlation;
+};
+
 struct Functions {
     Result (*get_version)(std::uint32_t*) = nullptr;
     Result (*get_result_string)(Result, const char**) = nullptr;
@@ -95,6 +189,7 @@ struct Functions {
     Result (*next_record)(std::uint8_t*, std::size_t, Record**) = nullptr;
     Result (*dropped_records)(void*, std::uint32_t, std::size_t*) = nullptr;
     Result (*get_timestamp)(std::uint64_t*) = nullptr;
+    Result (*enable_callback)(std::uint32_t enable, Subscriber, int domain, std::uint32_t id) = nullptr;
 };
 
 struct Cupti : Functions {

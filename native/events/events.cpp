@@ -113,11 +113,12 @@ class Recorder {
         return *recorder;
     }
 
-    // Throws Unavailable if events are already being recorded.
-    void begin(const Functions& api, std::uint32_t version) {
+    // Throws Unavailable if events are already being recorded. If there is a sink, records go there alone.
+    void begin(const Functions& api, std::uint32_t version, RecordSink* sink = nullptr) {
         const std::scoped_lock lock(mutex_);
         if (api_ != nullptr) throw Unavailable("unified-memory events are already being recorded in this process");
         api_ = &api;
+        sink_ = sink;
         has_processors_ = version >= version_with_processors;
         records_.clear();
         unlisted_ = lost_ = 0;
@@ -178,10 +179,19 @@ class Recorder {
     void read_buffer(std::uint8_t* bytes, std::size_t valid) noexcept {
         const std::scoped_lock lock(mutex_);
         Record* record = nullptr;
-        while (api_ != nullptr && api_->next_record(bytes, valid, &record) == ok)
-            if (record->kind == unified_memory_counter) add(record);
+        while (api_ != nullptr && api_->next_record(bytes, valid, &record) == ok) {
+            if (sink_ != nullptr)
+                hand_over(record);
+            else if (record->kind == unified_memory_counter)
+                add(record);
+        }
         const auto buffer = std::ranges::find_if(buffers_, [&](const auto& b) { return b->bytes.data() == bytes; });
         if (buffer != buffers_.end()) free_.push_back(buffer->get());
+    }
+    void hand_over(const Record* record) noexcept {
+        if (record->kind != unified_memory_counter) return sink_->other(*record);
+        const auto* const counter = reinterpret_cast<const CounterRecord*>(record);
+        sink_->event(*counter, has_processors_ ? reinterpret_cast<const CounterRecord3*>(record)->processors : nullptr);
     }
     // Adds a record to the totals, and stores it if there is room.
     void add(const Record* record) noexcept {
@@ -212,6 +222,7 @@ class Recorder {
 
     std::mutex mutex_;
     const Functions* api_ = nullptr;
+    RecordSink* sink_ = nullptr;
     bool has_processors_ = false;
     std::vector<std::unique_ptr<RecordBuffer>> buffers_;
     std::vector<RecordBuffer*> free_;
@@ -269,10 +280,13 @@ std::string result_text(const Functions& api, Result result) {
     return std::string(known ? text : "unknown error") + " (" + std::to_string(result) + ")";
 }
 
-Unavailable unavailable(const Functions& api, Result result, const char* call) {
-    const auto found = std::ranges::find(error_texts, result, &ErrorText::code);
-    if (found != std::end(error_texts)) return Unavailable(found->text);
-    return Unavailable(std::string(call) + " failed: " + result_text(api, result));
+void require(const Functions& api, Result result, const char* call) {
+    if (result != ok) throw Unavailable(why_failed(api, result, call));
+}
+
+std::uint32_t version_of(const Functions& api) {
+    std::uint32_t version = 0;
+    return api.get_version(&version) == ok ? version : 0;
 }
 
 CounterConfig enabled_counter(int counter_kind) {
@@ -325,22 +339,66 @@ std::string describe_instruction(std::uint64_t address) {
     return std::string(demangled != nullptr ? demangled.get() : found.dli_sname) + offset;
 }
 
-EventSource::EventSource(const Functions& api) : api_(api) {
-    // Subscribing fails if another tool uses CUPTI in this process.
-    const auto ignore = [](void*, int, std::uint32_t, const void*) {};
-    if (const Result result = api_.subscribe(&subscriber_, ignore, nullptr); result != ok)
-        throw unavailable(api_, result, "cuptiSubscribe");
+std::string why_failed(const Functions& api, Result result, const char* call) {
+    const auto found = std::ranges::find(error_texts, result, &ErrorText::code);
+    if (found != std::end(error_texts)) return found->text;
+    return std::string(call) + " failed: " + result_text(api, result);
+}
+
+Subscriber subscribe(const Functions& api, Callback callback, void* user) {
+    Subscriber subscriber = nullptr;
+    require(api, api.subscribe(&subscriber, callback, user), "cuptiSubscribe");
+    return subscriber;
+}
+
+void record_into(const Functions& api, RecordSink& sink) {
+    Recorder::instance().begin(api, version_of(api), &sink);
+    require(api, api.register_callbacks(&Recorder::request, &Recorder::complete), "cuptiActivityRegisterCallbacks");
+}
+
+// Configures all counters at once. If that fails, configures those that can be configured one by one.
+std::vector<std::string> enable_counters(const Functions& api) {
+    std::vector<CounterConfig> all;
+    for (const RecordFormat& format : record_formats) all.push_back(enabled_counter(format.counter_kind));
+    const auto configure = [&](std::vector<CounterConfig> configs) {
+        return api.configure(configs.data(), static_cast<std::uint32_t>(configs.size()));
+    };
+    if (const Result result = configure(all); result != ok) {
+        std::erase_if(all, [&](const CounterConfig& config) { return configure({config}) != ok; });
+        require(api, all.empty() || configure(all) != ok ? result : ok, "cuptiActivityConfigureUnifiedMemoryCounter");
+    }
+    require(api, api.enable(unified_memory_counter), "cuptiActivityEnable");
+    std::vector<std::string> kinds;
+    for (const CounterConfig& config : all) kinds.emplace_back(format_of(config.kind)->kind);
+    return kinds;
+}
+
+// CUPTI's clock between two readings of the host's clock. The best of five attempts.
+ClockPair read_clocks(const Functions& api) {
+    ClockPair best;
+    double closest = 1e9;
+    for (int i = 0; i < 5; ++i) {
+        std::uint64_t cupti_ns = 0;
+        const double before = now();
+        if (const Result result = api.get_timestamp(&cupti_ns); result != ok)
+            throw VendorError("cuptiGetTimestamp: " + result_text(api, result));
+        const double after = now();
+        if (after - before < closest) best = {cupti_ns, (before + after) / 2}, closest = after - before;
+    }
+    return best;
+}
+
+// Subscribing fails if another tool uses CUPTI in this process.
+EventSource::EventSource(const Functions& api)
+    : api_(api), subscriber_(subscribe(
+                     api, [](void*, int, std::uint32_t, const void*) {}, nullptr)) {
     bool recording = false;
     try {
-        if (api_.get_version(&version_) != ok) version_ = 0;
-        Recorder::instance().begin(api_, version_);
+        Recorder::instance().begin(api_, version_of(api_));
         recording = true;
-        const auto call = [&](Result result, const char* name) {
-            if (result != ok) throw unavailable(api_, result, name);
-        };
-        call(api_.register_callbacks(&Recorder::request, &Recorder::complete), "cuptiActivityRegisterCallbacks");
-        configure();
-        call(api_.enable(unified_memory_counter), "cuptiActivityEnable");
+        require(api_, api_.register_callbacks(&Recorder::request, &Recorder::complete),
+                "cuptiActivityRegisterCallbacks");
+        kinds_ = enable_counters(api_);
         restart();
     } catch (...) {
         if (recording) Recorder::instance().end();
@@ -356,39 +414,9 @@ EventSource::~EventSource() {
     api_.unsubscribe(subscriber_);
 }
 
-// Enables all counters at once. If that fails, enables those that can be enabled one by one.
-void EventSource::configure() {
-    std::vector<CounterConfig> all;
-    for (const RecordFormat& format : record_formats) all.push_back(enabled_counter(format.counter_kind));
-    const auto enable = [&](std::vector<CounterConfig> configs) {
-        return api_.configure(configs.data(), static_cast<std::uint32_t>(configs.size()));
-    };
-    if (const Result result = enable(all); result != ok) {
-        std::erase_if(all, [&](const CounterConfig& config) { return enable({config}) != ok; });
-        if (all.empty() || enable(all) != ok)
-            throw unavailable(api_, result, "cuptiActivityConfigureUnifiedMemoryCounter");
-    }
-    for (const CounterConfig& config : all) kinds_.emplace_back(format_of(config.kind)->kind);
-}
-
-// Reads both clocks at the same time: CUPTI's clock between two readings of the host's clock. The best of five
-// attempts.
-ClockPair EventSource::read_clocks() const {
-    ClockPair best;
-    double closest = 1e9;
-    for (int i = 0; i < 5; ++i) {
-        std::uint64_t cupti_ns = 0;
-        const double before = now();
-        check(api_.get_timestamp(&cupti_ns), "cuptiGetTimestamp");
-        const double after = now();
-        if (after - before < closest) best = {cupti_ns, (before + after) / 2}, closest = after - before;
-    }
-    return best;
-}
-
 std::vector<MemoryEvent> EventSource::take() {
     check(api_.flush(0), "cuptiActivityFlushAll");
-    const ClockPair clocks = read_clocks();
+    const ClockPair clocks = read_clocks(api_);
     const ClockMap clock{last_clocks_, clocks};
     last_clocks_ = clocks;
     std::vector<MemoryEvent> events;
@@ -409,7 +437,7 @@ std::uint64_t EventSource::dropped() {
 std::uint64_t EventSource::unlisted() { return Recorder::instance().take_unlisted(); }
 
 void EventSource::restart() {
-    origin_clocks_ = last_clocks_ = read_clocks();
+    origin_clocks_ = last_clocks_ = read_clocks(api_);
     Recorder::instance().with_totals([&](EventTotals& totals) { totals.restart(origin_clocks_.cupti_ns); });
 }
 
@@ -423,14 +451,14 @@ std::size_t EventSource::mark(const std::string& phase, bool restart_course) {
 }
 
 TimedPhases EventSource::phases(std::size_t first) {
-    const ClockPair clocks = read_clocks();
+    const ClockPair clocks = read_clocks(api_);
     return {
         Recorder::instance().with_totals([&](EventTotals& totals) { return totals.phases(first, clocks.cupti_ns); }),
         {origin_clocks_, clocks}};
 }
 
 TimedCourse EventSource::course() {
-    const ClockMap clock{origin_clocks_, read_clocks()};
+    const ClockMap clock{origin_clocks_, read_clocks(api_)};
     return Recorder::instance().with_totals([&](EventTotals& totals) {
         const EventCourse& course = totals.course();
         return TimedCourse{clock(course.origin_ns()), course.width_ns(), course.rows()};

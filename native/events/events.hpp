@@ -55,6 +55,27 @@ struct TimedCourse {
 const char* kind_name(std::size_t kind);
 const char* cause_name(std::size_t kind, std::size_t cause);
 
+// Receives records one at a time, from any thread, instead of the totals and lists of an EventSource.
+class RecordSink {
+  public:
+    virtual ~RecordSink() = default;
+    virtual void event(const cupti::CounterRecord& record, const std::uint64_t* processors) noexcept = 0;
+    virtual void other(const cupti::Record& record) noexcept = 0;  // of any other kind
+};
+
+// The steps in which recording begins. They throw Unavailable with the reason. CUDA must be initialised for the last.
+cupti::Subscriber subscribe(const cupti::Functions& api, cupti::Callback callback, void* user);
+// From now on, all records go to the sink, which must exist for as long as the process.
+void record_into(const cupti::Functions& api, RecordSink& sink);
+// Enables the counters of all events that CUPTI accepts. Returns their kinds.
+std::vector<std::string> enable_counters(const cupti::Functions& api);
+
+// Reads both clocks at the same time. Throws VendorError.
+ClockPair read_clocks(const cupti::Functions& api);
+
+// Returns what a failed call means, in one sentence.
+std::string why_failed(const cupti::Functions& api, cupti::Result result, const char* call);
+
 // Records the events of the whole process during its lifetime. Only one may exist at a time.
 class EventSource {
   public:
@@ -86,12 +107,9 @@ class EventSource {
 
   private:
     void check(cupti::Result result, const char* call) const;
-    void configure();
-    ClockPair read_clocks() const;
 
     const cupti::Functions& api_;
-    cupti::Subscriber subscriber_ = nullptr;
-    std::uint32_t version_ = 0;
+    cupti::Subscriber subscriber_;
     std::vector<std::string> kinds_;
     ClockPair last_clocks_;    // at the last call of take
     ClockPair origin_clocks_;  // at the last call of restart

@@ -1,6 +1,7 @@
 // A stand-in for CUPTI in tests. It has the functions that the core uses, and records no real events: every flush
 // delivers the records of `script`, dated one millisecond ago, or at the last flush if that was later. It is built as a
-// library for the tests in Python, and into the native tests. Environment variables inject failures:
+// library for the tests in Python, and into the native tests. A program may also play the driver, by the functions at
+// the end: what it does through them is called back and recorded as CUPTI does. Environment variables inject failures:
 //   STANDIN_CUPTI_FAILS     function=code, such as cuptiSubscribe=39
 //   STANDIN_CUPTI_REFUSES   counter kinds that configuring refuses, such as 5678
 //   STANDIN_CUPTI_VERSION   what cuptiGetVersion returns; 130000 by default
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,9 +23,18 @@ namespace {
 
 using namespace firsttouch::cupti;
 
+using Bytes = std::vector<std::uint8_t>;  // a record
+
 struct State {
     std::mutex mutex;
     bool subscribed = false, enabled = false;
+    Callback callback = nullptr;
+    void* user = nullptr;
+    std::set<std::pair<int, std::uint32_t>> called_back;  // domain and id
+    std::set<int> activities;
+    std::vector<Bytes> done;  // what a program did and was not delivered yet
+    std::size_t done_bytes = 0;
+    std::uint32_t correlation = 0;
     std::string kinds;
     RequestBuffer request = nullptr;
     CompleteBuffer complete = nullptr;
@@ -90,12 +101,28 @@ CounterRecord3 record_of(const ScriptedRecord& scripted, std::uint64_t from, std
     return record;
 }
 
+// The sizes of CUDA 13.0. What the core does not declare stays zero.
+std::size_t bytes_of_kind(int kind) {
+    if (kind == unified_memory_counter) return record_bytes();
+    if (kind == concurrent_kernels) return 216;
+    if (kind == copies || kind == copies_between_devices) return 96;
+    if (kind == fills) return 88;
+    return kind == memory_operations ? 128 : 0;
+}
+
+template <class Record>
+Bytes bytes_of(const Record& record) {
+    Bytes bytes(bytes_of_kind(reinterpret_cast<const int&>(record)));
+    std::memcpy(bytes.data(), &record, std::min(bytes.size(), sizeof record));
+    return bytes;
+}
+
 // Delivers records in buffers that it requests, and completes each buffer when it is full.
-void deliver(const std::vector<CounterRecord3>& records) {
+void deliver(const std::vector<Bytes>& records) {
     std::uint8_t* buffer = nullptr;
     std::size_t size = 0, used = 0, most = 0;
-    for (const CounterRecord3& record : records) {
-        if (buffer != nullptr && used + record_bytes() > size)
+    for (const Bytes& record : records) {
+        if (buffer != nullptr && used + record.size() > size)
             state.complete(nullptr, 0, std::exchange(buffer, nullptr), size, used);
         if (buffer == nullptr) state.request(&buffer, &size, &most), used = 0;
         if (buffer == nullptr) {
@@ -103,10 +130,51 @@ void deliver(const std::vector<CounterRecord3>& records) {
             ++state.dropped;
             continue;
         }
-        std::memcpy(buffer + used, &record, record_bytes());
-        used += record_bytes();
+        std::memcpy(buffer + used, record.data(), record.size());
+        used += record.size();
     }
     if (buffer != nullptr) state.complete(nullptr, 0, buffer, size, used);
+}
+
+void deliver_done() {
+    std::vector<Bytes> records;
+    {
+        const std::scoped_lock lock(state.mutex);
+        records.swap(state.done);
+        state.done_bytes = 0;
+    }
+    deliver(records);
+}
+
+// Keeps a record until the next flush, or until there are as many as a buffer holds.
+template <class Record>
+void add_done(const Record& record) {
+    bool is_full = false;
+    {
+        const std::scoped_lock lock(state.mutex);
+        if (!state.activities.contains(record.kind)) return;
+        state.done.push_back(bytes_of(record));
+        state.done_bytes += state.done.back().size();
+        is_full = state.done_bytes > 1 << 20;
+    }
+    if (is_full) deliver_done();
+}
+
+// Calls back at the enter and the exit of a function of the driver. Returns the number of the call.
+template <class Work>
+std::uint32_t call(std::uint32_t id, const char* name, Work&& work) {
+    CallData data{.site = entering, .function = name};
+    bool is_called_back = false;
+    {
+        const std::scoped_lock lock(state.mutex);
+        data.correlation = ++state.correlation;
+        is_called_back = state.callback != nullptr && state.called_back.contains({driver_calls, id});
+    }
+    if (is_called_back) state.callback(state.user, driver_calls, id, &data);
+    work(data.correlation);
+    data.site = leaving;
+    if (is_called_back) state.callback(state.user, driver_calls, id, &data);
+    return data.correlation;
 }
 
 }  // namespace
@@ -117,15 +185,30 @@ void deliver(const std::vector<CounterRecord3>& records) {
 
 ENTRY cuptiGetVersion(std::uint32_t* out) { return *out = version(), 0; }
 ENTRY cuptiGetResultString(Result, const char** text) { return *text = "STANDIN_ERROR", 0; }
-ENTRY cuptiSubscribe(Subscriber* out, Callback callback, void*) {
+ENTRY cuptiSubscribe(Subscriber* out, Callback callback, void* user) {
     MAY_FAIL;
     if (out == nullptr || callback == nullptr) return 1;
     if (state.subscribed) return another_subscriber;
     state.subscribed = true;
+    state.callback = callback, state.user = user;
     *out = reinterpret_cast<Subscriber>(&state);
     return 0;
 }
-ENTRY cuptiUnsubscribe(Subscriber) { return state.subscribed = false, 0; }
+ENTRY cuptiUnsubscribe(Subscriber) {
+    const std::scoped_lock lock(state.mutex);
+    state.callback = nullptr;
+    state.called_back.clear();
+    return state.subscribed = false, 0;
+}
+ENTRY cuptiEnableCallback(std::uint32_t enable, Subscriber, int domain, std::uint32_t id) {
+    MAY_FAIL;
+    const std::scoped_lock lock(state.mutex);
+    if (enable == 0)
+        state.called_back.erase({domain, id});
+    else
+        state.called_back.emplace(domain, id);
+    return 0;
+}
 ENTRY cuptiActivityRegisterCallbacks(RequestBuffer request, CompleteBuffer complete) {
     MAY_FAIL;
     state.request = request, state.complete = complete;
@@ -144,26 +227,35 @@ ENTRY cuptiActivityConfigureUnifiedMemoryCounter(CounterConfig* configs, std::ui
 }
 ENTRY cuptiActivityEnable(int kind) {
     MAY_FAIL;
-    if (kind != unified_memory_counter) return 21;
-    state.enabled = true, state.last = clock_now();
+    if (bytes_of_kind(kind) == 0) return 21;
+    const std::scoped_lock lock(state.mutex);
+    state.activities.insert(kind);
+    if (kind == unified_memory_counter) state.enabled = true, state.last = clock_now();
     return 0;
 }
-ENTRY cuptiActivityDisable(int) { return state.enabled = false, 0; }
+ENTRY cuptiActivityDisable(int kind) {
+    const std::scoped_lock lock(state.mutex);
+    state.activities.erase(kind);
+    if (kind == unified_memory_counter) state.enabled = false;
+    return 0;
+}
 ENTRY cuptiActivityFlushAll(std::uint32_t) {
     MAY_FAIL;
     if (state.request == nullptr) return 7;
     const std::uint64_t from = std::exchange(state.last, clock_now());
-    std::vector<CounterRecord3> records;
+    deliver_done();
+    std::vector<Bytes> records;
     for (int i = std::stoi(setting("STANDIN_CUPTI_REPEAT", "1")); state.enabled && i > 0; --i)
         for (const ScriptedRecord& scripted : script)
             if (state.kinds.find(std::to_string(scripted.kind)) != std::string::npos)
-                records.push_back(record_of(scripted, from, state.last));
+                records.push_back(bytes_of(record_of(scripted, from, state.last)));
     deliver(records);
     return 0;
 }
 ENTRY cuptiActivityGetNextRecord(std::uint8_t* buffer, std::size_t valid, Record** record) {
-    std::uint8_t* const next = *record == nullptr ? buffer : reinterpret_cast<std::uint8_t*>(*record) + record_bytes();
-    if (next + record_bytes() > buffer + valid) return end_of_buffer;
+    std::uint8_t* next = buffer;
+    if (*record != nullptr) next = reinterpret_cast<std::uint8_t*>(*record) + bytes_of_kind((*record)->kind);
+    if (next + sizeof(Record) > buffer + valid) return end_of_buffer;
     *record = reinterpret_cast<Record*>(next);
     return 0;
 }
@@ -179,3 +271,57 @@ ENTRY cuptiGetTimestamp(std::uint64_t* out) {
     return *out = clock_now(), 0;
 }
 #endif
+
+// What a program does that plays the driver. Records are dated now and last a microsecond.
+#define PLAYED extern "C" __attribute__((visibility("default"))) void
+
+PLAYED standin_init() {
+    call(call_init, "cuInit", [](std::uint32_t) {});
+}
+// id: of the driver's function; memory: the kind, as CUPTI numbers them.
+PLAYED standin_allocate(std::uint32_t id, int memory, std::uint64_t address, std::uint64_t bytes) {
+    call(id, "allocate", [&](std::uint32_t correlation) {
+        MemoryRecord record{};
+        record.kind = memory_operations, record.operation = 1, record.memory = memory;
+        record.correlation = correlation;
+        record.address = address, record.bytes = bytes, record.timestamp = clock_now();
+        add_done(record);
+    });
+}
+PLAYED standin_free(int memory, std::uint64_t address, std::uint64_t bytes) {
+    MemoryRecord record{};
+    record.kind = memory_operations, record.operation = 2, record.memory = memory;
+    record.address = address, record.bytes = bytes, record.timestamp = clock_now();
+    add_done(record);
+}
+PLAYED standin_copy(std::uint8_t direction, std::uint64_t bytes) {
+    CopyRecord record{};
+    record.kind = copies, record.direction = direction, record.source = 1, record.target = 3;
+    record.bytes = bytes, record.start = clock_now(), record.end = record.start + 1000;
+    add_done(record);
+}
+PLAYED standin_copy_between(std::uint32_t source, std::uint32_t target, std::uint64_t bytes) {
+    PeerCopyRecord record{};
+    record.kind = copies_between_devices, record.direction = 10, record.source = record.target = 3;
+    record.source_device = source, record.target_device = target;
+    record.bytes = bytes, record.start = clock_now(), record.end = record.start + 1000;
+    add_done(record);
+}
+PLAYED standin_fill(std::uint64_t bytes) {
+    FillRecord record{};
+    record.kind = fills, record.memory = 3;
+    record.bytes = bytes, record.start = clock_now(), record.end = record.start + 1000;
+    add_done(record);
+}
+PLAYED standin_kernel(const char* name, int is_complete) {
+    KernelRecord record{};
+    record.kind = concurrent_kernels, record.name = name, record.stream = 7;
+    record.start = clock_now(), record.end = is_complete != 0 ? record.start + 1000 : 0;
+    add_done(record);
+}
+PLAYED standin_move(int counter, std::uint64_t address, std::uint64_t value, std::uint32_t flags) {
+    const std::uint64_t time = clock_now();
+    CounterRecord3 record = record_of({counter, value, address, 0, 0, flags}, time, time);
+    record.prefix.end = time + 1000;
+    add_done(record.prefix);
+}

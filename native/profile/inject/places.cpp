@@ -1,0 +1,121 @@
+#include "profile/inject/places.hpp"
+
+#include <link.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include <algorithm>
+#include <array>
+
+namespace firsttouch::inject {
+namespace {
+
+constexpr std::size_t most_texts = 1 << 16, most_places = 1 << 16;
+constexpr std::size_t most_text_bytes = 16 << 10;  // names of C++ kernels may be this long
+constexpr std::size_t most_unwound = 64, most_frames = 12;
+
+constexpr std::string_view skipped_files[] = {"libcuda.so", "libcupti.so",        "libcudart.so",
+                                              "libnvidia-", "libcudadebugger.so", "libfirsttouch_inject.so",
+                                              "libcupti-"};
+
+bool is_skipped(std::string_view file) {
+    file.remove_prefix(file.rfind('/') + 1);
+    return std::ranges::any_of(skipped_files, [&](std::string_view prefix) { return file.starts_with(prefix); });
+}
+
+std::string own_program() {
+    std::array<char, 4096> path;
+    const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
+    return length > 0 ? std::string(path.data(), static_cast<std::size_t>(length)) : std::string();
+}
+
+}  // namespace
+
+std::uint32_t Texts::number(std::string_view text) {
+    text = text.substr(0, most_text_bytes);
+    if (text.empty()) return 0;
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = numbers_.find(text); found != numbers_.end()) return found->second;
+    if (numbers_.size() >= most_texts) return 0;
+    const TextRecord record{.number = static_cast<std::uint32_t>(numbers_.size() + 1),
+                            .bytes = static_cast<std::uint32_t>(text.size())};
+    numbers_.emplace(text, record.number);
+    journal_.append(Kind::text, {Journal::bytes_of(record), text});
+    return record.number;
+}
+
+std::size_t Places::Hash::operator()(const Chain& chain) const {
+    std::size_t hash = chain.size();
+    for (const std::uintptr_t instruction : chain) hash = (hash ^ instruction) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
+// The file that is mapped at an instruction, and the offset in it.
+Places::Place Places::locate(std::uintptr_t instruction) {
+    struct Search {
+        std::uintptr_t instruction;
+        Place place;
+    } search{instruction, {"", instruction}};
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* data) {
+            Search& search = *static_cast<Search*>(data);
+            for (int i = 0; i < info->dlpi_phnum; ++i) {
+                const auto& segment = info->dlpi_phdr[i];
+                const std::uintptr_t start = info->dlpi_addr + segment.p_vaddr;
+                if (segment.p_type != PT_LOAD || search.instruction < start ||
+                    search.instruction - start >= segment.p_memsz)
+                    continue;
+                const bool is_program = info->dlpi_name == nullptr || info->dlpi_name[0] == '\0';
+                search.place = {is_program ? own_program() : info->dlpi_name,
+                                search.instruction - start + segment.p_offset};
+                return 1;
+            }
+            return 0;
+        },
+        &search);
+    return std::move(search.place);
+}
+
+std::uint32_t Places::of_this_call() {
+    struct Walk {
+        std::array<std::uintptr_t, most_unwound> instructions;
+        std::size_t count = 0;
+    } walk;
+    _Unwind_Backtrace(
+        [](_Unwind_Context* context, void* data) {
+            Walk& walk = *static_cast<Walk*>(data);
+            int is_before = 0;
+            const std::uintptr_t address = _Unwind_GetIPInfo(context, &is_before);
+            if (address == 0 || walk.count == walk.instructions.size()) return _URC_END_OF_STACK;
+            walk.instructions[walk.count++] = address - (is_before == 0 ? 1 : 0);  // within the call, not behind it
+            return _URC_NO_REASON;
+        },
+        &walk);
+    return number(Chain(walk.instructions.begin(), walk.instructions.begin() + std::ptrdiff_t(walk.count)), true);
+}
+
+std::uint32_t Places::of_instruction(std::uint64_t address) {
+    return address == 0 ? 0 : number({static_cast<std::uintptr_t>(address)}, false);
+}
+
+std::uint32_t Places::number(const Chain& chain, bool skip_vendor) {
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = numbers_.find(chain); found != numbers_.end()) return found->second;
+    if (numbers_.size() >= most_places) return 0;
+    std::vector<SiteFrame> frames;
+    for (const std::uintptr_t instruction : chain) {
+        const Place place = locate(instruction);
+        if (skip_vendor && frames.empty() && is_skipped(place.file)) continue;
+        frames.push_back({.offset = place.offset, .file = texts_.number(place.file), .reserved = 0});
+        if (frames.size() == most_frames) break;
+    }
+    const std::uint32_t found = frames.empty() ? 0 : ++written_;
+    numbers_.emplace(chain, found);
+    if (found == 0) return 0;
+    const SiteRecord record{.number = found, .frames = static_cast<std::uint32_t>(frames.size())};
+    journal_.append(Kind::site, {Journal::bytes_of(record),
+                                 {reinterpret_cast<const char*>(frames.data()), frames.size() * sizeof(SiteFrame)}});
+    return found;
+}
+
+}  // namespace firsttouch::inject

@@ -1,0 +1,299 @@
+#include "profile/inject/trace.hpp"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+#include <vector>
+
+namespace firsttouch::inject {
+namespace {
+
+constexpr long flush_ms = 500, patience_ms = 2000;
+constexpr std::uint8_t fill = 255;  // the direction of a fill
+
+timespec later(clockid_t clock, long milliseconds) {
+    timespec time{};
+    clock_gettime(clock, &time);
+    time.tv_nsec += milliseconds % 1000 * 1'000'000;
+    time.tv_sec += milliseconds / 1000 + time.tv_nsec / 1'000'000'000;
+    time.tv_nsec %= 1'000'000'000;
+    return time;
+}
+
+template <class Record>
+const Record& as(const cupti::Record& record) {
+    return reinterpret_cast<const Record&>(record);
+}
+
+}  // namespace
+
+Trace::Trace(const cupti::Functions& api, Journal& journal)
+    : api_(api), journal_(journal), texts_(journal), places_(journal, texts_), process_(getpid()) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&ended_, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+Trace& Trace::start(const cupti::Functions& api, Journal& journal) {
+    if (api.enable_callback == nullptr) throw Unavailable("this CUPTI has no function cuptiEnableCallback");
+    auto* const trace = new Trace(api, journal);  // never freed: CUPTI may call back for as long as the process runs
+    const cupti::Subscriber subscriber = subscribe(api, &on_callback, trace);
+    const auto call_back = [&](int domain, std::uint32_t id) { api.enable_callback(1, subscriber, domain, id); };
+    call_back(cupti::driver_calls, cupti::call_init);
+    call_back(cupti::resources, cupti::context_created);
+    for (const std::uint32_t id : cupti::allocating_calls) call_back(cupti::driver_calls, id);
+    return *trace;
+}
+
+// CUPTI's order: the driver is initialised, then records are enabled, then the first context is created. Where the end
+// of cuInit was missed, the first context or allocation takes its place.
+void Trace::on_callback(void* user, int domain, std::uint32_t id, const void* data) noexcept {
+    Trace& trace = *static_cast<Trace*>(user);
+    if (domain == cupti::resources) return trace.enable();
+    if (domain != cupti::driver_calls || data == nullptr) return;
+    const auto& call = *static_cast<const cupti::CallData*>(data);
+    if (id == cupti::call_init) {
+        if (call.site == cupti::leaving) trace.enable();
+        return;
+    }
+    if (call.site != cupti::entering) return;
+    trace.enable();
+    try {
+        const CallRecord record{
+            .time = monotonic_ns(), .correlation = call.correlation, .site = trace.places_.of_this_call()};
+        trace.journal_.append(Kind::call, {Journal::bytes_of(record)});
+    } catch (...) {
+        return;  // the allocation is recorded without its place
+    }
+}
+
+void Trace::enable() noexcept {
+    if (enabled_.exchange(true)) return;
+    try {
+        write_clocks();
+        record_into(api_, *this);
+        try {
+            enable_counters(api_);
+        } catch (const Unavailable& reason) {
+            notice(Layer::trace, std::string("no unified-memory events are recorded: ") + reason.what());
+        }
+        std::uint32_t version = 0;
+        if (api_.get_version(&version) == cupti::ok && cupti::has_known_layouts(version)) {
+            enable_kind(cupti::memory_operations, "allocations");
+            enable_kind(cupti::copies, "copies");
+            enable_kind(cupti::copies_between_devices, "copies between GPUs");
+            enable_kind(cupti::fills, "fills of memory");
+            enable_kind(cupti::concurrent_kernels, "kernels");
+        } else {
+            notice(Layer::trace, "no allocations, copies and kernels are recorded: the records of CUPTI version " +
+                                     std::to_string(version) + " are unknown; use CUPTI of CUDA 12 or 13");
+        }
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are not for this thread
+        has_thread_ = pthread_create(&thread_, nullptr, &flush_regularly, this) == 0;
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        if (!has_thread_)
+            notice(Layer::trace, "records reach the profile only at the program's end: no thread could be started");
+        ready_ = true;
+    } catch (const std::exception& reason) {
+        notice(Layer::trace, std::string("CUDA calls are not traced: ") + reason.what());
+    } catch (...) {
+        notice(Layer::trace, "CUDA calls are not traced: unknown error");
+    }
+}
+
+void Trace::enable_kind(int kind, const char* what) {
+    if (const cupti::Result result = api_.enable(kind); result != cupti::ok)
+        notice(Layer::trace,
+               std::string("no ") + what + " are recorded: " + why_failed(api_, result, "cuptiActivityEnable"));
+}
+
+void* Trace::flush_regularly(void* user) {
+    Trace& trace = *static_cast<Trace*>(user);
+    pthread_setname_np(pthread_self(), "firsttouch");
+    pthread_mutex_lock(&trace.mutex_);
+    while (!trace.ends_) {
+        const timespec until = later(CLOCK_MONOTONIC, flush_ms);
+        pthread_cond_timedwait(&trace.ended_, &trace.mutex_, &until);
+        if (trace.ends_) break;
+        pthread_mutex_unlock(&trace.mutex_);
+        trace.flush(0);
+        pthread_mutex_lock(&trace.mutex_);
+    }
+    pthread_mutex_unlock(&trace.mutex_);
+    return nullptr;
+}
+
+void Trace::finish() noexcept {
+    if (getpid() != process_ || !ready_.exchange(false)) return;
+    pthread_mutex_lock(&mutex_);
+    ends_ = true;
+    pthread_cond_signal(&ended_);
+    pthread_mutex_unlock(&mutex_);
+    if (has_thread_) {
+        const timespec until = later(CLOCK_REALTIME, patience_ms);
+        if (pthread_timedjoin_np(thread_, nullptr, &until) != 0) return;  // CUPTI is stuck; the program must end
+    }
+    flush(cupti::flush_all);
+}
+
+void Trace::flush(std::uint32_t flags) noexcept {
+    try {
+        api_.flush(flags);
+        write_clocks();
+        std::size_t dropped = 0;
+        if (api_.dropped_records(nullptr, 0, &dropped) != cupti::ok) dropped = 0;
+        const std::uint64_t lost = dropped + incomplete_.exchange(0);
+        if (lost == 0) return;
+        const LostRecord record{.time = monotonic_ns(), .records = lost};
+        journal_.append(Kind::lost, {Journal::bytes_of(record)});
+    } catch (...) {
+        return;  // the next flush tries again
+    }
+}
+
+void Trace::write_clocks() {
+    const ClockPair clocks = read_clocks(api_);
+    const ClocksRecord record{.stamp = clocks.cupti_ns,
+                              .time = static_cast<std::uint64_t>(std::llround(clocks.host_seconds * 1e9))};
+    journal_.append(Kind::clocks, {Journal::bytes_of(record)});
+}
+
+// The times of the journal are CUPTI's own, so the record is decoded on a clock that begins with it.
+void Trace::event(const cupti::CounterRecord& record, const std::uint64_t* processors) noexcept {
+    try {
+        const ClockPair start{record.start, 0};
+        const MemoryEvent event = decode(record, processors, {start, start});
+        const EventRecord written{
+            .start_stamp = record.start,
+            .end_stamp = record.start + static_cast<std::uint64_t>(std::llround((event.end - event.start) * 1e9)),
+            .address = event.address,
+            .bytes = event.bytes,
+            .count = event.count,
+            .kind = texts_.number(event.kind),
+            .cause = texts_.number(event.cause),
+            .source = texts_.number(event.source),
+            .target = texts_.number(event.target),
+            .site = places_.of_instruction(event.instruction),
+            .reserved = 0};
+        journal_.append(Kind::event, {Journal::bytes_of(written)});
+    } catch (...) {  // a counter of a later version, or no memory
+        incomplete_.fetch_add(1);
+    }
+}
+
+void Trace::other(const cupti::Record& record) noexcept {
+    try {
+        const auto write_copy = [this](const auto& copy, std::uint32_t from, std::uint32_t to, std::uint8_t direction,
+                                       std::uint8_t source, std::uint8_t target) {
+            if (copy.end == 0) return void(incomplete_.fetch_add(1));
+            const CopyRecord written{.start_stamp = copy.start,
+                                     .end_stamp = copy.end,
+                                     .bytes = copy.bytes,
+                                     .device = copy.device,
+                                     .stream = copy.stream,
+                                     .correlation = copy.correlation,
+                                     .source_device = from,
+                                     .target_device = to,
+                                     .direction = direction,
+                                     .source = source,
+                                     .target = target,
+                                     .reserved = 0};
+            journal_.append(Kind::copy, {Journal::bytes_of(written)});
+        };
+        if (record.kind == cupti::copies) {
+            const auto& copy = as<cupti::CopyRecord>(record);
+            write_copy(copy, copy.device, copy.device, copy.direction, copy.source, copy.target);
+        } else if (record.kind == cupti::copies_between_devices) {
+            const auto& copy = as<cupti::PeerCopyRecord>(record);
+            write_copy(copy, copy.source_device, copy.target_device, copy.direction, copy.source, copy.target);
+        } else if (record.kind == cupti::fills) {
+            const auto& copy = as<cupti::FillRecord>(record);
+            write_copy(copy, copy.device, copy.device, fill, 0, static_cast<std::uint8_t>(copy.memory));
+        } else if (record.kind == cupti::concurrent_kernels) {
+            const auto& kernel = as<cupti::KernelRecord>(record);
+            if (kernel.end == 0) return void(incomplete_.fetch_add(1));
+            const KernelRecord written{.start_stamp = kernel.start,
+                                       .end_stamp = kernel.end,
+                                       .device = kernel.device,
+                                       .stream = kernel.stream,
+                                       .correlation = kernel.correlation,
+                                       .name = texts_.number(kernel.name == nullptr ? "" : kernel.name)};
+            journal_.append(Kind::kernel, {Journal::bytes_of(written)});
+        } else if (record.kind == cupti::memory_operations) {
+            const auto& memory = as<cupti::MemoryRecord>(record);
+            const MemoryRecord written{.stamp = memory.timestamp,
+                                       .address = memory.address,
+                                       .bytes = memory.bytes,
+                                       .operation = static_cast<std::uint32_t>(memory.operation),
+                                       .memory = static_cast<std::uint32_t>(memory.memory),
+                                       .device = memory.device,
+                                       .correlation = memory.correlation,
+                                       .site = places_.of_instruction(memory.instruction),
+                                       .name = texts_.number(memory.name == nullptr ? "" : memory.name)};
+            journal_.append(Kind::memory, {Journal::bytes_of(written)});
+        }
+    } catch (...) {
+        incomplete_.fetch_add(1);
+    }
+}
+
+namespace {
+
+bool is_one(const char* variable) {
+    const char* const value = std::getenv(variable);
+    return value != nullptr && std::string_view(value) == "1";
+}
+
+// A CUPTI that the program has loaded already comes first, because two would exclude each other.
+void show_cupti() {
+    std::vector<std::string> paths;
+    for (const char* const name : {"libcupti.so.13", "libcupti.so.12"})
+        if (void* const loaded = dlopen(name, RTLD_LAZY | RTLD_NOLOAD); loaded != nullptr) {
+            dlclose(loaded);
+            paths.emplace_back(name);
+        }
+    const char* const named = secure_getenv("FIRSTTOUCH_PROFILE_CUPTI");
+    std::string_view rest = named == nullptr ? "" : named;
+    while (!rest.empty()) {
+        const std::size_t end = std::min(rest.find(':'), rest.size());
+        if (end > 0) paths.emplace_back(rest.substr(0, end));
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    if (!paths.empty()) set_library_paths("cupti", std::move(paths));
+}
+
+Trace* running = nullptr;
+
+void start_tracing() noexcept {
+    try {
+        if (is_one("FIRSTTOUCH_EVENTS"))
+            throw Unavailable("it records unified-memory events itself, because FIRSTTOUCH_EVENTS is 1");
+        show_cupti();
+        running = &Trace::start(cupti::Cupti::instance(), *journal());
+        std::atexit([] { running->finish(); });
+    } catch (const std::exception& reason) {
+        notice(Layer::trace, std::string("this process is not traced: ") + reason.what());
+    } catch (...) {
+        notice(Layer::trace, "this process is not traced: unknown error");
+    }
+}
+
+}  // namespace
+}  // namespace firsttouch::inject
+
+// The driver calls this within cuInit, if CUDA_INJECTION64_PATH names this library.
+extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
+    using namespace firsttouch::inject;
+    static std::atomic<bool> is_called{false};
+    if (is_one("FIRSTTOUCH_TRACE") && journal() != nullptr && !is_called.exchange(true)) start_tracing();
+    return 1;
+}

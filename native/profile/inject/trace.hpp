@@ -1,0 +1,48 @@
+// Writes what a program does through CUDA into the journal: unified-memory events, allocations, copies and kernels.
+#pragma once
+
+#include "device/device.hpp"
+#include "events/events.hpp"
+#include "profile/inject/journal.hpp"
+#include "profile/inject/places.hpp"
+
+namespace firsttouch::inject {
+
+// Records from the end of cuInit until `finish`. It exists as long as the process, because CUPTI's threads use it.
+class Trace final : public RecordSink {
+  public:
+    // Throws Unavailable with the reason if this process cannot be traced.
+    static Trace& start(const cupti::Functions& api, Journal& journal);
+
+    // Flushes, so that all records of work that has ended are in the journal. Then nothing is flushed any more.
+    void finish() noexcept;
+
+    void event(const cupti::CounterRecord& record, const std::uint64_t* processors) noexcept override;
+    void other(const cupti::Record& record) noexcept override;
+
+  private:
+    Trace(const cupti::Functions& api, Journal& journal);
+
+    static void on_callback(void* trace, int domain, std::uint32_t id, const void* data) noexcept;
+    static void* flush_regularly(void* trace);
+    void enable() noexcept;
+    void enable_kind(int kind, const char* what);
+    void flush(std::uint32_t flags) noexcept;
+    void write_clocks();
+
+    const cupti::Functions& api_;
+    Journal& journal_;
+    Texts texts_;
+    Places places_;
+    const pid_t process_;
+    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t ended_;
+    bool ends_ = false;
+    bool has_thread_ = false;
+    pthread_t thread_{};
+    std::atomic<bool> enabled_{false};
+    std::atomic<bool> ready_{false};
+    std::atomic<std::uint64_t> incomplete_{0};  // records without times
+};
+
+}  // namespace firsttouch::inject

@@ -1,0 +1,376 @@
+// The library that drivers load into a program: its journal, NVTX's tables, and the trace on a stand-in for CUPTI.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "profile/inject/journal.hpp"
+#include "profile/inject/nvtx_api.hpp"
+#include "profile/inject/trace.hpp"
+#include "support.hpp"
+
+#define DECLARED(member, function)                                                                                     \
+    extern "C" std::remove_pointer_t<decltype(firsttouch::cupti::Functions::member)> function
+DECLARED(get_version, cuptiGetVersion);
+DECLARED(get_result_string, cuptiGetResultString);
+DECLARED(subscribe, cuptiSubscribe);
+DECLARED(unsubscribe, cuptiUnsubscribe);
+DECLARED(register_callbacks, cuptiActivityRegisterCallbacks);
+DECLARED(configure, cuptiActivityConfigureUnifiedMemoryCounter);
+DECLARED(enable, cuptiActivityEnable);
+DECLARED(disable, cuptiActivityDisable);
+DECLARED(flush, cuptiActivityFlushAll);
+DECLARED(next_record, cuptiActivityGetNextRecord);
+DECLARED(dropped_records, cuptiActivityGetNumDroppedRecords);
+DECLARED(get_timestamp, cuptiGetTimestamp);
+DECLARED(enable_callback, cuptiEnableCallback);
+#undef DECLARED
+extern "C" void standin_init();
+extern "C" void standin_allocate(std::uint32_t, int, std::uint64_t, std::uint64_t);
+extern "C" void standin_copy(std::uint8_t, std::uint64_t);
+extern "C" void standin_kernel(const char*, int);
+extern "C" void standin_move(int, std::uint64_t, std::uint64_t, std::uint32_t);
+extern "C" int InitializeInjectionNvtx2(firsttouch::nvtx::GetExportTable);
+
+namespace firsttouch::inject {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder that is empty when a test begins.
+class Inject : public testing::Test {
+  protected:
+    void SetUp() override {
+        const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+        folder_ = fs::path(testing::TempDir()) / ("firsttouch-inject-" + std::string(test->name()));
+        fs::remove_all(folder_);
+        fs::create_directories(folder_);
+    }
+    void TearDown() override { fs::remove_all(folder_); }
+
+    fs::path folder_;
+};
+
+struct Read {
+    FileHeader header{};
+    std::vector<std::pair<Kind, std::string>> records;
+};
+
+Read read_journal(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string all(std::istreambuf_iterator<char>(file), {});
+    Read read;
+    if (all.size() < sizeof read.header) return read;
+    std::memcpy(&read.header, all.data(), sizeof read.header);
+    EXPECT_EQ(read.header.magic, magic);
+    for (std::size_t at = read.header.header_bytes; at + sizeof(RecordHeader) <= all.size();) {
+        RecordHeader record;
+        std::memcpy(&record, all.data() + at, sizeof record);
+        if (record.size == 0) break;
+        const std::size_t in_chunk = (at - read.header.header_bytes) % read.header.chunk_bytes;
+        EXPECT_LE(in_chunk + record.size, read.header.chunk_bytes);
+        if (record.kind != Kind::padding)
+            read.records.emplace_back(record.kind, all.substr(at + sizeof record, record.size - sizeof record));
+        at += record.size;
+    }
+    return read;
+}
+
+std::vector<fs::path> files_of(const fs::path& folder) {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
+    std::ranges::sort(files);
+    return files;
+}
+
+template <class Fixed>
+Fixed start_of(const std::string& content) {
+    Fixed fixed;
+    std::memcpy(&fixed, content.data(), sizeof fixed);
+    return fixed;
+}
+
+bool add(Journal& journal, std::uint64_t stamp, std::uint64_t time, std::string_view more = {}) {
+    const ClocksRecord record{stamp, time};
+    return journal.append(Kind::clocks, {Journal::bytes_of(record), more});
+}
+
+constexpr Limits small{.chunk_bytes = 64 << 10, .most_bytes = 1 << 30};
+
+TEST_F(Inject, RecordsOfManyThreadsAreAllThereInTheOrderOfEachThread) {
+    constexpr std::uint64_t threads = 8, each = 3000;
+    Journal journal(folder_, small);
+    std::vector<std::thread> running;
+    for (std::uint64_t i = 0; i < threads; ++i)
+        running.emplace_back([&, i] {
+            const std::string more(i * 13, 'x');
+            for (std::uint64_t j = 0; j < each; ++j) EXPECT_TRUE(add(journal, i, j, more));
+        });
+    for (std::thread& thread : running) thread.join();
+    ASSERT_EQ(files_of(folder_).size(), 1u);
+    const Read read = read_journal(files_of(folder_).front());
+    EXPECT_EQ(read.header.process, std::uint32_t(getpid()));
+    EXPECT_EQ(read.header.left_out, 0u);
+    std::map<std::uint64_t, std::uint64_t> next;
+    for (const auto& [kind, content] : read.records) {
+        const auto record = start_of<ClocksRecord>(content);
+        EXPECT_EQ(record.time, next[record.stamp]++);
+        EXPECT_EQ(content.substr(sizeof record, record.stamp * 13), std::string(record.stamp * 13, 'x'));
+    }
+    EXPECT_EQ(read.records.size(), threads * each);
+}
+
+TEST_F(Inject, AJournalThatIsFullCountsWhatItLeavesOut) {
+    Journal journal(folder_, {.chunk_bytes = 64 << 10, .most_bytes = 300 << 10});
+    std::uint64_t written = 0;
+    for (std::uint64_t i = 0; i < 20'000; ++i) written += add(journal, i, i) ? 1 : 0;
+    const Read read = read_journal(files_of(folder_).front());
+    EXPECT_EQ(read.records.size(), written);
+    EXPECT_LT(written, 20'000u);
+    EXPECT_EQ(read.header.left_out, 20'000 - written);
+    EXPECT_LE(fs::file_size(files_of(folder_).front()), 300u << 10);
+}
+
+TEST_F(Inject, ARecordThatIsTooLongIsLeftOut) {
+    Journal journal(folder_, small);
+    EXPECT_TRUE(add(journal, 1, 1));
+    EXPECT_FALSE(add(journal, 2, 2, std::string(small.chunk_bytes, 'x')));
+    EXPECT_TRUE(add(journal, 3, 3));
+    const Read read = read_journal(files_of(folder_).front());
+    EXPECT_EQ(read.records.size(), 2u);
+    EXPECT_EQ(read.header.left_out, 1u);
+}
+
+TEST_F(Inject, EveryForkedProcessHasAFileOfItsOwn) {
+    Journal journal(folder_, small);
+    const auto add_many = [&](std::uint64_t who) {
+        for (std::uint64_t i = 0; i < 5000; ++i) add(journal, who, i);
+    };
+    add_many(1);
+    const pid_t child = fork();
+    if (child == 0) {
+        add_many(2);
+        const pid_t grandchild = fork();
+        if (grandchild == 0) {
+            add_many(3);
+            _exit(0);
+        }
+        waitpid(grandchild, nullptr, 0);
+        add_many(2);
+        _exit(0);
+    }
+    add_many(1);
+    waitpid(child, nullptr, 0);
+    std::map<std::uint64_t, std::size_t> of;
+    for (const fs::path& path : files_of(folder_)) {
+        const Read read = read_journal(path);
+        const auto who = start_of<ClocksRecord>(read.records.front().second).stamp;
+        for (const auto& [kind, content] : read.records) EXPECT_EQ(start_of<ClocksRecord>(content).stamp, who);
+        of[who] = read.records.size();
+    }
+    EXPECT_EQ(of, (std::map<std::uint64_t, std::size_t>{{1, 10'000}, {2, 10'000}, {3, 5000}}));
+}
+
+TEST_F(Inject, AProcessNumberThatComesAgainDoesNotOverwrite) {
+    for (std::uint64_t i = 0; i < 3; ++i) {
+        Journal journal(folder_, small);
+        add(journal, i, 0);
+    }
+    ASSERT_EQ(files_of(folder_).size(), 3u);
+    for (const fs::path& path : files_of(folder_)) EXPECT_EQ(read_journal(path).records.size(), 1u);
+}
+
+// A daemon closes all descriptors, and its next file gets the number that the journal would have had.
+TEST_F(Inject, FilesOfTheProgramAreNeverTouched) {
+    const fs::path own = folder_ / "own";
+    Journal journal(folder_, small);
+    add(journal, 1, 1);
+    int files[8];
+    for (int& file : files) file = open(own.c_str(), O_RDWR | O_CREAT, 0600);
+    for (std::uint64_t i = 0; i < 10'000; ++i) EXPECT_TRUE(add(journal, i, i));
+    for (const int file : files) close(file);
+    EXPECT_EQ(fs::file_size(own), 0u);
+}
+
+TEST_F(Inject, AFileThatWasReplacedIsNotTouched) {
+    Journal journal(folder_, small);
+    add(journal, 1, 1);
+    const fs::path path = files_of(folder_).front();
+    fs::remove(path);
+    std::ofstream(path) << "theirs";
+    for (std::uint64_t i = 0; i < 10'000; ++i) add(journal, i, i);
+    EXPECT_EQ(fs::file_size(path), 6u);
+}
+
+TEST_F(Inject, TheLimitForFilesDoesNotKillTheProgram) {
+    rlimit before{};
+    getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit limit{200 << 10, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    Journal journal(folder_, small);
+    std::uint64_t written = 0;
+    for (std::uint64_t i = 0; i < 20'000; ++i) written += add(journal, i, i) ? 1 : 0;
+    setrlimit(RLIMIT_FSIZE, &before);
+    EXPECT_GT(written, 0u);
+    EXPECT_LT(written, 20'000u);
+    EXPECT_EQ(read_journal(files_of(folder_).front()).records.size(), written);
+}
+
+TEST_F(Inject, AFolderThatCannotBeUsedIsSilent) {
+    for (const std::string& folder : {std::string(), std::string("."), (folder_ / "missing").string(),
+                                      std::string("/dev/null"), std::string(5000, '/')}) {
+        Journal journal(folder, small);
+        EXPECT_FALSE(add(journal, 1, 1));
+    }
+    EXPECT_TRUE(files_of(folder_).empty());
+}
+
+// NVTX's side: the tables of the functions that a program calls.
+struct Tables {
+    std::array<nvtx::FunctionPointer, 16> core{}, core2{};
+    std::array<nvtx::FunctionPointer*, 16> core_places{}, core2_places{};
+};
+Tables tables;
+
+int module_table(nvtx::Module module, nvtx::FunctionTable* table, unsigned* size) {
+    if (module != nvtx::module_core && module != nvtx::module_core2) return 0;
+    *table = module == nvtx::module_core ? tables.core_places.data() : tables.core2_places.data();
+    *size = 16;
+    return 1;
+}
+constexpr nvtx::Callbacks callbacks{sizeof(nvtx::Callbacks), &module_table};
+const void* export_table(std::uint32_t id) { return id == nvtx::callbacks_table ? &callbacks : nullptr; }
+
+template <class F>
+F* core(unsigned id) {
+    return reinterpret_cast<F*>(tables.core[id]);
+}
+template <class F>
+F* core2(unsigned id) {
+    return reinterpret_cast<F*>(tables.core2[id]);
+}
+
+void send_ranges() {
+    using nvtx::EventAttributes;
+    void* const domain = core2<void*(const char*)>(nvtx::domain_create_a)("domain");
+    EventAttributes event{};
+    event.size = sizeof event;
+    event.message_type = nvtx::message_registered;
+    event.message.registered = core2<void*(const void*, const char*)>(nvtx::domain_register_string_a)(domain, "text");
+    core<int(const char*)>(nvtx::range_push_a)("outer");
+    core<int(const wchar_t*)>(nvtx::range_push_w)(L"\u00e4\u20ac\U0001F600");
+    core2<int(const void*, const EventAttributes*)>(nvtx::domain_range_push_ex)(domain, &event);
+    core2<int(const void*)>(nvtx::domain_range_pop)(domain);
+    core<int()>(nvtx::range_pop)();
+    core<int()>(nvtx::range_pop)();
+    const auto range = core<std::uint64_t(const char*)>(nvtx::range_start_a)(std::string(5000, 'x').c_str());
+    core<void(std::uint64_t)>(nvtx::range_end)(range);
+    EventAttributes old{};  // of a version without a message
+    old.size = 16;
+    core<void(const EventAttributes*)>(nvtx::mark_ex)(&old);
+    core<void(const EventAttributes*)>(nvtx::mark_ex)(nullptr);
+    core<void(const char*)>(nvtx::mark_a)(nullptr);
+}
+
+// The journal of the process is opened once, so this runs in a process of its own.
+TEST_F(Inject, RangesSentThroughTheTablesOfNvtx) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const auto send = [&] {
+        setenv("FIRSTTOUCH_PROFILE", folder_.c_str(), 1);
+        for (std::size_t i = 1; i < 16; ++i) {
+            tables.core_places[i] = &tables.core[i];
+            tables.core2_places[i] = &tables.core2[i];
+        }
+        if (InitializeInjectionNvtx2(&export_table) != 1) std::_Exit(1);
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 4; ++i) threads.emplace_back(&send_ranges);
+        for (std::thread& thread : threads) thread.join();
+        std::_Exit(0);
+    };
+    EXPECT_EXIT(send(), testing::ExitedWithCode(0), "");
+    std::map<std::uint32_t, std::vector<std::string>> of_thread;
+    for (const auto& [kind, content] : read_journal(files_of(folder_).front()).records) {
+        ASSERT_EQ(kind, Kind::mark);
+        const auto mark = start_of<MarkRecord>(content);
+        const std::string name = content.substr(sizeof mark, mark.name_bytes);
+        const std::string domain = content.substr(sizeof mark + mark.name_bytes, mark.domain_bytes);
+        const std::string shown = name.size() > 20 ? std::to_string(name.size()) : name;
+        of_thread[mark.thread].push_back("bei"[mark.what] + (":" + shown + "@" + domain));
+    }
+    ASSERT_EQ(of_thread.size(), 4u);
+    for (const auto& [thread, marks] : of_thread)
+        EXPECT_EQ(marks, (std::vector<std::string>{"b:outer@", "b:ä€😀@", "b:text@domain", "e:@domain", "e:@", "e:@",
+                                                   "b:1000@", "e:@", "i:@", "i:@", "i:@"}));
+}
+
+TEST_F(Inject, NvtxIsToldWhereNoProfileIsWritten) { EXPECT_EQ(InitializeInjectionNvtx2(&export_table), 0); }
+
+const cupti::Functions& standin() {
+    static const cupti::Functions functions{.get_version = cuptiGetVersion,
+                                            .get_result_string = cuptiGetResultString,
+                                            .subscribe = cuptiSubscribe,
+                                            .unsubscribe = cuptiUnsubscribe,
+                                            .register_callbacks = cuptiActivityRegisterCallbacks,
+                                            .configure = cuptiActivityConfigureUnifiedMemoryCounter,
+                                            .enable = cuptiActivityEnable,
+                                            .disable = cuptiActivityDisable,
+                                            .flush = cuptiActivityFlushAll,
+                                            .next_record = cuptiActivityGetNextRecord,
+                                            .dropped_records = cuptiActivityGetNumDroppedRecords,
+                                            .get_timestamp = cuptiGetTimestamp,
+                                            .enable_callback = cuptiEnableCallback};
+    return functions;
+}
+
+// Records from several threads while another flushes, until the trace is finished. CUPTI's recorder is one a process.
+TEST_F(Inject, TheTraceWritesEveryRecordOnce) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    constexpr int threads = 4, each = 2000;
+    const auto work = [&] {
+        setenv("STANDIN_CUPTI_REPEAT", "0", 1);
+        Journal& journal = *new Journal(folder_, small);
+        Trace& trace = Trace::start(standin(), journal);
+        standin_init();
+        std::vector<std::thread> running;
+        for (int i = 0; i < threads; ++i)
+            running.emplace_back([] {
+                for (int j = 0; j < each; ++j) {
+                    standin_copy(1, std::uint64_t(j));
+                    standin_kernel(j % 2 == 0 ? "even" : "odd", 1);
+                    standin_move(1, std::uint64_t(j) << 12, 4096, 2);
+                    if (j % 100 == 0) standin_allocate(243, 3, std::uint64_t(j), 64);
+                    if (j % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+                }
+            });
+        for (std::thread& thread : running) thread.join();
+        trace.finish();
+        trace.finish();
+        std::_Exit(0);
+    };
+    EXPECT_EXIT(work(), testing::ExitedWithCode(0), "");
+    std::map<Kind, int> count;
+    for (const auto& [kind, content] : read_journal(files_of(folder_).front()).records) ++count[kind];
+    EXPECT_EQ(count[Kind::copy], threads * each);
+    EXPECT_EQ(count[Kind::kernel], threads * each);
+    EXPECT_EQ(count[Kind::event], threads * each);
+    EXPECT_EQ(count[Kind::memory], threads * each / 100);
+    EXPECT_EQ(count[Kind::call], threads * each / 100);
+    EXPECT_GE(count[Kind::site], 1);
+    EXPECT_GE(count[Kind::clocks], 3);
+    EXPECT_EQ(count[Kind::lost], 0);
+}
+
+}  // namespace
+}  // namespace firsttouch::inject
