@@ -22,6 +22,7 @@ from firsttouch import __version__
 from firsttouch.errors import UsageError
 from firsttouch.machine.tree import Tree, drop_missing
 from firsttouch.profile import launch, memory, schema
+from firsttouch.profile.journal import inject_environment
 from firsttouch.profile.marks import VARIABLE
 from firsttouch.profile.perf import PerfEvents, open_processes
 from firsttouch.profile.records import Writer
@@ -138,7 +139,7 @@ class _Profiler:
     def run(self) -> Outcome:
         call = self.call
         gpus, found = self._open_gpus()
-        environment, layers = self._environment()
+        environment, layers = self._environment() if call.command else ({}, [])
         self.layers += layers
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
         self._before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -182,10 +183,11 @@ class _Profiler:
 
     def _environment(self) -> tuple[dict[str, str], list[schema.LayerState]]:
         """The target's environment, and the layers that it needs to be told of."""
-        environment = dict(self.call.environment)
-        if not self.call.inject:
-            return environment, []
-        return environment | {VARIABLE: str(self.directory.absolute())}, []
+        call = self.call
+        if not call.inject:
+            return dict(call.environment), []
+        added, layers = inject_environment(self.directory, nvtx=True, trace=call.trace, current=call.environment)
+        return {**call.environment, VARIABLE: str(self.directory.absolute()), **added}, layers
 
     def _open_perf(self, pid: int) -> PerfEvents | None:
         perf, layers = open_processes(pid, self.call.faults, enable_on_exec=bool(self.call.command))

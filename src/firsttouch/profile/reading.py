@@ -17,6 +17,7 @@ from firsttouch.errors import UsageError
 from firsttouch.files import open_regular
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
+from firsttouch.profile.journal import ProcessJournal, read_journals
 from firsttouch.profile.marks import FILE as MARKS
 from firsttouch.profile.phases import Phase, ranges
 
@@ -70,6 +71,8 @@ class Profile:
     brief: list[schema.Brief] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     cost: schema.Cost | None = None
+    journals: list[ProcessJournal] = field(default_factory=list)
+    """What the injected library wrote. Its times are those of CLOCK_MONOTONIC."""
 
     def curve(self, of: str, column: str) -> Curve | None:
         return self.curves.get((of, column))
@@ -105,7 +108,11 @@ def read(directory: Path) -> Profile:
     profile = Profile(directory, header)
     for line in lines:
         _take(profile, line)
-    _take_marks(profile, _marks(directory, header.clock))
+    profile.journals = read_journals(directory)
+    marks = [*_marks(directory), *(mark for journal in profile.journals for mark in journal.marks)]
+    for mark in marks:
+        mark.t = max(0.0, mark.t - header.clock)
+    _take_marks(profile, marks)
     return profile
 
 
@@ -116,7 +123,7 @@ def _take_marks(profile: Profile, marks: Sequence[schema.Mark]) -> None:
     profile.phases = ranges(profile.marks, profile.seconds)
 
 
-def _marks(directory: Path, clock: float) -> list[schema.Mark]:
+def _marks(directory: Path) -> list[schema.Mark]:
     """The marks that programs appended themselves; lines that are none are left out, since anybody may write there."""
     decoder = msgspec.json.Decoder(schema.Mark)
     found = []
@@ -124,9 +131,7 @@ def _marks(directory: Path, clock: float) -> list[schema.Mark]:
         with os.fdopen(open_regular(directory / MARKS, os.O_RDONLY), "rb") as file:
             while line := file.readline(_LONGEST_LINE):
                 with suppress(msgspec.MsgspecError, RecursionError):
-                    mark = decoder.decode(line)
-                    mark.t = max(0.0, mark.t - clock)
-                    found.append(mark)
+                    found.append(decoder.decode(line))
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -1,0 +1,138 @@
+"""Whatever is killed, the target goes on and what was recorded is read."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.profile.test_profiler import FIRSTTOUCH, call, has_sampled, start, until
+
+from firsttouch.errors import UsageError
+from firsttouch.profile.reading import read
+from firsttouch.profile.views import write
+
+KILLS = 100 if os.environ.get("FIRSTTOUCH_KILLS") else 15
+TARGET = """
+import os, sys, time, firsttouch
+open(sys.argv[1], "w").write(str(os.getpid()))
+held = []
+for i in range(400):
+    with firsttouch.phase(f"step {i % 5}"):
+        held.append(bytearray(1 << 20))
+        time.sleep(0.01)
+        if i % 40 == 0: os.system("true")
+"""
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_kill_of_the_profiler_at_any_time(tmp_path: Path) -> None:
+    """The target goes on. The data up to the last second are read, and the page is drawn."""
+    chance = random.Random(14)
+    drawn = 0
+    for number in range(KILLS):
+        out, told = tmp_path / f"out-{number}", tmp_path / f"pid-{number}"
+        profiler = start("--out", str(out), "--", sys.executable, "-c", TARGET, str(told), stderr=subprocess.DEVNULL)
+        after = chance.uniform(0, 2)
+        time.sleep(after)
+        killed = time.monotonic()
+        profiler.kill()
+        profiler.wait()
+        if not told.is_file():  # it may have been killed before the target began
+            until(lambda: told.is_file() or not (out / "profile.jsonl").is_file(), 5)
+        if told.is_file():
+            pid = int(until(told.read_text))
+            assert is_running(pid)
+            os.kill(pid, signal.SIGKILL)
+        profiler.communicate()
+        if not (out / "profile.jsonl").is_file() or not (out / "profile.jsonl").read_bytes().endswith(b"\n"):
+            continue
+        profile = read(out)
+        assert profile.end is None
+        if killed - profile.header.clock > 1.5:
+            assert profile.header.clock + profile.seconds > killed - 1
+            assert any("The profiler ended before the target" in row.why for row in write(out).unseen)
+            if drawn < 3:
+                drawn += 1
+                done = subprocess.run([*FIRSTTOUCH, "report", str(out)], capture_output=True, text=True, timeout=60)
+                assert done.returncode == 0, done.stderr
+                assert (out / "report.html").is_file()
+
+
+def test_a_kill_of_the_target(tmp_path: Path) -> None:
+    out, told = tmp_path / "out", tmp_path / "pid"
+    profiler = start("--out", str(out), "--", sys.executable, "-c", TARGET, str(told))
+    until(lambda: has_sampled(out) and told.is_file())
+    os.kill(int(told.read_text()), signal.SIGKILL)
+    _, printed = profiler.communicate(timeout=60)
+    assert profiler.returncode == 128 + signal.SIGKILL
+    assert "killed by SIGKILL" in printed
+    profile = read(out)
+    assert profile.end is not None
+    assert profile.end.status == 128 + signal.SIGKILL
+
+
+def test_a_full_disk_in_the_midst(tmp_path: Path) -> None:
+    """The limit of a file's size stands for a disk that is full: writes fail from there on."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    script = "import time\nheld = []\nfor i in range(200): held.append(bytearray(1 << 19)); time.sleep(0.01)"
+    out = tmp_path / "out"
+    done = call("--out", str(out), "--", sys.executable, "-c", f"{script}\nraise SystemExit(5)", preexec_fn=limit)
+    assert done.returncode == 5
+    assert "firsttouch: the profile is not complete: " in done.stderr
+    assert "can't be written: File too large" in done.stderr
+    assert read(out).seconds > 0
+
+
+class TestDamagedFiles:
+    @pytest.fixture
+    def out(self, tmp_path: Path) -> Path:
+        assert call("--out", str(tmp_path / "out"), "--", "sleep", "0.1").returncode == 0
+        return tmp_path / "out"
+
+    def test_an_incomplete_last_line_is_left_out(self, out: Path) -> None:
+        file = out / "profile.jsonl"
+        file.write_bytes(file.read_bytes()[:-9])
+        profile = read(out)
+        assert profile.end is None
+        assert profile.first is not None
+
+    @pytest.mark.parametrize(
+        ("number", "line", "why"),
+        [
+            (2, b'{"line":"samples"}', "not a line of a profile"),
+            (3, b"\xff\xfe", "not a line of a profile"),
+            (1, b'{"line":"started","t":0,"key":0,"pid":1}', "not the header of a profile"),
+            (2, b'{"line":"samples","of":"total","columns":["resident"],"rows":[[1]]}', "a row of samples"),
+            (2, b'{"line":"samples","of":"total","columns":["resident"],"rows":[[1,1e999]]}', "not a line of a profile"),
+        ],
+    )
+    def test_a_broken_line_is_named(self, out: Path, number: int, line: bytes, why: str) -> None:
+        file = out / "profile.jsonl"
+        lines = file.read_bytes().splitlines(keepends=True)
+        file.write_bytes(b"".join([*lines[: number - 1], line + b"\n", *lines[number:]]))
+        with pytest.raises(UsageError, match=why):
+            read(out)
+        done = subprocess.run([*FIRSTTOUCH, "report", str(out)], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+    def test_another_schema_is_refused(self, out: Path) -> None:
+        file = out / "profile.jsonl"
+        file.write_bytes(file.read_bytes().replace(b"firsttouch-profile/1", b"firsttouch-profile/2", 1))
+        with pytest.raises(UsageError, match="this version reads firsttouch-profile/1"):
+            read(out)
