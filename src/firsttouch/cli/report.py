@@ -25,7 +25,9 @@ def _format(text: str) -> str:
 
 
 def command(
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR", help="Results of `firsttouch run` or `app`.")],
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="DIR", help="Results of `run` or `app`, or profiles of `profile`.")
+    ],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -39,22 +41,30 @@ def command(
     form: Annotated[
         str,
         typer.Option(
-            "--format", parser=_format, metavar="FORMAT", help="html: one page. png, svg: figures. csv: all points."
+            "--format",
+            parser=_format,
+            metavar="FORMAT",
+            help="html: one page. png, svg: figures. csv: all points or curves.",
         ),
     ] = "html",
     as_json: Annotated[bool, typer.Option("--json", help="Print the paths written as JSON, and nothing else.")] = False,
 ) -> None:
-    """Write one self-contained HTML page for one or several results directories; or figures, or a table.
+    """Write one self-contained HTML page for one or several directories of results or of profiles; or figures, or a
+    table.
 
     Example: firsttouch report results/h200-quick --format svg -o figures
     """
     from firsttouch.engine.reporting import NotDrawn, draw
+    from firsttouch.profile.reading import is_profile
 
     try:
         paths = draw(directories, form, output)
     except NotDrawn as error:
         print_stderr(f"firsttouch: the report was not drawn: {error}")
         raise typer.Exit(1) from None
+    if form == "html" and is_profile(directories[0]):
+        _show_profiles(str(paths[0]), directories, as_json=as_json)
+        return
     if form == "html":
         with code_of_modules():
             found = [findings.read(directory) for directory in directories]
@@ -67,6 +77,22 @@ def command(
             findings.show_first_screen(one)
     for written in paths:
         print_stdout(str(written))
+
+
+def _show_profiles(written: str, directories: Sequence[Path], *, as_json: bool) -> None:
+    """The peaks of profiles, and the path of their page."""
+    import msgspec
+
+    from firsttouch.profile.reading import read
+    from firsttouch.profile.summary import headline, summarise
+
+    summaries = [summarise(read(directory)) for directory in directories]
+    if as_json:
+        print_json({"report": written, "summaries": [msgspec.to_builtins(summary) for summary in summaries]})
+        return
+    for summary in summaries:
+        print_stdout(headline(summary))
+    print_stdout(written)
 
 
 def _written(name: str, directories: Sequence[Path], read: Sequence[Read]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ MOST_PHASES = 200
 MOST_MAPPED_PROCESSES = 4
 """The processes whose mappings are told for each peak, those with most memory."""
 LONGEST_COMMAND = 60
+_LARGEST = float(1 << 62)
+"""More than any memory. A profile from elsewhere may hold larger numbers, which JSON has no integers for."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -345,7 +347,8 @@ def how_long(summary: Summary) -> str:
 
 
 def short(text: str, most: int) -> str:
-    """A text of at most `most` characters."""
+    """A text on one line, of at most `most` characters."""
+    text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -430,11 +433,11 @@ def _peak(profile: Profile, curve: Curve | None) -> Peak | None:
     if curve is None or not len(curve):
         return None
     t, value = curve.peak
-    return Peak(bytes=int(value), t=t, phase=phase_at(profile.phases, t))
+    return Peak(bytes=integer(value), t=t, phase=phase_at(profile.phases, t))
 
 
 def _last(curve: Curve | None) -> int | None:
-    return int(curve.values[-1]) if curve is not None and len(curve) else None
+    return integer(curve.values[-1]) if curve is not None and len(curve) else None
 
 
 class _Largest:
@@ -464,7 +467,12 @@ class _Largest:
 
 
 def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+    return None if value is None else integer(value)
+
+
+def integer(value: float) -> int:
+    """A whole number of 64 bits."""
+    return int(max(-_LARGEST, min(value, _LARGEST)))
 
 
 # ------------------------------------------------------------------------------------------------------------ parts
@@ -520,7 +528,7 @@ def _faults(profile: Profile, column: str) -> int | None:
     """The page faults of the target: by the sum of readings, or as the kernel stated them of the first process."""
     curve, first = profile.curve("total", column), profile.first
     stated = getattr(first, column) if first else None
-    known = [int(max(curve.values))] if curve is not None and len(curve) else []
+    known = [integer(max(curve.values))] if curve is not None and len(curve) else []
     return max([*known, *([] if stated is None else [stated])], default=None)
 
 
@@ -550,7 +558,7 @@ def _process(profile: Profile, process: Process) -> ProcessRow:
         ended=process.ended,
         status=process.status,
         peak=peak,
-        t=t if read is not None and peak == int(read) else None,
+        t=t if read is not None and peak == _whole(read) else None,
         minor=faults["minor"],
         major=faults["major"],
     )
@@ -657,7 +665,7 @@ def _near(profile: Profile, column: str, t: float) -> dict[int, tuple[float, int
         there = process.started <= t and (process.ended is None or t < process.ended)
         if curve is not None and len(curve) and there:
             place = max(0, bisect_right(curve.times, t) - 1)
-            found[process.key] = curve.times[place], int(curve.values[place])
+            found[process.key] = curve.times[place], integer(curve.values[place])
     return found
 
 
@@ -671,7 +679,7 @@ def _pages(profile: Profile, t: float) -> PageSizes | None:
         curve = profile.curve(f"process:{key}", "resident")
         value = curve.at(when) if curve is not None else None
         if value is not None:
-            resident[key] = int(value)
+            resident[key] = integer(value)
     largest = max(seen, key=lambda key: resident.get(key, 0))
     sums = {column: sum(value for _, value in found.values()) for column, found in columns.items() if found}
     return PageSizes(t=seen[largest][0], resident=sum(resident.values()) if resident else None, **sums)
@@ -687,7 +695,7 @@ def _node(profile: Profile, node: schema.Node, t: float) -> NodeRow:
         gpu=node.gpu,
         used=sum(value for _, value in used.values()) if used else None,
         t=max(used.values(), key=lambda reading: reading[1])[0] if used else None,
-        least_free=int(min(free.values)) if free is not None and len(free) else None,
+        least_free=integer(min(free.values)) if free is not None and len(free) else None,
         last_free=_last(free),
     )
 

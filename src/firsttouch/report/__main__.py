@@ -16,6 +16,7 @@ from firsttouch.errors import UsageError
 from firsttouch.report.comparison import write_comparison
 from firsttouch.report.export import export
 from firsttouch.report.page import write_report
+from firsttouch.report.profile import are_profiles, export_profile, write_profile
 
 
 def main() -> None:
@@ -25,6 +26,8 @@ def main() -> None:
         with redirect_stdout(sys.stderr):  # modules may print
             if form == COMPARISON:
                 paths = [write_comparison(directories, target, *more)]
+            elif are_profiles(sources):
+                paths = [write_profile(sources, target)] if form == "html" else export_profile(sources, form, target)
             else:
                 paths = [write_report(sources, target)] if form == "html" else export(sources, form, target)
     except UsageError as error:

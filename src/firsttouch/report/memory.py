@@ -213,7 +213,7 @@ def _rows(panel: Panel, scale: float, low: float, top: float, until: float) -> I
             yield from ({**common, **row} for row in _values(panel, series, scale))
         if series.peak:
             t, value = series.peak
-            text = f"peak {amount(value, panel.unit)}"
+            text = f"peak {amount(value, panel.unit)} at {when(t)}"
             side = "left" if t > 0.7 * until else "right"
             tip = LINE_END.join([text, "", series.name, *series.about])
             named = {

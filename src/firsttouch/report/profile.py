@@ -9,10 +9,11 @@ from pathlib import Path
 
 from firsttouch.errors import UsageError
 from firsttouch.files import write_atomically, write_output
-from firsttouch.profile.reading import Profile, read
+from firsttouch.profile.reading import Profile, is_profile, read
 from firsttouch.profile.summary import Summary, headline, how_long, summarise, title
 from firsttouch.report import profile_tables as words
 from firsttouch.report.drawing import Drawing
+from firsttouch.report.export import cell
 from firsttouch.report.memory import Figure, specification
 from firsttouch.report.page import assets, environment, packaged
 from firsttouch.report.profile_figure import figure_of, overlay
@@ -41,9 +42,17 @@ def render(profiles: Mapping[str, Profile], faults: Sequence[FaultRow] = ()) -> 
         drawing=drawing,
         svg=to_svgs([drawing.spec])[0],
         tables=tables,
-        unseen=[("" if one else plain(name), words.unseen(s)) for name, s in summaries.items()],
+        unseen=_unseen(summaries),
         costs=[("" if one else plain(name), words.cost(s)) for name, s in summaries.items()],
     )  # fmt: skip
+
+
+def _unseen(summaries: Mapping[str, Summary]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What could not be seen: for the names of the profiles to which the same applies, '' for all, the sentences."""
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name, summary in summaries.items():
+        groups.setdefault(tuple(words.unseen(summary)), []).append(plain(name))
+    return [("" if len(groups) == 1 else "; ".join(names), [*found]) for found, names in groups.items()]
 
 
 def drawn(profiles: Mapping[str, Profile], summaries: Mapping[str, Summary]) -> tuple[Figure, list[str]]:
@@ -103,6 +112,17 @@ def names_of(profiles: Sequence[Profile]) -> list[str]:
     return found
 
 
+def are_profiles(directories: Sequence[Path]) -> bool:
+    """Whether the directories hold profiles. Raises UsageError if only some of them do."""
+    kinds = {is_profile(directory): directory for directory in directories}
+    if len(kinds) > 1:
+        raise UsageError(
+            f"{kinds[True]} holds a profile and {kinds[False]} holds none; give directories of profiles only, or of "
+            "results only"
+        )
+    return True in kinds
+
+
 def read_all(directories: Sequence[Path]) -> dict[str, Profile]:
     """The profiles of directories by short names. Raises UsageError if one cannot be read."""
     profiles = [read(directory) for directory in directories]
@@ -159,8 +179,9 @@ def _curves(profiles: Mapping[str, Profile]) -> str:
     several = len(profiles) > 1
     writer.writerow([*(["profile"] if several else []), "of", "column", "t", "value"])
     for name, profile in profiles.items():
-        first = [f"'{name}" if name.startswith(("=", "+", "-", "@")) else name] if several else []
+        first = [name] if several else []
         for (of, column), curve in profile.curves.items():
+            texts = [cell(text) for text in (*first, of, column)]
             for t, value in curve:
-                writer.writerow([*first, of, plain(column), repr(t), int(value) if value.is_integer() else value])
+                writer.writerow([*texts, t, int(value) if value.is_integer() else value])
     return text.getvalue()

@@ -238,14 +238,7 @@ def overlay(profiles: Mapping[str, Profile], summaries: Mapping[str, Summary]) -
         notes.append(f"Of {len(profiles)} profiles, the {MOST_OVERLAID} with the largest peaks on the host are drawn.")
     colours = dict(zip(shown, COLOURS, strict=False))
     host = [
-        Series(
-            name,
-            curve.thinned(MOST_READINGS),
-            colours[name],
-            width=1.5,
-            peak=curve.peak,
-            about=_peak_of(summaries[name]),
-        )
+        _whole_run(name, profiles[name], curve, colours[name], _peak_of(summaries[name]))
         for name in shown
         if (curve := profiles[name].curve("total", "resident")) is not None and len(curve)
     ]
@@ -257,11 +250,17 @@ def overlay(profiles: Mapping[str, Profile], summaries: Mapping[str, Summary]) -
             gpu = next((gpu for gpu in profiles[name].header.gpus if gpu.name == gpu_name), None)
             rise = rise_of(profiles[name], gpu) if gpu else None
             if rise is not None and (max(rise.values) > 0 or min(rise.values) < 0):
-                series.append(Series(name, rise.thinned(MOST_READINGS), colours[name], width=1.5, peak=rise.peak))
+                series.append(_whole_run(name, profiles[name], rise, colours[name]))
         if series:
             title = f"{gpu_name}: memory of all programs over the reading before"
             panels.append(Panel(key(gpu_name), title, series, height=170))
     return Figure(panels, max(profiles[name].seconds for name in shown)), notes
+
+
+def _whole_run(name: str, profile: Profile, curve: Curve, colour: str, about: Sequence[str] = ()) -> Series:
+    """The line of a profile, until its end."""
+    readings = [*curve.thinned(MOST_READINGS), (max(profile.seconds, curve.times[-1]), curve.values[-1])]
+    return Series(name, readings, colour, width=1.5, peak=curve.peak, about=about, ended=True)
 
 
 def _host_peak(summary: Summary) -> int:
