@@ -42,9 +42,10 @@ _P2P = {0: "yes", 1: "chipset not supported", 2: "GPU not supported", 3: "topolo
 _P2P_NVLINK, _P2P_READ = 2, 0
 _SM, _MEMORY = 1, 2
 _AFFINITY_WORDS, _SCOPE_NODE = 32, 0
-_MEMORY_V2 = 0x02000028
+MEMORY_V2 = 0x02000028
+"""The version of nvmlMemory_t that states `reserved` apart from `used`."""
 _MOST_LINKS = 36
-_NOT_AVAILABLE = 2**64 - 1
+NOT_AVAILABLE = 2**64 - 1
 _TO_SWITCH = 2
 _SPEED, _COMMON_SPEED = 164, 90
 """Fields NVLINK_GET_SPEED (of the link that the scope names) and NVLINK_SPEED_MBPS_COMMON, each way in 10^6 bytes/s."""
@@ -130,10 +131,18 @@ class Nvml:
     def __init__(self, pynvml: Any) -> None:
         self._pynvml = pynvml
 
+    def call(self, function: str, *arguments: Any) -> Any:
+        """The result of an NVML function.
+
+        Raises:
+            Exception: NVMLError, or AttributeError if this pynvml lacks the function.
+        """
+        return getattr(self._pynvml, f"nvml{function}")(*arguments)
+
     def query(self, function: str, *arguments: Any) -> Any:
         """The result of an NVML function, None if it fails."""
         try:
-            return getattr(self._pynvml, f"nvml{function}")(*arguments)
+            return self.call(function, *arguments)
         except Exception:  # NVMLError, a function that this pynvml or driver lacks, or a result of another form
             return None
 
@@ -169,12 +178,12 @@ class Nvml:
 
     def _facts(self, handle: Any) -> Facts:
         facts = self._table(_GPU, handle)
-        memory = self.query("DeviceGetMemoryInfo", handle, _MEMORY_V2) or self.query("DeviceGetMemoryInfo", handle)
+        memory = self.query("DeviceGetMemoryInfo", handle, MEMORY_V2) or self.query("DeviceGetMemoryInfo", handle)
         aperture = self.query("DeviceGetBAR1MemoryInfo", handle)
         sizes = {
             f"memory_{name}_bytes": getattr(memory, name, None) for name in ("total", "free", "used", "reserved")
         } | {"bar1_bytes": getattr(aperture, "bar1Total", None)}
-        return facts | {key: value for key, value in sizes.items() if isinstance(value, int) and value < _NOT_AVAILABLE}
+        return facts | {key: value for key, value in sizes.items() if isinstance(value, int) and value < NOT_AVAILABLE}
 
     def _link_facts(self, handle: Any) -> Facts:
         states = [self.query("DeviceGetNvLinkState", handle, link) for link in range(_MOST_LINKS)]

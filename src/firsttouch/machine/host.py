@@ -285,6 +285,16 @@ def nvidia_uvm(tree: Tree) -> Facts:
     return drop_missing({name: text if numbers[name] is None else numbers[name] for name, text in texts.items()})
 
 
+def gpu_node(tree: Tree, pci_bus: str) -> int | None:
+    """The NUMA node that is the memory of an NVIDIA GPU, as its kernel module states it; None if there is none.
+
+    Source: numa_status in kernel-open/nvidia/nv-procfs.c of NVIDIA's open kernel modules.
+    """
+    lines = tree.lines(f"proc/driver/nvidia/gpus/{pci_bus.lower()}/numa_status") if pci_bus else []
+    stated = next((parse_int(line.partition(":")[2].strip()) for line in lines if line.startswith("Node:")), None)
+    return stated if stated is not None and stated >= 0 else None
+
+
 def usable_cores() -> list[int]:
     """The cores that this process may run on (sched_getaffinity)."""
     try:

@@ -107,17 +107,27 @@ def region_usage(tree: Tree, pci_bus: str, region: str) -> int | None:
 
 def drm_usage(tree: Tree, process: str, pci_bus: str) -> Counter[str]:
     """Bytes that a process has in the memory regions vram and gtt of a device, by its DRM clients."""
-    clients: dict[str, Counter[str]] = {}
+    return (drm_memory(tree, process) or {}).get(pci_bus.lower(), Counter())
+
+
+def drm_memory(tree: Tree, process: str) -> dict[str, Counter[str]] | None:
+    """Bytes that a process has in the memory regions vram and gtt of each device, by PCI address.
+
+    None if its descriptors cannot be read: it has ended, or is another user's.
+    """
     folder = f"proc/{process}/fdinfo"
-    for name in tree.names(folder):
+    names = tree.names(folder)
+    clients: dict[tuple[str, str], Counter[str]] = {}
+    for name in names:
         fields = dict(line.split(":", 1) for line in tree.lines(f"{folder}/{name}") if line.startswith("drm-"))
-        if fields.get("drm-pdev", "").strip().lower() == pci_bus.lower():
+        if bus := fields.get("drm-pdev", "").strip().lower():
             held = {region: _drm_bytes(fields.get(f"drm-memory-{region}", "")) for region in ("vram", "gtt")}
-            clients[fields.get("drm-client-id", name)] = Counter({k: v for k, v in held.items() if v is not None})
-    total: Counter[str] = Counter()
-    for client in clients.values():
-        total.update(client)
-    return total
+            client = bus, fields.get("drm-client-id", name)
+            clients[client] = Counter({k: v for k, v in held.items() if v is not None})
+    totals: dict[str, Counter[str]] = {}
+    for (bus, _), memory in clients.items():
+        totals.setdefault(bus, Counter()).update(memory)
+    return totals if names else None
 
 
 def _drm_bytes(text: str) -> int | None:
