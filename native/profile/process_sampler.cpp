@@ -55,7 +55,8 @@ void read_counters(int statm, int stat, ProcessReading& reading) {
     // The memory of a process that has ended is gone: its last reading holds until then.
     if (!has_ended(letter)) {
         if (!read_text(statm, text)) return;
-        reading.counters.resident_pages = number(skip(text, 1));
+        const std::uint64_t pages = number(skip(text, 1));
+        if (pages != 0) reading.counters.resident_pages = pages;  // 0: it is ending, and has no memory any more
     }
     reading.state = letter;
 }

@@ -62,6 +62,11 @@ class GpuSampler:
         self.cpu_seconds = 0.0
 
     @property
+    def has_ticks(self) -> bool:
+        """Whether `tick` reads anything."""
+        return bool(self._amd)
+
+    @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 

@@ -22,6 +22,7 @@ from firsttouch import __version__
 from firsttouch.errors import UsageError
 from firsttouch.machine.tree import Tree, drop_missing
 from firsttouch.profile import launch, memory, schema
+from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.journal import inject_environment
 from firsttouch.profile.marks import VARIABLE
 from firsttouch.profile.perf import PerfEvents, open_processes
@@ -165,8 +166,7 @@ class _Profiler:
             while signal.sigtimedwait({_WAKE}, 0) is not None:
                 pass  # one that is pending would end this process now
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            if gpus is not None:
-                gpus.stop()
+            gpus.stop()
         return Outcome(self.directory, status, self.writer.failure)
 
     def _discard(self) -> None:
@@ -178,8 +178,12 @@ class _Profiler:
 
     # ------------------------------------------------------------------------------- layers
 
-    def _open_gpus(self) -> tuple[Any, list[schema.Gpu]]:
-        return None, []
+    def _open_gpus(self) -> tuple[GpuSampler, list[schema.Gpu]]:
+        """Begins to read the GPUs, before the target is started."""
+        gpus = GpuSampler(self.call.tree, self.call.interval)
+        found, layers = gpus.start()
+        self.layers += layers
+        return gpus, found
 
     def _environment(self) -> tuple[dict[str, str], list[schema.LayerState]]:
         """The target's environment, and the layers that it needs to be told of."""
@@ -196,7 +200,7 @@ class _Profiler:
 
     # ------------------------------------------------------------------------------- begin and end
 
-    def _begin(self, pid: int, gpus: Any, found: list[schema.Gpu]) -> None:
+    def _begin(self, pid: int, gpus: GpuSampler, found: list[schema.Gpu]) -> None:
         """Writes the header and begins to sample. The target waits, or has run for a while."""
         call = self.call
         perf = self._open_perf(pid)
@@ -286,6 +290,8 @@ class _Profiler:
         sampler = self.sampler
         assert sampler is not None
         sampler.processes.stop()
+        if sampler.gpus is not None:
+            sampler.gpus.stop()
         with suppress(Exception):
             sampler.step(last=True)
         now = time.monotonic()

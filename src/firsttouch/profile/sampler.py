@@ -7,14 +7,13 @@ thread calls, takes what there is, finds new processes, and does the rest.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from firsttouch.machine.tree import Tree
 from firsttouch.profile import schema
+from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.perf import PerfBatch, PerfEvents
-from firsttouch.profile.records import Pace, Writer
+from firsttouch.profile.records import LONGEST_SPAN, LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
 from firsttouch.profile.slow import SlowReader
 from firsttouch.profile.tree import Processes
 
@@ -23,15 +22,6 @@ FLUSH_APART = 0.5
 COST_APART = 10.0
 STEP, SCAN_APART = 0.1, 0.25
 """Seconds between two steps, and between two searches for new processes where perf events do not tell of them."""
-
-
-class Gpus(Protocol):
-    """What samples the memory of GPUs (profile/gpus.py)."""
-
-    def slow(self, pids: Sequence[int]) -> None: ...
-    def drain(self, keys: Callable[[int], int | None]) -> list[schema.Samples | schema.Notice]: ...
-    @property
-    def cpu_seconds(self) -> float: ...
 
 
 @dataclass
@@ -47,14 +37,15 @@ class Sampler:
     began: float
     interval: float
     nodes: list[schema.Node] = field(default_factory=list)
-    gpus: Gpus | None = None
+    gpus: GpuSampler | None = None
     perf: PerfEvents | None = None
     marker: str = ""
     root: int = 0
     _ticks: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
-        pace = Pace(self.interval)
+        self._pace = pace = Pace(self.interval)
+        self._gpu_tracks: dict[str, Track] = {}
         self.processes = Processes(self.tree, self.writer, pace, self.marker)
         self.slow = SlowReader(self.tree, self.writer, pace, self.nodes, self.began)
         self._cpu_before = time.process_time()
@@ -77,7 +68,9 @@ class Sampler:
     def step(self, *, last: bool = False) -> None:
         """Takes what was read, and reads what is due. last: the target has ended."""
         now = time.monotonic()
-        self._due = now + STEP
+        self._due = now + (self.interval if self.gpus is not None and self.gpus.has_ticks else STEP)
+        if self.gpus is not None:
+            self.gpus.tick(now)
         if self.perf is not None:
             self._take_events(self.perf.read(rest=last))
         elif now - self._scanned >= SCAN_APART:
@@ -94,14 +87,26 @@ class Sampler:
         for change in told.names:
             self.processes.executed(max(0.0, change.t - self.began), change.pid, change.name)
 
+    def _take_gpus(self, gpus: GpuSampler) -> None:
+        """Takes what was read of the GPUs, whose times are those of CLOCK_MONOTONIC."""
+        gpus.slow(list(self.processes.members))
+        for line in gpus.drain(self.processes.key_of):
+            if isinstance(line, schema.Notice):
+                self.writer.add(schema.Notice(t=max(0.0, round(line.t - self.began, 5)), text=line.text))
+                continue
+            if line.of not in self._gpu_tracks:
+                longest = LONGEST_SPAN_OF_PROCESS if "/" in line.of else LONGEST_SPAN
+                self._gpu_tracks[line.of] = Track(line.of, line.columns, self._pace, longest)
+            for when, *values in line.rows:
+                self._gpu_tracks[line.of].add(max(0.0, (when or 0.0) - self.began), tuple(values))
+
     def flush(self, now: float, *, last: bool = False) -> None:
         """Writes what was sampled since the last call."""
         self._flushed = now
         if self.gpus is not None:
-            self.gpus.slow(list(self.processes.members))
-            for line in self.gpus.drain(self.processes.key_of):
-                self.writer.add(line)
-        for samples in (*self.processes.take(last=last), *self.slow.take(last=last)):
+            self._take_gpus(self.gpus)
+        gpus = (samples for track in self._gpu_tracks.values() if (samples := track.take(last=last)))
+        for samples in (*self.processes.take(last=last), *self.slow.take(last=last), *gpus):
             self.writer.add(samples)
         if last or now - self._cost_written >= COST_APART:
             self._cost_written = now
