@@ -260,9 +260,8 @@ def test_children_of_all_kinds_are_counted(tmp_path: Path) -> None:
     assert counted == 1 + 20 + 1 + 2
     names = [process.name for process in profile.processes.values()]
     assert "sleep" in names
-    orphan = next(p for p in profile.processes.values() if p.name == "children" and p.parent is not None)
-    assert orphan.ended is not None
-    assert orphan.ended - orphan.started > 0.4
+    children = [p for p in profile.processes.values() if p.name == "children" and p.parent is not None]
+    assert max(p.ended - p.started for p in children if p.ended is not None) > 0.4  # that whose parent has ended
 
 
 def test_children_are_found_without_perf_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
