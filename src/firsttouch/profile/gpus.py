@@ -34,6 +34,7 @@ _HELD = 100
 """Rows that are kept of a process that is not known (yet) to be part of the target."""
 _NVIDIA_DRIVER = ("proc/driver/nvidia/version", "sys/module/nvidia")
 _AMD_TICK = ["used"]
+_MENDS = {"NVML: Driver Not Loaded": "sudo modprobe nvidia"}
 _NOT_KNOWN = "the memory of NVIDIA GPUs is not known"
 
 
@@ -268,8 +269,7 @@ def _with_node(tree: Tree, gpu: Gpu) -> Gpu:
 def _state(gpus: Sequence[Gpu], found: nvml.Found, *, has_nvidia: bool) -> LayerState:
     """Whether the memory of any GPU is stated, and of which it is not. `Gpu.by_process` has what else is missing."""
     if not gpus and not has_nvidia:
-        why = f"no GPU was found: {found.reason}; and no amdgpu driver counts memory"
-        return LayerState("gpus", False, why)
+        return LayerState("gpus", False, f"no GPU was found: {found.reason}; and no amdgpu driver counts memory")
     missing = [f"NVIDIA GPUs are not seen: {found.reason}"] if found.reason and has_nvidia else []
     missing += [
         f"NVML does not state the memory of {gpu.name} ({gpu.model}): {found.unstated[gpu.name]}"
@@ -277,4 +277,4 @@ def _state(gpus: Sequence[Gpu], found: nvml.Found, *, has_nvidia: bool) -> Layer
         if gpu.name in found.unstated
     ]
     active = any(gpu.before.used is not None for gpu in gpus)
-    return LayerState("gpus", active, "; ".join(missing))
+    return LayerState("gpus", active, "; ".join(missing), _MENDS.get(found.reason, ""))
