@@ -143,7 +143,7 @@ def test_memory_that_is_not_stated_is_none_and_has_a_reason(play: Play) -> None:
     (gpu,), states = sampler.start()
     assert (gpu.total, gpu.before.used, gpu.before.free) == (None, None, None)
     assert only(states) == LayerState(
-        "gpus", False, "NVML does not state the memory of gpu:0 (NVIDIA GB10): Not Supported."
+        "gpus", False, "NVML does not state the memory of gpu:0 (NVIDIA GB10): Not Supported"
     )
     seen = Seen(sampler)
     time.sleep(0.5)
@@ -161,8 +161,7 @@ def test_processes_that_nvml_does_not_list(play: Play) -> None:
     sampler = play([{"total": GIB, "lists": "Insufficient Permissions"}])
     (gpu,), states = sampler.start()
     assert gpu.by_process == "NVML does not list the processes: Insufficient Permissions"
-    assert only(states).active
-    assert gpu.by_process in only(states).why
+    assert only(states) == LayerState("gpus", True)
 
 
 def test_processes_without_a_size(play: Play) -> None:
@@ -341,7 +340,7 @@ def test_no_gpu_and_no_library(tmp_path: Path) -> None:
     found, states = sampler.start()
     assert found == []
     assert only(states).why == (
-        "No GPU was found: the process that asks NVML ended with no pynvml, and no driver of AMD counts memory here."
+        "no GPU was found: the process that asks NVML ended with no pynvml; and no amdgpu driver counts memory"
     )
     sampler.stop()
     missing = gpus.GpuSampler(Tree(tmp_path), 0.01, ["/nonexistent"])
@@ -433,11 +432,13 @@ def test_a_card_of_amd_and_its_processes(tmp_path: Path) -> None:
     seen = Seen(sampler, {7: 1, 9: 2, 10: 3, 11: 4}.get)
     sampler.slow([7, 8, 9, 10, 11])
     seen.take()
+    time.sleep(0.2)
     sampler.slow([7])
     seen.take()
     for fd in (3, 4, 5):
         (tmp_path / f"proc/7/fdinfo/{fd}").unlink()
     tree_of(tmp_path, {"proc/7/fdinfo/0": "pos: 0\n"})
+    time.sleep(0.2)
     sampler.slow([7])
     seen.take()
     assert seen.values("gpu:0") == [GIB]

@@ -181,6 +181,15 @@ def find_libraries() -> list[Library]:
     return [library for name in LIBRARIES for library in _find(name)]
 
 
+def find_library(name: str) -> Library:
+    """The first file that `candidates` leads to, or why there is none.
+
+    Raises:
+        KeyError: the name is not in LIBRARIES.
+    """
+    return next(_find(name))
+
+
 def _find(name: str) -> Iterator[Library]:
     tried = candidates(name)
     found = [path for path in map(_resolve, tried) if path is not None]

@@ -28,11 +28,13 @@ SILENCE = 2.0
 _STOP_TIMEOUT = 1.0
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 24
+_SLOW_APART, _TIMES_OWN_COST = 0.1, 50
 _TAIL = 4096
 _HELD = 100
 """Rows that are kept of a process that is not known (yet) to be part of the target."""
 _NVIDIA_DRIVER = ("proc/driver/nvidia/version", "sys/module/nvidia")
 _AMD_TICK = ["used"]
+_MENDS = {"NVML: Driver Not Loaded": "sudo modprobe nvidia"}
 _NOT_KNOWN = "the memory of NVIDIA GPUs is not known"
 
 
@@ -58,6 +60,7 @@ class GpuSampler:
         self._amd: list[amdgpu.AmdGpu] = []
         self._amd_last: dict[str, int | None] = {}
         self._amd_rows: dict[str, list[nvml.Row]] = {}
+        self._slow_due = 0.0
         self._amd_processes: dict[tuple[str, int], int] = {}
         self.cpu_seconds = 0.0
 
@@ -91,8 +94,14 @@ class GpuSampler:
                 self._amd_rows.setdefault(name, []).append([now, used])
 
     def slow(self, pids: Iterable[int]) -> None:
-        """Reads what processes have on AMD's GPUs, from each of their open files. Takes long for many files."""
-        for pid in pids if self._amd else ():
+        """Reads what processes have on AMD's GPUs, from each of their open files.
+
+        Does nothing if less than 100 ms or 50 times its own last cost have passed since the last call that did.
+        """
+        begin = time.monotonic()
+        if not self._amd or begin < self._slow_due:
+            return
+        for pid in pids:
             now = time.monotonic()
             held = amdgpu.memory_of(self._tree, pid, self._amd)
             if held is None:
@@ -103,6 +112,7 @@ class GpuSampler:
                 if self._amd_processes.get((name, pid)) != size:
                     self._amd_processes[name, pid] = size
                     self._hold(name, pid, [[now, size]])
+        self._slow_due = begin + max(_SLOW_APART, _TIMES_OWN_COST * (time.monotonic() - begin))
 
     def drain(self, keys: Callable[[int], int | None]) -> list[Samples | Notice]:
         """What was read since the last call, and a notice if NVML no longer answers.
@@ -262,15 +272,14 @@ def _with_node(tree: Tree, gpu: Gpu) -> Gpu:
 
 
 def _state(gpus: Sequence[Gpu], found: nvml.Found, *, has_nvidia: bool) -> LayerState:
-    """Whether the memory of any GPU is stated, with a sentence for each thing that is not."""
-    if not gpus:
-        return LayerState("gpus", False, f"No GPU was found: {found.reason}, and no driver of AMD counts memory here.")
-    missing = [f"NVIDIA GPUs are not seen: {found.reason}."] if found.reason and has_nvidia else []
+    """Whether the memory of any GPU is stated, and of which it is not. `Gpu.by_process` has what else is missing."""
+    if not gpus and not has_nvidia:
+        return LayerState("gpus", False, f"no GPU was found: {found.reason}; and no amdgpu driver counts memory")
+    missing = [f"NVIDIA GPUs are not seen: {found.reason}"] if found.reason and has_nvidia else []
     missing += [
-        f"NVML does not state the memory of {gpu.name} ({gpu.model}): {found.unstated[gpu.name]}."
+        f"NVML does not state the memory of {gpu.name} ({gpu.model}): {found.unstated[gpu.name]}"
         for gpu in gpus
         if gpu.name in found.unstated
     ]
-    missing += [f"Memory by process is not known on {gpu.name}: {gpu.by_process}." for gpu in gpus if gpu.by_process]
     active = any(gpu.before.used is not None for gpu in gpus)
-    return LayerState("gpus", active, " ".join(missing))
+    return LayerState("gpus", active, "; ".join(missing), _MENDS.get(found.reason, ""))
