@@ -32,6 +32,8 @@ LEAST_OF_RANGE, LEAST_OF_PEAK = 0.05, 0.02
 """The least change of a span that is not called flat, as a part of the curve's range and of its largest value."""
 _PENALTY = 4.0
 """By how many variances times the logarithm of the number of steps a further segment must reduce the squared error."""
+_ERRORS = 4.0
+"""How many standard errors the change of a span must have that is not called flat."""
 _DOUBT = 4.0
 """How many times as much, if MOST_SPANS segments leave more than so many variances of noise unexplained."""
 _FLOOR = 0.1
@@ -40,19 +42,22 @@ _FLOOR = 0.1
 
 @dataclass(frozen=True)
 class _Span:
-    """A span of time, and the values at its ends."""
+    """A span of time, and the values at its ends. error: the standard error of their difference."""
 
     start: float
     end: float
     first: float
     last: float
+    error: float = 0.0
 
     @property
     def change(self) -> float:
         return self.last - self.first
 
     def name(self, least: float) -> str:
-        return FLAT if abs(self.change) < least else RISING if self.change > 0 else FALLING
+        if abs(self.change) < max(least, _ERRORS * self.error):
+            return FLAT
+        return RISING if self.change > 0 else FALLING
 
 
 def found_phases(curve: Curve, start: float, end: float) -> list[Phase]:
@@ -98,14 +103,15 @@ def _segments(readings: list[tuple[float, float]], start: float, end: float, lea
         bounds.append(int(choices[k][bounds[-1]]))
     bounds.append(0)
     bounds.reverse()
-    width = (end - start) / steps
+    width, residual = (end - start) / steps, math.sqrt(errors[number] / steps) * scale
     found = []
     for first, last in pairwise(bounds):
         slope, level = (
             np.polyfit(np.arange(last - first), y[first:last], 1) if last - first > 1 else (0.0, float(y[first]))
         )
         ends = float(level), float(level + slope * (last - first - 1))
-        found.append(_Span(start + first * width, end if last == steps else start + last * width, *ends))
+        until = end if last == steps else start + last * width
+        found.append(_Span(start + first * width, until, *ends, residual * math.sqrt(12 * repeated / (last - first))))
     return found
 
 
@@ -166,13 +172,17 @@ def _with_jumps(segments: list[_Span], least: float) -> Iterator[_Span]:
             yield _Span(before.end - step, after.start, before.last, after.first)
 
 
+def _merged(one: _Span, other: _Span) -> _Span:
+    return replace(one, end=other.end, last=other.last, error=max(one.error, other.error))
+
+
 def _joined(spans: list[_Span], least: float) -> list[_Span]:
     """The spans, neighbours of one name as one."""
     while True:
         found = spans[:1]
         for span in islice(spans, 1, None):
             if found[-1].name(least) == span.name(least):
-                found[-1] = replace(found[-1], end=span.end, last=span.last)
+                found[-1] = _merged(found[-1], span)
             else:
                 found.append(span)
         if len(found) == len(spans):
@@ -185,5 +195,4 @@ def _without_least(spans: list[_Span]) -> list[_Span]:
     place = min(range(len(spans)), key=lambda i: (abs(spans[i].change), spans[i].end - spans[i].start))
     near = [i for i in (place - 1, place + 1) if 0 <= i < len(spans)]
     first = min(place, min(near, key=lambda i: abs(spans[i].change)))
-    one = replace(spans[first], end=spans[first + 1].end, last=spans[first + 1].last)
-    return [*spans[:first], one, *spans[first + 2 :]]
+    return [*spans[:first], _merged(*spans[first : first + 2]), *spans[first + 2 :]]

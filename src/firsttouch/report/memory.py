@@ -7,9 +7,11 @@ instead of a legend.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from firsttouch.profile.summary import short
 from firsttouch.report.axes import size_label
 from firsttouch.report.chart import LINE_END, finish
 from firsttouch.report.drawing import Spec
@@ -26,6 +28,10 @@ MOST_NAME = 24
 MOST_BANDS = 400
 ROW = 17
 """The height of a row of phases."""
+_UNSEEABLE = re.compile(
+    "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]"
+)
+_LONGEST_TEXT = 160
 _HOVER = 80
 """The places of a line that tell their value."""
 _LABEL = 12.5
@@ -141,6 +147,11 @@ def when(t: float) -> str:
     return format_seconds(t) if t >= 1e-6 else "0 s"
 
 
+def plain(text: str, most: int = _LONGEST_TEXT) -> str:
+    """Text from a target as it may be shown: without characters that are not seen, and not too long."""
+    return short(_UNSEEABLE.sub("\N{REPLACEMENT CHARACTER}", text), most)
+
+
 def amount(value: float, unit: str) -> str:
     """A value of a panel in words."""
     return format_size(value, 3) if unit == "B" else f"{number(value)} {unit}".replace(" /", "/")
@@ -182,7 +193,7 @@ def _panel(figure: Figure, panel: Panel, rows: list[Spec], scale: float, title: 
     layers.append(layer("text", beside, names_of, align="left", dx=8, fontSize=11, baseline="middle", clip=False))
     return {
         "layer": layers, "width": WIDTH, "height": panel.height,
-        "title": {"text": panel.title, "anchor": "start", "frame": "group", "fontSize": 11, "offset": 4},
+        "title": {"text": plain(panel.title), "anchor": "start", "frame": "group", "fontSize": 11, "offset": 4},
     }  # fmt: skip
 
 
@@ -215,7 +226,7 @@ def _rows(panel: Panel, scale: float, low: float, top: float, until: float) -> I
             t, value = series.peak
             text = f"peak {amount(value, panel.unit)} at {when(t)}"
             side = "left" if t > 0.7 * until else "right"
-            tip = LINE_END.join([text, "", series.name, *series.about])
+            tip = _tip(text, series.name, *series.about)
             named = {
                 "text": text if series.width > 1.5 else "",
                 "side": side,
@@ -228,9 +239,9 @@ def _rows(panel: Panel, scale: float, low: float, top: float, until: float) -> I
 def _values(panel: Panel, series: Series, scale: float) -> Iterator[Spec]:
     """Places of a line that tell their value."""
     for i, (t, value) in enumerate(thinned(series.readings, _HOVER)):
-        words = [amount(value, panel.unit), "", series.name, f"at {when(t)}"]
+        words = _tip(amount(value, panel.unit), series.name, f"at {when(t)}")
         anchor = f"{panel.key}-{panel.series.index(series)}-{i}"
-        yield {"part": "value", "x": t / scale, "y": value, "tip": [anchor, LINE_END.join(words)]}
+        yield {"part": "value", "x": t / scale, "y": value, "tip": [anchor, words]}
 
 
 def _names(panel: Panel, low: float, top: float) -> Iterator[Spec]:
@@ -244,7 +255,7 @@ def _names(panel: Panel, low: float, top: float) -> Iterator[Spec]:
             "stroke": series.colour,
             "part": "name",
             "y": top - place * per_pixel,
-            "text": brief(series.name),
+            "text": plain(series.name, MOST_NAME),
         }
 
 
@@ -253,8 +264,9 @@ def _at_end(series: Series) -> float:
     return series.readings[-2 if series.ended and len(series.readings) > 1 else -1][1]
 
 
-def brief(name: str, most: int = MOST_NAME) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+def _tip(head: str, *lines: str) -> str:
+    """What is told about a mark that is pointed at. Its second line is an interval, which these have none of."""
+    return LINE_END.join([plain(head), "", *map(plain, lines)])
 
 
 def _held(readings: Sequence[tuple[float, float]], until: float) -> Iterator[tuple[float, float]]:
@@ -287,18 +299,18 @@ def _phases(figure: Figure, rows: list[Spec], scale: float) -> Spec:
     depth = max((band.row for band in bands), default=0) + 1
     height = ROW * depth + (8 if figure.instants else 0)
     for band in bands:
-        lines = LINE_END.join([band.name or "(no name)", "", *band.about])
+        lines = _tip(band.name or "(no name)", *band.about)
         width = (band.end - band.start) / (figure.until or 1.0) * WIDTH
         rows.append(
             {
                 "kind": "band", "part": "band", "x": band.start / scale, "end": band.end / scale, "row": band.row,
                 "y": band.row * ROW + 0.5, "y2": (band.row + 1) * ROW - 1.5, "middle": (band.row + 0.5) * ROW - 0.5,
                 "fill": band.colour, "tip": [band.anchor, lines],
-                "text": brief(band.name, int(width / 6.3)) if width > 22 else "",
+                "text": plain(band.name, int(width / 6.3)) if width > 22 else "",
             }
         )  # fmt: skip
     for instant in figure.instants:
-        tip = LINE_END.join([instant.name or "(no name)", "", f"at {when(instant.t)}"])
+        tip = _tip(instant.name or "(no name)", f"at {when(instant.t)}")
         rows.append({"kind": "instant", "part": "instant", "x": instant.t / scale, "tip": [instant.anchor, tip]})
     x = _time(figure.until / scale, "", labels=False)
     x["axis"] = None

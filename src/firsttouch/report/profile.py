@@ -14,10 +14,10 @@ from firsttouch.profile.summary import Summary, headline, how_long, summarise, t
 from firsttouch.report import profile_tables as words
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.export import cell
-from firsttouch.report.memory import Figure, specification
+from firsttouch.report.memory import Figure, plain, specification
 from firsttouch.report.page import assets, environment, packaged
 from firsttouch.report.profile_figure import figure_of, overlay
-from firsttouch.report.profile_tables import FaultRow, plain
+from firsttouch.report.profile_tables import FaultRow
 from firsttouch.report.svg import to_png, to_svg, to_svgs
 from firsttouch.text import count
 

@@ -10,7 +10,7 @@ from firsttouch.profile.found import FALLING, FLAT, RISING, SOURCE
 from firsttouch.profile.phases import Phase
 from firsttouch.profile.reading import Process, Profile
 from firsttouch.profile.summary import Summary, own_of, phases_of, rise_of
-from firsttouch.report.memory import MOST_READINGS, Band, Figure, Instant, Panel, Series, brief, when
+from firsttouch.report.memory import MOST_READINGS, Band, Figure, Instant, Panel, Series, plain, when
 from firsttouch.report.palette import COLOURS
 from firsttouch.units import format_seconds, format_size
 
@@ -83,7 +83,7 @@ def readings_of(profile: Profile, process: Process) -> list[tuple[float, float]]
 
 
 def name_of(process: Process) -> str:
-    return f"{brief(process.name, 15) or 'process'} {process.pid}"
+    return f"{plain(process.name, 15) or 'process'} {process.pid}"
 
 
 def _about(t: float, phase: str) -> list[str]:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from firsttouch.profile.summary import MappedProcess, Peak, PhaseRow, Summary, how_ended
-from firsttouch.profile.summary import short as shortened
-from firsttouch.report.memory import when
+from firsttouch.report.memory import plain, when
 from firsttouch.text import compact, count, join_names
 from firsttouch.units import format_number, format_seconds, format_size
 
 DASH = "\N{EN DASH}"
 FaultRow: TypeAlias = tuple[str, str, int, int, float, str]
 """Function, file, line (0 if unknown), sampled faults, percent, and the mappings that they fell in."""
-_UNSEEABLE = re.compile(
-    "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]"
-)
-_LONGEST_CELL = 160
 _MOST_FAULT_ROWS = 100
 _MANY = 24
 """From how many phases on those of one name are told together first."""
@@ -42,11 +36,6 @@ class Table:
     @property
     def entry(self) -> str:
         return self.title if self.short is None else self.short
-
-
-def plain(text: str, most: int = _LONGEST_CELL) -> str:
-    """Text from a target as it may be shown: without characters that are not seen, and not too long."""
-    return shortened(_UNSEEABLE.sub("\N{REPLACEMENT CHARACTER}", text), most)
 
 
 def size(value: int | None) -> str:

@@ -1,0 +1,191 @@
+"""The numbers of a profile are those of the curves that it was made of."""
+
+import msgspec
+import pytest
+from tests.profile.profiles import MiB, gpu, mark, write
+
+from firsttouch.profile import schema as s
+from firsttouch.profile.reading import read
+from firsttouch.profile.summary import MOST_PHASES, MOST_PROCESSES, Summary, headline, how_ended, summarise
+
+PHASES = [
+    mark(0.1, "load"),
+    mark(1.0, kind="end"),
+    mark(1.0, "solve"),
+    mark(1.5, "inner"),
+    mark(1.8, kind="end"),
+    mark(3.5, kind="end"),
+]
+
+
+def summary_of(directory, *lines, **changes):
+    return summarise(read(write(directory, *lines, **changes)))
+
+
+def test_the_headline_has_both_peaks_and_the_phase(tmp_path):
+    summary = summary_of(tmp_path, *PHASES, gpus=[gpu()])
+    assert headline(summary) == "./app arg: peak 1000 MiB on the host at 1 s in solve, 500 MiB on gpu:0"
+    assert (summary.host.peak.bytes, summary.host.peak.t, summary.host.processes) == (1000 * MiB, 1.0, 2)
+    assert (summary.gpus[0].before, summary.gpus[0].rise.bytes, summary.gpus[0].rise.t) == (600 * MiB, 500 * MiB, 3.0)
+    assert summary.gpus[0].peak.bytes == 1100 * MiB
+    assert (summary.minor, summary.major, summary.status, summary.seconds) == (5000, 1, 3, 4.0)
+
+
+def test_it_is_written_as_json_and_read_again(tmp_path):
+    summary = summary_of(tmp_path, *PHASES, gpus=[gpu()])
+    plain = msgspec.json.decode(msgspec.json.encode(summary))
+    assert plain["host"]["peak"] == {"bytes": 1048576000, "t": 1.0, "phase": "solve"}
+    assert msgspec.convert(plain, Summary) == summary
+
+
+def test_phases_have_their_growth_peaks_and_faults(tmp_path):
+    load, solve, inner = summary_of(tmp_path, *PHASES, gpus=[gpu()]).phases
+    assert (load.name, load.start, load.seconds, load.depth) == ("load", 0.1, 0.9, 0)
+    assert (load.peak, load.growth, load.minor) == (1000 * MiB, 920 * MiB, 990)
+    assert (load.gpus[0].peak, load.gpus[0].growth) == (0, 0)
+    assert (solve.growth, solve.gpus[0].peak, solve.gpus[0].growth) == (-600 * MiB, 500 * MiB, 500 * MiB)
+    assert (inner.name, inner.depth, inner.growth, inner.minor) == ("inner", 1, 0, 330)
+
+
+def test_without_phases_they_are_found(tmp_path):
+    summary = summary_of(tmp_path)
+    assert summary.phases_found
+    assert {row.source for row in summary.phases} == {"found"}
+    assert summary.phases[0].name == "rising"
+    assert summary.host.peak.phase == ""
+    assert " in " not in headline(summary)
+
+
+def test_many_phases_of_one_name_are_summed_by_name(tmp_path):
+    marks = [m for i in range(300) for m in (mark(i / 100 + 0.005, "step"), mark(i / 100 + 0.015, kind="end"))]
+    summary = summary_of(tmp_path, mark(0.0, "all"), *marks)
+    assert (len(summary.phases), summary.phases_left_out) == (MOST_PHASES, 301 - MOST_PHASES)
+    everything, step = summary.phases_by_name
+    assert (everything.name, everything.open, everything.count) == ("all", True, 1)
+    assert (step.name, step.count, step.seconds) == ("step", 300, pytest.approx(3.0))
+    assert step.peak == 1000 * MiB
+    assert step.minor == 3300
+
+
+def test_processes_say_how_they_ended(tmp_path):
+    first, child = summary_of(tmp_path).processes
+    assert (first.pid, first.peak, first.t, first.minor, how_ended(first)) == (
+        100,
+        801 * MiB,
+        None,
+        5000,
+        "exit status 3",
+    )
+    assert (child.pid, child.parent, child.peak, child.t, how_ended(child)) == (
+        101,
+        0,
+        200 * MiB,
+        0.5,
+        "killed by SIGKILL",
+    )
+
+
+def test_many_processes_are_counted_and_the_largest_kept(tmp_path):
+    lines = [s.Started(t=1.0, key=k, pid=1000 + k, parent=0, name="w") for k in range(2, 400)]
+    lines += [s.Ended(t=1.5, key=k, status=0, peak=k * MiB) for k in range(2, 400)]
+    summary = summary_of(tmp_path, *lines)
+    assert (len(summary.processes), summary.processes_left_out) == (MOST_PROCESSES, 400 - MOST_PROCESSES)
+    assert [row.pid for row in summary.processes[:3]] == [100, 1399, 1398]
+
+
+def test_page_sizes_are_of_one_moment_and_of_processes_alive_at_the_peak(tmp_path):
+    huge = [
+        s.Samples(of="process:0", columns=["huge", "anonymous"], rows=[[0.5, 100 * MiB, 300 * MiB], [3.0, 7, 7]]),
+        s.Samples(of="process:1", columns=["huge", "anonymous"], rows=[[1.1, 50 * MiB, 60 * MiB]]),
+        s.Started(t=0.2, key=2, pid=102, parent=0, name="gone"),
+        s.Samples(of="process:2", columns=["huge", "anonymous"], rows=[[0.3, MiB, MiB]]),
+        s.Ended(t=0.4, key=2),
+    ]
+    pages = summary_of(tmp_path, *huge).pages
+    assert (pages.t, pages.huge, pages.anonymous, pages.resident) == (0.5, 150 * MiB, 360 * MiB, 600 * MiB)
+    assert (pages.swap, pages.pss) == (None, None)
+
+
+def test_nodes_have_what_the_target_uses(tmp_path):
+    nodes = [
+        s.Node(node=0, total=64 << 30, processors=True),
+        s.Node(node=1, total=96 << 30, processors=False, gpu="gpu:0"),
+    ]
+    rows = s.Samples(of="process:0", columns=["node0", "node1"], rows=[[0.9, 700 * MiB, 20 * MiB]])
+    free = s.Samples(of="machine", columns=["node0_free", "cgroup"], rows=[[0.0, 60 << 30, 5], [2.0, 50 << 30, 9]])
+    summary = summary_of(tmp_path, rows, free, nodes=nodes, gpus=[gpu(node=1)])
+    assert [(n.node, n.used, n.t, n.least_free) for n in summary.nodes] == [
+        (0, 700 * MiB, 0.9, 50 << 30),
+        (1, 20 * MiB, 0.9, None),
+    ]
+    assert "not added" in summary.gpus[0].shared
+    assert [(c.name, c.first, c.last) for c in summary.counters] == [("cgroup", 5.0, 9.0)]
+
+
+def test_mappings_are_those_nearest_to_each_peak(tmp_path):
+    row = s.Mapping("[heap]", 1, 900 * MiB, 700 * MiB, 64 * MiB)
+    lines = [s.Mappings(t=t, key=0, rows=[row]) for t in (0.2, 1.1, 2.9)]
+    lines += [s.Mappings(t=1.0, key=1, rows=[row])]
+    mappings = summary_of(tmp_path, *lines, gpus=[gpu()]).mappings
+    assert {(m.key, m.t, *m.of) for m in mappings} == {(0, 1.1, "host"), (1, 1.0, "host"), (0, 2.9, "gpu:0")}
+    assert mappings[0].rows[0].resident == 700 * MiB
+
+
+def test_the_driver_s_count_of_the_target_ends_with_its_processes(tmp_path):
+    lines = [
+        s.Samples(of="gpu:0/process:0", columns=["used"], rows=[[1.0, 100 * MiB], [3.5, 200 * MiB]]),
+        s.Samples(of="gpu:0/process:1", columns=["used"], rows=[[1.0, 150 * MiB]]),
+    ]
+    row = summary_of(tmp_path, *lines, gpus=[gpu()]).gpus[0]
+    assert (row.own.bytes, row.own.t) == (250 * MiB, 1.0)
+    assert [(p.pid, p.peak.bytes) for p in row.processes] == [(100, 200 * MiB), (101, 150 * MiB)]
+
+
+def test_memory_that_is_not_known_is_none(tmp_path):
+    summary = summary_of(tmp_path, gpus=[gpu(before=s.GpuMemory(), by_process="NVML told foreign pids")])
+    assert (summary.gpus[0].before, summary.gpus[0].rise, summary.gpus[0].own) == (None, None, None)
+    assert "on gpu:0" not in headline(summary)
+    assert summary.pages is None
+    assert ("gpus", "gpu:0 is not known by process: NVML told foreign pids") in [
+        (u.layer, u.why) for u in summary.unseen
+    ]
+
+
+def test_the_rise_is_taken_from_free_memory_if_used_is_not_stated(tmp_path):
+    rows = s.Samples(of="gpu:9", columns=["free"], rows=[[0.0, 100 * MiB], [1.0, 30 * MiB]])
+    summary = summary_of(tmp_path, rows, gpus=[])
+    assert summary.gpus == []
+    header_only = gpu("gpu:9", before=s.GpuMemory(free=100 * MiB))
+    (tmp_path / "b").mkdir()
+    lines = (tmp_path / s.FILE).read_bytes().split(b"\n", 1)
+    head = msgspec.json.decode(lines[0]) | {"gpus": [msgspec.to_builtins(header_only)]}
+    (tmp_path / "b" / s.FILE).write_bytes(msgspec.json.encode(head) + b"\n" + lines[1])
+    assert summarise(read(tmp_path / "b")).gpus[0].rise.bytes == 70 * MiB
+
+
+def test_what_was_not_seen_is_told_once_with_the_line_to_type(tmp_path):
+    notices = [s.Notice(t=1.0, text="the GPU's library hangs")] * 2
+    summary = summary_of(tmp_path, *notices, s.Brief(t=1.0, count=3, names={"true": 3}), whole=False)
+    assert [(part.layer, part.mend) for part in summary.unseen] == [("trace", "pip install it"), ("", ""), ("", "")]
+    assert "profiler ended" in summary.unseen[1].why
+    assert summary.unseen[2].why == "the GPU's library hangs"
+    assert (summary.brief.count, summary.brief.names) == (3, {"true": 3})
+    assert (summary.ended, summary.status, summary.cost) == ("", None, None)
+
+
+def test_the_cost_is_told_as_a_part_of_the_time(tmp_path):
+    cost = summary_of(tmp_path).cost
+    assert (cost.busy, cost.locked, cost.late) == (pytest.approx(0.015), pytest.approx(0.0025), 2)
+
+
+def test_a_profile_of_an_attached_process_names_it(tmp_path):
+    summary = summary_of(tmp_path, command=[], attached=True)
+    assert headline(summary).startswith("process 100 (app): peak")
+
+
+def test_hostile_numbers_and_names_stay_one_line_of_json(tmp_path):
+    rows = s.Samples(of="total", columns=["resident"], rows=[[4.0, 1e300]])
+    summary = summary_of(tmp_path, rows, mark(0.0, "a\nb"), command=["x\ny" * 200])
+    assert "\n" not in headline(summary)
+    assert len(headline(summary)) < 300
+    assert msgspec.json.decode(msgspec.json.encode(summary))["host"]["peak"]["bytes"] > 1 << 60

@@ -1,0 +1,288 @@
+"""The page of a profile: the answer first, all memory over one axis, tables, and nothing from the target but text."""
+
+import csv
+import html
+import json
+import re
+from itertools import pairwise
+
+import pytest
+from tests.calls import COMMAND
+from tests.profile.profiles import MiB, gpu, header, mark, write
+from tests.report.test_browser import CHROMIUM, browse
+
+from firsttouch.errors import UsageError
+from firsttouch.profile import schema as s
+from firsttouch.profile.reading import read
+from firsttouch.profile.summary import summarise
+from firsttouch.report.memory import size_ticks, spaced, thinned
+from firsttouch.report.profile import names_of, render, write_profile
+from firsttouch.report.profile_figure import per_second
+
+EVIL = "</script><script>alert(1)</script><b>\x00\x1b[31m\u202e'\""
+
+
+def page_of(directory, *lines, faults=(), **changes):
+    return render({"p": read(write(directory, *lines, **changes))}, faults)
+
+
+def text_of(page):
+    return html.unescape(re.sub(r"<[^>]+>", " ", page.partition("<body>")[2].partition("<script>")[0]))
+
+
+def words(page):
+    return " ".join(text_of(page).split())
+
+
+MARKS = [mark(0.1, "load"), mark(1.0, kind="end"), mark(1.0, "solve"), mark(1.5, "inner"), mark(1.8, kind="end")]
+MARKS += [mark(3.5, kind="end")]
+
+
+def test_the_title_answers(tmp_path):
+    page = page_of(tmp_path, *MARKS, gpus=[gpu()])
+    answer = "./app arg: peak 1000 MiB on the host at 1 s in solve, 500 MiB on gpu:0"
+    assert f"<h1>{answer}</h1>" in page
+    assert f"<title>firsttouch: {answer}</title>" in page
+    assert "gpu:0 rose by 500 MiB over the 600 MiB that were used before, at 3 s in solve." in words(page)
+    assert "5,000 minor and 1 major page faults" in words(page)
+
+
+def test_the_figure_has_a_panel_for_each_memory_and_names_its_lines(tmp_path):
+    svg = re.search(r"<svg.*?</svg>", page_of(tmp_path, *MARKS, gpus=[gpu(), gpu("gpu:1")]), re.DOTALL)[0]
+    texts = [html.unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)", svg)]
+    for text in [
+        "Phases", "load", "solve", "inner", "Host: resident memory", "all processes", "app 100", "child 101",
+        "peak 1000 MiB at 1 s", "gpu:0 (M): memory, over the 600 MiB used before", "peak 500 MiB at 3 s",
+        "gpu:1 (M): memory, over the 600 MiB used before", "Page faults per second", "minor", "time since the start, s",
+    ]:  # fmt: skip
+        assert text in texts
+
+
+def test_a_phase_of_the_figure_leads_to_its_row(tmp_path):
+    page = page_of(tmp_path, *MARKS)
+    links = set(re.findall(r'data-p="(phase-\d+)"', page))
+    assert links == {"phase-0", "phase-1", "phase-2"}
+    assert all(f'<tr id="{link}">' in page for link in links)
+
+
+def test_tables_have_the_numbers_of_the_summary(tmp_path):
+    lines = [
+        s.Samples(of="process:0", columns=["huge", "anonymous"], rows=[[0.9, 64 * MiB, 700 * MiB]]),
+        s.Mappings(t=1.1, key=0, rows=[s.Mapping("[heap]", 1, 900 * MiB, 700 * MiB, 64 * MiB)]),
+        s.Brief(t=1.0, count=30, names={"true": 29, "ls": 1}),
+    ]
+    text = words(page_of(tmp_path, *MARKS, *lines, gpus=[gpu()]))
+    assert "load 100 ms 900 ms 1000 MiB +920 MiB 0 B 0 990 0" in text
+    assert "101 child child 500 ms to 2 s 200 MiB 149 0 killed by SIGKILL" in text
+    assert "[heap] 1 900 MiB 700 MiB 64 MiB" in text
+    assert "Read at 1.1 s, the nearest reading to the peak at 1 s (host) and 3 s (gpu:0)." in text
+    assert "in huge pages 64 MiB 9 %" in text
+    assert (
+        "30 further processes started and ended between two ticks, and no memory was read: true (29) and ls (1)."
+        in text
+    )
+    assert "trace: CUPTI is missing pip install it" in text
+    assert "40 ms of processor time and 20 ms of the process that asks the GPUs, 1.5 % of one core" in text
+
+
+def test_found_phases_are_called_that(tmp_path):
+    text = words(page_of(tmp_path))
+    assert "The target named no phases. These are spans in which its resident memory rose, stayed or fell." in text
+
+
+def test_where_pages_were_touched_first_is_shown_if_it_is_known(tmp_path):
+    assert "touched first" not in page_of(tmp_path)
+    text = words(page_of(tmp_path, faults=[("init", "app.c", 12, 640, 66.7, "[heap]"), ("use", "", 0, 320, 33.3, "")]))
+    assert "Where pages were touched first" in text
+    assert "init app.c 12 640 66.7 [heap]" in text
+    assert "use \N{EN DASH} \N{EN DASH} 320 33.3" in text
+
+
+@pytest.mark.parametrize("more", [{"node": 1}, {"shares_host_memory": True}])
+def test_memory_that_may_be_counted_twice_is_never_added(tmp_path, more):
+    nodes = [s.Node(node=0, total=64 << 30, processors=True), s.Node(node=1, total=96 << 30, processors=False)]
+    text = words(page_of(tmp_path, gpus=[gpu(**more)], nodes=nodes))
+    assert "they are not added" in text
+    assert "1.46 GiB" not in text
+    assert "NUMA nodes" in text
+
+
+def test_names_of_the_target_are_text(tmp_path):
+    lines = [
+        *(mark(0.1, EVIL), mark(0.2, EVIL, "instant"), mark(3.0, kind="end")),
+        s.Started(t=0.0, key=0, pid=100, name=EVIL, command=[EVIL]),
+        s.Mappings(t=1.0, key=0, rows=[s.Mapping(EVIL, 1, 1, 1, 1)]),
+        s.Notice(t=1.0, text=EVIL),
+        s.Brief(t=1.0, count=1, names={EVIL: 1}),
+        s.Samples(of="machine", columns=[EVIL], rows=[[1.0, 2]]),
+    ]
+    changes = {"command": [EVIL], "host": EVIL, "rank": EVIL, "started": EVIL}
+    head = {"gpus": [gpu(model=EVIL, by_process=EVIL)], "layers": [s.LayerState("trace", False, EVIL, EVIL)]}
+    page = page_of(tmp_path, *lines, faults=[(EVIL, EVIL, 1, 1, 1.0, EVIL)], **changes, **head)
+    assert page.count("<script>") == page.count("</script>") == 1
+    assert "alert(1)" in page
+    assert "<b>\N{REPLACEMENT CHARACTER}" not in page
+    assert not re.search("[\x00\x1b\u202e]", page)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome on the PATH")
+def test_the_page_is_self_contained_and_logs_nothing(tmp_path):
+    write(tmp_path / "a", *MARKS, mark(0.2, EVIL, "instant"), gpus=[gpu()], command=[EVIL])
+    path = write_profile([tmp_path / "a"])
+    dom, console, asked = browse(path, tmp_path)
+    assert "<svg" in dom
+    assert (console, asked) == ([], [])
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_profile_that_was_cut_short_is_drawn(tmp_path, whole):
+    directory = write(tmp_path, whole=whole)
+    with (directory / s.FILE).open("ab") as file:
+        file.write(b'{"line":"sampl')
+    assert ("The profiler ended before the target" in page_of_existing(directory)) is not whole
+
+
+def page_of_existing(directory):
+    return words(render({"p": read(directory)}))
+
+
+def test_a_profile_without_memory_is_a_page(tmp_path):
+    import msgspec
+
+    (tmp_path / s.FILE).write_bytes(msgspec.json.encode(header(gpus=[gpu()])) + b"\n")
+    assert "./app arg: no memory was read" in page_of_existing(tmp_path)
+
+
+def test_hostile_numbers_are_drawn(tmp_path):
+    rows = s.Samples(
+        of="total", columns=["resident", "minor"], rows=[[3.99, -1e300, 9], [4.0, 1e300, -5], [1e12, 1, 1]]
+    )
+    assert "<svg" in page_of(tmp_path, rows)
+
+
+def test_a_day_with_many_processes_and_phases_stays_small(tmp_path):
+    rows = [[4 + 0.9 * i, (i * 7919 % 1000) * MiB, i, 0, 1] for i in range(96_000)]
+    lines = [s.Samples(of="total", columns=["resident", "minor", "major", "processes"], rows=rows)]
+    lines += [
+        s.Started(t=5.0, key=k, pid=k + 1000, parent=0, name=f"w{k}", command=["x" * 300]) for k in range(2, 3000)
+    ]
+    lines += [m for i in range(5000) for m in (mark(5 + i, f"step {i % 500}"), mark(5.9 + i, kind="end"))]
+    directory = write(tmp_path, *lines, gpus=[gpu(f"gpu:{i}") for i in range(8)])
+    page = render({"p": read(directory)})
+    assert len(page.encode()) < 5 << 20
+    assert page.count("<tr") < 800
+    assert "time since the start, h" in page
+
+
+# ---------------------------------------------------------------------------------------------------------- overlays
+
+
+def test_several_profiles_have_their_peaks_side_by_side(tmp_path):
+    directories = [write(tmp_path / f"run-{i}", rank=str(i), gpus=[gpu()]) for i in range(2)]
+    page = write_profile(directories, tmp_path / "both.html").read_text()
+    text = words(page)
+    assert "2 profiles of ./app arg: peak 1000 MiB on the host in each" in text
+    for i in range(2):
+        assert f"run-{i}, rank {i} 1000 MiB 1 s 500 MiB 4 s 5,000 1 exit status 3" in text
+    svg = re.search(r"<svg.*?</svg>", page, re.DOTALL)[0]
+    assert svg.count(">run-1, rank 1<") == 2
+    assert "gpu:0: memory of all programs over the reading before" in svg
+
+
+def test_names_tell_profiles_apart(tmp_path):
+    profiles = [read(write(tmp_path / name / "profile")) for name in ("a", "b")]
+    assert names_of(profiles) == ["a/profile", "b/profile"]
+    assert names_of([profiles[0], profiles[0]]) == ["profile", "profile (2)"]
+
+
+def test_several_profiles_need_a_name_for_their_page(tmp_path):
+    directories = [write(tmp_path / name) for name in "ab"]
+    with pytest.raises(UsageError, match="-o FILE"):
+        write_profile(directories)
+
+
+# ----------------------------------------------------------------------------------------------------------- command
+
+
+def report(calls, *arguments):
+    return calls([*COMMAND, "report", *map(str, arguments)])
+
+
+@pytest.fixture
+def calls():
+    import subprocess
+
+    return lambda command: subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_command_writes_the_page_and_says_the_answer(calls, tmp_path):
+    directory = write(tmp_path / "p", gpus=[gpu()])
+    done = report(calls, directory)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "./app arg: peak 1000 MiB on the host at 1 s, 500 MiB on gpu:0",
+        str(directory / "report.html"),
+    ]
+    assert "<svg" in (directory / "report.html").read_text()
+
+
+def test_json_has_the_path_and_the_summaries(calls, tmp_path):
+    directory = write(tmp_path / "p")
+    written = json.loads(report(calls, directory, "--json").stdout)
+    assert written["report"] == str(directory / "report.html")
+    assert written["summaries"][0]["host"]["peak"]["bytes"] == 1000 * MiB
+    assert written["summaries"][0]["minor"] == summarise(read(directory)).minor
+
+
+@pytest.mark.parametrize(("form", "start"), [("svg", b"<svg"), ("png", b"\x89PNG")])
+def test_the_figure_is_written_by_itself(calls, tmp_path, form, start):
+    directory = write(tmp_path / "p")
+    done = report(calls, directory, "--format", form)
+    assert done.stdout.split() == [str(directory / "figures" / f"profile.{form}")]
+    assert (directory / "figures" / f"profile.{form}").read_bytes().startswith(start)
+
+
+def test_a_table_has_every_reading(calls, tmp_path):
+    directory = write(tmp_path / "p")
+    assert report(calls, directory, "--format", "csv").returncode == 0
+    with (directory / "figures" / "curves.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [*rows[0]] == ["of", "column", "t", "value"]
+    total = [row for row in rows if (row["of"], row["column"]) == ("total", "resident")]
+    assert len(total) == 400
+    assert {"of": "total", "column": "resident", "t": "1.0", "value": str(1000 * MiB)} in total
+
+
+def test_profiles_and_results_are_not_mixed(calls, tmp_path):
+    (tmp_path / "other").mkdir()
+    done = report(calls, write(tmp_path / "p"), tmp_path / "other", "-o", tmp_path / "x.html")
+    assert done.returncode == 2
+    assert "holds a profile and" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+# ------------------------------------------------------------------------------------------------------------- parts
+
+
+def test_labels_are_spaced_and_keep_their_order():
+    places = spaced([50, 50, 51, 99], 10, 0, 100)
+    assert all(b - a >= 10 for a, b in pairwise(places))
+    assert max(places) <= 100
+
+
+def test_ticks_of_sizes_are_powers_of_two_times_a_whole_number():
+    assert size_ticks(0, 1000 * MiB) == [0, 256 * MiB, 512 * MiB, 768 * MiB]
+    assert size_ticks(-3 * MiB, 5 * MiB)[0] < 0
+
+
+def test_thinned_readings_keep_the_extremes():
+    readings = [(float(i), float(i * 7919 % 1013)) for i in range(50_000)]
+    kept = thinned(readings, 100)
+    assert len(kept) <= 100
+    assert {max(v for _, v in kept), min(v for _, v in kept)} == {1012.0, 0.0}
+
+
+def test_faults_per_second_are_the_slope_of_their_count(tmp_path):
+    rates = per_second(read(write(tmp_path)).curves["total", "minor"], 4.0, 0.01)
+    inner = [rate for _, rate in rates[1:-1]]
+    assert sum(inner) / len(inner) == pytest.approx(1100, rel=0.02)
