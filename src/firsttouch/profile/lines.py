@@ -224,7 +224,8 @@ def _lines(program: _Program, wanted: list[int], until: float) -> dict[int, Sour
         last = None if ends else (address, file, line)
         if count % 4096 == 0 and time.monotonic() > until:
             break
-    return {address: SourceLine(program.path(file), line) for address, (file, line) in found.items()}
+    # Line 0 is code of no line, which the compiler added.
+    return {address: SourceLine(program.path(file), line) for address, (file, line) in found.items() if line > 0}
 
 
 class _Reader:
