@@ -3,6 +3,11 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
 #include <system_error>
 
 #include "bindings/bindings.hpp"
@@ -54,6 +59,15 @@ nb::tuple read(PerfEvents& events, bool rest) {
     return nb::make_tuple(starts, names, ends, mappings, samples, records.lost);
 }
 
+// Returns a C++ name as written in a program, any other name as it is.
+std::string demangle(const std::string& name) {
+    if (!name.starts_with("_Z")) return name;
+    int status = 0;
+    const std::unique_ptr<char, decltype(&std::free)> found(
+        abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
+    return found != nullptr ? found.get() : name;
+}
+
 }  // namespace
 
 void bind_perf(nb::module_& m) {
@@ -80,6 +94,7 @@ void bind_perf(nb::module_& m) {
             "counted", [](const PerfEvents& events) { return raising_os_error([&] { return events.counted(); }); },
             "Returns how many page faults in user mode there were so far; 0 if none are sampled. Raises OSError.")
         .def_prop_ro("attached", &PerfEvents::attached, "The processes that were there at the begin.");
+    m.def("demangle", &demangle, "name"_a, "Returns a C++ name as written in a program, any other name as it is.");
 }
 
 }  // namespace firsttouch

@@ -891,3 +891,6 @@ class PerfEvents:
     @property
     def attached(self) -> list[int]:
         """The processes that were there at the begin."""
+
+def demangle(name: str) -> str:
+    """Returns a C++ name as written in a program, any other name as it is."""

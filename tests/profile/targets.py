@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+import resource
 import shutil
 import subprocess
 import time
@@ -33,6 +34,13 @@ def build(folder: Path, name: str, source: str, *options: str, language: str = "
     return program
 
 
+def readable(folder: Path) -> Path:
+    """A temporary folder that the user nobody may read too."""
+    for parent in (folder, folder.parent, folder.parent.parent):
+        parent.chmod(0o755)
+    return folder
+
+
 class Held:
     """A child that executes a command when it may, as that of a profiler."""
 
@@ -48,13 +56,14 @@ class Held:
                 os._exit(127)
         os.close(begin)
         self.status: int | None = None
+        self.usage: resource.struct_rusage | None = None
 
     def release(self) -> None:
         os.close(self._release)
 
     def ended(self) -> bool:
         if self.status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            pid, status, self.usage = os.wait4(self.pid, os.WNOHANG)
             if pid:
                 self.status = os.waitstatus_to_exitcode(status)
         return self.status is not None
@@ -77,6 +86,18 @@ def held(command: Sequence[str | os.PathLike[str]]) -> Iterator[Held]:
         if not process.ended():
             os.kill(process.pid, 9)
             os.waitpid(process.pid, 0)
+
+
+@contextmanager
+def running(command: Sequence[str | os.PathLike[str]], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has written its first line."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
 
 
 def watch(command: Sequence[str | os.PathLike[str]], every: int = 0) -> tuple[list[PerfBatch], int | None, int]:

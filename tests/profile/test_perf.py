@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.profile.targets import as_nobody, build, executed, held, opened, watch
+from tests.profile.targets import as_nobody, build, executed, held, opened, readable, running, watch
 
 from firsttouch.profile import perf
 from firsttouch.profile.perf import open_processes, why_refused
@@ -56,10 +56,7 @@ int main(int count, char** words) {
 
 @pytest.fixture(scope="module")
 def children(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("children")
-    for parent in (folder, folder.parent, folder.parent.parent):
-        parent.chmod(0o755)  # for the user nobody
-    return build(folder, "children", CHILDREN)
+    return build(readable(tmp_path_factory.mktemp("children")), "children", CHILDREN)
 
 
 @pytest.mark.parametrize(
@@ -131,18 +128,14 @@ def test_nothing_is_told_before_the_command_is_executed() -> None:
         assert [(c.pid, c.name, c.executed) for c in changes] == [(process.pid, "sleep", True)]
 
 
-def test_a_running_tree_is_attached_to() -> None:
-    script = "sleep 100 & while read line; do /bin/true; done; kill $!"
-    with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, text=True) as shell:
+def test_a_running_tree_is_attached_to(tmp_path: Path) -> None:
+    script = "sleep 100 & echo $!; while read line; do /bin/true; done; kill $!"
+    with running(["sh", "-c", script], tmp_path) as shell:
         assert shell.stdin is not None
-        children = Path(f"/proc/{shell.pid}/task/{shell.pid}/children")
-        deadline = time.monotonic() + 30
-        while not children.read_text().split() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        (sleeper,) = map(int, children.read_text().split())
+        sleeper = int(Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text())
         events = opened(shell.pid, 0, enable_on_exec=False)
         assert sorted(events.attached) == sorted([shell.pid, sleeper])
-        shell.stdin.write("\n" * 20)
+        shell.stdin.write(b"\n" * 20)
         shell.stdin.close()
         shell.wait()
         batch = events.read(rest=True)
@@ -172,9 +165,7 @@ def test_threads_of_a_running_process_are_attached_to(tmp_path: Path) -> None:
         for (int i = 0; i < 4; ++i) pthread_join(threads[i], 0);
     }"""
     program = build(tmp_path, "threads", source)
-    with subprocess.Popen([program], stdout=subprocess.PIPE, cwd=tmp_path) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with running([program], tmp_path) as process:
         events = opened(process.pid, 1, enable_on_exec=False)
         (tmp_path / "go").touch()
         process.wait()

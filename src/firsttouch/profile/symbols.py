@@ -1,0 +1,66 @@
+"""Functions and source lines of places in programs and libraries.
+
+A file that is missing, stripped or broken gives what can be known of it, at worst nothing, and never an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from firsttouch import _core
+from firsttouch.profile.elf import BROKEN, Elf
+from firsttouch.profile.lines import SourceLine, find_lines
+
+TIME_LIMIT = 5.0
+"""Seconds after which only functions are looked up."""
+
+
+class Place(NamedTuple):
+    """function: demangled; source: the file and number the line in it. '' and 0: unknown."""
+
+    function: str = ""
+    source: str = ""
+    number: int = 0
+
+
+def symbolize(
+    wanted: Iterable[tuple[str, int]], limit: float = TIME_LIMIT, root: Path = Path("/")
+) -> dict[tuple[str, int], Place]:
+    """The place of each (file, offset in the file), the most important first. limit: seconds for source lines.
+
+    root: the folder in which the paths are looked up, for a target that has another root folder.
+    """
+    offsets: dict[str, list[int]] = {}
+    for file, offset in wanted:
+        offsets.setdefault(file, []).append(offset)
+    until = time.monotonic() + limit
+    places: dict[tuple[str, int], Place] = {}
+    for file, list_of_offsets in offsets.items():
+        found = _in_file(root / file.lstrip("/"), list_of_offsets, until) if file.startswith("/") else {}
+        places |= {(file, offset): found.get(offset, Place()) for offset in list_of_offsets}
+    return places
+
+
+def _in_file(path: Path, offsets: list[int], until: float) -> dict[int, Place]:
+    try:
+        elf = Elf.open(path)
+        addresses = {offset: address for offset in offsets if (address := elf.address(offset)) is not None}
+        functions = elf.functions()
+        names = {address: _core.demangle(functions.at(address)) for address in addresses.values()}
+    except BROKEN:
+        return {}
+    lines = _lines(elf, list(names), until)
+    return {offset: Place(names[address], *lines.get(address, SourceLine())) for offset, address in addresses.items()}
+
+
+def _lines(elf: Elf, addresses: list[int], until: float) -> dict[int, SourceLine]:
+    if not addresses or time.monotonic() > until:
+        return {}
+    try:
+        detailed = elf if ".debug_line" in elf.sections else elf.debug_file()
+        return find_lines(detailed, addresses, until) if detailed is not None else {}
+    except BROKEN:
+        return {}

@@ -1,0 +1,268 @@
+"""Functions and source lines of places in programs that compilers here make, and in files that are broken."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import posixpath
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from tests.profile.targets import build
+
+from firsttouch.profile import elf
+from firsttouch.profile.elf import Elf
+from firsttouch.profile.symbols import Place, symbolize
+
+PROGRAM = r"""
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+namespace app {
+template <class T>
+__attribute__((noinline)) void fill(std::vector<T>& values) {
+    for (auto& value : values) value = 1;
+    std::sort(values.begin(), values.end());
+}
+struct Field {
+    __attribute__((noinline)) double sum(const std::vector<double>& values) const;
+};
+double Field::sum(const std::vector<double>& values) const {
+    double all = 0;
+    for (double value : values) all += value;  // line of sum
+    return all;
+}
+}  // namespace app
+int main(int count, char** words) {
+    std::vector<double> values(count * 100);
+    app::fill(values);
+    std::map<std::string, int> map;
+    for (int i = 0; i < count; i++) map[words[i]] = i;
+    std::printf("%zu %f\n", map.size(), app::Field().sum(values));
+}
+"""
+FLAVOURS = {
+    "dwarf-5": ["-gdwarf-5"],
+    "dwarf-4": ["-gdwarf-4"],
+    "dwarf-3": ["-gdwarf-3"],
+    "compressed": ["-gz"],
+    "at-a-fixed-place": ["-no-pie", "-Wl,-Ttext-segment=0x600000"],
+    "in-one-segment": ["-Wl,-z,noseparate-code"],
+    "by-function": ["-ffunction-sections", "-O2"],
+}
+
+
+def tool(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"needs {name}")
+    return path
+
+
+def offsets_of_code(program: Path) -> list[int]:
+    text = Elf.open(program).sections[".text"]
+    return list(range(text.offset, text.offset + text.size, 7))
+
+
+def expected(program: Path, offsets: list[int]) -> list[tuple[str, int]]:
+    """What pyelftools reads: the source and the line, ('', 0) if there is none."""
+    rows: list[tuple[int, int, str, int]] = []
+    with program.open("rb") as stream:
+        dwarf = ELFFile(stream).get_dwarf_info()
+        for unit in dwarf.iter_CUs():
+            lines = dwarf.line_program_for_CU(unit)
+            directory = unit.get_top_DIE().attributes["DW_AT_comp_dir"].value
+            old = lines.header.version < 5
+            folders = [directory] * old + list(lines.header.include_directory)
+            files = lines.header.file_entry
+            states = [entry.state for entry in lines.get_entries() if entry.state is not None]
+            for one, following in itertools.pairwise(states):
+                if not one.end_sequence and one.line > 0:
+                    file = files[one.file - old]
+                    path = posixpath.join(directory, folders[file.dir_index], file.name).decode()
+                    rows.append((one.address, following.address, posixpath.normpath(path), one.line))
+    file = Elf.open(program)
+    return [
+        next(((path, line) for begin, end, path, line in rows if begin <= address < end), ("", 0))
+        for address in map(file.address, offsets)
+        if address is not None
+    ]
+
+
+def agree(program: Path) -> int:
+    """Compares all of a program's code with pyelftools and returns how many places have a line."""
+    offsets = offsets_of_code(program)
+    found = symbolize([(str(program), offset) for offset in offsets])
+    known = 0
+    for offset, (source, number) in zip(offsets, expected(program, offsets), strict=True):
+        place = found[str(program), offset]
+        assert (place.source, place.number) == (source, number), hex(offset)
+        known += number > 0
+    return known
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_lines_are_those_of_pyelftools(tmp_path: Path, flavour: str) -> None:
+    program = build(tmp_path, "program", PROGRAM, *FLAVOURS[flavour], language="c++")
+    assert agree(program) > 50
+
+
+@pytest.mark.parametrize("option", ["-gsplit-dwarf", "-gdwarf64"])  # the rest in other files; offsets of 64 bits
+def test_forms_that_pyelftools_does_not_read(tmp_path: Path, option: str) -> None:
+    whole = places_of(build(tmp_path, "program", PROGRAM, language="c++"))
+    assert places_of(build(tmp_path, "program", PROGRAM, option, language="c++")) == whole
+    assert any(place.number for place in whole.values())
+
+
+def test_lines_without_a_table_of_ranges(tmp_path: Path) -> None:
+    """clang writes no .debug_aranges."""
+    compiler = next(filter(None, map(shutil.which, ("clang++", "clang++-19"))), None)
+    if compiler is None:
+        pytest.skip("needs clang++")
+    (tmp_path / "program.cpp").write_text(PROGRAM)
+    for version in ("-gdwarf-5", "-gdwarf-4"):
+        program = tmp_path / f"program{version}"
+        command = [compiler, "-O1", version, "-ffunction-sections", tmp_path / "program.cpp", "-o", program]
+        subprocess.run(command, check=True)
+        assert agree(program) > 50
+
+
+def places_of(program: Path, **more: float) -> dict[str, Place]:
+    """By function."""
+    found = symbolize([(str(program), offset) for offset in offsets_of_code(program)], **more)
+    return {place.function: place for place in found.values()}
+
+
+def test_functions_have_their_names_in_the_program(tmp_path: Path) -> None:
+    places = places_of(build(tmp_path, "program", PROGRAM, language="c++"))
+    assert {"main", "_start"} <= places.keys()
+    assert "app::Field::sum(std::vector<double, std::allocator<double> > const&) const" in places
+    assert "void app::fill<double>(std::vector<double, std::allocator<double> >&)" in places
+
+
+def test_stripped_files(tmp_path: Path) -> None:
+    library = build(tmp_path, "library.so", PROGRAM, "-shared", "-fPIC", language="c++")
+    subprocess.run([tool("strip"), library], check=True)
+    places = places_of(library)
+    assert "main" in places  # exported
+    assert {place.number for place in places.values()} == {0}
+    assert "" in places  # register_tm_clones is not, and is not taken for its neighbour
+
+
+@pytest.mark.parametrize("kind", ["link beside it", "link in .debug", "build-id"])
+def test_separate_debug_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    program = build(tmp_path, "program", PROGRAM, "-Wl,--build-id=0x0123456789abcdef0123", language="c++")
+    whole = places_of(program)
+    folder = {"link beside it": ".", "link in .debug": ".debug", "build-id": "debug/.build-id/01"}[kind]
+    debug = tmp_path / folder / ("23456789abcdef0123.debug" if kind == "build-id" else "program.debug")
+    debug.parent.mkdir(parents=True, exist_ok=True)
+    objcopy = tool("objcopy")
+    subprocess.run([objcopy, "--only-keep-debug", program, debug], check=True)
+    link = [] if kind == "build-id" else [f"--add-gnu-debuglink={debug}"]
+    subprocess.run([objcopy, "--strip-all", *link, program], check=True)
+    monkeypatch.setattr(elf, "DEBUG_FOLDER", tmp_path / "debug")
+    assert places_of(program) == whole
+    assert any(place.number for place in whole.values())
+
+
+def test_a_symbol_table_within_a_stripped_file(tmp_path: Path) -> None:
+    """As Fedora's packages have it."""
+    program = build(tmp_path, "program", PROGRAM, language="c++")
+    functions = places_of(program).keys()
+    table = tmp_path / "table"
+    objcopy = tool("objcopy")
+    subprocess.run([objcopy, "--strip-debug", "--only-keep-debug", program, table], check=True)
+    subprocess.run([tool("xz"), table], check=True)
+    subprocess.run([objcopy, "--strip-all", f"--add-section=.gnu_debugdata={table}.xz", program], check=True)
+    assert places_of(program).keys() == functions
+
+
+def test_functions_only_when_the_time_is_over(tmp_path: Path) -> None:
+    places = places_of(build(tmp_path, "program", PROGRAM, language="c++"), limit=-1.0)
+    assert "main" in places
+    assert {place.number for place in places.values()} == {0}
+
+
+def test_other_roots(tmp_path: Path) -> None:
+    program = build(tmp_path, "program", PROGRAM, language="c++")
+    offset = offsets_of_code(program)[0]
+    assert symbolize([("/program", offset)], root=tmp_path)["/program", offset].function == "_start"
+
+
+def test_the_largest_library_of_the_interpreter() -> None:
+    """Symbols of large files are read as arrays."""
+    import numpy as np
+
+    files = [*Path(np.__file__).parent.glob("**/*.so"), Path(sys.executable).resolve()]
+    largest = max(files, key=lambda file: file.stat().st_size)
+    offsets = offsets_of_code(largest)[::5000]
+    assert symbolize([(str(largest), offset) for offset in offsets]).keys() == {(str(largest), o) for o in offsets}
+
+
+def test_what_is_no_program(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("#!/bin/sh\n" * 100)
+    names = ["fifo", "empty", "text", "absent", ""]
+    files = [*(str(tmp_path / name) for name in names), "[vdso]", "//anon", "anonymous executable memory", "relative"]
+    files += ["/dev/zero", "/memfd:code (deleted)", "/a\0b"]
+    assert set(symbolize([(file, 64) for file in files]).values()) == {Place()}
+    assert symbolize([]) == {}
+
+
+def broken_copies(data: bytes, count: int) -> list[bytes]:
+    generator = random.Random(4)
+    copies = [data[: generator.randrange(len(data))] for _ in range(count // 4)]
+    file = bytearray(data)
+    for _ in range(count):
+        copy = bytearray(file)
+        for _ in range(generator.choice((1, 10, 300))):
+            copy[generator.randrange(len(copy))] = generator.choice((0, 1, 0x7F, 0x80, 0xFF, generator.randrange(256)))
+        copies.append(bytes(copy))
+    for _ in range(count):  # the headers, which lead everywhere
+        copy = bytearray(file)
+        for _ in range(generator.choice((1, 4))):
+            copy[generator.randrange(4, 64)] = generator.randrange(256)
+        copies.append(bytes(copy))
+    return copies
+
+
+@pytest.mark.parametrize("options", [["-gdwarf-5"], ["-gdwarf-4"], ["-gz"]], ids=["5", "4", "compressed"])
+def test_broken_files_give_nothing_or_something_but_no_error(tmp_path: Path, options: list[str]) -> None:
+    program = build(
+        tmp_path, "program", "int main(void) { return 0; }\nint other(int a) { return a + main(); }", *options
+    )
+    offsets = offsets_of_code(program)
+    copy = tmp_path / "copy"
+    for data in broken_copies(program.read_bytes(), 150):
+        copy.write_bytes(data)
+        began = time.monotonic()
+        found = symbolize([(str(copy), offset) for offset in [*offsets, 0, 1 << 40, (1 << 64) - 1]], limit=1.0)
+        assert all(isinstance(place.function, str) and place.number >= 0 for place in found.values())
+        assert time.monotonic() - began < 30  # it ends
+
+
+def test_broken_debug_sections(tmp_path: Path) -> None:
+    """Random bytes in the sections themselves, so that the headers lead there."""
+    program = build(tmp_path, "program", PROGRAM, "-gdwarf-5", language="c++")
+    data, offsets = program.read_bytes(), offsets_of_code(program)
+    sections = Elf.open(program).sections
+    generator = random.Random(5)
+    copy = tmp_path / "copy"
+    for name in (".debug_info", ".debug_abbrev", ".debug_line", ".debug_aranges", ".debug_rnglists", ".symtab"):
+        section = sections[name]
+        for _ in range(10):
+            changed = bytearray(data)
+            for _ in range(generator.choice((1, 30, 1000))):
+                place = section.offset + generator.randrange(min(section.size, generator.choice((64, section.size))))
+                changed[place] = generator.randrange(256)
+            copy.write_bytes(changed)
+            symbolize([(str(copy), offset) for offset in offsets[::10]], limit=1.0)
