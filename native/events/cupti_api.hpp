@@ -84,7 +84,7 @@ struct CounterRecord3 {
 };
 
 // Records of what a program does through CUDA. Newer layouts add members behind these; each is the part that CUDA 12.0
-// to 13.x have in common.
+// to 13.5 have in common.
 enum ActivityKind : int {
     copies = 1,
     fills = 2,
@@ -152,14 +152,14 @@ enum Resource : std::uint32_t { context_created = 1 };
 // The driver's functions that are of interest, by their numbers in cupti_driver_cbid.h.
 enum DriverCall : std::uint32_t { call_init = 1 };
 inline constexpr std::uint32_t allocating_calls[] = {
+    39,  271,  // cuMemHostAlloc and, before CUDA 13.5, cuMemHostAlloc_v2
     243,       // cuMemAlloc_v2
     244,       // cuMemAllocPitch_v2
-    271,       // cuMemHostAlloc_v2
     272, 274,  // cuArrayCreate_v2, cuArray3DCreate_v2
     294,       // cuMemAllocHost_v2
+    301, 379,  // cuMemHostRegister, _v2
     347,       // cuMipmappedArrayCreate
     371,       // cuMemAllocManaged
-    301, 379,  // cuMemHostRegister, _v2
     549,       // cuMemCreate
     598, 599,  // cuMemAllocAsync, _ptsz
     611, 612,  // cuMemAllocFromPoolAsync, _ptsz

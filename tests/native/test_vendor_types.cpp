@@ -4,6 +4,7 @@
 #include "device/opencl/api.hpp"
 #include "events/cupti_api.hpp"
 #include "math/tables.hpp"
+#include "profile/inject/nvtx_api.hpp"
 #include "signature.hpp"
 #include "support.hpp"
 
@@ -18,6 +19,7 @@
 #endif
 #if __has_include(<cupti_activity.h>) && __has_include(<cuda.h>)
 #include <cupti_activity.h>
+#include <cupti_driver_cbid.h>
 #include <cupti_version.h>
 #endif
 #if __has_include(<cublas_v2.h>) && __has_include(<driver_types.h>)
@@ -28,6 +30,9 @@
 #endif
 #if __has_include(<cufft.h>) && __has_include(<driver_types.h>)
 #include <cufft.h>
+#endif
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
 #endif
 #if __has_include(<CL/cl_icd.h>)
 #define CL_TARGET_OPENCL_VERSION 300
@@ -309,12 +314,179 @@ TEST(VendorTypes, Cupti) {
     SAME_SIGNATURE(next_record, cuptiActivityGetNextRecord);
     SAME_SIGNATURE(dropped_records, cuptiActivityGetNumDroppedRecords);
     SAME_SIGNATURE(get_timestamp, cuptiGetTimestamp);
+    SAME_SIGNATURE(enable_callback, cuptiEnableCallback);
 #undef SAME_SIGNATURE
     static_assert(CompatibleSignature<Callback, CUpti_CallbackFunc>::value);
     static_assert(CompatibleSignature<RequestBuffer, CUpti_BuffersCallbackRequestFunc>::value);
     static_assert(CompatibleSignature<CompleteBuffer, CUpti_BuffersCallbackCompleteFunc>::value);
 #else
     GTEST_SKIP() << "cupti_activity.h is not installed";
+#endif
+}
+
+// The records of what a program does, whose layouts the next versions extend.
+TEST(VendorTypes, CuptiRecordsOfCalls) {
+#if defined(CUPTI_API_VERSION)
+    using namespace cupti;
+    static_assert(has_known_layouts(CUPTI_API_VERSION));
+#if CUPTI_API_VERSION >= 130500
+    using TheirCopy = CUpti_ActivityMemcpy7;
+    using TheirPeerCopy = CUpti_ActivityMemcpyPtoP4;
+    using TheirFill = CUpti_ActivityMemset5;
+    using TheirMemory = CUpti_ActivityMemory4;
+    using TheirKernel = CUpti_ActivityKernel13;
+#elif CUPTI_API_VERSION >= 130000
+    using TheirCopy = CUpti_ActivityMemcpy6;
+    using TheirPeerCopy = CUpti_ActivityMemcpyPtoP4;
+    using TheirFill = CUpti_ActivityMemset4;
+    using TheirMemory = CUpti_ActivityMemory4;
+    using TheirKernel = CUpti_ActivityKernel10;
+#else
+    using TheirCopy = CUpti_ActivityMemcpy5;
+    using TheirPeerCopy = CUpti_ActivityMemcpyPtoP4;
+    using TheirFill = CUpti_ActivityMemset4;
+    using TheirMemory = CUpti_ActivityMemory3;
+    using TheirKernel = CUpti_ActivityKernel9;
+#endif
+#define SAME(ours, member, theirs, their_member)                                                                       \
+    static_assert(offsetof(ours, member) == offsetof(theirs, their_member) &&                                          \
+                  sizeof(ours::member) == sizeof(theirs::their_member))
+    SAME(CopyRecord, direction, TheirCopy, copyKind);
+    SAME(CopyRecord, source, TheirCopy, srcKind);
+    SAME(CopyRecord, target, TheirCopy, dstKind);
+    SAME(CopyRecord, bytes, TheirCopy, bytes);
+    SAME(CopyRecord, start, TheirCopy, start);
+    SAME(CopyRecord, end, TheirCopy, end);
+    SAME(CopyRecord, device, TheirCopy, deviceId);
+    SAME(CopyRecord, stream, TheirCopy, streamId);
+    SAME(CopyRecord, correlation, TheirCopy, correlationId);
+    SAME(PeerCopyRecord, direction, TheirPeerCopy, copyKind);
+    SAME(PeerCopyRecord, source, TheirPeerCopy, srcKind);
+    SAME(PeerCopyRecord, target, TheirPeerCopy, dstKind);
+    SAME(PeerCopyRecord, bytes, TheirPeerCopy, bytes);
+    SAME(PeerCopyRecord, start, TheirPeerCopy, start);
+    SAME(PeerCopyRecord, end, TheirPeerCopy, end);
+    SAME(PeerCopyRecord, device, TheirPeerCopy, deviceId);
+    SAME(PeerCopyRecord, stream, TheirPeerCopy, streamId);
+    SAME(PeerCopyRecord, source_device, TheirPeerCopy, srcDeviceId);
+    SAME(PeerCopyRecord, target_device, TheirPeerCopy, dstDeviceId);
+    SAME(PeerCopyRecord, correlation, TheirPeerCopy, correlationId);
+    SAME(FillRecord, bytes, TheirFill, bytes);
+    SAME(FillRecord, start, TheirFill, start);
+    SAME(FillRecord, end, TheirFill, end);
+    SAME(FillRecord, device, TheirFill, deviceId);
+    SAME(FillRecord, stream, TheirFill, streamId);
+    SAME(FillRecord, correlation, TheirFill, correlationId);
+    SAME(FillRecord, memory, TheirFill, memoryKind);
+    SAME(KernelRecord, start, TheirKernel, start);
+    SAME(KernelRecord, end, TheirKernel, end);
+    SAME(KernelRecord, device, TheirKernel, deviceId);
+    SAME(KernelRecord, stream, TheirKernel, streamId);
+    SAME(KernelRecord, correlation, TheirKernel, correlationId);
+    SAME(KernelRecord, name, TheirKernel, name);
+    SAME(MemoryRecord, operation, TheirMemory, memoryOperationType);
+    SAME(MemoryRecord, memory, TheirMemory, memoryKind);
+    SAME(MemoryRecord, correlation, TheirMemory, correlationId);
+    SAME(MemoryRecord, address, TheirMemory, address);
+    SAME(MemoryRecord, bytes, TheirMemory, bytes);
+    SAME(MemoryRecord, timestamp, TheirMemory, timestamp);
+    SAME(MemoryRecord, instruction, TheirMemory, PC);
+    SAME(MemoryRecord, process, TheirMemory, processId);
+    SAME(MemoryRecord, device, TheirMemory, deviceId);
+    SAME(MemoryRecord, name, TheirMemory, name);
+    SAME(CallData, site, CUpti_CallbackData, callbackSite);
+    SAME(CallData, function, CUpti_CallbackData, functionName);
+    SAME(CallData, correlation, CUpti_CallbackData, correlationId);
+#undef SAME
+    const std::pair<std::uint32_t, std::uint32_t> numbers[] = {
+        {copies, CUPTI_ACTIVITY_KIND_MEMCPY},
+        {copies_between_devices, CUPTI_ACTIVITY_KIND_MEMCPY2},
+        {fills, CUPTI_ACTIVITY_KIND_MEMSET},
+        {concurrent_kernels, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL},
+        {memory_operations, CUPTI_ACTIVITY_KIND_MEMORY2},
+        {flush_all, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED},
+        {driver_calls, CUPTI_CB_DOMAIN_DRIVER_API},
+        {resources, CUPTI_CB_DOMAIN_RESOURCE},
+        {context_created, CUPTI_CBID_RESOURCE_CONTEXT_CREATED},
+        {entering, CUPTI_API_ENTER},
+        {leaving, CUPTI_API_EXIT},
+        {call_init, CUPTI_DRIVER_TRACE_CBID_cuInit},
+        {1, CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION},
+        {2, CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE}};
+    for (const auto& [ours, theirs] : numbers) EXPECT_EQ(ours, theirs);
+    const std::uint32_t allocating[] = {CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc,
+                                        CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2,
+                                        CUPTI_DRIVER_TRACE_CBID_cuMemAllocPitch_v2,
+                                        CUPTI_DRIVER_TRACE_CBID_cuArrayCreate_v2,
+                                        CUPTI_DRIVER_TRACE_CBID_cuArray3DCreate_v2,
+                                        CUPTI_DRIVER_TRACE_CBID_cuMemAllocHost_v2,
+                                        CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister,
+                                        CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayCreate,
+                                        CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged,
+                                        CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister_v2,
+                                        CUPTI_DRIVER_TRACE_CBID_cuMemCreate,
+                                        CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync,
+                                        CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync_ptsz,
+                                        CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync,
+                                        CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz};
+    for (const std::uint32_t id : allocating) EXPECT_EQ(std::ranges::count(allocating_calls, id), 1) << id;
+#if CUPTI_API_VERSION < 130500
+    EXPECT_EQ(std::ranges::count(allocating_calls, std::uint32_t(CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc_v2)), 1);
+#endif
+    // profile/journal.py has the names of the kinds of memory and of copies, by number.
+    static_assert(CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE == 1 && CUPTI_ACTIVITY_MEMORY_KIND_PINNED == 2);
+    static_assert(CUPTI_ACTIVITY_MEMORY_KIND_DEVICE == 3 && CUPTI_ACTIVITY_MEMORY_KIND_ARRAY == 4);
+    static_assert(CUPTI_ACTIVITY_MEMORY_KIND_MANAGED == 5 && CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC == 6);
+    static_assert(CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC == 7);
+    static_assert(CUPTI_ACTIVITY_MEMCPY_KIND_HTOD == 1 && CUPTI_ACTIVITY_MEMCPY_KIND_DTOH == 2);
+    static_assert(CUPTI_ACTIVITY_MEMCPY_KIND_HTOA == 3 && CUPTI_ACTIVITY_MEMCPY_KIND_ATOH == 4);
+    static_assert(CUPTI_ACTIVITY_MEMCPY_KIND_ATOA == 5 && CUPTI_ACTIVITY_MEMCPY_KIND_DTOD == 8);
+    static_assert(CUPTI_ACTIVITY_MEMCPY_KIND_HTOH == 9 && CUPTI_ACTIVITY_MEMCPY_KIND_PTOP == 10);
+#else
+    GTEST_SKIP() << "cupti_activity.h is not installed";
+#endif
+}
+
+TEST(VendorTypes, Nvtx) {
+#if defined(NVTX_VERSION)
+    using namespace nvtx;
+    static_assert(sizeof(Callbacks) == sizeof(NvtxExportTableCallbacks));
+    static_assert(offsetof(Callbacks, get_module_function_table) ==
+                  offsetof(NvtxExportTableCallbacks, GetModuleFunctionTable));
+    static_assert(sizeof(EventAttributes) == sizeof(nvtxEventAttributes_t));
+    static_assert(offsetof(EventAttributes, size) == offsetof(nvtxEventAttributes_t, size));
+    static_assert(offsetof(EventAttributes, message_type) == offsetof(nvtxEventAttributes_t, messageType));
+    static_assert(offsetof(EventAttributes, message) == offsetof(nvtxEventAttributes_t, message));
+    const std::pair<int, int> numbers[] = {{callbacks_table, NVTX_ETID_CALLBACKS},
+                                           {module_core, NVTX_CB_MODULE_CORE},
+                                           {module_core2, NVTX_CB_MODULE_CORE2},
+                                           {mark_ex, NVTX_CBID_CORE_MarkEx},
+                                           {mark_a, NVTX_CBID_CORE_MarkA},
+                                           {mark_w, NVTX_CBID_CORE_MarkW},
+                                           {range_start_ex, NVTX_CBID_CORE_RangeStartEx},
+                                           {range_start_a, NVTX_CBID_CORE_RangeStartA},
+                                           {range_start_w, NVTX_CBID_CORE_RangeStartW},
+                                           {range_end, NVTX_CBID_CORE_RangeEnd},
+                                           {range_push_ex, NVTX_CBID_CORE_RangePushEx},
+                                           {range_push_a, NVTX_CBID_CORE_RangePushA},
+                                           {range_push_w, NVTX_CBID_CORE_RangePushW},
+                                           {range_pop, NVTX_CBID_CORE_RangePop},
+                                           {domain_mark_ex, NVTX_CBID_CORE2_DomainMarkEx},
+                                           {domain_range_start_ex, NVTX_CBID_CORE2_DomainRangeStartEx},
+                                           {domain_range_end, NVTX_CBID_CORE2_DomainRangeEnd},
+                                           {domain_range_push_ex, NVTX_CBID_CORE2_DomainRangePushEx},
+                                           {domain_range_pop, NVTX_CBID_CORE2_DomainRangePop},
+                                           {domain_register_string_a, NVTX_CBID_CORE2_DomainRegisterStringA},
+                                           {domain_register_string_w, NVTX_CBID_CORE2_DomainRegisterStringW},
+                                           {domain_create_a, NVTX_CBID_CORE2_DomainCreateA},
+                                           {domain_create_w, NVTX_CBID_CORE2_DomainCreateW},
+                                           {message_ascii, NVTX_MESSAGE_TYPE_ASCII},
+                                           {message_unicode, NVTX_MESSAGE_TYPE_UNICODE},
+                                           {message_registered, NVTX_MESSAGE_TYPE_REGISTERED},
+                                           {no_push_pop_tracking, NVTX_NO_PUSH_POP_TRACKING}};
+    for (const auto& [ours, theirs] : numbers) EXPECT_EQ(ours, theirs);
+#else
+    GTEST_SKIP() << "nvtx3/nvToolsExt.h is not installed";
 #endif
 }
 

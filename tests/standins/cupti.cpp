@@ -110,19 +110,21 @@ std::size_t bytes_of_kind(int kind) {
     return kind == memory_operations ? 128 : 0;
 }
 
-template <class Record>
-Bytes bytes_of(const Record& record) {
-    Bytes bytes(bytes_of_kind(reinterpret_cast<const int&>(record)));
-    std::memcpy(bytes.data(), &record, std::min(bytes.size(), sizeof record));
-    return bytes;
-}
+struct View {
+    const void* data;
+    std::size_t size;
+};
+View view_of(const CounterRecord3& record) { return {&record, record_bytes()}; }
+View view_of(const Bytes& record) { return {record.data(), record.size()}; }
 
 // Delivers records in buffers that it requests, and completes each buffer when it is full.
-void deliver(const std::vector<Bytes>& records) {
+template <class Record>
+void deliver_all(const std::vector<Record>& records) {
     std::uint8_t* buffer = nullptr;
     std::size_t size = 0, used = 0, most = 0;
-    for (const Bytes& record : records) {
-        if (buffer != nullptr && used + record.size() > size)
+    for (const Record& record : records) {
+        const View view = view_of(record);
+        if (buffer != nullptr && used + view.size > size)
             state.complete(nullptr, 0, std::exchange(buffer, nullptr), size, used);
         if (buffer == nullptr) state.request(&buffer, &size, &most), used = 0;
         if (buffer == nullptr) {
@@ -130,11 +132,12 @@ void deliver(const std::vector<Bytes>& records) {
             ++state.dropped;
             continue;
         }
-        std::memcpy(buffer + used, record.data(), record.size());
-        used += record.size();
+        std::memcpy(buffer + used, view.data, view.size);
+        used += view.size;
     }
     if (buffer != nullptr) state.complete(nullptr, 0, buffer, size, used);
 }
+void deliver(const std::vector<CounterRecord3>& records) { deliver_all(records); }
 
 void deliver_done() {
     std::vector<Bytes> records;
@@ -143,7 +146,7 @@ void deliver_done() {
         records.swap(state.done);
         state.done_bytes = 0;
     }
-    deliver(records);
+    deliver_all(records);
 }
 
 // Keeps a record until the next flush, or until there are as many as a buffer holds.
@@ -153,7 +156,9 @@ void add_done(const Record& record) {
     {
         const std::scoped_lock lock(state.mutex);
         if (!state.activities.contains(record.kind)) return;
-        state.done.push_back(bytes_of(record));
+        Bytes bytes(bytes_of_kind(record.kind));
+        std::memcpy(bytes.data(), &record, std::min(bytes.size(), sizeof record));
+        state.done.push_back(std::move(bytes));
         state.done_bytes += state.done.back().size();
         is_full = state.done_bytes > 1 << 20;
     }
@@ -244,11 +249,11 @@ ENTRY cuptiActivityFlushAll(std::uint32_t) {
     if (state.request == nullptr) return 7;
     const std::uint64_t from = std::exchange(state.last, clock_now());
     deliver_done();
-    std::vector<Bytes> records;
+    std::vector<CounterRecord3> records;
     for (int i = std::stoi(setting("STANDIN_CUPTI_REPEAT", "1")); state.enabled && i > 0; --i)
         for (const ScriptedRecord& scripted : script)
             if (state.kinds.find(std::to_string(scripted.kind)) != std::string::npos)
-                records.push_back(bytes_of(record_of(scripted, from, state.last)));
+                records.push_back(record_of(scripted, from, state.last));
     deliver(records);
     return 0;
 }

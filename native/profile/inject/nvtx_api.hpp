@@ -42,7 +42,6 @@ enum Core2 : unsigned {
     domain_register_string_w = 11,
     domain_create_a = 12,
     domain_create_w = 13,
-    domain_destroy = 14,
 };
 
 enum MessageType : std::int32_t { message_ascii = 1, message_unicode = 2, message_registered = 3 };

@@ -1,0 +1,410 @@
+"""What the driver moved and why: tables of a trace as a whole, by phase, by allocation and by kernel.
+
+The layout is that of nvprof's unified-memory table. An event is counted where it starts. Everything here is computed
+from the records of journal.py; nothing is formatted. Times are seconds of CLOCK_MONOTONIC.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from firsttouch.events.log import MemoryEvent
+from firsttouch.profile.journal import Allocation, CallSite, Copy, Frame, Free, Kernel, MemoryKind, ProcessJournal
+
+ON_A_GPU: frozenset[MemoryKind] = frozenset(("device", "array", "device_static", "managed", "managed_static"))
+"""Kinds of memory that may lie on a GPU. Where managed memory lies at a time, no record says."""
+Phase: TypeAlias = tuple[str, float, float]
+"""Name, start and end."""
+
+
+class Moves(msgspec.Struct):
+    """Migrations in one direction. seconds: the sum of their durations, which may overlap; by_cause: bytes."""
+
+    records: int = 0
+    bytes: int = 0
+    smallest: int = 0
+    largest: int = 0
+    seconds: float = 0.0
+    by_cause: dict[str, int] = {}
+
+    def add(self, event: MemoryEvent) -> None:
+        self.smallest = min(self.smallest, event.bytes) if self.records else event.bytes
+        self.largest = max(self.largest, event.bytes)
+        self.records += 1
+        self.bytes += event.bytes
+        self.seconds += event.end - event.start
+        self.by_cause[event.cause] = self.by_cause.get(event.cause, 0) + event.bytes
+
+
+class UnifiedMemory(msgspec.Struct):
+    """Unified-memory events, added up.
+
+    gpu_fault_groups: records of faults that the driver handled together; gpu_faults: the faults in them, as the driver
+    counts them; gpu_fault_seconds: the sum of their durations. thrashing_bytes: of the regions that moved to and fro.
+    """
+
+    h2d: Moves = msgspec.field(default_factory=Moves)
+    d2h: Moves = msgspec.field(default_factory=Moves)
+    d2d: Moves = msgspec.field(default_factory=Moves)
+    gpu_fault_groups: int = 0
+    gpu_faults: int = 0
+    gpu_fault_seconds: float = 0.0
+    cpu_faults: int = 0
+    thrashing: int = 0
+    thrashing_bytes: int = 0
+    throttling: int = 0
+    remote_maps: int = 0
+    remote_map_bytes: int = 0
+
+    def add(self, event: MemoryEvent) -> None:
+        kind = event.kind
+        if kind == "h2d":
+            self.h2d.add(event)
+        elif kind == "d2h":
+            self.d2h.add(event)
+        elif kind == "d2d":
+            self.d2d.add(event)
+        elif kind == "gpu_fault":
+            self.gpu_fault_groups += 1
+            self.gpu_faults += event.count
+            self.gpu_fault_seconds += event.end - event.start
+        elif kind == "cpu_fault":
+            self.cpu_faults += event.count
+        elif kind == "thrashing":
+            self.thrashing += 1
+            self.thrashing_bytes += event.bytes
+        elif kind == "throttling":
+            self.throttling += 1
+        else:
+            self.remote_maps += 1
+            self.remote_map_bytes += event.bytes
+
+
+class Copies(msgspec.Struct):
+    """Copies that the program asked for, or fills, in one direction."""
+
+    direction: str
+    records: int = 0
+    bytes: int = 0
+    smallest: int = 0
+    largest: int = 0
+    seconds: float = 0.0
+
+
+class OfPhase(msgspec.Struct):
+    """The events and copies that started in a phase, those of phases within it included."""
+
+    name: str
+    start: float
+    end: float
+    unified: UnifiedMemory
+    copies: list[Copies]
+
+
+class OfSite(msgspec.Struct):
+    """The events in memory that was allocated by one call, or by none that is known (an empty site).
+
+    allocations, bytes: how often, and how much altogether.
+    """
+
+    site: CallSite
+    kind: MemoryKind
+    name: str
+    allocations: int
+    bytes: int
+    unified: UnifiedMemory
+
+
+Overlap: TypeAlias = Literal["kernel", "ambiguous", "none"]
+
+
+class OfKernel(msgspec.Struct):
+    """The events during the kernels of one name, by overlap in time; no record says which kernel caused an event.
+
+    overlap: 'ambiguous' for events that overlap kernels of several names, 'none' for those that overlap no kernel.
+    seconds: the sum of the durations of its launches.
+    """
+
+    overlap: Overlap
+    name: str
+    launches: int
+    seconds: float
+    unified: UnifiedMemory
+
+
+class Alive(msgspec.Struct):
+    """Memory that was allocated by one call and not yet given back."""
+
+    site: CallSite
+    kind: MemoryKind
+    name: str
+    allocations: int
+    bytes: int
+
+
+def unified_memory(events: Iterable[MemoryEvent]) -> UnifiedMemory:
+    """The sums of all events."""
+    sums = UnifiedMemory()
+    for event in events:
+        sums.add(event)
+    return sums
+
+
+def copies_by_direction(copies: Iterable[Copy]) -> list[Copies]:
+    """Copies by direction, the most bytes first."""
+    found: dict[str, Copies] = {}
+    for copy in copies:
+        sums = found.setdefault(copy.direction, Copies(copy.direction, smallest=copy.bytes))
+        sums.records += 1
+        sums.bytes += copy.bytes
+        sums.smallest, sums.largest = min(sums.smallest, copy.bytes), max(sums.largest, copy.bytes)
+        sums.seconds += copy.end - copy.start
+    return sorted(found.values(), key=lambda sums: -sums.bytes)
+
+
+def by_phase(events: Sequence[MemoryEvent], copies: Sequence[Copy], phases: Iterable[Phase]) -> list[OfPhase]:
+    """What started in each phase, in the order of `phases`. Phases may be nested or overlap."""
+    events = sorted(events, key=lambda event: event.start)
+    copies = sorted(copies, key=lambda copy: copy.start)
+    event_starts = [event.start for event in events]
+    copy_starts = [copy.start for copy in copies]
+    return [
+        OfPhase(
+            name,
+            start,
+            end,
+            unified_memory(events[bisect_left(event_starts, start) : bisect_left(event_starts, end)]),
+            copies_by_direction(copies[bisect_left(copy_starts, start) : bisect_left(copy_starts, end)]),
+        )
+        for name, start, end in phases
+    ]
+
+
+@dataclass
+class _Block:
+    """An allocation and its end."""
+
+    allocation: Allocation
+    end: float = float("inf")
+    unified: UnifiedMemory = field(default_factory=UnifiedMemory)
+
+    @property
+    def address(self) -> int:
+        return self.allocation.address
+
+
+class _Heap:
+    """The allocations of one process at a time that goes forward."""
+
+    def __init__(self) -> None:
+        self.blocks: list[_Block] = []
+        self._alive: dict[int, _Block] = {}
+        self._addresses: list[int] = []
+
+    def allocate(self, allocation: Allocation) -> None:
+        self.release(allocation.address, allocation.t)  # its end was not recorded
+        block = _Block(allocation)
+        self.blocks.append(block)
+        self._alive[block.address] = block
+        insort(self._addresses, block.address)
+
+    def release(self, address: int, t: float) -> None:
+        block = self._alive.pop(address, None)
+        if block is not None:
+            block.end = t
+            del self._addresses[bisect_left(self._addresses, address)]
+
+    def find(self, address: int, size: int) -> _Block | None:
+        """The block that contains the address, or else the first one that begins within the region."""
+        i = bisect_right(self._addresses, address)
+        if i > 0:
+            before = self._alive[self._addresses[i - 1]]
+            if address < before.address + before.allocation.bytes:
+                return before
+        if i < len(self._addresses) and self._addresses[i] < address + size:
+            return self._alive[self._addresses[i]]
+        return None
+
+
+def _replay(
+    allocations: Iterable[Allocation], frees: Iterable[Free], events: Iterable[MemoryEvent]
+) -> tuple[list[_Block], UnifiedMemory]:
+    """All blocks with their ends and the events in them, and the events in no block. At one time, memory is released
+    first, and an event comes last.
+    """
+    heap, elsewhere = _Heap(), UnifiedMemory()
+    ordered: list[tuple[float, int, Free | Allocation | MemoryEvent]] = [
+        *((free.t, 0, free) for free in frees),
+        *((allocation.t, 1, allocation) for allocation in allocations),
+        *((event.start, 2, event) for event in events),
+    ]
+    ordered.sort(key=lambda entry: entry[:2])
+    for t, _, record in ordered:
+        if isinstance(record, Free):
+            heap.release(record.address, t)
+        elif isinstance(record, Allocation):
+            heap.allocate(record)
+        else:
+            block = heap.find(record.address, record.bytes)
+            (elsewhere if block is None else block.unified).add(record)
+    return heap.blocks, elsewhere
+
+
+def _add(into: UnifiedMemory, other: UnifiedMemory) -> None:
+    for name in ("h2d", "d2h", "d2d"):
+        ours, theirs = getattr(into, name), getattr(other, name)
+        if not theirs.records:
+            continue
+        ours.smallest = min(ours.smallest, theirs.smallest) if ours.records else theirs.smallest
+        ours.largest = max(ours.largest, theirs.largest)
+        ours.records += theirs.records
+        ours.bytes += theirs.bytes
+        ours.seconds += theirs.seconds
+        ours.by_cause = dict(Counter(ours.by_cause) + Counter(theirs.by_cause))
+    for name in UnifiedMemory.__struct_fields__[3:]:
+        setattr(into, name, getattr(into, name) + getattr(other, name))
+
+
+def _moved(sums: UnifiedMemory) -> tuple[int, int]:
+    return sums.h2d.bytes + sums.d2h.bytes + sums.d2d.bytes, sums.gpu_fault_groups + sums.cpu_faults
+
+
+def by_site(journals: Iterable[ProcessJournal]) -> list[OfSite]:
+    """The events of all processes by the call that allocated the memory, the most bytes moved first. Calls whose memory
+    has no events are left out.
+
+    An event belongs to the allocation that contains its address at the time, or if none does, to the one that begins in
+    the region that moved, since the driver moves whole pages.
+    """
+    found: dict[tuple[CallSite, MemoryKind, str], OfSite] = {}
+    for journal in journals:
+        blocks, elsewhere = _replay(journal.allocations, journal.frees, journal.events)
+        for block in blocks:
+            a = block.allocation
+            of = found.setdefault((a.site, a.kind, a.name), OfSite(a.site, a.kind, a.name, 0, 0, UnifiedMemory()))
+            of.allocations += 1
+            of.bytes += a.bytes
+            _add(of.unified, block.unified)
+        unknown = found.setdefault(((), "unknown", ""), OfSite((), "unknown", "", 0, 0, UnifiedMemory()))
+        _add(unknown.unified, elsewhere)
+    return sorted(
+        (of for of in found.values() if of.unified != UnifiedMemory()), key=lambda of: _moved(of.unified), reverse=True
+    )
+
+
+def alive(journals: Iterable[ProcessJournal], t: float, device: int) -> list[Alive]:
+    """What the processes had allocated at `t` through the GPU of that number, by call, the largest first.
+
+    Managed memory is listed too: how much of it was on the GPU at that time is not known. Processes that see other GPUs
+    number them differently.
+    """
+    found: dict[tuple[CallSite, MemoryKind, str], Alive] = {}
+    for journal in journals:
+        blocks, _ = _replay(journal.allocations, journal.frees, ())
+        for block in blocks:
+            a = block.allocation
+            if a.device != device or a.kind not in ON_A_GPU or not a.t <= t < block.end:
+                continue
+            of = found.setdefault((a.site, a.kind, a.name), Alive(a.site, a.kind, a.name, 0, 0))
+            of.allocations += 1
+            of.bytes += a.bytes
+    return sorted(found.values(), key=lambda of: of.bytes, reverse=True)
+
+
+class _Spans:
+    """Which kernels ran at each time: '' for none, None for several of different names."""
+
+    def __init__(self, kernels: Iterable[Kernel]) -> None:
+        edges: list[tuple[float, int, str]] = []
+        for kernel in kernels:
+            edges += [(kernel.start, 1, kernel.name), (max(kernel.start, kernel.end), -1, kernel.name)]
+        edges.sort()
+        self._times: list[float] = []
+        self._names: list[str | None] = []
+        running: Counter[str] = Counter()
+        for t, change, name in edges:
+            running[name] += change
+            if running[name] == 0:
+                del running[name]
+            now = None if len(running) > 1 else next(iter(running), "")
+            if self._times and self._times[-1] == t:
+                self._names[-1] = now
+            else:
+                self._times.append(t)
+                self._names.append(now)
+
+    def during(self, start: float, end: float) -> str | None:
+        """The name of the kernels that ran within this time, '' for none, None for several names."""
+        first = bisect_right(self._times, start) - 1
+        name: str | None = ""
+        for i in range(max(first, 0), max(first + 1, bisect_left(self._times, end))):
+            now = self._names[i] if first >= 0 or i > first else ""
+            if now is None or (now and name and now != name):
+                return None
+            name = now or name
+        return name
+
+
+def _devices(event: MemoryEvent) -> list[int]:
+    found = (re.findall(r"cuda:(\d+)", name) for name in (event.source, event.target))
+    return sorted({int(number) for numbers in found for number in numbers})
+
+
+def by_kernel(journal: ProcessJournal) -> list[OfKernel]:
+    """The events of a process by the kernels that ran at the time on the GPU that the event names, or on any GPU if it
+    names none. The most bytes moved first; then what is ambiguous; then what overlaps no kernel. Kernels without events
+    are left out.
+    """
+    devices = sorted({kernel.device for kernel in journal.kernels})
+    of_device = {device: _Spans(k for k in journal.kernels if k.device == device) for device in devices}
+    of_all = _Spans(journal.kernels)
+    sums: dict[tuple[Overlap, str], UnifiedMemory] = {}
+    for event in journal.events:
+        named = [of_device[device] for device in _devices(event) if device in of_device]
+        if not named and not _devices(event):
+            named = [of_all]
+        names = {spans.during(event.start, event.end) for spans in named} - {""}
+        key: tuple[Overlap, str] = ("none", "")
+        if None in names or len(names) > 1:
+            key = ("ambiguous", "")
+        elif names:
+            key = ("kernel", str(names.pop()))
+        sums.setdefault(key, UnifiedMemory()).add(event)
+    launches: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for kernel in journal.kernels:
+        launches[kernel.name] += 1
+        seconds[kernel.name] += kernel.end - kernel.start
+    order: list[Overlap] = ["kernel", "ambiguous", "none"]
+    rows = [
+        OfKernel(overlap, name, launches[name] if name else 0, seconds[name] if name else 0.0, unified)
+        for (overlap, name), unified in sums.items()
+    ]
+    return sorted(rows, key=lambda row: (order.index(row.overlap), *(-n for n in _moved(row.unified))))
+
+
+_RUNTIME = re.compile(
+    r"(?:\w+ )?(?:libcudart_static_\w*|__cuda\w*|cuda[A-Z]\w*(?:_ptsz)?(?:<.*>)?)(?:\(.*\))?$|_ZL?\d+cuda[A-Z]"
+)
+
+
+def is_of_the_runtime(function: str) -> bool:
+    """Whether a function, mangled or not, is of the CUDA runtime that was linked statically, or of its headers."""
+    return _RUNTIME.match(function) is not None
+
+
+def caller(site: CallSite, function_of: Callable[[str, int], str]) -> Frame | None:
+    """The place in the program that called the CUDA runtime, or the driver. function_of: the name of the function at an
+    offset of a file, '' if it is unknown. None for an empty site.
+    """
+    for frame in site:
+        if not is_of_the_runtime(function_of(frame.file, frame.offset)):
+            return frame
+    return site[0] if site else None
