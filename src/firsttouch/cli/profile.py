@@ -94,6 +94,19 @@ def command(
             help="Directory of the profile; default: firsttouch-profiles/NAME-DATE.",
         ),
     ] = None,
+    faults: Annotated[
+        int | None,
+        typer.Option(
+            "--faults",
+            parser=every,
+            metavar="[=N]",
+            help="Sample every N-th page fault, 64th by default: which line of the program touched a page first.",
+        ),
+    ] = None,
+    trace: Annotated[
+        bool,
+        typer.Option("--trace", help="Record what CUDA allocates, copies, runs and moves, by a library that it loads."),
+    ] = False,
     no_inject: Annotated[
         bool,
         typer.Option("--no-inject", help="Leave the target's environment alone: no ranges of NVTX, no phases."),
@@ -121,12 +134,22 @@ def command(
         raise UsageError("a command and --pid were given; profile one of them")
     if lasting is not None and attach is None:
         raise UsageError("--duration needs --pid; a command is profiled until it ends")
+    if trace and (attach is not None or no_inject):
+        other = "--pid" if attach is not None else "--no-inject"
+        why = (
+            "the driver loads the library of --trace at the program's start only"
+            if attach is not None
+            else ("--trace loads a library into the target")
+        )
+        raise UsageError(f"--trace and {other} were given; {why}")
     call = Call(
         command=words or [],
         pid=attach or 0,
         duration=lasting,
         interval=INTERVAL if tick is None else tick,
         out=out,
+        faults=faults or 0,
+        trace=trace,
         inject=not no_inject,
         to_stderr=as_json,
     )

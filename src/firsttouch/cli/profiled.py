@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from firsttouch.profile.summary import Brief, PhaseRow, ProcessRow, Summary, headline, how_ended, short
+from firsttouch.report.profile_tables import touched
 from firsttouch.units import format_seconds, format_size
 
 MOST_LINES = 25
-_MOST_PHASES, _MOST_PROCESSES, _MOST_UNSEEN, _MOST_NAMES = 6, 3, 3, 4
+_MOST_PHASES, _MOST_PROCESSES, _MOST_UNSEEN, _MOST_NAMES, _MOST_TOUCHES = 6, 3, 3, 4, 5
 _HEAD = 10
 """The width of the first column."""
 
@@ -126,6 +127,19 @@ def _brief(brief: Brief) -> str:
 def _faults(summary: Summary) -> Iterator[str]:
     if summary.minor is not None:
         yield _row("faults", f"{summary.minor:,} minor, {summary.major or 0:,} major")
+    touches = summary.touches
+    if touches is None or not touches.rows:
+        return
+    for row in touches.rows[:_MOST_TOUCHES]:
+        place = f"{row.source}:{row.line}" if row.source else row.file
+        mapped = f" in {short(row.mappings[0][0], 30)}" if row.mappings else ""
+        yield _row("", f"{row.percent:>5.1f} %  {short(row.function, 40) or '?'}  {_end(place, 50)}{mapped}")
+    yield _row("", " ".join(touched(touches)))
+
+
+def _end(path: str, most: int) -> str:
+    """The end of a path of at most `most` characters."""
+    return path if len(path) <= most else f"...{path[3 - most :]}"
 
 
 def _pages(summary: Summary) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from firsttouch.machine.tree import Tree
 from firsttouch.profile import schema
+from firsttouch.profile.faults import FaultRecorder
 from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.perf import PerfBatch, PerfEvents
 from firsttouch.profile.records import LONGEST_SPAN, LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
@@ -48,6 +49,9 @@ class Sampler:
         self._gpu_tracks: dict[str, Track] = {}
         self.processes = Processes(self.tree, self.writer, pace, self.marker)
         self.slow = SlowReader(self.tree, self.writer, pace, self.nodes, self.began)
+        self.faults: FaultRecorder | None = None
+        if self.perf is not None and self.perf.every:
+            self.faults = FaultRecorder(self.perf.every, self.processes.key_of, self.perf.attached)
         self._cpu_before = time.process_time()
         self._flushed = self._scanned = self._cost_written = self.began
         self._due = self.began
@@ -72,7 +76,7 @@ class Sampler:
         if self.gpus is not None:
             self.gpus.tick(now)
         if self.perf is not None:
-            self._take_events(self.perf.read(rest=last))
+            self._take_events(self.perf.read(rest=last), now)
         elif now - self._scanned >= SCAN_APART:
             self._scanned = now
             self.processes.scan(now - self.began)
@@ -81,11 +85,14 @@ class Sampler:
         if now - self._flushed >= FLUSH_APART:
             self.flush(now)
 
-    def _take_events(self, told: PerfBatch) -> None:
+    def _take_events(self, told: PerfBatch, now: float) -> None:
         for start in told.starts:
             self.processes.started(start.pid, start.parent)
         for change in told.names:
             self.processes.executed(max(0.0, change.t - self.began), change.pid, change.name)
+        self.processes.add_started(now - self.began)
+        if self.faults is not None:
+            self.faults.take(told)
 
     def _take_gpus(self, gpus: GpuSampler) -> None:
         """Takes what was read of the GPUs, whose times are those of CLOCK_MONOTONIC."""
@@ -108,10 +115,20 @@ class Sampler:
         gpus = (samples for track in self._gpu_tracks.values() if (samples := track.take(last=last)))
         for samples in (*self.processes.take(last=last), *self.slow.take(last=last), *gpus):
             self.writer.add(samples)
+        if self.faults is not None:
+            self._write_faults(self.faults, now, last=last)
         if last or now - self._cost_written >= COST_APART:
             self._cost_written = now
             self.writer.add(self.cost(now))
         self.writer.flush()
+
+    def _write_faults(self, faults: FaultRecorder, now: float, *, last: bool) -> None:
+        t = round(now - self.began, 5)
+        lines: list[schema.Line] = [*faults.flush(t)]
+        if last and self.perf is not None:
+            lines += [schema.Faults(t=t, every=faults.every, rows=[], counted=self.perf.counted()), *faults.symbols()]
+        for line in lines:
+            self.writer.add(line)
 
     def cost(self, now: float) -> schema.Cost:
         return schema.Cost(

@@ -214,13 +214,15 @@ class Symbol(Line, kw_only=True, tag="symbol"):
 class Faults(Line, kw_only=True, tag="faults"):
     """Sampled page faults since the last such line. rows: site, process key, name of the mapping, sampled faults.
 
-    every: one of how many was sampled. lost: how many samples there was no room for.
+    every: one of how many was sampled. lost: how many samples there was no room for. counted: all page faults in user
+    mode since the start, as the kernel counts them; in the last of these lines.
     """
 
     t: Number
     every: int
     rows: list[tuple[int, int, str, int]]
     lost: int = 0
+    counted: Integer | None = None
 
 
 class Cost(Line, kw_only=True, tag="cost"):

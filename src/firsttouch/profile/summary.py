@@ -14,6 +14,7 @@ import msgspec
 
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
+from firsttouch.profile.faults import estimated, fault_table, seen_share
 from firsttouch.profile.found import found_phases
 from firsttouch.profile.phases import Phase
 from firsttouch.profile.reading import Process, Profile
@@ -24,6 +25,8 @@ MOST_PROCESSES = 200
 MOST_PHASES = 200
 MOST_MAPPED_PROCESSES = 4
 """The processes whose mappings are told for each peak, those with most memory."""
+MOST_TOUCHES, MOST_TOUCHED = 200, 8
+"""The most places at which pages were touched first, and the most mappings of each."""
 LONGEST_COMMAND = 60
 _LARGEST = float(1 << 62)
 """More than any memory. A profile from elsewhere may hold larger numbers, which JSON has no integers for."""
@@ -209,6 +212,34 @@ class Brief(Part, frozen=True, kw_only=True):
     names: dict[str, int]
 
 
+class TouchRow(Part, frozen=True, kw_only=True):
+    """Page faults at one place of a program: where pages were touched first. file: the program or library; source,
+    line: '' and 0 if unknown. faults: sampled ones times their period. mappings: in which they fell, by name.
+    """
+
+    function: str
+    source: str
+    line: int
+    file: str
+    faults: int
+    percent: float
+    mappings: list[tuple[str, int]]
+
+
+class Touches(Part, frozen=True, kw_only=True):
+    """Where pages were touched first, from sampled page faults. every: one of how many was sampled; lost: samples.
+
+    counted: page faults in user mode, which could be sampled; share: their part of all page faults, None if unknown.
+    """
+
+    every: int
+    lost: int
+    counted: int
+    share: float | None
+    rows: list[TouchRow]
+    rows_left_out: int
+
+
 class Unseen(Part, frozen=True, kw_only=True):
     """What could not be seen: a sentence, and the line to type that mends it, '' if there is none.
 
@@ -272,6 +303,7 @@ class Summary(Part, frozen=True, kw_only=True):
     nodes: list[NodeRow]
     counters: list[Counter]
     mappings: list[MappedProcess]
+    touches: Touches | None
     unseen: list[Unseen]
     cost: Cost | None
 
@@ -315,6 +347,7 @@ def summarise(profile: Profile) -> Summary:
         nodes=[_node(profile, node, when) for node in header.nodes],
         counters=_counters(profile),
         mappings=_mappings(profile, host, gpus),
+        touches=_touches(profile),
         unseen=_unseen(profile),
         cost=_cost(profile),
     )
@@ -744,6 +777,28 @@ def _mapped(profile: Profile, line: schema.Mappings, of: list[str]) -> MappedPro
     rows = [row(mapping) for mapping in line.rows]
     others = row(line.others) if line.others else None
     return MappedProcess(of=of, key=line.key, pid=process.pid, name=process.name, t=line.t, rows=rows, others=others)
+
+
+def _touches(profile: Profile) -> Touches | None:
+    """Where pages were touched first; None if no page faults were sampled."""
+    if not profile.faults:
+        return None
+    rows = fault_table([*profile.sites.values(), *profile.symbols.values(), *profile.faults])
+    stated = [line.counted for line in profile.faults if line.counted is not None]
+    counted = stated[-1] if stated else estimated(profile.faults)
+    minor, major = _faults(profile, "minor"), _faults(profile, "major")
+    every = sum((minor or 0, major or 0)) if profile.end is not None else 0
+    return Touches(
+        every=profile.faults[0].every,
+        lost=sum(line.lost for line in profile.faults),
+        counted=counted,
+        share=seen_share(counted, every).share,
+        rows=[
+            TouchRow(**{**vars(row), "percent": round(row.percent, 3), "mappings": list(row.mappings[:MOST_TOUCHED])})
+            for row in rows[:MOST_TOUCHES]
+        ],
+        rows_left_out=max(0, len(rows) - MOST_TOUCHES),
+    )
 
 
 def _unseen(profile: Profile) -> list[Unseen]:

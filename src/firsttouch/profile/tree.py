@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -132,7 +131,6 @@ class Processes:
 
     def take_readings(self, began: float) -> tuple[int, int]:
         """Takes what the core's thread has read. began: the time 0. Returns the ticks until now, and the late ones."""
-        self._add_newborn(time.monotonic() - began)
         readings, totals, ticks, late = self._sampler.take()
         for when, key, pages, minor, major, state in readings:
             member = self._by_key.get(key)
@@ -147,7 +145,8 @@ class Processes:
             self._total.add(when - began, (pages * self._page, minor, major, processes))
         return ticks, late
 
-    def _add_newborn(self, t: float) -> None:
+    def add_started(self, t: float) -> None:
+        """Begins to read the processes that perf events told of."""
         if not self._newborn:
             return
         names: Counter[str] = Counter()

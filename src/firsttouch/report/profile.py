@@ -17,23 +17,19 @@ from firsttouch.report.export import cell
 from firsttouch.report.memory import Figure, plain, specification
 from firsttouch.report.page import assets, environment, packaged
 from firsttouch.report.profile_figure import figure_of, overlay
-from firsttouch.report.profile_tables import FaultRow
 from firsttouch.report.svg import to_png, to_svg, to_svgs
 from firsttouch.text import count
 
 PAGE = "report.html"
 
 
-def render(profiles: Mapping[str, Profile], faults: Sequence[FaultRow] = ()) -> str:
-    """One self-contained HTML page. The keys of `profiles` are short names that tell them apart.
-
-    faults: where pages were touched first, the most frequent places first; of one profile only.
-    """
+def render(profiles: Mapping[str, Profile]) -> str:
+    """One self-contained HTML page. The keys of `profiles` are short names that tell them apart."""
     summaries = {name: summarise(profile) for name, profile in profiles.items()}
     figure, notes = drawn(profiles, summaries)
     drawing = Drawing(_caption(figure), specification(figure) if figure.panels else None, notes=notes)
     one = next(iter(summaries.values())) if len(summaries) == 1 else None
-    tables = words.tables(one, faults) if one else [words.peaks(summaries)]
+    tables = words.tables(one) if one else [words.peaks(summaries)]
     return environment().from_string(packaged("profile.html.j2")).render(
         **assets(),
         title=plain(headline(one) if one else _compared(summaries), 300),
@@ -129,7 +125,7 @@ def read_all(directories: Sequence[Path]) -> dict[str, Profile]:
     return dict(zip(names_of(profiles), profiles, strict=True))
 
 
-def write_profile(directories: Sequence[Path], output: Path | None = None, faults: Sequence[FaultRow] = ()) -> Path:
+def write_profile(directories: Sequence[Path], output: Path | None = None) -> Path:
     """Writes the page of one or several profiles, by default to DIR/report.html. Returns its path.
 
     Raises:
@@ -140,7 +136,7 @@ def write_profile(directories: Sequence[Path], output: Path | None = None, fault
     path = output or directories[0] / PAGE
     if path.is_dir():
         raise UsageError(f"{path} is a directory; give -o a file name such as {path / PAGE}")
-    page = render(read_all(directories), faults)
+    page = render(read_all(directories))
     try:
         (write_output if output else write_atomically)(path, page.encode())
     except OSError as error:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
-from firsttouch.profile.summary import MappedProcess, Peak, PhaseRow, Summary, how_ended
+from firsttouch.profile.summary import MappedProcess, Peak, PhaseRow, Summary, Touches, how_ended
 from firsttouch.report.memory import plain, when
 from firsttouch.text import compact, count, join_names
 from firsttouch.units import format_number, format_seconds, format_size
 
 DASH = "\N{EN DASH}"
-FaultRow: TypeAlias = tuple[str, str, int, int, float, str]
-"""Function, file, line (0 if unknown), sampled faults, percent, and the mappings that they fell in."""
 _MOST_FAULT_ROWS = 100
 _MANY = 24
 """From how many phases on those of one name are told together first."""
@@ -50,7 +47,7 @@ def whole(value: int | None) -> str:
     return DASH if value is None else f"{value:,}"
 
 
-def tables(summary: Summary, faults: Sequence[FaultRow] = ()) -> list[Table]:
+def tables(summary: Summary) -> list[Table]:
     """The tables of one profile that have something to say."""
     found = [
         *phases(summary),
@@ -58,7 +55,7 @@ def tables(summary: Summary, faults: Sequence[FaultRow] = ()) -> list[Table]:
         *mappings(summary),
         pages(summary),
         nodes(summary),
-        first_touches(faults),
+        first_touches(summary),
         counters(summary),
     ]
     return [table for table in found if table.rows or table.notes]
@@ -260,17 +257,36 @@ def nodes(summary: Summary) -> Table:
     return table
 
 
-def first_touches(faults: Sequence[FaultRow]) -> Table:
+def first_touches(summary: Summary) -> Table:
     """Where pages were touched first."""
+    touches = summary.touches
+    if touches is None:
+        return Table("first-touches", "")
     table = Table("first-touches", "Where pages were touched first")
-    table.heads = ["function", "file", "line", "sampled faults", "%", "in the mappings"]
-    for function, file, line, number, percent, mapped in faults[:_MOST_FAULT_ROWS]:
-        place = str(line) if line else DASH
-        cells = [plain(function, 100) or DASH, plain(file, 120) or DASH, place, whole(number)]
-        table.rows.append([*cells, format_number(percent, 3), plain(mapped, 120)])
-    if len(faults) > _MOST_FAULT_ROWS:
-        table.notes.append(f"{len(faults) - _MOST_FAULT_ROWS:,} places with fewer faults are left out.")
-    return table if faults else Table("first-touches", "")
+    table.heads = ["function", "place", "faults", "%", "in the mappings"]
+    for row in touches.rows[:_MOST_FAULT_ROWS]:
+        place = f"{row.source}:{row.line}" if row.source else row.file
+        mapped = ", ".join(f"{name} {number:,}" for name, number in row.mappings[:3])
+        cells = [plain(row.function, 100) or DASH, plain(place, 120) or DASH, whole(row.faults)]
+        table.rows.append([*cells, format_number(row.percent, 3), plain(mapped, 160)])
+    table.notes += touched(touches)
+    if (left := max(0, len(touches.rows) - _MOST_FAULT_ROWS) + touches.rows_left_out) > 0:
+        table.notes.append(f"{left:,} places with fewer faults are left out.")
+    return table
+
+
+def touched(touches: Touches) -> list[str]:
+    """What was sampled of the page faults, and what could not be."""
+    every = f"one of {touches.every:,} page faults was sampled" if touches.every > 1 else "every page fault was sampled"
+    found = [f"{every[:1].upper()}{every[1:]}; numbers are samples times {touches.every:,}."]
+    if touches.share is not None:
+        found.append(
+            f"{format_number(100 * touches.share, 3)} % of all page faults were in user mode and could be sampled; "
+            "those inside system calls are not seen."
+        )
+    if touches.lost:
+        found.append(f"There was no room for {touches.lost:,} samples.")
+    return found
 
 
 def counters(summary: Summary) -> Table:
