@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from firsttouch.profile.summary import Brief, PhaseRow, ProcessRow, Summary, headline, how_ended, short
+from firsttouch.profile.traced import Place
 from firsttouch.report.profile_tables import touched
 from firsttouch.units import format_seconds, format_size
 
@@ -17,8 +18,9 @@ _HEAD = 10
 def lines(summary: Summary, files: Sequence[str] = ()) -> list[str]:
     """The summary in words. files: the paths of what was written, named last."""
     found = [headline(summary), *_memory(summary), *_phases(summary), *_processes(summary), *_faults(summary)]
-    found += [*_pages(summary), *_unseen(summary), *_cost(summary)]
-    return [*found[: MOST_LINES - len(files)], *files]
+    found += [*_trace(summary), *_pages(summary)]
+    last = [*_unseen(summary), *_cost(summary), *files]
+    return [*found[: MOST_LINES - len(last)], *last]
 
 
 def _row(head: str, text: str) -> str:
@@ -135,6 +137,46 @@ def _faults(summary: Summary) -> Iterator[str]:
         mapped = f" in {short(row.mappings[0][0], 30)}" if row.mappings else ""
         yield _row("", f"{row.percent:>5.1f} %  {short(row.function, 40) or '?'}  {_end(place, 50)}{mapped}")
     yield _row("", " ".join(touched(touches)))
+
+
+def _trace(summary: Summary) -> Iterator[str]:
+    """What CUDA did, and what was alive at the peak of each GPU."""
+    trace = summary.trace
+    if trace is None:
+        return
+    unified = trace.unified
+    head = "trace"
+    for name, moves in (("h2d", unified.h2d), ("d2h", unified.d2h)):
+        if moves.records:
+            causes = ", ".join(f"{cause or 'unknown'} {_size(size)}" for cause, size in _largest(moves.by_cause))
+            span = f"{_size(moves.smallest)} to {_size(moves.largest)}"
+            time = format_seconds(moves.seconds)
+            yield _row(head, f"{name} {moves.records:,} moves, {_size(moves.bytes)} ({causes}), {span}, {time}")
+            head = ""
+    if unified.gpu_fault_groups or unified.cpu_faults or unified.thrashing:
+        groups = f"{unified.gpu_fault_groups:,} groups of GPU faults ({format_seconds(unified.gpu_fault_seconds)})"
+        yield _row(head, f"{groups}, {unified.cpu_faults:,} CPU faults, thrashing {unified.thrashing:,} times")
+        head = ""
+    copies = [
+        f"{of.direction} {of.records:,} x, {_size(of.bytes)} in {format_seconds(of.seconds)}" for of in trace.copies
+    ]
+    kernels = f"{trace.kernels:,} kernels, {format_seconds(trace.kernel_seconds)}" if trace.kernels else "no kernels"
+    yield _row(head, f"copies {'; '.join(copies[:3]) or 'none'}; {kernels}; {trace.allocations:,} allocations")
+    for of in trace.alive:
+        rows = [f"{_size(row.bytes)} {row.kind} by {_place(row.place)}" for row in of.rows[:2]]
+        if rows:
+            yield _row("", f"alive at the peak of {of.gpu}: {'; '.join(rows)}")
+    if trace.lost or trace.left_out:
+        yield _row("", f"{trace.lost + trace.left_out:,} records were lost, for lack of room")
+
+
+def _largest(by_cause: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(by_cause.items(), key=lambda item: -item[1])
+
+
+def _place(place: Place) -> str:
+    where = f"{place.source}:{place.line}" if place.source else place.file
+    return f"{short(place.function, 30) or '?'} {_end(where, 40)}".strip()
 
 
 def _end(path: str, most: int) -> str:

@@ -136,8 +136,8 @@ def open_processes(
 _UNSEEN = {
     ("processes", True): "",
     ("processes", False): "",
-    ("faults", True): "page faults inside system calls are not seen",
-    ("faults", False): "earlier page faults and those inside system calls are not seen",
+    ("faults", True): "",
+    ("faults", False): "page faults before the profile began are not seen",
 }
 
 

@@ -23,11 +23,12 @@ from firsttouch.errors import UsageError
 from firsttouch.machine.tree import Tree, drop_missing
 from firsttouch.profile import launch, memory, schema
 from firsttouch.profile.gpus import GpuSampler
-from firsttouch.profile.journal import inject_environment
+from firsttouch.profile.journal import inject_environment, read_journals
 from firsttouch.profile.marks import VARIABLE
 from firsttouch.profile.perf import PerfEvents, open_processes
 from firsttouch.profile.records import Writer
 from firsttouch.profile.sampler import Sampler
+from firsttouch.profile.traced import callers
 
 INTERVAL = 0.01
 LEAST_INTERVAL = 0.001
@@ -306,6 +307,10 @@ class _Profiler:
             else:
                 self.writer.add(ended)
         sampler.flush(now, last=True)
+        if self.call.trace:
+            with suppress(UsageError):  # views say what is wrong with a journal
+                for line in callers(read_journals(self.directory)):
+                    self.writer.add(line)
         running = len(sampler.processes.members)
         code = None if status is None else status if status >= 0 else 128 - status
         self.writer.add(schema.End(t=t, status=code, why=why, still_running=running))

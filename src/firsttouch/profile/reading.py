@@ -67,6 +67,8 @@ class Profile:
     mappings: list[schema.Mappings] = field(default_factory=list)
     sites: dict[int, schema.Site] = field(default_factory=dict)
     symbols: dict[int, schema.Symbol] = field(default_factory=dict)
+    callers: dict[tuple[str, int], schema.Caller] = field(default_factory=dict)
+    """By file and offset."""
     faults: list[schema.Faults] = field(default_factory=list)
     brief: list[schema.Brief] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -162,7 +164,7 @@ def _lines(path: Path) -> Iterator[schema.AnyLine]:
 
 
 def _take(profile: Profile, line: schema.AnyLine) -> None:
-    if not isinstance(line, schema.Header | schema.Site | schema.Symbol | schema.Samples):
+    if not isinstance(line, schema.Header | schema.Site | schema.Symbol | schema.Caller | schema.Samples):
         profile.seconds = max(profile.seconds, line.t)
     match line:
         case schema.Samples():
@@ -182,6 +184,8 @@ def _take(profile: Profile, line: schema.AnyLine) -> None:
             profile.sites[line.site] = line
         case schema.Symbol():
             profile.symbols[line.site] = line
+        case schema.Caller():
+            profile.callers[line.file, line.offset] = line
         case schema.Faults():
             profile.faults.append(line)
         case schema.Brief():

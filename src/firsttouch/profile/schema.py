@@ -211,6 +211,16 @@ class Symbol(Line, kw_only=True, tag="symbol"):
     number: int = 0
 
 
+class Caller(Line, kw_only=True, tag="caller"):
+    """What a place is from which memory was allocated: the fields of `Site` and of `Symbol`."""
+
+    file: str
+    offset: Integer
+    function: str = ""
+    source: str = ""
+    number: int = 0
+
+
 class Faults(Line, kw_only=True, tag="faults"):
     """Sampled page faults since the last such line. rows: site, process key, name of the mapping, sampled faults.
 
@@ -257,5 +267,5 @@ class End(Line, kw_only=True, tag="end"):
 
 
 AnyLine: TypeAlias = (
-    Header | Started | Ended | Brief | Samples | Mappings | Mark | Site | Symbol | Faults | Cost | Notice | End
+    Header | Started | Ended | Brief | Samples | Mappings | Mark | Site | Symbol | Caller | Faults | Cost | Notice | End
 )

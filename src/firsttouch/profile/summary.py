@@ -18,6 +18,7 @@ from firsttouch.profile.faults import estimated, fault_table, seen_share
 from firsttouch.profile.found import found_phases
 from firsttouch.profile.phases import Phase
 from firsttouch.profile.reading import Process, Profile
+from firsttouch.profile.traced import Trace, device_numbers, traced
 from firsttouch.units import format_seconds, format_size
 
 SCHEMA = "firsttouch-profile-summary/1"
@@ -304,6 +305,7 @@ class Summary(Part, frozen=True, kw_only=True):
     counters: list[Counter]
     mappings: list[MappedProcess]
     touches: Touches | None
+    trace: Trace | None
     unseen: list[Unseen]
     cost: Cost | None
 
@@ -348,6 +350,7 @@ def summarise(profile: Profile) -> Summary:
         counters=_counters(profile),
         mappings=_mappings(profile, host, gpus),
         touches=_touches(profile),
+        trace=_trace(profile, phases, gpus),
         unseen=_unseen(profile),
         cost=_cost(profile),
     )
@@ -779,6 +782,12 @@ def _mapped(profile: Profile, line: schema.Mappings, of: list[str]) -> MappedPro
     return MappedProcess(of=of, key=line.key, pid=process.pid, name=process.name, t=line.t, rows=rows, others=others)
 
 
+def _trace(profile: Profile, phases: Sequence[Phase], gpus: Sequence[GpuRow]) -> Trace | None:
+    numbers = device_numbers(profile.header)
+    peaks = {g.name: (numbers[g.name], g.rise.t) for g in gpus if g.rise is not None and g.name in numbers}
+    return traced(profile.journals, profile.callers, phases, peaks, profile.header.clock)
+
+
 def _touches(profile: Profile) -> Touches | None:
     """Where pages were touched first; None if no page faults were sampled."""
     if not profile.faults:
@@ -812,6 +821,8 @@ def _unseen(profile: Profile) -> list[Unseen]:
     if profile.end is None:
         why = f"The profiler ended before the target; its data end at {format_seconds(profile.seconds)}."
         found.append(Unseen(layer="", why=why))
+    told = [notice for journal in profile.journals for notice in journal.notices]
+    found += [Unseen(layer=layer, why=text) for layer, text in dict.fromkeys((n.layer, n.text) for n in told)]
     return [*found, *(Unseen(layer="", why=text) for text in dict.fromkeys(profile.notices))]
 
 

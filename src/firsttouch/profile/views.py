@@ -10,6 +10,7 @@ from firsttouch.files import as_usage_error, write_atomically
 from firsttouch.profile.perfetto import write_trace
 from firsttouch.profile.reading import read
 from firsttouch.profile.summary import Summary, summarise
+from firsttouch.profile.traced import trace_events
 
 SUMMARY, TRACE = "profile.json", "trace.json"
 
@@ -24,5 +25,5 @@ def write(directory: Path) -> Summary:
     summary = summarise(profile)
     with as_usage_error("write", directory, "a directory that can be written"):
         write_atomically(directory / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
-        write_trace(profile, directory / TRACE)
+        write_trace(profile, directory / TRACE, trace_events(profile.journals))
     return summary

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firsttouch.profile.summary import MappedProcess, Peak, PhaseRow, Summary, Touches, how_ended
+from firsttouch.profile.trace import Moves, UnifiedMemory
+from firsttouch.profile.traced import Allocated, Trace
 from firsttouch.report.memory import plain, when
 from firsttouch.text import compact, count, join_names
 from firsttouch.units import format_number, format_seconds, format_size
@@ -56,6 +59,7 @@ def tables(summary: Summary) -> list[Table]:
         pages(summary),
         nodes(summary),
         first_touches(summary),
+        *(trace_tables(summary.trace) if summary.trace else ()),
         counters(summary),
     ]
     return [table for table in found if table.rows or table.notes]
@@ -287,6 +291,82 @@ def touched(touches: Touches) -> list[str]:
     if touches.lost:
         found.append(f"There was no room for {touches.lost:,} samples.")
     return found
+
+
+def trace_tables(trace: Trace) -> list[Table]:
+    """What CUDA did: as a whole, in each phase, by allocation and by kernel, and what was alive."""
+    moved = Table("moves", "What the driver moved")
+    moved.heads = ["direction", "moves", "bytes", "by cause", "smallest", "largest", "time"]
+    for name, title in (("h2d", "host to device"), ("d2h", "device to host"), ("d2d", "device to device")):
+        moves: Moves = getattr(trace.unified, name)
+        if moves.records:
+            cells = [title, whole(moves.records), size(moves.bytes), causes(moves)]
+            moved.rows.append([*cells, size(moves.smallest), size(moves.largest), format_seconds(moves.seconds)])
+    unified = trace.unified
+    moved.notes.append(
+        f"{unified.gpu_fault_groups:,} groups of GPU faults, {unified.cpu_faults:,} page faults of the CPU in managed "
+        f"memory; memory moved to and fro {count(unified.thrashing, 'time')}. Times are sums, and moves may overlap."
+    )
+    copies = Table("copies", "Copies that the program asked for, and kernels")
+    copies.heads = ["direction", "copies", "bytes", "smallest", "largest", "time"]
+    for of in trace.copies:
+        cells = [of.direction, whole(of.records), size(of.bytes), size(of.smallest), size(of.largest)]
+        copies.rows.append([*cells, format_seconds(of.seconds)])
+    copies.notes.append(f"{count(trace.kernels, 'kernel')} ran for {format_seconds(trace.kernel_seconds)} altogether.")
+    return [moved, copies, *_of_parts(trace), *_alive(trace)]
+
+
+def _of_parts(trace: Trace) -> Iterator[Table]:
+    heads = ["to device", "to host", "groups of GPU faults", "CPU faults", "by cause"]
+    phases = Table("moves-by-phase", "What the driver moved in each phase", ["phase", "copied", *heads])
+    for of in trace.phases:
+        copied = size(sum(one.bytes for one in of.copies))
+        phases.rows.append([plain(of.name, 60), copied, *_moved(of.unified)])
+    sites = Table("moves-by-allocation", "What the driver moved, by the call that allocated the memory")
+    sites.heads = ["allocated by", "kind", "bytes", *heads]
+    for row in trace.sites:
+        if row.unified is not None:
+            sites.rows.append([_allocated(row), row.kind, size(row.bytes), *_moved(row.unified)])
+    kernels = Table("moves-by-kernel", "What the driver moved while kernels ran", ["kernel", "launches", *heads])
+    kernels.notes.append("By overlap in time: no record says which kernel caused a move.")
+    for kernel in trace.by_kernel:
+        name = {"ambiguous": "ambiguous: kernels overlapped", "none": "no kernel ran"}.get(kernel.overlap, kernel.name)
+        kernels.rows.append([plain(name, 80), whole(kernel.launches), *_moved(kernel.unified)])
+    yield from (table for table in (phases, sites, kernels) if table.rows)
+
+
+def _alive(trace: Trace) -> Iterator[Table]:
+    for of in trace.alive:
+        table = Table(f"alive-{of.device}", f"What was allocated at the peak of {plain(of.gpu)}")
+        table.heads = ["allocated by", "kind", "allocations", "bytes"]
+        for row in of.rows:
+            table.rows.append([_allocated(row), row.kind, whole(row.allocations), size(row.bytes)])
+        table.notes.append(
+            f"At {when(of.t)}, through device {of.device} of the program. How much of managed memory was on the GPU is "
+            "not known."
+        )
+        if table.rows:
+            yield table
+
+
+def _moved(unified: UnifiedMemory) -> list[str]:
+    moved = [size(unified.h2d.bytes), size(unified.d2h.bytes)]
+    faults = [whole(unified.gpu_fault_groups), whole(unified.cpu_faults)]
+    return [*moved, *faults, causes(unified.h2d, unified.d2h)]
+
+
+def causes(*moves: Moves) -> str:
+    """Bytes by cause, the most first."""
+    sums: Counter[str] = Counter()
+    for of in moves:
+        sums.update(of.by_cause)
+    return ", ".join(f"{cause or 'unknown'} {size(number)}" for cause, number in sums.most_common()) or DASH
+
+
+def _allocated(row: Allocated) -> str:
+    place = row.place
+    where = f"{place.source}:{place.line}" if place.source else place.file
+    return plain(" ".join(filter(None, [row.name, place.function, where])), 160) or "unknown"
 
 
 def counters(summary: Summary) -> Table:

@@ -1,0 +1,234 @@
+"""A trace of CUDA in numbers: trace.py's tables of a profile's journals, with names in place of addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from firsttouch import _core
+from firsttouch.events.trace import TraceEvent
+from firsttouch.profile import schema
+from firsttouch.profile.journal import CallSite, ProcessJournal
+from firsttouch.profile.phases import Phase
+from firsttouch.profile.symbols import symbolize
+from firsttouch.profile.trace import (
+    Copies,
+    OfKernel,
+    OfPhase,
+    UnifiedMemory,
+    alive,
+    by_kernel,
+    by_phase,
+    by_site,
+    caller,
+    copies_by_direction,
+    unified_memory,
+)
+
+MOST_ROWS = 100
+MOST_EVENTS = 40_000
+"""The most events of one process that trace.json has: the first ones."""
+Callers: TypeAlias = Mapping[tuple[str, int], schema.Caller]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A place in a program. source, line: '' and 0 if unknown. All is '' for a call that is unknown."""
+
+    function: str = ""
+    source: str = ""
+    line: int = 0
+    file: str = ""
+
+
+class Allocated(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory that one call allocated. kind: such as 'device', 'managed' or 'pinned'; name: of a static variable.
+
+    unified: the events in it; None in a list of what was alive.
+    """
+
+    place: Place
+    kind: str
+    name: str
+    allocations: int
+    bytes: int
+    unified: UnifiedMemory | None = None
+
+
+class AliveAt(msgspec.Struct, frozen=True, kw_only=True):
+    """What was allocated and not given back at the peak of a GPU. device: its number in the program.
+
+    Of managed memory, it is not known how much was on the GPU.
+    """
+
+    gpu: str
+    device: int
+    t: float
+    rows: list[Allocated]
+    rows_left_out: int
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """What CUDA did in the target. processes: those that were traced. lost: records for which CUPTI had no room;
+    left_out: those for which the journal had none. Times are seconds.
+    """
+
+    processes: int
+    unified: UnifiedMemory
+    copies: list[Copies]
+    allocations: int
+    kernels: int
+    kernel_seconds: float
+    phases: list[OfPhase]
+    sites: list[Allocated]
+    by_kernel: list[OfKernel]
+    alive: list[AliveAt]
+    lost: int
+    left_out: int
+
+
+def callers(journals: Iterable[ProcessJournal]) -> Iterator[schema.Caller]:
+    """Names for all places from which memory was allocated, for the data file."""
+    frames = {
+        (frame.file, frame.offset): None
+        for journal in journals
+        for allocation in journal.allocations
+        for frame in allocation.site
+    }
+    for (file, offset), place in symbolize(frames).items():
+        if place.function or place.source:
+            yield schema.Caller(
+                file=file, offset=offset, function=place.function, source=place.source, number=place.number
+            )
+
+
+def place_of(site: CallSite, names: Callers) -> Place:
+    """The place in the program that called the CUDA runtime, or the driver."""
+
+    def function_of(file: str, offset: int) -> str:
+        known = names.get((file, offset))
+        return known.function if known else ""
+
+    frame = caller(site, function_of)
+    if frame is None:
+        return Place()
+    known = names.get((frame.file, frame.offset))
+    return Place(known.function, known.source, known.number, frame.file) if known else Place(file=frame.file)
+
+
+def traced(
+    journals: Iterable[ProcessJournal],
+    names: Callers,
+    phases: Iterable[Phase],
+    peaks: Mapping[str, tuple[int, float]],
+    clock: float,
+) -> Trace | None:
+    """The trace of a profile; None if none of its processes was traced.
+
+    peaks: by the name of a GPU, its number in the program and the time of its peak. clock: the time 0 of `phases`, of
+    `peaks` and of the result.
+    """
+    found = [journal for journal in journals if journal.traced]
+    if not found:
+        return None
+    events = [event for journal in found for event in journal.events]
+    copies = [copy for journal in found for copy in journal.copies]
+    kernels = [kernel for journal in found for kernel in journal.kernels]
+    spans = [(phase.name, phase.start + clock, phase.end + clock) for phase in phases]
+    of_phases = by_phase(events, copies, spans)
+    for one in of_phases:
+        one.start, one.end = round(one.start - clock, 6), round(one.end - clock, 6)
+    sites = [
+        Allocated(
+            place=place_of(of.site, names),
+            kind=of.kind,
+            name=of.name,
+            allocations=of.allocations,
+            bytes=of.bytes,
+            unified=of.unified,
+        )
+        for of in by_site(found)
+    ]
+    of_kernels = [row for journal in found for row in by_kernel(journal)]
+    for row in of_kernels:
+        row.name = _core.demangle(row.name)
+    return Trace(
+        processes=len(found),
+        unified=unified_memory(events),
+        copies=copies_by_direction(copies),
+        allocations=sum(len(journal.allocations) for journal in found),
+        kernels=len(kernels),
+        kernel_seconds=sum(kernel.end - kernel.start for kernel in kernels),
+        phases=of_phases[:MOST_ROWS],
+        sites=sites[:MOST_ROWS],
+        by_kernel=of_kernels[:MOST_ROWS],
+        alive=[_alive(found, names, gpu, device, t, clock) for gpu, (device, t) in peaks.items()],
+        lost=sum(journal.lost for journal in found),
+        left_out=sum(journal.left_out for journal in found),
+    )
+
+
+def _alive(
+    journals: Iterable[ProcessJournal], names: Callers, gpu: str, device: int, t: float, clock: float
+) -> AliveAt:
+    rows = [
+        Allocated(
+            place=place_of(of.site, names), kind=of.kind, name=of.name, allocations=of.allocations, bytes=of.bytes
+        )
+        for of in alive(journals, t + clock, device)
+    ]
+    return AliveAt(gpu=gpu, device=device, t=t, rows=rows[:MOST_ROWS], rows_left_out=max(0, len(rows) - MOST_ROWS))
+
+
+def device_numbers(header: schema.Header) -> dict[str, int]:
+    """The number of each GPU in the target, as CUDA_VISIBLE_DEVICES orders them; those that it hides are left out."""
+    nvidia = [gpu for gpu in header.gpus if "NVML" in gpu.source]
+    visible = header.environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return {gpu.name: number for number, gpu in enumerate(nvidia)}
+    found: dict[str, int] = {}
+    for number, word in enumerate(visible.split(",")):
+        chosen = [
+            gpu
+            for place, gpu in enumerate(nvidia)
+            if word.strip() == str(place) or (word.strip().startswith("GPU-") and gpu.uuid.startswith(word.strip()))
+        ]
+        if not chosen:
+            break  # CUDA ignores what follows an invalid entry
+        found[chosen[0].name] = number
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------ for Perfetto
+
+_MOVES = {"h2d": "host to device", "d2h": "device to host", "d2d": "device to device"}
+_UNIFIED, _STREAMS = 1 << 25, 1 << 26
+"""Numbers of tracks that are no threads."""
+
+
+def trace_events(journals: Iterable[ProcessJournal]) -> Iterator[TraceEvent]:
+    """Kernels, copies and unified-memory events as slices of the process that they belong to."""
+    for journal in journals:
+        if not journal.traced:
+            continue
+        pid = journal.pid
+        yield TraceEvent("thread_name", "M", pid, _UNIFIED, args={"name": "unified memory"})
+        streams = {kernel.stream for kernel in journal.kernels} | {copy.stream for copy in journal.copies}
+        for stream in sorted(streams):
+            yield TraceEvent("thread_name", "M", pid, _STREAMS + stream, args={"name": f"CUDA stream {stream}"})
+        for kernel in journal.kernels[:MOST_EVENTS]:
+            name = _core.demangle(kernel.name)[:200]
+            yield _slice(name, pid, _STREAMS + kernel.stream, kernel.start, kernel.end, {"device": kernel.device})
+        for copy in journal.copies[:MOST_EVENTS]:
+            about = {"bytes": copy.bytes, "device": copy.device}
+            yield _slice(f"copy {copy.direction}", pid, _STREAMS + copy.stream, copy.start, copy.end, about)
+        for event in journal.events[:MOST_EVENTS]:
+            about = {"bytes": event.bytes, "count": event.count}
+            name = f"{_MOVES.get(event.kind, event.kind)} {event.cause}".strip()
+            yield _slice(name, pid, _UNIFIED, event.start, event.end, about)
+
+
+def _slice(name: str, pid: int, tid: int, start: float, end: float, about: Mapping[str, int]) -> TraceEvent:
+    ts, dur = round(start * 1e6, 3), round((end - start) * 1e6, 3)
+    return TraceEvent(name, "X", pid, tid, ts, dur, args={**about})

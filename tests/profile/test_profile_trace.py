@@ -1,0 +1,33 @@
+"""`firsttouch profile --trace`, on the stand-in for CUPTI."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from tests.profile.test_profiler import call
+from tests.profile.test_trace_journal import driver  # noqa: F401  # a fixture
+
+STANDIN_GPU = {"gpus": [{"name": "Stand-in", "total": 1 << 30, "used": [[0, 1 << 20], [0.2, 64 << 20]]}]}
+
+
+def test_of_a_program_that_knows_nothing(driver: Path, tmp_path: Path) -> None:  # noqa: F811
+    standin = str(driver.with_name("libcupti.so"))
+    environment = {**os.environ, "STANDIN": standin, "FIRSTTOUCH_LIB_CUPTI": standin, "STANDIN_CUPTI_REPEAT": "0"}
+    out = tmp_path / "out"
+    done = call("--trace", "--out", str(out), "--", str(driver), "1000", "return", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "h2d 1,0" in done.stderr
+    summary = json.loads((out / "profile.json").read_text())
+    trace = summary["trace"]
+    assert trace["processes"] == 1
+    assert trace["unified"]["h2d"]["records"] >= 1000
+    sites = {row["place"]["function"]: row for row in trace["sites"]}
+    assert "allocate_managed" in sites
+    assert sites["allocate_managed"]["place"]["line"] > 0
+    page = (out / "report.html").read_text()
+    assert "What the driver moved, by the call that allocated the memory" in page
+    names = {event["name"] for event in json.loads((out / "trace.json").read_text())}
+    assert "host to device fault" in names
+    assert len(done.stderr.splitlines()) <= 25
