@@ -46,6 +46,7 @@ class Fields {
     void skip(std::size_t bytes) { rest_ = rest_.subspan(std::min(bytes, rest_.size())); }
     // A string that is padded with zeros up to the record's sample_id.
     std::string text() const {
+        if (rest_.empty()) return {};
         const std::size_t room = rest_.size() - std::min<std::size_t>(rest_.size(), sample_id_bytes);
         const auto* begin = reinterpret_cast<const char*>(rest_.data());
         return {begin, strnlen(begin, room)};

@@ -82,12 +82,12 @@ def _points(results: Mapping[str, Results], path: Path) -> Path:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     for cells in ([*rows[0]] if rows else [], *(row.values() for row in rows)):
-        writer.writerow([cell(cell) for cell in cells])
+        writer.writerow([csv_cell(cell) for cell in cells])
     write_atomically(path, text.getvalue().encode())
     return path
 
 
-def cell(v: Any) -> Scalar:
+def csv_cell(v: Any) -> Scalar:
     """A value as a cell of a CSV file."""
     if isinstance(v, list | dict):
         return msgspec.json.encode(v).decode()

@@ -13,7 +13,7 @@ from firsttouch.profile.reading import Profile, is_profile, read
 from firsttouch.profile.summary import Summary, headline, how_long, summarise, title
 from firsttouch.report import profile_tables as words
 from firsttouch.report.drawing import Drawing
-from firsttouch.report.export import cell
+from firsttouch.report.export import csv_cell
 from firsttouch.report.memory import Figure, plain, specification
 from firsttouch.report.page import assets, environment, packaged
 from firsttouch.report.profile_figure import figure_of, overlay
@@ -177,7 +177,7 @@ def _curves(profiles: Mapping[str, Profile]) -> str:
     for name, profile in profiles.items():
         first = [name] if several else []
         for (of, column), curve in profile.curves.items():
-            texts = [cell(text) for text in (*first, of, column)]
+            texts = [csv_cell(text) for text in (*first, of, column)]
             for t, value in curve:
                 writer.writerow([*texts, t, int(value) if value.is_integer() else value])
     return text.getvalue()
