@@ -83,6 +83,7 @@ bool ProcessSampler::add(std::int64_t key, std::int64_t pid) {
     const std::scoped_lock lock(mutex_);
     files_.push_back({key, statm, stat, first});
     readings_.processes.push_back(first);
+    add_up(first.time);
     return true;
 }
 
@@ -99,27 +100,32 @@ void ProcessSampler::remove(std::int64_t key) {
 
 void ProcessSampler::read_all(double time) {
     const std::scoped_lock lock(mutex_);
-    TotalReading total{.time = time, .counters = ended_, .processes = 0};
     for (Files& files : files_) {
-        if (!has_ended(files.last.state)) {
-            ProcessReading reading = files.last;
-            reading.time = time;
-            read_counters(files.statm, files.stat, reading);
-            if (reading.counters != files.last.counters || has_ended(reading.state))
-                readings_.processes.push_back(reading);
-            files.last = reading;
-        }
-        const bool ended = has_ended(files.last.state);
-        total.counters.resident_pages += ended ? 0 : files.last.counters.resident_pages;
+        if (has_ended(files.last.state)) continue;
+        ProcessReading reading = files.last;
+        reading.time = time;
+        read_counters(files.statm, files.stat, reading);
+        if (reading.counters != files.last.counters || has_ended(reading.state)) readings_.processes.push_back(reading);
+        files.last = reading;
+    }
+    add_up(time);
+    ++readings_.ticks;
+}
+
+// Adds the sums over all processes to the readings if they have changed.
+void ProcessSampler::add_up(double time) {
+    TotalReading total{.time = time, .counters = ended_, .processes = 0};
+    for (const Files& files : files_) {
         total.counters.minor_faults += files.last.counters.minor_faults;
         total.counters.major_faults += files.last.counters.major_faults;
-        total.processes += ended ? 0 : 1;
+        if (has_ended(files.last.state)) continue;
+        total.counters.resident_pages += files.last.counters.resident_pages;
+        ++total.processes;
     }
-    if (total.processes != 0 && (total.counters != last_total_.counters || total.processes != last_total_.processes)) {
-        readings_.totals.push_back(total);
-        last_total_ = total;
-    }
-    ++readings_.ticks;
+    const bool is_same = total.counters == last_total_.counters && total.processes == last_total_.processes;
+    if (total.processes == 0 || is_same) return;
+    readings_.totals.push_back(total);
+    last_total_ = total;
 }
 
 void ProcessSampler::tick() { read_all(now()); }

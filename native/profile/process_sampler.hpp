@@ -69,6 +69,7 @@ class ProcessSampler {
         ProcessReading last;
     };
     void read_all(double time);
+    void add_up(double time);
     void run(std::chrono::duration<double> interval);
 
     const std::string root_;
