@@ -31,6 +31,7 @@ _PROCESSES_INTERVAL, _PROCESSES_TIMES_OWN_COST = 0.1, 50
 _END = 0.5
 """Seconds after which a call of NVML that does not return is left at the end."""
 _COMPUTE = "ComputeRunningProcesses"
+_LONGEST_SLEEP = 0.05
 _LISTS = (_COMPUTE, "GraphicsRunningProcesses")
 _LIST_VERSIONS = ("", "_v2")
 _FOREIGN = "NVML names processes by ids that do not exist in this PID namespace"
@@ -223,11 +224,8 @@ def sample(devices: Sequence[Watched], interval: float, send: Callable[[Line], N
                     rows[f"{device.name}/process:{pid}"].append([at, size])
                 if device.by_process != by_process[device.name]:
                     by_process[device.name] = device.by_process
-                    send(
-                        Notice(
-                            t=at, text=f"{device.by_process}, so the memory of {device.name} is not known by process."
-                        )
-                    )
+                    text = f"{device.by_process}, so the memory of {device.name} is not known by process."
+                    send(Notice(t=at, text=text))
             cost = time.monotonic() - begin
             processes_due = now + max(_PROCESSES_INTERVAL, _PROCESSES_TIMES_OWN_COST * cost)
         stopped = stop.is_set()
@@ -239,7 +237,8 @@ def sample(devices: Sequence[Watched], interval: float, send: Callable[[Line], N
             flush_due = now + FLUSH
         if stopped:
             return
-        stop.wait(max(min(memory_due, processes_due, flush_due) - time.monotonic(), 0))
+        left = min(memory_due, processes_due, flush_due) - time.monotonic()
+        time.sleep(min(max(left, 0), _LONGEST_SLEEP))  # takes half the processor time of stop.wait
 
 
 def exists(pid: int) -> bool:
