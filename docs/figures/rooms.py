@@ -28,6 +28,7 @@ ABOUT = {
     "workspace": "strategies and copies",
     "allocators": "properties of allocators, and trials",
     "workers": "processes that may crash",
+    "profile": "memory of any program over time",
     "events": "unified-memory events",
     "counters": "counters of profilers",
     "machine": "this machine, backends, devices",
@@ -40,7 +41,7 @@ ABOUT = {
     "errors": "errors",
     "units": "sizes, times",
 }
-NATIVE = "C++: Device contract, guard, backends, Lab, probes, CPU loops, events, math libraries"
+NATIVE = "C++: Device contract, guard, backends, Lab, probes, CPU loops, events, profiling, math libraries"
 WIDTH, ROW, GAP, LEFT = 880, 46, 8, 46
 
 

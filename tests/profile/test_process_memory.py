@@ -63,7 +63,7 @@ def test_anonymous_pages_of_a_child_are_counted() -> None:
     assert near((after.anonymous or 0) - (before.anonymous or 0), _SIZE)
     assert after.huge == after.hugetlb == 0
     assert found is not None
-    listed, others = found
+    listed, others = found.rows, found.others
     assert listed[0].name == "anonymous"
     assert near(listed[0].resident, _SIZE)
     assert [each.resident for each in listed] == sorted((each.resident for each in listed), reverse=True)
@@ -89,7 +89,8 @@ def test_huge_pages_are_counted_as_such() -> None:
     assert read is not None
     assert found is not None
     assert near(read.huge, _SIZE)
-    assert near(found[0][0].huge, _SIZE)
+    assert near(found.rows[0].huge, _SIZE)
+    assert (found.sums.resident, found.sums.huge, found.sums.swap) == (read.resident, read.huge, read.swap)
     assert (read.huge or 0) <= read.resident
 
 
@@ -105,8 +106,8 @@ def test_shared_pages_are_one_half_of_the_pss_of_two() -> None:
     assert read is not None
     assert found is not None
     assert near(read.resident - (read.pss or 0) - _unshared_rest(read.resident), _SIZE // 2)
-    assert near(found[0][0].resident, _SIZE)
-    assert found[0][0].name.startswith("/dev/zero")
+    assert near(found.rows[0].resident, _SIZE)
+    assert found.rows[0].name.startswith("/dev/zero")
 
 
 def _unshared_rest(resident: int) -> int:
@@ -128,8 +129,8 @@ def test_a_mapping_named_by_prctl_has_that_name() -> None:
     with child(code) as pid:
         found = memory.mappings(Tree(), pid)
     assert found is not None
-    assert found[0][0].name == "[anon:field]"
-    assert near(found[0][0].resident, _SIZE)
+    assert found.rows[0].name == "[anon:field]"
+    assert near(found.rows[0].resident, _SIZE)
 
 
 def test_all_of_many_mappings_are_read() -> None:
@@ -143,7 +144,7 @@ def test_all_of_many_mappings_are_read() -> None:
         text = Path(f"/proc/{pid}/smaps").read_bytes()
         found = memory.mappings(Tree(), pid, most=1)
     assert found is not None
-    listed, others = found
+    listed, others = found.rows, found.others
     assert others is not None
     assert len(text) > 4 * READ_LIMIT
     assert len(listed) == 1
@@ -252,7 +253,7 @@ nonsense
 def test_names_and_huge_pages_of_mappings(tmp_path: Path) -> None:
     found = memory.mappings(tree_of(tmp_path, {"proc/5/smaps": SMAPS}), 5, most=3)
     assert found is not None
-    listed, others = found
+    listed, others = found.rows, found.others
     assert [(m.name, m.count, m.size, m.resident, m.huge) for m in listed] == [
         ("/anon_hugepage (deleted)", 1, GIB, 512 * MIB, 512 * MIB),
         ("[anon:field one]", 1, 2 * MIB, 2 * MIB, 2 * MIB),

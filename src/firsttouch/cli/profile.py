@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from firsttouch.cli.options import path
-from firsttouch.cli.output import print_json, print_stderr
+from firsttouch.cli.output import print_json, print_stderr, print_stdout
 from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -111,6 +111,9 @@ def command(
         bool,
         typer.Option("--no-inject", help="Leave the target's environment alone: no ranges of NVTX, no phases."),
     ] = False,
+    sources: Annotated[
+        bool, typer.Option("--sources", help="Show what this machine offers to each layer of a profile; start nothing.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print profile.json; what the target prints goes to stderr.")
     ] = False,
@@ -128,6 +131,11 @@ def command(
     from firsttouch.profile.launch import NotStarted
     from firsttouch.profile.profiler import INTERVAL, Call, profile
 
+    if sources:
+        if words or attach is not None:
+            raise UsageError("--sources starts nothing; leave the command and --pid out")
+        _show_sources(as_json)
+        return
     if not words and attach is None:
         raise UsageError("there is nothing to profile; name a command, as in firsttouch profile -- ./app, or a --pid")
     if words and attach is not None:
@@ -166,6 +174,30 @@ def command(
     except UsageError as error:
         print_stderr(f"firsttouch: {error}")
     raise typer.Exit(status)
+
+
+def _show_sources(as_json: bool) -> None:
+    """Prints what this machine offers to each layer, and the line to type for what it lacks."""
+    import os
+
+    from msgspec import to_builtins
+
+    from firsttouch.machine.tree import Tree
+    from firsttouch.profile.journal import inject_environment
+    from firsttouch.profile.perf import open_processes
+    from firsttouch.profile.sources import sources
+
+    injected = inject_environment(Path(), nvtx=True, trace=True, current=os.environ)[1]
+    found = sources(Tree(), open_perf=open_processes, injected=injected)
+    if as_json:
+        print_json({"sources": [{**to_builtins(row.state), "sees": row.sees} for row in found]})
+        return
+    width = max(len(row.state.layer) for row in found)
+    for row in found:
+        state = "yes" if row.state.active else "no "
+        print_stdout(f"{row.state.layer:<{width}}  {state}  {row.sees}")
+        if row.state.why:
+            print_stdout(f"{'':<{width}}       {row.state.why}{f': {row.state.mend}' if row.state.mend else ''}")
 
 
 def _show(call: Call, directory: Path, failure: str, as_json: bool) -> None:

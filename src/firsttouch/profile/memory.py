@@ -102,34 +102,47 @@ def pages_on_nodes(tree: Tree, pid: int) -> dict[int, int] | None:
     return dict(sorted(found.items())) if seen else None
 
 
-def mappings(tree: Tree, pid: int, most: int = 40) -> tuple[list[schema.Mapping], schema.Mapping | None] | None:
-    """The mappings of a process by name, the largest resident ones first, and the sum of those beyond `most`.
+@dataclass(frozen=True)
+class Look:
+    """The mappings of a process by name, the largest resident ones first, the sum of those beyond the most that were
+    wanted, and the sums over all.
 
     A name is a file, '[heap]', '[stack]', '[anon:NAME]' (named by prctl(2), PR_SET_VMA), or 'anonymous'. resident
-    includes pages of hugetlbfs, which the kernel leaves out of Rss, so that the sum may exceed `Rollup.resident`; huge
+    includes pages of hugetlbfs, which the kernel leaves out of Rss, so that its sum may exceed `Rollup.resident`; huge
     are those and transparent huge pages.
     """
+
+    rows: list[schema.Mapping]
+    others: schema.Mapping | None
+    sums: Rollup
+
+
+def mappings(tree: Tree, pid: int, most: int = 40) -> Look | None:
+    """What a process has mapped now, from smaps."""
     lines = tree.stream(f"proc/{pid}/smaps")
     if lines is None:
         return None
     named: dict[bytes, list[int]] = {}
-    sums = [0, 0, 0, 0]
+    sums = [0] * _COLUMNS
     for line in lines:
         if not 0x41 <= line[0] <= 0x5A:  # the fields of a mapping begin with a capital letter, its address does not
             span, name = _heading(line)
-            sums = named.setdefault(name, [0, 0, 0, 0])
+            sums = named.setdefault(name, [0] * _COLUMNS)
             sums[0] += 1
             sums[1] += span
         elif (columns := _SMAPS.get(line[: line.find(b":")])) is not None:
-            size = _kibibytes(line)
+            words = line.split()
+            size = int(words[1]) * 1024 if len(words) > 1 and words[1].isdigit() else 0
             for column in columns:
                 sums[column] += size
     if not named:
         return None
     ordered = sorted(named.items(), key=lambda item: (-item[1][2], -item[1][1], item[0]))
-    listed = [schema.Mapping(_text(name), *values) for name, values in ordered[:most]]
-    rest = [values for _, values in ordered[most:]]
-    return listed, schema.Mapping(_OTHERS, *(sum(column) for column in zip(*rest, strict=True))) if rest else None
+    listed = [schema.Mapping(_text(name), *values[:_SHOWN]) for name, values in ordered[:most]]
+    rest = [values[:_SHOWN] for _, values in ordered[most:]]
+    others = schema.Mapping(_OTHERS, *(sum(column) for column in zip(*rest, strict=True))) if rest else None
+    _, _, resident, huge, pss, anonymous, swap, hugetlb = (sum(column) for column in zip(*named.values(), strict=True))
+    return Look(listed, others, Rollup(resident - hugetlb, pss, anonymous, huge - hugetlb, hugetlb, swap))
 
 
 def host_counters(tree: Tree, pid: int) -> dict[str, int]:
@@ -167,11 +180,16 @@ def nodes(tree: Tree, gpus: Iterable[schema.Gpu] = ()) -> list[schema.Node]:
     return found
 
 
-_SIZE, _RESIDENT, _HUGE = 1, 2, 3
+_SIZE, _RESIDENT, _HUGE, _PSS = 1, 2, 3, 4
+_SHOWN, _COLUMNS = 4, 8
+"""The columns of a row, and those that are added up besides: Pss, Anonymous, Swap and pages of hugetlbfs."""
 _SMAPS: Mapping[bytes, tuple[int, ...]] = {
     b"Rss": (_RESIDENT,),
+    b"Pss": (_PSS,),
+    b"Anonymous": (_PSS + 1,),
+    b"Swap": (_PSS + 2,),
     **{name.encode(): (_HUGE,) for name in _TRANSPARENT},
-    **{name.encode(): (_RESIDENT, _HUGE) for name in _HUGETLB},
+    **{name.encode(): (_RESIDENT, _HUGE, _PSS + 3) for name in _HUGETLB},
 }
 """The columns of a `schema.Mapping` (after its count) that a field of smaps adds to."""
 

@@ -205,7 +205,7 @@ class _Profiler:
         """Writes the header and begins to sample. The target waits, or has run for a while."""
         call = self.call
         perf = self._open_perf(pid)
-        nodes = memory.nodes(call.tree)
+        nodes = memory.nodes(call.tree, found)
         began = time.monotonic()
         header = schema.Header(
             schema=schema.SCHEMA,

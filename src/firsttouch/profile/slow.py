@@ -84,24 +84,26 @@ class SlowReader:
 
     def _read_memory(self, now: float, member: Member) -> None:
         member.rollup_at = now
-        pid, t = member.pid, now - self._began
-        if found := self._timed(member, lambda: memory.rollup(self._tree, pid)):
-            member.pss = found.pss
-            if member.memory is None:
-                member.memory = Track(f"process:{member.key}", _MEMORY, self._pace, LONGEST_SPAN_OF_PROCESS)
-            member.memory.add(t, (found.pss, found.anonymous, found.huge, found.hugetlb, found.swap))
-        if self._nodes and (pages := self._timed(member, lambda: memory.pages_on_nodes(self._tree, pid))):
+        if found := self._timed(member, lambda: memory.rollup(self._tree, member.pid)):
+            self._add(now, member, found)
+        if self._nodes and (pages := self._timed(member, lambda: memory.pages_on_nodes(self._tree, member.pid))):
             if member.nodes is None:
                 columns = [f"node{node}" for node in self._nodes]
                 member.nodes = Track(f"process:{member.key}", columns, self._pace, LONGEST_SPAN_OF_PROCESS)
-            member.nodes.add(t, tuple(pages.get(node, 0) for node in self._nodes))
+            member.nodes.add(now - self._began, tuple(pages.get(node, 0) for node in self._nodes))
 
     def _read_mappings(self, now: float, member: Member) -> None:
-        pid = member.pid
-        if found := self._timed(member, lambda: memory.mappings(self._tree, pid)):
-            rows, others = found
+        if found := self._timed(member, lambda: memory.mappings(self._tree, member.pid)):
+            self._add(now, member, found.sums)
             t = round(now - self._began, 5)
-            self._writer.add(schema.Mappings(t=t, key=member.key, rows=rows, others=others))
+            self._writer.add(schema.Mappings(t=t, key=member.key, rows=found.rows, others=found.others))
+
+    def _add(self, now: float, member: Member, found: memory.Rollup) -> None:
+        member.pss = found.pss
+        if member.memory is None:
+            member.memory = Track(f"process:{member.key}", _MEMORY, self._pace, LONGEST_SPAN_OF_PROCESS)
+        values = (found.pss, found.anonymous, found.huge, found.hugetlb, found.swap)
+        member.memory.add(now - self._began, values)
 
     def _read_host(self, now: float, pid: int) -> None:
         counters = memory.host_counters(self._tree, pid)
