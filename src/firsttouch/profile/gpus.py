@@ -202,7 +202,7 @@ class GpuSampler:
 
     def _take(self, answers: Iterable[nvml.AnyLine]) -> None:
         for line in answers:
-            if isinstance(line, nvml.Beat):
+            if isinstance(line, nvml.Beat | nvml.Found):
                 self.cpu_seconds = line.cpu
             elif isinstance(line, Samples) and "/" in line.of:
                 name, _, process = line.of.partition("/process:")

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -27,6 +27,8 @@ FLUSH = 0.2
 COLUMNS = ["used", "free", "reserved"]
 _SHARE_OF_TICK = 0.1
 _TIMES_OWN_COST = 10
+_COSTS = 4
+"""Of how many readings the least cost counts."""
 _PROCESSES_INTERVAL, _PROCESSES_TIMES_OWN_COST = 0.1, 50
 _END = 0.5
 """Seconds after which a call of NVML that does not return is left at the end."""
@@ -41,11 +43,15 @@ Row: TypeAlias = list["float | int | None"]
 
 
 class Found(Line, kw_only=True, tag="found"):
-    """The first line. unstated: for each GPU whose memory NVML does not state, why. reason: why there are no GPUs."""
+    """The first line. unstated: for each GPU whose memory NVML does not state, why. reason: why there are no GPUs.
+
+    cpu: seconds of processor time of this process until now.
+    """
 
     gpus: list[Gpu] = []
     unstated: dict[str, str] = {}
     reason: str = ""
+    cpu: float = 0.0
 
 
 class Beat(Line, kw_only=True, tag="beat"):
@@ -201,8 +207,11 @@ def _mig_devices(nvml: Nvml, handle: Any) -> Iterator[Any]:
 
 def sample(devices: Sequence[Watched], interval: float, send: Callable[[Line], None], stop: threading.Event) -> None:
     """Reads the memory of all GPUs each `interval` if that takes at most a tenth of it, otherwise not more often than
-    ten times its own last cost; memory by process each 100 ms, and not more often than 50 times its own last cost.
+    ten times its own cost; memory by process each 100 ms, and not more often than 50 times its own cost. A cost is the
+    least of the last few, since a reading may wait while the driver does something else.
     """
+    costs: deque[float] = deque(maxlen=_COSTS)
+    costs_of_processes: deque[float] = deque(maxlen=_COSTS)
     rows: defaultdict[str, list[Row]] = defaultdict(list)
     by_process = {device.name: device.by_process for device in devices}
     memory_due = processes_due = flush_due = time.monotonic()
@@ -213,9 +222,10 @@ def sample(devices: Sequence[Watched], interval: float, send: Callable[[Line], N
                 at = time.monotonic()
                 if (row := device.memory()) is not None:
                     rows[device.name].append([at, *row])
-            cost = time.monotonic() - now
+            costs.append(time.monotonic() - now)
+            cost = min(costs)
             quick = cost <= _SHARE_OF_TICK * interval
-            memory_due = max(memory_due + interval, now) if quick else now + _TIMES_OWN_COST * cost
+            memory_due = max(memory_due + interval, now + cost) if quick else now + _TIMES_OWN_COST * cost
         if now >= processes_due:
             begin = time.monotonic()
             for device in devices:
@@ -226,8 +236,8 @@ def sample(devices: Sequence[Watched], interval: float, send: Callable[[Line], N
                     by_process[device.name] = device.by_process
                     text = f"{device.by_process}, so the memory of {device.name} is not known by process."
                     send(Notice(t=at, text=text))
-            cost = time.monotonic() - begin
-            processes_due = now + max(_PROCESSES_INTERVAL, _PROCESSES_TIMES_OWN_COST * cost)
+            costs_of_processes.append(time.monotonic() - begin)
+            processes_due = now + max(_PROCESSES_INTERVAL, _PROCESSES_TIMES_OWN_COST * min(costs_of_processes))
         stopped = stop.is_set()
         if now >= flush_due or stopped:
             for of, new in rows.items():
@@ -305,7 +315,8 @@ def _main(interval: float) -> None:
             devices = watched(nvml)
             gpus = [device.describe() for device in devices]
             unstated = {device.name: device.unstated for device in devices if device.unstated}
-            send(Found(gpus=gpus, unstated=unstated, reason="" if gpus else "NVML lists no GPU"))
+            reason = "" if gpus else "NVML lists no GPU"
+            send(Found(gpus=gpus, unstated=unstated, reason=reason, cpu=time.process_time()))
             if devices:
                 sample(devices, interval, send, stop)
     except BrokenPipeError:

@@ -53,6 +53,7 @@ class Sampler:
         if self.perf is not None and self.perf.every:
             self.faults = FaultRecorder(self.perf.every, self.processes.key_of, self.perf.attached)
         self._cpu_before = time.process_time()
+        self._helper_before = self.gpus.cpu_seconds if self.gpus is not None else 0.0
         self._flushed = self._scanned = self._cost_written = self.began
         self._due = self.began
 
@@ -134,7 +135,7 @@ class Sampler:
         return schema.Cost(
             t=round(now - self.began, 5),
             cpu=round(time.process_time() - self._cpu_before, 4),
-            helper_cpu=round(self.gpus.cpu_seconds, 4) if self.gpus is not None else 0.0,
+            helper_cpu=round(self.gpus.cpu_seconds - self._helper_before, 4) if self.gpus is not None else 0.0,
             lock=round(self.slow.lock_seconds, 4),
             ticks=self._ticks[0],
             late=self._ticks[1],

@@ -24,8 +24,9 @@ HOST_APART = 2.0
 """Seconds between two readings of the counters of the host."""
 RISE = 1.1
 """How much the memory of the target must have risen before its mappings are read again."""
-_SECONDS_PER_BYTE = 4e-11
-"""Seconds that a read takes for each resident byte, before one was timed: 40 ms per GiB."""
+_SECONDS_PER_BYTE, _LARGE = 4e-11, 1 << 28
+"""Seconds that a read takes for each resident byte, 40 ms per GiB, until one of so many bytes was timed."""
+ROLLUP, NODES, MAPPINGS = "smaps_rollup", "numa_maps", "smaps"
 _LEAST_RISE = 1 << 20
 _MEMORY = ("pss", "anonymous", "huge", "hugetlb", "swap")
 T = TypeVar("T")
@@ -54,46 +55,54 @@ class SlowReader:
         self._next = now + LEAST_APART
         if processes.resident > max(self._looked * RISE, self._looked + _LEAST_RISE):
             member = max(processes.members.values(), key=lambda m: m.resident)
-            if self._fits(now, member):
+            if self._fits(now, member, MAPPINGS):
                 self._looked = processes.resident
                 self._read_mappings(now, member)
                 return
         member = min(processes.members.values(), key=lambda m: m.rollup_at)
-        if self._fits(now, member):
+        if self._fits(now, member, ROLLUP):
             self._read_memory(now, member)
             pss = [m.pss for m in processes.members.values()]
             if all(value is not None for value in pss):
                 self._total.add(now - self._began, (sum(value or 0 for value in pss),))
         processes.name(now - self._began, member)
 
-    def _fits(self, now: float, member: Member) -> bool:
-        expected = self._rate * member.resident * (2 if self._nodes else 1)
+    def _fits(self, now: float, member: Member, kind: str) -> bool:
         elapsed = now - self._began
-        return self.lock_seconds + expected <= min(MOST * elapsed, SHARE * elapsed + AT_FIRST)
+        allowed = min(MOST * elapsed, SHARE * elapsed + AT_FIRST)
+        return self.lock_seconds + self._expected(member, kind) <= allowed
 
-    def _timed(self, member: Member, read: Callable[[], T]) -> T:
+    def _expected(self, member: Member, kind: str) -> float:
+        """Seconds that a read is expected to take: as long as the last one, and what memory has come since takes."""
+        took, resident = member.reads.get(kind, (0.0, 0))
+        return took + self._rate * max(0, member.resident - resident)
+
+    def _timed(self, member: Member, kind: str, read: Callable[[], T]) -> T:
         """Calls a function that holds the target's memory lock."""
         before = time.monotonic()
         found = read()
         took = time.monotonic() - before
         self.lock_seconds += took
         self._next = max(self._next, before + took / MOST)
-        if member.resident > 16 * _LEAST_RISE:
+        member.reads[kind] = took, member.resident
+        if kind == ROLLUP and member.resident > _LARGE:
             self._rate = took / member.resident
         return found
 
     def _read_memory(self, now: float, member: Member) -> None:
         member.rollup_at = now
-        if found := self._timed(member, lambda: memory.rollup(self._tree, member.pid)):
+        if found := self._timed(member, ROLLUP, lambda: memory.rollup(self._tree, member.pid)):
             self._add(now, member, found)
-        if self._nodes and (pages := self._timed(member, lambda: memory.pages_on_nodes(self._tree, member.pid))):
+        if not self._nodes or not self._fits(now, member, NODES):
+            return
+        if pages := self._timed(member, NODES, lambda: memory.pages_on_nodes(self._tree, member.pid)):
             if member.nodes is None:
                 columns = [f"node{node}" for node in self._nodes]
                 member.nodes = Track(f"process:{member.key}", columns, self._pace, LONGEST_SPAN_OF_PROCESS)
             member.nodes.add(now - self._began, tuple(pages.get(node, 0) for node in self._nodes))
 
     def _read_mappings(self, now: float, member: Member) -> None:
-        if found := self._timed(member, lambda: memory.mappings(self._tree, member.pid)):
+        if found := self._timed(member, MAPPINGS, lambda: memory.mappings(self._tree, member.pid)):
             self._add(now, member, found.sums)
             t = round(now - self._began, 5)
             self._writer.add(schema.Mappings(t=t, key=member.key, rows=found.rows, others=found.others))

@@ -30,6 +30,7 @@ from firsttouch.profile.trace import (
 MOST_ROWS = 100
 MOST_EVENTS = 40_000
 """The most events of one process that trace.json has: the first ones."""
+_INLINED = ("/cuda_runtime.h", "/cuda_runtime_api.h")
 Callers: TypeAlias = Mapping[tuple[str, int], schema.Caller]
 
 
@@ -114,7 +115,11 @@ def place_of(site: CallSite, names: Callers) -> Place:
     if frame is None:
         return Place()
     known = names.get((frame.file, frame.offset))
-    return Place(known.function, known.source, known.number, frame.file) if known else Place(file=frame.file)
+    if known is None:
+        return Place(file=frame.file)
+    if known.source.endswith(_INLINED):  # the line is in a function of the runtime's headers that was inlined here
+        return Place(known.function, file=frame.file)
+    return Place(known.function, known.source, known.number, frame.file)
 
 
 def traced(

@@ -39,6 +39,8 @@ class Member:
     rollup_at: float = -1.0
     """When its slow counters were last read."""
     pss: int | None = None
+    reads: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """By kind of slow read, the seconds that the last one took, and the resident bytes then."""
 
 
 @dataclass
@@ -105,7 +107,7 @@ class Processes:
     def name(self, t: float, member: Member) -> None:
         """Writes what a process executes, if that has changed."""
         name = self._tree.text(f"proc/{member.pid}/comm") or ""
-        if name == member.name and name:
+        if name == member.name or (not name and member.name):  # the same, or it has ended
             return
         member.name = name
         words = (self._tree.bytes(f"proc/{member.pid}/cmdline") or b"").split(b"\0")[:-1]
