@@ -60,6 +60,7 @@ def check(journal: ProcessJournal, n: int, begin: float, end: float) -> None:
     [
         (0, "return", 0),
         (1000, "return", 0),
+        (1000, "reset", 0),
         (1000, "_exit", 0),
         (1000, "abort", -6),
         (1000, "kill", -9),
@@ -136,8 +137,16 @@ def test_records_of_an_unknown_version_are_not_read(driver: Path, tmp_path: Path
     assert (journal.copies, journal.allocations, len(journal.events)) == ([], [], 11)
 
 
-def test_without_the_switch_nothing_is_traced(driver: Path, tmp_path: Path):
-    run([driver, "10", "return"], traced(driver, tmp_path) | {"FIRSTTOUCH_TRACE": ""})
+def test_records_that_cupti_lost_are_counted(driver: Path, tmp_path: Path):
+    run([driver, "10", "abort"], traced(driver, tmp_path, STANDIN_CUPTI_DROPPED="5"), -6)
+    journal = only_journal(tmp_path)
+    assert journal.lost >= 11  # at two flushes at least, and the kernel without an end
+    assert len(journal.copies) == 12
+
+
+@pytest.mark.parametrize("variable", ["FIRSTTOUCH_TRACE", "FIRSTTOUCH_PROFILE"])
+def test_without_the_switch_nothing_is_traced(driver: Path, tmp_path: Path, variable: str):
+    run([driver, "10", "return"], traced(driver, tmp_path) | {variable: ""})
     assert read_journals(tmp_path) == []
 
 
