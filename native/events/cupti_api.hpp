@@ -148,7 +148,7 @@ constexpr bool has_known_layouts(std::uint32_t version) {
 // Callbacks.
 enum Domain : int { driver_calls = 1, resources = 3 };
 enum CallSite : int { entering = 0, leaving = 1 };
-enum Resource : std::uint32_t { context_created = 1 };
+enum Resource : std::uint32_t { context_created = 1, context_ends = 2 };
 // The driver's functions that are of interest, by their numbers in cupti_driver_cbid.h.
 enum DriverCall : std::uint32_t { call_init = 1 };
 inline constexpr std::uint32_t allocating_calls[] = {

@@ -353,8 +353,12 @@ Subscriber subscribe(const Functions& api, Callback callback, void* user) {
 
 void record_into(const Functions& api, RecordSink& sink) {
     Recorder::instance().begin(api, version_of(api), &sink);
-    require(api, api.register_callbacks(&Recorder::request, &Recorder::complete), "cuptiActivityRegisterCallbacks");
+    const Result result = api.register_callbacks(&Recorder::request, &Recorder::complete);
+    if (result != ok) stop_recording();
+    require(api, result, "cuptiActivityRegisterCallbacks");
 }
+
+void stop_recording() { Recorder::instance().end(); }
 
 // Configures all counters at once. If that fails, configures those that can be configured one by one.
 std::vector<std::string> enable_counters(const Functions& api) {

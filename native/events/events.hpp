@@ -65,8 +65,9 @@ class RecordSink {
 
 // The steps in which recording begins. They throw Unavailable with the reason. CUDA must be initialised for the last.
 cupti::Subscriber subscribe(const cupti::Functions& api, cupti::Callback callback, void* user);
-// From now on, all records go to the sink, which must exist for as long as the process.
+// All records go to the sink, until stop_recording returns.
 void record_into(const cupti::Functions& api, RecordSink& sink);
+void stop_recording();
 // Enables the counters of all events that CUPTI accepts. Returns their kinds.
 std::vector<std::string> enable_counters(const cupti::Functions& api);
 

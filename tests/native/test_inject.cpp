@@ -284,25 +284,26 @@ void send_ranges() {
     core<void(const char*)>(nvtx::mark_a)(nullptr);
 }
 
-// The journal of the process is opened once, so this runs in a process of its own.
+// The journal of the process is opened once, in the folder that is named at that time.
+class ProcessJournal : public testing::Environment {
+  public:
+    ProcessJournal() { setenv("FIRSTTOUCH_PROFILE", folder.path.c_str(), 1); }
+    TemporaryFolder folder;
+};
+const auto* const process_journal = static_cast<ProcessJournal*>(testing::AddGlobalTestEnvironment(new ProcessJournal));
+
 TEST_F(Inject, RangesSentThroughTheTablesOfNvtx) {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-    const auto send = [&] {
-        setenv("FIRSTTOUCH_PROFILE", folder_.c_str(), 1);
-        for (std::size_t i = 1; i < 16; ++i) {
-            tables.core_places[i] = &tables.core[i];
-            tables.core2_places[i] = &tables.core2[i];
-        }
-        if (InitializeInjectionNvtx2(&export_table) != 1) std::_Exit(1);
-        std::vector<std::thread> threads;
-        for (int i = 0; i < 4; ++i) threads.emplace_back(&send_ranges);
-        for (std::thread& thread : threads) thread.join();
-        std::_Exit(0);
-    };
-    EXPECT_EXIT(send(), testing::ExitedWithCode(0), "");
+    for (std::size_t i = 1; i < 16; ++i) {
+        tables.core_places[i] = &tables.core[i];
+        tables.core2_places[i] = &tables.core2[i];
+    }
+    ASSERT_EQ(InitializeInjectionNvtx2(&export_table), 1);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) threads.emplace_back(&send_ranges);
+    for (std::thread& thread : threads) thread.join();
     std::map<std::uint32_t, std::vector<std::string>> of_thread;
-    for (const auto& [kind, content] : read_journal(files_of(folder_).front()).records) {
-        ASSERT_EQ(kind, Kind::mark);
+    for (const auto& [kind, content] : read_journal(files_of(process_journal->folder.path).front()).records) {
+        if (kind != Kind::mark) continue;
         const auto mark = start_of<MarkRecord>(content);
         const std::string name = content.substr(sizeof mark, mark.name_bytes);
         const std::string domain = content.substr(sizeof mark + mark.name_bytes, mark.domain_bytes);
@@ -314,8 +315,6 @@ TEST_F(Inject, RangesSentThroughTheTablesOfNvtx) {
         EXPECT_EQ(marks, (std::vector<std::string>{"b:outer@", "b:ä€😀@", "b:text@domain", "e:@domain", "e:@", "e:@",
                                                    "b:1000@", "e:@", "i:@", "i:@", "i:@"}));
 }
-
-TEST_F(Inject, NvtxIsToldWhereNoProfileIsWritten) { EXPECT_EQ(InitializeInjectionNvtx2(&export_table), 0); }
 
 const cupti::Functions& standin() {
     static const cupti::Functions functions{.get_version = cuptiGetVersion,
@@ -334,32 +333,27 @@ const cupti::Functions& standin() {
     return functions;
 }
 
-// Records from several threads while another flushes, until the trace is finished. CUPTI's recorder is one a process.
+// Records from several threads while another flushes, until the trace is finished.
 TEST_F(Inject, TheTraceWritesEveryRecordOnce) {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
     constexpr int threads = 4, each = 2000;
-    const auto work = [&] {
-        setenv("STANDIN_CUPTI_REPEAT", "0", 1);
-        Journal& journal = *new Journal(folder_, small);
-        Trace& trace = Trace::start(standin(), journal);
-        standin_init();
-        std::vector<std::thread> running;
-        for (int i = 0; i < threads; ++i)
-            running.emplace_back([] {
-                for (int j = 0; j < each; ++j) {
-                    standin_copy(1, std::uint64_t(j));
-                    standin_kernel(j % 2 == 0 ? "even" : "odd", 1);
-                    standin_move(1, std::uint64_t(j) << 12, 4096, 2);
-                    if (j % 100 == 0) standin_allocate(243, 3, std::uint64_t(j), 64);
-                    if (j % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
-                }
-            });
-        for (std::thread& thread : running) thread.join();
-        trace.finish();
-        trace.finish();
-        std::_Exit(0);
-    };
-    EXPECT_EXIT(work(), testing::ExitedWithCode(0), "");
+    const ScopedVariable quiet("STANDIN_CUPTI_REPEAT", "0");
+    Journal journal(folder_, small);
+    const std::unique_ptr<Trace> trace = Trace::start(standin(), journal);
+    standin_init();
+    std::vector<std::thread> running;
+    for (int i = 0; i < threads; ++i)
+        running.emplace_back([] {
+            for (int j = 0; j < each; ++j) {
+                standin_copy(1, std::uint64_t(j));
+                standin_kernel(j % 2 == 0 ? "even" : "odd", 1);
+                standin_move(1, std::uint64_t(j) << 12, 4096, 2);
+                if (j % 100 == 0) standin_allocate(243, 3, std::uint64_t(j), 64);
+                if (j % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+            }
+        });
+    for (std::thread& thread : running) thread.join();
+    trace->finish();
+    trace->finish();
     std::map<Kind, int> count;
     for (const auto& [kind, content] : read_journal(files_of(folder_).front()).records) ++count[kind];
     EXPECT_EQ(count[Kind::copy], threads * each);

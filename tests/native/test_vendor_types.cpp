@@ -408,6 +408,7 @@ TEST(VendorTypes, CuptiRecordsOfCalls) {
         {driver_calls, CUPTI_CB_DOMAIN_DRIVER_API},
         {resources, CUPTI_CB_DOMAIN_RESOURCE},
         {context_created, CUPTI_CBID_RESOURCE_CONTEXT_CREATED},
+        {context_ends, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING},
         {entering, CUPTI_API_ENTER},
         {leaving, CUPTI_API_EXIT},
         {call_init, CUPTI_DRIVER_TRACE_CBID_cuInit},

@@ -1,5 +1,6 @@
 /* Plays the CUDA driver for the injected library: loads it by CUDA_INJECTION64_PATH within cuInit and works through the
-   stand-in for CUPTI.   driver N END [fork]: N copies, kernels and events each, then an end: return, _exit, abort */
+   stand-in for CUPTI.   driver N END [fork]: N copies, kernels and events each, then an end: return, reset (of
+   the context), _exit, abort or kill */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 static void (*init)(void);
+static void (*end_context)(void);
 static void (*allocate)(uint32_t id, int memory, uint64_t address, uint64_t bytes);
 static void (*release)(int memory, uint64_t address, uint64_t bytes);
 static void (*copy)(uint8_t direction, uint64_t bytes);
@@ -31,6 +33,7 @@ static void cu_init(void) {
     void* cupti = dlopen(getenv("STANDIN"), RTLD_NOW);
     if (cupti == NULL) printf("%s\n", dlerror()), exit(99);
     init = found(cupti, "standin_init");
+    end_context = found(cupti, "standin_end_context");
     allocate = found(cupti, "standin_allocate");
     release = found(cupti, "standin_free");
     copy = found(cupti, "standin_copy");
@@ -87,6 +90,7 @@ int main(int count, char** arguments) {
     printf("%.6f\n", now());
     fflush(stdout);
     if (strcmp(end, "return") == 0) return 0;
+    if (strcmp(end, "reset") == 0) return end_context(), 0;
     usleep(1200000); /* the rest is lost if it is younger than a second */
     if (strcmp(end, "_exit") == 0) _exit(0);
     if (strcmp(end, "abort") == 0) abort();

@@ -107,6 +107,15 @@ def test_a_folder_that_cannot_be_written_is_silent(ranges: Path, tmp_path: Path,
     assert os.listdir(tmp_path) == []
 
 
+def test_a_leak_checker_in_the_program_finds_nothing_of_ours(tmp_path: Path):
+    options = (f"-I{headers()}", "-fsanitize=address,undefined")
+    program = compiled(str(HERE / "ranges.c"), tmp_path / "checked", *options)
+    journals = tmp_path / "journals"
+    journals.mkdir()
+    run([program], environment(journals))
+    assert len(only_journal(journals).marks) > 20
+
+
 def has_nvtx() -> bool:
     try:
         import nvtx  # type: ignore[import-not-found,unused-ignore]  # noqa: F401

@@ -283,6 +283,18 @@ ENTRY cuptiGetTimestamp(std::uint64_t* out) {
 PLAYED standin_init() {
     call(call_init, "cuInit", [](std::uint32_t) {});
 }
+// A context ends. What was not delivered before is lost.
+PLAYED standin_end_context() {
+    bool is_called_back = false;
+    {
+        const std::scoped_lock lock(state.mutex);
+        is_called_back = state.callback != nullptr && state.called_back.contains({resources, context_ends});
+    }
+    if (is_called_back) state.callback(state.user, resources, context_ends, nullptr);
+    const std::scoped_lock lock(state.mutex);
+    state.done.clear();
+    state.done_bytes = 0;
+}
 // id: of the driver's function; memory: the kind, as CUPTI numbers them.
 PLAYED standin_allocate(std::uint32_t id, int memory, std::uint64_t address, std::uint64_t bytes) {
     call(id, "allocate", [&](std::uint32_t correlation) {

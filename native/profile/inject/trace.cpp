@@ -41,22 +41,36 @@ Trace::Trace(const cupti::Functions& api, Journal& journal)
     pthread_condattr_destroy(&attributes);
 }
 
-Trace& Trace::start(const cupti::Functions& api, Journal& journal) {
+std::unique_ptr<Trace> Trace::start(const cupti::Functions& api, Journal& journal) {
     if (api.enable_callback == nullptr) throw Unavailable("this CUPTI has no function cuptiEnableCallback");
-    auto* const trace = new Trace(api, journal);  // never freed: CUPTI may call back for as long as the process runs
-    const cupti::Subscriber subscriber = subscribe(api, &on_callback, trace);
-    const auto call_back = [&](int domain, std::uint32_t id) { api.enable_callback(1, subscriber, domain, id); };
+    std::unique_ptr<Trace> trace(new Trace(api, journal));
+    trace->subscriber_ = subscribe(api, &on_callback, trace.get());
+    const auto call_back = [&](int domain, std::uint32_t id) {
+        api.enable_callback(1, trace->subscriber_, domain, id);
+    };
     call_back(cupti::driver_calls, cupti::call_init);
     call_back(cupti::resources, cupti::context_created);
+    call_back(cupti::resources, cupti::context_ends);
     for (const std::uint32_t id : cupti::allocating_calls) call_back(cupti::driver_calls, id);
-    return *trace;
+    return trace;
+}
+
+Trace::~Trace() {
+    finish();
+    if (subscriber_ != nullptr) api_.unsubscribe(subscriber_);
+    if (enabled_) stop_recording();
+    pthread_cond_destroy(&ended_);
 }
 
 // CUPTI's order: the driver is initialised, then records are enabled, then the first context is created. Where the end
 // of cuInit was missed, the first context or allocation takes its place.
 void Trace::on_callback(void* user, int domain, std::uint32_t id, const void* data) noexcept {
     Trace& trace = *static_cast<Trace*>(user);
-    if (domain == cupti::resources) return trace.enable();
+    if (domain == cupti::resources) {
+        if (id == cupti::context_created) return trace.enable();
+        if (trace.ready_) trace.flush(0);  // with a context, its records go
+        return;
+    }
     if (domain != cupti::driver_calls || data == nullptr) return;
     const auto& call = *static_cast<const cupti::CallData*>(data);
     if (id == cupti::call_init) {
@@ -271,6 +285,7 @@ void show_cupti() {
     if (!paths.empty()) set_library_paths("cupti", std::move(paths));
 }
 
+// Never freed: CUPTI may call back for as long as the process runs.
 Trace* running = nullptr;
 
 void start_tracing() noexcept {
@@ -278,7 +293,7 @@ void start_tracing() noexcept {
         if (is_one("FIRSTTOUCH_EVENTS"))
             throw Unavailable("it records unified-memory events itself, because FIRSTTOUCH_EVENTS is 1");
         show_cupti();
-        running = &Trace::start(cupti::Cupti::instance(), *journal());
+        running = Trace::start(cupti::Cupti::instance(), *journal()).release();
         std::atexit([] { running->finish(); });
     } catch (const std::exception& reason) {
         notice(Layer::trace, std::string("this process is not traced: ") + reason.what());

@@ -1,6 +1,8 @@
 // Writes what a program does through CUDA into the journal: unified-memory events, allocations, copies and kernels.
 #pragma once
 
+#include <memory>
+
 #include "device/device.hpp"
 #include "events/events.hpp"
 #include "profile/inject/journal.hpp"
@@ -8,13 +10,16 @@
 
 namespace firsttouch::inject {
 
-// Records from the end of cuInit until `finish`. It exists as long as the process, because CUPTI's threads use it.
+// Records from the end of cuInit on.
 class Trace final : public RecordSink {
   public:
     // Throws Unavailable with the reason if this process cannot be traced.
-    static Trace& start(const cupti::Functions& api, Journal& journal);
+    static std::unique_ptr<Trace> start(const cupti::Functions& api, Journal& journal);
+    ~Trace() override;
+    Trace(const Trace&) = delete;
+    Trace& operator=(const Trace&) = delete;
 
-    // Flushes, so that all records of work that has ended are in the journal. Then nothing is flushed any more.
+    // Flushes, so that all records of work that has ended are in the journal. Nothing is flushed any more.
     void finish() noexcept;
 
     void event(const cupti::CounterRecord& record, const std::uint64_t* processors) noexcept override;
@@ -32,6 +37,7 @@ class Trace final : public RecordSink {
 
     const cupti::Functions& api_;
     Journal& journal_;
+    cupti::Subscriber subscriber_ = nullptr;
     Texts texts_;
     Places places_;
     const pid_t process_;
