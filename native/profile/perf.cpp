@@ -190,10 +190,10 @@ void make_room_for_descriptors(std::size_t more) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// The size of a processor's buffer: room for what comes in a tenth of a second of many short processes or, where faults
-// are sampled, in a tick; all buffers together have at most 32 MiB.
+// The size of a processor's buffer: 500 short processes or, where faults are sampled, at least 13,000 samples, and more
+// where nearly every fault is one. All buffers together have at most 32 MiB.
 std::size_t buffer_bytes(std::uint32_t every, std::size_t processors) {
-    const std::size_t wanted = every == 0 ? 128 << 10 : every < 8 ? 2 << 20 : 512 << 10;
+    const std::size_t wanted = every == 0 ? 128 << 10 : every < 8 ? 8 << 20 : 512 << 10;
     return std::bit_floor(std::clamp<std::size_t>((32 << 20) / processors, 32 << 10, wanted));
 }
 
@@ -217,6 +217,17 @@ perf_event_attr attributes(std::uint32_t every, bool faults, bool enable_on_exec
         a.mmap = a.mmap2 = a.mmap_data = every > 0 ? 1 : 0;
     }
     return a;
+}
+
+// Returns -1 and sets errno if the kernel refuses.
+int open_event(perf_event_attr a, pid_t thread, int processor) {
+    return static_cast<int>(syscall(SYS_perf_event_open, &a, thread, processor, -1, PERF_FLAG_FD_CLOEXEC));
+}
+
+// Whether a processor was turned off since it was listed.
+bool is_off(pid_t thread, int processor) {
+    const Descriptor event(open_event(attributes(0, false, true), thread, processor));
+    return event.number() < 0 && errno == ENODEV;
 }
 
 [[noreturn]] void fail(const char* call) { throw std::system_error(errno, std::generic_category(), call); }
@@ -302,7 +313,7 @@ PerfEvents::PerfEvents(pid_t pid, std::uint32_t every, bool enable_on_exec)
         make_room_for_descriptors(2 * processors_.size());
         open_thread(pid);
         attached_ = {static_cast<std::uint32_t>(pid)};
-        threads_[static_cast<std::uint32_t>(pid)] = 1;
+        threads_[static_cast<std::uint32_t>(pid)] = {static_cast<std::uint32_t>(pid)};
     } else {
         open_all(pid);
     }
@@ -312,6 +323,7 @@ PerfEvents::~PerfEvents() = default;
 
 void PerfEvents::open_thread(pid_t thread) {
     const bool first = rings_.empty();
+    if (first) std::erase_if(processors_, [&](int processor) { return is_off(thread, processor); });
     for (std::size_t i = 0; i < processors_.size(); ++i)
         for (const bool faults : {false, true}) {
             if (faults && every_ == 0) continue;
@@ -348,11 +360,13 @@ void PerfEvents::open_all(pid_t pid) {
             try {
                 open_thread(static_cast<pid_t>(thread));
             } catch (const std::system_error& error) {
-                if (error.code().value() == ESRCH && threads.size() > 1) continue;  // it has ended
+                const bool ended = error.code().value() == ESRCH && threads.size() > 1;
+                const bool foreign = error.code().value() == EACCES && process != tree.front();  // another user's
+                if (ended || foreign) continue;
                 throw;
             }
             found = true;
-            ++threads_[process];
+            threads_[process].insert(thread);
             if (processes.insert(process).second) attached_.push_back(process);
         }
     }
@@ -362,25 +376,32 @@ void PerfEvents::drain() {
     for (const Ring& ring : rings_) ring.drain(pending_);
 }
 
-// Counts the living threads, because the first thread of a process may end before others.
+// Keeps the living threads, because the first thread of a process may end before others. A thread that executes a
+// program takes the place of the first one, and the others have ended.
 std::vector<ThreadEnd> PerfEvents::process_ends(const PerfRecords& records) {
     std::vector<ThreadEnd> ended;
     auto start = records.starts.begin();
-    const auto count_starts = [&](std::uint64_t until) {
-        for (; start != records.starts.end() && start->ns <= until; ++start)
-            if (start->is_process())
-                threads_[start->pid] = 1;
-            else
-                ++threads_[start->pid];
+    auto name = records.names.begin();
+    const auto begin_until = [&](std::uint64_t ns) {
+        for (; start != records.starts.end() && start->ns <= ns; ++start) {
+            if (start->is_process()) threads_[start->pid].clear();
+            threads_[start->pid].insert(start->tid);
+        }
+        for (; name != records.names.end() && name->ns <= ns; ++name)
+            if (name->executed) threads_[name->pid] = {name->tid};
     };
     for (const ThreadEnd& end : records.ends) {
-        count_starts(end.ns);
+        begin_until(end.ns);
         const auto found = threads_.find(end.pid);
-        if (found == threads_.end() ? end.tid != end.pid : --found->second > 0) continue;
-        if (found != threads_.end()) threads_.erase(found);
+        if (found == threads_.end()) {
+            if (end.tid == end.pid) ended.push_back(end);  // its start was lost
+            continue;
+        }
+        if (found->second.erase(end.tid) == 0 || !found->second.empty()) continue;
+        threads_.erase(found);
         ended.push_back(end);
     }
-    count_starts(~std::uint64_t{0});
+    begin_until(~std::uint64_t{0});
     return ended;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -116,7 +117,7 @@ class PerfEvents {
     std::vector<int> counters_;  // those of descriptors_ that count faults
     std::vector<std::uint32_t> attached_;
     PerfRecords pending_;
-    std::unordered_map<std::uint32_t, std::uint32_t> threads_;  // living threads of each process
+    std::unordered_map<std::uint32_t, std::set<std::uint32_t>> threads_;  // living threads of each process
 };
 
 }  // namespace firsttouch
