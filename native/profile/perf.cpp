@@ -190,6 +190,8 @@ void make_room_for_descriptors(std::size_t more) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+
 // The size of a processor's buffer: 500 short processes or, where faults are sampled, at least 13,000 samples, and more
 // where nearly every fault is one. All buffers together have at most 32 MiB.
 std::size_t buffer_bytes(std::uint32_t every, std::size_t processors) {
@@ -273,17 +275,11 @@ Descriptor::~Descriptor() {
 
 // The buffer of one processor, into which all events on it write.
 struct PerfEvents::Ring {
-    Ring(int owner, std::size_t bytes) : descriptor(owner) {
-        const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-        for (std::size_t pages = std::max<std::size_t>(bytes / page, 1); pages > 0; pages /= 2) {
-            size = (1 + pages) * page;
-            if (void* at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, owner, 0); at != MAP_FAILED) {
-                control = static_cast<perf_event_mmap_page*>(at);
-                data = {static_cast<const std::byte*>(at) + page, pages * page};
-                return;
-            }
-        }
-        fail("mmap");
+    Ring(int owner, std::size_t bytes) : descriptor(owner), size(bytes + page_bytes()) {
+        void* at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, owner, 0);
+        if (at == MAP_FAILED) fail("mmap");
+        control = static_cast<perf_event_mmap_page*>(at);
+        data = {static_cast<const std::byte*>(at) + page_bytes(), bytes};
     }
     Ring(Ring&& other) noexcept
         : descriptor(other.descriptor), size(other.size), control(std::exchange(other.control, nullptr)),
@@ -291,6 +287,11 @@ struct PerfEvents::Ring {
     Ring& operator=(Ring&&) = delete;
     ~Ring() {
         if (control != nullptr) munmap(control, size);
+    }
+
+    // Lets another event of the same processor write into this buffer.
+    void take_from(int event) const {
+        if (ioctl(event, PERF_EVENT_IOC_SET_OUTPUT, descriptor) != 0) fail("perf_event_open");
     }
 
     void drain(PerfRecords& into) const {
@@ -324,20 +325,36 @@ PerfEvents::~PerfEvents() = default;
 void PerfEvents::open_thread(pid_t thread) {
     const bool first = rings_.empty();
     if (first) std::erase_if(processors_, [&](int processor) { return is_off(thread, processor); });
-    for (std::size_t i = 0; i < processors_.size(); ++i)
-        for (const bool faults : {false, true}) {
-            if (faults && every_ == 0) continue;
-            perf_event_attr a = attributes(every_, faults, enable_on_exec_);
-            const int number =
-                static_cast<int>(syscall(SYS_perf_event_open, &a, thread, processors_[i], -1, PERF_FLAG_FD_CLOEXEC));
-            if (number < 0) fail("perf_event_open");
-            descriptors_.emplace_back(number);
-            if (faults) counters_.push_back(number);
-            if (first && !faults)
-                rings_.emplace_back(number, buffer_bytes(every_, processors_.size()));
-            else if (ioctl(number, PERF_EVENT_IOC_SET_OUTPUT, rings_[i].descriptor) != 0)
-                fail("perf_event_open");
+    const auto open = [&](bool faults, int processor) {
+        const int number = open_event(attributes(every_, faults, enable_on_exec_), thread, processor);
+        if (number < 0) fail("perf_event_open");
+        descriptors_.emplace_back(number);
+        return number;
+    };
+    std::vector<int> events;
+    for (const int processor : processors_) events.push_back(open(false, processor));
+    if (first) map_rings(events);
+    for (std::size_t i = 0; i < processors_.size(); ++i) {
+        if (!first) rings_[i].take_from(events[i]);
+        if (every_ == 0) continue;
+        counters_.push_back(open(true, processors_[i]));
+        rings_[i].take_from(counters_.back());
+    }
+}
+
+// All have the same size, because those of one user share what the kernel permits.
+void PerfEvents::map_rings(const std::vector<int>& owners) {
+    std::size_t bytes = std::max(buffer_bytes(every_, owners.size()), page_bytes());
+    while (true) {
+        try {
+            rings_.clear();
+            for (const int owner : owners) rings_.emplace_back(owner, bytes);
+            return;
+        } catch (const std::system_error&) {
+            if (bytes <= page_bytes()) throw;
+            bytes /= 2;
         }
+    }
 }
 
 // Threads that start meanwhile are either told by the kernel, and then have inherited the events, or are found by the

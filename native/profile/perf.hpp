@@ -105,6 +105,7 @@ class PerfEvents {
     struct Ring;
 
     void open_thread(pid_t thread);
+    void map_rings(const std::vector<int>& owners);
     void open_all(pid_t pid);
     void drain();
     std::vector<ThreadEnd> process_ends(const PerfRecords& records);
