@@ -190,10 +190,12 @@ void make_room_for_descriptors(std::size_t more) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// The size of a processor's buffer: room for what comes in a tenth of a second of many short processes or, where faults
-// are sampled, in a tick; all buffers together have at most 32 MiB.
+std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+
+// The size of a processor's buffer: 500 short processes or, where faults are sampled, at least 13,000 samples, and more
+// where nearly every fault is one. All buffers together have at most 32 MiB.
 std::size_t buffer_bytes(std::uint32_t every, std::size_t processors) {
-    const std::size_t wanted = every == 0 ? 128 << 10 : every < 8 ? 2 << 20 : 512 << 10;
+    const std::size_t wanted = every == 0 ? 128 << 10 : every < 8 ? 8 << 20 : 512 << 10;
     return std::bit_floor(std::clamp<std::size_t>((32 << 20) / processors, 32 << 10, wanted));
 }
 
@@ -217,6 +219,17 @@ perf_event_attr attributes(std::uint32_t every, bool faults, bool enable_on_exec
         a.mmap = a.mmap2 = a.mmap_data = every > 0 ? 1 : 0;
     }
     return a;
+}
+
+// Returns -1 and sets errno if the kernel refuses.
+int open_event(perf_event_attr a, pid_t thread, int processor) {
+    return static_cast<int>(syscall(SYS_perf_event_open, &a, thread, processor, -1, PERF_FLAG_FD_CLOEXEC));
+}
+
+// Whether a processor was turned off since it was listed.
+bool is_off(pid_t thread, int processor) {
+    const Descriptor event(open_event(attributes(0, false, true), thread, processor));
+    return event.number() < 0 && errno == ENODEV;
 }
 
 [[noreturn]] void fail(const char* call) { throw std::system_error(errno, std::generic_category(), call); }
@@ -262,17 +275,11 @@ Descriptor::~Descriptor() {
 
 // The buffer of one processor, into which all events on it write.
 struct PerfEvents::Ring {
-    Ring(int owner, std::size_t bytes) : descriptor(owner) {
-        const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-        for (std::size_t pages = std::max<std::size_t>(bytes / page, 1); pages > 0; pages /= 2) {
-            size = (1 + pages) * page;
-            if (void* at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, owner, 0); at != MAP_FAILED) {
-                control = static_cast<perf_event_mmap_page*>(at);
-                data = {static_cast<const std::byte*>(at) + page, pages * page};
-                return;
-            }
-        }
-        fail("mmap");
+    Ring(int owner, std::size_t bytes) : descriptor(owner), size(bytes + page_bytes()) {
+        void* at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, owner, 0);
+        if (at == MAP_FAILED) fail("mmap");
+        control = static_cast<perf_event_mmap_page*>(at);
+        data = {static_cast<const std::byte*>(at) + page_bytes(), bytes};
     }
     Ring(Ring&& other) noexcept
         : descriptor(other.descriptor), size(other.size), control(std::exchange(other.control, nullptr)),
@@ -285,6 +292,11 @@ struct PerfEvents::Ring {
     bool is_empty() const {
         return __atomic_load_n(&control->data_head, __ATOMIC_ACQUIRE) ==
                __atomic_load_n(&control->data_tail, __ATOMIC_RELAXED);
+    }
+
+    // Lets another event of the same processor write into this buffer.
+    void take_from(int event) const {
+        if (ioctl(event, PERF_EVENT_IOC_SET_OUTPUT, descriptor) != 0) fail("perf_event_open");
     }
 
     void drain(PerfRecords& into) const {
@@ -307,7 +319,7 @@ PerfEvents::PerfEvents(pid_t pid, std::uint32_t every, bool enable_on_exec)
         make_room_for_descriptors(2 * processors_.size());
         open_thread(pid);
         attached_ = {static_cast<std::uint32_t>(pid)};
-        threads_[static_cast<std::uint32_t>(pid)] = 1;
+        threads_[static_cast<std::uint32_t>(pid)] = {static_cast<std::uint32_t>(pid)};
     } else {
         open_all(pid);
     }
@@ -317,20 +329,37 @@ PerfEvents::~PerfEvents() = default;
 
 void PerfEvents::open_thread(pid_t thread) {
     const bool first = rings_.empty();
-    for (std::size_t i = 0; i < processors_.size(); ++i)
-        for (const bool faults : {false, true}) {
-            if (faults && every_ == 0) continue;
-            perf_event_attr a = attributes(every_, faults, enable_on_exec_);
-            const int number =
-                static_cast<int>(syscall(SYS_perf_event_open, &a, thread, processors_[i], -1, PERF_FLAG_FD_CLOEXEC));
-            if (number < 0) fail("perf_event_open");
-            descriptors_.emplace_back(number);
-            if (faults) counters_.push_back(number);
-            if (first && !faults)
-                rings_.emplace_back(number, buffer_bytes(every_, processors_.size()));
-            else if (ioctl(number, PERF_EVENT_IOC_SET_OUTPUT, rings_[i].descriptor) != 0)
-                fail("perf_event_open");
+    if (first) std::erase_if(processors_, [&](int processor) { return is_off(thread, processor); });
+    const auto open = [&](bool faults, int processor) {
+        const int number = open_event(attributes(every_, faults, enable_on_exec_), thread, processor);
+        if (number < 0) fail("perf_event_open");
+        descriptors_.emplace_back(number);
+        return number;
+    };
+    std::vector<int> events;
+    for (const int processor : processors_) events.push_back(open(false, processor));
+    if (first) map_rings(events);
+    for (std::size_t i = 0; i < processors_.size(); ++i) {
+        if (!first) rings_[i].take_from(events[i]);
+        if (every_ == 0) continue;
+        counters_.push_back(open(true, processors_[i]));
+        rings_[i].take_from(counters_.back());
+    }
+}
+
+// All have the same size, because those of one user share what the kernel permits.
+void PerfEvents::map_rings(const std::vector<int>& owners) {
+    std::size_t bytes = std::max(buffer_bytes(every_, owners.size()), page_bytes());
+    while (true) {
+        try {
+            rings_.clear();
+            for (const int owner : owners) rings_.emplace_back(owner, bytes);
+            return;
+        } catch (const std::system_error&) {
+            if (bytes <= page_bytes()) throw;
+            bytes /= 2;
         }
+    }
 }
 
 // Threads that start meanwhile are either told by the kernel, and then have inherited the events, or are found by the
@@ -353,11 +382,13 @@ void PerfEvents::open_all(pid_t pid) {
             try {
                 open_thread(static_cast<pid_t>(thread));
             } catch (const std::system_error& error) {
-                if (error.code().value() == ESRCH && threads.size() > 1) continue;  // it has ended
+                const bool ended = error.code().value() == ESRCH && threads.size() > 1;
+                const bool foreign = error.code().value() == EACCES && process != tree.front();  // another user's
+                if (ended || foreign) continue;
                 throw;
             }
             found = true;
-            ++threads_[process];
+            threads_[process].insert(thread);
             if (processes.insert(process).second) attached_.push_back(process);
         }
     }
@@ -371,25 +402,32 @@ void PerfEvents::drain() {
     for (const Ring& ring : rings_) ring.drain(pending_);
 }
 
-// Counts the living threads, because the first thread of a process may end before others.
+// Keeps the living threads, because the first thread of a process may end before others. A thread that executes a
+// program takes the place of the first one, and the others have ended.
 std::vector<ThreadEnd> PerfEvents::process_ends(const PerfRecords& records) {
     std::vector<ThreadEnd> ended;
     auto start = records.starts.begin();
-    const auto count_starts = [&](std::uint64_t until) {
-        for (; start != records.starts.end() && start->ns <= until; ++start)
-            if (start->is_process())
-                threads_[start->pid] = 1;
-            else
-                ++threads_[start->pid];
+    auto name = records.names.begin();
+    const auto begin_until = [&](std::uint64_t ns) {
+        for (; start != records.starts.end() && start->ns <= ns; ++start) {
+            if (start->is_process()) threads_[start->pid].clear();
+            threads_[start->pid].insert(start->tid);
+        }
+        for (; name != records.names.end() && name->ns <= ns; ++name)
+            if (name->executed) threads_[name->pid] = {name->tid};
     };
     for (const ThreadEnd& end : records.ends) {
-        count_starts(end.ns);
+        begin_until(end.ns);
         const auto found = threads_.find(end.pid);
-        if (found == threads_.end() ? end.tid != end.pid : --found->second > 0) continue;
-        if (found != threads_.end()) threads_.erase(found);
+        if (found == threads_.end()) {
+            if (end.tid == end.pid) ended.push_back(end);  // its start was lost
+            continue;
+        }
+        if (found->second.erase(end.tid) == 0 || !found->second.empty()) continue;
+        threads_.erase(found);
         ended.push_back(end);
     }
-    count_starts(~std::uint64_t{0});
+    begin_until(~std::uint64_t{0});
     return ended;
 }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -110,6 +111,7 @@ class PerfEvents {
     struct Ring;
 
     void open_thread(pid_t thread);
+    void map_rings(const std::vector<int>& owners);
     void open_all(pid_t pid);
     void drain();
     std::vector<ThreadEnd> process_ends(const PerfRecords& records);
@@ -123,7 +125,7 @@ class PerfEvents {
     std::vector<std::uint32_t> attached_;
     PerfRecords pending_;
     std::atomic<bool> is_pending_ = false;
-    std::unordered_map<std::uint32_t, std::uint32_t> threads_;  // living threads of each process
+    std::unordered_map<std::uint32_t, std::set<std::uint32_t>> threads_;  // living threads of each process
 };
 
 }  // namespace firsttouch

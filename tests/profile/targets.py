@@ -9,6 +9,7 @@ import resource
 import shutil
 import subprocess
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,7 +102,9 @@ def running(command: Sequence[str | os.PathLike[str]], folder: Path) -> Iterator
 
 
 def watch(command: Sequence[str | os.PathLike[str]], every: int = 0) -> tuple[list[PerfBatch], int | None, int]:
-    """Runs a command to its end. Returns all batches, the count of faults in user mode, and the process's number."""
+    """Runs a command to the end of all its processes. Returns all batches, the count of faults in user mode, and the
+    number of the first process.
+    """
     with held(command) as process:
         events = opened(process.pid, every)
         process.release()
@@ -109,10 +112,18 @@ def watch(command: Sequence[str | os.PathLike[str]], every: int = 0) -> tuple[li
         while not process.ended():
             batches.append(events.read())
             time.sleep(0.005)
-        time.sleep(0.05)  # for orphans that end after their parent
         batches.append(events.read(rest=True))
+        deadline = time.monotonic() + 20
+        while living(batches) > 0 and time.monotonic() < deadline:  # orphans
+            time.sleep(0.005)
+            batches.append(events.read(rest=True))
         assert process.status == 0
         return batches, events.counted(), process.pid
+
+
+def living(batches: Sequence[PerfBatch]) -> int:
+    """How many processes have not ended, including the first one."""
+    return 1 + sum(len(batch.starts) - len(batch.ends) for batch in batches)
 
 
 def executed(batches: Sequence[PerfBatch]) -> list[NameChange]:
@@ -121,29 +132,40 @@ def executed(batches: Sequence[PerfBatch]) -> list[NameChange]:
 
 def as_nobody(call: Callable[[], Any]) -> Any:
     """Returns what a function returns in a process of the user nobody, if this is root; else calls it."""
-    if os.geteuid() != 0:
-        return call()
+
+    def change_user() -> None:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, which a change of the user clears
+
+    return in_child(call, change_user)
+
+
+def in_child(call: Callable[[], Any], before: Callable[[], None]) -> Any:
+    """Returns what a function returns in a child of this process, in which another one is called before."""
     begin, end = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.close(begin)
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, which a change of the user clears
             try:
-                result = call()
-            except BaseException as error:
-                result = error
-            os.write(end, pickle.dumps(result))
+                before()
+            except PermissionError as error:
+                pytest.skip(f"this container does not permit it: {error}")
+            os.write(end, pickle.dumps(("returned", call())))
+        except BaseException as error:
+            kind = "skipped" if isinstance(error, pytest.skip.Exception) else "raised"
+            os.write(end, pickle.dumps((kind, "".join(traceback.format_exception(error)))))
         finally:
             os._exit(0)
     os.close(end)
     with os.fdopen(begin, "rb") as pipe:
         data = pipe.read()
     os.waitpid(pid, 0)
-    result = pickle.loads(data)
-    if isinstance(result, BaseException):
-        raise result
+    kind, result = pickle.loads(data)
+    if kind == "skipped":
+        pytest.skip(result.splitlines()[-1])
+    assert kind == "returned", result
     return result

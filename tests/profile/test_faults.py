@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import Counter
@@ -133,10 +134,11 @@ def test_lines_are_valid_in_the_file(touch: Path) -> None:
 def test_every_64th_fault_estimates_the_count(touch: Path) -> None:
     lines, counted, _ = profiled([touch, "10000"], every=64)
     rows = of_functions(lines)
-    assert rows["often"].faults == pytest.approx(20000, abs=2 * 64)
-    assert rows["seldom"].faults == pytest.approx(10000, abs=2 * 64)
+    rest = 64 * (1 + (os.cpu_count() or 1))  # at most one period for each thread and processor
+    assert rows["often"].faults == pytest.approx(20000, abs=rest)
+    assert rows["seldom"].faults == pytest.approx(10000, abs=rest)
     assert counted >= 30000
-    assert counted - estimated(lines) < 8 * 64  # at most one period for each thread and processor
+    assert 0 <= counted - estimated(lines) < rest
 
 
 def test_an_ordinary_user_sees_the_same(touch: Path) -> None:
@@ -326,8 +328,6 @@ def test_mappings_replace_those_below() -> None:
 
 
 def test_maps_of_this_process() -> None:
-    import os
-
     rows = read_maps(os.getpid())
     assert any(row.name == "[stack]" for row in rows)
     assert any(row.name.endswith(".so") or ".so." in row.name for row in rows)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from tests.profile.targets import as_nobody, build, executed, held, opened, readable, running, watch
+from tests.profile.targets import as_nobody, build, executed, held, in_child, opened, readable, running, watch
 
 from firsttouch.profile import perf
 from firsttouch.profile.perf import open_processes, why_refused
@@ -141,7 +142,7 @@ def test_a_running_tree_is_attached_to(tmp_path: Path) -> None:
         batch = events.read(rest=True)
     assert len(batch.starts) == 20
     assert {start.parent for start in batch.starts} == {shell.pid}
-    assert [change.name for change in batch.names if change.executed] == ["true"] * 20
+    assert [change.name for change in batch.names if change.executed].count("true") == 20
     assert {end.pid for end in batch.ends} >= {shell.pid, *(start.pid for start in batch.starts)}
 
 
@@ -186,6 +187,33 @@ def test_no_descriptor_is_inherited_and_none_remains(children: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
+def limited_descriptors(more: int, hard: int) -> list[perf.LayerState]:
+    """The layers where this process may have so many more descriptors, and `hard` more by its hard limit."""
+    before = len(os.listdir("/proc/self/fd")) + 2
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before + more, before + hard))
+
+    def layers() -> list[perf.LayerState]:
+        with held(["true"]) as process:
+            states = open_processes(process.pid, 64)[1]
+            process.release()
+            return states
+
+    return list(in_child(layers, limit))
+
+
+def test_few_descriptors_are_a_reason() -> None:
+    with held(["true"]) as process:
+        opened(process.pid, 64)
+        process.release()
+    states = limited_descriptors(1, 1)
+    assert [state.active for state in states] == [False, False]
+    assert "descriptors" in states[0].why
+    assert "nofile" in states[0].mend
+    assert [state.active for state in limited_descriptors(1, 4096)] == [True, True]
+
+
 def test_layers_of_what_was_opened() -> None:
     with held(["true"]) as process:
         opened(process.pid, 64)
@@ -211,19 +239,29 @@ def test_layers_of_what_was_opened() -> None:
         (errno.EACCES, "2", "process 17 is another user's", ""),
         (errno.EACCES, "", "no perf events", ""),
         (errno.ENOSYS, "2", "no perf events", ""),
-        (errno.EMFILE, "2", "descriptors", "ulimit"),
+        (errno.EMFILE, "2", "descriptors", "nofile"),
         (errno.ESRCH, "2", "ended", ""),
         (errno.EIO, "2", "EIO", ""),
     ],
 )
-def test_reasons_name_the_setting(tmp_path: Path, number: int, level: str, why: str, mend: str) -> None:
-    setting = tmp_path / "perf_event_paranoid"
+def test_reasons_name_the_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, level: str, why: str, mend: str
+) -> None:
+    monkeypatch.setattr(perf, "PARANOID", tmp_path / "perf_event_paranoid")
     if level:
-        setting.write_text(f"{level}\n")
-    said = why_refused(OSError(number, "perf_event_open"), 17, setting)
-    assert why in said[0]
-    assert mend in said[1]
-    assert bool(mend) == bool(said[1])
+        perf.PARANOID.write_text(f"{level}\n")
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, "perf_event_open")
+
+    monkeypatch.setattr(perf._core, "PerfEvents", refuse)
+    events, states = open_processes(17, 64)
+    assert events is None
+    assert [(state.layer, state.active) for state in states] == [("processes", False), ("faults", False)]
+    for state in states:
+        assert why in state.why
+        assert mend in state.mend
+        assert bool(mend) == bool(state.mend)
 
 
 def test_a_small_limit_for_buffers_is_named() -> None:

@@ -18,6 +18,7 @@ from tests.profile.targets import build
 
 from firsttouch.profile import elf
 from firsttouch.profile.elf import Elf
+from firsttouch.profile.lines import SourceLine, find_lines
 from firsttouch.profile.symbols import Place, symbolize
 
 PROGRAM = r"""
@@ -67,9 +68,9 @@ def tool(name: str) -> str:
     return path
 
 
-def offsets_of_code(program: Path) -> list[int]:
+def offsets_of_code(program: Path, step: int = 7) -> list[int]:
     text = Elf.open(program).sections[".text"]
-    return list(range(text.offset, text.offset + text.size, 7))
+    return list(range(text.offset, text.offset + text.size, step))
 
 
 def expected(program: Path, offsets: list[int]) -> list[tuple[str, int]]:
@@ -100,12 +101,13 @@ def expected(program: Path, offsets: list[int]) -> list[tuple[str, int]]:
 def agree(program: Path) -> int:
     """Compares all of a program's code with pyelftools and returns how many places have a line."""
     offsets = offsets_of_code(program)
-    found = symbolize([(str(program), offset) for offset in offsets])
+    file = Elf.open(program)
+    addresses = [file.address(offset) or 0 for offset in offsets]
+    found = find_lines(file.debug_file() or file, addresses, time.monotonic() + 60, calls=False)
     known = 0
-    for offset, (source, number) in zip(offsets, expected(program, offsets), strict=True):
-        place = found[str(program), offset]
-        assert (place.source, place.number) == (source, number), hex(offset)
-        known += number > 0
+    for address, line in zip(addresses, expected(program, offsets), strict=True):
+        assert found.get(address, ("", 0)) == line, hex(address)
+        known += line[1] > 0
     return known
 
 
@@ -117,9 +119,14 @@ def test_lines_are_those_of_pyelftools(tmp_path: Path, flavour: str) -> None:
 
 @pytest.mark.parametrize("option", ["-gsplit-dwarf", "-gdwarf64"])  # the rest in other files; offsets of 64 bits
 def test_forms_that_pyelftools_does_not_read(tmp_path: Path, option: str) -> None:
-    whole = places_of(build(tmp_path, "program", PROGRAM, language="c++"))
-    assert places_of(build(tmp_path, "program", PROGRAM, option, language="c++")) == whole
-    assert any(place.number for place in whole.values())
+    def lines(*options: str) -> set[SourceLine]:
+        program = build(tmp_path, "program", PROGRAM, *options, language="c++")
+        file = Elf.open(program)
+        addresses = [file.address(offset) or 0 for offset in offsets_of_code(program, 1)]
+        return set(find_lines(file, addresses, time.monotonic() + 60, calls=False).values())
+
+    assert lines(option) == lines()
+    assert len(lines()) > 50
 
 
 def test_lines_without_a_table_of_ranges(tmp_path: Path) -> None:
@@ -133,6 +140,47 @@ def test_lines_without_a_table_of_ranges(tmp_path: Path) -> None:
         command = [compiler, "-O1", version, "-ffunction-sections", tmp_path / "program.cpp", "-o", program]
         subprocess.run(command, check=True)
         assert agree(program) > 50
+
+
+INLINED = r"""
+static inline __attribute__((always_inline)) void one(volatile char* at) {
+    *at = 1;
+}
+static inline __attribute__((always_inline)) void all(volatile char* block, long n) {
+    for (long i = 0; i < n; ++i)
+        one(block + i);
+}
+__attribute__((noinline)) void first(volatile char* block, long n) {
+    all(block, n);  // the call in first
+}
+__attribute__((noinline)) void second(volatile char* block, long n) {
+    if (n > 5) {
+        all(block + 1, n);  // the call in second
+    }
+}
+int main(int n, char** block) {
+    first(*block, n);
+    second(*block, n);
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("options", [["-gdwarf-5"], ["-gdwarf-4"], ["-gdwarf-5", "-O2", "-ffunction-sections"]])
+def test_inlined_code_has_the_line_of_its_call(tmp_path: Path, compiler: str, options: list[str]) -> None:
+    source, program = tmp_path / "inlined.c", tmp_path / "inlined"
+    source.write_text(INLINED)
+    subprocess.run([tool(compiler), "-g", "-O1", *options, source, "-o", program], check=True)
+    found = symbolize([(str(program), offset) for offset in offsets_of_code(program, 1)]).values()
+    for function in ("first", "second"):
+        begin, call = (
+            next(number for number, line in enumerate(INLINED.splitlines(), 1) if mark in line)
+            for mark in (f"void {function}(", f"the call in {function}")
+        )
+        lines = {place.number for place in found if place.function == function}
+        assert call in lines
+        assert all(begin <= line <= call + 2 for line in lines if line)
+        assert {place.source for place in found if place.function == function and place.number} == {str(source)}
 
 
 def places_of(program: Path, **more: float) -> dict[str, Place]:

@@ -12,7 +12,7 @@ import struct
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,16 +28,21 @@ class SourceLine(NamedTuple):
     line: int = 0
 
 
-def find_lines(elf: Elf, addresses: Sequence[int], until: float) -> dict[int, SourceLine]:
+def find_lines(elf: Elf, addresses: Sequence[int], until: float, *, calls: bool = True) -> dict[int, SourceLine]:
     """The source lines of addresses of a file, the most important first. Those for which there is no time remain
     unknown.
 
-    until: a reading of time.monotonic(). Raises one of BROKEN if the debug information is broken.
+    until: a reading of time.monotonic(). calls: of inlined code, the line at which the function calls it, such as that
+    of a std::fill. Raises one of BROKEN if the debug information is broken.
     """
     found: dict[int, SourceLine] = {}
     for unit, inside in _units(elf, addresses, until):
         if unit.lines is not None:
-            found |= _lines(_Program(elf, unit.lines, unit.directory), inside, until)
+            program = _Program(elf, unit.lines, unit.directory)
+            found |= _lines(program, inside, until)
+            if calls:
+                places = unit.calls(inside, until)
+                found |= {address: SourceLine(program.path(file), line) for address, (file, line) in places.items()}
         if time.monotonic() > until:
             break
     return found
@@ -86,19 +91,31 @@ def _aranges(elf: Elf) -> Iterator[tuple[int, int, int]]:
         at = end
 
 
+_Values: TypeAlias = dict[str, tuple[int, "bytes | int"]]
+"""Attributes of an entry: (form, value)."""
+
+
+class _Declaration(NamedTuple):
+    """What an abbreviation stands for. attributes: (name, form, implicit constant)."""
+
+    tag: int
+    children: bool
+    attributes: list[tuple[int, int, int]]
+
+
 class _Unit:
-    """The first entry of a compilation unit. Sources: DWARF 5, 7.5 and, of ranges, 7.25; DWARF 4, 2.17.3 and 7.5.
+    """A compilation unit. Sources: DWARF 5, 7.5 and, of ranges, 7.25; DWARF 4, 2.17.3 and 7.5.
 
     lines: the offset of its line program, None without one; directory: the compiler's working directory.
     """
 
-    _NAMES = {0x10: "lines", 0x11: "low", 0x12: "high", 0x1B: "directory", 0x55: "ranges", 0x73: "addresses"}
-    _NAMES |= {0x72: "strings", 0x74: "lists"}
+    _NAMES = {0x01: "sibling", 0x10: "lines", 0x11: "low", 0x12: "high", 0x1B: "directory", 0x55: "ranges"}
+    _NAMES |= {0x58: "call_file", 0x59: "call_line", 0x72: "strings", 0x73: "addresses", 0x74: "lists"}
+    _INLINED, _FUNCTION = 0x1D, 0x2E
 
     def __init__(self, elf: Elf, offset: int) -> None:
-        self._elf = elf
-        info = elf.content(".debug_info")
-        reader = self._reader = _Reader(elf, info)
+        self._elf, self._offset = elf, offset
+        reader = self._reader = _Reader(elf, elf.content(".debug_info"))
         reader.at = offset
         self.end = reader.length()
         self._version = version = reader.unsigned(2)
@@ -113,25 +130,35 @@ class _Unit:
         reader.address_bytes = self._address_bytes
         self.lines: int | None = None
         self.directory = b""
-        self._values: dict[str, tuple[int, bytes | int]] = {}
+        self._own: _Values = {}
+        self._known: dict[int, _Declaration] = {}
+        self._declarations = self._read_declarations(abbreviations)
         if kind not in (1, 3, 4):  # compile, partial, skeleton; types have no code
             return
         if kind == 4:
             reader.at += 8
-        for name, form, constant in self._declaration(abbreviations, reader.uleb()):
-            value = constant if form == 0x21 else reader.form(form)
-            if name in self._NAMES:
-                self._values[self._NAMES[name]] = (form, value)
-        if "lines" in self._values:
-            self.lines = self._number("lines")
+        self._begin = reader.at
+        declaration = self._declaration(reader.uleb())
+        if declaration is not None:
+            self._own = self._read(declaration)
+        if "lines" in self._own:
+            self.lines = _number(self._own, "lines")
         self.directory = self._directory()
 
-    def _declaration(self, offset: int, code: int) -> list[tuple[int, int, int]]:
-        """(name, form, implicit constant) of the attributes that an abbreviation stands for."""
+    def _declaration(self, code: int) -> _Declaration | None:
+        """Reads no more of the table than is needed: the first entry is mostly the unit's."""
+        while code not in self._known:
+            following = next(self._declarations, None)
+            if following is None:
+                return None
+            self._known[following[0]] = following[1]
+        return self._known[code]
+
+    def _read_declarations(self, offset: int) -> Iterator[tuple[int, _Declaration]]:
         reader = _Reader(self._elf, self._elf.content(".debug_abbrev"))
         reader.at = offset
-        while (found := reader.uleb()) != 0:
-            reader.uleb(), reader.unsigned(1)  # tag, and whether there are children
+        while (code := reader.uleb()) != 0:
+            tag, children = reader.uleb(), reader.unsigned(1) != 0
             attributes = []
             while True:
                 name, form = reader.uleb(), reader.uleb()
@@ -139,42 +166,95 @@ class _Unit:
                 if name == form == 0:
                     break
                 attributes.append((name, form, constant))
-            if found == code:
-                return attributes
-        return []
+            yield code, _Declaration(tag, children, attributes)
 
-    def _number(self, name: str, otherwise: int = 0) -> int:
-        value = self._values.get(name, (0, otherwise))[1]
-        return value if isinstance(value, int) else otherwise
+    def _read(self, declaration: _Declaration) -> _Values:
+        reader, names, values = self._reader, self._NAMES, {}
+        for name, form, constant in declaration.attributes:
+            value = constant if form == 0x21 else reader.form(form)
+            if name in names:
+                values[names[name]] = (form, value)
+        return values
 
     def _directory(self) -> bytes:
-        form, value = self._values.get("directory", (0, b""))
+        form, value = self._own.get("directory", (0, b""))
         if isinstance(value, bytes):
             return value
         offsets = _Reader(self._elf, self._elf.content(".debug_str_offsets"))  # value is a place in this table
         width = self._reader.offset_bytes
-        offsets.at = self._number("strings", 8 if width == 4 else 16) + value * width
+        offsets.at = _number(self._own, "strings", 8 if width == 4 else 16) + value * width
         return _text_at(self._elf.content(".debug_str"), offsets.unsigned(width)) if form in _INDEXED_STRINGS else b""
+
+    def calls(self, addresses: list[int], until: float) -> dict[int, tuple[int, int]]:
+        """Of addresses in inlined code: (number of the file, line) of the call in the function that is no inlined one.
+
+        addresses: sorted.
+        """
+        found: dict[int, tuple[int, int]] = {}
+        reader = self._reader
+        reader.at, depth, count = self._begin, 0, 0
+        inlined: int | None = None  # the depth of the outermost inlined function around
+        while reader.at < self.end:
+            count += 1
+            if count % 1024 == 0 and time.monotonic() > until:
+                break
+            code = reader.uleb()
+            if code == 0:
+                depth -= 1
+                if depth <= 0:
+                    break
+                inlined = None if depth == inlined else inlined
+                continue
+            declaration = self._declaration(code)
+            if declaration is None:
+                break
+            values = self._read(declaration)
+            function = declaration.tag == self._FUNCTION
+            inside: list[int] = []
+            if function or (declaration.tag == self._INLINED and inlined is None):
+                for begin, end in self._ranges_of(values):
+                    inside += addresses[bisect_left(addresses, begin) : bisect_left(addresses, end)]
+                if not function:
+                    place = _number(values, "call_file"), _number(values, "call_line")
+                    found |= {address: place for address in inside if place[1] > 0}
+            if not declaration.children:
+                continue
+            sibling = self._offset + _number(values, "sibling")
+            if sibling > reader.at and (declaration.tag == self._INLINED or (function and not inside)):
+                reader.at = sibling
+                continue
+            if declaration.tag == self._INLINED and inlined is None:
+                inlined = depth
+            depth += 1
+        return found
 
     def _address(self, place: int) -> int:
         """An address of the unit's table of addresses."""
         table = _Reader(self._elf, self._elf.content(".debug_addr"))
-        table.at = self._number("addresses", 8) + place * self._address_bytes
+        table.at = _number(self._own, "addresses", 8) + place * self._address_bytes
         return table.unsigned(self._address_bytes)
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        low = self._number("low")
-        if self._values.get("low", (0, 0))[0] in _INDEXED_ADDRESSES:
-            low = self._address(low)
-        if "ranges" in self._values:
-            yield from self._list(low) if self._version == 5 else self._old_list(low)
-        elif "high" in self._values:
-            form, high = self._values["high"][0], self._number("high")
+        return self._ranges_of(self._own)
+
+    def _low(self, values: _Values) -> int:
+        low = _number(values, "low")
+        return self._address(low) if values.get("low", (0, 0))[0] in _INDEXED_ADDRESSES else low
+
+    def _ranges_of(self, values: _Values) -> Iterator[tuple[int, int]]:
+        if "ranges" in values:
+            base = self._low(self._own)
+            yield from self._list(values["ranges"][0], _number(values, "ranges"), base)
+        elif "high" in values:
+            low, form, high = self._low(values), values["high"][0], _number(values, "high")
             yield low, high if form == 0x01 else self._address(high) if form in _INDEXED_ADDRESSES else low + high
 
-    def _old_list(self, base: int) -> Iterator[tuple[int, int]]:
+    def _list(self, form: int, place: int, base: int) -> Iterator[tuple[int, int]]:
+        return self._new_list(form, place, base) if self._version == 5 else self._old_list(place, base)
+
+    def _old_list(self, place: int, base: int) -> Iterator[tuple[int, int]]:
         reader = _Reader(self._elf, self._elf.content(".debug_ranges"))
-        reader.at = self._number("ranges")
+        reader.at = place
         last = (1 << 8 * self._address_bytes) - 1
         while True:
             begin, end = reader.unsigned(self._address_bytes), reader.unsigned(self._address_bytes)
@@ -185,12 +265,12 @@ class _Unit:
             else:
                 yield base + begin, base + end
 
-    def _list(self, base: int) -> Iterator[tuple[int, int]]:
+    def _new_list(self, form: int, place: int, base: int) -> Iterator[tuple[int, int]]:
         reader = _Reader(self._elf, self._elf.content(".debug_rnglists"))
-        form, reader.at = self._values["ranges"][0], self._number("ranges")
+        reader.at = place
         if form == 0x23:  # DW_FORM_rnglistx: a place in the unit's table of lists
-            lists, width = self._number("lists"), self._reader.offset_bytes
-            reader.at = lists + reader.at * width
+            lists, width = _number(self._own, "lists"), self._reader.offset_bytes
+            reader.at = lists + place * width
             reader.at = lists + reader.unsigned(width)
         while (kind := reader.unsigned(1)) != 0:
             if kind == 1:  # DW_RLE_base_addressx
@@ -211,6 +291,11 @@ class _Unit:
                 yield begin, begin + reader.uleb()
             else:
                 raise ValueError(f"kind {kind} of a range")
+
+
+def _number(values: _Values, name: str, otherwise: int = 0) -> int:
+    value = values.get(name, (0, otherwise))[1]
+    return value if isinstance(value, int) else otherwise
 
 
 def _lines(program: _Program, wanted: list[int], until: float) -> dict[int, SourceLine]:

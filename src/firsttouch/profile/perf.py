@@ -141,7 +141,7 @@ _UNSEEN = {
 }
 
 
-def why_refused(error: OSError, pid: int, paranoid: Path = PARANOID) -> tuple[str, str]:
+def why_refused(error: OSError, pid: int) -> tuple[str, str]:
     """Why perf events could not be opened, and the line to type, '' if there is none."""
     number = error.errno or 0
     if error.args[1:2] == ("mmap",):
@@ -150,13 +150,13 @@ def why_refused(error: OSError, pid: int, paranoid: Path = PARANOID) -> tuple[st
             "sudo sysctl kernel.perf_event_mlock_kb=4096",
         )
     if number in (errno.EACCES, errno.EPERM):
-        return _refused(number, pid, paranoid)
+        return _refused(number, pid)
     return _REASONS.get(number, (f"perf events cannot be opened: {errno.errorcode.get(number, number)}", ""))
 
 
-def _refused(number: int, pid: int, paranoid: Path) -> tuple[str, str]:
+def _refused(number: int, pid: int) -> tuple[str, str]:
     try:
-        level = int(paranoid.read_text())
+        level = int(PARANOID.read_text())
     except (OSError, ValueError):
         return "this kernel has no perf events", ""
     if level > 2:
@@ -180,7 +180,7 @@ _REASONS = {
     errno.E2BIG: ("this kernel is older than Linux 4.1, whose perf events lack what is needed here", ""),
     errno.EMFILE: (
         "perf events need one or two descriptors for each thread and processor, more than this process may have",
-        "ulimit -Hn 1048576",
+        "sudo prlimit --pid $$ --nofile=1048576",
     ),
     errno.ENFILE: ("this machine has no descriptor left for perf events (fs.file-max)", ""),
     errno.ENOMEM: ("the kernel has no memory for perf events", ""),
