@@ -24,6 +24,8 @@ MOST_PROCESSES = 200
 MOST_PHASES = 200
 MOST_MAPPED_PROCESSES = 4
 """The processes whose mappings are told for each peak, those with most memory."""
+MOST_NAMED = 3
+"""The most GPUs that the headline names, those with the largest rises."""
 LONGEST_COMMAND = 60
 _LARGEST = float(1 << 62)
 """More than any memory. A profile from elsewhere may hold larger numbers, which JSON has no integers for."""
@@ -329,7 +331,15 @@ def headline(summary: Summary) -> str:
     if peak := summary.host.peak:
         inside = f" in {short(peak.phase, 40)}" if peak.phase else ""
         parts.append(f"peak {format_size(peak.bytes, 3)} on the host at {format_seconds(peak.t)}{inside}")
-    parts += [f"{format_size(gpu.rise.bytes, 3)} on {gpu.name}" for gpu in summary.gpus if gpu.rise]
+    rises = sorted(((gpu.rise.bytes, gpu.name) for gpu in summary.gpus if gpu.rise), reverse=True)
+    named = {name for rise, name in rises[:MOST_NAMED] if rise} or {name for _, name in rises[:1]}
+    parts += [
+        f"{format_size(gpu.rise.bytes, 3)} on {short(gpu.name, 20)}"
+        for gpu in summary.gpus
+        if gpu.rise and gpu.name in named
+    ]
+    if further := sum(rise > 0 for rise, name in rises if name not in named):
+        parts.append(f"less on {further} more")
     return f"{title(summary)}: {', '.join(parts) if parts else 'no memory was read'}"
 
 

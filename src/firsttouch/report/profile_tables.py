@@ -15,6 +15,8 @@ DASH = "\N{EN DASH}"
 FaultRow: TypeAlias = tuple[str, str, int, int, float, str]
 """Function, file, line (0 if unknown), sampled faults, percent, and the mappings that they fell in."""
 _MOST_FAULT_ROWS = 100
+MOST_TOLD = 4
+"""The most GPUs of which each has a sentence."""
 _MANY = 24
 """From how many phases on those of one name are told together first."""
 
@@ -77,7 +79,12 @@ def answer(summary: Summary) -> list[str]:
         elif of:
             sentence += ", in which a page that they share counts for each of them"
         found.append(f"{sentence}.")
-    found += [sentence for gpu in summary.gpus if (sentence := _of_gpu(gpu.name, gpu.rise, gpu.before, gpu.own))]
+    risen = [gpu for gpu in summary.gpus if gpu.rise and gpu.rise.bytes > 0]
+    found += [_of_gpu(gpu.name, gpu.rise, gpu.before, gpu.own) for gpu in risen[:MOST_TOLD] if gpu.rise]
+    if len(risen) > MOST_TOLD:
+        found.append(f"{join_names([gpu.name for gpu in risen[MOST_TOLD:]])} rose as well.")
+    if still := [gpu.name for gpu in summary.gpus if gpu.rise and gpu.rise.bytes <= 0]:
+        found.append(f"The memory of {join_names(still)} did not rise.")
     found += [gpu.shared for gpu in summary.gpus if gpu.shared]
     if summary.minor is not None:
         major = "" if summary.major is None else f" and {summary.major:,} major"
@@ -85,9 +92,7 @@ def answer(summary: Summary) -> list[str]:
     return found
 
 
-def _of_gpu(name: str, rise: Peak | None, before: int | None, own: Peak | None) -> str:
-    if rise is None:
-        return ""
+def _of_gpu(name: str, rise: Peak, before: int | None, own: Peak | None) -> str:
     over = f" over the {size(before)} that were used before" if before is not None else " over the reading before"
     inside = f" in {plain(rise.phase, 40)}" if rise.phase else ""
     mine = f"; the driver counts {size(own.bytes)} for this program" if own else ""
