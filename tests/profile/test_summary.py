@@ -120,6 +120,13 @@ def test_page_sizes_are_of_one_moment_and_of_processes_alive_at_the_peak(tmp_pat
     assert (pages.swap, pages.pss) == (None, None)
 
 
+def test_the_proportional_size_is_told_with_what_was_resident_when_it_was_read(tmp_path):
+    rows = s.Samples(of="total", columns=["pss"], rows=[[0.1, 30 * MiB], [3.9, 70 * MiB]])
+    host = summary_of(tmp_path, rows).host
+    assert (host.pss.bytes, host.pss.t) == (70 * MiB, 3.9)
+    assert host.pss_resident == pytest.approx(80 * MiB, abs=8)
+
+
 def test_nodes_have_what_the_target_uses(tmp_path):
     nodes = [
         s.Node(node=0, total=64 << 30, processors=True),

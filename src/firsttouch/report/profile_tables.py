@@ -75,7 +75,9 @@ def answer(summary: Summary) -> list[str]:
         of = f" in {number} processes" if number is not None and number > 1 else ""
         sentence = f"At the peak {size(peak.bytes)} were resident{of}"
         if of and pss is not None:
-            sentence += f"; counted once where processes share them, at most {size(pss.bytes)} (PSS)"
+            beside = summary.host.pss_resident
+            sentence += f"; by PSS, which counts shared pages once, at most {size(pss.bytes)} when it was read, at "
+            sentence += when(pss.t) + ("" if beside is None else f" with {size(beside)} resident")
         elif of:
             sentence += ", in which a page that they share counts for each of them"
         found.append(f"{sentence}.")
@@ -173,7 +175,7 @@ def _phase(row: PhaseRow, gpus: Sequence[str], *, mixed: bool, repeated: bool) -
 def processes(summary: Summary) -> Table:
     """The processes: their life, peaks and faults."""
     table = Table("processes", "Processes")
-    table.heads = ["pid", "name", "command", "life", "peak", "minor faults", "major faults", "end"]
+    table.heads = ["pid", "name", "command", "start", "duration", "peak", "minor faults", "major", "end"]
     for row in summary.processes:
         ended = summary.seconds if row.ended is None else row.ended
         table.rows.append(
@@ -181,11 +183,12 @@ def processes(summary: Summary) -> Table:
                 str(row.pid),
                 plain(row.name, 40),
                 plain(" ".join(row.command), 120),
-                f"{when(row.started)} to {when(ended)}",
+                when(row.started),
+                when(max(0.0, ended - row.started)),
                 size(row.peak),
                 whole(row.minor),
                 whole(row.major),
-                how_ended(row),
+                how_ended(row).replace(" ", "\N{NO-BREAK SPACE}"),
             ]
         )
     if summary.processes_left_out:
@@ -342,7 +345,7 @@ def peaks(summaries: Mapping[str, Summary]) -> Table:
                 format_seconds(summary.seconds),
                 whole(summary.minor),
                 whole(summary.major),
-                ended(summary),
+                ended(summary).replace(" ", "\N{NO-BREAK SPACE}"),
             ]
         )
     table.notes.append("Peaks of GPUs are rises over the reading before the target was started, by all programs.")
