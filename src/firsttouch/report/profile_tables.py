@@ -159,7 +159,8 @@ def _phase(row: PhaseRow, gpus: Sequence[str], *, mixed: bool, repeated: bool) -
         for text in (size(by_name[name].peak), growth(by_name[name].growth))
     ]  # fmt: skip
     return [
-        "\N{NO-BREAK SPACE}" * 3 * min(row.depth, 8) + (plain(row.name, 80) or "(no name)"),
+        "\N{NO-BREAK SPACE}" * 3 * (0 if row.number is None else min(row.depth, 8))
+        + (plain(row.name, 80) or "(no name)"),
         *([_named_by(row)] if mixed else []),
         *([whole(row.count)] if repeated else []),
         when(row.start),
