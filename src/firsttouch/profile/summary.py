@@ -20,12 +20,12 @@ from firsttouch.profile.reading import Process, Profile
 from firsttouch.units import format_seconds, format_size
 
 SCHEMA = "firsttouch-profile-summary/1"
+MOST_NAMED = 3
+"""The most GPUs that the headline names, those with the largest rises."""
 MOST_PROCESSES = 200
 MOST_PHASES = 200
 MOST_MAPPED_PROCESSES = 4
 """The processes whose mappings are told for each peak, those with most memory."""
-MOST_NAMED = 3
-"""The most GPUs that the headline names, those with the largest rises."""
 LONGEST_COMMAND = 60
 _LARGEST = float(1 << 62)
 """More than any memory. A profile from elsewhere may hold larger numbers, which JSON has no integers for."""
