@@ -31,6 +31,20 @@ def test_the_headline_has_both_peaks_and_the_phase(tmp_path):
     assert (summary.minor, summary.major, summary.status, summary.seconds) == (5000, 1, 3, 4.0)
 
 
+@pytest.mark.parametrize(
+    ("rises", "told"),
+    [
+        ([0, 0], "0 B on gpu:1"),
+        ([0, 7], "7 MiB on gpu:1"),
+        ([1, 0, 5, 9, 7, 2], "5 MiB on gpu:2, 9 MiB on gpu:3, 7 MiB on gpu:4, less on 2 more"),
+    ],
+)
+def test_the_headline_names_the_gpus_that_rose_most(tmp_path, rises, told):
+    gpus = [gpu(f"gpu:{i}", before=s.GpuMemory(1100 * MiB)) for i in range(len(rises))]
+    rows = [s.Samples(of=f"gpu:{i}", columns=["used"], rows=[[4.0, (1100 + r) * MiB]]) for i, r in enumerate(rises)]
+    assert headline(summary_of(tmp_path, *rows, gpus=gpus)).endswith(f"at 1 s, {told}")
+
+
 def test_it_is_written_as_json_and_read_again(tmp_path):
     summary = summary_of(tmp_path, *PHASES, gpus=[gpu()])
     plain = msgspec.json.decode(msgspec.json.encode(summary))
@@ -104,6 +118,13 @@ def test_page_sizes_are_of_one_moment_and_of_processes_alive_at_the_peak(tmp_pat
     pages = summary_of(tmp_path, *huge).pages
     assert (pages.t, pages.huge, pages.anonymous, pages.resident) == (0.5, 150 * MiB, 360 * MiB, 600 * MiB)
     assert (pages.swap, pages.pss) == (None, None)
+
+
+def test_the_proportional_size_is_told_with_what_was_resident_when_it_was_read(tmp_path):
+    rows = s.Samples(of="total", columns=["pss"], rows=[[0.1, 30 * MiB], [3.9, 70 * MiB]])
+    host = summary_of(tmp_path, rows).host
+    assert (host.pss.bytes, host.pss.t) == (70 * MiB, 3.9)
+    assert host.pss_resident == pytest.approx(80 * MiB, abs=8)
 
 
 def test_nodes_have_what_the_target_uses(tmp_path):

@@ -31,7 +31,7 @@ def text_of(page):
 
 
 def words(page):
-    return " ".join(text_of(page).split())
+    return " ".join(text_of(page).split())  # no-break spaces as well
 
 
 MARKS = [mark(0.1, "load"), mark(1.0, kind="end"), mark(1.0, "solve"), mark(1.5, "inner"), mark(1.8, kind="end")]
@@ -73,7 +73,7 @@ def test_tables_have_the_numbers_of_the_summary(tmp_path):
     ]
     text = words(page_of(tmp_path, *MARKS, *lines, gpus=[gpu()]))
     assert "load 100 ms 900 ms 1000 MiB +920 MiB 0 B 0 990 0" in text
-    assert "101 child child 500 ms to 2 s 200 MiB 149 0 killed by SIGKILL" in text
+    assert "101 child child 500 ms 1.5 s 200 MiB 149 0 killed by SIGKILL" in text
     assert "[heap] 1 900 MiB 700 MiB 64 MiB" in text
     assert "Read at 1.1 s, the nearest reading to the peak at 1 s (host) and 3 s (gpu:0)." in text
     assert "in huge pages 64 MiB 9 %" in text
@@ -83,6 +83,12 @@ def test_tables_have_the_numbers_of_the_summary(tmp_path):
     )
     assert "trace: CUPTI is missing pip install it" in text
     assert "40 ms of processor time and 20 ms of the process that asks the GPUs, 1.5 % of one core" in text
+
+
+def test_rare_readings_are_dots_with_the_time_at_which_they_were_made(tmp_path):
+    page = page_of(tmp_path, s.Samples(of="total", columns=["pss"], rows=[[0.1, 30 * MiB], [3.9, 70 * MiB]]))
+    assert "at most 70 MiB when it was read, at 3.9 s with 80 MiB resident." in words(page)
+    assert "PSS, now and then" in page
 
 
 def test_found_phases_are_called_that(tmp_path):

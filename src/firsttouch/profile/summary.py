@@ -22,6 +22,8 @@ from firsttouch.profile.traced import Trace, device_numbers, traced
 from firsttouch.units import format_seconds, format_size
 
 SCHEMA = "firsttouch-profile-summary/1"
+MOST_NAMED = 3
+"""The most GPUs that the headline names, those with the largest rises."""
 MOST_PROCESSES = 200
 MOST_PHASES = 200
 MOST_MAPPED_PROCESSES = 4
@@ -81,11 +83,13 @@ class GpuRow(Part, frozen=True, kw_only=True):
 class Host(Part, frozen=True, kw_only=True):
     """The resident memory of all processes together, in which a page that two processes share counts twice.
 
-    pss: the largest sum of proportional set sizes, in which it counts once; read now and then. processes: at the peak.
+    pss: the largest sum of proportional set sizes, in which it counts once, among the readings, which are few;
+    pss_resident: the resident memory at that time. processes: at the peak.
     """
 
     peak: Peak | None = None
     pss: Peak | None = None
+    pss_resident: int | None = None
     at_end: int | None = None
     processes: int | None = None
 
@@ -365,7 +369,15 @@ def headline(summary: Summary) -> str:
     if peak := summary.host.peak:
         inside = f" in {short(peak.phase, 40)}" if peak.phase else ""
         parts.append(f"peak {format_size(peak.bytes, 3)} on the host at {format_seconds(peak.t)}{inside}")
-    parts += [f"{format_size(gpu.rise.bytes, 3)} on {gpu.name}" for gpu in summary.gpus if gpu.rise]
+    rises = sorted(((gpu.rise.bytes, gpu.name) for gpu in summary.gpus if gpu.rise), reverse=True)
+    named = {name for rise, name in rises[:MOST_NAMED] if rise} or {name for _, name in rises[:1]}
+    parts += [
+        f"{format_size(gpu.rise.bytes, 3)} on {short(gpu.name, 20)}"
+        for gpu in summary.gpus
+        if gpu.rise and gpu.name in named
+    ]
+    if further := sum(rise > 0 for rise, name in rises if name not in named):
+        parts.append(f"less on {further} more")
     return f"{title(summary)}: {', '.join(parts) if parts else 'no memory was read'}"
 
 
@@ -519,7 +531,8 @@ def _host(profile: Profile) -> Host:
     peak = _peak(profile, resident)
     number = processes.at(peak.t) if peak and processes is not None else None
     pss = _peak(profile, profile.curve("total", "pss"))
-    return Host(peak=peak, pss=pss, at_end=_last(resident), processes=_whole(number))
+    beside = resident.at(pss.t) if pss and resident is not None else None
+    return Host(peak=peak, pss=pss, pss_resident=_whole(beside), at_end=_last(resident), processes=_whole(number))
 
 
 def why_not_added(gpu: schema.Gpu) -> str:
@@ -693,15 +706,22 @@ def _joined(rows: Sequence[PhaseRow]) -> PhaseRow:
     )
 
 
+def _reading_near(curve: Curve, t: float) -> tuple[float, int]:
+    """The reading nearest to a time. Raises ValueError without readings."""
+    place = bisect_right(curve.times, t)
+    near = range(max(0, place - 1), min(place + 1, len(curve)))
+    i = min(near, key=lambda i: abs(curve.times[i] - t))
+    return curve.times[i], integer(curve.values[i])
+
+
 def _near(profile: Profile, column: str, t: float) -> dict[int, tuple[float, int]]:
-    """For each process that was there at a time, its reading of `column` nearest before it, else the first one."""
+    """For each process that was there at a time, its reading of `column` nearest to it."""
     found = {}
     for process in profile.processes.values():
         curve = profile.curve(f"process:{process.key}", column)
         there = process.started <= t and (process.ended is None or t < process.ended)
         if curve is not None and len(curve) and there:
-            place = max(0, bisect_right(curve.times, t) - 1)
-            found[process.key] = curve.times[place], integer(curve.values[place])
+            found[process.key] = _reading_near(curve, t)
     return found
 
 

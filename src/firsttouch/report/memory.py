@@ -52,12 +52,13 @@ class Series:
     readings: Sequence[tuple[float, float]]
     colour: str
     width: float = 1.3
-    dash: Sequence[int] = (1, 0)
     peak: tuple[float, float] | None = None
     about: Sequence[str] = ()
     told: bool = True
     ended: bool = False
     """The line ends with its last reading; the others go on."""
+    dots: bool = False
+    """Readings are too few to hold until the next one, so that they are dots."""
 
 
 @dataclass(frozen=True)
@@ -178,8 +179,9 @@ def _panel(figure: Figure, panel: Panel, rows: list[Spec], scale: float, title: 
     layers = [_behind(x, panel)] if figure.bands else []
     for series_number, series in enumerate(panel.series):
         mine = f"{of} && datum.part == 'line' && datum.number == {series_number}"
-        look = {"strokeWidth": series.width, "strokeDash": [*series.dash], "interpolate": "step-after"}
-        layers.append(layer("line", {"x": x, "y": y, "color": colour}, mine, **look))
+        look: Spec = {"strokeWidth": series.width, "interpolate": "step-after"}
+        kind, look = ("point", {"filled": True, "size": 14}) if series.dots else ("line", look)
+        layers.append(layer(kind, {"x": x, "y": y, "color": colour}, mine, **look))
     hover = {"x": x, "y": y, "opacity": constant(0), "size": constant(90)}
     layers.append(layer("point", hover, f"{of} && datum.part == 'value'", filled=True))
     peaks = f"{of} && datum.part == 'peak'"
@@ -218,7 +220,7 @@ def _rows(panel: Panel, scale: float, low: float, top: float, until: float) -> I
     for series_number, series in enumerate(panel.series):
         common = {"kind": "point", "stroke": series.colour, "number": series_number}
         readings = thinned(series.readings, MOST_READINGS)
-        for t, value in readings if series.ended else _held(readings, until):
+        for t, value in readings if series.ended or series.dots else _held(readings, until):
             yield {**common, "part": "line", "x": t / scale, "y": value}
         if series.told:
             yield from ({**common, **row} for row in _values(panel, series, scale))

@@ -23,6 +23,7 @@ MOST_INSTANTS = 200
 MOST_OVERLAID = 12
 """The most profiles that one figure shows."""
 _FOUND = {RISING: "#D55E00", FLAT: "#808080", FALLING: "#0072B2"}
+_MOST_DOTS = 200
 _FAULT_SPANS = 240
 """The most spans of time for which faults per second are drawn."""
 
@@ -60,7 +61,7 @@ def _host(profile: Profile, summary: Summary, notes: list[str]) -> Panel | None:
     ]
     pss = profile.curve("total", "pss")
     if several and pss is not None and len(pss):
-        series.append(Series("PSS of all", pss.thinned(MOST_READINGS), COLOURS[0], dash=(5, 3)))
+        series.append(Series("PSS, now and then", pss.thinned(_MOST_DOTS), COLOURS[0], dots=True))
     if several:
         largest = sorted(profile.processes.values(), key=lambda process: -(process.peak or 0))
         shown = largest[: MOST_LINES - len(series)]

@@ -15,6 +15,8 @@ from firsttouch.units import format_number, format_seconds, format_size
 
 DASH = "\N{EN DASH}"
 _MOST_FAULT_ROWS = 100
+MOST_TOLD = 4
+"""The most GPUs of which each has a sentence."""
 _MANY = 24
 """From how many phases on those of one name are told together first."""
 
@@ -74,11 +76,18 @@ def answer(summary: Summary) -> list[str]:
         of = f" in {number} processes" if number is not None and number > 1 else ""
         sentence = f"At the peak {size(peak.bytes)} were resident{of}"
         if of and pss is not None:
-            sentence += f"; counted once where processes share them, at most {size(pss.bytes)} (PSS)"
+            beside = summary.host.pss_resident
+            sentence += f"; by PSS, which counts shared pages once, at most {size(pss.bytes)} when it was read, at "
+            sentence += when(pss.t) + ("" if beside is None else f" with {size(beside)} resident")
         elif of:
             sentence += ", in which a page that they share counts for each of them"
         found.append(f"{sentence}.")
-    found += [sentence for gpu in summary.gpus if (sentence := _of_gpu(gpu.name, gpu.rise, gpu.before, gpu.own))]
+    risen = [gpu for gpu in summary.gpus if gpu.rise and gpu.rise.bytes > 0]
+    found += [_of_gpu(gpu.name, gpu.rise, gpu.before, gpu.own) for gpu in risen[:MOST_TOLD] if gpu.rise]
+    if len(risen) > MOST_TOLD:
+        found.append(f"{join_names([gpu.name for gpu in risen[MOST_TOLD:]])} rose as well.")
+    if still := [gpu.name for gpu in summary.gpus if gpu.rise and gpu.rise.bytes <= 0]:
+        found.append(f"The memory of {join_names(still)} did not rise.")
     found += [gpu.shared for gpu in summary.gpus if gpu.shared]
     if summary.minor is not None:
         major = "" if summary.major is None else f" and {summary.major:,} major"
@@ -86,9 +95,7 @@ def answer(summary: Summary) -> list[str]:
     return found
 
 
-def _of_gpu(name: str, rise: Peak | None, before: int | None, own: Peak | None) -> str:
-    if rise is None:
-        return ""
+def _of_gpu(name: str, rise: Peak, before: int | None, own: Peak | None) -> str:
     over = f" over the {size(before)} that were used before" if before is not None else " over the reading before"
     inside = f" in {plain(rise.phase, 40)}" if rise.phase else ""
     mine = f"; the driver counts {size(own.bytes)} for this program" if own else ""
@@ -153,7 +160,8 @@ def _phase(row: PhaseRow, gpus: Sequence[str], *, mixed: bool, repeated: bool) -
         for text in (size(by_name[name].peak), growth(by_name[name].growth))
     ]  # fmt: skip
     return [
-        "\N{NO-BREAK SPACE}" * 3 * min(row.depth, 8) + (plain(row.name, 80) or "(no name)"),
+        "\N{NO-BREAK SPACE}" * 3 * (0 if row.number is None else min(row.depth, 8))
+        + (plain(row.name, 80) or "(no name)"),
         *([_named_by(row)] if mixed else []),
         *([whole(row.count)] if repeated else []),
         when(row.start),
@@ -169,7 +177,7 @@ def _phase(row: PhaseRow, gpus: Sequence[str], *, mixed: bool, repeated: bool) -
 def processes(summary: Summary) -> Table:
     """The processes: their life, peaks and faults."""
     table = Table("processes", "Processes")
-    table.heads = ["pid", "name", "command", "life", "peak", "minor faults", "major faults", "end"]
+    table.heads = ["pid", "name", "command", "start", "duration", "peak", "minor faults", "major", "end"]
     for row in summary.processes:
         ended = summary.seconds if row.ended is None else row.ended
         table.rows.append(
@@ -177,11 +185,12 @@ def processes(summary: Summary) -> Table:
                 str(row.pid),
                 plain(row.name, 40),
                 plain(" ".join(row.command), 120),
-                f"{when(row.started)} to {when(ended)}",
+                when(row.started),
+                when(max(0.0, ended - row.started)),
                 size(row.peak),
                 whole(row.minor),
                 whole(row.major),
-                how_ended(row),
+                how_ended(row).replace(" ", "\N{NO-BREAK SPACE}"),
             ]
         )
     if summary.processes_left_out:
@@ -433,7 +442,7 @@ def peaks(summaries: Mapping[str, Summary]) -> Table:
                 format_seconds(summary.seconds),
                 whole(summary.minor),
                 whole(summary.major),
-                ended(summary),
+                ended(summary).replace(" ", "\N{NO-BREAK SPACE}"),
             ]
         )
     table.notes.append("Peaks of GPUs are rises over the reading before the target was started, by all programs.")
