@@ -22,8 +22,19 @@ from firsttouch.report.profile_figure import per_second
 EVIL = "</script><script>alert(1)</script><b>\x00\x1b[31m\u202e'\""
 
 
-def page_of(directory, *lines, faults=(), **changes):
-    return render({"p": read(write(directory, *lines, **changes))}, faults)
+def page_of(directory, *lines, **changes):
+    return render({"p": read(write(directory, *lines, **changes))})
+
+
+def touched(function, file, source, number, faults, mapping):
+    """The lines of a place at which pages were touched first."""
+    place = touched.places = getattr(touched, "places", 0) + 1
+    symbol = s.Symbol(site=place, function=function, source=source, number=number)
+    return [
+        s.Site(site=place, file=file, offset=8),
+        symbol,
+        s.Faults(t=1.0, every=64, rows=[(place, 0, mapping, faults)]),
+    ]
 
 
 def text_of(page):
@@ -98,10 +109,12 @@ def test_found_phases_are_called_that(tmp_path):
 
 def test_where_pages_were_touched_first_is_shown_if_it_is_known(tmp_path):
     assert "touched first" not in page_of(tmp_path)
-    text = words(page_of(tmp_path, faults=[("init", "app.c", 12, 640, 66.7, "[heap]"), ("use", "", 0, 320, 33.3, "")]))
+    lines = [*touched("init", "/app", "app.c", 12, 20, "[heap]"), *touched("", "/lib.so", "", 0, 10, "anonymous")]
+    text = words(page_of(tmp_path / "other", *lines))
     assert "Where pages were touched first" in text
-    assert "init app.c 12 640 66.7 [heap]" in text
-    assert "use \N{EN DASH} \N{EN DASH} 320 33.3" in text
+    assert "init app.c:12 1,280 66.7 [heap] 1,280" in text
+    assert "\N{EN DASH} /lib.so 640 33.3 anonymous 640" in text
+    assert "One of 64 page faults was sampled" in text
 
 
 @pytest.mark.parametrize("more", [{"node": 1}, {"shares_host_memory": True}])
@@ -124,7 +137,8 @@ def test_names_of_the_target_are_text(tmp_path):
     ]
     changes = {"command": [EVIL], "host": EVIL, "rank": EVIL, "started": EVIL}
     head = {"gpus": [gpu(model=EVIL, by_process=EVIL)], "layers": [s.LayerState("trace", False, EVIL, EVIL)]}
-    page = page_of(tmp_path, *lines, faults=[(EVIL, EVIL, 1, 1, 1.0, EVIL)], **changes, **head)
+    lines += touched(EVIL, EVIL, EVIL, 1, 1, EVIL)
+    page = page_of(tmp_path, *lines, **changes, **head)
     assert page.count("<script>") == page.count("</script>") == 1
     assert "alert(1)" in page
     assert "<b>\N{REPLACEMENT CHARACTER}" not in page

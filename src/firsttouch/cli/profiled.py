@@ -33,8 +33,11 @@ def _memory(summary: Summary) -> Iterator[str]:
         text = f"{format_size(host.peak.bytes, 3)} resident at {format_seconds(host.peak.t)}"
         if (host.processes or 1) > 1:
             text += f", the sum of {host.processes} processes, in which shared pages count more than once"
-            if host.pss is not None:
-                text += f"; {format_size(host.pss.bytes, 3)} at most by shares of them (PSS), read now and then"
+            if host.pss is not None and host.pss_resident is not None:
+                text += (
+                    f"; counted once (PSS) {format_size(host.pss.bytes, 3)} of {format_size(host.pss_resident, 3)} at "
+                    f"{format_seconds(host.pss.t)}"
+                )
         if host.at_end is not None:
             text += f"; {format_size(host.at_end, 3)} at the end"
         yield _row("host", text)
