@@ -183,6 +183,34 @@ def test_inlined_code_has_the_line_of_its_call(tmp_path: Path, compiler: str, op
         assert {place.source for place in found if place.function == function and place.number} == {str(source)}
 
 
+def test_of_inlined_calls_the_outermost_in_own_code_is_told(tmp_path: Path) -> None:
+    """The standard library calls the program, and is called by it."""
+    source = r"""
+    #include <algorithm>
+    #include <vector>
+    __attribute__((noinline)) void fill(std::vector<int>& values, int n) {
+        std::fill(values.begin(), values.end(), n);  // fills
+    }
+    __attribute__((noinline)) void sort(std::vector<int>& values, int n) {
+        std::for_each(values.begin(), values.end(), [&](int& value) {
+            value = n * n;  // within for_each
+        });
+    }
+    int main(int n, char**) {
+        std::vector<int> values(n);
+        fill(values, n);
+        sort(values, n);
+        return values[0];
+    }"""
+    program = build(tmp_path, "program", source, "-O2", language="c++")
+    found = symbolize([(str(program), offset) for offset in offsets_of_code(program, 1)]).values()
+    for function in ("fill", "sort"):
+        places = {place for place in found if place.function.startswith(f"{function}(") and place.number}
+        assert {place.source for place in places} == {str(program.with_suffix(".cpp"))}
+    line = next(number for number, line in enumerate(source.splitlines(), 1) if "// fills" in line)
+    assert line in {place.number for place in found if place.function.startswith("fill(")}
+
+
 def places_of(program: Path, **more: float) -> dict[str, Place]:
     """By function."""
     found = symbolize([(str(program), offset) for offset in offsets_of_code(program)], **more)

@@ -8,6 +8,7 @@ file name, and took fifteen times as long for 200 addresses of the C library.
 from __future__ import annotations
 
 import posixpath
+import re
 import struct
 import time
 from bisect import bisect_left
@@ -19,6 +20,8 @@ import numpy as np
 from firsttouch.profile.elf import Elf
 
 _LONGEST_PATH = 4096
+_SYSTEM = re.compile(r"/usr/(include|lib|lib64)/|.*/include/c\+\+/")
+"""Folders of headers of the system and of compilers."""
 
 
 class SourceLine(NamedTuple):
@@ -32,20 +35,25 @@ def find_lines(elf: Elf, addresses: Sequence[int], until: float, *, calls: bool 
     """The source lines of addresses of a file, the most important first. Those for which there is no time remain
     unknown.
 
-    until: a reading of time.monotonic(). calls: of inlined code, the line at which the function calls it, such as that
-    of a std::fill. Raises one of BROKEN if the debug information is broken.
+    until: a reading of time.monotonic(). calls: of inlined code, such as that of a std::fill, the line of the call, and
+    of several the outermost that is not in a system header. Raises one of BROKEN if the debug information is broken.
     """
     found: dict[int, SourceLine] = {}
     for unit, inside in _units(elf, addresses, until):
         if unit.lines is not None:
             program = _Program(elf, unit.lines, unit.directory)
             found |= _lines(program, inside, until)
-            if calls:
-                places = unit.calls(inside, until)
-                found |= {address: SourceLine(program.path(file), line) for address, (file, line) in places.items()}
+            for address, places in (unit.calls(inside, until) if calls else {}).items():
+                chain = [SourceLine(program.path(file), line) for file, line in places if line > 0]
+                found[address] = _outermost([*chain, found.get(address, SourceLine())])
         if time.monotonic() > until:
             break
     return found
+
+
+def _outermost(chain: Sequence[SourceLine]) -> SourceLine:
+    """The first line that is not in a header of the system; of a chain within such headers, the first."""
+    return next((line for line in chain if line.line and not _SYSTEM.match(line.file)), chain[0])
 
 
 def _units(elf: Elf, addresses: Sequence[int], until: float) -> Iterator[tuple[_Unit, list[int]]]:
@@ -185,15 +193,14 @@ class _Unit:
         offsets.at = _number(self._own, "strings", 8 if width == 4 else 16) + value * width
         return _text_at(self._elf.content(".debug_str"), offsets.unsigned(width)) if form in _INDEXED_STRINGS else b""
 
-    def calls(self, addresses: list[int], until: float) -> dict[int, tuple[int, int]]:
-        """Of addresses in inlined code: (number of the file, line) of the call in the function that is no inlined one.
+    def calls(self, addresses: list[int], until: float) -> dict[int, list[tuple[int, int]]]:
+        """Of addresses in inlined code: (number of the file, line) of the calls that were inlined, the outermost first.
 
         addresses: sorted.
         """
-        found: dict[int, tuple[int, int]] = {}
+        found: dict[int, list[tuple[int, int]]] = {}
         reader = self._reader
         reader.at, depth, count = self._begin, 0, 0
-        inlined: int | None = None  # the depth of the outermost inlined function around
         while reader.at < self.end:
             count += 1
             if count % 1024 == 0 and time.monotonic() > until:
@@ -203,29 +210,26 @@ class _Unit:
                 depth -= 1
                 if depth <= 0:
                     break
-                inlined = None if depth == inlined else inlined
                 continue
             declaration = self._declaration(code)
             if declaration is None:
                 break
             values = self._read(declaration)
-            function = declaration.tag == self._FUNCTION
-            inside: list[int] = []
-            if function or (declaration.tag == self._INLINED and inlined is None):
+            has_code = declaration.tag in (self._INLINED, self._FUNCTION)
+            inside: set[int] = set()
+            if has_code:
                 for begin, end in self._ranges_of(values):
-                    inside += addresses[bisect_left(addresses, begin) : bisect_left(addresses, end)]
-                if not function:
-                    place = _number(values, "call_file"), _number(values, "call_line")
-                    found |= {address: place for address in inside if place[1] > 0}
-            if not declaration.children:
-                continue
-            sibling = self._offset + _number(values, "sibling")
-            if sibling > reader.at and (declaration.tag == self._INLINED or (function and not inside)):
-                reader.at = sibling
-                continue
-            if declaration.tag == self._INLINED and inlined is None:
-                inlined = depth
-            depth += 1
+                    inside.update(addresses[bisect_left(addresses, begin) : bisect_left(addresses, end)])
+            if declaration.tag == self._INLINED:
+                place = _number(values, "call_file"), _number(values, "call_line")
+                for address in inside:
+                    found.setdefault(address, []).append(place)
+            if declaration.children:
+                sibling = self._offset + _number(values, "sibling")
+                if has_code and not inside and sibling > reader.at:
+                    reader.at = sibling
+                else:
+                    depth += 1
         return found
 
     def _address(self, place: int) -> int:

@@ -19,8 +19,8 @@ TIME_LIMIT = 5.0
 
 
 class Place(NamedTuple):
-    """function: demangled; source: the file and number the line in it, of inlined code those of the call in this
-    function. '' and 0: unknown.
+    """function: demangled; source: the file and number the line in it, of inlined code those of the call
+    (`lines.find_lines`). '' and 0: unknown.
     """
 
     function: str = ""
