@@ -55,7 +55,8 @@ nb::tuple read(PerfEvents& events, bool rest) {
     for (const NewMapping& r : records.mappings)
         mappings.append(nb::make_tuple(seconds(r.ns), r.pid, r.address, r.length, r.offset, text(r.file)));
     for (const FaultSample& r : records.samples)
-        samples.append(nb::make_tuple(seconds(r.ns), r.pid, r.tid, r.instruction, r.address));
+        samples.append(nb::make_tuple(seconds(r.ns), r.pid, r.tid, r.instruction, r.address,
+                                      nb::bytes(r.stack.data(), sizeof(r.stack))));
     return nb::make_tuple(starts, names, ends, mappings, samples, records.lost);
 }
 
@@ -82,14 +83,16 @@ void bind_perf(nb::module_& m) {
             "enable_on_exec: the process is about to execute a program, and the events begin then. Otherwise they\n"
             "begin now, in the process and its descendants.\n"
             "Raises OSError with the name of the call that failed: perf_event_open or mmap.")
-        .def("read", &read, "rest"_a = false,
-             nb::sig("def read(self, rest: bool = False) -> tuple[list[tuple[float, int, int]], "
-                     "list[tuple[float, int, str, bool]], list[tuple[float, int]], "
-                     "list[tuple[float, int, int, int, int, str]], list[tuple[float, int, int, int, int]], int]"),
-             "Returns what was told since the last call up to a millisecond ago or, with rest, up to now.\n\n"
-             "(starts, names, ends, mappings, samples, lost), each in the order of time: starts of processes (t, pid,\n"
-             "parent); names (t, pid, name, whether by exec); ends of processes (t, pid); mappings (t, pid, address,\n"
-             "length, offset, file); sampled faults (t, pid, tid, instruction, address); lost records.")
+        .def(
+            "read", &read, "rest"_a = false,
+            nb::sig("def read(self, rest: bool = False) -> tuple[list[tuple[float, int, int]], "
+                    "list[tuple[float, int, str, bool]], list[tuple[float, int]], "
+                    "list[tuple[float, int, int, int, int, str]], list[tuple[float, int, int, int, int, bytes]], int]"),
+            "Returns what was told since the last call up to a millisecond ago or, with rest, up to now.\n\n"
+            "(starts, names, ends, mappings, samples, lost), each in the order of time: starts of processes (t, pid,\n"
+            "parent); names (t, pid, name, whether by exec); ends of processes (t, pid); mappings (t, pid, address,\n"
+            "length, offset, file); sampled faults (t, pid, tid, instruction, address, top of the stack); lost "
+            "records.")
         .def(
             "counted", [](const PerfEvents& events) { return raising_os_error([&] { return events.counted(); }); },
             "Returns how many page faults in user mode there were so far; 0 if none are sampled. Raises OSError.")

@@ -93,6 +93,8 @@ void decode(const perf_event_header& header, std::span<const std::byte> body, Pe
     case PERF_RECORD_SAMPLE: {
         FaultSample sample{.instruction = fields.u64()};
         sample.pid = fields.u32(), sample.tid = fields.u32(), sample.ns = fields.u64(), sample.address = fields.u64();
+        if (fields.u64() == sizeof(sample.stack))
+            for (std::uint64_t& word : sample.stack) word = fields.u64();
         into.samples.push_back(sample);
         break;
     }
@@ -212,7 +214,8 @@ perf_event_attr attributes(std::uint32_t every, bool faults, bool enable_on_exec
     a.use_clockid = 1;
     a.clockid = CLOCK_MONOTONIC;
     if (faults) {
-        a.sample_type |= PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
+        a.sample_type |= PERF_SAMPLE_IP | PERF_SAMPLE_ADDR | PERF_SAMPLE_STACK_USER;
+        a.sample_stack_user = sizeof(FaultSample::stack);
         a.sample_period = every;
     } else {
         a.task = a.comm = a.comm_exec = 1;

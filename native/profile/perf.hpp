@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -42,6 +43,7 @@ struct FaultSample {
     std::uint64_t ns = 0;
     std::uint32_t pid = 0, tid = 0;
     std::uint64_t instruction = 0, address = 0;
+    std::array<std::uint64_t, 8> stack{};  // the top of the thread's stack; zeros where it is not told
 };
 
 // Decoded records. Each list is in the order of time.

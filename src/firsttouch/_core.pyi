@@ -872,7 +872,7 @@ class PerfEvents:
         list[tuple[float, int, str, bool]],
         list[tuple[float, int]],
         list[tuple[float, int, int, int, int, str]],
-        list[tuple[float, int, int, int, int]],
+        list[tuple[float, int, int, int, int, bytes]],
         int,
     ]:
         """
@@ -880,7 +880,7 @@ class PerfEvents:
 
         (starts, names, ends, mappings, samples, lost), each in the order of time: starts of processes (t, pid,
         parent); names (t, pid, name, whether by exec); ends of processes (t, pid); mappings (t, pid, address,
-        length, offset, file); sampled faults (t, pid, tid, instruction, address); lost records.
+        length, offset, file); sampled faults (t, pid, tid, instruction, address, top of the stack); lost records.
         """
 
     def counted(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from firsttouch.profile.summary import Brief, PhaseRow, ProcessRow, Summary, headline, how_ended, short
 from firsttouch.profile.traced import Place
-from firsttouch.report.profile_tables import touched
+from firsttouch.report.profile_tables import named_touch, touched
 from firsttouch.units import format_seconds, format_size
 
 MOST_LINES = 25
@@ -138,7 +138,7 @@ def _faults(summary: Summary) -> Iterator[str]:
     for row in touches.rows[:_MOST_TOUCHES]:
         place = f"{row.source}:{row.line}" if row.source else row.file
         mapped = f" in {short(row.mappings[0][0], 30)}" if row.mappings else ""
-        yield _row("", f"{row.percent:>5.1f} %  {short(row.function, 40) or '?'}  {_end(place, 50)}{mapped}")
+        yield _row("", f"{row.percent:>5.1f} %  {short(named_touch(row), 40) or '?'}  {_end(place, 50)}{mapped}")
     yield _row("", " ".join(touched(touches)))
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from firsttouch.profile.callers import Callers, Place, is_of_the_c_library, plain_name
 from firsttouch.profile.perf import FaultSample, NameChange, NewMapping, PerfBatch, ProcessEnd, ProcessStart
 from firsttouch.profile.schema import AnyLine, Faults, Site, Symbol
 from firsttouch.profile.symbols import TIME_LIMIT, symbolize
@@ -121,7 +122,8 @@ class FaultRecorder:
         self.every = every
         self._key_of = key_of
         self._names: dict[str, str] = {}
-        self._sites: dict[tuple[str, int], int] = {}
+        self._sites: dict[tuple[Place, int | None], int] = {}
+        self._callers = Callers()
         self._new_sites: list[Site] = []
         self._of_site: Counter[int] = Counter()
         self._counts: Counter[tuple[int, int, str]] = Counter()
@@ -177,9 +179,15 @@ class FaultRecorder:
         if process.key is None:
             process.key = self._key_of(sample.pid)
         mapping = process.space.at(sample.address) or self._look_up(sample.pid, process, sample.address)
-        code = process.space.at(sample.instruction)
-        site = self._site(code, sample.instruction)
-        self._of_site[site] += 1
+        place = _place(process.space, sample.instruction) or (ANONYMOUS_CODE, 0)
+        caller = None
+        if sample.stack and is_of_the_c_library(place[0]):
+            found = self._callers.find(sample.stack, lambda address: _place(process.space, address))
+            caller = self._site(found) if found else None
+        site = self._site(place, caller)
+        for number in (site, caller):
+            if number is not None:
+                self._of_site[number] += 1
         key = BRIEF if process.key is None else process.key
         self._counts[site, key, UNKNOWN if mapping is None else mapping.name] += 1
 
@@ -194,17 +202,14 @@ class FaultRecorder:
             process.space = space
         return process.space.at(address)
 
-    def _site(self, code: Mapped | None, instruction: int) -> int:
-        place = (ANONYMOUS_CODE, 0)
-        if code is not None and code.name not in _UNNAMED:
-            place = (code.name, instruction - code.begin + code.offset)
-        number = self._sites.get(place)
+    def _site(self, place: Place, caller: int | None = None) -> int:
+        number = self._sites.get((place, caller))
         if number is None:
             if len(self._sites) >= MOST_SITES:
-                place = (OTHERS, 0)
-            number = self._sites.setdefault(place, len(self._sites))
+                place, caller = (OTHERS, 0), None
+            number = self._sites.setdefault((place, caller), len(self._sites))
             if number == len(self._sites) - 1:
-                self._new_sites.append(Site(site=number, file=place[0], offset=place[1]))
+                self._new_sites.append(Site(site=number, file=place[0], offset=place[1], caller=caller))
         return number
 
     def _name(self, file: str) -> str:
@@ -231,7 +236,7 @@ class FaultRecorder:
 
     def symbols(self, limit: float = TIME_LIMIT) -> list[Symbol]:
         """The functions and source lines of all sites, those with most faults first. limit: seconds for lines."""
-        places = {number: place for place, number in self._sites.items()}
+        places = {number: place for (place, _), number in self._sites.items()}
         ranked = [number for number, _ in self._of_site.most_common()]
         found = symbolize([places[number] for number in ranked], limit)
         symbols = ((number, found[places[number]]) for number in ranked)
@@ -250,11 +255,20 @@ class FaultRecorder:
     }
 
 
+def _place(space: AddressSpace, address: int) -> Place | None:
+    """The file that is mapped at an address, and the offset in it; None if it is no file."""
+    code = space.at(address)
+    if code is None or code.name in _UNNAMED:
+        return None
+    return code.name, address - code.begin + code.offset
+
+
 @dataclass(frozen=True)
 class FaultRow:
     """The page faults at one place of a program.
 
-    file: the program or library; source and line: '' and 0 if unknown; function: '' if unknown.
+    file: the program or library; source and line: '' and 0 if unknown; function: '' if unknown. through: the function
+    of the C library that touched the page, if the place is a call of it; '' otherwise.
     faults: an estimate, the samples times the period; percent: of all sampled faults.
     mappings: (name, faults), the most faults first.
     """
@@ -266,6 +280,7 @@ class FaultRow:
     faults: int
     percent: float
     mappings: tuple[tuple[str, int], ...]
+    through: str = ""
 
 
 @dataclass
@@ -280,28 +295,41 @@ def fault_table(lines: Iterable[AnyLine]) -> list[FaultRow]:
     Sites of one line of one function are one row; those of a function without lines too, and those of a file without
     symbols.
     """
-    files: dict[int, str] = {}
+    sites: dict[int, Site] = {}
     symbols: dict[int, Symbol] = {}
     sums: defaultdict[int, _Sum] = defaultdict(_Sum)
     for line in lines:
         if isinstance(line, Site):
-            files[line.site] = line.file
+            sites[line.site] = line
         elif isinstance(line, Symbol):
             symbols[line.site] = line
         elif isinstance(line, Faults):
-            for site, _, mapping, count in line.rows:
-                sums[site].faults += count * line.every
-                sums[site].mappings[mapping] += count * line.every
-    rows: defaultdict[tuple[str, str, int, str], _Sum] = defaultdict(_Sum)
-    for site, one in sums.items():
-        symbol = symbols.get(site) or Symbol(site=site)
-        row = rows[symbol.function, symbol.source, symbol.number, files.get(site, UNKNOWN)]
+            for number, _, mapping, count in line.rows:
+                sums[number].faults += count * line.every
+                sums[number].mappings[mapping] += count * line.every
+    rows: defaultdict[tuple[str, str, int, str, str], _Sum] = defaultdict(_Sum)
+    for number, one in sums.items():
+        site, through = sites.get(number) or Site(site=number, file=UNKNOWN, offset=0), ""
+        if site.caller is not None and (caller := sites.get(site.caller)) is not None:
+            through = symbols[number].function if number in symbols else ""
+            through, site = through or Path(site.file).name, caller
+        symbol = symbols.get(site.site) or Symbol(site=site.site)
+        row = rows[symbol.function, symbol.source, symbol.number, site.file, through]
         row.faults += one.faults
         row.mappings.update(one.mappings)
     total = sum(row.faults for row in rows.values())
     table = [
-        FaultRow(*place, row.faults, 100.0 * row.faults / total, tuple(row.mappings.most_common()))
-        for place, row in rows.items()
+        FaultRow(
+            function,
+            source,
+            line_number,
+            file,
+            row.faults,
+            100.0 * row.faults / total,
+            tuple(row.mappings.most_common()),
+            plain_name(through),
+        )
+        for (function, source, line_number, file, through), row in rows.items()
         if row.faults
     ]
     return sorted(table, key=lambda row: (-row.faults, row.file, row.function, row.source, row.line))

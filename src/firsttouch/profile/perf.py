@@ -55,13 +55,14 @@ class NewMapping(NamedTuple):
 
 
 class FaultSample(NamedTuple):
-    """A page fault in user mode: which instruction touched which address."""
+    """A page fault in user mode: which instruction touched which address. stack: the words at the top of the stack."""
 
     t: float
     pid: int
     tid: int
     instruction: int
     address: int
+    stack: bytes = b""
 
 
 class PerfBatch(NamedTuple):

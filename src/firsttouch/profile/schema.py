@@ -195,11 +195,16 @@ class Mark(Line, kw_only=True, tag="mark"):
 
 
 class Site(Line, kw_only=True, tag="site"):
-    """A place in a program at which pages were touched first. file: the program or library; offset: in that file."""
+    """A place in a program at which pages were touched first. file: the program or library; offset: in that file.
+
+    caller: the site that called it, if it is in the C or C++ library and that is known; such a site need not have
+    touched any page itself.
+    """
 
     site: int
     file: str
     offset: Integer
+    caller: int | None = None
 
 
 class Symbol(Line, kw_only=True, tag="symbol"):

@@ -16,7 +16,7 @@ from firsttouch.profile import memory, schema
 from firsttouch.profile.records import LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
 from firsttouch.profile.tree import Member, Processes
 
-SHARE, MOST, AT_FIRST = 0.004, 0.02, 0.02
+SHARE, MOST, AT_FIRST = 0.004, 0.015, 0.012
 """The parts of the time, and the seconds that may be spent besides SHARE."""
 LEAST_APART = 0.1
 """Seconds between two reads."""
@@ -26,6 +26,8 @@ RISE = 1.1
 """How much the memory of the target must have risen before its mappings are read again."""
 _SECONDS_PER_BYTE, _LARGE = 4e-11, 1 << 28
 """Seconds that a read takes for each resident byte, 40 ms per GiB, until one of so many bytes was timed."""
+_DOUBT = 1.3
+"""How many times as long as expected a read may take."""
 ROLLUP, NODES, MAPPINGS = "smaps_rollup", "numa_maps", "smaps"
 _LEAST_RISE = 1 << 20
 _MEMORY = ("pss", "anonymous", "huge", "hugetlb", "swap")
@@ -75,7 +77,7 @@ class SlowReader:
     def _expected(self, member: Member, kind: str) -> float:
         """Seconds that a read is expected to take: as long as the last one, and what memory has come since takes."""
         took, resident = member.reads.get(kind, (0.0, 0))
-        return took + self._rate * max(0, member.resident - resident)
+        return _DOUBT * (took + self._rate * max(0, member.resident - resident))
 
     def _timed(self, member: Member, kind: str, read: Callable[[], T]) -> T:
         """Calls a function that holds the target's memory lock."""

@@ -219,7 +219,8 @@ class Brief(Part, frozen=True, kw_only=True):
 
 class TouchRow(Part, frozen=True, kw_only=True):
     """Page faults at one place of a program: where pages were touched first. file: the program or library; source,
-    line: '' and 0 if unknown. faults: sampled ones times their period. mappings: in which they fell, by name.
+    line: '' and 0 if unknown. through: the function of the C library that it called to touch them, '' if it did so
+    itself. faults: sampled ones times their period. mappings: in which they fell, by name.
     """
 
     function: str
@@ -229,6 +230,7 @@ class TouchRow(Part, frozen=True, kw_only=True):
     faults: int
     percent: float
     mappings: list[tuple[str, int]]
+    through: str = ""
 
 
 class Touches(Part, frozen=True, kw_only=True):

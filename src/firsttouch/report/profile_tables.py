@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from firsttouch.profile.summary import MappedProcess, Peak, PhaseRow, Summary, Touches, how_ended
+from firsttouch.profile.summary import MappedProcess, Peak, PhaseRow, Summary, Touches, TouchRow, how_ended
 from firsttouch.profile.trace import Moves, UnifiedMemory
 from firsttouch.profile.traced import Allocated, Trace
 from firsttouch.report.memory import plain, when
@@ -280,12 +280,17 @@ def first_touches(summary: Summary) -> Table:
     for row in touches.rows[:_MOST_FAULT_ROWS]:
         place = f"{row.source}:{row.line}" if row.source else row.file
         mapped = ", ".join(f"{name} {number:,}" for name, number in row.mappings[:3])
-        cells = [plain(row.function, 100) or DASH, plain(place, 120) or DASH, whole(row.faults)]
+        cells = [plain(named_touch(row), 100) or DASH, plain(place, 120) or DASH, whole(row.faults)]
         table.rows.append([*cells, format_number(row.percent, 3), plain(mapped, 160)])
     table.notes += touched(touches)
     if (left := max(0, len(touches.rows) - _MOST_FAULT_ROWS) + touches.rows_left_out) > 0:
         table.notes.append(f"{left:,} places with fewer faults are left out.")
     return table
+
+
+def named_touch(row: TouchRow) -> str:
+    """The function that touched pages, and through which function of the C library."""
+    return f"{row.function or DASH}, by {row.through}" if row.through else row.function
 
 
 def touched(touches: Touches) -> list[str]:
