@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from itertools import count
@@ -32,9 +32,9 @@ from firsttouch.records.timeline import MemoryCourse, peak, peak_of_both
 from firsttouch.workers.protocol import Reply, describe
 
 INTERVAL = 0.01
+LOST = "NVML no longer answered"
 _LONGEST_STEP = 5.0
 """Seconds that a step may take at the end of a point, after which its profile is given up."""
-_GPUS = "gpus"
 
 Span = tuple[str, float, float]
 
@@ -47,10 +47,7 @@ class PointSampler:
 
     def __init__(self, directory: Path) -> None:
         self._directory, self._tree = directory, Tree()
-        self._gpus: GpuSampler | None = None
-        self._found: list[schema.Gpu] = []
-        self._layers: list[schema.LayerState] = []
-        self._latest: dict[str, schema.Samples] = {}
+        self._gpus: _Gpus | None = None
 
     @contextmanager
     def sampling(self, pid: int | None, job: Job) -> Iterator[PointProfile]:
@@ -59,7 +56,7 @@ class PointSampler:
         try:
             if pid is None:
                 raise _NotSampled("the memory of points that several processes carry out is not sampled")
-            profile.begin(*self._open(pid, job.device))
+            profile.begin(*self._open(pid, job))
         except Exception as error:
             profile.give_up(error)
         try:
@@ -75,18 +72,18 @@ class PointSampler:
             self._gpus.stop()
         self._gpus = None
 
-    def _open(self, pid: int, device: DeviceInfo) -> tuple[Sampler, Path, int]:
+    def _open(self, pid: int, job: Job) -> tuple[Sampler, Path, int]:
         """Begins a profile, and returns its sampler, its folder and the process."""
-        gpus = None if device.capabilities.on_host_processor else self._read_gpus()
+        gpus = None if job.device.capabilities.on_host_processor else self._read_gpus()
         folder = self._next_folder()
         writer = Writer(folder)
         began = time.monotonic()
-        found = [self._as_now(gpu) for gpu in self._found] if gpus is not None else []
+        found = gpus.now() if gpus is not None else []
         nodes = memory.nodes(self._tree)
         header = schema.Header(
             schema=schema.SCHEMA,
             version=__version__,
-            command=[],
+            command=[job.experiment, *(f"{name}={value}" for name, value in job.factors.items())],
             pid=pid,
             attached=True,
             started=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
@@ -94,44 +91,66 @@ class PointSampler:
             interval=INTERVAL,
             host=socket.gethostname(),
             page_bytes=os.sysconf("SC_PAGE_SIZE"),
-            layers=[schema.LayerState("sampling", True), *(self._layers if gpus is not None else [])],
+            layers=[schema.LayerState("sampling", True), *(gpus.states() if gpus is not None else [])],
             gpus=found,
             nodes=nodes,
         )
         writer.add(header)
-        for gpu in found:
-            if line := self._latest.get(gpu.name):
-                writer.add(schema.Samples(of=gpu.name, columns=line.columns, rows=[[0.0, *line.rows[-1][1:]]]))
-        return Sampler(self._tree, writer, began, INTERVAL, nodes, gpus, detailed=False), folder, pid
+        if gpus is not None:
+            for of, line in ((gpu.name, gpus.latest[gpu.name]) for gpu in found):
+                writer.add(schema.Samples(of=of, columns=line.columns, rows=[[0.0, *line.rows[-1][1:]]]))
+        spent = gpus.cpu_seconds if gpus is not None else 0.0
+        sampler = Sampler(self._tree, writer, began, INTERVAL, nodes, gpus, helper_before=spent, detailed=False)
+        return sampler, folder, pid
 
     def _next_folder(self) -> Path:
         parent = self._directory / FOLDER
         taken = [int(name) for path in parent.glob("*") if (name := path.name).isdecimal()]
         return next(path for i in count(max(taken, default=0) + 1) if not (path := parent / f"{i:04}").exists())
 
-    def _read_gpus(self) -> GpuSampler:
+    def _read_gpus(self) -> _Gpus:
         """The sampler of the GPUs, which has told what was read before now."""
         if self._gpus is None:
-            self._gpus = GpuSampler(self._tree, INTERVAL)
-            self._found, self._layers = self._gpus.start()
-        while lines := self._gpus.drain(lambda pid: None):
-            for line in lines:
-                if isinstance(line, schema.Samples) and "/" not in line.of:
-                    self._latest[line.of] = line
-        for gpu in self._found:
-            self._latest.setdefault(gpu.name, _at_start(gpu))
+            self._gpus = _Gpus(self._tree, INTERVAL)
+            self._gpus.start()
+        while self._gpus.drain(lambda pid: None):
+            pass
         return self._gpus
 
-    def _as_now(self, gpu: schema.Gpu) -> schema.Gpu:
-        latest = self._latest[gpu.name]
-        stated = dict(zip(latest.columns, latest.rows[-1][1:], strict=False))
-        known = {name: int(value) for name, value in stated.items() if value is not None}
-        return msgspec.structs.replace(gpu, before=schema.GpuMemory(**known))
+
+class _Gpus(GpuSampler):
+    """The GPUs with what was last read of each, since the sampler tells only what has changed."""
+
+    def start(self, timeout: float = 10.0) -> tuple[list[schema.Gpu], list[schema.LayerState]]:
+        self.latest: dict[str, schema.Samples] = {}
+        self.found, self.layers = super().start(timeout)
+        for gpu in self.found:
+            before = msgspec.structs.asdict(gpu.before)
+            self.latest[gpu.name] = schema.Samples(of=gpu.name, columns=[*before], rows=[[0.0, *before.values()]])
+        return self.found, self.layers
+
+    def drain(self, keys: Callable[[int], int | None]) -> list[schema.Samples | schema.Notice]:
+        lines = super().drain(keys)
+        self.latest |= {line.of: line for line in lines if isinstance(line, schema.Samples) and "/" not in line.of}
+        return lines
+
+    def now(self) -> list[schema.Gpu]:
+        """The GPUs with the memory that was last read."""
+        seen = [gpu for gpu in self.found if not (self.is_lost and _by_nvml(gpu))]
+        return [msgspec.structs.replace(gpu, before=self._memory(gpu)) for gpu in seen]
+
+    def states(self) -> list[schema.LayerState]:
+        lost = self.is_lost and any(map(_by_nvml, self.found))
+        return [schema.LayerState("gpus", False, f"{LOST}.")] if lost else self.layers
+
+    def _memory(self, gpu: schema.Gpu) -> schema.GpuMemory:
+        line = self.latest[gpu.name]
+        known = zip(line.columns, line.rows[-1][1:], strict=True)
+        return schema.GpuMemory(**{name: int(value) for name, value in known if value is not None})
 
 
-def _at_start(gpu: schema.Gpu) -> schema.Samples:
-    before = msgspec.structs.asdict(gpu.before)
-    return schema.Samples(of=gpu.name, columns=[*before], rows=[[0.0, *before.values()]])
+def _by_nvml(gpu: schema.Gpu) -> bool:
+    return gpu.source.startswith("NVML")
 
 
 class _NotSampled(Exception):
@@ -145,6 +164,7 @@ class PointProfile:
         self._device = device
         self._why = self._why_no_gpu = ""
         self._sampler: Sampler | None = None
+        self._thread: threading.Thread | None = None
         self._ended = threading.Event()
         self._spans: Sequence[Span] = ()
 
@@ -178,9 +198,9 @@ class PointProfile:
         if self._sampler is None:
             return
         self._ended.set()
-        if (thread := getattr(self, "_thread", None)) is not None:
-            thread.join(_LONGEST_STEP)
-            if thread.is_alive():  # it uses the file
+        if self._thread is not None:
+            self._thread.join(_LONGEST_STEP)
+            if self._thread.is_alive():  # it uses the file
                 self._why = f"a reading of memory took more than {_LONGEST_STEP:g} s"
                 return
         try:
@@ -197,7 +217,7 @@ class PointProfile:
         now = time.monotonic()
         sampler.flush(now, last=True)
         if sampler.gpus is not None and sampler.gpus.is_lost:
-            self._why_no_gpu = "NVML stopped to answer"
+            self._why_no_gpu = LOST
         for mark in marks(self._spans, sampler.began, self._pid):
             sampler.writer.add(mark)
         sampler.writer.add(schema.End(t=round(now - sampler.began, 5), why="the point ended", still_running=1))

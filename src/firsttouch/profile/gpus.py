@@ -68,7 +68,7 @@ class GpuSampler:
 
     @property
     def is_lost(self) -> bool:
-        """Whether NVML stopped to answer, or the process that asks it has ended."""
+        """Whether NVML no longer answers, or the process that asks it has ended."""
         return self._told
 
     @property

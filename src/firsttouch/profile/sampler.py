@@ -40,6 +40,8 @@ class Sampler:
     gpus: GpuSampler | None = None
     perf: PerfEvents | None = None
     marker: str = ""
+    helper_before: float = 0.0
+    """Seconds of processor time that the process that asks the GPUs had used for others."""
     detailed: bool = True
     """Whether to read what is read now and then (profile/slow.py), under the target's memory lock."""
     root: int = 0
@@ -120,7 +122,7 @@ class Sampler:
         return schema.Cost(
             t=round(now - self.began, 5),
             cpu=round(time.process_time() - self._cpu_before, 4),
-            helper_cpu=round(self.gpus.cpu_seconds, 4) if self.gpus is not None else 0.0,
+            helper_cpu=round(self.gpus.cpu_seconds - self.helper_before, 4) if self.gpus is not None else 0.0,
             lock=round(self.slow.lock_seconds, 4),
             ticks=self._ticks[0],
             late=self._ticks[1],

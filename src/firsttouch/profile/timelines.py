@@ -104,7 +104,9 @@ def _used(profile: Profile, gpu: schema.Gpu | None, device: DeviceInfo | None) -
     layer = next((layer for layer in profile.header.layers if layer.layer == "gpus"), None)
     unseen = layer.why.split(". ")[0].rstrip(".") if layer is not None and not profile.header.gpus else ""
     name = device.name if device is not None else "the device"
-    return None, unseen[:1].lower() + unseen[1:] if unseen else f"none of the GPUs that were read is {name}"
+    if not unseen:
+        return None, f"none of the GPUs that were read is {name}"
+    return None, unseen if unseen[1:2].isupper() else unseen[:1].lower() + unseen[1:]
 
 
 def _on_axis(ranges: Sequence[Range]) -> list[Phase]:

@@ -23,7 +23,7 @@ _PARTS = ("#5b6770", "#a9b4bd")
 """The colours of parts of phases in turn, so that they are told apart."""
 _SQUASHED = 8.0
 """How many times as long the longest may be as the shortest for all to have one scale of time."""
-_LAYOUTS = ((1, 1, 560), (4, 2, 300), (MOST_COLUMNS, 3, 196))
+_LAYOUTS = ((1, 1, 560), (2, 2, 330), (3, 3, 215), (4, 2, 330), (MOST_COLUMNS, 3, 215))
 """By the most columns: how many are beside each other, and their width in pixels."""
 
 Courses = Mapping[str, MemoryCourse]
