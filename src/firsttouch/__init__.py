@@ -179,10 +179,12 @@ def run_app(
     seed: int | None = None,
     module: str | Iterable[str] | None = None,
     allow_oversubscription: bool = False,
+    timeline: bool = False,
 ) -> dict[str, Any]:
     """Runs applications under memory strategies as `firsttouch app` does, and returns what that prints with --json.
 
-    Without names, all applications. set: further factors and parameters, such as {"pages": "huge"}.
+    Without names, all applications. set: further factors and parameters, such as {"pages": "huge"}. timeline: sample
+    host and device memory over time.
 
     Raises:
         UsageError: the call was wrong.
@@ -190,6 +192,7 @@ def run_app(
     from firsttouch import library
 
     named = {"strategy": strategy, "size": size, "budget": budget, "iterations": iterations, "repeat": repeat}
+    named |= {"timeline": "on"} if timeline else {}
     return library.measure(
         "app",
         names,

@@ -40,7 +40,7 @@ from firsttouch.experiments.common import (
     unreachable_peer,
 )
 from firsttouch.experiments.presets import Above, Below, Not, Octave, leave_out, take, take_only
-from firsttouch.figures import Bar, Heat, Line, Stack, Table
+from firsttouch.figures import Bar, Heat, Line, MemoryTimeline, Stack, Table
 from firsttouch.harness.app import (
     App,
     Cpu,
@@ -90,6 +90,7 @@ __all__ = [
     "KiB",
     "Line",
     "Measurement",
+    "MemoryTimeline",
     "Metric",
     "MiB",
     "Not",

@@ -106,6 +106,15 @@ class Timeline(Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MemoryTimeline(Figure):
+    """The memory in use on host and device over time, with phases as bands, of points that were sampled: side by side,
+    one for each value of `by`.
+    """
+
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Table(Figure):
     """One row per point and one column per name; 'verified' is whether the data were correct."""
 

@@ -30,7 +30,7 @@ RUNS = Path("firsttouch-results")
 """The folder in which `firsttouch run` makes directories, if it is given none."""
 SIZE = 1 << 30
 """The size of a pattern's buffers if none is given."""
-PLAIN_FACTORS = {"app", "strategy", "size", "repeat", "events", "kernel_times"}
+PLAIN_FACTORS = {"app", "strategy", "size", "repeat", "events", "kernel_times", "timeline"}
 """The factors of a run of an application that sets nothing else."""
 NOT_ESTIMATED = "not estimated"
 NOT_MEASURED = "not measured here"

@@ -54,6 +54,10 @@ def command(
             help="pages=policy,base,huge; initialise=parallel,single; events=on; kernel_times=on; a parameter.",
         ),
     ] = None,
+    timeline: Annotated[
+        bool,
+        typer.Option("--timeline", help="Sample host and device memory over time, with phases and iterations."),
+    ] = False,
     placements: Annotated[
         bool,
         typer.Option(
@@ -110,6 +114,7 @@ def command(
     if blank := [name for name, value in given if value is not None and not value.strip()]:
         raise UsageError(f"--{blank[0]} is empty; give it a value or leave it out")
     named = [f"{name}={value}" for name, value in given if value is not None]
+    named += ["timeline=on"] if timeline else []
     chosen = parse_sets([*named, *(sets or [])])
     if placements:
         from firsttouch.harness.placements import with_search

@@ -137,6 +137,7 @@ class JobHandler:
         from firsttouch.experiments.base import Point
 
         record, span, outputs = blank_record(job, "ok"), None, list[str]()
+        phases: list[tuple[str, float, float]] = []
         record.parties = _parties(job)
         with _failures_recorded(record):
             experiment = self._find(job)
@@ -159,9 +160,10 @@ class JobHandler:
             record.throttled = _throttled(record.clocks_before, record.clocks_after)
             _fill(record, measurement, follows=job.rank > 0)
             outputs = [*measurement.outputs] if measurement.verified else []
+            phases = [(str(name), float(start), float(end)) for name, start, end in measurement.phases]
             if events.are_requested():
                 span = _add_events(record, session, started, ended)
-        return Reply(state="done", record=_storable(record), span=span, outputs=outputs)
+        return Reply(state="done", record=_storable(record), span=span, outputs=outputs, phases=phases)
 
     def _session_for(self, job: Job, pipe: Pipe) -> Session:
         if self._session is None or self._session.info.name != job.device.name:

@@ -20,6 +20,7 @@ from firsttouch.experiments.base import Experiment, Factor, Point, Preset, descr
 from firsttouch.experiments.contract import (
     environment_of,
     factors_of,
+    is_sampled,
     places_of,
     why_meaningless,
     why_skipped,
@@ -96,6 +97,8 @@ class Planned:
     mpi: bool = False
     one_process: bool = False
     """Whether one process has the devices of all ranks. Otherwise each has a process of its own."""
+    sampled: bool = False
+    """Whether the memory of its worker is sampled over time."""
     name: str = ""
     """The name of the experiment in the call, if that differs from the experiment's name in records."""
 
@@ -366,6 +369,7 @@ class _Pair:
                 places=places,
                 mpi=bool(places) and experiment.takes_mpi(factors),
                 one_process=one_process,
+                sampled=is_sampled(experiment, factors),
                 name=self.name,
             )
             planned.setdefault(point.key, point)

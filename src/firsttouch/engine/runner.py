@@ -20,6 +20,7 @@ from firsttouch.engine.launching import Launching
 from firsttouch.engine.plan import BUDGETS, Group, Planned, choose, choose_devices, choose_preset, make_plan
 from firsttouch.engine.ranked import RankedWorker
 from firsttouch.engine.reporting import write_report
+from firsttouch.engine.sampled import PointSampler
 from firsttouch.engine.selections import selecting, selections, together
 from firsttouch.engine.work import Listing, Work
 from firsttouch.errors import UsageError
@@ -29,6 +30,7 @@ from firsttouch.machine.backends import BACKENDS, kind_of
 from firsttouch.machine.limits import environment_limits, host_limit
 from firsttouch.machine.peers import with_other_backends
 from firsttouch.modules import add_modules
+from firsttouch.profile.timelines import why_no_device
 from firsttouch.records.reading import has_results, read_request
 from firsttouch.records.schema import FAILURES, PEER, SCHEMA, DeviceInfo, Machine, Record, Request, Scalar
 from firsttouch.records.store import Store
@@ -150,16 +152,19 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> Outcome:
     launching = Launching(options.launcher)
     plans = [make_plan(one, devices, work.experiments(one.set), limits, work.planning, watcher.warn) for one in chosen]
     plans = [startable(plan, one, launching) for one, plan in zip(chosen, plans, strict=True)]
-    with Store(options.out or default_directory(), resume=options.resume) as store:
+    with (
+        Store(options.out or default_directory(), resume=options.resume) as store,
+        PointSampler(store.directory) as sampler,
+    ):
         store.describe(checked_machine(store, devices), together(request))
         retried = store.to_retry(all_failures=options.retry)
         by_name = {d.name: d for d in devices}
         for one, plan in zip(chosen, plans, strict=True):
             counter = PointCounter(work.experiments(one.set)) if one.counters else None
-            measure(plan, one, by_name, store, watcher, retried, counter, launching)
+            measure(plan, one, by_name, store, watcher, retried, counter, launching, sampler)
             retried -= {planned.key for planned in plan}
             while more := further_points(work, one, devices, limits, store):
-                measure(more, one, by_name, store, watcher, (), counter, launching)
+                measure(more, one, by_name, store, watcher, (), counter, launching, sampler)
         outcome = summarise(store, work, time.monotonic() - started)
     if problem := write_report(store.directory):
         watcher.warn(problem)
@@ -359,18 +364,19 @@ def measure(
     retried: Collection[str] = (),
     counter: PointCounter | None = None,
     launching: Launching | None = None,
+    sampler: PointSampler | None = None,
 ) -> None:
     """Measures the points of `plan` that have no record yet. Each is recorded before the next one begins.
 
     retried: the keys of points that are measured although they have a record. counter: adds the counters of the
-    vendor's profiler to the records.
+    vendor's profiler to the records. sampler: samples the memory of those points that ask for it.
     """
     todo = [planned for planned in plan if planned.key not in store.keys or planned.key in retried]
     for warning in store.warnings:
         watcher.warn(warning)
     watcher.begin(store.directory, todo, len(plan) - len(todo))
     reported: set[tuple[str, str]] = set()
-    with PointExecutor(request, Trace(store.directory), launching) as executor:
+    with PointExecutor(request, Trace(store.directory), launching, sampler) as executor:
         for planned in todo:
             watcher.point(planned)
             job = make_job(planned, request, devices)
@@ -405,7 +411,14 @@ def make_job(planned: Planned, request: Request, devices: Mapping[str, DeviceInf
 class PointExecutor:
     """Measures points in workers, one at a time. One worker, or several ranks, serve the points of one group."""
 
-    def __init__(self, request: Request, trace: Trace | None = None, launching: Launching | None = None) -> None:
+    def __init__(
+        self,
+        request: Request,
+        trace: Trace | None = None,
+        launching: Launching | None = None,
+        sampler: PointSampler | None = None,
+    ) -> None:
+        self._sampler = sampler
         self._launching = launching or Launching()
         self._trace = trace
         self._memory = host_limit() + SLACK
@@ -426,8 +439,7 @@ class PointExecutor:
             record.reason = f"no process could be started for it: {error.strerror}"
             return record
         job.outputs = self._outputs[-OUTPUTS_KEPT:]
-        answer = worker.ask(job, timeout=job.limit, memory=self._memory)
-        record = conclude(record, answer)
+        record, answer = self._ask(worker, planned, job, record)
         self._outputs += answer.reply.outputs if answer.reply is not None else []
         if self._trace is not None and answer.reply is not None and answer.reply.span is not None:
             # Before the record: if the process is killed in between, the point is measured again.
@@ -437,6 +449,19 @@ class PointExecutor:
         if planned.fresh or answer.outcome != "done" or record.status == "failed":
             self.end_worker()
         return record
+
+    def _ask(self, worker: Worker | RankedWorker, planned: Planned, job: Job, record: Record) -> tuple[Record, Answer]:
+        """Sends the point to the worker, and samples its memory meanwhile if that is asked for."""
+        if not planned.sampled or self._sampler is None:
+            answer = worker.ask(job, timeout=job.limit, memory=self._memory)
+            return conclude(record, answer), answer
+        with self._sampler.sampling(worker.pid if isinstance(worker, Worker) else None, job) as profile:
+            answer = worker.ask(job, timeout=job.limit, memory=self._memory)
+            profile.take(answer.reply)
+        record = conclude(record, answer)
+        if record.status == "ok":
+            profile.add_to(record)
+        return record, answer
 
     def _given_up(self, group: Group, record: Record) -> bool:
         """True, with status and reason filled in, if the group is not tried again."""
@@ -495,6 +520,7 @@ def missing(request: Request, record: Record) -> dict[str, str]:
     found = {
         "events": events.why_none(record) if request.events else None,
         "counters": why_none(record) if request.counters else None,
+        "the device's memory over time": why_no_device(record),
     }
     return {what: reason for what, reason in found.items() if reason}
 

@@ -134,6 +134,10 @@ class Measurement:
     stopped_by: str = ""
     counters: dict[str, Scalar] = field(default_factory=dict)
     buffers: list[BufferFact] = field(default_factory=list)
+    phases: Sequence[tuple[str, float, float]] = ()
+    """Of a point that is sampled (Experiment.sampled): spans of time during which memory is shown, by name, with their
+    begin and end in seconds of time.monotonic(). Spans may lie in others.
+    """
     outputs: Sequence[str] = ()
     """Digests of outputs that were checked, so that a later point with the same output need not repeat the check."""
 
@@ -258,6 +262,10 @@ class Experiment:
         """Returns whether one process carries out a point of a ranked experiment, with the devices of all ranks: its
         session has those of the other ranks as `peers`.
         """
+        return False
+
+    def sampled(self, factors: Factors) -> bool:
+        """Returns whether the memory of the worker is sampled while it measures the point."""
         return False
 
     opens_device: ClassVar[bool] = True

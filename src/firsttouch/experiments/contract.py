@@ -88,6 +88,13 @@ def places_of(experiment: Experiment, factors: Factors, device: DeviceInfo) -> t
     return tuple(given)
 
 
+def is_sampled(experiment: Experiment, factors: Factors) -> bool:
+    given = experiment.sampled(factors)
+    if not isinstance(given, bool):
+        raise _wrong(experiment, "sampled", given, "True or False")
+    return given
+
+
 def why_not_counted(experiment: Experiment, factors: Factors) -> str:
     return _reason(experiment, "why_not_counted", experiment.why_not_counted(factors))
 

@@ -15,7 +15,7 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
 from firsttouch.experiments.common import MMAP_EVERY_BLOCK
-from firsttouch.harness import division, exchanging, findings, kernel_times, placements, report
+from firsttouch.harness import division, exchanging, findings, kernel_times, placements, report, timelines
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import derive
 from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
@@ -43,6 +43,7 @@ SETTINGS = {
     ),
     "repeat": Factor("repeat", (REPEATS,), "count", least=1, doc="runs in one process"),
     kernel_times.SETTING.name: kernel_times.SETTING,
+    timelines.SETTING.name: timelines.SETTING,
 }
 """Factors that a plan has only if they are set."""
 
@@ -175,6 +176,9 @@ class Application(Applications):
         recording = {events.VARIABLE: "1"} if factors.get("events") == "on" else {}
         return MMAP_EVERY_BLOCK | recording | exchanging.environment(factors)
 
+    def sampled(self, factors: Factors) -> bool:
+        return timelines.is_wanted(factors)
+
     def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
         return exchanging.places(factors, device)
 
@@ -231,6 +235,7 @@ class Application(Applications):
                 log=session.events,
                 timer=timer,
                 exchange=exchanges.new(),
+                rest=timelines.REST if timelines.is_wanted(factors) else 0.0,
             )
 
         # Warm-up: every kernel runs once, and the driver allocates its own memory. The seed differs, so that leftover
@@ -258,6 +263,7 @@ class Application(Applications):
                 one = partial(run_once, params, seed=session.seed, check=False, divided=found.division, timer=timer)
                 timed += [one()[1] for _ in runs]
         measurement = self._measurement(app, params, context, runs)
+        measurement.phases = timelines.spans(runs[-1]) if timelines.is_wanted(factors) else []
         measurement.counters |= {**ballast.counters, **found.counters(runs), **kernel_times.counters(timed)}
         if isinstance(size := factors["size"], int):
             measurement.counters["size_reached"] = app.footprint(params) / size

@@ -43,14 +43,16 @@ class KernelTime:
 class Run:
     """Measurements of one run.
 
-    phases: seconds by name; iterations: seconds of each, and iterations_total of all; transferred: bytes to each agent;
-    kernels: their time in the phase compute, if there was a timer; events: totals by name; exchanged: counters of what
-    was exchanged with other processes; slowest: seconds of the process that took longest; buffers: name, allocator and
-    bytes of each; error: the message of check(), "" if correct; output: the digest of what it examined, "" if there is
+    phases: seconds by name; spans: their begins and ends in seconds of time.monotonic(); iterations: seconds of each,
+    and iterations_total of all; transferred: bytes to each agent; kernels: their time in the phase compute, if there
+    was a timer; events: totals by name; exchanged: counters of what was exchanged with other processes; slowest:
+    seconds of the process that took longest; buffers: name, allocator and bytes of each; error: the message of check(),
+    "" if correct; output: the digest of what it examined, "" if there is
     none.
     """
 
     phases: dict[str, float] = field(default_factory=dict)
+    spans: list[tuple[str, float, float]] = field(default_factory=list)
     iterations: list[float] = field(default_factory=list)
     iterations_total: float = 0.0
     memory: dict[str, int] = field(default_factory=dict)
@@ -174,11 +176,12 @@ class ActiveRun:
     def phase(self, name: str) -> Iterator[None]:
         """Time the body of the with statement, including all work that it queues."""
         with self._log.phase(name) if self._log is not None else nullcontext():
-            started = time.perf_counter()
+            started = time.monotonic()
             yield
             if name != "free":
                 self.workspace.wait()
-            ended = time.perf_counter()
+            ended = time.monotonic()
+        self.run.spans.append((name, started, ended))
         self.run.phases[name] = self.run.phases.get(name, 0.0) + ended - started
 
 
@@ -194,6 +197,7 @@ def run(
     log: EventLog | None = None,
     timer: _core.KernelTimer | None = None,
     exchange: Exchange | None = None,
+    rest: float = 0.0,
 ) -> Run:
     """Run an application once.
 
@@ -205,6 +209,7 @@ def run(
         log: event log; events from the first allocation to the end of readback are added up.
         timer: times the kernels of the phase compute. Iterations are not timed then.
         exchange: carries messages between processes. All begin each run, and each phase compute, together.
+        rest: seconds without work before the first allocation.
 
     Raises:
         GuardRefused, Unavailable, Unsupported: the strategy cannot be used on this device.
@@ -215,6 +220,7 @@ def run(
     app.arrange()
     gc.collect()
     meter = Meter(counters)
+    time.sleep(rest)
     try:
         with log.window() if log is not None else nullcontext() as window:
             _phases(active, meter, threads, windows, timer)

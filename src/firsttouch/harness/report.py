@@ -13,8 +13,8 @@ from firsttouch.analysis.statistics import series, value, varying
 from firsttouch.experiments import shares
 from firsttouch.experiments.base import ReportSection
 from firsttouch.experiments.interfaces import INTERFACE
-from firsttouch.figures import Bar, Figure, Heat, Line, Stack, Table, Timeline
-from firsttouch.harness import exchanging, findings
+from firsttouch.figures import Bar, Figure, Heat, Line, MemoryTimeline, Stack, Table, Timeline
+from firsttouch.harness import exchanging, findings, timelines
 from firsttouch.harness.derive import (
     BASELINE,
     FASTEST,
@@ -80,6 +80,7 @@ DRIVER = Stack(
     title="Time of the phase compute by what the driver did, with events recorded",
 )  # fmt: skip
 COURSE = Timeline(by="strategy", title="Bytes moved by the driver over time, in the last repetition")
+MEMORY = MemoryTimeline(by="strategy", title="Memory in use over time, in the last repetition")
 ITERATIONS = Line(
     x="series", y="value", series="iteration_{}_ms", colour="strategy", order=tuple(STRATEGIES),
     log_y=True, x_title="iteration", y_title="ms per iteration", title="Time of each iteration",
@@ -285,6 +286,8 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     found: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
         found.append(ITERATIONS)
+    if any(timelines.SETTING.name in r.counters for r in ran):
+        found.append(MEMORY)
     if any(series(r, DRIVER.series) for r in ran):
         found += [DRIVER, COURSE]
     if len({r.factors.get("gpu_share") for r in ran}) > 1:

@@ -70,6 +70,11 @@ class GpuSampler:
         return bool(self._amd)
 
     @property
+    def is_lost(self) -> bool:
+        """Whether NVML no longer answers, or the process that asks it has ended."""
+        return self._told
+
+    @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 

@@ -41,6 +41,8 @@ class Sampler:
     gpus: GpuSampler | None = None
     perf: PerfEvents | None = None
     marker: str = ""
+    detailed: bool = True
+    """Whether to read what is read now and then (profile/slow.py), under the target's memory lock."""
     root: int = 0
     _ticks: tuple[int, int] = (0, 0)
 
@@ -82,7 +84,8 @@ class Sampler:
             self._scanned = now
             self.processes.scan(now - self.began)
         self._ticks = self.processes.take_readings(self.began)
-        self.slow.step(now, self.processes, self.root)
+        if self.detailed:
+            self.slow.step(now, self.processes, self.root)
         if now - self._flushed >= FLUSH_APART:
             self.flush(now)
 

@@ -79,7 +79,8 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Header(Line, kw_only=True, tag="header"):
-    """The first line. command: what was started, empty if a process was attached to; pid: of the first process.
+    """The first line. command: what was started, empty if a process was attached to (of a point that was sampled, its
+    experiment and its factors); pid: of the first process.
 
     environment: the variables of a fixed list only, such as OMP_NUM_THREADS. settings: of the kernel, such as that of
     transparent huge pages. rank: the number of this process among

@@ -17,7 +17,7 @@ from firsttouch.errors import UsageError
 from firsttouch.files import as_usage_error, read_regular
 from firsttouch.records.plausibility import mark
 from firsttouch.records.schema import MAJOR, Machine, Record, Request, Scalar, plain
-from firsttouch.records.timeline import TransferTimeline
+from firsttouch.records.timeline import MemoryCourse, TransferTimeline
 from firsttouch.records.upgrade import Document, Version, decode, is_newer
 
 RESULTS, MACHINE, RUN = "results.jsonl", "machine.json", "run.json"
@@ -52,6 +52,8 @@ class Results:
     warnings: list[str] = field(default_factory=list)
     timelines: Mapping[tuple[str, str], list[TransferTimeline]] = field(default_factory=dict)
     """The bytes that points moved over time, by experiment and device; empty unless the trace was read."""
+    memory: Mapping[str, MemoryCourse] = field(default_factory=dict)
+    """The memory in use over time by the folders that records name; empty unless the profiles were read."""
 
 
 @dataclass

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from firsttouch import figures
 from firsttouch.records.schema import Record
-from firsttouch.report import bar, heat, line, stack, table, timeline
+from firsttouch.report import bar, heat, line, memory_timeline, stack, table, timeline
 from firsttouch.report.drawing import Context, Draw, Drawing
 from firsttouch.text import caption
 
@@ -18,6 +18,7 @@ KINDS: Mapping[type[figures.Figure], Draw] = {
     figures.Heat: heat.draw,
     figures.Table: table.draw,
     figures.Timeline: timeline.draw,
+    figures.MemoryTimeline: memory_timeline.draw,
 }
 
 

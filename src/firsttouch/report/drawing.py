@@ -5,12 +5,12 @@ Strings from a results file enter a specification only as data values, scale dom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.records.timeline import TransferTimeline
+from firsttouch.records.timeline import MemoryCourse, TransferTimeline
 from firsttouch.report.palette import Palette
 
 Spec: TypeAlias = dict[str, Any]
@@ -36,12 +36,13 @@ class Context:
     """What a drawing module may use besides the figure and the records.
 
     device: the device of the records; None if it is unknown or if there are several. timelines: the bytes that their
-    points moved over time.
+    points moved over time. memory: the memory in use over time, by the folders that records name.
     """
 
     device: DeviceInfo | None
     palette: Palette
     timelines: Sequence[TransferTimeline] = ()
+    memory: Mapping[str, MemoryCourse] = field(default_factory=dict)
 
 
 Draw: TypeAlias = Callable[[Any, Sequence[Record], Context], Drawing | None]

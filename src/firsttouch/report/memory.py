@@ -55,6 +55,8 @@ class Series:
     peak: tuple[float, float] | None = None
     about: Sequence[str] = ()
     told: bool = True
+    label: str = ""
+    """What is written at the peak, if that is not its value and its time."""
     ended: bool = False
     """The line ends with its last reading; the others go on."""
     dots: bool = False
@@ -70,6 +72,10 @@ class Panel:
     series: Sequence[Series]
     height: int = 150
     unit: str = "B"
+    span: tuple[float, float] = (0.0, 0.0)
+    """Values that the axis has in any case, as where panels of several figures have one scale."""
+    names: bool = True
+    """Whether the names of lines are beside them."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,8 @@ class Band:
     colour: str
     anchor: str
     about: Sequence[str] = ()
+    label: str = ""
+    """What is written in it, if that is not its name."""
 
 
 @dataclass(frozen=True)
@@ -96,26 +104,32 @@ class Instant:
 
 @dataclass(frozen=True)
 class Figure:
-    """All that is drawn, from 0 to `until` seconds."""
+    """All that is drawn, from 0 to `until` seconds. width: of the panels in pixels."""
 
     panels: Sequence[Panel]
     until: float
     bands: Sequence[Band] = ()
     instants: Sequence[Instant] = ()
+    width: int = WIDTH
+    time: str = "time since the start"
 
 
 def specification(figure: Figure) -> Spec:
     """The figure as a Vega-Lite specification."""
     rows: list[Spec] = []
+    return finish(stacked(figure, rows), rows)
+
+
+def stacked(figure: Figure, rows: list[Spec]) -> Spec:
+    """The rows of phases and the panels one below another. Adds their data to `rows`."""
     scale, unit = time_unit(figure.until)
     parts = []
     if figure.bands or figure.instants:
         parts.append(_phases(figure, rows, scale))
     for i, panel in enumerate(figure.panels):
-        title = f"time since the start, {unit}" if i == len(figure.panels) - 1 else ""
+        title = f"{figure.time}, {unit}" if i == len(figure.panels) - 1 else ""
         parts.append(_panel(figure, panel, rows, scale, title))
-    chart: Spec = {"vconcat": parts, "spacing": 27, "bounds": "flush"}
-    return finish(chart, rows)
+    return {"vconcat": parts, "spacing": 27, "bounds": "flush"}
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
@@ -163,7 +177,7 @@ def amount(value: float, unit: str) -> str:
 
 def _panel(figure: Figure, panel: Panel, rows: list[Spec], scale: float, title: str) -> Spec:
     values = [value for series in panel.series for _, value in series.readings]
-    low, high = min([0.0, *values]), max([0.0, *values])
+    low, high = min([0.0, *panel.span, *values]), max([0.0, *panel.span, *values])
     top = high + 0.2 * ((high - low) or 1.0)  # room for the text at the peak
     y_axis: Spec = {"minExtent": 62, "maxExtent": 62, "grid": True, "title": None}
     if panel.unit == "B":
@@ -190,11 +204,11 @@ def _panel(figure: Figure, panel: Panel, rows: list[Spec], scale: float, title: 
         where = f"{peaks} && datum.side == '{side}'"
         text = {"x": x, "y": y, "text": channel("text:N"), "color": constant(INK)}
         layers.append(layer("text", text, where, align=align, dx=dx, dy=-8, fontSize=11, fontWeight="bold"))
-    beside = {"x": constant(WIDTH), "y": y, "text": channel("text:N"), "color": colour}
+    beside = {"x": constant(figure.width), "y": y, "text": channel("text:N"), "color": colour}
     names_of = f"{of} && datum.part == 'name'"
     layers.append(layer("text", beside, names_of, align="left", dx=8, fontSize=11, baseline="middle", clip=False))
     return {
-        "layer": layers, "width": WIDTH, "height": panel.height,
+        "layer": layers, "width": figure.width, "height": panel.height,
         "title": {"text": plain(panel.title), "anchor": "start", "frame": "group", "fontSize": 11, "offset": 4},
     }  # fmt: skip
 
@@ -230,12 +244,13 @@ def _rows(panel: Panel, scale: float, low: float, top: float, until: float) -> I
             side = "left" if t > 0.7 * until else "right"
             tip = _tip(text, series.name, *series.about)
             named = {
-                "text": text if series.width > 1.5 else "",
+                "text": (series.label or text) if series.width > 1.5 else "",
                 "side": side,
                 "tip": [f"{panel.key}-peak-{series_number}", tip],
             }
             yield {**common, "part": "peak", "x": t / scale, "y": value, **named}
-    yield from _names(panel, low, top)
+    if panel.names:
+        yield from _names(panel, low, top)
 
 
 def _values(panel: Panel, series: Series, scale: float) -> Iterator[Spec]:
@@ -302,13 +317,13 @@ def _phases(figure: Figure, rows: list[Spec], scale: float) -> Spec:
     height = ROW * depth + (8 if figure.instants else 0)
     for band in bands:
         lines = _tip(band.name or "(no name)", *band.about)
-        width = (band.end - band.start) / (figure.until or 1.0) * WIDTH
+        width = (band.end - band.start) / (figure.until or 1.0) * figure.width
         rows.append(
             {
                 "kind": "band", "part": "band", "x": band.start / scale, "end": band.end / scale, "row": band.row,
                 "y": band.row * ROW + 0.5, "y2": (band.row + 1) * ROW - 1.5, "middle": (band.row + 0.5) * ROW - 0.5,
                 "fill": band.colour, "tip": [band.anchor, lines],
-                "text": plain(band.name, int(width / 6.3)) if width > 22 else "",
+                "text": _written(band, width),
             }
         )  # fmt: skip
     for instant in figure.instants:
@@ -330,10 +345,17 @@ def _phases(figure: Figure, rows: list[Spec], scale: float) -> Spec:
             layer("text", text, f"{of} && datum.text != ''", align="left", dx=4, fontSize=11, baseline="middle"),
             layer("point", marks, "datum.part == 'instant'", filled=True, shape="triangle-up"),
         ],
-        "width": WIDTH, "height": height,
+        "width": figure.width, "height": height,
         "title": {"text": "Phases", "anchor": "start", "frame": "group", "fontSize": 11, "offset": 4},
         "view": {"stroke": GRID},
     }  # fmt: skip
+
+
+def _written(band: Band, width: float) -> str:
+    """What is written in a band of so many pixels."""
+    if band.label:
+        return band.label if width > 8 + 7 * len(band.label) else ""
+    return plain(band.name, int(width / 6.3)) if width > 22 else ""
 
 
 def longest(bands: Iterable[Band], most: int) -> list[Band]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from firsttouch.records.reading import Results
-    from firsttouch.records.timeline import TransferTimeline
+    from firsttouch.records.timeline import MemoryCourse, TransferTimeline
 
 NOISY = 0.10
 """A point is noisy if half the width of its 95 % interval is more than this fraction of the median."""
@@ -119,6 +119,7 @@ class Section:
     left_out: int = 0
     """The number of measured points that the table leaves out."""
     timelines: list[TransferTimeline] = field(default_factory=list)
+    memory: Mapping[str, MemoryCourse] = field(default_factory=dict)
     events: EventTable | None = None
     without_events: list[Block] = field(default_factory=list)
     counters: CounterTable | None = None
@@ -224,6 +225,8 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
         most = max(FEWEST_ROWS, MOST_ROWS_OF_ALL // max(1, len(parts))) if many else MOST_ROWS_OF_ALL
         sections = [_section(part, experiments.get(part.experiment), devices, most) for part in parts]
         _add_published(sections, loaded)
+        for section in sections:
+            section.memory = loaded.memory
         for (experiment, device), timelines in loaded.timelines.items():
             if candidates := [s for s in sections if s.experiment == experiment and device in s.devices]:
                 for timeline in timelines:
@@ -463,12 +466,16 @@ def numeric(rows: Sequence[Sequence[str]]) -> list[bool]:
 def drawings(section: Section, palette: Palette) -> list[Drawing]:
     """The figures of one section that are not empty. They do not show skipped and failed points."""
     ok = [r for r in section.records if r.status == "ok" and r.summary is not None]
-    context = Context(section.device_info, palette, section.timelines)
+    context = _context(section, palette)
     figures = [*section.figures]
     if not any(isinstance(figure, Timeline) for figure in figures):
         figures.append(Timeline())
     drawn = (draw(figure, ok, context) for figure in figures)
     return [d for d in drawn if d is not None]
+
+
+def _context(section: Section, palette: Palette) -> Context:
+    return Context(section.device_info, palette, section.timelines, section.memory)
 
 
 def _lead_drawings(section: Section, palette: Palette, picture: Figure | None) -> list[Drawing]:
@@ -483,7 +490,7 @@ def _lead_drawings(section: Section, palette: Palette, picture: Figure | None) -
         return every
     ok = [r for r in section.records if r.status == "ok" and r.summary is not None]
     usual_ok = usual(section.figures[0], ok)
-    first = draw(section.figures[0], usual_ok, Context(section.device_info, palette, section.timelines))
+    first = draw(section.figures[0], usual_ok, _context(section, palette))
     if first is None or not every:
         return every
     if len(usual_ok) == len(matching(section.figures[0], ok)):
@@ -570,8 +577,11 @@ def load(directories: Sequence[Path]) -> dict[str, Results]:
 
 
 def _load(directory: Path) -> Results:
-    """The results of a directory with the timelines of its trace. A missing or invalid trace only adds a warning."""
+    """The results of a directory with what happened over time. If files of that are missing or invalid, there are only
+    warnings.
+    """
     from firsttouch.events.trace import TRACE, read_timelines
+    from firsttouch.profile.timelines import read_courses
     from firsttouch.records.reading import load_results
 
     results = load_results(directory)
@@ -579,6 +589,8 @@ def _load(directory: Path) -> Results:
         results.timelines = read_timelines(directory)
     except UsageError as error:
         results.warnings.append(str(error))
+    results.memory, problems = read_courses(directory, results.records, results.machine.devices)
+    results.warnings += problems
     if have_moves(results.records) and not (directory / TRACE).exists():
         results.warnings.append(
             f"{directory} has no {TRACE}, so the figures of bytes over time are missing; copy it from where the run "

@@ -42,7 +42,8 @@ class Reply(Struct):
     "done" after each task; "shares" when a rank has a text for the others (Pipe.share).
 
     value: the answer of a trial, or the text for the others; '' if there is none; reason: why, or how it was found;
-    span: the unified-memory events of a point, if they were recorded; outputs: digests of outputs that were checked.
+    span: the unified-memory events of a point, if they were recorded; outputs: digests of outputs that were checked;
+    phases: of a point whose memory is sampled, spans by name with begin and end in seconds of CLOCK_MONOTONIC.
     """
 
     state: WorkerState
@@ -52,6 +53,7 @@ class Reply(Struct):
     reason: str = ""
     span: Span | None = None
     outputs: list[str] = []
+    phases: list[tuple[str, float, float]] = []
 
 
 class Shared(Struct):
