@@ -20,6 +20,7 @@ from firsttouch.engine.plan import Planned
 from firsttouch.engine.runner import RunOptions
 from firsttouch.engine.sampled import PointSampler, marks, peaks
 from firsttouch.profile.reading import read
+from firsttouch.profile.sampler import Sampler
 from firsttouch.profile.timelines import folder_of, read_course
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import DeviceInfo, Metric, Record
@@ -176,6 +177,20 @@ def test_sampling_that_fails_does_not_fail_the_point(tmp_path: Path) -> None:
     assert (record.status, record.verified) == ("ok", True)
     assert str(record.counters["timeline_source"]).startswith("none: sampling failed: ")
     assert "timeline" not in record.counters
+
+
+def test_a_sampler_that_fails_in_the_midst_does_not_fail_the_point(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fails(self: Sampler, *, last: bool = False) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Sampler, "step", fails)
+    (record,), said = measure(["explicit"], {})
+    assert (record.status, record.verified) == ("ok", True)
+    assert record.counters["timeline_source"] == "none: sampling failed: RuntimeError: a bug"
+    assert "timeline" not in record.counters
+    assert len(said) == 1
 
 
 def job() -> Job:

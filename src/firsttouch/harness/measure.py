@@ -52,7 +52,6 @@ class Run:
     """
 
     phases: dict[str, float] = field(default_factory=dict)
-    spans: list[tuple[str, float, float]] = field(default_factory=list)
     iterations: list[float] = field(default_factory=list)
     iterations_total: float = 0.0
     memory: dict[str, int] = field(default_factory=dict)
@@ -64,6 +63,7 @@ class Run:
     buffers: list[tuple[str, str, int]] = field(default_factory=list)
     error: str = ""
     output: str = ""
+    spans: list[tuple[str, float, float]] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:

@@ -284,10 +284,10 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     context = max((positive(r, "phase_context_ms") or 0.0 for r in ran), default=0.0)
     longest = max((positive(r, "median") or 0.0 for r in ran), default=0.0)
     found: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
-    if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
-        found.append(ITERATIONS)
     if any(timelines.SETTING.name in r.counters for r in ran):
         found.append(MEMORY)
+    if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
+        found.append(ITERATIONS)
     if any(series(r, DRIVER.series) for r in ran):
         found += [DRIVER, COURSE]
     if len({r.factors.get("gpu_share") for r in ran}) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 from firsttouch.analysis.statistics import group_by, value, varying
@@ -14,10 +15,12 @@ from firsttouch.report.chart import finish
 from firsttouch.report.drawing import Context, Drawing, Spec
 from firsttouch.report.memory import Band, Figure, Panel, Series, stacked, when
 from firsttouch.report.palette import COLOURS
+from firsttouch.report.profile_tables import plain
 from firsttouch.text import condition, count, join_names, label
 from firsttouch.units import format_seconds, format_size
 
 MOST_COLUMNS = 12
+MOST_NAMED = 8
 HOST, DEVICE = COLOURS[0], COLOURS[1]
 _PARTS = ("#5b6770", "#a9b4bd")
 """The colours of parts of phases in turn, so that they are told apart."""
@@ -75,13 +78,15 @@ def _about(shown: Courses, *, one_scale: bool) -> list[str]:
         "allocation. Time is that of the phases, without what is between them."
     ]
     names = dict.fromkeys(phase.name for course in courses for phase in course.phases if not phase.is_part)
-    notes.append(f"Bands from left to right: {', '.join(names)}.")
+    more = ", \N{HORIZONTAL ELLIPSIS}" * (len(names) > MOST_NAMED)
+    notes.append(f"Bands from left to right: {', '.join(plain(name, 40) for name in [*names][:MOST_NAMED])}{more}.")
     if any(phase.is_part for course in courses for phase in course.phases):
         notes.append("Grey: iterations, timed by the device's clock, so placed that the last ends with its phase.")
     if sources := dict.fromkeys(course.source for course in courses if course.source):
-        notes.append(f"The device's memory is read from {join_names([*sources])}.")
-    notes += [f"The device's memory is not shown: {why}." for why in dict.fromkeys(c.why for c in courses if c.why)]
-    notes += [*dict.fromkeys(course.apart for course in courses if course.apart)]
+        notes.append(f"The device's memory is read from {join_names([plain(source, 80) for source in sources])}.")
+    reasons = dict.fromkeys(course.why for course in courses if course.why)
+    notes += [f"The device's memory is not shown: {plain(why, 300)}." for why in reasons]
+    notes += [plain(apart, 300) for apart in dict.fromkeys(course.apart for course in courses if course.apart)]
     if len(courses) > 1:
         notes.append("All have the same scales." if one_scale else "Each has a scale of time of its own.")
     return notes
@@ -167,4 +172,5 @@ def _told(course: MemoryCourse, phase: Phase) -> list[str]:
 
 def _at(readings: Readings, t: float) -> float:
     """The value at a time, before the readings of a phase that begins then."""
-    return next((value for when, value in reversed(readings) if when < t), readings[0][1])
+    place = bisect_left(readings, t, key=lambda reading: reading[0])
+    return readings[max(0, place - 1)][1]
