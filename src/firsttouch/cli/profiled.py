@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from firsttouch.profile.summary import Brief, PhaseRow, ProcessRow, Summary, headline, how_ended, short
+from firsttouch.profile.trace import UnifiedMemory
 from firsttouch.profile.traced import Place
 from firsttouch.report.profile_tables import named_touch, touched
 from firsttouch.units import format_seconds, format_size
@@ -158,7 +159,10 @@ def _trace(summary: Summary) -> Iterator[str]:
             head = ""
     if unified.gpu_fault_groups or unified.cpu_faults or unified.thrashing:
         groups = f"{unified.gpu_fault_groups:,} groups of GPU faults ({format_seconds(unified.gpu_fault_seconds)})"
-        yield _row(head, f"{groups}, {unified.cpu_faults:,} CPU faults, thrashing {unified.thrashing:,} times")
+        yield _row(
+            head,
+            f"{groups}, {unified.cpu_faults:,} CPU faults, thrashing {unified.thrashing:,} times{_remote(unified)}",
+        )
         head = ""
     copies = [
         f"{of.direction} {of.records:,} x, {_size(of.bytes)} in {format_seconds(of.seconds)}" for of in trace.copies
@@ -171,6 +175,12 @@ def _trace(summary: Summary) -> Iterator[str]:
             yield _row("", f"alive at the peak of {of.gpu}: {'; '.join(rows)}")
     if trace.lost or trace.left_out:
         yield _row("", f"{trace.lost + trace.left_out:,} records were lost, for lack of room")
+
+
+def _remote(unified: UnifiedMemory) -> str:
+    if not unified.remote_maps:
+        return ""
+    return f", {_size(unified.remote_map_bytes)} mapped instead of moved ({unified.remote_maps:,} times)"
 
 
 def _largest(by_cause: Mapping[str, int]) -> list[tuple[str, int]]:

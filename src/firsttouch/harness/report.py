@@ -285,7 +285,7 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     longest = max((positive(r, "median") or 0.0 for r in ran), default=0.0)
     found: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
     if any(timelines.SETTING.name in r.counters for r in ran):
-        found.append(MEMORY)
+        found.insert(0, MEMORY)  # which the call asked for
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
         found.append(ITERATIONS)
     if any(series(r, DRIVER.series) for r in ran):

@@ -21,8 +21,10 @@ from firsttouch.profile.tree import Processes
 FLUSH_APART = 0.5
 """Seconds between two writes: what a kill of the profiler loses at most, besides the tick in progress."""
 COST_APART = 10.0
-STEP, SCAN_APART = 0.1, 0.25
-"""Seconds between two steps, and between two searches for new processes where perf events do not tell of them."""
+FIRST_STEP, STEP, SCAN_APART = 0.05, 0.25, 0.25
+"""Seconds between the first steps and between later ones, and between two searches for new processes where perf events
+do not tell of them.
+"""
 
 
 @dataclass
@@ -75,7 +77,7 @@ class Sampler:
     def step(self, *, last: bool = False) -> None:
         """Takes what was read, and reads what is due. last: the target has ended."""
         now = time.monotonic()
-        self._due = now + (self.interval if self.gpus is not None and self.gpus.has_ticks else STEP)
+        self._due = now + (self.interval if self.gpus is not None and self.gpus.has_ticks else self._apart(now))
         if self.gpus is not None:
             self.gpus.tick(now)
         if self.perf is not None:
@@ -88,6 +90,10 @@ class Sampler:
             self.slow.step(now, self.processes, self.root)
         if now - self._flushed >= FLUSH_APART:
             self.flush(now)
+
+    def _apart(self, now: float) -> float:
+        """Seconds until the next step: few at first, so that short targets are seen well."""
+        return min(STEP, max(FIRST_STEP, (now - self.began) / 10))
 
     def _take_events(self, told: PerfBatch, now: float) -> None:
         for start in told.starts:

@@ -18,8 +18,8 @@ from firsttouch.profile.tree import Member, Processes
 
 SHARE, MOST, AT_FIRST = 0.004, 0.015, 0.012
 """The parts of the time, and the seconds that may be spent besides SHARE."""
-LEAST_APART = 0.1
-"""Seconds between two reads."""
+FIRST, LEAST_APART, LATER_APART = 2.0, 0.1, 0.25
+"""Seconds between two reads in the first seconds, and later."""
 HOST_APART = 2.0
 """Seconds between two readings of the counters of the host."""
 RISE = 1.1
@@ -54,7 +54,7 @@ class SlowReader:
             self._read_host(now, root)
         if now < self._next or not processes.members:
             return
-        self._next = now + LEAST_APART
+        self._next = now + (LEAST_APART if now - self._began < FIRST else LATER_APART)
         if processes.resident > max(self._looked * RISE, self._looked + _LEAST_RISE):
             member = max(processes.members.values(), key=lambda m: m.resident)
             if self._fits(now, member, MAPPINGS):

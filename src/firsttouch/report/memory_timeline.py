@@ -13,9 +13,8 @@ from firsttouch.records.timeline import MemoryCourse, Phase, Readings, peak
 from firsttouch.report import points
 from firsttouch.report.chart import finish
 from firsttouch.report.drawing import Context, Drawing, Spec
-from firsttouch.report.memory import Band, Figure, Panel, Series, stacked, when
+from firsttouch.report.memory import Band, Figure, Panel, Series, plain, stacked, when
 from firsttouch.report.palette import COLOURS
-from firsttouch.report.profile_tables import plain
 from firsttouch.text import condition, count, join_names, label
 from firsttouch.units import format_seconds, format_size
 
