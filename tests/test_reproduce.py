@@ -34,6 +34,12 @@ def words_of(command: str) -> list[str]:
     return words[words.index("firsttouch") + 1 :]
 
 
+def started_by(command: str) -> str:
+    """What a call of `profile` starts; any other call is returned as it is."""
+    is_profile = command.startswith("firsttouch profile ")
+    return command.partition(" -- ")[2] if is_profile else command
+
+
 class Row(NamedTuple):
     study: str
     where: str
@@ -48,8 +54,13 @@ class Row(NamedTuple):
 
     @property
     def plans(self) -> bool:
-        """Whether its command has a plan; `machine` has none."""
-        return not self.has_no_command and words_of(self.command)[0] in ("run", "app", "methods")
+        """Whether its command has a plan; `machine` has none, nor has a program that is profiled."""
+        return bool(re.match(r"(\w+=\S+ )?firsttouch (run|app|methods)\b", self.planned))
+
+    @property
+    def planned(self) -> str:
+        """The command, or what it profiles."""
+        return started_by(self.command)
 
 
 PLAYED_BY: Mapping[str, Collection[str]] = {
@@ -80,7 +91,8 @@ def rows() -> list[Row]:
 
 
 ROWS = rows()
-COMMANDS = list(dict.fromkeys(row.command for row in ROWS if row.plans))
+COMMANDS = list(dict.fromkeys(row.planned for row in ROWS if row.plans))
+PROFILES = [row.command for row in ROWS if row.command.startswith("firsttouch profile ")]
 
 
 def options(command: str, name: str) -> list[str]:
@@ -122,7 +134,7 @@ def test_the_page_has_a_line_for_everything() -> None:
     for row in ROWS:
         assert WORDS.issuperset(row.ran), row
         assert not row.has_no_command or row.ran == ["no"], row
-        assert not row.plans or runs_here(row.command) == ("small" in row.ran), row
+        assert not row.plans or runs_here(row.planned) == ("small" in row.ran), row
 
 
 STUDIES = {
@@ -185,7 +197,7 @@ def as_list(value: Any) -> list[str]:
 @pytest.mark.parametrize("machine", matrix(MACHINES, 2))
 def test_every_command_has_its_points_on_its_machine_and_a_reason_elsewhere(machine: str) -> None:
     devices = {device.name for device in MACHINES[machine].devices}
-    own = {row.command for row in ROWS if row.plans and machine in machines_of(row)}
+    own = {row.planned for row in ROWS if row.plans and machine in machines_of(row)}
     for command, plan in plans_on(machine).items():
         assert not re.search(r"unknown (factor|experiment|application|preset|strategy)", plan["refusal"]), command
         assert all(point["reason"] for point in plan["skipped"]), command
@@ -299,3 +311,16 @@ def test_what_this_machine_can_run_of_the_page_runs_with_small_values(command: s
     may_lack = "method=counter" in command or "target=" in command  # a virtual machine's counters, a compiler
     assert may_lack or any(record.status == "ok" for record in records)
     assert all(record.verified is not False for record in records)
+
+
+@pytest.mark.parametrize("command", PROFILES)
+def test_the_options_of_a_profile_show_the_memory_of_a_small_program(command: str, tmp_path: Path) -> None:
+    words = words_of(command)
+    options = words[: words.index("--")]
+    program = [sys.executable, "-c", "import time; block = b'1' * 2**26; time.sleep(0.5)"]
+    call = [sys.executable, "-m", "firsttouch.cli.main", *options, "--out", str(tmp_path / "out"), "--", *program]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out/profile.json").read_text())
+    assert found["interval"] == 0.1
+    assert found["host"]["peak"]["bytes"] > 64 * MIB
