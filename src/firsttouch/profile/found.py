@@ -11,7 +11,7 @@ so that the teeth of an allocator are not taken for change points.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -38,6 +38,10 @@ _DOUBT = 4.0
 """How many times as much, if MOST_SPANS segments leave more than so many variances of noise unexplained."""
 _FLOOR = 0.1
 """The least noise that is assumed, as a part of the least change."""
+
+
+_SURE = 6.0
+"""How many standard deviations of noise a difference of two readings must have that is taken for a change."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,52 @@ def found_phases(curve: Curve, start: float, end: float) -> list[Phase]:
     spans = _joined(list(_with_jumps(_segments(readings, begin, end, least), least)), least)
     while len(spans) > MOST_SPANS:
         spans = _joined(_without_least(spans), least)
-    return [Phase(span.name(least), span.start, span.end, source=SOURCE) for span in spans]
+    sure = max(2 * least, _SURE * _noise(_resampled(readings, begin, end, FEWEST_STEPS)))
+    return _told(_as_read(curve, spans, least, sure, (end - begin) / MOST_STEPS))
+
+
+def _noise(y: Numbers) -> float:
+    """The standard deviation of noise on a curve that is smooth otherwise, by its second differences."""
+    import numpy as np
+
+    return float(np.median(np.abs(np.diff(y, 2)))) / 0.6745 / math.sqrt(6)
+
+
+def _as_read(
+    curve: Curve, spans: list[_Span], least: float, sure: float, step: float
+) -> Iterator[tuple[str, float, float]]:
+    """The names and the ends of spans. An end near a jump is moved to the reading after it, so that one span has all of
+    the jump. What was read at the ends overrules the fitted line where it is sure, or where the signs differ.
+    """
+    ends = [spans[0].start, *(span.end for span in spans)]
+    for k in range(1, len(spans)):
+        near = curve.within(ends[k] - 2 * step, ends[k] + 2 * step)
+        jumps = [(abs(value - last), t) for (_, last), (t, value) in pairwise(near)]
+        if jumps and max(jumps)[0] >= sure / 4:
+            ends[k] = max(jumps)[1]
+    for k in range(1, len(ends)):
+        if ends[k] <= ends[k - 1]:
+            ends[k - 1] = max(ends[k - 2] if k > 1 else ends[0], ends[k] - step)
+    for span, (first, last) in zip(spans, pairwise(ends), strict=True):
+        if last <= first:
+            continue
+        name, change = span.name(least), (curve.at(last) or 0.0) - (curve.at(first) or 0.0)
+        if abs(change) >= sure and len(spans) > 1:
+            name = RISING if change > 0 else FALLING
+        elif change * span.change <= 0:
+            name = FLAT
+        yield name, first, last
+
+
+def _told(spans: Iterable[tuple[str, float, float]]) -> list[Phase]:
+    """The spans as phases, neighbours of one name as one."""
+    found: list[Phase] = []
+    for name, start, end in spans:
+        if found and found[-1].name == name:
+            found[-1] = replace(found[-1], end=end)
+        else:
+            found.append(Phase(name, start, end, source=SOURCE))
+    return found
 
 
 def _segments(readings: list[tuple[float, float]], start: float, end: float, least: float) -> list[_Span]:
@@ -90,8 +139,7 @@ def _segments(readings: list[tuple[float, float]], start: float, end: float, lea
     costs = _costs(y / scale)
     most = min(MOST_SPANS, steps // 4)
     errors, choices = _best(costs, most)
-    deviations = np.abs(np.diff(y / scale, 2))
-    noise = float(np.median(deviations)) / 0.6745 / math.sqrt(6)
+    noise = _noise(y / scale)
     variance = max(noise**2, (_FLOOR * least / scale) ** 2)
     unexplained = errors[-1] / steps
     doubt = _DOUBT if unexplained > _DOUBT * variance else 1.0

@@ -5,7 +5,6 @@ Times are seconds since the start of the profile, sizes bytes. None is unknown; 
 
 from __future__ import annotations
 
-import math
 import shlex
 import signal
 from bisect import bisect_left, bisect_right
@@ -16,7 +15,7 @@ import msgspec
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.faults import estimated, fault_table, seen_share
-from firsttouch.profile.found import SOURCE, found_phases
+from firsttouch.profile.found import found_phases
 from firsttouch.profile.phases import Phase
 from firsttouch.profile.reading import Process, Profile
 from firsttouch.profile.traced import Trace, device_numbers, traced
@@ -651,8 +650,6 @@ def _phase_row(
         return _whole(what(known[column])) if column in known else None
 
     start, end = phase.start, phase.end
-    if phase.source == SOURCE:  # the next span begins with the reading at its end
-        end = math.nextafter(end, start)
     faults = {c: of(c, lambda curve: curve.growth(start, end)) for c in ("minor", "major")}
     return PhaseRow(
         name=phase.name,
