@@ -100,7 +100,7 @@ def _as_read(
     """
     ends = [spans[0].start, *(span.end for span in spans)]
     for k in range(1, len(spans)):
-        near = curve.within(ends[k] - 2 * step, ends[k] + 2 * step)
+        near = curve.within(ends[k] - 4 * step, ends[k] + 4 * step)
         jumps = [(abs(value - last), t) for (_, last), (t, value) in pairwise(near)]
         if jumps and max(jumps)[0] >= sure / 4:
             ends[k] = max(jumps)[1]
