@@ -31,7 +31,7 @@ test: $(VENV)/.installed-$(EXTRAS)  ## run the tests: make test ARGS="tests/mach
 docs: $(VENV)/.installed  ## recompute the tables of the docs that quote results/, and build the docs as a site: build/site
 	$(VENV)/bin/python docs/recompute
 	$(PIP) install -q "$$(echo $(WHEELS)/*.whl)[docs]"
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict -q
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 
 screenshots: $(VENV)/.installed  ## draw the screenshots of the docs again (needs chromium)
 	$(VENV)/bin/python docs/figures/screenshots.py

@@ -195,9 +195,12 @@ def _show_sources(as_json: bool) -> None:
     width = max(len(row.state.layer) for row in found)
     for row in found:
         state = "yes" if row.state.active else "no "
-        print_stdout(f"{row.state.layer:<{width}}  {state}  {row.sees}")
-        if row.state.why:
-            print_stdout(f"{'':<{width}}       {row.state.why}{f': {row.state.mend}' if row.state.mend else ''}")
+        why = f"{row.state.why}{f': {row.state.mend}' if row.state.mend else ''}"
+        texts = [text for text in (row.sees, why) if text]
+        for head, text in zip(
+            [f"{row.state.layer:<{width}}  {state}", *[" " * (width + 5)] * len(texts)], texts, strict=False
+        ):
+            print_stdout(f"{head}  {text}")
 
 
 def _show(call: Call, directory: Path, failure: str, as_json: bool) -> None:
@@ -206,10 +209,10 @@ def _show(call: Call, directory: Path, failure: str, as_json: bool) -> None:
     from firsttouch.engine.reporting import write_report
     from firsttouch.profile.views import SUMMARY, TRACE, write
 
-    summary = write(directory)
-    problem = write_report(directory)
     if failure:
         print_stderr(f"firsttouch: the profile is not complete: {failure}")
+    summary = write(directory)
+    problem = write_report(directory)
     if as_json:
         print_json(summary)
         return

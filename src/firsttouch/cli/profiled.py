@@ -39,12 +39,17 @@ def _memory(summary: Summary) -> Iterator[str]:
                     f"; counted once (PSS) {format_size(host.pss.bytes, 3)} of {format_size(host.pss_resident, 3)} at "
                     f"{format_seconds(host.pss.t)}"
                 )
+        if host.stated is not None:
+            text += f"; the kernel states {format_size(host.stated, 3)} for one process, between two readings"
         if host.at_end is not None:
             text += f"; {format_size(host.at_end, 3)} at the end"
         yield _row("host", text)
     for gpu in summary.gpus:
         if gpu.rise is None:
             yield _row(gpu.name, f"unknown ({gpu.model}, {gpu.source})")
+            continue
+        if not gpu.rise.bytes:
+            yield _row(gpu.name, f"no rise over {_size(gpu.before)} before ({gpu.model}, {gpu.source})")
             continue
         text = f"+{format_size(gpu.rise.bytes, 3)} at {format_seconds(gpu.rise.t)}{_within(gpu.rise.phase)}"
         if gpu.before is not None:
@@ -61,27 +66,38 @@ def _within(phase: str) -> str:
 
 
 def _phases(summary: Summary) -> Iterator[str]:
-    rows = sorted(sorted(summary.phases, key=lambda row: -row.seconds)[:_MOST_PHASES], key=lambda row: row.start)
+    every = summary.phases
+    if len(every) > _MOST_PHASES and not summary.phases_found:
+        every = summary.phases_by_name
+    importance = _growth if summary.phases_found else _seconds
+    rows = sorted(sorted(every, key=importance, reverse=True)[:_MOST_PHASES], key=lambda row: row.start)
     if not rows or (summary.phases_found and len(rows) == 1):
         return
-    names = [short(_name(row), 30) for row in rows]
+    names = [_name(row) for row in rows]
     gpus = [gpu.name for gpu in summary.gpus if gpu.rise is not None][:3]
     heads = ["time", "peak", "growth", *gpus, "faults"]
-    table = [
-        heads,
-        *([_time(row), _size(row.peak), _sign(row.growth), *_gpus(row, gpus), _faults_of(row)] for row in rows),
-    ]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    first = max(len(name) for name in names)
-    left = len(summary.phases) + summary.phases_left_out - len(rows)
+    cells = [[_time(row), _size(row.peak), _sign(row.growth), *_gpus(row, gpus), _faults_of(row)] for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    first = max(map(len, names))
+    left = len(every) - len(rows)
     title = "found in the curve" if summary.phases_found else f"{left} more in the report" if left else ""
-    for name, cells, head in zip(["", *names], table, ["phases", *[""] * len(rows)], strict=True):
-        shown = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+    for name, line, head in zip(["", *names], [heads, *cells], ["phases", *[""] * len(rows)], strict=True):
+        shown = "  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True))
         yield _row(head, f"{name:<{first}}  {shown}{f'   {title}' if head and title else ''}".rstrip())
 
 
+def _growth(row: PhaseRow) -> float:
+    return abs(row.growth or 0)
+
+
+def _seconds(row: PhaseRow) -> float:
+    return row.seconds
+
+
 def _name(row: PhaseRow) -> str:
-    return f"{'  ' * min(row.depth, 4)}{row.name}{f' x {row.count}' if row.count > 1 else ''}"
+    name = f"{row.name} ({row.domain})" if row.domain else row.name
+    indent = "" if row.count > 1 else "  " * min(row.depth, 4)
+    return f"{indent}{short(name, 30)}{f' x {row.count}' if row.count > 1 else ''}"
 
 
 def _time(row: PhaseRow) -> str:

@@ -310,7 +310,8 @@ def _main(interval: float) -> None:
             try:
                 nvml = opened.enter_context(open_nvml())
             except Exception as error:
-                send(Found(reason=f"NVML: {reason_of(error)}"))
+                why = reason_of(error)
+                send(Found(reason=why if why.startswith("NVML") else f"NVML: {why}"))
                 return
             devices = watched(nvml)
             gpus = [device.describe() for device in devices]

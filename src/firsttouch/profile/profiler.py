@@ -88,14 +88,18 @@ class Outcome:
 
 def rank_of(environment: Mapping[str, str]) -> str:
     """The number of this process among those of an MPI launcher; '' if there is none."""
-    found = (environment.get(name, "") for name in _RANKS)
+    of_slurm = environment.get("SLURM_STEP_NUM_TASKS", "1") != "1"  # in a batch script itself, SLURM_PROCID is set too
+    found = (environment.get(name, "") for name in (*_RANKS, *(["SLURM_PROCID"] if of_slurm else [])))
     return next((rank for rank in found if rank.isascii() and rank.isdecimal()), "")
 
 
 def default_directory(call: Call) -> Path:
     """The directory of a profile that the call does not name; those of ranks lie beside each other."""
     name = Path(call.command[0]).name if call.command else f"pid-{call.pid}"
-    return Path("firsttouch-profiles") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    when = time.strftime("%Y%m%d-%H%M%S")
+    if rank_of(call.environment):  # ranks start at different times, but on a host by one process
+        when = f"{time.strftime('%Y%m%d')}-{os.getppid()}"
+    return Path("firsttouch-profiles") / f"{name}-{when}"
 
 
 def directory_of(call: Call) -> Path:

@@ -60,6 +60,8 @@ class Profile:
     header: schema.Header
     end: schema.End | None = None
     seconds: float = 0.0
+    largest: int | None = None
+    """The largest resident size of the first process or of one that it waited for, as the kernel stated at the end."""
     processes: dict[int, Process] = field(default_factory=dict)
     curves: dict[tuple[str, str], Curve] = field(default_factory=dict)
     marks: list[schema.Mark] = field(default_factory=list)
@@ -110,6 +112,8 @@ def read(directory: Path) -> Profile:
     profile = Profile(directory, header)
     for line in lines:
         _take(profile, line)
+    if profile.first is not None and len(profile.processes) == 1 and not profile.brief and profile.largest:
+        profile.first.peak = max(profile.first.peak or 0, profile.largest)
     profile.journals = read_journals(directory)
     marks = [*_marks(directory), *(mark for journal in profile.journals for mark in journal.marks)]
     for mark in marks:
@@ -175,7 +179,10 @@ def _take(profile: Profile, line: schema.AnyLine) -> None:
             if process := profile.processes.get(line.key):
                 process.ended, process.status = line.t, line.status
                 process.minor, process.major = line.minor, line.major
-                process.peak = max((p for p in (process.peak, line.peak) if p is not None), default=None)
+                if line.with_children:
+                    profile.largest = line.peak
+                else:
+                    process.peak = max((p for p in (process.peak, line.peak) if p is not None), default=None)
         case schema.Mark():
             profile.marks.append(line)
         case schema.Mappings():

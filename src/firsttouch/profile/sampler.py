@@ -67,6 +67,8 @@ class Sampler:
         """
         self.root, self.processes.first_is_child = pid, is_child
         there = self.processes.add(max(0.0, time.monotonic() - self.began), pid, None)
+        if there and not is_child:
+            self.processes.scan(time.monotonic() - self.began)  # the children that it has already
         self.processes.start(self.interval, self.perf, wake)
         return there
 
@@ -125,11 +127,12 @@ class Sampler:
         gpus = (samples for track in self._gpu_tracks.values() if (samples := track.take(last=last)))
         for samples in (*self.processes.take(last=last), *self.slow.take(last=last), *gpus):
             self.writer.add(samples)
+        cost = self.cost(now)  # without the search for names at the end
         if self.faults is not None:
             self._write_faults(self.faults, now, last=last)
         if last or now - self._cost_written >= COST_APART:
             self._cost_written = now
-            self.writer.add(self.cost(now))
+            self.writer.add(cost)
         self.writer.flush()
 
     def _write_faults(self, faults: FaultRecorder, now: float, *, last: bool) -> None:

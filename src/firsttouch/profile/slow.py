@@ -24,13 +24,15 @@ HOST_APART = 2.0
 """Seconds between two readings of the counters of the host."""
 RISE = 1.1
 """How much the memory of the target must have risen before its mappings are read again."""
-_SECONDS_PER_BYTE, _LARGE = 4e-11, 1 << 28
-"""Seconds that a read takes for each resident byte, 40 ms per GiB, until one of so many bytes was timed."""
+_SECONDS_PER_BYTE, _LEAST_RATE, _LARGE = 4e-11, 1e-12, 1 << 25
+"""Seconds that a read takes for each resident byte, 40 ms per GiB, until it was timed how much longer one takes after
+memory has risen by so many bytes. Huge pages take much less.
+"""
 _DOUBT = 1.3
 """How many times as long as expected a read may take."""
 ROLLUP, NODES, MAPPINGS = "smaps_rollup", "numa_maps", "smaps"
 _LEAST_RISE = 1 << 20
-_MEMORY = ("pss", "anonymous", "huge", "hugetlb", "swap")
+_MEMORY = ("pss", "anonymous", "huge", "hugetlb", "swap", "rss")
 T = TypeVar("T")
 
 
@@ -86,9 +88,10 @@ class SlowReader:
         took = time.monotonic() - before
         self.lock_seconds += took
         self._next = max(self._next, before + took / MOST)
+        before_that, resident = member.reads.get(kind, (0.0, 0))
+        if (more := member.resident - resident) > _LARGE:
+            self._rate = min(max((took - before_that) / more, _LEAST_RATE), _SECONDS_PER_BYTE * 4)
         member.reads[kind] = took, member.resident
-        if kind == ROLLUP and member.resident > _LARGE:
-            self._rate = took / member.resident
         return found
 
     def _read_memory(self, now: float, member: Member) -> None:
@@ -113,7 +116,7 @@ class SlowReader:
         member.pss = found.pss
         if member.memory is None:
             member.memory = Track(f"process:{member.key}", _MEMORY, self._pace, LONGEST_SPAN_OF_PROCESS)
-        values = (found.pss, found.anonymous, found.huge, found.hugetlb, found.swap)
+        values = (found.pss, found.anonymous, found.huge, found.hugetlb, found.swap, found.resident)
         member.memory.add(now - self._began, values)
 
     def _read_host(self, now: float, pid: int) -> None:

@@ -83,6 +83,7 @@ class GpuRow(Part, frozen=True, kw_only=True):
 class Host(Part, frozen=True, kw_only=True):
     """The resident memory of all processes together, in which a page that two processes share counts twice.
 
+    stated: the largest resident size of one process, as the kernel stated at the end, if that is more than was read.
     pss: the largest sum of proportional set sizes, in which it counts once, among the readings, which are few;
     pss_resident: the resident memory at that time. processes: at the peak.
     """
@@ -92,6 +93,7 @@ class Host(Part, frozen=True, kw_only=True):
     pss_resident: int | None = None
     at_end: int | None = None
     processes: int | None = None
+    stated: int | None = None
 
 
 class ProcessRow(Part, frozen=True, kw_only=True):
@@ -368,7 +370,9 @@ def summarise(profile: Profile) -> Summary:
 def headline(summary: Summary) -> str:
     """The answer in one line: './app: peak 1.2 GiB on the host at 3.1 s in solve, 500 MiB on gpu:0'."""
     parts = []
-    if peak := summary.host.peak:
+    if summary.host.stated is not None:
+        parts.append(f"peak {format_size(summary.host.stated, 3)} on the host, between two readings")
+    elif peak := summary.host.peak:
         inside = f" in {short(peak.phase, 40)}" if peak.phase else ""
         parts.append(f"peak {format_size(peak.bytes, 3)} on the host at {format_seconds(peak.t)}{inside}")
     rises = sorted(((gpu.rise.bytes, gpu.name) for gpu in summary.gpus if gpu.rise), reverse=True)
@@ -534,7 +538,17 @@ def _host(profile: Profile) -> Host:
     number = processes.at(peak.t) if peak and processes is not None else None
     pss = _peak(profile, profile.curve("total", "pss"))
     beside = resident.at(pss.t) if pss and resident is not None else None
-    return Host(peak=peak, pss=pss, pss_resident=_whole(beside), at_end=_last(resident), processes=_whole(number))
+    if pss and (beside is None or beside < pss.bytes):  # read while memory rose, so that the two do not belong together
+        pss = beside = None
+    stated = profile.largest if profile.largest is not None and peak and profile.largest > peak.bytes else None
+    return Host(
+        peak=peak,
+        pss=pss,
+        pss_resident=_whole(beside),
+        at_end=_last(resident),
+        processes=_whole(number),
+        stated=stated,
+    )
 
 
 def why_not_added(gpu: schema.Gpu) -> str:
@@ -578,6 +592,8 @@ def _gpu(profile: Profile, gpu: schema.Gpu) -> GpuRow:
 def _faults(profile: Profile, column: str) -> int | None:
     """The page faults of the target: by the sum of readings, or as the kernel stated them of the first process."""
     curve, first = profile.curve("total", column), profile.first
+    if profile.header.attached:  # those before are not of this profile
+        return int(max(curve.values) - curve.values[0]) if curve is not None and len(curve) else None
     stated = getattr(first, column) if first else None
     known = [integer(max(curve.values))] if curve is not None and len(curve) else []
     return max([*known, *([] if stated is None else [stated])], default=None)
@@ -734,7 +750,8 @@ def _pages(profile: Profile, t: float) -> PageSizes | None:
         return None
     resident = {}
     for key, (when, _) in seen.items():
-        curve = profile.curve(f"process:{key}", "resident")
+        read = profile.curve(f"process:{key}", "rss")  # by the same reading
+        curve = read if read is not None else profile.curve(f"process:{key}", "resident")
         value = curve.at(when) if curve is not None else None
         if value is not None:
             resident[key] = integer(value)
@@ -843,6 +860,9 @@ def _unseen(profile: Profile) -> list[Unseen]:
     if profile.end is None:
         why = f"The profiler ended before the target; its data end at {format_seconds(profile.seconds)}."
         found.append(Unseen(layer="", why=why))
+    tracing = any(state.layer == "trace" and state.active for state in profile.header.layers)
+    if tracing and not any(journal.traced or journal.notices for journal in profile.journals):
+        found.append(Unseen(layer="trace", why="nothing was traced: no process of the target initialised CUDA"))
     told = [notice for journal in profile.journals for notice in journal.notices]
     found += [Unseen(layer=layer, why=text) for layer, text in dict.fromkeys((n.layer, n.text) for n in told)]
     return [*found, *(Unseen(layer="", why=text) for text in dict.fromkeys(profile.notices))]

@@ -30,6 +30,7 @@ from firsttouch.profile.trace import (
 MOST_ROWS = 100
 MOST_EVENTS = 40_000
 """The most events of one process that trace.json has: the first ones."""
+_STATIC = ("device_static", "managed_static")
 _INLINED = ("/cuda_runtime.h", "/cuda_runtime_api.h")
 Callers: TypeAlias = Mapping[tuple[str, int], schema.Caller]
 
@@ -177,12 +178,19 @@ def traced(
 def _alive(
     journals: Iterable[ProcessJournal], names: Callers, gpu: str, device: int, t: float, clock: float
 ) -> AliveAt:
+    found = alive(journals, t + clock, device)
     rows = [
         Allocated(
             place=place_of(of.site, names), kind=of.kind, name=of.name, allocations=of.allocations, bytes=of.bytes
         )
-        for of in alive(journals, t + clock, device)
+        for of in found
+        if of.kind not in _STATIC
     ]
+    for kind in _STATIC:  # modules may have hundreds
+        if variables := [of for of in found if of.kind == kind]:
+            number, size = sum(of.allocations for of in variables), sum(of.bytes for of in variables)
+            rows.append(Allocated(place=Place(), kind=kind, name="static variables", allocations=number, bytes=size))
+    rows.sort(key=lambda row: -row.bytes)
     return AliveAt(gpu=gpu, device=device, t=t, rows=rows[:MOST_ROWS], rows_left_out=max(0, len(rows) - MOST_ROWS))
 
 

@@ -15,6 +15,7 @@ from firsttouch.units import format_number, format_seconds, format_size
 
 DASH = "\N{EN DASH}"
 _MOST_FAULT_ROWS = 100
+_FEW_SAMPLES = 50
 MOST_TOLD = 4
 """The most GPUs of which each has a sentence."""
 _MANY = 24
@@ -295,8 +296,11 @@ def named_touch(row: TouchRow) -> str:
 
 def touched(touches: Touches) -> list[str]:
     """What was sampled of the page faults, and what could not be."""
-    every = f"one of {touches.every:,} page faults was sampled" if touches.every > 1 else "every page fault was sampled"
-    found = [f"{every[:1].upper()}{every[1:]}; numbers are samples times {touches.every:,}."]
+    found = ["Every page fault was sampled."]
+    if touches.every > 1:
+        found = [f"One of {touches.every:,} page faults was sampled; numbers are samples times {touches.every:,}."]
+    if sum(row.faults for row in touches.rows) < _FEW_SAMPLES * touches.every:
+        found.append("There are few samples, so that percentages are rough.")
     if touches.share is not None:
         found.append(
             f"{format_number(100 * touches.share, 3)} % of all page faults were in user mode and could be sampled; "
@@ -390,7 +394,7 @@ def counters(summary: Summary) -> Table:
         return table
     table.heads = ["counter", "first", "last", "least", "most"]
     for counter in summary.counters:
-        in_bytes = not counter.name.startswith("numa_") and "pages" not in counter.name
+        in_bytes = counter.name in ("cgroup", "mem_available") or counter.name.endswith("_free")
         values = (counter.first, counter.last, counter.least, counter.most)
         texts = [size(int(v)) if in_bytes else whole(int(v)) for v in values]
         table.rows.append([plain(counter.name, 60), *texts])
