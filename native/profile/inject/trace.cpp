@@ -13,7 +13,9 @@
 namespace firsttouch::inject {
 namespace {
 
-constexpr long flush_ms = 500, patience_ms = 2000;
+// While unified-memory events arrive, they are fetched often: the driver keeps a few thousand, and drops further ones
+// without telling.
+constexpr long flush_ms = 100, busy_flush_ms = 2, clocks_ms = 400, patience_ms = 2000;
 constexpr std::uint8_t fill = 255;  // the direction of a fill
 
 timespec later(clockid_t clock, long milliseconds) {
@@ -134,12 +136,16 @@ void* Trace::flush_regularly(void* user) {
     Trace& trace = *static_cast<Trace*>(user);
     pthread_setname_np(pthread_self(), "firsttouch");
     pthread_mutex_lock(&trace.mutex_);
-    while (!trace.ends_) {
-        const timespec until = later(CLOCK_MONOTONIC, flush_ms);
+    std::uint64_t seen = 0;
+    for (long wait = flush_ms; !trace.ends_;) {
+        const timespec until = later(CLOCK_MONOTONIC, wait);
         pthread_cond_timedwait(&trace.ended_, &trace.mutex_, &until);
         if (trace.ends_) break;
         pthread_mutex_unlock(&trace.mutex_);
         trace.flush(0);
+        const std::uint64_t now = trace.events_;
+        wait = now > seen ? busy_flush_ms : std::min(2 * wait, flush_ms);
+        seen = now;
         pthread_mutex_lock(&trace.mutex_);
     }
     pthread_mutex_unlock(&trace.mutex_);
@@ -162,7 +168,7 @@ void Trace::finish() noexcept {
 void Trace::flush(std::uint32_t flags) noexcept {
     try {
         api_.flush(flags);
-        write_clocks();
+        if (flags != 0 || monotonic_ns() >= next_clocks_) write_clocks();
         std::size_t dropped = 0;
         if (api_.dropped_records(nullptr, 0, &dropped) != cupti::ok) dropped = 0;
         const std::uint64_t lost = dropped + incomplete_.exchange(0);
@@ -179,10 +185,12 @@ void Trace::write_clocks() {
     const ClocksRecord record{.stamp = clocks.cupti_ns,
                               .time = static_cast<std::uint64_t>(std::llround(clocks.host_seconds * 1e9))};
     journal_.append(Kind::clocks, {Journal::bytes_of(record)});
+    next_clocks_ = monotonic_ns() + clocks_ms * 1'000'000;
 }
 
 // The times of the journal are CUPTI's own, so the record is decoded on a clock that begins with it.
 void Trace::event(const cupti::CounterRecord& record, const std::uint64_t* processors) noexcept {
+    ++events_;
     try {
         const ClockPair start{record.start, 0};
         const MemoryEvent event = decode(record, processors, {start, start});

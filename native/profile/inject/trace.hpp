@@ -48,7 +48,9 @@ class Trace final : public RecordSink {
     pthread_t thread_{};
     std::atomic<bool> enabled_{false};
     std::atomic<bool> ready_{false};
-    std::atomic<std::uint64_t> incomplete_{0};  // records without times
+    std::atomic<std::uint64_t> events_{0};       // of unified memory
+    std::atomic<std::uint64_t> next_clocks_{0};  // when both clocks are read again, in nanoseconds
+    std::atomic<std::uint64_t> incomplete_{0};   // records without times
 };
 
 }  // namespace firsttouch::inject

@@ -328,6 +328,7 @@ def summarise(profile: Profile) -> Summary:
     by_name = _by_name(rows)
     processes = _processes(profile)
     when = host.peak.t if host.peak else profile.seconds
+    trace = _trace(profile, phases, gpus)
     return Summary(
         directory=str(profile.directory),
         command=header.command,
@@ -358,8 +359,8 @@ def summarise(profile: Profile) -> Summary:
         counters=_counters(profile),
         mappings=_mappings(profile, host, gpus),
         touches=_touches(profile),
-        trace=_trace(profile, phases, gpus),
-        unseen=_unseen(profile),
+        trace=trace,
+        unseen=_unseen(profile, trace),
         cost=_cost(profile),
     )
 
@@ -849,7 +850,7 @@ def _touches(profile: Profile) -> Touches | None:
     )
 
 
-def _unseen(profile: Profile) -> list[Unseen]:
+def _unseen(profile: Profile, trace: Trace | None) -> list[Unseen]:
     """What could not be seen: layers that are absent or incomplete, GPUs without memory by process, notices."""
     found = [Unseen(layer=s.layer, why=s.why, mend=s.mend) for s in profile.header.layers if s.why or not s.active]
     found += [
@@ -863,6 +864,12 @@ def _unseen(profile: Profile) -> list[Unseen]:
     tracing = any(state.layer == "trace" and state.active for state in profile.header.layers)
     if tracing and not any(journal.traced or journal.notices for journal in profile.journals):
         found.append(Unseen(layer="trace", why="nothing was traced: no process of the target initialised CUDA"))
+    if trace is not None and trace.missing:
+        why = (
+            f"migrations of at least {format_size(trace.missing, 3)} have no record: the driver drops records that come "
+            "faster than CUPTI takes them"
+        )
+        found.append(Unseen(layer="trace", why=why))
     told = [notice for journal in profile.journals for notice in journal.notices]
     found += [Unseen(layer=layer, why=text) for layer, text in dict.fromkeys((n.layer, n.text) for n in told)]
     return [*found, *(Unseen(layer="", why=text) for text in dict.fromkeys(profile.notices))]

@@ -30,6 +30,7 @@ from firsttouch.profile.trace import (
 MOST_ROWS = 100
 MOST_EVENTS = 40_000
 """The most events of one process that trace.json has: the first ones."""
+_MANAGED = ("managed", "managed_static")
 _STATIC = ("device_static", "managed_static")
 _INLINED = ("/cuda_runtime.h", "/cuda_runtime_api.h")
 Callers: TypeAlias = Mapping[tuple[str, int], schema.Caller]
@@ -88,6 +89,10 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     alive: list[AliveAt]
     lost: int
     left_out: int
+    missing: int
+    """Bytes of migrations, at least, for which there is no record: more moved back than had come and was allocated. The
+    driver drops records without telling when they come faster than CUPTI takes them.
+    """
 
 
 def callers(journals: Iterable[ProcessJournal]) -> Iterator[schema.Caller]:
@@ -142,6 +147,7 @@ def traced(
     copies = [copy for journal in found for copy in journal.copies]
     kernels = [kernel for journal in found for kernel in journal.kernels]
     spans = [(phase.name, phase.start + clock, phase.end + clock) for phase in phases]
+    managed = sum(a.bytes for journal in found for a in journal.allocations if a.kind in _MANAGED)
     of_phases = by_phase(events, copies, spans)
     for one in of_phases:
         one.start, one.end = round(one.start - clock, 6), round(one.end - clock, 6)
@@ -172,7 +178,15 @@ def traced(
         alive=[_alive(found, names, gpu, device, t, clock) for gpu, (device, t) in peaks.items()],
         lost=sum(journal.lost for journal in found),
         left_out=sum(journal.left_out for journal in found),
+        missing=missing_bytes(unified_memory(events), managed),
     )
+
+
+def missing_bytes(unified: UnifiedMemory, allocated: int) -> int:
+    """Bytes of migrations, at least, that were not recorded. A page that was first touched on one side may move away
+    once more than it moved there; so the directions differ by at most what was allocated.
+    """
+    return max(0, abs(unified.h2d.bytes - unified.d2h.bytes) - allocated)
 
 
 def _alive(
