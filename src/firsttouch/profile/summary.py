@@ -30,6 +30,8 @@ MOST_MAPPED_PROCESSES = 4
 """The processes whose mappings are told for each peak, those with most memory."""
 MOST_TOUCHES, MOST_TOUCHED = 200, 8
 """The most places at which pages were touched first, and the most mappings of each."""
+_STATED = 1.02
+"""How many times what was read the kernel's peak of one process must be to be told."""
 LONGEST_COMMAND = 60
 _LARGEST = float(1 << 62)
 """More than any memory. A profile from elsewhere may hold larger numbers, which JSON has no integers for."""
@@ -541,7 +543,9 @@ def _host(profile: Profile) -> Host:
     beside = resident.at(pss.t) if pss and resident is not None else None
     if pss and (beside is None or beside < pss.bytes):  # read while memory rose, so that the two do not belong together
         pss = beside = None
-    stated = profile.largest if profile.largest is not None and peak and profile.largest > peak.bytes else None
+    stated = profile.largest
+    if stated is None or peak is None or stated <= _STATED * peak.bytes:
+        stated = None
     return Host(
         peak=peak,
         pss=pss,

@@ -291,7 +291,7 @@ def first_touches(summary: Summary) -> Table:
 
 def named_touch(row: TouchRow) -> str:
     """The function that touched pages, and through which function of the C library."""
-    return f"{row.function or DASH}, by {row.through}" if row.through else row.function
+    return f"{row.function or '?'}, by {row.through}" if row.through else row.function
 
 
 def touched(touches: Touches) -> list[str]:
