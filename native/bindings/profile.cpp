@@ -43,7 +43,7 @@ void bind_profile(nb::module_& m) {
             },
             nb::arg("interval"), nb::arg("events") = nb::none(), nb::arg("signal") = 0, nb::keep_alive<1, 3>(),
             "Begins to read all processes each `interval` seconds.\n\n"
-            "events: if these have something to tell at a tick, the signal is sent to this process.")
+            "events: if these have something to tell at a tick, the signal is sent to the thread that calls this.")
         .def(
             "stop",
             [](ProcessSampler& sampler) {

@@ -1,6 +1,8 @@
 // Reads the memory counters of many processes from /proc at every tick, in a thread of its own.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -53,8 +55,8 @@ class ProcessSampler {
     bool add(std::int64_t key, std::int64_t pid);
     void remove(std::int64_t key);
     // Begins to read all processes each `interval` seconds. hurry: is called after each tick by the sampler's thread;
-    // if it returns true, the signal is sent to this process, so that the caller takes what there is at once; 0: none
-    // is.
+    // if it returns true, the signal is sent once to the thread that called start, which blocks it, so that it takes
+    // what there is at once; 0: none is.
     void start(double interval, std::function<bool()> hurry, int signal);
     void stop();
     // One tick, where no thread was started.
@@ -80,7 +82,8 @@ class ProcessSampler {
     Readings readings_;
     std::function<bool()> hurry_;
     int signal_ = 0;
-    std::atomic<bool> stopping_ = false;
+    pid_t caller_ = 0;
+    std::atomic<bool> stopping_ = false, is_asked_ = false;  // is_asked_: the signal was sent since the last take
     std::thread thread_;
 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import resource
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,11 @@ from firsttouch.profile.views import write
 KILLS = 100 if os.environ.get("FIRSTTOUCH_KILLS") else 15
 TARGET = """
 import os, sys, time, firsttouch
-open(sys.argv[1], "w").write(str(os.getpid()))
+child = os.fork()
+if child == 0:
+    time.sleep(20)
+    os._exit(0)
+open(sys.argv[1], "w").write(f"{os.getpid()} {child}")
 held = []
 for i in range(400):
     with firsttouch.phase(f"step {i % 5}"):
@@ -38,32 +44,58 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_a_kill_of_the_profiler_at_any_time(tmp_path: Path) -> None:
-    """The target goes on. The data up to the last second are read, and the page is drawn."""
+def helpers_of(profiler: int) -> list[int]:
+    """The processes that ask NVML for a profiler."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            is_child = (folder / "stat").read_text().rpartition(")")[2].split()[1] == str(profiler)
+            if is_child and b"firsttouch.profile.nvml" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.fixture
+def gpu(tmp_path: Path) -> dict[str, str]:
+    """The environment of a machine with a GPU, by the stand-in for NVML."""
+    plan = {"gpus": [{"total": 80 << 30, "used": [[0, 1 << 30], [1, 2 << 30]], "ramp": True}]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    path = [str(Path(__file__).with_name("pynvml_standin")), *os.environ.get("PYTHONPATH", "").split(":")]
+    path = [os.path.abspath(folder) for folder in path if folder]
+    return {**os.environ, "PYTHONPATH": ":".join(path), "PYNVML_STANDIN": str(tmp_path / "plan.json")}
+
+
+def test_a_kill_of_the_profiler_at_any_time(tmp_path: Path, gpu: dict[str, str]) -> None:
+    """The target goes on, and nothing else. The data up to the last second are read, and the page is drawn."""
     chance = random.Random(14)
     drawn = 0
     for number in range(KILLS):
         out, told = tmp_path / f"out-{number}", tmp_path / f"pid-{number}"
-        profiler = start("--out", str(out), "--", sys.executable, "-c", TARGET, str(told), stderr=subprocess.DEVNULL)
+        words = [*["--faults"] * (number % 2), "--out", str(out), "--", sys.executable, "-c", TARGET, str(told)]
+        profiler = start(*words, stderr=subprocess.DEVNULL, env=gpu)
         after = chance.uniform(0, 2)
         time.sleep(after)
+        helpers = helpers_of(profiler.pid)
         killed = time.monotonic()
         profiler.kill()
         profiler.wait()
         if not told.is_file():  # it may have been killed before the target began
             time.sleep(0.5)
         if told.is_file():
-            pid = int(until(told.read_text))
-            assert is_running(pid)
-            os.kill(pid, signal.SIGKILL)
+            for pid in map(int, until(told.read_text).split()):
+                assert is_running(pid)
+                os.kill(pid, signal.SIGKILL)
         profiler.communicate()
+        until(lambda helpers=helpers: not any(map(is_running, helpers)))
         if not (out / "profile.jsonl").is_file() or not (out / "profile.jsonl").read_bytes().endswith(b"\n"):
             continue
         profile = read(out)
         assert profile.end is None
         if killed - profile.header.clock > 1.5:
-            assert profile.header.clock + profile.seconds > killed - 1
-            assert any("The profiler ended before the target" in row.why for row in write(out).unseen)
+            data = max(profile.curves["total", "minor"].times[-1], profile.curves["gpu:0", "used"].times[-1])
+            assert profile.header.clock + data > killed - 1
+            assert profile.header.clock + profile.seconds < killed + 1.1
+            assert any("The profiler ended before the target" in row.why for row in write(out)[0].unseen)
             if drawn < 3:
                 drawn += 1
                 done = subprocess.run([*FIRSTTOUCH, "report", str(out)], capture_output=True, text=True, timeout=60)
@@ -75,13 +107,30 @@ def test_a_kill_of_the_target(tmp_path: Path) -> None:
     out, told = tmp_path / "out", tmp_path / "pid"
     profiler = start("--out", str(out), "--", sys.executable, "-c", TARGET, str(told))
     until(lambda: has_sampled(out) and told.is_file())
-    os.kill(int(told.read_text()), signal.SIGKILL)
+    first, child = map(int, until(told.read_text).split())
+    os.kill(child, signal.SIGKILL)
+    until(lambda: b'"ended"' in (out / "profile.jsonl").read_bytes())
+    os.kill(first, signal.SIGKILL)
     _, printed = profiler.communicate(timeout=60)
     assert profiler.returncode == 128 + signal.SIGKILL
     assert "killed by SIGKILL" in printed
     profile = read(out)
     assert profile.end is not None
     assert profile.end.status == 128 + signal.SIGKILL
+
+
+def test_a_kill_of_the_process_that_asks_nvml(tmp_path: Path, gpu: dict[str, str]) -> None:
+    out, told = tmp_path / "out", tmp_path / "pid"
+    profiler = start("--out", str(out), "--", sys.executable, "-c", TARGET, str(told), env=gpu)
+    until(lambda: has_sampled(out) and told.is_file())
+    for pid in helpers_of(profiler.pid):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: b"the memory of NVIDIA GPUs is not known" in (out / "profile.jsonl").read_bytes())
+    for pid in map(int, until(told.read_text).split()):
+        os.kill(pid, signal.SIGTERM)
+    _, printed = profiler.communicate(timeout=60)
+    assert profiler.returncode == 128 + signal.SIGTERM
+    assert "The process that asks NVML ended with SIGKILL" in printed
 
 
 def test_a_full_disk_in_the_midst(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -128,8 +131,9 @@ def command(
 
     Example: firsttouch profile --out first -- ./app arg
     """
-    from firsttouch.profile.launch import NotStarted
-    from firsttouch.profile.profiler import INTERVAL, Call, profile
+    with _signals_for_this_thread():
+        from firsttouch.profile.launch import NotStarted
+        from firsttouch.profile.profiler import INTERVAL, Call, profile
 
     if sources:
         if words or attach is not None:
@@ -176,6 +180,18 @@ def command(
     raise typer.Exit(status)
 
 
+@contextmanager
+def _signals_for_this_thread() -> Iterator[None]:
+    """Use while libraries are loaded that start threads. Such a thread would take the signals that the profiler waits
+    for, and hands on, in this one.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def _show_sources(as_json: bool) -> None:
     """Prints what this machine offers to each layer, and the line to type for what it lacks."""
     import os
@@ -211,12 +227,11 @@ def _show(call: Call, directory: Path, failure: str, as_json: bool) -> None:
 
     if failure:
         print_stderr(f"firsttouch: the profile is not complete: {failure}")
-    summary = write(directory)
-    problem = write_report(directory)
+    summary, unwritten = write(directory)
+    problem = unwritten or write_report(directory)
     if as_json:
         print_json(summary)
         return
-    files = [str(directory / name) for name in (SUMMARY, TRACE)]
+    files = [] if unwritten else [str(directory / name) for name in (SUMMARY, TRACE)]
     files += [f"firsttouch: {problem}"] if problem else [str(directory / "report.html")]
-    for line in lines(summary, files):
-        print_stderr(line)
+    print_stderr("\n".join(lines(summary, files)))  # at once, since ranks share a terminal

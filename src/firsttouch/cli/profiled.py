@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from firsttouch.profile.summary import Brief, PhaseRow, ProcessRow, Summary, headline, how_ended, short
 from firsttouch.profile.trace import UnifiedMemory
@@ -12,16 +14,45 @@ from firsttouch.units import format_seconds, format_size
 
 MOST_LINES = 25
 _MOST_PHASES, _MOST_PROCESSES, _MOST_UNSEEN, _MOST_NAMES, _MOST_TOUCHES = 6, 3, 3, 4, 5
-_HEAD = 10
-"""The width of the first column."""
+_MOST_UNSEEN_LINES = 8
+_HEAD, _WIDTH = 10, 120
+"""The width of the first column, and of a line if its words permit."""
+_LONGEST = 1000
+_BREAKS = re.compile(r"[\t-\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
 def lines(summary: Summary, files: Sequence[str] = ()) -> list[str]:
-    """The summary in words. files: the paths of what was written, named last."""
-    found = [headline(summary), *_memory(summary), *_phases(summary), *_processes(summary), *_faults(summary)]
+    """The summary in words. files: the paths of what was written, named last.
+
+    All ranks of an MPI launcher print to one terminal: those but the first one have one line.
+    """
+    if summary.rank not in ("", "0"):
+        return [of_rank(summary), *(file for file in files if file.startswith("firsttouch: "))]
+    found = [
+        of_rank(summary) if summary.rank else headline(summary),
+        *_memory(summary),
+        *_phases(summary),
+        *_processes(summary),
+        *_faults(summary),
+    ]
     found += [*_trace(summary), *_pages(summary)]
-    last = [*_unseen(summary), *_cost(summary), *files]
+    found, last = _wrapped(found), [*_wrapped(_unseen(summary))[:_MOST_UNSEEN_LINES], *_wrapped(_cost(summary)), *files]
     return [*found[: MOST_LINES - len(last)], *last]
+
+
+def of_rank(summary: Summary) -> str:
+    """The answer in one line, with the number of the rank and how it ended if it did not end well."""
+    ended = f"; exit status {summary.status}" if summary.status else ""
+    return f"{f'rank {summary.rank}: ' if summary.rank else ''}{headline(summary)}{ended}"
+
+
+def _wrapped(rows: Iterable[str]) -> list[str]:
+    """The rows, each without line breaks, and long ones on several lines."""
+    wrapper = textwrap.TextWrapper(
+        _WIDTH, subsequent_indent=" " * _HEAD, replace_whitespace=False, break_long_words=False, break_on_hyphens=False
+    )
+    plain = [_BREAKS.sub(" ", row)[:_LONGEST] for row in rows]
+    return [line for row in plain for line in (wrapper.wrap(row) if len(row) > _WIDTH else [row])]
 
 
 def _row(head: str, text: str) -> str:
@@ -34,16 +65,16 @@ def _memory(summary: Summary) -> Iterator[str]:
         text = f"{format_size(host.peak.bytes, 3)} resident at {format_seconds(host.peak.t)}"
         if (host.processes or 1) > 1:
             text += f", the sum of {host.processes} processes, in which shared pages count more than once"
-            if host.pss is not None and host.pss_resident is not None:
-                text += (
-                    f"; counted once (PSS) {format_size(host.pss.bytes, 3)} of {format_size(host.pss_resident, 3)} at "
-                    f"{format_seconds(host.pss.t)}"
-                )
         if host.stated is not None:
             text += f"; the kernel states {format_size(host.stated, 3)} for one process, between two readings"
         if host.at_end is not None:
             text += f"; {format_size(host.at_end, 3)} at the end"
         yield _row("host", text)
+        pss, beside = host.pss, host.pss_resident
+        # The readings are few; of a time with little memory they say nothing.
+        if (host.processes or 1) > 1 and pss is not None and beside is not None and 2 * beside >= host.peak.bytes:
+            text = f"{format_size(pss.bytes, 3)} of {format_size(beside, 3)} at {format_seconds(pss.t)}"
+            yield _row("", f"with shared pages counted once (PSS) {text}")
     for gpu in summary.gpus:
         if gpu.rise is None:
             yield _row(gpu.name, f"unknown ({gpu.model}, {gpu.source})")

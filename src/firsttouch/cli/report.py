@@ -55,8 +55,11 @@ def command(
     Example: firsttouch report results/h200-quick --format svg -o figures
     """
     from firsttouch.engine.reporting import NotDrawn, draw
-    from firsttouch.profile.reading import is_profile
+    from firsttouch.profile.reading import is_profile, profiles_in
 
+    named, directories = directories, profiles_in(directories)
+    if output is None and form == "html" and len(named) == 1 and directories != named:
+        output = named[0] / "report.html"  # beside the folders of the ranks
     try:
         paths = draw(directories, form, output)
     except NotDrawn as error:
@@ -83,15 +86,16 @@ def _show_profiles(written: str, directories: Sequence[Path], *, as_json: bool) 
     """The peaks of profiles, and the path of their page."""
     import msgspec
 
+    from firsttouch.cli.profiled import of_rank
     from firsttouch.profile.reading import read
-    from firsttouch.profile.summary import headline, summarise
+    from firsttouch.profile.summary import summarise
 
     summaries = [summarise(read(directory)) for directory in directories]
     if as_json:
         print_json({"report": written, "summaries": [msgspec.to_builtins(summary) for summary in summaries]})
         return
     for summary in summaries:
-        print_stdout(headline(summary))
+        print_stdout(of_rank(summary))
     print_stdout(written)
 
 

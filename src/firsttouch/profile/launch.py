@@ -10,7 +10,8 @@ import os
 import resource
 import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """The exit statuses of a shell for a program that can't be executed and for one that is not there."""
@@ -32,21 +33,26 @@ def start(
     before: Callable[[int], None],
     *,
     mask: set[signal.Signals],
+    ignored: Iterable[signal.Signals] = (),
     to_stderr: bool = False,
 ) -> int:
     """Starts a program and returns its pid. before: is called with it before the program is executed.
 
-    mask: the signals that the program is to have blocked. to_stderr: what it writes to stdout goes to stderr.
+    mask: the signals that the program is to have blocked; ignored: those that it is to ignore, besides those that this
+    process ignores. to_stderr: what it writes to stdout goes to stderr.
 
     Raises:
         NotStarted: it can't be executed.
     """
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    waiting, go = os.pipe()
-    failed, failure = os.pipe()
-    pid = os.fork()
+    limits = permit_descriptors()
+    try:
+        waiting, go = os.pipe()
+        failed, failure = os.pipe()
+        pid = os.fork()
+    except OSError as error:
+        raise NotStarted(command[0], error.errno or 0) from None
     if pid == 0:
-        _execute(command, environment, waiting, go, failure, mask, limits, to_stderr)
+        _execute(command, environment, waiting, go, failure, mask, ignored, limits, to_stderr)
     for descriptor in (waiting, failure):
         os.close(descriptor)
     try:
@@ -68,6 +74,7 @@ def _execute(
     go: int,
     failure: int,
     mask: set[signal.Signals],
+    ignored: Iterable[signal.Signals],
     limits: tuple[int, int],
     to_stderr: bool,
 ) -> None:
@@ -78,8 +85,10 @@ def _execute(
         os.read(waiting, 1)
         if to_stderr:
             os.dup2(2, 1)
-        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(ignored, signal.SIG_DFL)
+        for changed in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(changed, signal.SIG_DFL)
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execvpe(command[0], list(command), dict(environment))
@@ -88,6 +97,14 @@ def _execute(
     finally:
         os.write(failure, str(number).encode())
         os._exit(NOT_FOUND)
+
+
+def permit_descriptors() -> tuple[int, int]:
+    """Lets this process have as many descriptors as its hard limit permits. Returns the limits before."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    return limits
 
 
 def why_not(command: Sequence[str]) -> NotStarted | None:

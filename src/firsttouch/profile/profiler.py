@@ -11,7 +11,7 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -20,7 +20,7 @@ from typing import Any
 
 from firsttouch import __version__
 from firsttouch.errors import UsageError
-from firsttouch.machine.tree import Tree, drop_missing
+from firsttouch.machine.tree import Tree, drop_missing, parse_int
 from firsttouch.profile import launch, memory, schema
 from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.journal import inject_environment, read_journals
@@ -46,7 +46,6 @@ _SETTINGS = {
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK")
 _HANDED_ON = (signal.SIGTERM, signal.SIGHUP)
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
-_JOB_CONTROL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 _WAKE = signal.SIGRTMIN + 3
 """The signal by which the core's thread asks for a step at once."""
 _WATCHED = {signal.SIGCHLD, signal.SIGTSTP, _WAKE, *_HANDED_ON, *_FROM_TERMINAL}
@@ -96,10 +95,16 @@ def rank_of(environment: Mapping[str, str]) -> str:
 def default_directory(call: Call) -> Path:
     """The directory of a profile that the call does not name; those of ranks lie beside each other."""
     name = Path(call.command[0]).name if call.command else f"pid-{call.pid}"
-    when = time.strftime("%Y%m%d-%H%M%S")
-    if rank_of(call.environment):  # ranks start at different times, but on a host by one process
-        when = f"{time.strftime('%Y%m%d')}-{os.getppid()}"
-    return Path("firsttouch-profiles") / f"{name}-{when}"
+    # Ranks begin one after the other, but their launcher began once.
+    begun = time.time() - (_age(call.tree, os.getppid()) if rank_of(call.environment) else 0.0)
+    return Path("firsttouch-profiles") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
+
+
+def _age(tree: Tree, pid: int) -> float:
+    """For how many seconds a process has run, 0 if that is unknown. Source: proc(5)."""
+    fields = (tree.text(f"proc/{pid}/stat") or "").rpartition(")")[2].split()
+    started = parse_int(fields[19]) if len(fields) > 19 else None
+    return 0.0 if started is None else max(0.0, time.monotonic() - started / os.sysconf("SC_CLK_TCK"))
 
 
 def directory_of(call: Call) -> Path:
@@ -126,6 +131,8 @@ def profile(call: Call) -> Outcome:
 def _check_pid(tree: Tree, pid: int) -> None:
     if not tree.exists(f"proc/{pid}"):
         raise UsageError(f"there is no process {pid}; give --pid the number of one that runs")
+    if pid == os.getpid():
+        raise UsageError(f"process {pid} is this one; give --pid a process of yours that runs")
     state = (tree.text(f"proc/{pid}/stat") or "").rpartition(")")[2].split()[:1]
     if state == ["Z"] or tree.bytes(f"proc/{pid}/environ") is None:
         who = "has ended already" if state == ["Z"] else "is another user's"
@@ -141,6 +148,8 @@ class _Profiler:
         self.sampler: Sampler | None = None
         self.stop = ""
         """Why the profile is to end although the target goes on."""
+        self._terminal_stops = False
+        """Whether the terminal has sent SIGTSTP, as for Ctrl-Z."""
 
     def run(self) -> Outcome:
         call = self.call
@@ -148,19 +157,29 @@ class _Profiler:
         environment, layers = self._environment() if call.command else ({}, [])
         self.layers += layers
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+        of_children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, the kernel tells of no end
+        ignored = [signal.SIGCHLD] if of_children is signal.SIG_IGN else []
         self._before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         try:
             if call.command:
 
                 def begin(pid: int) -> None:
-                    self._begin(pid, gpus, found)
+                    try:
+                        self._begin(pid, gpus, found)
+                    except Exception as error:
+                        self._give_up(error)
 
                 inherited = {signal.Signals(number) for number in mask}
-                pid = launch.start(call.command, environment, begin, mask=inherited, to_stderr=call.to_stderr)
-                status: int | None = self._until_end(self._sampling(pid))
+                pid = launch.start(
+                    call.command, environment, begin, mask=inherited, ignored=ignored, to_stderr=call.to_stderr
+                )
+                self._sampling(pid)
+                status: int | None = self._until_end(pid)
             else:
+                launch.permit_descriptors()
                 self._begin(call.pid, gpus, found)
-                self._until_gone(self._sampling(call.pid))
+                self._sampling(call.pid)
+                self._until_gone(call.pid)
                 status = None
         except launch.NotStarted:
             self._discard()
@@ -170,6 +189,7 @@ class _Profiler:
                 self.sampler.processes.stop()
             while signal.sigtimedwait({_WAKE}, 0) is not None:
                 pass  # one that is pending would end this process now
+            signal.signal(signal.SIGCHLD, of_children)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             gpus.stop()
         return Outcome(self.directory, status, self.writer.failure)
@@ -234,13 +254,19 @@ class _Profiler:
         marker = str(self.directory.absolute()) if call.inject and call.command else ""
         self.sampler = Sampler(call.tree, self.writer, began, call.interval, nodes, gpus, perf, marker)
 
-    def _sampling(self, pid: int) -> int:
-        """Begins to read the target, which has been executed. Returns its pid."""
-        assert self.sampler is not None
-        if not self.sampler.begin(pid, is_child=bool(self.call.command), wake=_WAKE):  # it has ended already
+    def _sampling(self, pid: int) -> None:
+        """Begins to read the target, which has been executed."""
+        if self.sampler is None:
+            return
+        try:
+            self._read_first(self.sampler, pid)
+        except Exception as error:
+            self._give_up(error)
+
+    def _read_first(self, sampler: Sampler, pid: int) -> None:
+        if not sampler.begin(pid, is_child=bool(self.call.command), wake=_WAKE):  # it has ended already
             name, command = Path(self.call.command[0]).name if self.call.command else "", list(self.call.command)
             self.writer.add(schema.Started(t=0.0, key=0, pid=pid, name=name, command=command))
-        return pid
 
     def _until_end(self, pid: int) -> int:
         """Samples until the target ends. Returns its exit status."""
@@ -248,12 +274,19 @@ class _Profiler:
             self._tick(lambda number: os.kill(pid, number))
             ended, status, usage = os.wait4(pid, os.WNOHANG | os.WUNTRACED)
             if ended and os.WIFSTOPPED(status):
-                if os.WSTOPSIG(status) in _JOB_CONTROL:
+                if self._is_stopped_by_terminal(os.WSTOPSIG(status)):
+                    self._terminal_stops = False
                     os.kill(os.getpid(), signal.SIGSTOP)  # the shell takes the terminal when its own child stops
             elif ended:
                 code = os.waitstatus_to_exitcode(status)
                 self._finish("the target ended", code, usage)
                 return code if code >= 0 else 128 - code
+
+    def _is_stopped_by_terminal(self, number: int) -> bool:
+        """Whether this process is to stop with the target. After a stop from elsewhere nobody would let it go on."""
+        if number == signal.SIGTSTP:  # a terminal sends it to both
+            return self._terminal_stops or signal.sigtimedwait({signal.SIGTSTP}, 0.05) is not None
+        return number in (signal.SIGTTIN, signal.SIGTTOU) and _in_background()
 
     def _until_gone(self, pid: int) -> None:
         """Samples a process that somebody else started, until it ends, time is up, or Ctrl-C."""
@@ -270,15 +303,16 @@ class _Profiler:
 
     def _tick(self, pass_on: Callable[[int], None]) -> None:
         """Waits for the next tick or a signal, whichever comes first."""
-        assert self.sampler is not None
-        found = signal.sigtimedwait(_WATCHED, self.sampler.wait())
+        found = signal.sigtimedwait(_WATCHED, self.sampler.wait() if self.sampler else 1.0)
         if found is None or found.si_signo == _WAKE:
             try:
-                self.sampler.step()
+                if self.sampler is not None:
+                    self.sampler.step()
             except Exception as error:
                 self._give_up(error)
             return
         number = signal.Signals(found.si_signo)
+        self._terminal_stops |= number == signal.SIGTSTP
         from_terminal = number in _FROM_TERMINAL and found.si_code == _BY_KERNEL
         if number in (*_HANDED_ON, *_FROM_TERMINAL) and not (from_terminal and self.call.command):
             with suppress(ProcessLookupError):
@@ -286,14 +320,21 @@ class _Profiler:
 
     def _give_up(self, error: Exception) -> None:
         """After a bug of the profiler, the target goes on without."""
-        assert self.sampler is not None
         if not self.writer.failure:
             self.writer.failure = f"sampling failed: {type(error).__name__}: {' '.join(str(error).split()):.200}"
-        self.sampler.step = lambda *, last=False: None  # type: ignore[method-assign]
+        if self.sampler is not None:
+            self.sampler.step = lambda *, last=False: None  # type: ignore[method-assign]
 
     def _finish(self, why: str, status: int | None, usage: resource.struct_rusage | None) -> None:
-        sampler = self.sampler
-        assert sampler is not None
+        try:
+            if self.sampler is not None:
+                self._write_end(self.sampler, why, status, usage)
+        except Exception as error:
+            self._give_up(error)
+        finally:
+            self.writer.close()
+
+    def _write_end(self, sampler: Sampler, why: str, status: int | None, usage: resource.struct_rusage | None) -> None:
         sampler.processes.stop()
         if sampler.gpus is not None:
             sampler.gpus.stop()
@@ -318,18 +359,21 @@ class _Profiler:
         running = len(sampler.processes.members)
         code = None if status is None else status if status >= 0 else 128 - status
         self.writer.add(schema.End(t=t, status=code, why=why, still_running=running))
-        self.writer.close()
+
+
+def _in_background() -> bool:
+    """Whether this process group is not the one that the terminal belongs to."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) != os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
 
 
 def _settings(tree: Tree) -> Mapping[str, Any]:
     return drop_missing({name: tree.selected(path) for name, path in _SETTINGS.items()})
-
-
-def profiles_in(directories: Iterable[Path]) -> list[Path]:
-    """The directories with profiles: those named, or the ranks in them."""
-    found: list[Path] = []
-    for directory in directories:
-        ranks = sorted(directory.glob("rank-*"), key=lambda path: (len(path.name), path.name))
-        inside = [path for path in ranks if (path / schema.FILE).is_file()]
-        found += inside if inside and not (directory / schema.FILE).is_file() else [directory]
-    return found

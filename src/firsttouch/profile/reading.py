@@ -6,7 +6,7 @@ A view reads what was recorded, and never measures again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ import msgspec
 
 from firsttouch.errors import UsageError
 from firsttouch.files import open_regular
+from firsttouch.machine.tree import parse_int
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.journal import ProcessJournal, read_journals
@@ -27,6 +28,9 @@ _FEW = 1 << 12
 MOST_PROCESSES = 1 << 16
 """The most processes whose curves are kept. All are counted."""
 _LONGEST_LINE = 1 << 24
+_LATEST = 1e9
+_UNWRITTEN = 1.0
+"""Seconds of which a profiler that was killed may not have written the data."""
 
 
 @dataclass
@@ -95,6 +99,16 @@ def is_profile(directory: Path) -> bool:
     return (directory / schema.FILE).is_file()
 
 
+def profiles_in(directories: Iterable[Path]) -> list[Path]:
+    """The directories with profiles: those named, or the ranks in them."""
+    found: list[Path] = []
+    for directory in directories:
+        ranks = sorted(directory.glob("rank-*"), key=lambda path: (len(path.name), path.name))
+        inside = [path for path in ranks if (path / schema.FILE).is_file()]
+        found += inside if inside and not (directory / schema.FILE).is_file() else [directory]
+    return found
+
+
 def read(directory: Path) -> Profile:
     """Reads a profile. A last line that is incomplete is left out.
 
@@ -123,7 +137,9 @@ def read(directory: Path) -> Profile:
 
 
 def _take_marks(profile: Profile, marks: Sequence[schema.Mark]) -> None:
-    profile.marks = sorted([*profile.marks, *marks], key=lambda mark: mark.t)
+    # A target that outlives its profiler goes on with marks, where no memory was read.
+    until = profile.end.t if profile.end else profile.seconds + _UNWRITTEN
+    profile.marks = sorted([*profile.marks, *(mark for mark in marks if mark.t <= until)], key=lambda mark: mark.t)
     if profile.marks:
         profile.seconds = max(profile.seconds, profile.marks[-1].t)
     profile.phases = ranges(profile.marks, profile.seconds)
@@ -216,7 +232,8 @@ def _take_start(profile: Profile, line: schema.Started) -> None:
 
 def _take_samples(profile: Profile, line: schema.Samples) -> None:
     kind, _, key = line.of.partition(":")
-    process = profile.processes.get(int(key)) if kind == "process" and key.isdecimal() else None
+    number = parse_int(key) if kind == "process" else None
+    process = profile.processes.get(number) if number is not None else None
     if kind == "process" and len(profile.processes) > MOST_PROCESSES:
         return
     curves = []
@@ -228,6 +245,8 @@ def _take_samples(profile: Profile, line: schema.Samples) -> None:
     for row in line.rows:
         if len(row) != len(curves) + 1 or row[0] is None:
             raise UsageError(f"{profile.directory / schema.FILE}: a row of samples has {len(row)} values")
+        if not 0 <= row[0] <= _LATEST:
+            raise UsageError(f"{profile.directory / schema.FILE}: a row of samples has the time {row[0]:g} s")
         profile.seconds = max(profile.seconds, row[0])
         for curve, value in zip(curves, row[1:], strict=True):
             if value is not None:

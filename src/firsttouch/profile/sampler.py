@@ -60,6 +60,7 @@ class Sampler:
         self._helper_before = self.gpus.cpu_seconds if self.gpus is not None else 0.0
         self._flushed = self._scanned = self._cost_written = self.began
         self._due = self.began
+        self._lost = self._told_lost = False
 
     def begin(self, pid: int, *, is_child: bool = False, wake: int = 0) -> bool:
         """Begins with the first process. Returns False if it is gone. is_child: whether its end is told to this
@@ -67,8 +68,8 @@ class Sampler:
         """
         self.root, self.processes.first_is_child = pid, is_child
         there = self.processes.add(max(0.0, time.monotonic() - self.began), pid, None)
-        if there and not is_child:
-            self.processes.scan(time.monotonic() - self.began)  # the children that it has already
+        if not is_child:  # it has perhaps started others already
+            self.processes.scan(max(0.0, time.monotonic() - self.began))
         self.processes.start(self.interval, self.perf, wake)
         return there
 
@@ -84,8 +85,8 @@ class Sampler:
             self.gpus.tick(now)
         if self.perf is not None:
             self._take_events(self.perf.read(rest=last), now)
-        elif now - self._scanned >= SCAN_APART:
-            self._scanned = now
+        if (self.perf is None or self._lost) and now - self._scanned >= SCAN_APART:
+            self._scanned, self._lost = now, False
             self.processes.scan(now - self.began)
         self._ticks = self.processes.take_readings(self.began)
         if self.detailed:
@@ -98,6 +99,14 @@ class Sampler:
         return min(STEP, max(FIRST_STEP, (now - self.began) / 10))
 
     def _take_events(self, told: PerfBatch, now: float) -> None:
+        if told.lost:
+            self._lost = True
+            if self.faults is None and not self._told_lost:  # with faults, it is told how many samples were lost
+                self._told_lost = True
+                text = (
+                    "So many processes were started at once that the kernel did not tell of all; some are not counted."
+                )
+                self.writer.add(schema.Notice(t=round(max(0.0, now - self.began), 5), text=text))
         for start in told.starts:
             self.processes.started(start.pid, start.parent)
         for change in told.names:

@@ -9,15 +9,20 @@ A profile from elsewhere is untrusted: nothing in it is executed, and lines of a
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.records.schema import Integer, Number
+from firsttouch.records.schema import Integer
 
 SCHEMA = "firsttouch-profile/1"
 FILE = "profile.jsonl"
-Size: TypeAlias = Integer
+_LARGEST = 2**63 - 1
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
+Size: TypeAlias = Count
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+Value: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e19, le=1e19)]
+"""A counter's reading, which may be a whole number of 64 bits or its sum over processes."""
 Layer: TypeAlias = Literal["sampling", "gpus", "processes", "phases", "faults", "trace"]
 """sampling: /proc and the host's counters. gpus: a vendor's library or driver. processes: starts and ends of processes,
 from perf events. phases: ranges of NVTX. faults: sampled page faults. trace: records of CUPTI.
@@ -61,7 +66,7 @@ class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """What states its memory, such as 'NVML' or 'mem_info_vram_used of the amdgpu driver'."""
     by_process: str = ""
     """Why its memory is not known by process; '' if it is."""
-    node: int | None = None
+    node: Count | None = None
     """The NUMA node that is this GPU's memory, where the kernel has one."""
     shares_host_memory: bool = False
     """An APU: its memory is the host's, so that a page may be in both counts."""
@@ -72,7 +77,7 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     that is unknown.
     """
 
-    node: int
+    node: Count
     total: Size
     processors: bool
     gpu: str = ""
@@ -90,11 +95,11 @@ class Header(Line, kw_only=True, tag="header"):
     schema: str
     version: str
     command: list[str]
-    pid: int
+    pid: Count
     attached: bool = False
     started: str
-    clock: Number
-    interval: Number
+    clock: Seconds
+    interval: Seconds
     host: str
     rank: str = ""
     page_bytes: Size
@@ -110,10 +115,10 @@ class Started(Line, kw_only=True, tag="started"):
     since the kernel uses pids again. parent: the key of the process that started it, None for the first one.
     """
 
-    t: Number
-    key: int
-    pid: int
-    parent: int | None = None
+    t: Seconds
+    key: Count
+    pid: Count
+    parent: Count | None = None
     name: str = ""
     command: list[str] = []
 
@@ -125,12 +130,12 @@ class Ended(Line, kw_only=True, tag="ended"):
     children that it waited for, if `with_children`.
     """
 
-    t: Number
-    key: int
-    status: int | None = None
+    t: Seconds
+    key: Count
+    status: Integer | None = None
     peak: Size | None = None
-    minor: Integer | None = None
-    major: Integer | None = None
+    minor: Count | None = None
+    major: Count | None = None
     with_children: bool = False
 
 
@@ -139,9 +144,9 @@ class Brief(Line, kw_only=True, tag="brief"):
     program.
     """
 
-    t: Number
-    count: int
-    names: dict[str, int] = {}
+    t: Seconds
+    count: Count
+    names: dict[str, Count] = {}
 
 
 class Samples(Line, kw_only=True, tag="samples"):
@@ -158,14 +163,14 @@ class Samples(Line, kw_only=True, tag="samples"):
 
     of: str
     columns: list[str]
-    rows: list[list[float | int | None]]
+    rows: list[list[Value | Integer | None]]
 
 
 class Mapping(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
     """Mappings of one name: how many, their address space, resident bytes, and those in huge pages."""
 
     name: str
-    count: int
+    count: Count
     size: Size
     resident: Size
     huge: Size
@@ -174,8 +179,8 @@ class Mapping(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
 class Mappings(Line, kw_only=True, tag="mappings"):
     """What a process had mapped, the largest resident sizes first. others: the sum of those that are not listed."""
 
-    t: Number
-    key: int
+    t: Seconds
+    key: Count
     rows: list[Mapping]
     others: Mapping | None = None
 
@@ -185,13 +190,13 @@ class Mark(Line, kw_only=True, tag="mark"):
     not nested by thread; -1 for those that are.
     """
 
-    t: Number
+    t: Seconds
     kind: Literal["begin", "end", "instant"]
     name: str = ""
     domain: str = ""
-    pid: int
-    thread: int = 0
-    range: int = -1
+    pid: Count
+    thread: Count = 0
+    range: Integer = -1
     source: Literal["python", "mark", "nvtx", "app"]
 
 
@@ -202,29 +207,29 @@ class Site(Line, kw_only=True, tag="site"):
     touched any page itself.
     """
 
-    site: int
+    site: Count
     file: str
-    offset: Integer
-    caller: int | None = None
+    offset: Count
+    caller: Count | None = None
 
 
 class Symbol(Line, kw_only=True, tag="symbol"):
     """What a site is: its function, and the line of the source if the file has debug information."""
 
-    site: int
+    site: Count
     function: str = ""
     source: str = ""
-    number: int = 0
+    number: Count = 0
 
 
 class Caller(Line, kw_only=True, tag="caller"):
     """What a place is from which memory was allocated: the fields of `Site` and of `Symbol`."""
 
     file: str
-    offset: Integer
+    offset: Count
     function: str = ""
     source: str = ""
-    number: int = 0
+    number: Count = 0
 
 
 class Faults(Line, kw_only=True, tag="faults"):
@@ -234,11 +239,11 @@ class Faults(Line, kw_only=True, tag="faults"):
     mode since the start, as the kernel counts them; in the last of these lines.
     """
 
-    t: Number
-    every: int
-    rows: list[tuple[int, int, str, int]]
-    lost: int = 0
-    counted: Integer | None = None
+    t: Seconds
+    every: Count
+    rows: list[tuple[Count, Integer, str, Count]]
+    lost: Count = 0
+    counted: Count | None = None
 
 
 class Cost(Line, kw_only=True, tag="cost"):
@@ -246,18 +251,18 @@ class Cost(Line, kw_only=True, tag="cost"):
     lock: seconds spent in reads that hold the target's memory lock; late: ticks that came more than one interval late.
     """
 
-    t: Number
-    cpu: Number
-    helper_cpu: Number = 0.0
-    lock: Number
-    ticks: int
-    late: int = 0
+    t: Seconds
+    cpu: Seconds
+    helper_cpu: Seconds = 0.0
+    lock: Seconds
+    ticks: Count
+    late: Count = 0
 
 
 class Notice(Line, kw_only=True, tag="notice"):
     """Something that could not be seen from now on, in one sentence."""
 
-    t: Number
+    t: Seconds
     text: str
 
 
@@ -266,10 +271,10 @@ class End(Line, kw_only=True, tag="end"):
     ended. still_running: processes of the target that go on.
     """
 
-    t: Number
-    status: int | None = None
+    t: Seconds
+    status: Integer | None = None
     why: str
-    still_running: int = 0
+    still_running: Count = 0
 
 
 AnyLine: TypeAlias = (

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from firsttouch.machine.tree import parse_int
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.faults import estimated, fault_table, seen_share
@@ -465,9 +466,10 @@ def gpu_curves(profile: Profile, gpu: str) -> dict[int, Curve]:
     """The memory of each process on a GPU, by its key."""
     start = f"{gpu}/process:"
     return {
-        int(of.removeprefix(start)): curve
+        key: curve
         for (of, column), curve in profile.curves.items()
-        if column == "used" and of.startswith(start) and of.removeprefix(start).isdecimal() and len(curve)
+        if column == "used" and of.startswith(start) and len(curve)
+        if (key := parse_int(of.removeprefix(start))) is not None
     }
 
 
@@ -540,7 +542,7 @@ def _host(profile: Profile) -> Host:
     peak = _peak(profile, resident)
     number = processes.at(peak.t) if peak and processes is not None else None
     pss = _peak(profile, profile.curve("total", "pss"))
-    beside = resident.at(pss.t) if pss and resident is not None else None
+    beside = max(_around(resident, pss.t), default=None) if pss and resident is not None else None
     if pss and (beside is None or beside < pss.bytes):  # read while memory rose, so that the two do not belong together
         pss = beside = None
     stated = profile.largest
@@ -554,6 +556,12 @@ def _host(profile: Profile) -> Host:
         processes=_whole(number),
         stated=stated,
     )
+
+
+def _around(curve: Curve, t: float) -> Iterable[float]:
+    """The readings before and after a time: between them, the memory of the processes was read one by one."""
+    place = bisect_right(curve.times, t)
+    return curve.values[max(0, place - 1) : place + 1]
 
 
 def why_not_added(gpu: schema.Gpu) -> str:
@@ -640,8 +648,8 @@ def _brief(profile: Profile) -> Brief:
     names: dict[str, int] = {}
     for line in profile.brief:
         for name, number in line.names.items():
-            names[name] = names.get(name, 0) + number
-    return Brief(count=sum(line.count for line in profile.brief), names=names)
+            names[name] = integer(names.get(name, 0) + number)
+    return Brief(count=integer(sum(line.count for line in profile.brief)), names=names)
 
 
 def _phase_rows(profile: Profile, phases: Sequence[Phase]) -> list[PhaseRow]:
@@ -700,7 +708,7 @@ def _joined(rows: Sequence[PhaseRow]) -> PhaseRow:
 
     def total(values: Iterable[int | None]) -> int | None:
         found = [value for value in values if value is not None]
-        return sum(found) if found else None
+        return integer(sum(found)) if found else None
 
     def most(values: Iterable[int | None]) -> int | None:
         return max((value for value in values if value is not None), default=None)
@@ -840,10 +848,10 @@ def _touches(profile: Profile) -> Touches | None:
     stated = [line.counted for line in profile.faults if line.counted is not None]
     counted = stated[-1] if stated else estimated(profile.faults)
     minor, major = _faults(profile, "minor"), _faults(profile, "major")
-    every = sum((minor or 0, major or 0)) if profile.end is not None else 0
+    every = integer((minor or 0) + (major or 0)) if profile.end is not None else 0
     return Touches(
         every=profile.faults[0].every,
-        lost=sum(line.lost for line in profile.faults),
+        lost=integer(sum(line.lost for line in profile.faults)),
         counted=counted,
         share=seen_share(counted, every).share,
         rows=[
@@ -870,8 +878,8 @@ def _unseen(profile: Profile, trace: Trace | None) -> list[Unseen]:
         found.append(Unseen(layer="trace", why="nothing was traced: no process of the target initialised CUDA"))
     if trace is not None and trace.missing:
         why = (
-            f"migrations of at least {format_size(trace.missing, 3)} have no record: the driver drops records that come "
-            "faster than CUPTI takes them"
+            f"migrations of at least {format_size(trace.missing, 3)} have no record: the driver drops records that "
+            "come faster than CUPTI takes them"
         )
         found.append(Unseen(layer="trace", why=why))
     told = [notice for journal in profile.journals for notice in journal.notices]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ LONGEST_COMMAND = 200
 
 
 _MOST_REMEMBERED = 1 << 16
+_DESCRIPTORS_OF_MEMBER, _DESCRIPTORS_KEPT = 2, 16
+"""Descriptors by which a process is read, and those that are kept free for other reads."""
 
 
 @dataclass
@@ -68,8 +71,13 @@ class Processes:
         self._marker = f"{VARIABLE}={marker}".encode() if marker else b""
         self._keys = 0
         self._newborn: dict[int, _Newborn] = {}
-        self._of_brief: dict[int, int] = {}
-        """The key of the nearest ancestor that was read, by the pid of a process that was not."""
+        self._of_brief: dict[int, tuple[int, str]] = {}
+        """The key of the nearest ancestor that was read, and the name, by the pid of a process that was not."""
+        self._most: int | None = None
+        """How many processes there are descriptors for."""
+        self._unread: set[int] = set()
+        """Those that are there and cannot be read."""
+        self._told_unread = 0.0
         self._by_key: dict[int, Member] = {}
         self._seen: set[int] = set()
 
@@ -96,13 +104,35 @@ class Processes:
     def add(self, t: float, pid: int, parent: int | None) -> bool:
         """Begins to read a process. Returns False if it is gone."""
         key = self._keys
-        if pid in self.members or not self._sampler.add(key, pid):
-            return pid in self.members
+        if pid in self.members:
+            return True
+        if pid == os.getpid() or len(self.members) >= self._room() or not self._sampler.add(key, pid):
+            return False
         self._keys += 1
         member = Member(key, pid, parent, Track(f"process:{key}", COLUMNS, self._pace, LONGEST_SPAN_OF_PROCESS))
         self.members[pid] = self._by_key[key] = member
         self.name(t, member)
         return True
+
+    def _room(self) -> int:
+        """How many processes this one may have descriptors for."""
+        if self._most is None:
+            try:
+                used = len(os.listdir("/proc/self/fd"))
+            except OSError:
+                used = 0
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            left = limit - used - _DESCRIPTORS_KEPT if limit != resource.RLIM_INFINITY else _MOST_REMEMBERED
+            self._most = max(1, left // _DESCRIPTORS_OF_MEMBER)
+        return self._most
+
+    def _is_running(self, pid: int) -> bool:
+        """Whether a process that could not be added is there."""
+        return self._tree.exists(f"proc/{pid}") and self._state(pid) not in ("Z", "X")
+
+    def _state(self, pid: int) -> str:
+        """The state of a process as in /proc/PID/stat; '' if that cannot be read."""
+        return ((self._tree.text(f"proc/{pid}/stat") or "").rpartition(")")[2].split() or [""])[0]
 
     def name(self, t: float, member: Member) -> None:
         """Writes what a process executes, if that has changed."""
@@ -153,12 +183,16 @@ class Processes:
             return
         names: Counter[str] = Counter()
         for pid, newborn in self._newborn.items():
-            parent = self.key_of(newborn.parent)
-            if parent is None:
-                parent = self._of_brief.get(newborn.parent, 0)
-            if not self.add(t, pid, parent):
-                self._of_brief[pid] = parent
-                names[newborn.names[-1] if newborn.names else self._name_of(newborn.parent)] += 1
+            parent = self.members.get(newborn.parent)
+            key, name = (parent.key, parent.name) if parent else self._of_brief.get(newborn.parent, (0, ""))
+            if self.add(t, pid, key):
+                continue
+            name = newborn.names[-1] if newborn.names else name  # one that executes nothing has its parent's name
+            self._of_brief[pid] = key, name
+            if self._is_running(pid):
+                self._tell_unread(t, pid)
+            else:
+                names[name] += 1
         self._newborn.clear()
         if len(self._of_brief) > _MOST_REMEMBERED:
             self._of_brief.clear()
@@ -166,10 +200,15 @@ class Processes:
             self.brief += names.total()
             self._writer.add(schema.Brief(t=round(t, 5), count=names.total(), names=dict(names)))
 
-    def _name_of(self, pid: int) -> str:
-        """The name that a process inherits which is started and executes nothing else."""
-        member = self.members.get(pid)
-        return member.name if member else ""
+    def _tell_unread(self, t: float, pid: int) -> None:
+        """Says once, of the first one, that there are processes whose memory cannot be read."""
+        if not self._unread:
+            few = len(self.members) >= self._room()
+            why = f"this process may have no more descriptors than for {self._room()}" if few else "/proc refuses it"
+            text = f"The memory of some processes was not read, of {pid} as the first: {why}."
+            self._told_unread = round(t, 5)
+            self._writer.add(schema.Notice(t=self._told_unread, text=text))
+        self._unread.add(pid)
 
     def end(self, t: float, member: Member, line: schema.Ended | None = None) -> None:
         """A process has ended. line: what the kernel told about it."""
@@ -191,9 +230,12 @@ class Processes:
         parents = {pid: parent for pid in fresh if (parent := self._parent(pid)) is not None}
         while found := [pid for pid, parent in parents.items() if parent in self.members and pid not in self.members]:
             added = [self.add(t, pid, self.key_of(parents[pid])) for pid in found]
+            for pid, is_added in zip(found, added, strict=True):
+                if not is_added and pid != os.getpid() and self._is_running(pid):
+                    self._tell_unread(t, pid)
             if not any(added):
                 break
-        for pid in parents.keys() - self.members.keys():
+        for pid in parents.keys() - self.members.keys() - {os.getpid()}:
             if self._marker and self._marker in (self._tree.bytes(f"proc/{pid}/environ") or b"").split(b"\0"):
                 self.add(t, pid, None if not self.members else min(m.key for m in self.members.values()))
 
@@ -203,6 +245,9 @@ class Processes:
 
     def take(self, *, last: bool = False) -> Iterable[schema.Samples]:
         """The rows since the last call."""
+        if last and self._unread:
+            text = f"{len(self._unread):,} processes that were not read are in no number."
+            self._writer.add(schema.Notice(t=self._told_unread, text=text))
         tracks = [self._total]
         for member in self.members.values():
             tracks += [track for track in (member.track, member.memory, member.nodes) if track is not None]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from firsttouch.files import as_usage_error, write_atomically
+from firsttouch.files import write_atomically
 from firsttouch.profile.perfetto import write_trace
 from firsttouch.profile.reading import read
 from firsttouch.profile.summary import Summary, summarise
@@ -15,15 +15,17 @@ from firsttouch.profile.traced import trace_events
 SUMMARY, TRACE = "profile.json", "trace.json"
 
 
-def write(directory: Path) -> Summary:
-    """Writes both files into the directory of a profile. Returns the numbers.
+def write(directory: Path) -> tuple[Summary, str]:
+    """Writes both files into the directory of a profile. Returns the numbers, and why the files can't be written.
 
     Raises:
-        UsageError: it holds no profile, or can't be written.
+        UsageError: it holds no profile.
     """
     profile = read(directory)
     summary = summarise(profile)
-    with as_usage_error("write", directory, "a directory that can be written"):
+    try:
         write_atomically(directory / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
         write_trace(profile, directory / TRACE, trace_events(profile.journals))
-    return summary
+    except OSError as error:
+        return summary, f"{directory} can't be written: {error.strerror}"
+    return summary, ""
