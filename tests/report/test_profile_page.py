@@ -175,7 +175,7 @@ def test_a_profile_without_memory_is_a_page(tmp_path):
 
 def test_hostile_numbers_are_drawn(tmp_path):
     rows = s.Samples(
-        of="total", columns=["resident", "minor"], rows=[[3.99, -1e300, 9], [4.0, 1e300, -5], [1e12, 1, 1]]
+        of="total", columns=["resident", "minor"], rows=[[3.99, -9e18, 9], [4.0, 9e18, -5], [1e12, 1, 1]]
     )
     assert "<svg" in page_of(tmp_path, rows)
 
@@ -240,7 +240,7 @@ def test_the_command_writes_the_page_and_says_the_answer(calls, tmp_path):
     done = report(calls, directory)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "./app arg: peak 1000 MiB on the host at 1 s, 500 MiB on gpu:0",
+        "./app arg: peak 1000 MiB on the host at 1 s, 500 MiB on gpu:0; exit status 3",
         str(directory / "report.html"),
     ]
     assert "<svg" in (directory / "report.html").read_text()
