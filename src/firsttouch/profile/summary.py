@@ -32,6 +32,7 @@ MOST_MAPPED_PROCESSES = 4
 MOST_TOUCHES, MOST_TOUCHED = 200, 8
 """The most places at which pages were touched first, and the most mappings of each."""
 LONGEST_COMMAND = 60
+MOST_UNSEEN = 100
 _LARGEST = float(1 << 62)
 """More than any memory. A profile from elsewhere may hold larger numbers, which JSON has no integers for."""
 
@@ -851,7 +852,9 @@ def _unseen(profile: Profile) -> list[Unseen]:
         found.append(Unseen(layer="", why=why))
     told = [notice for journal in profile.journals for notice in journal.notices]
     found += [Unseen(layer=layer, why=text) for layer, text in dict.fromkeys((n.layer, n.text) for n in told)]
-    return [*found, *(Unseen(layer="", why=text) for text in dict.fromkeys(profile.notices))]
+    found += [Unseen(layer="", why=text) for text in dict.fromkeys(profile.notices)]
+    more = [Unseen(layer="", why=f"There are {len(found) - MOST_UNSEEN:,} further notices.")]
+    return found if len(found) <= MOST_UNSEEN else [*found[:MOST_UNSEEN], *more]
 
 
 def _cost(profile: Profile) -> Cost | None:
