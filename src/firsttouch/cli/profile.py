@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Iterator
@@ -177,6 +178,10 @@ def command(
         print_stderr(f"firsttouch: interrupted; firsttouch report {outcome.directory} draws the profile")
     except UsageError as error:
         print_stderr(f"firsttouch: {error}")
+    except Exception as error:  # the target's status is not to be lost
+        why = " ".join(str(error).split())
+        again = f"firsttouch report {outcome.directory} draws the profile"
+        print_stderr(f"firsttouch: no summary: {type(error).__name__}: {why:.200}; {again}")
     raise typer.Exit(status)
 
 
@@ -194,8 +199,6 @@ def _signals_for_this_thread() -> Iterator[None]:
 
 def _show_sources(as_json: bool) -> None:
     """Prints what this machine offers to each layer, and the line to type for what it lacks."""
-    import os
-
     from msgspec import to_builtins
 
     from firsttouch.machine.tree import Tree
@@ -221,6 +224,8 @@ def _show_sources(as_json: bool) -> None:
 
 def _show(call: Call, directory: Path, failure: str, as_json: bool) -> None:
     """Writes the views of a profile, and prints the summary."""
+    # With little address space, OpenBLAS ends this process when it reserves memory for more threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from firsttouch.cli.profiled import lines
     from firsttouch.engine.reporting import write_report
     from firsttouch.profile.views import SUMMARY, TRACE, write

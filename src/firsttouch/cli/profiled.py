@@ -28,13 +28,7 @@ def lines(summary: Summary, files: Sequence[str] = ()) -> list[str]:
     """
     if summary.rank not in ("", "0"):
         return [of_rank(summary), *(file for file in files if file.startswith("firsttouch: "))]
-    found = [
-        of_rank(summary) if summary.rank else headline(summary),
-        *_memory(summary),
-        *_phases(summary),
-        *_processes(summary),
-        *_faults(summary),
-    ]
+    found = [of_rank(summary), *_memory(summary), *_phases(summary), *_processes(summary), *_faults(summary)]
     found += [*_trace(summary), *_pages(summary)]
     found, last = _wrapped(found), [*_wrapped(_unseen(summary))[:_MOST_UNSEEN_LINES], *_wrapped(_cost(summary)), *files]
     return [*found[: MOST_LINES - len(last)], *last]
@@ -42,7 +36,7 @@ def lines(summary: Summary, files: Sequence[str] = ()) -> list[str]:
 
 def of_rank(summary: Summary) -> str:
     """The answer in one line, with the number of the rank and how it ended if it did not end well."""
-    ended = f"; exit status {summary.status}" if summary.status else ""
+    ended = f"; exit status {summary.status}" if summary.rank and summary.status else ""
     return f"{f'rank {summary.rank}: ' if summary.rank else ''}{headline(summary)}{ended}"
 
 

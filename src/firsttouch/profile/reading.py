@@ -28,6 +28,7 @@ _FEW = 1 << 12
 MOST_PROCESSES = 1 << 16
 """The most processes whose curves are kept. All are counted."""
 _LONGEST_LINE = 1 << 24
+_BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _LATEST = 1e9
 _UNWRITTEN = 1.0
 """Seconds of which a profiler that was killed may not have written the data."""
@@ -152,7 +153,7 @@ def _marks(directory: Path) -> list[schema.Mark]:
     try:
         with os.fdopen(open_regular(directory / MARKS, os.O_RDONLY), "rb") as file:
             while line := file.readline(_LONGEST_LINE):
-                with suppress(msgspec.MsgspecError, RecursionError):
+                with suppress(*_BROKEN):
                     found.append(decoder.decode(line))
     except FileNotFoundError:
         return []
@@ -172,7 +173,7 @@ def _lines(path: Path) -> Iterator[schema.AnyLine]:
                     return  # the profiler was killed while it wrote this line
                 try:
                     yield decoder.decode(line)
-                except (msgspec.MsgspecError, RecursionError) as error:
+                except _BROKEN as error:
                     why = " ".join(str(error).split())
                     raise UsageError(f"{path}:{number}: not a line of a profile: {why:.200}") from None
     except FileNotFoundError:

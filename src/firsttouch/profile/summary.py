@@ -34,6 +34,7 @@ MOST_TOUCHES, MOST_TOUCHED = 200, 8
 _STATED = 1.02
 """How many times what was read the kernel's peak of one process must be to be told."""
 LONGEST_COMMAND = 60
+MOST_UNSEEN = 100
 _LARGEST = float(1 << 62)
 """More than any memory. A profile from elsewhere may hold larger numbers, which JSON has no integers for."""
 
@@ -884,7 +885,9 @@ def _unseen(profile: Profile, trace: Trace | None) -> list[Unseen]:
         found.append(Unseen(layer="trace", why=why))
     told = [notice for journal in profile.journals for notice in journal.notices]
     found += [Unseen(layer=layer, why=text) for layer, text in dict.fromkeys((n.layer, n.text) for n in told)]
-    return [*found, *(Unseen(layer="", why=text) for text in dict.fromkeys(profile.notices))]
+    found += [Unseen(layer="", why=text) for text in dict.fromkeys(profile.notices)]
+    more = [Unseen(layer="", why=f"There are {len(found) - MOST_UNSEEN:,} further notices.")]
+    return found if len(found) <= MOST_UNSEEN else [*found[:MOST_UNSEEN], *more]
 
 
 def _cost(profile: Profile) -> Cost | None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from firsttouch import _core
-from firsttouch.profile.elf import BROKEN, Elf
-from firsttouch.profile.lines import SourceLine, find_lines
+
+if TYPE_CHECKING:
+    from firsttouch.profile.elf import Elf
+    from firsttouch.profile.lines import SourceLine
 
 TIME_LIMIT = 5.0
 """Seconds after which only functions are looked up."""
@@ -47,6 +49,9 @@ def symbolize(
 
 
 def _in_file(path: Path, offsets: list[int], until: float) -> dict[int, Place]:
+    from firsttouch.profile.elf import BROKEN, Elf
+    from firsttouch.profile.lines import SourceLine
+
     try:
         elf = Elf.open(path)
         addresses = {offset: address for offset in offsets if (address := elf.address(offset)) is not None}
@@ -59,6 +64,9 @@ def _in_file(path: Path, offsets: list[int], until: float) -> dict[int, Place]:
 
 
 def _lines(elf: Elf, addresses: list[int], until: float) -> dict[int, SourceLine]:
+    from firsttouch.profile.elf import BROKEN
+    from firsttouch.profile.lines import find_lines
+
     if not addresses or time.monotonic() > until:
         return {}
     try:

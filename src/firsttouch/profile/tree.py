@@ -101,8 +101,8 @@ class Processes:
         member = self.members.get(pid)
         return None if member is None else member.key
 
-    def add(self, t: float, pid: int, parent: int | None) -> bool:
-        """Begins to read a process. Returns False if it is gone."""
+    def add(self, t: float, pid: int, parent: int | None, name: str = "") -> bool:
+        """Begins to read a process. Returns False if it is gone. name: if it ends before that is read."""
         key = self._keys
         if pid in self.members:
             return True
@@ -111,7 +111,7 @@ class Processes:
         self._keys += 1
         member = Member(key, pid, parent, Track(f"process:{key}", COLUMNS, self._pace, LONGEST_SPAN_OF_PROCESS))
         self.members[pid] = self._by_key[key] = member
-        self.name(t, member)
+        self.name(t, member, name)
         return True
 
     def _room(self) -> int:
@@ -134,12 +134,12 @@ class Processes:
         """The state of a process as in /proc/PID/stat; '' if that cannot be read."""
         return ((self._tree.text(f"proc/{pid}/stat") or "").rpartition(")")[2].split() or [""])[0]
 
-    def name(self, t: float, member: Member) -> None:
-        """Writes what a process executes, if that has changed."""
+    def name(self, t: float, member: Member, otherwise: str | None = None) -> None:
+        """Writes what a process executes, if that has changed. otherwise: for its first line, if it has ended."""
         name = self._tree.text(f"proc/{member.pid}/comm") or ""
-        if name == member.name or (not name and member.name):  # the same, or it has ended
+        if otherwise is None and (name == member.name or not name):  # the same, or it has ended
             return
-        member.name = name
+        name = member.name = name or otherwise or ""
         words = (self._tree.bytes(f"proc/{member.pid}/cmdline") or b"").split(b"\0")[:-1]
         command = [word.decode(errors="replace")[:LONGEST_COMMAND] for word in words[:LONGEST_COMMAND]]
         parent = member.parent
@@ -185,9 +185,9 @@ class Processes:
         for pid, newborn in self._newborn.items():
             parent = self.members.get(newborn.parent)
             key, name = (parent.key, parent.name) if parent else self._of_brief.get(newborn.parent, (0, ""))
-            if self.add(t, pid, key):
-                continue
             name = newborn.names[-1] if newborn.names else name  # one that executes nothing has its parent's name
+            if self.add(t, pid, key, name):
+                continue
             self._of_brief[pid] = key, name
             if self._is_running(pid):
                 self._tell_unread(t, pid)
