@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -70,7 +70,16 @@ def _show(machine: Machine) -> None:
     _section(console, "Devices", map(_device_row, machine.devices) if machine.devices else [("none", "")])
     _links(console, machine)
     _section(console, "Libraries", map(_library_row, machine.libraries))
+    _section(console, "Layers of firsttouch profile", _profile_rows())
     _section(console, "Warnings", [("!", warning) for warning in machine.warnings])
+
+
+def _profile_rows() -> Iterator[tuple[str, str]]:
+    """What a profile sees here, and what to type for what it lacks."""
+    from firsttouch.profile.sources import of_this_machine
+
+    for row in of_this_machine():
+        yield row.state.layer, "\n".join([*([] if row.state.active else ["no"]), *row.texts])
 
 
 def _rows(heading: str, facts: dict[str, Scalar]) -> list[tuple[str, str]]:

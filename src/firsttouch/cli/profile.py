@@ -201,24 +201,17 @@ def _show_sources(as_json: bool) -> None:
     """Prints what this machine offers to each layer, and the line to type for what it lacks."""
     from msgspec import to_builtins
 
-    from firsttouch.machine.tree import Tree
-    from firsttouch.profile.journal import inject_environment
-    from firsttouch.profile.perf import open_processes
-    from firsttouch.profile.sources import sources
+    from firsttouch.profile.sources import of_this_machine
 
-    injected = inject_environment(Path(), nvtx=True, trace=True, current=os.environ)[1]
-    found = sources(Tree(), open_perf=open_processes, injected=injected)
+    found = of_this_machine()
     if as_json:
         print_json({"sources": [{**to_builtins(row.state), "sees": row.sees} for row in found]})
         return
     width = max(len(row.state.layer) for row in found)
     for row in found:
         state = "yes" if row.state.active else "no "
-        why = f"{row.state.why}{f': {row.state.mend}' if row.state.mend else ''}"
-        texts = [text for text in (row.sees, why) if text]
-        for head, text in zip(
-            [f"{row.state.layer:<{width}}  {state}", *[" " * (width + 5)] * len(texts)], texts, strict=False
-        ):
+        for number, text in enumerate(row.texts):
+            head = " " * (width + 5) if number else f"{row.state.layer:<{width}}  {state}"
             print_stdout(f"{head}  {text}")
 
 

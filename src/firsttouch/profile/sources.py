@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -16,6 +17,8 @@ from firsttouch.machine.libraries import find_library
 from firsttouch.machine.tree import Tree, parse_int
 from firsttouch.profile import memory
 from firsttouch.profile.gpus import GpuSampler
+from firsttouch.profile.journal import inject_environment
+from firsttouch.profile.perf import open_processes
 from firsttouch.profile.schema import Gpu, LayerState, Node
 
 OpenPerf: TypeAlias = Callable[[int, int], tuple[Any, Sequence[LayerState]]]
@@ -41,6 +44,18 @@ class Source(NamedTuple):
 
     state: LayerState
     sees: str = ""
+
+    @property
+    def texts(self) -> list[str]:
+        """What it sees, and why it does not, or not all, with the line to type."""
+        mend = f": {self.state.mend}" if self.state.mend else ""
+        return [text for text in (self.sees, f"{self.state.why}{mend}") if text]
+
+
+def of_this_machine() -> list[Source]:
+    """What this machine offers, with perf events tried on this process."""
+    injected = inject_environment(Path(), nvtx=True, trace=True, current=os.environ)[1]
+    return sources(Tree(), open_perf=open_processes, injected=injected)
 
 
 def sources(
