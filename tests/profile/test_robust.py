@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.mpi import Mpi
 from tests.profile.targets import build
 from tests.profile.test_profiler import FIRSTTOUCH, call, has_sampled, start, until
 
+from firsttouch.errors import UsageError
 from firsttouch.profile import launch, profiler
 from firsttouch.profile.reading import read
 
@@ -172,6 +174,26 @@ class TestAttached:
             "firsttouch" in " ".join(process.command[:3])
             for process in list(read(tmp_path / "out").processes.values())[1:]
         )
+
+    def test_a_process_that_ends_before_the_first_tick(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with subprocess.Popen(["sleep", "30"]) as target:
+            check = profiler._check_pid
+
+            def end(*words: Any) -> None:
+                check(*words)
+                target.kill()
+                target.wait()
+
+            monkeypatch.setattr(profiler, "_check_pid", end)
+            with pytest.raises(UsageError, match="has ended already"):
+                profiler.profile(profiler.Call(pid=target.pid, out=tmp_path / "out"))
+        assert not (tmp_path / "out").exists()
+
+    def test_a_kernel_thread_is_refused(self, tmp_path: Path) -> None:
+        if not Path("/proc/2/comm").is_file() or Path("/proc/2/comm").read_text() != "kthreadd\n":
+            pytest.skip("no kernel threads in this PID namespace")
+        done = call("--pid", "2", "--out", str(tmp_path / "out"))
+        assert (done.returncode, "process 2 is the kernel's" in done.stderr) == (2, True)
 
     def test_itself_is_refused(self, tmp_path: Path) -> None:
         script = (

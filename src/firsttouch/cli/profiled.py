@@ -251,7 +251,7 @@ def _pages(summary: Summary) -> Iterator[str]:
 
 
 def _unseen(summary: Summary) -> Iterator[str]:
-    rows = summary.unseen
+    rows = list({(row.why, row.mend): row for row in summary.unseen}.values())  # two layers may lack the same
     for number, row in enumerate(rows[:_MOST_UNSEEN]):
         mend = f" ({row.mend})" if row.mend else ""
         more = f"; {len(rows) - _MOST_UNSEEN} more in the report" if number == _MOST_UNSEEN - 1 < len(rows) - 1 else ""

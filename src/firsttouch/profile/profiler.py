@@ -49,6 +49,8 @@ _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _WAKE = signal.SIGRTMIN + 3
 """The signal by which the core's thread asks for a step at once."""
 _WATCHED = {signal.SIGCHLD, signal.SIGTSTP, _WAKE, *_HANDED_ON, *_FROM_TERMINAL}
+_KERNEL_THREAD = 0x00200000
+"""A flag in /proc/PID/stat: PF_KTHREAD of the kernel's include/linux/sched.h."""
 _BY_KERNEL = 0x80
 """si_code of a signal that the kernel sent, as for Ctrl-C: sigaction(2)."""
 
@@ -133,9 +135,10 @@ def _check_pid(tree: Tree, pid: int) -> None:
         raise UsageError(f"there is no process {pid}; give --pid the number of one that runs")
     if pid == os.getpid():
         raise UsageError(f"process {pid} is this one; give --pid a process of yours that runs")
-    state = (tree.text(f"proc/{pid}/stat") or "").rpartition(")")[2].split()[:1]
-    if state == ["Z"] or tree.bytes(f"proc/{pid}/environ") is None:
-        who = "has ended already" if state == ["Z"] else "is another user's"
+    fields = (tree.text(f"proc/{pid}/stat") or "").rpartition(")")[2].split()
+    is_kernels = len(fields) > 6 and (parse_int(fields[6]) or 0) & _KERNEL_THREAD != 0
+    if fields[:1] == ["Z"] or is_kernels or tree.bytes(f"proc/{pid}/environ") is None:
+        who = "has ended already" if fields[:1] == ["Z"] else "is the kernel's" if is_kernels else "is another user's"
         raise UsageError(f"process {pid} {who}; give --pid a process of yours that runs")
 
 
@@ -181,7 +184,7 @@ class _Profiler:
                 self._sampling(call.pid)
                 self._until_gone(call.pid)
                 status = None
-        except launch.NotStarted:
+        except (launch.NotStarted, UsageError):
             self._discard()
             raise
         finally:
@@ -260,13 +263,18 @@ class _Profiler:
             return
         try:
             self._read_first(self.sampler, pid)
+        except UsageError:
+            raise
         except Exception as error:
             self._give_up(error)
 
     def _read_first(self, sampler: Sampler, pid: int) -> None:
-        if not sampler.begin(pid, is_child=bool(self.call.command), wake=_WAKE):  # it has ended already
-            name, command = Path(self.call.command[0]).name if self.call.command else "", list(self.call.command)
-            self.writer.add(schema.Started(t=0.0, key=0, pid=pid, name=name, command=command))
+        if sampler.begin(pid, is_child=bool(self.call.command), wake=_WAKE):
+            return
+        if not self.call.command:
+            raise UsageError(f"process {pid} has ended already; give --pid a process of yours that runs")
+        name, command = Path(self.call.command[0]).name, list(self.call.command)
+        self.writer.add(schema.Started(t=0.0, key=0, pid=pid, name=name, command=command))
 
     def _until_end(self, pid: int) -> int:
         """Samples until the target ends. Returns its exit status."""
