@@ -74,7 +74,10 @@ def test_a_table_has_every_pair_of_devices_and_of_numa_nodes(app: typer.Typer, m
     )  # fmt: skip
     monkeypatch.setattr("firsttouch.machine.facts.collect_machine", lambda _: machine)
     lines = CliRunner().invoke(app, [], env={"COLUMNS": "200"}).stdout.splitlines()
-    table = [re.split(r"  +", line.strip()) for line in lines[lines.index("Links") + 2 :]]
+    table = [
+        re.split(r"  +", line.strip())
+        for line in lines[lines.index("Links") + 2 : lines.index("Layers of firsttouch profile") - 1]
+    ]
     assert table == [
         ["from", "to", "link", "hops", "access", "GB/s out", "GB/s in", "source"],
         ["hip:0", "hip:1", "xGMI", "1", "direct", "106.248", "64", "KFD io_links"],
