@@ -830,7 +830,7 @@ class ProcessSampler:
         """
         Begins to read all processes each `interval` seconds.
 
-        events: if these have something to tell at a tick, the signal is sent to this process.
+        events: if these have something to tell at a tick, the signal is sent to the thread that calls this.
         """
 
     def stop(self) -> None:
