@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from tests.profile.targets import as_nobody, build, held, opened, readable, running
 
+from firsttouch.profile import elf
 from firsttouch.profile.faults import (
     AddressSpace,
     FaultRecorder,
@@ -142,6 +143,8 @@ def test_every_64th_fault_estimates_the_count(touch: Path) -> None:
 
 
 def test_an_ordinary_user_sees_the_same(touch: Path) -> None:
+    assert elf.Elf  # this Python's library may be closed to that user, so that it is loaded before
+
     def faults() -> tuple[int, int]:
         rows = of_functions(profiled([touch, "1000"], every=1)[0])
         return rows["often"].faults, rows["seldom"].faults

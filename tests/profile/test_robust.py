@@ -17,8 +17,12 @@ from tests.profile.targets import build
 from tests.profile.test_profiler import FIRSTTOUCH, call, has_sampled, start, until
 
 from firsttouch.errors import UsageError
+from firsttouch.machine.tree import Tree
 from firsttouch.profile import launch, profiler
+from firsttouch.profile.perf import PerfBatch
 from firsttouch.profile.reading import read
+from firsttouch.profile.records import Writer
+from firsttouch.profile.sampler import Sampler
 
 SLEEPS = "import time; held = bytearray(16 << 20); time.sleep(30)"
 
@@ -234,6 +238,27 @@ def test_many_processes_are_counted(tmp_path: Path) -> None:
         names = {name: names.get(name, 0) + line.names.get(name, 0) for name in {*names, *line.names}}
     assert "" not in names
     assert len(profile.processes) + sum(names.values()) == 1000 + 256
+
+
+def test_processes_of_which_the_kernel_had_no_room_to_tell_are_found(tmp_path: Path) -> None:
+    class Lossy:
+        every, core = 0, None
+
+        def read(self, *, rest: bool) -> PerfBatch:
+            return PerfBatch([], [], [], [], [], lost=9)
+
+    words = ["sh", "-c", "sleep 30 & echo on; wait"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as target:
+        assert target.stdout is not None
+        target.stdout.readline()
+        writer = Writer(tmp_path / "out")
+        sampler = Sampler(Tree(), writer, time.monotonic(), 0.01, perf=Lossy())  # type: ignore[arg-type]
+        sampler.begin(target.pid, is_child=True)
+        until(lambda: sampler.step() or len(sampler.processes.members) == 2)
+        sampler.processes.stop()
+        writer.close()
+        os.killpg(target.pid, signal.SIGKILL)
+    assert "the kernel did not tell of all" in (tmp_path / "out" / "profile.jsonl").read_text()
 
 
 class TestRanks:
