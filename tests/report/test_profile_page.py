@@ -238,7 +238,7 @@ def test_the_command_writes_the_page_and_says_the_answer(calls, tmp_path):
     done = report(calls, directory)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "./app arg: peak 1000 MiB on the host at 1 s, 500 MiB on gpu:0; exit status 3",
+        "./app arg: peak 1000 MiB on the host at 1 s, 500 MiB on gpu:0",
         str(directory / "report.html"),
     ]
     assert "<svg" in (directory / "report.html").read_text()
