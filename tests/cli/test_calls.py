@@ -31,7 +31,7 @@ def call(cwd: Path, *words: str, command: Sequence[str] = COMMAND, **more: str) 
     ("words", "said"),
     matrix(
         [
-            (("rum",), "unknown command 'rum' (did you mean 'run'?); accepted: machine, methods, run, app, profile, mark, report"),
+            (("rum",), "unknown command 'rum' (did you mean 'run'?); accepted: machine, methods, run, app, profile"),
             (("report", "x", "--format", "pdf"), "unknown format 'pdf'; accepted: html, png, svg, csv"),
             (("report",), "missing argument 'DIR'"),
             (("report", "x", "-o", ""), "a path is empty"),
