@@ -15,9 +15,11 @@ NATIVE = Path(__file__).parents[2] / "native"
 # Calls that allocate memory of a size that the user chooses, and the only files that may contain them.
 HOST, OPENCL = "device/host/memory.cpp", "device/opencl/device.cpp"
 CUDA, HIP, GPU = "device/cuda/device.cpp", "device/hip/device.cpp", "device/gpu.hpp"
+# What a profile needs for itself: names of ranges, a journal that is a file, and buffers that the kernel limits.
+NAMES, JOURNAL, RINGS = "profile/inject/nvtx.cpp", "profile/inject/journal.cpp", "profile/perf.cpp"
 OBTAINING = {
-    r"\b(?:std::)?malloc\(": {HOST},
-    r"\bmmap\(": {HOST},
+    r"\b(?:std::)?malloc\(": {HOST, NAMES},
+    r"\bmmap\(": {HOST, JOURNAL, RINGS},
     r"\.mem_alloc\b": {CUDA, HIP},
     r"\.mem_alloc_managed\b": {CUDA, HIP},
     r"\.mem_alloc_flags\b": {HIP},

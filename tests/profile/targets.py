@@ -8,6 +8,7 @@ import pickle
 import resource
 import shutil
 import subprocess
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -35,11 +36,15 @@ def build(folder: Path, name: str, source: str, *options: str, language: str = "
     return program
 
 
-def readable(folder: Path) -> Path:
-    """A temporary folder that the user nobody may read too."""
-    for parent in (folder, folder.parent, folder.parent.parent):
-        parent.chmod(0o755)
-    return folder
+@contextmanager
+def readable() -> Iterator[Path]:
+    """A temporary folder that the user nobody may read too. Those of pytest are closed to others, again at each start
+    of another pytest.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 class Held:

@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -74,8 +74,9 @@ def line_of(mark: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def touch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(readable(tmp_path_factory.mktemp("touch")), "touch", TOUCH)
+def touch() -> Iterator[Path]:
+    with readable() as folder:
+        yield build(folder, "touch", TOUCH)
 
 
 def profiled(command: Sequence[str | Path], every: int) -> tuple[list[AnyLine], int, int]:

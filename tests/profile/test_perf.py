@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,9 @@ int main(int count, char** words) {
 
 
 @pytest.fixture(scope="module")
-def children(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(readable(tmp_path_factory.mktemp("children")), "children", CHILDREN)
+def children() -> Iterator[Path]:
+    with readable() as folder:
+        yield build(folder, "children", CHILDREN)
 
 
 @pytest.mark.parametrize(
