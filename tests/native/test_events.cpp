@@ -9,28 +9,13 @@
 #include <thread>
 
 #include "../standins/cupti.cpp"
+#include "cupti_standin.hpp"
 #include "device/device.hpp"
 #include "host/clock.hpp"
 #include "support.hpp"
 
 namespace firsttouch {
 namespace {
-
-const cupti::Functions& standin() {
-    static const cupti::Functions functions{.get_version = cuptiGetVersion,
-                                            .get_result_string = cuptiGetResultString,
-                                            .subscribe = cuptiSubscribe,
-                                            .unsubscribe = cuptiUnsubscribe,
-                                            .register_callbacks = cuptiActivityRegisterCallbacks,
-                                            .configure = cuptiActivityConfigureUnifiedMemoryCounter,
-                                            .enable = cuptiActivityEnable,
-                                            .disable = cuptiActivityDisable,
-                                            .flush = cuptiActivityFlushAll,
-                                            .next_record = cuptiActivityGetNextRecord,
-                                            .dropped_records = cuptiActivityGetNumDroppedRecords,
-                                            .get_timestamp = cuptiGetTimestamp};
-    return functions;
-}
 
 std::multimap<std::string, MemoryEvent> by_kind(std::vector<MemoryEvent> events) {
     std::multimap<std::string, MemoryEvent> found;

@@ -13,30 +13,14 @@
 #include <map>
 #include <string>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
+#include "cupti_standin.hpp"
 #include "profile/inject/journal.hpp"
 #include "profile/inject/nvtx_api.hpp"
 #include "profile/inject/trace.hpp"
 #include "support.hpp"
 
-#define DECLARED(member, function)                                                                                     \
-    extern "C" std::remove_pointer_t<decltype(firsttouch::cupti::Functions::member)> function
-DECLARED(get_version, cuptiGetVersion);
-DECLARED(get_result_string, cuptiGetResultString);
-DECLARED(subscribe, cuptiSubscribe);
-DECLARED(unsubscribe, cuptiUnsubscribe);
-DECLARED(register_callbacks, cuptiActivityRegisterCallbacks);
-DECLARED(configure, cuptiActivityConfigureUnifiedMemoryCounter);
-DECLARED(enable, cuptiActivityEnable);
-DECLARED(disable, cuptiActivityDisable);
-DECLARED(flush, cuptiActivityFlushAll);
-DECLARED(next_record, cuptiActivityGetNextRecord);
-DECLARED(dropped_records, cuptiActivityGetNumDroppedRecords);
-DECLARED(get_timestamp, cuptiGetTimestamp);
-DECLARED(enable_callback, cuptiEnableCallback);
-#undef DECLARED
 extern "C" void standin_init();
 extern "C" void standin_allocate(std::uint32_t, int, std::uint64_t, std::uint64_t);
 extern "C" void standin_copy(std::uint8_t, std::uint64_t);
@@ -314,23 +298,6 @@ TEST_F(Inject, RangesSentThroughTheTablesOfNvtx) {
     for (const auto& [thread, marks] : of_thread)
         EXPECT_EQ(marks, (std::vector<std::string>{"b:outer@", "b:ä€😀@", "b:text@domain", "e:@domain", "e:@", "e:@",
                                                    "b:1000@", "e:@", "i:@", "i:@", "i:@"}));
-}
-
-const cupti::Functions& standin() {
-    static const cupti::Functions functions{.get_version = cuptiGetVersion,
-                                            .get_result_string = cuptiGetResultString,
-                                            .subscribe = cuptiSubscribe,
-                                            .unsubscribe = cuptiUnsubscribe,
-                                            .register_callbacks = cuptiActivityRegisterCallbacks,
-                                            .configure = cuptiActivityConfigureUnifiedMemoryCounter,
-                                            .enable = cuptiActivityEnable,
-                                            .disable = cuptiActivityDisable,
-                                            .flush = cuptiActivityFlushAll,
-                                            .next_record = cuptiActivityGetNextRecord,
-                                            .dropped_records = cuptiActivityGetNumDroppedRecords,
-                                            .get_timestamp = cuptiGetTimestamp,
-                                            .enable_callback = cuptiEnableCallback};
-    return functions;
 }
 
 // Records from several threads while another flushes, until the trace is finished.

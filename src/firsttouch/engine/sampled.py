@@ -6,25 +6,22 @@ tells afterwards. A failure of sampling never fails a point: a counter of its re
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from firsttouch import __version__
 from firsttouch.engine.job import Job
 from firsttouch.machine.tree import Tree
 from firsttouch.profile import memory, schema
 from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.nvml import FLUSH
-from firsttouch.profile.records import Writer
+from firsttouch.profile.records import Writer, header
 from firsttouch.profile.sampler import Sampler
 from firsttouch.profile.timelines import COUNTER, FOLDER, NONE, SOURCE, read_course
 from firsttouch.records.schema import DeviceInfo, Record, Scalar
@@ -80,22 +77,17 @@ class PointSampler:
         began = time.monotonic()
         found = gpus.now() if gpus is not None else []
         nodes = memory.nodes(self._tree)
-        header = schema.Header(
-            schema=schema.SCHEMA,
-            version=__version__,
+        first = header(
             command=[job.experiment, *(f"{name}={value}" for name, value in job.factors.items())],
             pid=pid,
             attached=True,
-            started=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
             clock=began,
             interval=INTERVAL,
-            host=socket.gethostname(),
-            page_bytes=os.sysconf("SC_PAGE_SIZE"),
-            layers=[schema.LayerState("sampling", True), *(gpus.states() if gpus is not None else [])],
+            layers=gpus.states() if gpus is not None else [],
             gpus=found,
             nodes=nodes,
         )
-        writer.add(header)
+        writer.add(first)
         if gpus is not None:
             for of, line in ((gpu.name, gpus.latest[gpu.name]) for gpu in found):
                 writer.add(schema.Samples(of=of, columns=line.columns, rows=[[0.0, *line.rows[-1][1:]]]))
@@ -243,9 +235,8 @@ def marks(spans: Sequence[Span], began: float, pid: int) -> list[schema.Mark]:
     found: list[schema.Mark] = []
     open_ones: list[Span] = []
 
-    def add(kind: str, name: str, t: float) -> None:
-        mark = schema.Mark(t=round(max(0.0, t - began), 6), kind="begin", name=name, pid=pid, source="app")
-        found.append(mark if kind == "begin" else msgspec.structs.replace(mark, kind="end"))
+    def add(kind: Literal["begin", "end"], name: str, t: float) -> None:
+        found.append(schema.Mark(t=round(max(0.0, t - began), 6), kind=kind, name=name, pid=pid, source="app"))
 
     def close(until: float) -> None:
         while open_ones and open_ones[-1][2] <= until:

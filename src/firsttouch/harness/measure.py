@@ -118,7 +118,7 @@ class Meter:
 
 def process_seconds() -> float:
     """Seconds since this process was started: proc(5), starttime in /proc/pid/stat, in clock ticks since boot."""
-    fields = (Tree().text("proc/self/stat") or "").rpartition(")")[2].split()
+    fields = Tree().stat("self")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 

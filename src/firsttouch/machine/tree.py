@@ -68,6 +68,10 @@ class Tree:
         inside = text.partition("[")[2].partition("]")[0]
         return inside or (text if text and len(text.split()) == 1 and "[" not in text else None)
 
+    def stat(self, pid: int | str) -> list[str]:
+        """The fields of /proc/PID/stat after the name, the state first; empty if it cannot be read. Source: proc(5)."""
+        return (self.text(f"proc/{pid}/stat") or "").rpartition(")")[2].split()
+
     def names(self, folder: str) -> list[str]:
         try:
             return sorted(entry.name for entry in self.path(folder).iterdir())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 
 class Curve:
@@ -99,8 +99,3 @@ def least_and_most(values: array[float], first: int, end: int) -> list[int]:
     """The places of the least and of the most of values[first:end], in order; one if they are the same."""
     span = values[first:end]
     return sorted({first + span.index(min(span)), first + span.index(max(span))})
-
-
-def total_of(curves: Iterable[Curve], t: float) -> float:
-    """The sum of the values at a time, of those that have one."""
-    return sum(value for curve in curves if (value := curve.at(t)) is not None)

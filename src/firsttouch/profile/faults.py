@@ -265,7 +265,7 @@ def _place(space: AddressSpace, address: int) -> Place | None:
 
 @dataclass(frozen=True)
 class FaultRow:
-    """The page faults at one place of a program.
+    """The page faults at one place of a program: where pages were touched first.
 
     file: the program or library; source and line: '' and 0 if unknown; function: '' if unknown. through: the function
     of the C library that touched the page, if the place is a call of it; '' otherwise.

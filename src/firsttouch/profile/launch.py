@@ -87,8 +87,8 @@ def _execute(
             os.dup2(2, 1)
         for changed in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(changed, signal.SIG_DFL)
-        for number in ignored:
-            signal.signal(number, signal.SIG_IGN)
+        for one in ignored:
+            signal.signal(one, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execvpe(command[0], list(command), dict(environment))

@@ -205,12 +205,6 @@ def _heading(line: bytes) -> tuple[int, bytes]:
         return 0, name
 
 
-def _kibibytes(line: bytes) -> int:
-    """The bytes of a field in the form "Rss:  12 kB"."""
-    value = line.split()[1:2]
-    return int(value[0]) * 1024 if value and value[0].isdigit() else 0
-
-
 def _text(name: bytes) -> str:
     return name.decode(errors="replace")
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from firsttouch import __version__
 from firsttouch.errors import UsageError
 from firsttouch.machine.tree import Tree, drop_missing, parse_int
 from firsttouch.profile import launch, memory, schema
@@ -26,12 +23,11 @@ from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.journal import inject_environment, read_journals
 from firsttouch.profile.marks import VARIABLE
 from firsttouch.profile.perf import PerfEvents, open_processes
-from firsttouch.profile.records import Writer
+from firsttouch.profile.records import Writer, header
 from firsttouch.profile.sampler import Sampler
 from firsttouch.profile.traced import callers
 
 INTERVAL = 0.01
-LEAST_INTERVAL = 0.001
 ENVIRONMENT = (
     *("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES", "CUDA_VISIBLE_DEVICES"),
     *("CUDA_MODULE_LOADING", "CUDA_MANAGED_FORCE_DEVICE_ALLOC", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
@@ -104,7 +100,7 @@ def default_directory(call: Call) -> Path:
 
 def _age(tree: Tree, pid: int) -> float:
     """For how many seconds a process has run, 0 if that is unknown. Source: proc(5)."""
-    fields = (tree.text(f"proc/{pid}/stat") or "").rpartition(")")[2].split()
+    fields = tree.stat(pid)
     started = parse_int(fields[19]) if len(fields) > 19 else None
     return 0.0 if started is None else max(0.0, time.monotonic() - started / os.sysconf("SC_CLK_TCK"))
 
@@ -135,7 +131,7 @@ def _check_pid(tree: Tree, pid: int) -> None:
         raise UsageError(f"there is no process {pid}; give --pid the number of one that runs")
     if pid == os.getpid():
         raise UsageError(f"process {pid} is this one; give --pid a process of yours that runs")
-    fields = (tree.text(f"proc/{pid}/stat") or "").rpartition(")")[2].split()
+    fields = tree.stat(pid)
     is_kernels = len(fields) > 6 and (parse_int(fields[6]) or 0) & _KERNEL_THREAD != 0
     if fields[:1] == ["Z"] or is_kernels or tree.bytes(f"proc/{pid}/environ") is None:
         who = "has ended already" if fields[:1] == ["Z"] else "is the kernel's" if is_kernels else "is another user's"
@@ -234,25 +230,20 @@ class _Profiler:
         perf = self._open_perf(pid)
         nodes = memory.nodes(call.tree, found)
         began = time.monotonic()
-        header = schema.Header(
-            schema=schema.SCHEMA,
-            version=__version__,
-            command=list(call.command),
+        first = header(
+            command=call.command,
             pid=pid,
             attached=not call.command,
-            started=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
             clock=began,
             interval=call.interval,
-            host=socket.gethostname(),
             rank=rank_of(call.environment),
-            page_bytes=os.sysconf("SC_PAGE_SIZE"),
             environment={name: value for name in ENVIRONMENT if (value := call.environment.get(name)) is not None},
             settings={k: str(v) for k, v in _settings(call.tree).items()},
-            layers=[schema.LayerState("sampling", True), *self.layers],
+            layers=self.layers,
             gpus=found,
             nodes=nodes,
         )
-        self.writer.add(header)
+        self.writer.add(first)
         self.writer.flush()
         marker = str(self.directory.absolute()) if call.inject and call.command else ""
         self.sampler = Sampler(call.tree, self.writer, began, call.interval, nodes, gpus, perf, marker)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
 
+from firsttouch import __version__
 from firsttouch.errors import UsageError
 from firsttouch.files import as_usage_error
 from firsttouch.profile import schema
@@ -16,8 +19,6 @@ OF_OTHERS = ("profile.jsonl", "results.jsonl", "marks.jsonl")
 """Files that a directory must not hold yet."""
 ROWS_PER_LEVEL = 1 << 18
 LONGEST_SPAN, LONGEST_SPAN_OF_PROCESS = 1.0, 60.0
-
-Row = tuple[float, ...]
 
 
 class Writer:
@@ -32,7 +33,6 @@ class Writer:
         self.failure = ""
         """Why writing failed; from then on nothing is written."""
         self._lines: list[bytes] = []
-        self._size = 0
         with as_usage_error("write", directory, "a directory that can be written"):
             directory.mkdir(parents=True, exist_ok=True)
             if taken := next((name for name in OF_OTHERS if (directory / name).exists()), ""):
@@ -48,15 +48,48 @@ class Writer:
         data, self._lines = b"".join(line + b"\n" for line in self._lines), []
         try:
             while data and not self.failure:
-                written = os.write(self._file, data)
-                self._size += written
-                data = data[written:]
+                data = data[os.write(self._file, data) :]
         except OSError as error:
             self.failure = f"{self.directory / schema.FILE} can't be written: {error.strerror}"
 
     def close(self) -> None:
         self.flush()
         os.close(self._file)
+
+
+def header(
+    *,
+    command: Sequence[str],
+    pid: int,
+    attached: bool,
+    clock: float,
+    interval: float,
+    layers: Iterable[schema.LayerState],
+    gpus: Sequence[schema.Gpu],
+    nodes: Sequence[schema.Node],
+    rank: str = "",
+    environment: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> schema.Header:
+    """The first line of a profile that begins now on this machine. layers: those besides sampling."""
+    return schema.Header(
+        schema=schema.SCHEMA,
+        version=__version__,
+        command=list(command),
+        pid=pid,
+        attached=attached,
+        started=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+        clock=clock,
+        interval=interval,
+        host=socket.gethostname(),
+        rank=rank,
+        page_bytes=os.sysconf("SC_PAGE_SIZE"),
+        environment=dict(environment or {}),
+        settings=dict(settings or {}),
+        layers=[schema.LayerState("sampling", True), *layers],
+        gpus=list(gpus),
+        nodes=list(nodes),
+    )
 
 
 class Pace:

@@ -19,7 +19,7 @@ from firsttouch.profile.slow import SlowReader
 from firsttouch.profile.tree import Processes
 
 FLUSH_APART = 0.5
-"""Seconds between two writes: what a kill of the profiler loses at most, besides the tick in progress."""
+"""Seconds after which the next step writes. A kill of the profiler loses what was read since the last write."""
 COST_APART = 10.0
 FIRST_STEP, STEP, SCAN_APART = 0.05, 0.25, 0.25
 """Seconds between the first steps and between later ones, and between two searches for new processes where perf events
@@ -136,12 +136,11 @@ class Sampler:
         gpus = (samples for track in self._gpu_tracks.values() if (samples := track.take(last=last)))
         for samples in (*self.processes.take(last=last), *self.slow.take(last=last), *gpus):
             self.writer.add(samples)
-        cost = self.cost(now)  # without the search for names at the end
+        if last or now - self._cost_written >= COST_APART:  # without the search for names at the end
+            self._cost_written = now
+            self.writer.add(self.cost(now))
         if self.faults is not None:
             self._write_faults(self.faults, now, last=last)
-        if last or now - self._cost_written >= COST_APART:
-            self._cost_written = now
-            self.writer.add(cost)
         self.writer.flush()
 
     def _write_faults(self, faults: FaultRecorder, now: float, *, last: bool) -> None:

@@ -88,8 +88,7 @@ class Header(Line, kw_only=True, tag="header"):
     experiment and its factors); pid: of the first process.
 
     environment: the variables of a fixed list only, such as OMP_NUM_THREADS. settings: of the kernel, such as that of
-    transparent huge pages. rank: the number of this process among
-    those of an MPI launcher, '' if there is none.
+    transparent huge pages. rank: the number of this process among those of an MPI launcher, '' if there is none.
     """
 
     schema: str

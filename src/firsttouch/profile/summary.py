@@ -9,13 +9,14 @@ import shlex
 import signal
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import msgspec
 
 from firsttouch.machine.tree import parse_int
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
-from firsttouch.profile.faults import estimated, fault_table, seen_share
+from firsttouch.profile.faults import FaultRow, estimated, fault_table, seen_share
 from firsttouch.profile.found import found_phases
 from firsttouch.profile.phases import Phase
 from firsttouch.profile.reading import Process, Profile
@@ -223,22 +224,6 @@ class Brief(Part, frozen=True, kw_only=True):
     names: dict[str, int]
 
 
-class TouchRow(Part, frozen=True, kw_only=True):
-    """Page faults at one place of a program: where pages were touched first. file: the program or library; source,
-    line: '' and 0 if unknown. through: the function of the C library that it called to touch them, '' if it did so
-    itself. faults: sampled ones times their period. mappings: in which they fell, by name.
-    """
-
-    function: str
-    source: str
-    line: int
-    file: str
-    faults: int
-    percent: float
-    mappings: list[tuple[str, int]]
-    through: str = ""
-
-
 class Touches(Part, frozen=True, kw_only=True):
     """Where pages were touched first, from sampled page faults. every: one of how many was sampled; lost: samples.
 
@@ -249,7 +234,7 @@ class Touches(Part, frozen=True, kw_only=True):
     lost: int
     counted: int
     share: float | None
-    rows: list[TouchRow]
+    rows: list[FaultRow]
     rows_left_out: int
 
 
@@ -326,9 +311,10 @@ def summarise(profile: Profile) -> Summary:
     """The numbers of a profile."""
     header, end = profile.header, profile.end
     host = _host(profile)
-    gpus = [_gpu(profile, gpu) for gpu in header.gpus]
+    rises = [rise_of(profile, gpu) for gpu in header.gpus]
+    gpus = [_gpu(profile, gpu, rise) for gpu, rise in zip(header.gpus, rises, strict=True)]
     phases, is_found = phases_of(profile)
-    rows = _phase_rows(profile, phases)
+    rows = _phase_rows(profile, phases, rises)
     by_name = _by_name(rows)
     processes = _processes(profile)
     when = host.peak.t if host.peak else profile.seconds
@@ -577,8 +563,7 @@ def why_not_added(gpu: schema.Gpu) -> str:
     return ""
 
 
-def _gpu(profile: Profile, gpu: schema.Gpu) -> GpuRow:
-    rise = rise_of(profile, gpu)
+def _gpu(profile: Profile, gpu: schema.Gpu, rise: Curve | None) -> GpuRow:
     rows = []
     for key, curve in gpu_curves(profile, gpu.name).items():
         process, peak = profile.processes.get(key), _peak(profile, curve)
@@ -653,11 +638,11 @@ def _brief(profile: Profile) -> Brief:
     return Brief(count=integer(sum(line.count for line in profile.brief)), names=names)
 
 
-def _phase_rows(profile: Profile, phases: Sequence[Phase]) -> list[PhaseRow]:
-    """A row for each range."""
+def _phase_rows(profile: Profile, phases: Sequence[Phase], rises: Sequence[Curve | None]) -> list[PhaseRow]:
+    """A row for each range. rises: of the GPUs, as in the header."""
     known = {c: _Largest(v) for c, v in profile.columns("total").items() if len(v)}
-    rises = [(gpu.name, _Largest(rise)) for gpu in profile.header.gpus if (rise := rise_of(profile, gpu))]
-    return [_phase_row(number, phase, known, rises) for number, phase in enumerate(phases)]
+    of_gpus = [(gpu.name, _Largest(rise)) for gpu, rise in zip(profile.header.gpus, rises, strict=True) if rise]
+    return [_phase_row(number, phase, known, of_gpus) for number, phase in enumerate(phases)]
 
 
 def _longest(rows: Sequence[PhaseRow]) -> list[PhaseRow]:
@@ -856,7 +841,7 @@ def _touches(profile: Profile) -> Touches | None:
         counted=counted,
         share=seen_share(counted, every).share,
         rows=[
-            TouchRow(**{**vars(row), "percent": round(row.percent, 3), "mappings": list(row.mappings[:MOST_TOUCHED])})
+            replace(row, percent=round(row.percent, 3), mappings=row.mappings[:MOST_TOUCHED])
             for row in rows[:MOST_TOUCHES]
         ],
         rows_left_out=max(0, len(rows) - MOST_TOUCHES),

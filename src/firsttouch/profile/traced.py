@@ -147,6 +147,7 @@ def traced(
     copies = [copy for journal in found for copy in journal.copies]
     kernels = [kernel for journal in found for kernel in journal.kernels]
     spans = [(phase.name, phase.start + clock, phase.end + clock) for phase in phases]
+    unified = unified_memory(events)
     managed = sum(a.bytes for journal in found for a in journal.allocations if a.kind in _MANAGED)
     of_phases = by_phase(events, copies, spans)
     for one in of_phases:
@@ -167,7 +168,7 @@ def traced(
         row.name = _core.demangle(row.name)
     return Trace(
         processes=len(found),
-        unified=unified_memory(events),
+        unified=unified,
         copies=copies_by_direction(copies),
         allocations=sum(len(journal.allocations) for journal in found),
         kernels=len(kernels),
@@ -178,7 +179,7 @@ def traced(
         alive=[_alive(found, names, gpu, device, t, clock) for gpu, (device, t) in peaks.items()],
         lost=sum(journal.lost for journal in found),
         left_out=sum(journal.left_out for journal in found),
-        missing=missing_bytes(unified_memory(events), managed),
+        missing=missing_bytes(unified, managed),
     )
 
 

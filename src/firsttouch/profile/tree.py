@@ -62,8 +62,6 @@ class Processes:
         """By pid."""
         self.first_is_child = False
         """Whether the profiler started the first process."""
-        self.brief = 0
-        """How many processes started and ended between two ticks."""
         self._tree, self._writer, self._pace = tree, writer, pace
         self._sampler = _core.ProcessSampler(str(tree.path("proc")))
         self._page = os.sysconf("SC_PAGE_SIZE")
@@ -132,7 +130,7 @@ class Processes:
 
     def _state(self, pid: int) -> str:
         """The state of a process as in /proc/PID/stat; '' if that cannot be read."""
-        return ((self._tree.text(f"proc/{pid}/stat") or "").rpartition(")")[2].split() or [""])[0]
+        return (self._tree.stat(pid) or [""])[0]
 
     def name(self, t: float, member: Member, otherwise: str | None = None) -> None:
         """Writes what a process executes, if that has changed. otherwise: for its first line, if it has ended."""
@@ -197,7 +195,6 @@ class Processes:
         if len(self._of_brief) > _MOST_REMEMBERED:
             self._of_brief.clear()
         if names:
-            self.brief += names.total()
             self._writer.add(schema.Brief(t=round(t, 5), count=names.total(), names=dict(names)))
 
     def _tell_unread(self, t: float, pid: int) -> None:
@@ -240,7 +237,7 @@ class Processes:
                 self.add(t, pid, None if not self.members else min(m.key for m in self.members.values()))
 
     def _parent(self, pid: int) -> int | None:
-        fields = (self._tree.text(f"proc/{pid}/stat") or "").rpartition(")")[2].split()
+        fields = self._tree.stat(pid)
         return parse_int(fields[1]) if len(fields) > 1 else None
 
     def take(self, *, last: bool = False) -> Iterable[schema.Samples]:

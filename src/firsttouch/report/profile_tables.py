@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from firsttouch.profile.summary import MappedProcess, Peak, PhaseRow, Summary, Touches, TouchRow, how_ended
+from firsttouch.profile.faults import FaultRow
+from firsttouch.profile.summary import MappedProcess, Peak, PhaseRow, Summary, Touches, how_ended
 from firsttouch.profile.trace import Moves, UnifiedMemory
 from firsttouch.profile.traced import Allocated, Trace
 from firsttouch.report.memory import plain, when
@@ -289,7 +290,7 @@ def first_touches(summary: Summary) -> Table:
     return table
 
 
-def named_touch(row: TouchRow) -> str:
+def named_touch(row: FaultRow) -> str:
     """The function that touched pages, and through which function of the C library."""
     return f"{row.function or '?'}, by {row.through}" if row.through else row.function
 
