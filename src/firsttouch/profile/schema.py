@@ -156,8 +156,9 @@ class Samples(Line, kw_only=True, tag="samples"):
     with the least and the most of the first column remain.
 
     Columns of total and process:KEY, each tick: resident, minor, major; total also has processes. Now and then:
-    of process:KEY pss, anonymous, huge, swap; nodeN, by NUMA node. Of total pss (when all processes were read).
-    Of gpu:N used, free, reserved; of gpu:N/process:KEY used. Of machine nodeN_free, cgroup, numa_pages_migrated, ...
+    of process:KEY pss, anonymous, huge, swap; nodeN, by NUMA node. Of total pss, when all processes were read since
+    the last one was started. Of gpu:N used, free, reserved; of gpu:N/process:KEY used. Of machine nodeN_free, cgroup,
+    numa_pages_migrated, ...
     """
 
     of: str

@@ -66,10 +66,17 @@ class SlowReader:
         member = min(processes.members.values(), key=lambda m: m.rollup_at)
         if self._fits(now, member, ROLLUP):
             self._read_memory(now, member)
-            pss = [m.pss for m in processes.members.values()]
-            if all(value is not None for value in pss):
-                self._total.add(now - self._began, (sum(value or 0 for value in pss),))
+            self._add_up(now, processes)
         processes.name(now - self._began, member)
+
+    def _add_up(self, now: float, processes: Processes) -> None:
+        """Adds up the processes, if all were read since the last one was started: a new process shares pages, so that
+        what was read of others before counts these twice.
+        """
+        members = processes.members.values()
+        pss = [m.pss for m in members if m.pss is not None and m.rollup_at - self._began >= processes.newest]
+        if len(pss) == len(members):
+            self._total.add(now - self._began, (sum(pss),))
 
     def _fits(self, now: float, member: Member, kind: str) -> bool:
         elapsed = now - self._began

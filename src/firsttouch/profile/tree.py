@@ -62,6 +62,8 @@ class Processes:
         """By pid."""
         self.first_is_child = False
         """Whether the profiler started the first process."""
+        self.newest = 0.0
+        """When the last process was added."""
         self._tree, self._writer, self._pace = tree, writer, pace
         self._sampler = _core.ProcessSampler(str(tree.path("proc")))
         self._page = os.sysconf("SC_PAGE_SIZE")
@@ -107,6 +109,7 @@ class Processes:
         if pid == os.getpid() or len(self.members) >= self._room() or not self._sampler.add(key, pid):
             return False
         self._keys += 1
+        self.newest = t
         member = Member(key, pid, parent, Track(f"process:{key}", COLUMNS, self._pace, LONGEST_SPAN_OF_PROCESS))
         self.members[pid] = self._by_key[key] = member
         self.name(t, member, name)
