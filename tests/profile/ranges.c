@@ -41,19 +41,22 @@ int main(void) {
     unicode.messageType = NVTX_MESSAGE_TYPE_UNICODE;
     unicode.message.unicode = L"\u03c0 \U0001F600";
 
-    at("outer");
+    at("before outer");
     printf("level %d\n", nvtxRangePushA("outer"));
+    at("in outer");
     usleep(20000);
-    at("middle");
+    at("before middle");
     nvtxRangePushW(L"m\u00efddle");
+    at("in middle");
     nvtxRangePushEx(&ascii);
     nvtxMarkA("mark a");
     nvtxMarkW(L"mark w");
     nvtxMarkEx(&unicode);
     nvtxRangePop();
     nvtxRangePop();
+    at("still in outer");
     printf("level %d\n", nvtxRangePop());
-    at("popped");
+    at("after outer");
 
     nvtxRangeId_t first = nvtxRangeStartA("first"), second = nvtxRangeStartW(L"second"), third = nvtxRangeStartEx(&none);
     nvtxRangeEnd(first);

@@ -91,9 +91,9 @@ TWO: list[dict[str, Any]] = [
     {
         "total": 100 * GIB,
         "reserved": GIB,
-        "used": [[-100, 5 * GIB], [0.6, 9 * GIB], [1.0, 6 * GIB]],
+        "used": [[-100, 5 * GIB], [1.2, 9 * GIB], [2.0, 6 * GIB]],
         "processes": [
-            {"pid": os.getpid(), "used": [[0.4, GIB], [0.8, 2 * GIB]], "until": 1.2},
+            {"pid": os.getpid(), "used": [[0.8, GIB], [1.6, 2 * GIB]], "until": 2.4},
             {"pid": 1, "used": [[-100, 4 * GIB]]},
         ],
     },
@@ -103,7 +103,7 @@ TWO: list[dict[str, Any]] = [
 
 def test_two_gpus_and_a_neighbour(play: Play) -> None:
     begin = time.monotonic()
-    sampler = play(TWO, clock=begin + 1.0)  # leaves time for a slow start of the process
+    sampler = play(TWO, clock=begin + 2.0)  # leaves time for a slow start of the process
     found, states = sampler.start()
     assert only(states) == LayerState("gpus", True)
     assert [(gpu.name, gpu.model, gpu.uuid, gpu.pci, gpu.total) for gpu in found] == [
@@ -122,7 +122,7 @@ def test_two_gpus_and_a_neighbour(play: Play) -> None:
     assert set(seen.rows) == {"gpu:0", "gpu:1", "gpu:0/process:3"}, "the neighbour is not attributed"
     assert seen.rows["gpu:0"][1][1:] == [9 * GIB, 90 * GIB, GIB]
     times = [row[0] for row in seen.rows["gpu:0"]]
-    assert begin < times[0] < begin + 1.6 < times[1] < begin + 2.0 < times[2] < time.monotonic()
+    assert begin < times[0] < begin + 3.2 < times[1] < begin + 4.0 < times[2] < time.monotonic()
     assert not seen.notices
     assert sampler.cpu_seconds > 0
 
@@ -248,7 +248,7 @@ def test_nvml_that_fails_at_the_start(play: Play, tmp_path: Path, fail: str, why
     ],
 )
 def test_nvml_that_fails_later_is_said_once(play: Play, fail: str, why: str) -> None:
-    sampler = play([{"total": GIB, "used": [[0, MIB]]}], fail=fail, at=1.0)
+    sampler = play([{"total": GIB, "used": [[0, MIB]]}], fail=fail, at=3.0)
     _, states = sampler.start()
     assert only(states).active
     seen = Seen(sampler).until(lambda s: s.notices)
@@ -264,7 +264,7 @@ def test_nvml_that_fails_later_is_said_once(play: Play, fail: str, why: str) -> 
 
 
 def test_a_gpu_that_is_lost_is_unknown_from_then_on(play: Play) -> None:
-    sampler = play([{"total": GIB, "used": [[0, MIB]]}], fail="lost", at=1.0)
+    sampler = play([{"total": GIB, "used": [[0, MIB]]}], fail="lost", at=3.0)
     sampler.start()
     seen = Seen(sampler).until(lambda s: len(s.values("gpu:0")) == 2)
     assert seen.rows["gpu:0"][1][1:] == [None, None, None]
@@ -287,7 +287,7 @@ def test_the_last_rows_come_after_the_end(play: Play) -> None:
     sampler.stop()
     seen = Seen(sampler)
     seen.take()
-    assert seen.rows["gpu:0"][-1][0] > end - 0.15
+    assert seen.rows["gpu:0"][-1][0] > end - 0.4
     assert not seen.notices
     assert sampler.pid is None
 

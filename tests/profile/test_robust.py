@@ -70,9 +70,7 @@ class TestSignals:
 
 class TestLimits:
     def test_processes_for_which_no_descriptors_are_left_are_told(self, tmp_path: Path) -> None:
-        script = (
-            "import os, time\nfor i in range(40):\n if os.fork() == 0: time.sleep(1.5); os._exit(0)\ntime.sleep(1.2)"
-        )
+        script = "import os, time\nfor i in range(40):\n if os.fork() == 0: time.sleep(3); os._exit(0)\ntime.sleep(2.5)"
         done = call(
             *("--out", str(tmp_path / "out"), "--", sys.executable, "-c", script),
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)),
@@ -154,10 +152,9 @@ class TestAttached:
         script = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
         words = [sys.executable, "-c", script, SLEEPS]
         with subprocess.Popen(words) as target:
-            until(lambda: Path(f"/proc/{target.pid}/task/{target.pid}/children").read_text())
-            time.sleep(0.3)
+            child = int(until(lambda: Path(f"/proc/{target.pid}/task/{target.pid}/children").read_text()))
+            until(lambda: Tree().kibibytes(f"proc/{child}/status").get("VmRSS", 0) > 16 << 20)
             assert call("--pid", str(target.pid), "--duration", "0.5s", "--out", str(tmp_path / "out")).returncode == 0
-            child = int(Path(f"/proc/{target.pid}/task/{target.pid}/children").read_text())
             os.kill(child, signal.SIGTERM)
             target.wait()
         profile = read(tmp_path / "out")
