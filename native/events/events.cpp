@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -141,6 +142,7 @@ class Recorder {
         const std::scoped_lock lock(mutex_);
         return std::exchange(unlisted_, 0);
     }
+    std::uint64_t events() const noexcept { return events_; }
     // Calls `use` with the totals. No record is added meanwhile.
     auto with_totals(auto&& use) {
         const std::scoped_lock lock(mutex_);
@@ -180,6 +182,7 @@ class Recorder {
         const std::scoped_lock lock(mutex_);
         Record* record = nullptr;
         while (api_ != nullptr && api_->next_record(bytes, valid, &record) == ok) {
+            if (record->kind == unified_memory_counter) ++events_;
             if (sink_ != nullptr)
                 hand_over(record);
             else if (record->kind == unified_memory_counter)
@@ -227,6 +230,7 @@ class Recorder {
     std::vector<std::unique_ptr<RecordBuffer>> buffers_;
     std::vector<RecordBuffer*> free_;
     std::vector<StoredRecord> records_;
+    std::atomic<std::uint64_t> events_{0};
     std::uint64_t unlisted_ = 0;  // added to the totals, but not stored
     std::uint64_t lost_ = 0;      // not added, for lack of memory
     EventTotals totals_{kinds_of_totals()};
@@ -360,6 +364,8 @@ void record_into(const Functions& api, RecordSink& sink) {
 
 void stop_recording() { Recorder::instance().end(); }
 
+std::uint64_t events_until_now() noexcept { return Recorder::instance().events(); }
+
 // Configures all counters at once. If that fails, configures those that can be configured one by one.
 std::vector<std::string> enable_counters(const Functions& api) {
     std::vector<CounterConfig> all;
@@ -404,6 +410,11 @@ EventSource::EventSource(const Functions& api)
                 "cuptiActivityRegisterCallbacks");
         kinds_ = enable_counters(api_);
         restart();
+        const auto fetch_events = [](void* source) noexcept {
+            static_cast<EventSource*>(source)->fetch();
+            return events_until_now();
+        };
+        fetching_.start(fetch_events, this);  // without a thread, they are fetched by take alone
     } catch (...) {
         if (recording) Recorder::instance().end();
         api_.unsubscribe(subscriber_);
@@ -412,14 +423,21 @@ EventSource::EventSource(const Functions& api)
 }
 
 EventSource::~EventSource() {
+    while (!fetching_.stop()) {
+    }
     api_.disable(unified_memory_counter);
     api_.flush(0);
     Recorder::instance().end();
     api_.unsubscribe(subscriber_);
 }
 
+Result EventSource::fetch() noexcept {
+    const std::scoped_lock lock(fetch_mutex_);
+    return api_.flush(0);
+}
+
 std::vector<MemoryEvent> EventSource::take() {
-    check(api_.flush(0), "cuptiActivityFlushAll");
+    check(fetch(), "cuptiActivityFlushAll");
     const ClockPair clocks = read_clocks(api_);
     const ClockMap clock{last_clocks_, clocks};
     last_clocks_ = clocks;

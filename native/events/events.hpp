@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "events/cupti_api.hpp"
+#include "events/fetching.hpp"
 #include "events/totals.hpp"
 
 namespace firsttouch {
@@ -68,6 +70,8 @@ cupti::Subscriber subscribe(const cupti::Functions& api, cupti::Callback callbac
 // All records go to the sink, until stop_recording returns.
 void record_into(const cupti::Functions& api, RecordSink& sink);
 void stop_recording();
+// Returns how many unified-memory events this process has received.
+std::uint64_t events_until_now() noexcept;
 // Enables the counters of all events that CUPTI accepts. Returns their kinds.
 std::vector<std::string> enable_counters(const cupti::Functions& api);
 
@@ -77,7 +81,8 @@ ClockPair read_clocks(const cupti::Functions& api);
 // Returns what a failed call means, in one sentence.
 std::string why_failed(const cupti::Functions& api, cupti::Result result, const char* call);
 
-// Records the events of the whole process during its lifetime. Only one may exist at a time.
+// Records the events of the whole process during its lifetime, and fetches them regularly. Only one may exist at a
+// time.
 class EventSource {
   public:
     // CUDA must be initialised in this process (cuInit). Throws Unavailable with the reason if events cannot be
@@ -108,12 +113,15 @@ class EventSource {
 
   private:
     void check(cupti::Result result, const char* call) const;
+    cupti::Result fetch() noexcept;
 
     const cupti::Functions& api_;
     cupti::Subscriber subscriber_;
     std::vector<std::string> kinds_;
     ClockPair last_clocks_;    // at the last call of take
     ClockPair origin_clocks_;  // at the last call of restart
+    std::mutex fetch_mutex_;   // what a fetch in another thread has begun is complete when it is unlocked
+    Fetching fetching_;
 };
 
 }  // namespace firsttouch

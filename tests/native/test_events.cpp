@@ -139,6 +139,21 @@ TEST(Events, BuffersAreReused) {
     EXPECT_EQ(source.dropped(), 0u);
 }
 
+// The driver drops events that nobody fetches in time.
+TEST(Events, EventsAreFetchedWhileTheyArrive) {
+    constexpr std::uint64_t room = 1000, times = 20;
+    const ScopedVariable none("STANDIN_CUPTI_REPEAT", "0"), little("STANDIN_CUPTI_ROOM", std::to_string(room));
+    EventSource source(standin());
+    const std::uint64_t before = events_until_now();
+    const double end = now() + 30;
+    for (std::uint64_t i = 1; i <= times; ++i) {
+        for (std::uint64_t j = 0; j < room; ++j) standin_move(bytes_h2d, j << 12, 4096, 2);
+        while (events_until_now() < before + i * room && now() < end)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(source.take().size(), times * room);
+}
+
 // The number and the bytes of all events in the totals.
 std::pair<std::uint64_t, std::uint64_t> counted(EventSource& source) {
     std::pair<std::uint64_t, std::uint64_t> sum;

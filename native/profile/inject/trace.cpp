@@ -1,31 +1,18 @@
 #include "profile/inject/trace.hpp"
 
 #include <dlfcn.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
-#include <ctime>
 #include <string>
 #include <vector>
 
 namespace firsttouch::inject {
 namespace {
 
-// While unified-memory events arrive, they are fetched often: the driver keeps a few thousand, and drops further ones
-// without telling.
-constexpr long flush_ms = 100, busy_flush_ms = 2, clocks_ms = 400, patience_ms = 2000;
+constexpr std::uint64_t clocks_ns = 400'000'000;
 constexpr std::uint8_t fill = 255;  // the direction of a fill
-
-timespec later(clockid_t clock, long milliseconds) {
-    timespec time{};
-    clock_gettime(clock, &time);
-    time.tv_nsec += milliseconds % 1000 * 1'000'000;
-    time.tv_sec += milliseconds / 1000 + time.tv_nsec / 1'000'000'000;
-    time.tv_nsec %= 1'000'000'000;
-    return time;
-}
 
 template <class Record>
 const Record& as(const cupti::Record& record) {
@@ -35,13 +22,7 @@ const Record& as(const cupti::Record& record) {
 }  // namespace
 
 Trace::Trace(const cupti::Functions& api, Journal& journal)
-    : api_(api), journal_(journal), texts_(journal), places_(journal, texts_), process_(getpid()) {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&ended_, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
+    : api_(api), journal_(journal), texts_(journal), places_(journal, texts_), process_(getpid()) {}
 
 std::unique_ptr<Trace> Trace::start(const cupti::Functions& api, Journal& journal) {
     if (api.enable_callback == nullptr) throw Unavailable("this CUPTI has no function cuptiEnableCallback");
@@ -61,7 +42,6 @@ Trace::~Trace() {
     finish();
     if (subscriber_ != nullptr) api_.unsubscribe(subscriber_);
     if (enabled_) stop_recording();
-    pthread_cond_destroy(&ended_);
 }
 
 // CUPTI's order: the driver is initialised, then records are enabled, then the first context is created. Where the end
@@ -111,12 +91,11 @@ void Trace::enable() noexcept {
             notice(Layer::trace, "no allocations, copies and kernels are recorded: the records of CUPTI version " +
                                      std::to_string(version) + " are unknown; use CUPTI of CUDA 12 or 13");
         }
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are not for this thread
-        has_thread_ = pthread_create(&thread_, nullptr, &flush_regularly, this) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        if (!has_thread_)
+        const auto fetch = [](void* trace) noexcept {
+            static_cast<Trace*>(trace)->flush(0);
+            return events_until_now();
+        };
+        if (!fetching_.start(fetch, this))
             notice(Layer::trace, "records reach the profile only at the program's end: no thread could be started");
         ready_ = true;
     } catch (const std::exception& reason) {
@@ -132,36 +111,9 @@ void Trace::enable_kind(int kind, const char* what) {
                std::string("no ") + what + " are recorded: " + why_failed(api_, result, "cuptiActivityEnable"));
 }
 
-void* Trace::flush_regularly(void* user) {
-    Trace& trace = *static_cast<Trace*>(user);
-    pthread_setname_np(pthread_self(), "firsttouch");
-    pthread_mutex_lock(&trace.mutex_);
-    std::uint64_t seen = 0;
-    for (long wait = flush_ms; !trace.ends_;) {
-        const timespec until = later(CLOCK_MONOTONIC, wait);
-        pthread_cond_timedwait(&trace.ended_, &trace.mutex_, &until);
-        if (trace.ends_) break;
-        pthread_mutex_unlock(&trace.mutex_);
-        trace.flush(0);
-        const std::uint64_t now = trace.events_;
-        wait = now > seen ? busy_flush_ms : std::min(2 * wait, flush_ms);
-        seen = now;
-        pthread_mutex_lock(&trace.mutex_);
-    }
-    pthread_mutex_unlock(&trace.mutex_);
-    return nullptr;
-}
-
 void Trace::finish() noexcept {
     if (getpid() != process_ || !ready_.exchange(false)) return;
-    pthread_mutex_lock(&mutex_);
-    ends_ = true;
-    pthread_cond_signal(&ended_);
-    pthread_mutex_unlock(&mutex_);
-    if (has_thread_) {
-        const timespec until = later(CLOCK_REALTIME, patience_ms);
-        if (pthread_timedjoin_np(thread_, nullptr, &until) != 0) return;  // CUPTI is stuck; the program must end
-    }
+    if (!fetching_.stop()) return;  // CUPTI is stuck; the program must end
     flush(cupti::flush_all);
 }
 
@@ -185,12 +137,11 @@ void Trace::write_clocks() {
     const ClocksRecord record{.stamp = clocks.cupti_ns,
                               .time = static_cast<std::uint64_t>(std::llround(clocks.host_seconds * 1e9))};
     journal_.append(Kind::clocks, {Journal::bytes_of(record)});
-    next_clocks_ = monotonic_ns() + clocks_ms * 1'000'000;
+    next_clocks_ = monotonic_ns() + clocks_ns;
 }
 
 // The times of the journal are CUPTI's own, so the record is decoded on a clock that begins with it.
 void Trace::event(const cupti::CounterRecord& record, const std::uint64_t* processors) noexcept {
-    ++events_;
     try {
         const ClockPair start{record.start, 0};
         const MemoryEvent event = decode(record, processors, {start, start});

@@ -5,6 +5,7 @@
 
 #include "device/device.hpp"
 #include "events/events.hpp"
+#include "events/fetching.hpp"
 #include "profile/inject/journal.hpp"
 #include "profile/inject/places.hpp"
 
@@ -29,7 +30,6 @@ class Trace final : public RecordSink {
     Trace(const cupti::Functions& api, Journal& journal);
 
     static void on_callback(void* trace, int domain, std::uint32_t id, const void* data) noexcept;
-    static void* flush_regularly(void* trace);
     void enable() noexcept;
     void enable_kind(int kind, const char* what);
     void flush(std::uint32_t flags) noexcept;
@@ -41,14 +41,9 @@ class Trace final : public RecordSink {
     Texts texts_;
     Places places_;
     const pid_t process_;
-    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-    pthread_cond_t ended_;
-    bool ends_ = false;
-    bool has_thread_ = false;
-    pthread_t thread_{};
+    Fetching fetching_;
     std::atomic<bool> enabled_{false};
     std::atomic<bool> ready_{false};
-    std::atomic<std::uint64_t> events_{0};       // of unified memory
     std::atomic<std::uint64_t> next_clocks_{0};  // when both clocks are read again, in nanoseconds
     std::atomic<std::uint64_t> incomplete_{0};   // records without times
 };
