@@ -248,7 +248,8 @@ class Faults(Line, kw_only=True, tag="faults"):
 
 class Cost(Line, kw_only=True, tag="cost"):
     """What profiling cost since the start. cpu: seconds of this process; helper_cpu: of the one that asks the GPUs;
-    lock: seconds spent in reads that hold the target's memory lock; late: ticks that came more than one interval late.
+    lock: seconds for which reads may have held the target's memory lock. late: ticks that came more than one interval
+    late.
     """
 
     t: Seconds

@@ -89,17 +89,31 @@ class SlowReader:
         return _DOUBT * (took + self._rate * max(0, member.resident - resident))
 
     def _timed(self, member: Member, kind: str, read: Callable[[], T]) -> T:
-        """Calls a function that holds the target's memory lock."""
-        before = time.monotonic()
+        """Calls a function that reads under the target's memory lock, and counts the time in which it may have held it.
+
+        That is not the time in which the target held it and the read waited. If the target ends meanwhile, its memory
+        is given back within the read, and nothing of it waits any more.
+        """
+        began, running = time.monotonic(), self._running()
         found = read()
-        took = time.monotonic() - before
-        self.lock_seconds += took
-        self._next = max(self._next, before + took / MOST)
+        held = min(time.monotonic() - began, self._running() - running)
+        if (self._tree.stat(member.pid) or ["X"])[0] in ("Z", "X"):
+            return found
+        self.lock_seconds += held
+        self._next = max(self._next, began + held / MOST)
         before_that, resident = member.reads.get(kind, (0.0, 0))
         if (more := member.resident - resident) > _LARGE:
-            self._rate = min(max((took - before_that) / more, _LEAST_RATE), _SECONDS_PER_BYTE * 4)
-        member.reads[kind] = took, member.resident
+            self._rate = min(max((held - before_that) / more, _LEAST_RATE), _SECONDS_PER_BYTE * 4)
+        member.reads[kind] = held, member.resident
         return found
+
+    def _running(self) -> float:
+        """Seconds in which this thread ran or waited for a processor; all time if the kernel does not state the latter.
+
+        Source: the kernel's Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat.
+        """
+        words = (self._tree.text("proc/thread-self/schedstat") or "").split()
+        return time.thread_time() + int(words[1]) * 1e-9 if len(words) > 1 else time.monotonic()
 
     def _read_memory(self, now: float, member: Member) -> None:
         member.rollup_at = now
