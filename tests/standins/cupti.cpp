@@ -7,9 +7,8 @@
 //   STANDIN_CUPTI_REFUSES   counter kinds that configuring refuses, such as 5678
 //   STANDIN_CUPTI_VERSION   what cuptiGetVersion returns; 130000 by default
 //   STANDIN_CUPTI_REPEAT    how often each flush delivers the script
-//   STANDIN_CUPTI_ROOM      how many unified-memory events of a program are kept until the next flush; no further one
-//   is
-//                           recorded, and none is told of
+//   STANDIN_CUPTI_ROOM      how many unified-memory events that a program plays are kept until the next flush; further
+//                           ones are dropped without being counted
 //   STANDIN_CUPTI_DROPPED   added to what cuptiActivityGetNumDroppedRecords returns
 #include <algorithm>
 #include <cstdlib>
