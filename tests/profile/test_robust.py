@@ -54,8 +54,10 @@ class TestSignals:
         assert done.returncode == 7
 
     def test_a_stop_of_the_target_from_elsewhere_does_not_stop_the_profiler(self, tmp_path: Path) -> None:
+        """In a process group of its own, since SIGTSTP does nothing in one that is orphaned, as pytest's may be."""
         out = tmp_path / "out"
-        with start("--out", str(out), "--", sys.executable, "-c", SLEEPS) as running:
+        words = ["--out", str(out), "--", sys.executable, "-c", SLEEPS]
+        with start(*words, preexec_fn=os.setpgrp) as running:
             until(lambda: has_sampled(out))
             target = read(out).header.pid
             for number in (signal.SIGTSTP, signal.SIGSTOP):
