@@ -20,7 +20,7 @@ from firsttouch.workers.launch import mapped, segments
 MODULE = Path(__file__).with_name("engine") / "rank_faults.py"
 TEST = "FIRSTTOUCH_TEST_OUT"
 """The environment variable that tells the processes of one test from those of tests beside it."""
-SECONDS = 3
+SECONDS = 8
 """The time limit of a point."""
 LATE = 5
 """Seconds after that limit in which a point must have ended."""
