@@ -14,8 +14,8 @@ from tests.mpi import Mpi
 
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
-from firsttouch.workers.agent import CHANNEL
 from firsttouch.workers.launch import mapped, segments
+from firsttouch.workers.relay import CHANNEL
 
 MODULE = Path(__file__).with_name("engine") / "rank_faults.py"
 TEST = "FIRSTTOUCH_TEST_OUT"
@@ -40,7 +40,7 @@ import os, pathlib, sys, time
 names = ("FIRSTTOUCH_RANK_NUMBER", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 number = next((os.environ[name] for name in names if name in os.environ), "")
 mark = pathlib.Path(__file__).with_name("was-late")
-if number == "1" and "firsttouch.workers.agent" in sys.orig_argv and not mark.exists():
+if number == "1" and "firsttouch.workers.relay" in sys.orig_argv and not mark.exists():
     mark.touch()
     print("last words before the hang", flush=True)
     time.sleep(1000)

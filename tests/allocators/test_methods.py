@@ -13,12 +13,12 @@ from tests.matrix import matrix
 
 from firsttouch import _core
 from firsttouch.allocators import methods, trials
-from firsttouch.allocators.methods import QUESTIONS, Cell, applies, disagrees, stated_cells, verified_cells, with_answer
+from firsttouch.allocators.methods import QUESTIONS, Cell, applies, disagrees, stated_cells, verified_cells, with_result
 from firsttouch.allocators.semantics import SEMANTICS
 from firsttouch.allocators.trials import TrialTask
 from firsttouch.engine.discover import discover_devices
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo
-from firsttouch.workers.process import Answer, Worker
+from firsttouch.workers.process import TaskResult, Worker
 from firsttouch.workers.protocol import Reply
 
 Found = dict[tuple[str, str], Cell]
@@ -147,7 +147,7 @@ def failing_trials(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
-def _ask(question: str, *, device: DeviceInfo = DEVICE, timeout: float = 20.0, **environment: str) -> Answer:
+def _ask(question: str, *, device: DeviceInfo = DEVICE, timeout: float = 20.0, **environment: str) -> TaskResult:
     worker = Worker(environment)
     try:
         return worker.ask(TrialTask(device=device, allocator="malloc", question=question), timeout=timeout)
@@ -162,7 +162,7 @@ def _stated(question: str) -> Cell:
 
 @pytest.mark.parametrize(("question", "value"), [("cpu", "none"), ("available", "no"), ("allocation", "on-demand")])
 def test_a_crashing_trial_answers_no(failing_trials: dict[str, str], question: str, value: str) -> None:
-    cell = with_answer(_stated(question), BY_NAME[question], _ask("crash", **failing_trials))
+    cell = with_result(_stated(question), BY_NAME[question], _ask("crash", **failing_trials))
     assert cell.value == value
     assert "SIGSEGV" in cell.detail
     if question == "allocation":
@@ -175,7 +175,7 @@ def test_a_crashing_trial_answers_no(failing_trials: dict[str, str], question: s
 def test_a_hanging_trial_answers_no(failing_trials: dict[str, str]) -> None:
     answer = _ask("hang", timeout=0.5, **failing_trials)
     assert answer.outcome == "timeout"
-    assert with_answer(_stated("cpu"), BY_NAME["cpu"], answer).value == "none"
+    assert with_result(_stated("cpu"), BY_NAME["cpu"], answer).value == "none"
 
 
 def test_a_device_that_does_not_open_is_no_answer() -> None:
@@ -187,7 +187,9 @@ def test_a_device_that_does_not_open_is_no_answer() -> None:
 
 
 def test_a_crash_before_the_device_opened_is_no_answer() -> None:
-    cell = with_answer(_stated("cpu"), BY_NAME["cpu"], Answer("crashed", "opening", reason="worker ended by SIGSEGV"))
+    cell = with_result(
+        _stated("cpu"), BY_NAME["cpu"], TaskResult("crashed", "opening", reason="worker ended by SIGSEGV")
+    )
     assert (cell.value, cell.origin) == ("direct", "stated")
     assert cell.detail == "not established: worker ended by SIGSEGV"
 
@@ -211,9 +213,9 @@ def test_no_trials_of_allocators_that_are_unavailable_or_do_not_work(monkeypatch
     class AllWrong:
         """A worker whose trials find wrong data."""
 
-        def ask(self, task: TrialTask, timeout: float) -> Answer:
+        def ask(self, task: TrialTask, timeout: float) -> TaskResult:
             asked.append((task.allocator, task.question))
-            return Answer("done", "opened", Reply(state="done", value="no", reason="all wrong"))
+            return TaskResult("done", "opened", Reply(state="done", value="no", reason="all wrong"))
 
         def kill(self) -> None: ...
 
@@ -358,7 +360,7 @@ def test_stated_answers_about_concurrent_use_and_the_answers_of_a_crash(
     assert {p: cells[p].value for p in stated} == stated
     assert all(BY_NAME[p].has_trial_for(info) for p in stated), "tried whatever is stated"
     for p in ("coherent", "concurrent", "atomics"):
-        crashed = with_answer(cells[p], BY_NAME[p], Answer("crashed", "opened", reason="worker ended by SIGSEGV"))
+        crashed = with_result(cells[p], BY_NAME[p], TaskResult("crashed", "opened", reason="worker ended by SIGSEGV"))
         assert (crashed.value, crashed.origin) == ("no", "measured")
         assert disagrees(crashed) == (stated[p] in ("yes", "both"))
-    assert with_answer(cells["migrates"], BY_NAME["migrates"], Answer("crashed", "opened")).origin != "measured"
+    assert with_result(cells["migrates"], BY_NAME["migrates"], TaskResult("crashed", "opened")).origin != "measured"

@@ -19,7 +19,7 @@ from firsttouch.allocators.trials import TrialTask
 from firsttouch.machine.pages import BASE_PAGE, HUGE_PAGE
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Struct
 from firsttouch.units import format_size
-from firsttouch.workers.process import Answer, Worker
+from firsttouch.workers.process import TaskResult, Worker
 
 TIMEOUT = 20.0
 """Seconds after which a trial on an open device counts as hung."""
@@ -215,18 +215,18 @@ def _verify(devices: Iterable[DeviceInfo], workers: _TrialWorkers) -> Iterator[C
             for question in _questions(device):
                 cell = _stated(device, info, question)
                 if works and question.has_trial_for(info):
-                    cell = with_answer(cell, question, workers.ask(device, info, question))
+                    cell = with_result(cell, question, workers.ask(device, info, question))
                     works = works and not (question.name == "available" and cell.value == "no")
                 yield cell
 
 
-def with_answer(cell: Cell, question: Question, answer: Answer) -> Cell:
-    """A stated cell, updated with the answer of its trial."""
-    if answer.reply is not None:
-        value, detail = answer.reply.value, answer.reply.reason
+def with_result(cell: Cell, question: Question, result: TaskResult) -> Cell:
+    """A stated cell, updated with the result of its trial."""
+    if result.reply is not None:
+        value, detail = result.reply.value, result.reply.reason
     else:
-        trial_started = answer.last_state == "opened"
-        value, detail = (question.fatal if trial_started else ""), answer.reason
+        trial_started = result.last_state == "opened"
+        value, detail = (question.fatal if trial_started else ""), result.reason
     if value:
         return msgspec.structs.replace(cell, value=value, origin="measured", detail=detail)
     cell.detail = f"not established: {detail}"
@@ -243,7 +243,7 @@ class _TrialWorkers:
     def __exit__(self, *_: object) -> None:
         self._next.kill()
 
-    def ask(self, device: DeviceInfo, info: AllocatorInfo, question: Question) -> Answer:
+    def ask(self, device: DeviceInfo, info: AllocatorInfo, question: Question) -> TaskResult:
         worker, self._next = self._next, Worker()
         try:
             return worker.ask(TrialTask(device=device, allocator=info.name, question=question.name), timeout=TIMEOUT)

@@ -22,7 +22,7 @@ from firsttouch.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from firsttouch.engine.runner import Outcome
+    from firsttouch.engine.runner import RunOutcome
 
 
 def command(
@@ -142,7 +142,7 @@ def command(
         raise typer.Exit(measure(APP, options, as_json, _show))
 
 
-def _show(outcome: Outcome) -> None:
+def _show(outcome: RunOutcome) -> None:
     from firsttouch.cli.summary import show, show_placements
 
     show(outcome.summary["applications"])

@@ -29,7 +29,7 @@ from firsttouch.errors import Terminated, UsageError
 
 if TYPE_CHECKING:
     from firsttouch.cli.progress import RunProgress
-    from firsttouch.engine.runner import Outcome, RunOptions
+    from firsttouch.engine.runner import RunOptions, RunOutcome
     from firsttouch.engine.work import Work
     from firsttouch.records.schema import DeviceInfo
 
@@ -131,7 +131,7 @@ def trust_in(directory: Path | None) -> Callable[[Sequence[DeviceInfo]], list[De
     return read_verified_facts(directory).apply
 
 
-def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[Outcome], None] | None = None) -> int:
+def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[RunOutcome], None] | None = None) -> int:
     """Carries out a call and returns the exit status. show: prints the outcome before the first screen, instead of
     the findings after it.
     """

@@ -62,7 +62,7 @@ SHORTEST = 2e-3
 """The least sampling time of a point, in seconds."""
 
 
-class Group(NamedTuple):
+class PointGroup(NamedTuple):
     """What the points that share a worker have in common."""
 
     device: str
@@ -119,9 +119,9 @@ class Planned:
         return self.places[1:] if self.one_process else [self.peer]
 
     @property
-    def group(self) -> Group:
+    def group(self) -> PointGroup:
         alone, environment = self.point.experiment if self.own_worker else "", tuple(sorted(self.environment.items()))
-        return Group(self.point.device, self.peer, environment, alone, self.places, self.mpi, self.one_process)
+        return PointGroup(self.point.device, self.peer, environment, alone, self.places, self.mpi, self.one_process)
 
     @cached_property
     def key(self) -> str:
@@ -613,7 +613,7 @@ def _keep_chosen_devices(
 
 def _grouped(plan: list[Planned]) -> list[Planned]:
     """Puts the points that share a worker next to each other. The order is kept otherwise."""
-    groups: dict[Group, list[Planned]] = {}
+    groups: dict[PointGroup, list[Planned]] = {}
     order = {device: i for i, device in enumerate(dict.fromkeys(p.point.device for p in plan))}
     for p in plan:
         groups.setdefault(p.group, []).append(p)

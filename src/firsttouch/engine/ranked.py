@@ -13,7 +13,7 @@ from firsttouch.machine.backends import HOST
 from firsttouch.machine.limits import VARIABLES, environment_limits, host_limit
 from firsttouch.machine.tree import parse_ids
 from firsttouch.records.schema import SHARED, DeviceInfo, Party, Record, Scalar
-from firsttouch.workers.process import Answer
+from firsttouch.workers.process import TaskResult
 from firsttouch.workers.protocol import Reply, one_line
 from firsttouch.workers.ranks import Launcher, Ranks
 
@@ -28,7 +28,7 @@ class RankedWorker:
         self._ranks = Ranks(len(devices), launcher, {**environment, **limits}, memory)
         self.alive, self.stop, self.kill = self._ranks.alive, self._ranks.stop, self._ranks.kill
 
-    def ask(self, job: Job, *, timeout: float, memory: int | None = None) -> Answer:
+    def ask(self, job: Job, *, timeout: float, memory: int | None = None) -> TaskResult:
         """Measure a point. The limit of memory is that of the group's start."""
         names = [device.name for device in job.ranks]
         answer = self._ranks.ask(job.of_rank, timeout=timeout, names=names)

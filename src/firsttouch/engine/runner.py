@@ -17,7 +17,7 @@ from firsttouch.engine.counted import PointCounter
 from firsttouch.engine.discover import discover_devices
 from firsttouch.engine.job import Job, blank_record
 from firsttouch.engine.launching import Launching
-from firsttouch.engine.plan import BUDGETS, Group, Planned, choose, choose_devices, choose_preset, make_plan
+from firsttouch.engine.plan import BUDGETS, Planned, PointGroup, choose, choose_devices, choose_preset, make_plan
 from firsttouch.engine.ranked import RankedWorker
 from firsttouch.engine.reporting import write_report
 from firsttouch.engine.sampled import PointSampler
@@ -34,7 +34,7 @@ from firsttouch.profile.timelines import why_no_device
 from firsttouch.records.reading import has_results, read_request
 from firsttouch.records.schema import FAILURES, PEER, SCHEMA, DeviceInfo, Machine, Record, Request, Scalar
 from firsttouch.records.store import Store
-from firsttouch.workers.process import Answer, Worker
+from firsttouch.workers.process import TaskResult, Worker
 
 TIMEOUT = 30.0
 """Seconds that a point may take; more if twenty times its sampling time, or what its experiment grants, is longer."""
@@ -87,7 +87,7 @@ class RunOptions:
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """The outcome of a run.
 
     counts: the number of points in the directory by status. suspect: the number of suspect points by the rule that they
@@ -129,7 +129,7 @@ class Watcher(Protocol):
     def recorded(self, planned: Planned, record: Record) -> None: ...
 
 
-def run(work: Work, options: RunOptions, watcher: Watcher) -> Outcome:
+def run(work: Work, options: RunOptions, watcher: Watcher) -> RunOutcome:
     """Carries out a call of a kind of work, from its options to the report.
 
     Raises:
@@ -423,8 +423,8 @@ class PointExecutor:
         self._trace = trace
         self._memory = host_limit() + SLACK
         self._worker: Worker | RankedWorker | None = None
-        self._group: Group | None = None
-        self._failed_starts: dict[Group, list[Record]] = {}
+        self._group: PointGroup | None = None
+        self._failed_starts: dict[PointGroup, list[Record]] = {}
         self._outputs: list[str] = []
 
     def measure(self, planned: Planned, job: Job) -> Record:
@@ -450,7 +450,9 @@ class PointExecutor:
             self.end_worker()
         return record
 
-    def _ask(self, worker: Worker | RankedWorker, planned: Planned, job: Job, record: Record) -> tuple[Record, Answer]:
+    def _ask(
+        self, worker: Worker | RankedWorker, planned: Planned, job: Job, record: Record
+    ) -> tuple[Record, TaskResult]:
         """Sends the point to the worker, and samples its memory meanwhile if that is asked for."""
         if not planned.sampled or self._sampler is None:
             answer = worker.ask(job, timeout=job.limit, memory=self._memory)
@@ -463,7 +465,7 @@ class PointExecutor:
             profile.add_to(record)
         return record, answer
 
-    def _given_up(self, group: Group, record: Record) -> bool:
+    def _given_up(self, group: PointGroup, record: Record) -> bool:
         """True, with status and reason filled in, if the group is not tried again."""
         failed = self._failed_starts.get(group, [])
         if len(failed) < GIVE_UP_AFTER:
@@ -472,7 +474,7 @@ class PointExecutor:
         record.reason = f"not tried: its device did not open {len(failed)} times in a row: {failed[-1].reason}"
         return True
 
-    def _worker_for(self, group: Group, planned: Planned, job: Job) -> Worker | RankedWorker:
+    def _worker_for(self, group: PointGroup, planned: Planned, job: Job) -> Worker | RankedWorker:
         if planned.fresh or group != self._group or not (self._worker and self._worker.alive()):
             self.end_worker()
         if self._worker is None:
@@ -485,7 +487,7 @@ class PointExecutor:
         launcher = self._launching.launcher(len(planned.places), planned.mpi)
         return RankedWorker(job.ranks, launcher, planned.environment, SLACK)
 
-    def _note_start(self, group: Group, answer: Answer, record: Record) -> None:
+    def _note_start(self, group: PointGroup, answer: TaskResult, record: Record) -> None:
         if answer.last_state in ("", "opening") and record.status != "ok":
             self._failed_starts.setdefault(group, []).append(record)
         else:
@@ -505,7 +507,7 @@ class PointExecutor:
         self.end_worker()
 
 
-def conclude(record: Record, answer: Answer) -> Record:
+def conclude(record: Record, answer: TaskResult) -> Record:
     """Returns the record that the worker sent, or `record` with the status and reason of the worker's failure."""
     if answer.outcome == "done" and answer.reply is not None and answer.reply.record is not None:
         return answer.reply.record
@@ -525,9 +527,9 @@ def missing(request: Request, record: Record) -> dict[str, str]:
     return {what: reason for what, reason in found.items() if reason}
 
 
-def summarise(store: Store, work: Work, seconds: float) -> Outcome:
+def summarise(store: Store, work: Work, seconds: float) -> RunOutcome:
     records = store.records
-    return Outcome(
+    return RunOutcome(
         store.directory,
         counts=dict(Counter(r.status for r in records)),
         unverified=sum(r.verified is False for r in records),

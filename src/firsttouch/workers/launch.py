@@ -19,7 +19,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from firsttouch.workers.agent import CHANNEL, NUMBER
+from firsttouch.workers.relay import CHANNEL, NUMBER
 
 SHARED_MEMORY = Path("/dev/shm")
 _LEFT_BY_MPI = ("mpich_shm_*", "ucx_shm_posix_*", "sm_segment.*", "ompi.*", "vader_segment.*", "psm*_shm.*")

@@ -17,8 +17,8 @@ from typing import Literal
 import msgspec
 
 from firsttouch.units import format_size
-from firsttouch.workers.agent import STOP_TIMEOUT, resident
 from firsttouch.workers.protocol import Reply, Task, WorkerState, die_with, one_line, split_replies
+from firsttouch.workers.relay import STOP_TIMEOUT, resident
 
 TICK = 0.05
 """Seconds between two checks of a worker's memory and time."""
@@ -27,7 +27,7 @@ _TAIL = 4096
 
 
 @dataclass(frozen=True)
-class Answer:
+class TaskResult:
     """How one task ended. last_state: the last state before that; "" or "opening" mean that measuring never began.
     replies: those of the ranks, if the task had several, as far as they came.
     """
@@ -67,7 +67,7 @@ class Worker:
             self._selector.register(pipe, selectors.EVENT_READ, name)
         self._state: WorkerState | Literal[""] = ""
 
-    def ask(self, task: Task, *, timeout: float, memory: int | None = None) -> Answer:
+    def ask(self, task: Task, *, timeout: float, memory: int | None = None) -> TaskResult:
         """Send one task and wait until it ends. Kills the worker if it exceeds `timeout` seconds or `memory` bytes.
 
         The start of the worker and the opening of the device may each take a further START_TIMEOUT.
@@ -87,7 +87,7 @@ class Worker:
             for reply in replies:
                 before, self._state = self._state, reply.state
                 if reply.state == "done":
-                    return Answer("done", before, reply)
+                    return TaskResult("done", before, reply)
                 since = time.monotonic()
                 allowed = timeout + START_TIMEOUT * (reply.state == "opening")
             if ended:
@@ -97,7 +97,7 @@ class Worker:
             elif time.monotonic() - since > allowed:
                 outcome, reason = "timeout", f"did not finish within {allowed:.3g} s"
         self.kill()
-        return Answer(outcome, self._state, reason=reason, seconds=time.monotonic() - asked)
+        return TaskResult(outcome, self._state, reason=reason, seconds=time.monotonic() - asked)
 
     def _wait_for_output(self) -> bool:
         """Read what the worker writes within one tick. Returns True if the worker has ended."""

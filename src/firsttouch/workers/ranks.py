@@ -1,6 +1,6 @@
 """A group of ranks: several workers that carry out a task together, behind the interface of one worker.
 
-A launcher (mpirun, or one that the user names) starts an agent for each rank (workers/agent.py), which connects to this
+A launcher (mpirun, or one that the user names) starts a relay for each rank (workers/relay.py), which connects to this
 process. The launcher itself runs under workers/launch.py, which outlives this process and leaves nothing behind.
 """
 
@@ -22,10 +22,10 @@ from typing import Literal
 
 import msgspec
 
-from firsttouch.workers.agent import CHANNEL, ENDED, REPLY
 from firsttouch.workers.launch import SHARED_MEMORY, clean_up, segments
-from firsttouch.workers.process import START_TIMEOUT, TICK, Answer, how_it_ended, took_too_much
+from firsttouch.workers.process import START_TIMEOUT, TICK, TaskResult, how_it_ended, took_too_much
 from firsttouch.workers.protocol import Reply, Shared, Task, WorkerState, one_line, split_replies
+from firsttouch.workers.relay import CHANNEL, ENDED, REPLY
 
 GRACE = 2.0
 """Seconds that the other ranks have to finish a point after it ended early for one."""
@@ -47,7 +47,7 @@ class Launcher:
 
 @dataclass
 class _Rank:
-    """The connection to the agent of a rank. number: -1 until it has said which rank it is."""
+    """The connection to the relay of a rank. number: -1 until it has said which rank it is."""
 
     connection: socket.socket
     number: int = -1
@@ -80,7 +80,7 @@ class Ranks:
         self._folders = [tempfile.mkdtemp(prefix="firsttouch-ranks-")]
         if os.access(SHARED_MEMORY, os.W_OK):
             self._folders.append(tempfile.mkdtemp(prefix="firsttouch-ranks-", dir=SHARED_MEMORY))
-        rank = [sys.executable, "-m", "firsttouch.workers.agent"]
+        rank = [sys.executable, "-m", "firsttouch.workers.relay"]
         own = {
             CHANNEL: self._channel,
             "TMPDIR": self._folders[0],
@@ -112,7 +112,7 @@ class Ranks:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._launcher.stdout, selectors.EVENT_READ)
 
-    def ask(self, task_of: Callable[[int], Task], *, timeout: float, names: Sequence[str]) -> Answer:
+    def ask(self, task_of: Callable[[int], Task], *, timeout: float, names: Sequence[str]) -> TaskResult:
         """Send each rank its task and wait until all have ended. Kills all if one ends, or exceeds `timeout` seconds.
 
         names: what the reason of a failure calls each rank's device. The start of the ranks may take `timeout` seconds,
@@ -137,16 +137,16 @@ class Ranks:
             known = [self._by_number.get(number) for number in range(self._count)]
             replies = [None if one is None else one.reply for one in known]
             if failure is None and None not in replies:
-                return Answer("done", self._state(), replies[0], replies)
+                return TaskResult("done", self._state(), replies[0], replies)
             if first_early is None and any(_ended_early(reply) for reply in replies):
                 first_early = now
             if first_early is not None and (failure is not None or now - first_early > GRACE):
                 self.kill()  # the others wait for messages that never come
-                return Answer("done", self._state(), replies=replies)
+                return TaskResult("done", self._state(), replies=replies)
             if failure is not None:
                 self.kill()
                 outcome, reason = failure
-                return Answer(outcome, self._state(), replies=replies, reason=one_line(reason), seconds=now - asked)
+                return TaskResult(outcome, self._state(), replies=replies, reason=one_line(reason), seconds=now - asked)
 
     def alive(self) -> bool:
         return self._launcher.poll() is None and len(self._by_number) == self._count
@@ -201,7 +201,7 @@ class Ranks:
             rank.texts = len(self._shared)
 
     def _read(self) -> None:
-        """Read what the launcher and the agents have written within one tick."""
+        """Read what the launcher and the relays have written within one tick."""
         for key, _ in self._selector.select(TICK):
             if key.fileobj is self._listener:
                 self._accept()
@@ -242,7 +242,7 @@ class Ranks:
                 rank.ended = json.loads(line[1:])
 
     def _greet(self, rank: _Rank, line: bytes) -> None:
-        """Take the first line of an agent. Anyone may connect, so nothing in it is believed without the token."""
+        """Take the first line of a relay. Anyone may connect, so nothing in it is believed without the token."""
         hello: object = None
         with suppress(ValueError):
             hello = json.loads(line)
@@ -279,7 +279,7 @@ class Ranks:
         return None
 
     def _why_ended(self, names: Sequence[str]) -> tuple[_Failure, str] | None:
-        """Why the group has ended, if it has: the first rank whose worker ended, else one whose agent did, else the
+        """Why the group has ended, if it has: the first rank whose worker ended, else one whose relay did, else the
         launcher.
         """
         ranks = list(self._by_number.values())

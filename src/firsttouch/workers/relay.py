@@ -1,7 +1,7 @@
-"""The agent of a rank: starts the rank's worker, and relays tasks and replies between it and the runner.
+"""The relay of a rank: starts the rank's worker, and passes tasks and replies between it and the runner.
 
-A launcher such as mpirun starts one agent for each rank, on any host. FIRSTTOUCH_RANKS tells where the runner listens.
-The agent says who it is, gets the environment of the worker, and ends the worker when the runner closes the connection.
+A launcher such as mpirun starts one relay for each rank, on any host. FIRSTTOUCH_RANKS tells where the runner listens.
+The relay says who it is, gets the environment of the worker, and ends the worker when the runner closes the connection.
 It depends on nothing but the standard library, so that it can say how its worker ended, whatever that did.
 """
 
