@@ -98,7 +98,7 @@ def test_advice_claims_and_methods_are_what_is_printed():
     assert firsttouch.advise(OTHER) == printed("advise", OTHER)
     assert firsttouch.claims(OTHER) == printed("claims", OTHER)
     assert firsttouch.methods("cpu") == printed("methods", "--device", "cpu")
-    here, there = firsttouch.machine(), printed("machine")
+    here, there = firsttouch.describe_machine(), printed("machine")
     assert isinstance(there, dict)
     assert here.keys() == there.keys()
     assert [d["name"] for d in here["devices"]] == [d["name"] for d in there["devices"]]

@@ -1,6 +1,6 @@
 """firsttouch measures how CPU-GPU memory management behaves on a machine.
 
-The functions of this module are the commands of the same names, and return what these print with --json. docs/api.md
+The functions of this module are the commands, and return what these print with --json. docs/api.md
 describes them. firsttouch.api has the names for experiments and applications of your own.
 """
 
@@ -22,9 +22,9 @@ __all__ = [
     "advise",
     "claims",
     "compare",
+    "describe_machine",
     "interfaces",
     "load",
-    "machine",
     "methods",
     "phase",
     "published",
@@ -100,15 +100,11 @@ def interfaces(directory: str | os.PathLike[str], kind: str | Iterable[str] | No
     return library.interfaces(directory, kind)
 
 
-def machine() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     """What `firsttouch machine --json` prints: the facts about this machine."""
-    return _machine()
-
-
-def _machine() -> dict[str, Any]:
     from firsttouch import library
 
-    return library.machine()
+    return library.describe_machine()
 
 
 def methods(device: str | Iterable[str] | None = None, *, verify: bool = False) -> list[dict[str, Any]]:

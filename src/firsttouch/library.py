@@ -146,7 +146,7 @@ def interfaces(directory: PathLike, kind: Words) -> dict[str, Any]:
     return _plain(plain(read(Path(directory), _words(kind)), str(Path(directory))))
 
 
-def machine() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     from firsttouch.engine.discover import discover_devices
     from firsttouch.machine.facts import collect_machine
 

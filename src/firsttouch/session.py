@@ -10,7 +10,7 @@ from firsttouch import _core
 from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.events.log import EventLog
-from firsttouch.machine import host
+from firsttouch.machine import host, numa
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.devices import open_device
 from firsttouch.machine.mpi import open_mpi
@@ -135,8 +135,8 @@ class Session:
     @cached_property
     def processors(self) -> Mapping[str, list[int]]:
         """The processors that this process may use, by the name of their NUMA node."""
-        found = host.acting_nodes(Tree(), host.usable_cores())
-        return {host.node_name(node): cores for node, cores in found.items()}
+        found = numa.acting_nodes(Tree(), host.usable_cores())
+        return {numa.node_name(node): cores for node, cores in found.items()}
 
     def on_node(self, name: str, memory_of: str = "") -> _core.OnNode:
         """A scope in which this thread, and those that it starts, run on a NUMA node's processors and take new pages
@@ -145,7 +145,7 @@ class Session:
         Raises, when it is entered:
             _core.Unavailable: the kernel refuses; the text has its words.
         """
-        return _core.OnNode(self.processors.get(name, []), host.node_number(memory_of or name))
+        return _core.OnNode(self.processors.get(name, []), numa.node_number(memory_of or name))
 
     def on_own_processors(self) -> _core.OnNode:
         """A scope in which this thread, and those that it starts, run on the processors of this rank and take new pages

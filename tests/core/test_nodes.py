@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from firsttouch import _core
-from firsttouch.machine import host
+from firsttouch.machine import host, numa
 from firsttouch.machine.devices import open_device
 from firsttouch.machine.tree import Tree
 
-NODES = host.acting_nodes(Tree(), host.usable_cores())
+NODES = numa.acting_nodes(Tree(), host.usable_cores())
 needs_nodes = pytest.mark.skipif(not NODES, reason="this system shows no NUMA nodes with processors")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from firsttouch.machine import host
+from firsttouch.machine import host, numa
 from firsttouch.machine.facts import host_topics
 from firsttouch.machine.tree import Tree
 
@@ -86,7 +86,7 @@ def test_grace_hopper_cpu(make_tree: MakeTree) -> None:
 
 
 def test_grace_hopper_nodes(make_tree: MakeTree) -> None:
-    facts = host.numa(make_tree(grace_hopper()))
+    facts = numa.facts(make_tree(grace_hopper()))
     assert facts["nodes"] == 3
     assert facts["memory_only_nodes"] == "1"
     assert facts["balancing"] is True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from firsttouch.machine.host import acting_nodes
+from firsttouch.machine.numa import acting_nodes
 from firsttouch.machine.parties import node_parties, parties
 from firsttouch.machine.peers import numa_peers, with_other_backends
 from firsttouch.records.schema import DeviceCapabilities, DeviceInfo, Peer

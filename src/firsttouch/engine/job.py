@@ -16,7 +16,7 @@ from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.events.log import Span
 from firsttouch.events.sums import Course
-from firsttouch.machine.host import node_number
+from firsttouch.machine.numa import node_number
 from firsttouch.machine.parties import node_parties, parties, rank_party
 from firsttouch.machine.switches import optimistic_device
 from firsttouch.records.schema import (

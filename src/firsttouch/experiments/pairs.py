@@ -31,7 +31,7 @@ from firsttouch.experiments.presets import (
     take,
 )
 from firsttouch.figures import Heat
-from firsttouch.machine.host import node_name
+from firsttouch.machine.numa import node_name
 from firsttouch.machine.parties import node_of
 from firsttouch.machine.tree import parse_ids
 from firsttouch.records.schema import NODE, PEER, SELF, AllocatorInfo, DeviceInfo, Factors, Peer, Record, Scalar

@@ -19,7 +19,7 @@ from firsttouch.allocators.properties import is_plain_host
 from firsttouch.events.log import EventLog
 from firsttouch.harness import outputs
 from firsttouch.harness.app import App, in_pieces
-from firsttouch.machine import usage
+from firsttouch.machine import numa, usage
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 from firsttouch.workspace.agents import Cpu, Gpu
@@ -160,7 +160,7 @@ def _is_in_both(info: DeviceInfo, entry: AllocatorInfo, tree: Tree) -> bool:
         return True
     if entry.gpu == "none" or not entry.available:
         return False
-    return is_plain_host(entry.name) or (entry.managed and bool(usage.memory_only_nodes(tree)))
+    return is_plain_host(entry.name) or (entry.managed and bool(numa.memory_only_nodes(tree)))
 
 
 class ActiveRun:

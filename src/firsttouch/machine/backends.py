@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from firsttouch.machine import amd, gpus, host
+from firsttouch.machine import amd, gpus, host, numa
 from firsttouch.machine.links import Links
 from firsttouch.machine.peers import numa_peers
 from firsttouch.machine.tree import Tree, format_ids
@@ -82,7 +82,7 @@ def _processor_info(facts: Facts) -> ExtraInfo:
     tree, usable = Tree(), host.usable_cores()
     cpu = host.cpu(tree, usable)
     known: dict[str, Scalar] = {key: cpu[key] for key in _HOST_FACTS if key in cpu}
-    if nodes := host.acting_nodes(tree, usable):
+    if nodes := numa.acting_nodes(tree, usable):
         known["nodes_with_processors"] = format_ids(nodes)
     return ExtraInfo({**known, "title": cpu.get("model", facts["title"])}, peers=numa_peers(tree))
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
 from firsttouch import __version__
-from firsttouch.machine import amd, gpus, host
+from firsttouch.machine import amd, gpus, host, numa
 from firsttouch.machine.libraries import find_libraries
 from firsttouch.machine.measurement_warnings import measurement_warnings
 from firsttouch.machine.tree import Facts, Tree
@@ -45,7 +45,7 @@ def host_topics(tree: Tree, environment: Mapping[str, str], usable: Sequence[int
     topics = {
         "cpu": host.cpu(tree, usable),
         "memory": host.memory(tree),
-        "numa": host.numa(tree),
+        "numa": numa.facts(tree),
         "huge_pages": host.huge_pages(tree),
         "limits": host.limits(tree),
         "kernel": host.kernel(tree, environment),

@@ -13,16 +13,23 @@ import re
 import resource
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from firsttouch import __version__
 from firsttouch.machine import amd, cgroup
-from firsttouch.machine.tree import Facts, Tree, drop_missing, format_ids, parse_ids, parse_int, parse_kernel_size
-from firsttouch.records.schema import Scalar
+from firsttouch.machine.tree import (
+    Facts,
+    Tree,
+    drop_missing,
+    format_ids,
+    named,
+    parse_ids,
+    parse_int,
+    parse_kernel_size,
+)
 from firsttouch.units import format_size
 
 _CPU = "sys/devices/system/cpu"
-_NODE = "sys/devices/system/node"
 _THP = "sys/kernel/mm/transparent_hugepage"
 
 _ISA = (
@@ -62,7 +69,6 @@ _ENVIRONMENT = re.compile(
 )
 _SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL", re.IGNORECASE)
 _SWITCH = {0: False, 1: True}
-_BALANCING = {0: False, 1: True, 2: True, 3: True}
 _OVERCOMMIT = {0: "heuristic", 1: "always", 2: "never"}
 _GVISOR = "#1 SMP Sun Jan 10 15:06:54 PST 2016"
 """The fixed build line of gVisor's /proc/version."""
@@ -123,69 +129,13 @@ def memory(tree: Tree) -> Facts:
         "swap_total_bytes": swap,
         "swap_used_bytes": swap - swap_free if swap is not None and swap_free is not None else None,
         "page_bytes": os.sysconf("SC_PAGE_SIZE") if tree.is_real else None,
-        "overcommit": _named(_OVERCOMMIT, tree.integer("proc/sys/vm/overcommit_memory")),
+        "overcommit": named(_OVERCOMMIT, tree.integer("proc/sys/vm/overcommit_memory")),
         "overcommit_limit_bytes": info.get("CommitLimit"),
         "swappiness": tree.integer("proc/sys/vm/swappiness"),
         "init_on_alloc": _init_on_alloc(tree),
-        "ksm": _named(_SWITCH, tree.integer("sys/kernel/mm/ksm/run")),
+        "ksm": named(_SWITCH, tree.integer("sys/kernel/mm/ksm/run")),
     }
     return drop_missing(facts | cgroup.memory_facts(tree))
-
-
-def numa_nodes(tree: Tree) -> list[int]:
-    """The numbers of the NUMA nodes."""
-    return sorted(node for name in tree.names(_NODE) if (node := node_number(name)) is not None)
-
-
-def node_name(node: int) -> str:
-    return f"node{node}"
-
-
-def node_number(name: str) -> int | None:
-    """The number of a NUMA node by its name; None if the text names no node."""
-    found = re.fullmatch(r"node(\d{1,5})", name)
-    return int(found[1]) if found else None
-
-
-def acting_nodes(tree: Tree, usable: Iterable[int]) -> dict[int, list[int]]:
-    """The NUMA nodes with processors that this process may use, and these processors. usable: those of all nodes."""
-    allowed = set(usable)
-    found = {node: [core for core in node_cores(tree, node) if core in allowed] for node in numa_nodes(tree)}
-    return {node: cores for node, cores in found.items() if cores}
-
-
-def node_cores(tree: Tree, node: int) -> list[int]:
-    """The cores of a NUMA node; empty for a node that has only memory."""
-    return parse_ids(tree.text(f"{_NODE}/node{node}/cpulist"))
-
-
-def node_memory(tree: Tree, node: int) -> dict[str, int]:
-    """Bytes by field of a NUMA node's meminfo: MemTotal, MemFree, ..."""
-    return tree.kibibytes(f"{_NODE}/node{node}/meminfo", prefix=f"Node {node} ")
-
-
-def numa(tree: Tree) -> Facts:
-    """For each node N: nodeN_total_bytes, nodeN_free_bytes, nodeN_cpus and nodeN_distances (to all nodes in order; 10
-    is the distance to itself). memory_only_nodes are those without a CPU, such as a GPU's memory on Grace Hopper.
-    """
-    numbers = numa_nodes(tree)
-    facts: Facts = {
-        "nodes": len(numbers) or None,
-        "balancing": _named(_BALANCING, tree.integer("proc/sys/kernel/numa_balancing")),
-    }
-    memory_only = []
-    for n in numbers:
-        info, cores = node_memory(tree, n), node_cores(tree, n)
-        facts |= {
-            f"node{n}_total_bytes": info.get("MemTotal"),
-            f"node{n}_free_bytes": info.get("MemFree"),
-            f"node{n}_cpus": format_ids(cores) or None,
-            f"node{n}_distances": tree.text(f"{_NODE}/node{n}/distance"),
-        }
-        if not cores and info.get("MemTotal"):
-            memory_only.append(n)
-    facts["memory_only_nodes"] = format_ids(memory_only) or None
-    return drop_missing(facts)
 
 
 def huge_pages(tree: Tree) -> Facts:
@@ -197,8 +147,8 @@ def huge_pages(tree: Tree) -> Facts:
         "thp_defrag": tree.selected(f"{_THP}/defrag"),
         "thp_shmem": tree.selected(f"{_THP}/shmem_enabled"),
         "thp_bytes": tree.integer(f"{_THP}/hpage_pmd_size"),
-        "thp_zero_page": _named(_SWITCH, tree.integer(f"{_THP}/use_zero_page")),
-        "thp_khugepaged_defrag": _named(_SWITCH, tree.integer(f"{_THP}/khugepaged/defrag")),
+        "thp_zero_page": named(_SWITCH, tree.integer(f"{_THP}/use_zero_page")),
+        "thp_khugepaged_defrag": named(_SWITCH, tree.integer(f"{_THP}/khugepaged/defrag")),
         "default_bytes": tree.kibibytes("proc/meminfo").get("Hugepagesize"),
     }
     facts |= {f"thp_{name}": tree.selected(f"{_THP}/{folder}/enabled") for name, folder in _sizes(tree, _THP)}
@@ -309,10 +259,6 @@ _RLIMITS = {"memlock": resource.RLIMIT_MEMLOCK, "address_space": resource.RLIMIT
 def _rlimit(which: int) -> int | str:
     soft = resource.getrlimit(which)[0]
     return "unlimited" if soft == resource.RLIM_INFINITY else soft
-
-
-def _named(names: Mapping[int, Scalar], value: int | None) -> Scalar:
-    return names.get(value) if value is not None else None
 
 
 def _number(text: str | None) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Sequence
 
-from firsttouch.machine import host
+from firsttouch.machine import host, numa
 from firsttouch.machine.tree import Tree, format_ids
 from firsttouch.records.schema import DeviceInfo, Party
 
@@ -27,7 +27,7 @@ def parties(devices: Iterable[DeviceInfo], tree: Tree | None = None) -> list[Par
 
 def node_parties(device: DeviceInfo, nodes: Iterable[int], tree: Tree | None = None) -> list[Party]:
     """NUMA nodes of the host that take part, each with its processors that this process may use."""
-    acting = host.acting_nodes(tree or Tree(), host.usable_cores())
+    acting = numa.acting_nodes(tree or Tree(), host.usable_cores())
     return [
         Party(
             device=device.name,
@@ -48,7 +48,7 @@ def rank_party(devices: Sequence[DeviceInfo], rank: int, nodes: Sequence[int] = 
     """
     tree = tree or Tree()
     usable = host.usable_cores()
-    acting = host.acting_nodes(tree, usable)
+    acting = numa.acting_nodes(tree, usable)
     every, ranks = list(acting), len(devices)
 
     def node_of_rank(other: int) -> int | None:
@@ -77,7 +77,7 @@ def node_of(device: DeviceInfo, tree: Tree | None = None) -> int | None:
     """The NUMA node of a PCI device's slot, or the only node in use by the host's processor; None if unknown."""
     tree = tree or Tree()
     if device.capabilities.on_host_processor:
-        nodes = list(host.acting_nodes(tree, host.usable_cores()))
+        nodes = list(numa.acting_nodes(tree, host.usable_cores()))
         return nodes[0] if len(nodes) == 1 else None
     node = tree.integer(f"sys/bus/pci/devices/{str(device.facts.get('pci_bus')).lower()}/numa_node")
     return node if node is not None and node >= 0 else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from firsttouch.machine import host
+from firsttouch.machine import numa
 from firsttouch.machine.links import Link, Links, pci_address
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import DeviceInfo, Peer
@@ -66,9 +66,9 @@ def _share_host_memory(*devices: DeviceInfo) -> bool:
 def numa_peers(tree: Tree) -> list[Peer]:
     """The host's NUMA nodes with memory, as peers of the CPU."""
     return [
-        Peer(name=host.node_name(node), access="direct")
-        for node in host.numa_nodes(tree)
-        if host.node_memory(tree, node).get("MemTotal")
+        Peer(name=numa.node_name(node), access="direct")
+        for node in numa.nodes(tree)
+        if numa.node_memory(tree, node).get("MemTotal")
     ]
 
 

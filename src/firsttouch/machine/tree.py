@@ -144,3 +144,8 @@ def format_ids(ids: Iterable[int]) -> str:
 def drop_missing(facts: Mapping[str, Scalar]) -> Facts:
     """The facts without those that are None."""
     return {key: value for key, value in facts.items() if value is not None}
+
+
+def named(names: Mapping[int, Scalar], value: int | None) -> Scalar:
+    """The word for a number that a file holds; None if it has none."""
+    return names.get(value) if value is not None else None

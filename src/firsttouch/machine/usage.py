@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from firsttouch.machine import cgroup, host
+from firsttouch.machine import cgroup, numa
 from firsttouch.machine.tree import Tree, parse_int
 from firsttouch.records.schema import DeviceInfo
 
@@ -47,8 +47,8 @@ def host_usage(tree: Tree) -> dict[str, int]:
     info = tree.kibibytes("proc/meminfo")
     total = info.get("MemTotal", 0)
     counters = {name: total - info[field] for name, field in _MEMINFO.items() if field in info}
-    nodes = host.numa_nodes(tree)
-    read = {n: _used(host.node_memory(tree, n)) for n in nodes}
+    nodes = numa.nodes(tree)
+    read = {n: _used(numa.node_memory(tree, n)) for n in nodes}
     used = {n: value for n, value in read.items() if value is not None} or {0: total - info.get("MemFree", 0)}
     if len(used) > 1:
         counters |= {f"node{n}_free": value for n, value in used.items()}
@@ -56,15 +56,10 @@ def host_usage(tree: Tree) -> dict[str, int]:
     taken = {n: value - listed[n] for n, value in used.items()}
     counters["numa_free"] = sum(used.values())
     counters["numa_free_and_lists"] = sum(taken.values())
-    memory_only = memory_only_nodes(tree)
+    memory_only = numa.memory_only_nodes(tree)
     counters["host_free_and_lists"] = sum(value for n, value in taken.items() if n not in memory_only)
     charged = cgroup.memory_charged(tree)
     return counters if charged is None else counters | {"cgroup": charged}
-
-
-def memory_only_nodes(tree: Tree) -> set[int]:
-    """NUMA nodes without processors, which may be the memory of a device."""
-    return {n for n in host.numa_nodes(tree) if not host.node_cores(tree, n)}
 
 
 def machine_usage(counters: Mapping[str, int], on_device: int | None) -> int:

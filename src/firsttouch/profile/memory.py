@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from firsttouch.machine import cgroup, host
+from firsttouch.machine import cgroup, numa
 from firsttouch.machine.tree import Tree, parse_int
 from firsttouch.profile import schema
 
@@ -153,10 +153,10 @@ def host_counters(tree: Tree, pid: int) -> dict[str, int]:
     machine was started, by all programs.
     """
     found: dict[str, int] = {}
-    for node in host.numa_nodes(tree):
-        memory = host.node_memory(tree, node)
+    for node in numa.nodes(tree):
+        memory = numa.node_memory(tree, node)
         if memory.get("MemTotal") and "MemFree" in memory:
-            found[f"{host.node_name(node)}_free"] = memory["MemFree"]
+            found[f"{numa.node_name(node)}_free"] = memory["MemFree"]
     available = tree.kibibytes("proc/meminfo").get("MemAvailable")
     charged = cgroup.memory_charged(tree, str(pid))
     found |= {k: v for k, v in {"mem_available": available, "cgroup": charged}.items() if v is not None}
@@ -172,9 +172,9 @@ def nodes(tree: Tree, gpus: Iterable[schema.Gpu] = ()) -> list[schema.Node]:
     """
     owners = {gpu.node: gpu.name for gpu in gpus if gpu.node is not None}
     found = []
-    for number in host.numa_nodes(tree):
-        total = host.node_memory(tree, number).get("MemTotal")
-        processors = bool(host.node_cores(tree, number))
+    for number in numa.nodes(tree):
+        total = numa.node_memory(tree, number).get("MemTotal")
+        processors = bool(numa.node_cores(tree, number))
         if total is not None and (total or processors):
             found.append(schema.Node(node=number, total=total, processors=processors, gpu=owners.get(number, "")))
     return found
