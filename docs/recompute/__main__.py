@@ -32,7 +32,8 @@ PART = re.compile(r"<!-- recomputed: (\S+) (\S[^\n]*?) -->\n(.*?)<!-- end of rec
 
 
 def directories(patterns: str) -> Sequence[Directory]:
-    found = [path for pattern in patterns.split() for path in sorted(ROOT.glob(pattern)) if path.is_dir()]
+    found = [path for pattern in patterns.split() for path in sorted(ROOT.glob(pattern))]
+    found = [path for path in found if (path / "results.jsonl").is_file()]
     if not found:
         raise SystemExit(f"{patterns}: no such directory of results")
     return [load(path) for path in found]

@@ -1,4 +1,4 @@
-"""The texts of docs/evidence.md that are computed from records.
+"""The texts of docs/evidence that are computed from records.
 
 Those about applications take any number of directories. Points are compared with each other only within a directory.
 """
@@ -79,34 +79,53 @@ def mean(values: Sequence[float]) -> str:
     return f"{geometric_mean(values):.2f}" if values else ""
 
 
-def when(directory: Directory) -> str:
-    return min(r.started for r in directory.records)[:10]
-
-
-def runs(directories: Sequence[Directory]) -> str:
-    """One row for each directory: the machine, the points, and the seconds that they took."""
+def catalogue(directories: Sequence[Directory]) -> str:
+    """One row for each directory: what was measured when, and what of it failed or was wrong."""
     rows = []
     for d in directories:
         status = Counter(r.status for r in d.records)
-        wrong = sum(r.verified is False for r in d.records)
-        seconds = sum(r.seconds for r in d.records)
-        preset = join_names(sorted({r.preset for r in d.records}))
-        others = ", ".join(f"{n} {name}" for name, n in sorted(status.items()) if name not in ("ok", "skipped"))
+        events = sum(r.factors.get(EVENTS) == ON for r in d.records if r.experiment == "app")
+        bad = [
+            f"{_subject(r)}: {r.status if r.verified is not False else 'wrong data'}" for r in d.records if _is_bad(r)
+        ]
         rows.append(
             [
-                f"`{d.name}`",
-                when(d),
-                preset,
-                str(len(d.records)),
+                f"[{d.path.name}](../../{d.name})",
+                min(r.started for r in d.records)[:10],
+                _contents(d),
+                f"{len(d.records)}" + (f", {events} with events" if events else ""),
                 str(status["ok"]),
                 str(status["skipped"]),
-                others or "none",
-                str(wrong),
-                f"{seconds:.0f} s",
+                "; ".join(dict.fromkeys(bad)) or "none",
+                f"{sum(r.seconds for r in d.records):.0f} s",
             ]
         )
-    heads = ["records", "taken on", "preset", "points", "ok", "skipped", "other", "wrong data", "measuring"]
-    return table(heads, rows)
+    return table(["records", "taken on", "what", "points", "ok", "skipped", "failed or wrong", "measuring"], rows)
+
+
+def _contents(directory: Directory) -> str:
+    """The preset of a run of experiments; the applications, sizes and repetitions of a run of applications."""
+    apps = [r for r in directory.records if r.experiment == "app"]
+    if not apps:
+        names = sorted({r.experiment for r in directory.records})
+        preset = join_names(sorted({r.preset for r in directory.records}))
+        return f"{join_names(names) if len(names) < 7 else count(len(names), 'experiment')}, {preset}"
+    names = sorted({application(r) for r in apps})
+    sizes = sorted({v for r in apps if isinstance(v := r.factors.get("size"), int)})
+    repeats = join_names(sorted({f"{r.factors['repeat']}" for r in apps if "repeat" in r.factors}))
+    of = join_names(names) if len(names) < 5 else count(len(names), "application")
+    what = [of, join_names([format_size(v) for v in sizes]) or "default size"]
+    return ", ".join([*what, f"{repeats} repetition{'s' * (repeats != '1')}"] if repeats else what)
+
+
+def _is_bad(record: Record) -> bool:
+    return record.status not in ("ok", "skipped") or record.verified is False
+
+
+def _subject(record: Record) -> str:
+    if record.experiment != "app":
+        return record.experiment
+    return f"{application(record)} under {strategy(record)}{' with events' if record.factors.get(EVENTS) == ON else ''}"
 
 
 ARRAYS = {"read": 1, "copy": 2, "triad": 3}
@@ -152,26 +171,6 @@ def sharing(directories: Sequence[Directory]) -> str:
     ]
     updates = sum(number_of(r, "increments") or 0 for r in found)
     lost = sum((number_of(r, "increments") or 0) - (number_of(r, "found") or 0) for r in found)
-    touches = sorted(
-        (
-            r
-            for d in directories
-            for r in d.records
-            if r.experiment == "migration"
-            and r.factors.get("events") == "on"
-            and r.factors.get("order") == "sequential"
-            and r.status == "ok"
-        ),
-        key=lambda r: str(r.factors["touch"]),
-    )
-    moved = [
-        f"`{r.factors['touch']}`: {format_size(number_of(r, 'compute_h2d_bytes') or 0)} in "
-        f"{exact(number_of(r, 'compute_h2d_migrations') or 0)} records, "
-        f"{format_size(number_of(r, 'compute_h2d_fault_bytes') or 0)} of it by faults, "
-        f"{exact(number_of(r, 'compute_gpu_fault_groups') or 0)} fault groups, "
-        + ("the same in every repetition" if r.counters.get("same_every_time") else "not the same in every repetition")
-        for r in touches
-    ]
     pairs = _pairs(directories)
     groups = [
         exact(number_of(r, "compute_most_gpu_fault_groups") or 0)
@@ -186,7 +185,6 @@ def sharing(directories: Sequence[Directory]) -> str:
             f"{count(len(found), 'point')}, {exact(updates)} updates including those of each agent alone, "
             + ("none lost" if not lost else f"{exact(lost)} lost"),
         ],
-        ["touches in order of one word in every 4 KiB, 64 KiB or 2 MiB of 64 MiB", "; ".join(moved)],
         ["after a prefetch of the whole buffer the passes raise no fault", f"{join_names(groups)} fault groups"],
         [
             "cost of recording events: pairs of points of `migration` with and without events",
@@ -210,37 +208,6 @@ def _pairs(directories: Sequence[Directory]) -> list[float]:
                 medians.setdefault(f"{r.device} {rest}", {})[str(r.factors.get(EVENTS))] = r.summary.median
         found += [m[ON] / m["off"] for m in medians.values() if ON in m and "off" in m]
     return found
-
-
-def applications(directories: Sequence[Directory]) -> str:
-    """What each directory holds."""
-    rows = []
-    for d in directories:
-        status = Counter(r.status for r in d.records)
-        events = sum(r.factors.get(EVENTS) == ON for r in d.records)
-        bad = [
-            f"{application(r)} under {strategy(r)}{' with events' if r.factors.get(EVENTS) == ON else ''}: {r.status}"
-            for r in d.records
-            if r.status not in ("ok", "skipped")
-        ]
-        bad += [f"{application(r)} under {strategy(r)}: wrong" for r in d.records if r.verified is False]
-        sizes = sorted({v for r in d.records if isinstance(v := r.factors.get("size"), int)})
-        rows.append(
-            [
-                f"`{d.name}`",
-                when(d),
-                str(len({application(r) for r in d.records})),
-                join_names([format_size(v) for v in sizes]),
-                join_names(sorted({f"{r.factors.get('repeat', '')}" for r in d.records})),
-                f"{len(d.records)}, {events} of them with events",
-                str(status["ok"]),
-                str(sum(r.verified is True for r in d.records)),
-                str(status["skipped"]),
-                "; ".join(bad) or "none",
-            ]
-        )
-    heads = "records,taken on,applications,sizes,repetitions,points,measured,verified,skipped,failed or wrong"
-    return table(heads.split(","), rows)
 
 
 MEANS: Mapping[str, str] = {
@@ -517,14 +484,16 @@ def _percent(part: float) -> str:
     return f"{part:.0%}".replace("%", " %")
 
 
+HEAD = ("cases", "mean", "within 5 %", "worst", "best fixed strategy", "median error", "pairs in order")
+
+
 def advice(directories: Sequence[Directory]) -> str:
     """The figures of each directory of applications, with the prices of the first directory."""
     micro, *measured = directories
     each = [(f"`{d.name}`", Judgement(cases(micro.results, d.results))) for d in measured]
     every = Judgement([case for _, judged in each for case in judged.cases])
     judged = [*each, ("all with three repetitions or more", every.repeated)] if len(each) > 1 else each
-    head = ["records", "cases", "mean", "within 5 %", "worst", "best fixed strategy", "median error", "pairs in order"]
-    text = table(head, [[name, *_judged(one)] for name, one in judged])
+    text = table(["records", *HEAD], [[name, *_judged(one)] for name, one in judged])
     far = [f"{c.title}: {c.pick}, {c.ratio(str(c.pick)):.2f} times {c.best}" for r, c in every.picked if r > CLEARLY]
     if far:
         text += f"\nMore than 5 % slower than the fastest: {'; '.join(far)}.\n"
@@ -537,6 +506,16 @@ def advice(directories: Sequence[Directory]) -> str:
     return text
 
 
+def advice_elsewhere(directories: Sequence[Directory]) -> str:
+    """The figures of all cases of three repetitions or more, with the prices of each run of experiments."""
+    priced = [d for d in directories if all(r.experiment != "app" for r in d.records)]
+    measured = [d for d in directories if d not in priced]
+    judged = [Judgement([case for d in measured for case in cases(p.results, d.results)]).repeated for p in priced]
+    return table(
+        ["prices from", *HEAD], [[f"`{p.name}`", *_judged(one)] for p, one in zip(priced, judged, strict=True)]
+    )
+
+
 Text = Callable[[Sequence[Directory]], str]
 
 
@@ -546,11 +525,11 @@ def of_each_once(text: Text) -> Text:
 
 TEXTS: Mapping[str, Text] = {
     "advice": advice,
-    "runs": runs,
+    "advice-elsewhere": advice_elsewhere,
+    "catalogue": catalogue,
     "counted": counted,
     "first-touches": first_touches,
     "sharing": sharing,
-    "applications": applications,
     "means": of_each_once(means),
     "findings": of_each_once(findings),
     "iterations": of_each_once(iterations),

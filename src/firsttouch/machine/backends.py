@@ -69,7 +69,7 @@ HIP_UNTESTED = (
 )
 BETWEEN_GPUS_UNTESTED = (
     "Access, copies, messages and collective operations between GPUs, by NCCL, RCCL and GPU-aware MPI too, have run on "
-    "stand-ins only so far, not on a machine with several GPUs (docs/evidence.md)."
+    "stand-ins only so far, not on a machine with several GPUs (docs/evidence/coverage.md)."
 )
 """A note about a machine on which one driver has several GPUs."""
 WITHOUT_XNACK = (
