@@ -14,7 +14,7 @@ from statistics import mean, median
 
 from firsttouch.advice.accesses import declared_by
 from firsttouch.advice.advisor import NOT_ESTIMATED, choose_device, estimates, measured_runs
-from firsttouch.advice.costs import Prices
+from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.apps import all_apps
 from firsttouch.harness.derive import BASELINE
 from firsttouch.records.reading import Results, load_results
@@ -101,7 +101,7 @@ def _is_clear(fast: Summary, slow: Summary) -> bool:
 def cases(micro: Results, applications: Results, device: str | None = None) -> list[Case]:
     """All applications of a run whose code is here, judged with the prices of another run."""
     info = choose_device([micro], device)
-    prices, known, found = Prices(micro.machine, micro.records, info), all_apps(), []
+    prices, known, found = MeasuredPrices(micro.machine, micro.records, info), all_apps(), []
     for name, app in known.items():
         programs: dict[tuple[object, tuple[tuple[str, int], ...]], dict[str, Summary]] = {}
         for r in measured_runs(applications.records, name, info.name, app.sizes["default"]):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from firsttouch.advice.accesses import declared_by
-from firsttouch.advice.costs import Prices
+from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.model import estimate
 from firsttouch.apps import all_apps
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32
@@ -28,10 +28,10 @@ def runs() -> Mapping[str, Record]:
 
 
 @pytest.fixture(scope="module")
-def prices() -> Prices:
+def prices() -> MeasuredPrices:
     run = load_results(RESULTS / "h200-standard")
     device = next(d for d in run.machine.devices if d.capabilities.page_migration)
-    return Prices(run.machine, run.records, device)
+    return MeasuredPrices(run.machine, run.records, device)
 
 
 def parameters(record: Record) -> dict[str, int]:
@@ -39,7 +39,7 @@ def parameters(record: Record) -> dict[str, int]:
     return {name: v for name, v in named.items() if isinstance(v, int)}
 
 
-def test_a_dry_run_copies_the_bytes_that_a_run_copied(runs: Mapping[str, Record], prices: Prices) -> None:
+def test_a_dry_run_copies_the_bytes_that_a_run_copied(runs: Mapping[str, Record], prices: MeasuredPrices) -> None:
     apps = all_apps()
     for name, record in runs.items():
         declared = declared_by(apps[name], parameters(record))
@@ -81,12 +81,12 @@ class Failing(Endless):
         raise OSError("no such file")
 
 
-def test_a_loop_without_an_end_is_left(prices: Prices) -> None:
+def test_a_loop_without_an_end_is_left(prices: MeasuredPrices) -> None:
     declared = declared_by(Endless, {"n": 1024})
     assert any("the dry run ended after" in text for text in declared.assumptions)
 
 
-def test_the_roles_say_what_moves_where_a_dry_run_fails(prices: Prices) -> None:
+def test_the_roles_say_what_moves_where_a_dry_run_fails(prices: MeasuredPrices) -> None:
     declared = declared_by(Failing, {"n": 1024})
     assert "OSError: no such file" in " ".join(declared.assumptions)
     terms = estimate(declared, STRATEGIES["explicit"], prices)
@@ -94,7 +94,7 @@ def test_the_roles_say_what_moves_where_a_dry_run_fails(prices: Prices) -> None:
     assert moved == {"copy in": 4096, "copy back": 4096}
 
 
-def test_every_pattern_has_times_and_is_named_in_the_help(prices: Prices) -> None:
+def test_every_pattern_has_times_and_is_named_in_the_help(prices: MeasuredPrices) -> None:
     from firsttouch.advice.patterns import PATTERNS, declared_for
 
     help_text = " ".join((Path(__file__).parents[2] / "src/firsttouch/cli/advise.py").read_text().split())

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
-from firsttouch.advice.advisor import advise
+from firsttouch.advice import patterns
+from firsttouch.advice.advisor import advise, ranked
+from firsttouch.advice.costs import Price, Prices, PublishedRow, Time
 from firsttouch.apps import all_apps
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import DeviceInfo, Machine
 
 STANDARD = Path(__file__).parents[2] / "results/h200-standard"
 MIB, GIB = 1 << 20, 1 << 30
@@ -49,6 +53,16 @@ def terms(directory: Path, strategy: str, pattern: str = "stream") -> dict[str, 
     return {term["what"]: term for term in row["terms"]}
 
 
+def factors_of(ground: dict[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(ground["key"])[2]
+    return found
+
+
+def assumption(term: dict[str, Any]) -> str:
+    (text,) = (ground["text"] for ground in term["grounds"] if ground["kind"] == "assumption")
+    return str(text)
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return with_points(tmp_path_factory.mktemp("run") / "with-points")
@@ -67,16 +81,16 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_measured_price_is_used(measured: Path, strategy: str, what: str, factors: dict[str, str]) -> None:
     term = terms(measured, strategy)[what]
     assert term["ms"] == pytest.approx(term["bytes"] / 1e6)
-    assert term["note"] == ""
-    assert all(json.loads(point)[2].items() >= factors.items() for point in term["points"])
+    assert {ground["kind"] for ground in term["grounds"]} == {"record"}
+    assert all(factors_of(ground).items() >= factors.items() for ground in term["grounds"])
 
 
 def test_a_run_without_these_points_is_priced_as_before_and_says_what_is_assumed() -> None:
     explicit, managed = terms(STANDARD, "explicit"), terms(STANDARD, "managed+prefetch")
     copied = explicit["copy back, malloc host arrays"]["bytes"]
     assert explicit["first touch of host pages by the copy"]["bytes"] == copied
-    assert "is not in this run" in explicit["free malloc host arrays"]["note"]
-    assert "priced as the CPU's faults" in managed["prefetch to the CPU"]["note"]
+    assert "is not in this run" in assumption(explicit["free malloc host arrays"])
+    assert "priced as the CPU's faults" in assumption(managed["prefetch to the CPU"])
     assert not [what for what in managed if what.startswith("free")]
 
 
@@ -86,6 +100,58 @@ def test_device_arrays_of_copies_are_allocated_and_freed() -> None:
         term = explicit[f"{call} device memory"]
         assert term["bytes"] >= GIB
         assert all(
-            json.loads(point)[2].items() >= {"call": call, "allocator": "device"}.items() for point in term["points"]
+            factors_of(ground).items() >= {"call": call, "allocator": "device"}.items() for ground in term["grounds"]
         )
         assert f"{call} device memory" not in managed
+
+
+@pytest.mark.parametrize(
+    ("experiment", "command"),
+    [
+        ("transfer", "firsttouch run transfer --device cuda:0 --set direction=h2d --set allocator=malloc"),
+        ("pagefault", "firsttouch run pagefault --device cpu"),
+    ],
+)
+def test_a_record_of_another_version_of_the_metric_is_no_price(tmp_path: Path, experiment: str, command: str) -> None:
+    """Its values mean something else, so the strategies that need it have no time but the command that measures it."""
+    for name in ("machine.json", "run.json"):
+        shutil.copy(STANDARD / name, tmp_path)
+    lines = [json.loads(line) for line in (STANDARD / "results.jsonl").read_text().splitlines()]
+    for record in lines:
+        if record["experiment"] == experiment:
+            record["metric_version"] += 1
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(record) + "\n" for record in lines))
+    found = advise([tmp_path], pattern="stream", size=str(GIB), apps=all_apps()).to_builtins()
+    (explicit,) = (one for one in found["unavailable"] if one["strategy"] == "explicit")
+    assert (explicit["reason"], explicit["run"]) == ("not measured here", command)
+
+
+class Described:
+    """Prices of a machine that nobody has measured: 1 ns per byte for all that happens, as a paper states it."""
+
+    def __init__(self, machine: Machine, device: DeviceInfo) -> None:
+        self.machine, self.device, self.page_size = machine, device, "base"
+        times = (Time(), Time(1.0, 1.0, 1.0))
+        self.price = Price((0.0, 1.0), times, (PublishedRow("a-paper/copies"),)).assuming("all bytes take 1 ns")
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "isolated_fault":
+            return lambda *_, **__: Time()
+        if name == "placements":
+            return lambda *_: ({"none": 1.0}, self.price.grounds)
+        return lambda *_, **__: self.price
+
+
+def test_a_machine_that_is_described_has_advice_like_one_that_was_measured() -> None:
+    """Its terms rest on what its prices rest on, which is no record."""
+    machine = load_results(STANDARD).machine
+    prices: Prices = Described(machine, next(d for d in machine.devices if d.name == "cuda:0"))
+    advice = ranked(patterns.declared_for("stream", GIB), "a program", GIB, prices).to_builtins()
+    (explicit,) = (one for one in advice["strategies"] if one["strategy"] == "explicit")
+    copied = next(term for term in explicit["terms"] if term["what"].startswith("copy in"))
+    assert copied["ms"] == pytest.approx(copied["bytes"] / 1e6)
+    assert [*copied["grounds"]] == [
+        {"kind": "published", "row": "a-paper/copies"},
+        {"kind": "assumption", "text": "all bytes take 1 ns"},
+    ]
+    assert "all bytes take 1 ns" in advice["assumptions"]

@@ -54,7 +54,7 @@ def test_json_ranks_the_strategies_with_their_terms_and_points() -> None:
     for row in found["strategies"]:
         assert 0 <= row["low"] <= row["ms"] <= row["high"]
         assert sum(term["ms"] for term in row["terms"]) == pytest.approx(row["ms"])
-        assert all(term["points"] for term in row["terms"])
+        assert all(term["grounds"] for term in row["terms"])
     absent = {one["strategy"]: one["reason"] for one in found["unavailable"]}
     assert "pageableMemoryAccess" in absent["system"]
     assert len(found["sentences"]) <= 3

@@ -5,14 +5,17 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
+import msgspec
+
 from firsttouch.advice import patterns
 from firsttouch.advice.accesses import Declared, declared_by
-from firsttouch.advice.costs import Prices, Unmeasured
+from firsttouch.advice.costs import Ground, Prices, RecordKey, Unmeasured, assumptions
+from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.model import Impossible, NotEstimated, Term, estimate
 from firsttouch.advice.settings import Settings, settings
 from firsttouch.analysis.statistics import measured
@@ -54,7 +57,7 @@ class Row:
     terms: list[Term]
     measured: bool = False
     estimated_ms: float | None = None
-    points: tuple[str, ...] = ()
+    grounds: tuple[Ground, ...] = ()
 
     @property
     def difference_ms(self) -> float | None:
@@ -102,11 +105,10 @@ class Advice:
 
     def to_builtins(self) -> dict[str, Any]:
         """Plain data, as --json prints it."""
-        rows = []
-        for row in self.strategies:
-            extra = {} if row.estimated_ms is None else {"difference_ms": row.difference_ms}
-            rows.append({**asdict(row), **extra})
-        return {**asdict(self), "strategies": rows}
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        for row, found in zip(self.strategies, plain["strategies"], strict=True):
+            found |= {} if row.estimated_ms is None else {"difference_ms": row.difference_ms}
+        return plain
 
 
 # ------------------------------------------------------------------------------------------------ what is asked
@@ -146,7 +148,7 @@ def advise(
     nbytes = SIZE if size is None else _bytes(size)
     declared = patterns.declared_for(name, nbytes)
     program = f"a program that {patterns.PATTERNS[name].meaning}"
-    return ranked(declared, program, nbytes, results[0], info, records)
+    return ranked(declared, program, nbytes, MeasuredPrices(results[0].machine, records, info))
 
 
 def newest() -> Path:
@@ -273,9 +275,7 @@ def _for_app(
         declared,
         app.name,
         size if isinstance(size, int) and footprint > 0.99 * size else footprint,
-        results[0],
-        device,
-        records,
+        MeasuredPrices(results[0].machine, records, device),
         app=app,
         runs={str(r.factors.get("strategy")): r for r in runs},
         measure=measure,
@@ -316,16 +316,14 @@ def ranked(
     declared: Declared,
     program: str,
     size: int,
-    results: Results,
-    device: DeviceInfo,
-    records: Sequence[Record],
+    prices: Prices,
     *,
     app: type[App] | None = None,
     runs: Mapping[str, Record] | None = None,
     measure: str = "",
 ) -> Advice:
     """Advice about declared accesses. runs: measured runs of the same program, by strategy."""
-    prices = Prices(results.machine, records, device)
+    device = prices.device
     terms, absent = estimates(declared, prices, app, measure)
     runs = runs or {}
     if not terms and not runs:
@@ -383,7 +381,7 @@ def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[
             assert record.summary is not None
             estimated = ms if name in both else None
             s = record.summary
-            rows.append(Row(name, s.median, s.ci_low, s.ci_high, known, True, estimated, (key_of(record),)))
+            rows.append(Row(name, s.median, s.ci_low, s.ci_high, known, True, estimated, (RecordKey(key_of(record)),)))
         else:
             rows.append(Row(name, ms, max(0.0, low + min(errors)), high + max(errors), known))
     rows.sort(key=lambda row: (row.ms, [*STRATEGIES].index(row.strategy) if row.strategy in STRATEGIES else 99))
@@ -405,7 +403,7 @@ def _median(record: Record) -> float:
 
 
 def _assumptions(declared: Declared, terms: Mapping[str, list[Term]]) -> list[str]:
-    notes = [t.note for rows in terms.values() for t in rows if t.note]
+    notes = [note for rows in terms.values() for t in rows for note in assumptions(t.grounds)]
     return list(dict.fromkeys([*declared.assumptions, *notes]))
 
 

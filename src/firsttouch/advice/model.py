@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from firsttouch.advice.accesses import Access, Block, Declared
-from firsttouch.advice.costs import Price, Prices, Time, Unmeasured
+from firsttouch.advice.costs import Ground, Price, Prices, Time, Unmeasured
 from firsttouch.allocators.properties import coherence, common_allocator, is_plain_host, memory_of, moves_pages
 from firsttouch.harness.division import why_not_at_once
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
@@ -34,7 +34,7 @@ AT_ONCE = "both agents use the same pages at the same time, so how often pages m
 
 @dataclass(frozen=True)
 class Term:
-    """One thing that a strategy adds in a phase: how much of it, its time in ms, and the points behind its price."""
+    """One thing that a strategy adds in a phase: how much of it, its time in ms, and the grounds of its price."""
 
     phase: str
     what: str
@@ -43,8 +43,7 @@ class Term:
     ms: float
     low: float
     high: float
-    points: tuple[str, ...]
-    note: str = ""
+    grounds: tuple[Ground, ...]
 
 
 @dataclass
@@ -88,7 +87,7 @@ class _Terms:
         for (phase, what), s in self._sums.items():
             assert s.price is not None
             ms = s.time.times(1e-6)
-            found.append(Term(phase, what, s.bytes, s.count, ms.value, ms.low, ms.high, s.price.points, s.price.note))
+            found.append(Term(phase, what, s.bytes, s.count, ms.value, ms.low, ms.high, s.price.grounds))
         return found
 
 
@@ -350,7 +349,7 @@ class _InPlace(_Simulation):
         name, nbytes = self.strategy.allocator, access.end - access.start
         used = [self.prices.remote("h2d", name)] * access.reads + [self.prices.remote("d2h", name)] * access.writes
         # The link carries both directions at once.
-        price = replace(max(used, key=lambda p: p.of(nbytes).value), note=ONE_PASS)
+        price = max(used, key=lambda p: p.of(nbytes).value).assuming(ONE_PASS)
         all_passes = price.of(nbytes).times(access.passes)
         once = price.of(nbytes) if access.passes >= 1 else all_passes
         time = Time(all_passes.value, min(once.low, all_passes.low), all_passes.high)

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 from firsttouch.advice import patterns
 from firsttouch.advice.advisor import SIMILAR, SIZE, Advice, Row, choose_device, on_processor, ranked
+from firsttouch.advice.costs import record_keys
+from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, Quantity, keys
 from firsttouch.analysis.findings import quantity as quantity_of
 from firsttouch.analysis.statistics import measured, median_of, varying
@@ -221,12 +223,13 @@ def _of_shares(runs: Iterable[Record], device: DeviceInfo) -> list[Sentence]:
 
 def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
     try:
-        advice = ranked(patterns.declared_for(patterns.USUAL, SIZE), patterns.USUAL, SIZE, run, device, run.records)
+        prices = MeasuredPrices(run.machine, run.records, device)
+        advice = ranked(patterns.declared_for(patterns.USUAL, SIZE), patterns.USUAL, SIZE, prices)
     except UsageError:
         return []
     if len(advice.strategies) < 2 or not advice.fastest_known:
         return []
-    points = [point for row in advice.strategies for term in row.terms for point in term.points]
+    points = record_keys(ground for row in advice.strategies for term in row.terms for ground in term.grounds)
     best, others = advice.strategies[0], _named(advice)
     use = f"{format_size(SIZE)} that the CPU writes, kernels update and the CPU reads back"
     estimated = f"an estimated {quantity(best.ms, 'ms')} besides the kernels"
@@ -241,7 +244,7 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
     value = Quantity(best.ms, "ms", best.low, best.high)
     found = [_sentence("estimate", text, value, device.name, points, **details)]
     for name, one in advice.settings.named().items():
-        found.append(_sentence(name, one.text, Quantity(one.value), device.name, one.points))
+        found.append(_sentence(name, one.text, Quantity(one.value), device.name, record_keys(one.grounds)))
     return found
 
 

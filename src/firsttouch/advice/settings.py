@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from firsttouch.advice.costs import Direction, Price, Prices, Unmeasured
+from firsttouch.advice.costs import Direction, Ground, Price, Prices, Unmeasured
 from firsttouch.allocators.properties import common_allocator
 from firsttouch.analysis.findings import CLEAR_RATIO
 from firsttouch.text import count, quantity
@@ -32,11 +32,11 @@ class CopyChoice:
 
 @dataclass(frozen=True)
 class Setting:
-    """A recommendation in words without a full stop, the number that it rests on, and the points behind it."""
+    """A recommendation in words without a full stop, the number that it rests on, and its grounds."""
 
     text: str
     value: float
-    points: tuple[str, ...]
+    grounds: tuple[Ground, ...]
 
 
 @dataclass
@@ -109,7 +109,7 @@ def _copy_interface(prices: Prices) -> Setting | None:
     locked = common_allocator("page-locked")
     used = [prices.allocation(locked, "allocate"), prices.allocation(locked, "free")]
     used += [prices.copy("h2d", name) for name in (locked, common_allocator("host"))]
-    return Setting(text, ratio, _points(*used))
+    return Setting(text, ratio, _grounds(*used))
 
 
 def _prefault(prices: Prices) -> Setting | None:
@@ -123,7 +123,7 @@ def _prefault(prices: Prices) -> Setting | None:
         )
         text += "which has one thread,"
     text += f" takes {_per_gib(one)}, by all threads {_per_gib(all_threads)}"
-    return Setting(text, ratio, _points(one, all_threads)) if ratio > CLEAR_RATIO else None
+    return Setting(text, ratio, _grounds(one, all_threads)) if ratio > CLEAR_RATIO else None
 
 
 def _page_size(prices: Prices) -> Setting | None:
@@ -132,7 +132,7 @@ def _page_size(prices: Prices) -> Setting | None:
         "which plain memory gets here" if prices.page_size == "huge" else "which a program must ask for here (madvise)"
     )
     text = f"use huge pages, {how}: first touch takes {_per_gib(huge)}, with base pages {_per_gib(base)}"
-    return Setting(text, _ratio(base, huge), _points(base, huge)) if _ratio(base, huge) > CLEAR_RATIO else None
+    return Setting(text, _ratio(base, huge), _grounds(base, huge)) if _ratio(base, huge) > CLEAR_RATIO else None
 
 
 def _prefetch(prices: Prices) -> Setting | None:
@@ -142,18 +142,18 @@ def _prefetch(prices: Prices) -> Setting | None:
         f"prefetch {name} buffers before kernels use them: it takes {_per_gib(prefetch)}, faults take {_per_gib(fault)}"
     )
     ratio = _ratio(fault, prefetch)
-    return Setting(text, ratio, _points(prefetch, fault)) if ratio > CLEAR_RATIO else None
+    return Setting(text, ratio, _grounds(prefetch, fault)) if ratio > CLEAR_RATIO else None
 
 
 def _placement(prices: Prices) -> Setting | None:
     name = common_allocator("shared")
-    times, points = prices.placements(name)
+    times, grounds = prices.placements(name)
     best = min(times, key=lambda advice: times[advice])
     ratio = times["none"] / times[best]
     if best == "none" or ratio < CLEAR_RATIO:
-        return Setting(f"give no advice: none makes passes over {name} data clearly faster", ratio, points)
+        return Setting(f"give no advice: none makes passes over {name} data clearly faster", ratio, grounds)
     return Setting(
-        f"advice {best} makes passes over {name} data {format_number(ratio, 2)} times as fast", ratio, points
+        f"advice {best} makes passes over {name} data {format_number(ratio, 2)} times as fast", ratio, grounds
     )
 
 
@@ -162,8 +162,8 @@ def _ratio(one: Price, other: Price) -> float:
     return one.of(1).value / least if least else 1.0
 
 
-def _points(*prices: Price) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(point for price in prices for point in price.points))
+def _grounds(*prices: Price) -> tuple[Ground, ...]:
+    return tuple(dict.fromkeys(ground for price in prices for ground in price.grounds))
 
 
 def _per_gib(price: Price) -> str:
