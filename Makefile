@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= test
 ARGS ?=
-JOBS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n : 8)))
+JOBS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 WHEELS := build/wheel
@@ -18,7 +18,7 @@ SOURCES := $(shell find pyproject.toml README.md LICENSE CMakeLists.txt cmake na
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 	@echo "Variables: PYTHON (to make .venv with), ARGS (for 'firsttouch run' or pytest), EXTRAS (to install with make test),"
-	@echo "  JOBS (test processes at once: one per core, at most 8)"
+	@echo "  JOBS (test processes at once: one more than cores, as many tests wait; at most 8)"
 
 build: $(VENV)/.installed  ## build the package and install it into .venv
 
@@ -26,7 +26,7 @@ run: $(VENV)/.installed  ## measure this machine and print what was found: make 
 	$(VENV)/bin/firsttouch run $(ARGS)
 
 test: $(VENV)/.installed-$(EXTRAS)  ## run the tests: make test ARGS="tests/machine -x"
-	$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 $(ARGS)
 
 docs: $(VENV)/.installed  ## recompute the tables of the docs that quote results/, and build the docs as a site: build/site
 	$(VENV)/bin/python docs/recompute

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tells all tests, and the programs that they start, whether the exhaustive ones run too."""
     if config.option.markexpr != "not exhaustive":
         os.environ.setdefault("FIRSTTOUCH_EXHAUSTIVE", "1")
+
+
+LONGEST_FIRST = ("standins", "engine", "profile", "apps", "cli", "report", "experiments")
+"""Folders whose files take longest. They begin first, so that no process works on one when the others are done."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: i for i, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
+
+
+def pytest_collection_finish() -> None:
+    """Exempts the collected tests from garbage collection, which every run of an application begins with."""
+    gc.collect()
+    gc.freeze()
 
 
 MakeOnce = Callable[[str, Callable[[Path], object]], Path]
