@@ -19,6 +19,10 @@ from typing import Any
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Peer
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
+HOST = DeviceCapabilities(
+    on_host_processor=True, shares_host_memory=True, coherent_during_kernel=True, host_native_atomics=True
+)
+"""The capabilities of the device `cpu`."""
 DIRECT: dict[str, Any] = {"available": True, "cpu": "direct", "gpu": "direct"}
 
 
@@ -72,17 +76,12 @@ def cpu(processors: int, l3_bytes: int, l2_bytes: int = MIB, **more: int) -> Dev
             "line_bytes": 64,
             **more,
         },
-        capabilities=DeviceCapabilities(
-            on_host_processor=True,
-            shares_host_memory=True,
-            coherent_during_kernel=True,
-            host_native_atomics=True,
-        ),
+        capabilities=HOST,
         allocators=_host_allocators(False, "the CPU alone"),
     )
 
 
-def _gpu(integrated: bool, **more: Any) -> DeviceCapabilities:
+def gpu_capabilities(integrated: bool = False, **more: Any) -> DeviceCapabilities:
     """As native/device/gpu.hpp states them."""
     return DeviceCapabilities(
         runs_kernels=True,
@@ -131,7 +130,7 @@ def cuda(
             "l2_bytes": l2_bytes,
             "line_bytes": 128,
         },
-        capabilities=_gpu(
+        capabilities=gpu_capabilities(
             integrated,
             page_migration=not integrated and concurrent_managed,
             memory_guidance=concurrent_managed,
@@ -179,7 +178,7 @@ def hip_apu(xnack: bool, index: int = 0, node: int = 1) -> DeviceInfo:
             "infinity_cache_bytes": 256 * MIB,
             "line_bytes": 128,
         },
-        capabilities=_gpu(True, memory_guidance=True, host_native_atomics=True, machine_code="hsaco"),
+        capabilities=gpu_capabilities(True, memory_guidance=True, host_native_atomics=True, machine_code="hsaco"),
         allocators=[
             *_host_allocators(xnack, "XNACK is off; HSA_XNACK=1 requests it", concurrent=True, shared_atomics=True),
             AllocatorInfo(name="device", on_demand=False, **both, **coherent),

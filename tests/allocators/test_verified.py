@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.fabricated import gpu_capabilities
 
 from firsttouch.allocators.methods import Cell
 from firsttouch.allocators.verified import METHODS, read_verified_facts, write_methods
 from firsttouch.engine.discover import discover_devices
 from firsttouch.errors import UsageError
 from firsttouch.machine.switches import optimistic_device
-from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 from firsttouch.records.trust import sources, without_verified_facts
@@ -27,7 +27,7 @@ NEEDS_ON_DEMAND = Path(__file__).with_name("needs_on_demand.py")
 def a_device(**facts: Any) -> DeviceInfo:
     info = AllocatorInfo(name="device", available=True, gpu="direct", on_demand=None, concurrent=False)
     known = {"uuid": "GPU-1", "runtime": "6.2.0", **facts}
-    can = capabilities_of_schema1("hip", known)
+    can = gpu_capabilities(machine_code="hsaco")
     return DeviceInfo(name="hip:0", kind="hip", title="a GPU", facts=known, capabilities=can, allocators=[info])
 
 

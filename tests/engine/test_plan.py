@@ -7,6 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fabricated import HOST, gpu_capabilities
 
 from firsttouch.engine.plan import BUDGETS, SHORTEST, make_plan, parse_sets, parse_value
 from firsttouch.errors import UsageError
@@ -14,13 +15,21 @@ from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Experiment, Factor
 from firsttouch.experiments.common import peer, unreachable_peer
 from firsttouch.experiments.presets import QUICK, leave_out
-from firsttouch.records.capabilities import capabilities_of_schema1
-from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Metric, Peer, Request
+from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Metric, Peer, Request
+
+CAPABILITIES = {
+    "cpu": HOST,
+    "opencl": DeviceCapabilities(
+        runs_kernels=True, on_host_processor=True, shares_host_memory=True, time_class="host-kernels"
+    ),
+    "cuda": gpu_capabilities(),
+    "hip": gpu_capabilities(),
+}
 
 
 def a_device(name: str, allocators: tuple[str, ...] = ("malloc", "mmap"), **more: object) -> DeviceInfo:
     infos, kind = [AllocatorInfo(name=a, available=True) for a in allocators], name.partition(":")[0]
-    known: dict[str, object] = {"capabilities": capabilities_of_schema1(kind, {"shares_host_memory": True}), **more}
+    known: dict[str, object] = {"capabilities": CAPABILITIES[kind], **more}
     return DeviceInfo(name=name, kind=kind, title=name, allocators=infos, **known)  # type: ignore[arg-type]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.fabricated import gpu_capabilities
 
 from firsttouch.engine.plan import make_plan
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.common import switch_factors
 from firsttouch.experiments.contract import factors_of
 from firsttouch.machine.switches import SWITCHES, environment, optimistic_device
-from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Request
 
 HIP = DeviceInfo(
@@ -17,7 +17,7 @@ HIP = DeviceInfo(
     kind="hip",
     title="a GPU",
     facts={"l2_bytes": 2**20},
-    capabilities=capabilities_of_schema1("hip", {}),
+    capabilities=gpu_capabilities(machine_code="hsaco"),
     allocators=[
         AllocatorInfo(
             name="malloc",
@@ -39,7 +39,7 @@ CUDA = DeviceInfo(
     name="cuda:0",
     kind="cuda",
     title="another",
-    capabilities=capabilities_of_schema1("cuda", {}),
+    capabilities=gpu_capabilities(memory_events=True, machine_code="cubin"),
     allocators=HIP.allocators,
 )
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from firsttouch.records.schema import SCHEMA, Machine, Record, Request
 from firsttouch.records.store import Store
 
-DATA = Path(__file__).parent.parent / "data"
 MACHINE_HERE = Machine(schema=SCHEMA, host=socket.gethostname(), created="now", firsttouch="0")
 REQUEST = Request(schema=SCHEMA, experiments=["steady"], devices=["cpu"], preset="quick", seed=1)
 

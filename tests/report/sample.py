@@ -11,11 +11,11 @@ from firsttouch.figures import Bar, Heat, Line, Table
 from firsttouch.harness import report as apps
 from firsttouch.harness.derive import derive
 from firsttouch.harness.findings import of_application
-from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import (
     SCHEMA,
     Clocks,
+    DeviceCapabilities,
     DeviceInfo,
     Library,
     Machine,
@@ -347,7 +347,7 @@ def machine(host="node017"):
         kind="cpu",
         title="Intel Xeon Platinum 8480C",
         facts={"l1_bytes": 48 * KIB, "l2_bytes": 2 * MIB, "l3_bytes": 105 * MIB, "line_bytes": 64},
-        capabilities=capabilities_of_schema1("cpu", {}),
+        capabilities=DeviceCapabilities(on_host_processor=True, shares_host_memory=True),
     )
     gpu = DeviceInfo(
         name="cuda:0",
@@ -361,7 +361,7 @@ def machine(host="node017"):
             "pageable_memory_access": True,
             "link": "PCIe 5.0 x16",
         },
-        capabilities=capabilities_of_schema1("cuda", {"concurrentManagedAccess": True}),
+        capabilities=DeviceCapabilities(runs_kernels=True, gpu_hierarchy=True, page_migration=True, time_class="gpu"),
     )
     absent = DeviceInfo(name="hip:0", kind="hip", title="", available=False, reason="libamdhip64.so was not found")
     return Machine(

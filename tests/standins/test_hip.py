@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import standin
 from command import run
+from tests.fabricated import gpu_capabilities
 from tests.matrix import matrix
 
 from firsttouch.allocators.semantics import SEMANTICS
 from firsttouch.engine.discover import discover_devices
-from firsttouch.records.capabilities import capabilities_of_schema1
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 ALLOCATORS = [
@@ -91,7 +91,7 @@ def test_a_gpu_states_its_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not capabilities.shares_host_memory
     assert not capabilities.page_migration, "without XNACK managed memory is page-locked host memory"
     assert (capabilities.time_class, capabilities.machine_code) == ("gpu", "hsaco")
-    assert capabilities_of_schema1("hip", discovered().facts) == capabilities
+    assert capabilities == gpu_capabilities(memory_guidance=True, host_native_atomics=True, machine_code="hsaco")
     monkeypatch.setenv("HSA_XNACK", "1")
     assert discovered().capabilities.page_migration
 
@@ -103,7 +103,9 @@ def test_an_apu_shares_the_memory_of_the_host(monkeypatch: pytest.MonkeyPatch) -
     assert apu.capabilities.shares_host_memory
     assert not apu.capabilities.page_migration
     assert apu.capabilities.gpu_hierarchy
-    assert capabilities_of_schema1("hip", apu.facts) == apu.capabilities
+    assert apu.capabilities == gpu_capabilities(
+        integrated=True, memory_guidance=True, host_native_atomics=True, machine_code="hsaco"
+    )
 
 
 def test_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:

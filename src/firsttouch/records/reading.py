@@ -1,4 +1,4 @@
-"""Reads a results directory: results.jsonl, machine.json and run.json, of any version of the schema.
+"""Reads a results directory: results.jsonl, machine.json and run.json, of any minor version of the schema.
 
 Files from others are treated as untrusted. They are decoded strictly; an invalid file is refused in one sentence that
 names the file and the line.
@@ -15,14 +15,12 @@ import msgspec
 
 from firsttouch.errors import UsageError
 from firsttouch.files import as_usage_error, read_regular
+from firsttouch.records.decoding import Document, decode
 from firsttouch.records.plausibility import mark
-from firsttouch.records.schema import MAJOR, Machine, Record, Request, Scalar, plain
+from firsttouch.records.schema import MAJOR, MINOR, Machine, Record, Request, Scalar, plain
 from firsttouch.records.timeline import MemoryCourse, TransferTimeline
-from firsttouch.records.upgrade import Document, Version, decode, is_newer
 
 RESULTS, MACHINE, RUN = "results.jsonl", "machine.json", "run.json"
-UPGRADED = ".upgraded"
-"""Subfolder with the files of an upgrade that was committed but not completed. They replace those of the directory."""
 
 
 def point_key(experiment: str, device: str, factors: Mapping[str, Scalar]) -> str:
@@ -66,25 +64,14 @@ class Lines:
     has_final_newline: bool
     """True if the last complete record ends with a newline."""
     warnings: list[str]
-    current: bool
-    """True if all lines are of the current major version."""
-
-
-def is_upgraded(directory: Path) -> bool:
-    """True if the files of a committed upgrade have not been moved yet. A symbolic link is ignored."""
-    folder = directory / UPGRADED
-    return folder.is_dir() and not folder.is_symlink()
 
 
 def read_file(directory: Path, name: str) -> bytes | None:
     """The content of one file of the directory, or None if there is none. Raises UsageError or OSError."""
-    folders = [directory / UPGRADED, directory] if is_upgraded(directory) else [directory]
-    for path in (folder / name for folder in folders):
-        try:
-            return read_regular(path)
-        except FileNotFoundError:
-            pass
-    return None
+    try:
+        return read_regular(directory / name)
+    except FileNotFoundError:
+        return None
 
 
 def read_lines(directory: Path, data: bytes) -> Lines:
@@ -98,13 +85,11 @@ def read_lines(directory: Path, data: bytes) -> Lines:
         warnings.append(f"{path}:{len(lines) + 1}: the last line was cut short and is dropped")
     elif tail:
         decoded.append(_decode(tail, Record, f"{path}:{len(lines) + 1}"))
-    versions = {version for _, version in decoded}
     return Lines(
         records=[record for record, _ in decoded],
         complete=complete,
         has_final_newline=complete < len(data) or not tail,
-        warnings=warnings + _newer_version_warning(path, versions),
-        current=all(major == MAJOR for major, _ in versions),
+        warnings=warnings + _newer_version_warning(path, max((minor for _, minor in decoded), default=0)),
     )
 
 
@@ -120,15 +105,14 @@ def _is_truncated(tail: bytes, *, only_line: bool) -> bool:
     return False
 
 
-def _newer_version_warning(path: Path, versions: Iterable[Version]) -> list[str]:
-    newest = max((version for version in versions if is_newer(version)), default=None)
-    if newest is None:
+def _newer_version_warning(path: Path, newest: int) -> list[str]:
+    if newest <= MINOR:
         return []
-    name = f"firsttouch/{newest[0]}.{newest[1]}"
+    name = f"firsttouch/{MAJOR}.{newest}"
     return [f"{path}: a newer firsttouch wrote it ({name}); fields unknown to this version are kept and not shown"]
 
 
-def _decode(data: bytes, kind: type[Document], location: str) -> tuple[Document, Version]:
+def _decode(data: bytes, kind: type[Document], location: str) -> tuple[Document, int]:
     """Decodes one document. Raises UsageError with a message that begins with `location`."""
     try:
         return decode(data, kind)
@@ -136,10 +120,10 @@ def _decode(data: bytes, kind: type[Document], location: str) -> tuple[Document,
         raise UsageError(f"{location}: {error}") from None
 
 
-def read_document(directory: Path, name: str, kind: type[Document]) -> tuple[Document, Version] | None:
-    """machine.json or run.json with the version of its schema, or None if absent. Raises UsageError or OSError."""
+def read_document(directory: Path, name: str, kind: type[Document]) -> Document | None:
+    """machine.json or run.json, or None if absent. Raises UsageError or OSError."""
     data = read_file(directory, name)
-    return None if data is None else _decode(data, kind, str(directory / name))
+    return None if data is None else _decode(data, kind, str(directory / name))[0]
 
 
 def reading(directory: Path) -> as_usage_error:
@@ -149,8 +133,7 @@ def reading(directory: Path) -> as_usage_error:
 def read_request(directory: Path) -> Request | None:
     """The request of the run in `directory`, or None if there is no run.json. Raises UsageError."""
     with reading(directory):
-        found = read_document(directory, RUN, Request)
-        return found[0] if found else None
+        return read_document(directory, RUN, Request)
 
 
 def has_results(directory: Path) -> bool:
@@ -175,8 +158,8 @@ def load_results(directory: Path) -> Results:
             raise UsageError(f"{directory} holds no {missing}; name a directory that `firsttouch run` wrote")
         lines, request = read_lines(directory, data), read_document(directory, RUN, Request)
     points = list(latest(lines.records).values())
-    mark(points, machine[0])
-    return Results(machine[0], request[0] if request else None, points, lines.warnings)
+    mark(points, machine)
+    return Results(machine, request, points, lines.warnings)
 
 
 _FLATTENED = ("factors", "summary", "counters", "clocks_before", "clocks_after")

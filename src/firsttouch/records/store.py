@@ -2,44 +2,32 @@
 
 A record is on disk before the next point starts. The writer holds a lock on results.jsonl, which the kernel releases
 when its process ends.
-
-A directory of an older major version of the schema is upgraded as a whole before anything else is written. The new
-files are written into a subfolder and synced, and the subfolder is renamed to UPGRADED, which commits the upgrade. From
-then on, readers use the files in it, and the next writer moves them over the old ones. If the process is killed at any
-time, the directory reads as all old or all new.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from collections import Counter
-from collections.abc import KeysView, Mapping
-from contextlib import suppress
+from collections.abc import KeysView
 from pathlib import Path
 
 import msgspec
 
 from firsttouch.errors import UsageError
-from firsttouch.files import as_usage_error, open_regular, sync_directory, write_atomically, write_new
+from firsttouch.files import as_usage_error, open_regular, sync_directory, write_atomically
 from firsttouch.records.plausibility import mark
 from firsttouch.records.reading import (
     MACHINE,
     RESULTS,
     RUN,
-    UPGRADED,
-    is_upgraded,
     key_of,
     latest,
     read_document,
     read_file,
     read_lines,
 )
-from firsttouch.records.schema import FAILURES, MAJOR, Machine, Record, Request, Stored, encode
-
-_UPGRADING = ".upgrading"
-"""Subfolder of an upgrade that is not committed yet."""
+from firsttouch.records.schema import FAILURES, Machine, Record, Request, Stored, encode
 
 
 class Store:
@@ -57,8 +45,6 @@ class Store:
         self._latest: dict[str, Record] = {}
         self._tries: Counter[str] = Counter()
         self._machine: Machine | None = None
-        self._lines: list[Record] = []
-        """All records of results.jsonl if they are of an older schema and must be rewritten."""
         with self._writing():
             directory.mkdir(parents=True, exist_ok=True)
             try:
@@ -100,35 +86,23 @@ class Store:
     # ---------------------------------------------------------------------------------------------------- opening
 
     def _open_locked(self) -> None:
-        """Opens and locks results.jsonl. Tries again if an upgrade replaced the file in the meantime."""
-        path = self.directory / RESULTS
-        while True:
-            self._file = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(
-                    f"{self.directory} is being written by another run; wait for it or choose another --out"
-                ) from None
-            if os.path.samestat(os.fstat(self._file), path.stat()):
-                return
-            self.close()
+        self._file = open_regular(self.directory / RESULTS, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"{self.directory} is being written by another run; wait for it or choose another --out"
+            ) from None
 
     def _read(self, resume: bool) -> None:
         if os.fstat(self._file).st_size and not resume:
             raise UsageError(f"{self.directory} already holds results; add --resume to continue them or choose "
                              "another --out")  # fmt: skip
-        if is_upgraded(self.directory):
-            self._move_upgraded()
         lines = read_lines(self.directory, read_file(self.directory, RESULTS) or b"")
-        documents = (read_document(self.directory, MACHINE, Machine), read_document(self.directory, RUN, Request))
+        read_document(self.directory, MACHINE, Machine), read_document(self.directory, RUN, Request)  # refuse bad ones
         self.warnings = lines.warnings
         self._tries = Counter(map(key_of, lines.records))
         self._latest = latest(lines.records)
-        self._is_current = lines.current and all(found is None or found[1][0] == MAJOR for found in documents)
-        if not self._is_current:
-            self._lines = lines.records
-            return
         if lines.complete < os.fstat(self._file).st_size:
             os.ftruncate(self._file, lines.complete)
         elif not lines.has_final_newline:
@@ -143,31 +117,25 @@ class Store:
             found = read_document(self.directory, MACHINE, Machine)
         if found is None and self.keys:
             raise UsageError(f"{self.directory} holds results but no {MACHINE}; choose another --out")
-        return found[0] if found else None
+        return found
 
     # ---------------------------------------------------------------------------------------------------- writing
 
     def describe(self, machine: Machine, request: Request) -> None:
-        """Writes machine.json and run.json before the first point. Upgrades a directory of an older schema."""
+        """Writes machine.json and run.json before the first point."""
         self._machine = machine
         with self._writing():
             stored = read_document(self.directory, RUN, Request)
-            if stored is not None and stored[0].unknown:  # keep the fields of a newer minor version
-                request = msgspec.structs.replace(request, schema=stored[0].schema)
-                request.keep_unknown(stored[0].unknown)
-            documents = {MACHINE: _pretty(machine), RUN: _pretty(request)}
-            if not self._is_current:
-                self._upgrade(documents)
-                return
-            for name, data in documents.items():
-                write_atomically(self.directory / name, data)
+            if stored is not None and stored.unknown:  # keep the fields of a newer minor version
+                request = msgspec.structs.replace(request, schema=stored.schema)
+                request.keep_unknown(stored.unknown)
+            write_atomically(self.directory / MACHINE, _pretty(machine))
+            write_atomically(self.directory / RUN, _pretty(request))
 
     def append(self, record: Record) -> None:
         """Appends a record, which is on disk when this returns, and marks it if it is suspect by itself. Raises
         UsageError if the disk is full, and leaves the earlier lines intact.
         """
-        if not self._is_current:
-            raise RuntimeError("call describe() first: it upgrades the directory")
         if self._machine is not None:
             mark([record], self._machine)
         line = memoryview(encode(record) + b"\n")
@@ -178,41 +146,6 @@ class Store:
         key = key_of(record)
         self._latest[key] = record
         self._tries[key] += 1
-
-    def _upgrade(self, documents: Mapping[str, bytes]) -> None:
-        """Rewrites every file in the current schema, or none."""
-        building = self.directory / _UPGRADING
-        if building.exists():
-            shutil.rmtree(building)
-        building.mkdir()
-        try:
-            lines = b"".join(encode(record) + b"\n" for record in self._lines)
-            for name, data in {RESULTS: lines, **documents}.items():
-                write_new(building / name, data)
-            sync_directory(building)
-        except OSError:
-            shutil.rmtree(building, ignore_errors=True)
-            raise
-        building.rename(self.directory / UPGRADED)
-        sync_directory(self.directory)
-        self._move_upgraded()
-        self._is_current, self._lines = True, []
-
-    def _move_upgraded(self) -> None:
-        """Moves the files of a committed upgrade over the old ones. Locks the new results.jsonl before it is moved."""
-        folder = self.directory / UPGRADED
-        for name in (MACHINE, RUN):
-            with suppress(FileNotFoundError):
-                (folder / name).replace(self.directory / name)
-        with suppress(FileNotFoundError):
-            file = open_regular(folder / RESULTS, os.O_RDWR | os.O_APPEND)
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            (folder / RESULTS).replace(self.directory / RESULTS)
-            os.close(self._file)
-            self._file = file
-        sync_directory(self.directory)
-        folder.rmdir()
-        sync_directory(self.directory)
 
     def close(self) -> None:
         if self._file >= 0:
