@@ -1,9 +1,18 @@
-"""Calls of the firsttouch command by tests."""
+"""Calls of the firsttouch command by tests: in this process, or as a program where that is what matters."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+from firsttouch.cli import main
+from firsttouch.engine import runner
 
 COMMAND = (sys.executable, "-m", "firsttouch.cli.main")
 _UNDRAWN = """
@@ -16,3 +25,33 @@ UNDRAWN = (sys.executable, "-c", _UNDRAWN)
 """For tests that do not look at the report, which takes longer than their points do."""
 DRAWN_BESIDES = COMMAND if os.environ.get("FIRSTTOUCH_EXHAUSTIVE") else UNDRAWN
 """For tests whose records are unlike those of other tests: with the exhaustive tests, the report is drawn too."""
+
+
+def call(
+    *words: object, cwd: Path | None = None, drawn: bool = False, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Carries out `firsttouch WORDS` in this process, with streams that are no terminals. Workers are processes still.
+
+    drawn: whether a run draws its report. environment: variables besides those of this process.
+    """
+    arguments = [str(word) for word in words]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.ExitStack() as during:
+        during.enter_context(patch.dict(os.environ, environment))  # and removes what the call adds
+        during.enter_context(_inside(cwd))
+        during.enter_context(contextlib.redirect_stdout(out))
+        during.enter_context(contextlib.redirect_stderr(err))
+        if not drawn:
+            during.enter_context(patch.object(runner, "write_report", lambda directory: ""))
+        status = main.call(arguments)
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def _inside(cwd: Path | None) -> Iterator[None]:
+    before = os.getcwd()
+    os.chdir(before if cwd is None else cwd)
+    try:
+        yield
+    finally:
+        os.chdir(before)

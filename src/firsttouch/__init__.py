@@ -73,7 +73,7 @@ def advise(
     """
     from firsttouch import library
 
-    return library.advise(directories, app, module, device=device, size=size, pattern=pattern)
+    return library.advise(directories, module, app=app, device=device, size=size, pattern=pattern)
 
 
 def published(search: str | None = None) -> dict[str, Any]:

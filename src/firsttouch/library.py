@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import msgspec
 
+from firsttouch import commands
 from firsttouch.errors import UsageError
 from firsttouch.records.reading import Results, flat_rows, load_results
 from firsttouch.records.schema import Record
 from firsttouch.text import compact, count
 
 if TYPE_CHECKING:
+    from firsttouch.commands import CommandResult
     from firsttouch.engine.plan import Planned
     from firsttouch.engine.work import Work
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 Row: TypeAlias = dict[str, Any]
+Data: TypeAlias = dict[str, Any]
 Words: TypeAlias = "str | Iterable[str] | None"
 MOST_ROWS = 20
 """The most rows that a notebook shows."""
@@ -110,59 +113,36 @@ def load(directories: Sequence[PathLike]) -> Points:
     return Points({os.fspath(directory): load_results(Path(directory)) for directory in directories})
 
 
-def compare(sides: Sequence[PathLike], fail_over: float | str | None) -> dict[str, Any]:
-    from firsttouch.comparison import compare as comparison
+def compare(sides: Sequence[PathLike], fail_over: float | str | None) -> Data:
+    from firsttouch.comparison.compare import limit_of
 
-    limit = None if fail_over is None else comparison.limit_of(str(fail_over))
-    return comparison.plain(comparison.compare([os.fspath(side) for side in sides], limit))
-
-
-def advise(directories: Sequence[PathLike], app: str | None, modules: Words, **options: Any) -> dict[str, Any]:
-    from firsttouch.advice import advisor
-    from firsttouch.apps import all_apps
-    from firsttouch.modules import add_modules
-
-    add_modules(_paths(modules))
-    known = all_apps() if app is not None else None
-    paths = [Path(directory) for directory in directories]
-    return _plain(advisor.advise(paths, app=app, apps=known, **options).to_builtins())
+    limit = None if fail_over is None else limit_of(str(fail_over))
+    return _builtins(commands.compare([os.fspath(side) for side in sides], limit))
 
 
-def published(search: str | None) -> dict[str, Any]:
-    from firsttouch.papers import rows
-
-    return _plain(rows.published(search))
+def advise(directories: Sequence[PathLike], modules: Words, **options: Any) -> Data:
+    return _builtins(commands.advise([*map(Path, directories)], modules=_paths(modules), **options))
 
 
-def claims(directory: PathLike) -> dict[str, Any]:
-    from firsttouch.papers import evaluate
-
-    return _plain(evaluate.claims(Path(directory)))
+def published(search: str | None) -> Data:
+    return _builtins(commands.published(search))
 
 
-def interfaces(directory: PathLike, kind: Words) -> dict[str, Any]:
-    from firsttouch.report.interfaces import plain, read
-
-    return _plain(plain(read(Path(directory), _words(kind)), str(Path(directory))))
+def claims(directory: PathLike) -> Data:
+    return _builtins(commands.claims(Path(directory)))
 
 
-def describe_machine() -> dict[str, Any]:
-    from firsttouch.engine.discover import discover_devices
-    from firsttouch.machine.facts import collect_machine
-
-    return _plain(collect_machine(discover_devices()))
+def interfaces(directory: PathLike, kind: Words) -> Data:
+    return _builtins(commands.interfaces(Path(directory), _words(kind)))
 
 
-def methods(device: Words, verify: bool) -> list[dict[str, Any]]:
-    from firsttouch.allocators.methods import stated_cells, verified_cells
-    from firsttouch.engine.plan import choose_devices
-    from firsttouch.engine.runner import find_devices
+def describe_machine() -> Data:
+    return _builtins(commands.machine())
 
-    names = _words(device)
-    chosen = choose_devices(names, find_devices(names))
-    cells = verified_cells(chosen, lambda cell: None) if verify else [c for one in chosen for c in stated_cells(one)]
-    found: list[dict[str, Any]] = msgspec.to_builtins(cells)
-    return found
+
+def methods(device: Words, verify: bool) -> list[Data]:
+    result = commands.methods(_words(device), (lambda cell: None) if verify else None)
+    return msgspec.json.decode(msgspec.json.encode(result.data), type=list[Data])
 
 
 def measure(
@@ -174,12 +154,10 @@ def measure(
     out: PathLike | None,
     modules: Words,
     **options: Any,
-) -> dict[str, Any]:
-    """Carries out `firsttouch run` or `firsttouch app`, and returns its outcome with the findings."""
+) -> Data:
+    """Carries out `firsttouch run` or `firsttouch app`."""
     from firsttouch.engine.runner import RunOptions, run
-    from firsttouch.report.answers import answered
-    from firsttouch.report.sentences import plain
-    from firsttouch.work import KINDS, reportable_experiments
+    from firsttouch.work import KINDS
 
     work: Work = KINDS[kind]
     given = RunOptions(
@@ -190,11 +168,7 @@ def measure(
         modules=_paths(modules),
         **options,
     )
-    outcome = run(work, given, _Silent())
-    held = load_results(outcome.directory)
-    parts = answered(held.records, held.machine.devices, reportable_experiments())
-    findings = [entry for part in parts for entry in plain(part.experiment, part.answer.findings)]
-    return _plain(outcome.as_dict() | {"findings": findings})
+    return _builtins(commands.measured(run(work, given, _Silent())))
 
 
 class _Silent:
@@ -213,10 +187,9 @@ class _Silent:
         pass
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    """What --json prints of a value, as Python's own types."""
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
-    return found
+def _builtins(result: CommandResult[Any]) -> Data:
+    """What --json prints, as Python's own types."""
+    return msgspec.json.decode(msgspec.json.encode(result.data), type=Data)
 
 
 def _words(given: Words) -> list[str]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.calls import call
 
 from firsttouch.advice import advisor
 from firsttouch.advice.advisor import Advice, advise
@@ -34,18 +33,13 @@ def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 _loaded = cache(load_results)
 
 
-def call(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "firsttouch.cli.main", "advise", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
 def builtins(advice: Advice) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(advice.to_builtins()))
     return plain
 
 
 def test_json_ranks_the_strategies_with_their_terms_and_points() -> None:
-    done = call(STANDARD, "--app", "gemm", "--size", "2GiB", "--json")
+    done = call("advise", STANDARD, "--app", "gemm", "--size", "2GiB", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     times = [row["ms"] for row in found["strategies"]]
@@ -61,7 +55,7 @@ def test_json_ranks_the_strategies_with_their_terms_and_points() -> None:
 
 
 def test_the_terminal_gives_the_answer_first() -> None:
-    done = call(STANDARD, "--pattern", "stream", "--size", "1GiB")
+    done = call("advise", STANDARD, "--pattern", "stream", "--size", "1GiB")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("Take managed+prefetch for a program with 1 GiB of buffers that reads each input once")
     assert any(line.split()[:1] == ["explicit+pinned"] for line in lines)
@@ -224,6 +218,6 @@ def test_without_results_it_says_what_to_name(tmp_path: Path, monkeypatch: pytes
 def test_applications_of_the_users_own(tmp_path: Path) -> None:
     module = Path(__file__).parents[2] / "docs" / "examples"
     own = next(path for path in sorted(module.glob("*.py")) if "(App)" in path.read_text())
-    done = call(STANDARD, "--module", own, "--size", "64MiB", "--json")
+    done = call("advise", STANDARD, "--module", own, "--size", "64MiB", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["strategies"]

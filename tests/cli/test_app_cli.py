@@ -5,29 +5,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.calls import COMMAND, UNDRAWN
+from tests.calls import UNDRAWN, call
 from tests.matrix import matrix
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "smooth.py"
 DEVICE = ("--device", "opencl:0")
 
 
-def app(
-    *arguments: str, cwd: Path, command: str = "app", program: Sequence[str] = UNDRAWN
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*program, command, *arguments],
-        cwd=cwd,
-        env={**os.environ},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+def app(*arguments: str, cwd: Path, drawn: bool = False) -> subprocess.CompletedProcess[str]:
+    return call("app", *arguments, cwd=cwd, drawn=drawn)
 
 
 def records(directory: Path) -> list[dict[str, Any]]:
@@ -38,7 +28,7 @@ def records(directory: Path) -> list[dict[str, Any]]:
 def test_an_application_from_a_module_runs_under_every_strategy(tmp_path: Path) -> None:
     assert len(EXAMPLE.read_text().splitlines()) <= 60
     words = ("--module", str(EXAMPLE), "--size", "1MiB", "--out", "o", "--json", *DEVICE)
-    done = app("smooth", *words, cwd=tmp_path, program=COMMAND)
+    done = app("smooth", *words, cwd=tmp_path, drawn=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["counts"]["ok"] >= 5
     found = records(tmp_path / "o")
@@ -208,7 +198,7 @@ def test_resume_takes_the_applications_of_the_run(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 def test_results_of_run_and_app_are_kept_apart(tmp_path: Path) -> None:
     app("hotspot", "--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--out", "o", *DEVICE, cwd=tmp_path)
-    done = app("--resume", "--out", "o", cwd=tmp_path, command="run")
+    done = call("run", "--resume", "--out", "o", cwd=tmp_path)
     assert done.returncode == 2
     assert "holds results of `firsttouch app`" in done.stderr
 
@@ -241,6 +231,7 @@ def test_entry_points_provide_applications(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "site" / "smooth_of_mine.py").write_text(EXAMPLE.read_text())
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     strategy = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--out", "o")
-    done = app("smooth", *strategy, *DEVICE, cwd=tmp_path)
+    words = [*UNDRAWN, "app", "smooth", *strategy, *DEVICE]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert [r["verified"] for r in records(tmp_path / "o")] == [True]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.calls import UNDRAWN
+from tests.calls import UNDRAWN, call
 from tests.matrix import matrix
 
 from firsttouch.records.reading import RESULTS, load_results
@@ -34,12 +34,12 @@ ENDS = {
 }
 
 
-def call(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *ASKED, *words, "--out", str(out)], capture_output=True, text=True, timeout=100)
+def misbehave(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return call("app", *ASKED, *words, "--out", out)
 
 
 def test_every_fault_is_recorded_and_the_run_continues(tmp_path: Path) -> None:
-    done = call(tmp_path / "out", "--set", f"what={','.join(ENDS)}", "--timeout", "4", "--json")
+    done = misbehave(tmp_path / "out", "--set", f"what={','.join(ENDS)}", "--timeout", "4", "--json")
     assert done.returncode == 3, done.stderr
     records = {str(r.factors["what"]): r for r in load_results(tmp_path / "out").records}
     assert list(records) == list(ENDS)
@@ -56,7 +56,7 @@ def test_every_fault_is_recorded_and_the_run_continues(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("what", "status"), matrix([("fine", 0), ("crash", 1), ("unwritten", 1), ("wrong", 3)]))
 def test_exit_status(what: str, status: int, tmp_path: Path) -> None:
-    assert call(tmp_path / "out", "--set", f"what={what}").returncode == status
+    assert misbehave(tmp_path / "out", "--set", f"what={what}").returncode == status
 
 
 # ---------------------------------------------------------------------------------------------------------- kill -9

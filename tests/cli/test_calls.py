@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.calls import COMMAND, UNDRAWN
+from tests.calls import COMMAND, UNDRAWN, call
 from tests.matrix import matrix
 
 from firsttouch.cli.output import printable
@@ -21,7 +21,7 @@ SMALL = ("run", "latency", "--device", "cpu", "--set", "size=4KiB", "--set", "or
 APP = ("app", "nn", "--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
 
 
-def call(cwd: Path, *words: str, command: Sequence[str] = COMMAND, **more: str) -> subprocess.CompletedProcess[str]:
+def start(cwd: Path, *words: str, command: Sequence[str] = COMMAND, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*command, *words], cwd=cwd, env=os.environ | more, capture_output=True, text=True, timeout=100
     )
@@ -56,7 +56,7 @@ def call(cwd: Path, *words: str, command: Sequence[str] = COMMAND, **more: str) 
 )
 def test_a_wrong_call_is_one_sentence(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
-    done = call(tmp_path, *words)
+    done = call(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.startswith("firsttouch: ")
     assert said in done.stderr
@@ -76,17 +76,17 @@ def test_a_deleted_directory(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
 def test_a_directory_without_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    done = call(tmp_path, *SMALL)
+    done = call(*SMALL, cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "Permission denied" in done.stderr
 
 
 @pytest.mark.parametrize("encoding", matrix(["ascii", "latin-1"]))
 def test_characters_that_the_encoding_lacks_are_replaced(encoding: str, tmp_path: Path) -> None:
-    done = call(tmp_path, *APP, command=UNDRAWN, PYTHONIOENCODING=encoding)
+    done = start(tmp_path, *APP, command=UNDRAWN, PYTHONIOENCODING=encoding)
     assert done.returncode == 0, done.stderr
     assert any(line.split()[:1] == ["svm-fine"] and line.split()[-1] == "+" for line in done.stdout.splitlines())
-    stated = call(tmp_path, "methods", "--device", "cpu", PYTHONIOENCODING=encoding)
+    stated = start(tmp_path, "methods", "--device", "cpu", PYTHONIOENCODING=encoding)
     assert stated.returncode == 0, stated.stderr
 
 
@@ -114,7 +114,7 @@ def test_a_full_stdout_is_reported_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
-    first = call(tmp_path, *SMALL[:-1], "a", command=UNDRAWN)
+    first = call(*SMALL[:-1], "a", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     room = (tmp_path / "a" / "machine.json").stat().st_size + 2**12
     sizes = [f"size={','.join(str(64 * n) for n in range(1, 61))}", "order=random", "allocator=malloc"]
@@ -131,7 +131,7 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
     assert full.stderr.endswith(f"; {len(kept)} points kept. Continue with: firsttouch run --resume --out o\n")
     assert "File too large" in full.stderr
     assert (out / "report.html").read_text() == "old"
-    resumed = call(tmp_path, "run", "--resume", "--out", "o", command=UNDRAWN)
+    resumed = call("run", "--resume", "--out", "o", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert not cut or "the last line was cut short and is dropped" in resumed.stderr
     lines = (out / "results.jsonl").read_text().splitlines()
@@ -167,9 +167,9 @@ def test_a_signal_ends_other_commands_with_a_message(number: signal.Signals, sta
     assert "Traceback" not in told
 
 
-def test_help_says_what_an_exit_status_means(tmp_path: Path) -> None:
+def test_help_says_what_an_exit_status_means() -> None:
     for command in ("run", "app"):
-        text = " ".join(call(tmp_path, command, "--help").stdout.split())
+        text = " ".join(call(command, "--help").stdout.split())
         assert "1 some points failed, or the disk was full; 2 the call was wrong" in text
         assert "130 and 143 ended by Ctrl-C or SIGTERM" in text
 

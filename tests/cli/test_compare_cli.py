@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.calls import call
 from tests.comparison.runs import CPU, copy, slower
-
-
-def firsttouch(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "firsttouch.cli.main", "compare", *map(str, arguments)]
-    return subprocess.run(command, text=True, capture_output=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +17,12 @@ def slow(tmp_path_factory) -> str:
 
 
 def test_a_regression_ends_with_status_1_and_is_named(slow):
-    done = firsttouch(CPU, slow, "--fail-over", "5%")
+    done = call("compare", CPU, slow, "--fail-over", "5%")
     first, *lines = done.stdout.splitlines()
     assert done.returncode == 1, done.stderr
     assert " slower and " in first
     assert any(line.startswith("- latency on cpu as a whole: slower, 1.1") for line in lines)
-    assert firsttouch(CPU, slow, "--fail-over", "20%").returncode == 0
+    assert call("compare", CPU, slow, "--fail-over", "20%").returncode == 0
 
 
 def test_json_is_the_only_output_on_stdout_and_the_page_escapes_all_text(tmp_path):
@@ -37,7 +31,7 @@ def test_json_is_the_only_output_on_stdout_and_the_page_escapes_all_text(tmp_pat
             record |= {"status": "skipped", "summary": None, "samples": []}
 
     hostile = copy(tmp_path / "<img src=x>", slower("faultcount", 2), fewer)
-    done = firsttouch(CPU, hostile, "--json", "--out", tmp_path / "page")
+    done = call("compare", CPU, hostile, "--json", "--out", tmp_path / "page")
     found = json.loads(done.stdout)
     assert done.returncode == 0
     assert found["report"] == str(tmp_path / "page" / "compare.html")
@@ -56,7 +50,7 @@ def test_json_is_the_only_output_on_stdout_and_the_page_escapes_all_text(tmp_pat
     ],
 )
 def test_a_wrong_call_is_one_sentence(arguments, message):
-    done = firsttouch(*arguments)
+    done = call("compare", *arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("firsttouch: ")
     assert done.stderr.count("\n") == 1
@@ -67,6 +61,6 @@ def test_a_directory_that_is_being_written_is_refused(tmp_path):
     running = Path(copy(tmp_path / "running"))
     with (running / "results.jsonl").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        done = firsttouch(CPU, running)
+        done = call("compare", CPU, running)
     assert done.returncode == 2
     assert done.stderr == f"firsttouch: {running} is being written by a run; wait until it ends\n"

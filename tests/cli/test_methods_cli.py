@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 
 import pytest
+from tests.calls import call
 
-COMMAND = [sys.executable, "-m", "firsttouch.cli.main", "methods"]
 PROPERTIES = ["what", "available", "allocation", "cpu", "page", "moves", "cached cpu"]
 
 
-def call(*words: str, columns: int = 80) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": str(columns)}
-    return subprocess.run([*COMMAND, *words], text=True, capture_output=True, timeout=100, env=environment)
+def methods(*words: str, columns: int = 80) -> subprocess.CompletedProcess[str]:
+    return call("methods", *words, COLUMNS=str(columns))
 
 
 def test_stated_properties():
-    run = call("--device", "cpu")
+    run = methods("--device", "cpu")
     assert run.returncode == 0, run.stderr
     for text in ("cpu: ", "malloc", "on-demand", "direct", "--verify"):
         assert text in run.stdout
@@ -28,14 +25,14 @@ def test_stated_properties():
 
 
 def test_json_is_a_list_of_cells():
-    cells = json.loads(call("--device", "cpu", "--json").stdout)
+    cells = json.loads(methods("--device", "cpu", "--json").stdout)
     assert [c["property"] for c in cells if c["allocator"] == "mmap"] == PROPERTIES
     assert {c["origin"] for c in cells} <= {"stated", "unknown"}
     assert set(cells[0]) == {"device", "allocator", "property", "value", "origin", "stated", "detail", "notes"}
 
 
 def test_verify_measures_and_reports_progress_on_stderr():
-    run = call("--device", "cpu", "--verify", "--json")
+    run = methods("--device", "cpu", "--verify", "--json")
     assert run.returncode == 0, run.stderr
     cells = {(c["allocator"], c["property"]): c for c in json.loads(run.stdout)}
     assert cells["malloc", "cpu"]["origin"] == "measured"
@@ -45,7 +42,7 @@ def test_verify_measures_and_reports_progress_on_stderr():
 
 @pytest.mark.parametrize("width", [80, 110, 140])
 def test_the_table_fits_and_loses_nothing(width: int):
-    run = call("--device", "opencl:0", columns=width)
+    run = methods("--device", "opencl:0", columns=width)
     if run.returncode == 2:
         pytest.skip(run.stderr)
     assert "…" not in run.stdout
@@ -59,14 +56,14 @@ def test_the_table_fits_and_loses_nothing(width: int):
 
 @pytest.mark.exhaustive
 def test_verify_in_words():
-    run = call("--device", "cpu", "--verify")
+    run = methods("--device", "cpu", "--verify")
     assert "on-demand ✓" in run.stdout
     assert "✗ measured, and not as stated" in " ".join(run.stdout.split())
 
 
 @pytest.mark.parametrize(("device", "text"), [("gpu", "unknown device 'gpu'"), ("cpu:7", "unknown device 'cpu:7'")])
 def test_an_unknown_device(device: str, text: str):
-    run = call("--device", device, "--verify")
+    run = methods("--device", device, "--verify")
     assert run.returncode == 2
     assert text in run.stderr
     assert "accepted: cpu" in run.stderr
@@ -74,4 +71,4 @@ def test_an_unknown_device(device: str, text: str):
 
 
 def test_help_has_an_example():
-    assert "Example: firsttouch methods" in call("--help").stdout
+    assert "Example: firsttouch methods" in methods("--help").stdout

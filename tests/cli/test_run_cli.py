@@ -5,32 +5,32 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.calls import COMMAND, UNDRAWN
+from tests.calls import UNDRAWN, call
 from tests.matrix import matrix
 
 from firsttouch.records.schema import SCHEMA
 
 FAULTS = Path(__file__).parents[1] / "engine" / "faults.py"
-ENVIRONMENT = {**os.environ, "FIRSTTOUCH_MODULES": str(FAULTS)}
+MODULES = {"FIRSTTOUCH_MODULES": str(FAULTS)}
+ENVIRONMENT = os.environ | MODULES
 
 
-def call(cwd: Path, *words: object, command: Sequence[str] = UNDRAWN, **more: str) -> subprocess.CompletedProcess[str]:
-    call = [*command, "run", *map(str, words)]
-    return subprocess.run(call, cwd=cwd, env=ENVIRONMENT | more, text=True, capture_output=True, timeout=100)
+def run_in(cwd: Path, *words: object, drawn: bool = False, **more: str) -> subprocess.CompletedProcess[str]:
+    return call("run", *words, cwd=cwd, drawn=drawn, **(MODULES | more))
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """A small run into DIR/out."""
     cwd = tmp_path_factory.mktemp("done")
-    return cwd, call(cwd, "fresh", "--device", "cpu", "--out", "out", command=COMMAND)
+    return cwd, run_in(cwd, "fresh", "--device", "cpu", "--out", "out", drawn=True)
 
 
 def test_findings_and_the_report_are_printed_and_nothing_else(done):
@@ -45,18 +45,18 @@ def test_findings_and_the_report_are_printed_and_nothing_else(done):
 
 
 def test_events_where_there_are_none_is_one_sentence(tmp_path):
-    run = call(tmp_path, "fresh", "steady", "--device", "cpu", "--events", "--json", "--set", "n=1,2", "--out", "out")
+    run = run_in(tmp_path, "fresh", "steady", "--device", "cpu", "--events", "--json", "--set", "n=1,2", "--out", "out")
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout)["counts"] == {"ok": 4}
     assert run.stderr.count("no unified-memory events are offered for cpu") == 1
-    again = call(tmp_path, "fresh", "--device", "cpu", "--resume", "--out", "out")
+    again = run_in(tmp_path, "fresh", "--device", "cpu", "--resume", "--out", "out")
     assert again.returncode == 0, again.stderr
     assert again.stderr.count("no unified-memory events are offered for cpu") == 1
     assert not (tmp_path / "out" / "events.json").exists()
 
 
 def test_json_is_the_only_output_on_stdout(tmp_path):
-    run = call(tmp_path, "fault", "--device", "cpu", "--set", "what=chatter", "--json", command=COMMAND)
+    run = run_in(tmp_path, "fault", "--device", "cpu", "--set", "what=chatter", "--json", drawn=True)
     outcome = json.loads(run.stdout)
     assert outcome["counts"] == {"ok": 1}
     assert Path(outcome["directory"]).parent == Path("firsttouch-results")
@@ -86,7 +86,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("words", "wrong", "accepted"), matrix(WRONG, 5), ids=lambda value: " ".join(value)[:50])
 def test_a_wrong_call_is_one_sentence_and_leaves_nothing(tmp_path, words, wrong, accepted):
-    run = call(tmp_path, *words)
+    run = run_in(tmp_path, *words)
     assert run.returncode == 2, run.stderr
     assert wrong in run.stderr
     assert accepted in run.stderr
@@ -99,8 +99,8 @@ def test_a_wrong_call_is_one_sentence_and_leaves_nothing(tmp_path, words, wrong,
 @pytest.mark.parametrize(
     ("text", "said"), [("lots", "'lots' is not a size such as"), ("0x10", "'0x10' is not"), ("0", "'0' is zero bytes")]
 )
-def test_a_bad_limit_is_a_wrong_call(tmp_path, name, text, said):
-    run = call(tmp_path, "fresh", "--device", "cpu", **{name: text})
+def test_a_bad_limit_is_a_wrong_run_in(tmp_path, name, text, said):
+    run = run_in(tmp_path, "fresh", "--device", "cpu", **{name: text})
     assert (run.returncode, run.stderr.count("\n")) == (2, 1)
     assert f"{name}: {said}" in run.stderr
 
@@ -143,11 +143,11 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("change", "words", "text"), matrix([r[1:] for r in REFUSED], 2), ids=[r[0] for r in REFUSED])
-def test_results_are_never_lost(tmp_path, change, words, text):
-    assert call(tmp_path, "fresh", "--device", "cpu", "--out", "out").returncode == 0
+def test_results_are_never_lost(done, tmp_path, change, words, text):
+    shutil.copytree(done[0] / "out", tmp_path / "out")
     change(tmp_path / "out")
     before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
-    run = call(tmp_path, "fresh", "--device", "cpu", "--out", "out", *words)
+    run = run_in(tmp_path, "fresh", "--device", "cpu", "--out", "out", *words)
     assert run.returncode == 2, run.stderr
     assert text in run.stderr
     assert "Traceback" not in run.stderr
@@ -155,14 +155,14 @@ def test_results_are_never_lost(tmp_path, change, words, text):
 
 
 def test_resume_continues_the_request_and_adds_new_points(tmp_path):
-    call(tmp_path, "steady", "--device", "cpu", "--set", "n=1,2", "--seed", "9", "--out", "out")
+    run_in(tmp_path, "steady", "--device", "cpu", "--set", "n=1,2", "--seed", "9", "--out", "out")
     path = tmp_path / "out" / "results.jsonl"
     first, second = path.read_text().splitlines(keepends=True)
     path.write_text(first + second[:30])
-    again = call(tmp_path, "--resume", "--out", "out")
+    again = run_in(tmp_path, "--resume", "--out", "out")
     assert again.returncode == 0, again.stderr
     assert "the last line was cut short and is dropped" in again.stderr
-    more = call(tmp_path, "fresh", "--device", "cpu", "--resume", "--out", "out", "--json")
+    more = run_in(tmp_path, "fresh", "--device", "cpu", "--resume", "--out", "out", "--json")
     assert json.loads(more.stdout)["counts"] == {"ok": 5}
     records = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(r["experiment"], r["factors"]["n"]) for r in records] == [
@@ -172,13 +172,13 @@ def test_resume_continues_the_request_and_adds_new_points(tmp_path):
     assert (stored["experiments"], stored["set"]) == (["fresh"], {})
     assert [(one["experiments"], one["set"]) for one in stored["earlier"]] == [(["steady"], {"n": ["1", "2"]})]
     path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
-    whole = call(tmp_path, "--resume", "--out", "out", "--json")
+    whole = run_in(tmp_path, "--resume", "--out", "out", "--json")
     assert json.loads(whole.stdout)["counts"] == {"ok": 5}
     assert json.loads((tmp_path / "out" / "run.json").read_text()) == stored
 
 
 def test_resume_of_nothing_starts_from_the_beginning(tmp_path):
-    run = call(tmp_path, "fresh", "--device", "cpu", "--resume", "--out", "out", "--json")
+    run = run_in(tmp_path, "fresh", "--device", "cpu", "--resume", "--out", "out", "--json")
     assert json.loads(run.stdout)["counts"] == {"ok": 3}
 
 
@@ -189,7 +189,7 @@ def test_two_runs_into_one_directory(tmp_path):
     while not results.exists() and first.poll() is None:
         time.sleep(0.01)
     first.send_signal(signal.SIGSTOP)
-    second = call(tmp_path, *words)
+    second = run_in(tmp_path, *words)
     first.send_signal(signal.SIGCONT)
     assert second.returncode == 2
     assert "out is being written by another run" in second.stderr
@@ -215,11 +215,11 @@ def test_ctrl_c_keeps_results_and_prints_how_to_continue(tmp_path):
 
 
 def test_list_names_questions_factors_and_devices(tmp_path):
-    text = call(tmp_path, "shaped", "steady", "--device", "cpu", "--list").stdout
+    text = run_in(tmp_path, "shaped", "steady", "--device", "cpu", "--list").stdout
     assert text.splitlines()[0] == "steady: Is every point measured once?"
     assert "cpu: allocator malloc; size 4KiB, 1MiB; mode 0, 1" in text
     assert "n 0, 1, ..., 59 (60 values)" in text
-    entries = json.loads(call(tmp_path, "shaped", "--list", "--json", "--device", "cpu").stdout)["experiments"]
+    entries = json.loads(run_in(tmp_path, "shaped", "--list", "--json", "--device", "cpu").stdout)["experiments"]
     assert entries[0]["devices"]["cpu"]["size"] == ["4KiB", "1MiB"]
     assert list(tmp_path.iterdir()) == []
 
@@ -249,7 +249,7 @@ def test_a_terminal_gets_a_bar(tmp_path):
 
 
 def test_help_has_an_example(tmp_path):
-    text = call(tmp_path, "--help").stdout
+    text = run_in(tmp_path, "--help").stdout
     assert "Example: firsttouch run" in text
 
 
@@ -278,7 +278,7 @@ class Mistaken(Experiment):
 def test_failing_findings_name_the_line_of_their_module(tmp_path):
     module = tmp_path / "mistaken.py"
     module.write_text(MISTAKEN)
-    run = call(tmp_path, "mistaken", "--device", "cpu", "--module", module, "--out", "out", FIRSTTOUCH_MODULES="")
+    run = run_in(tmp_path, "mistaken", "--device", "cpu", "--module", module, "--out", "out", FIRSTTOUCH_MODULES="")
     assert run.returncode == 0, run.stderr
     line = 1 + MISTAKEN[: MISTAKEN.index("return 1 / 0")].count("\n")
     said = " ".join(run.stdout.split())

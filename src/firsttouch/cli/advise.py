@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firsttouch import commands
 from firsttouch.cli.options import AsJson, path
 from firsttouch.cli.output import code_of_modules, print_json, print_stdout
 
@@ -49,37 +50,13 @@ def command(
 
     Example: firsttouch advise results/h200-standard --app hotspot --size 2GiB
     """
-    from firsttouch.advice.advisor import advise
-    from firsttouch.apps import all_apps
-    from firsttouch.errors import UsageError
-    from firsttouch.modules import add_modules, require_classes
-
     with code_of_modules():
-        known = None
-        if module or app is not None:
-            from firsttouch.harness.app import App
-
-            files = [str(file.absolute()) for file in module or []]
-            add_modules(files)
-            known = all_apps()
-            require_classes(files, known.values(), App, "application")
-            if module and app is None:
-                own = [name for name, one in known.items() if is_in(one, files)]
-                if len(own) != 1:
-                    raise UsageError(f"--module has {len(own)} applications: {', '.join(own)}; choose one with --app")
-                app = own[0]
-        advice = advise(directories or [], device=device, app=app, size=size, pattern=pattern, apps=known)
+        files = [str(file.absolute()) for file in module or []]
+        result = commands.advise(directories or [], device=device, app=app, size=size, pattern=pattern, modules=files)
     if as_json:
-        print_json(advice.to_builtins())
+        print_json(result.data)
     else:
-        show(advice)
-
-
-def is_in(one: type, files: list[str]) -> bool:
-    """Whether a class is defined in one of these files."""
-    import inspect
-
-    return inspect.getfile(one) in files
+        show(result.value)
 
 
 def show(advice: Advice) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firsttouch import commands
 from firsttouch.cli.options import AsJson, path
 from firsttouch.cli.output import print_json, print_stdout
 
@@ -39,13 +40,12 @@ def command(
 
     Example: firsttouch claims results/h200-standard
     """
-    from firsttouch.papers.evaluate import claims
-
-    found = claims(directory)
+    result = commands.claims(directory)
     if as_json:
-        print_json(found)
+        print_json(result.data)
     else:
-        _show(found.claims, len(found.claims) if everything else MOST)
+        verdicts = result.value.claims
+        _show(verdicts, len(verdicts) if everything else MOST)
 
 
 def _show(verdicts: Sequence[Verdict], most: int) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firsttouch import commands
 from firsttouch.cli.options import AsJson, path
 from firsttouch.cli.output import print_json, print_stderr, print_stdout
 from firsttouch.errors import UsageError
@@ -73,30 +74,19 @@ def command(
 
     Example: firsttouch compare results/h200-standard results/h200-quick --fail-over 5%
     """
-    from firsttouch.comparison.compare import compare, plain
-
-    comparison = compare(sides or [], fail_over)
-    page = _page(sides or [], out, fail_over) if out is not None else None
+    result = commands.compare(sides or [], fail_over, out)
+    comparison, page, not_drawn = result.value.comparison, result.value.page, result.value.not_drawn
+    if not_drawn:
+        print_stderr(f"firsttouch: the page was not drawn: {not_drawn}")
     if as_json:
-        print_json(plain(comparison) | ({"report": str(page)} if page else {}))
+        print_json(result.data)
     else:
         _show(comparison)
         if page:
             print_stdout(str(page))
     for bad in comparison.unreadable:
         print_stderr(f"firsttouch: left out: {bad.reason}")
-    raise typer.Exit(1 if out is not None and page is None else comparison.exit_status)
-
-
-def _page(sides: list[str], out: Path, limit: float | None) -> Path | None:
-    """Writes the page. A failure of the renderer does not lose the comparison."""
-    from firsttouch.engine.reporting import NotDrawn, draw_comparison
-
-    try:
-        return draw_comparison(sides, out, limit)
-    except NotDrawn as error:
-        print_stderr(f"firsttouch: the page was not drawn: {error}")
-        return None
+    raise typer.Exit(1 if not_drawn else comparison.exit_status)
 
 
 def _show(comparison: Comparison) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from firsttouch.cli.output import print_stdout
 
 if TYPE_CHECKING:
+    from firsttouch.commands import Conclusions
     from firsttouch.report.answers import Answered
     from firsttouch.report.first_screen import FirstScreen
 
@@ -21,45 +20,15 @@ LINES = 25
 """The lines of a first screen with the findings that follow it."""
 
 
-@dataclass(frozen=True)
-class Read:
-    """What a results directory says: its first screen, and its sections with their findings."""
-
-    screen: FirstScreen
-    answers: Sequence[Answered]
-
-
-def read(directory: Path) -> Read:
-    """Reads a results directory. Its sections are in the order of the report."""
-    from firsttouch.records.reading import load_results
-    from firsttouch.report.answers import answered
-    from firsttouch.report.first_screen import first_screen
-    from firsttouch.work import reportable_experiments
-
-    results = load_results(directory)
-    answers = list(answered(results.records, results.machine.devices, reportable_experiments()))
-    return Read(first_screen(results, answers), answers)
-
-
-def plain(read: Read) -> dict[str, Any]:
-    """The title and all findings as plain data, each with its sentence; those of the first screen come first."""
-    from firsttouch.report.sentences import plain as as_data
-
-    own = [entry for number in read.screen.numbers for entry in as_data(number.experiment, [number.finding])]
-    advice = [entry for sentence in read.screen.advice for entry in as_data("advice", sentence.findings)]
-    of_sections = [entry for part in read.answers for entry in as_data(part.experiment, part.answer.findings)]
-    return {"title": read.screen.title, "findings": [*own, *advice, *(e for e in of_sections if e not in own)]}
-
-
-def show(read: Read) -> None:
+def show(conclusions: Conclusions) -> None:
     """Prints the first screen, and the most important findings of every section if there is room for all of them."""
-    lines = _first_screen(read.screen)
-    lines += _findings(read.answers, LINES - len(lines)) if len(lines) < LINES else []
+    lines = _first_screen(conclusions.screen)
+    lines += _findings(conclusions.answers, LINES - len(lines)) if len(lines) < LINES else []
     print_stdout("\n".join(lines))
 
 
-def show_first_screen(read: Read) -> None:
-    print_stdout("\n".join(_first_screen(read.screen)))
+def show_first_screen(conclusions: Conclusions) -> None:
+    print_stdout("\n".join(_first_screen(conclusions.screen)))
 
 
 def _first_screen(screen: FirstScreen) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firsttouch import commands
 from firsttouch.cli.options import AsJson, path
 from firsttouch.cli.output import print_json, print_stdout
 
@@ -40,12 +41,13 @@ def command(
 
     Example: firsttouch interfaces results/h200-pairs
     """
-    from firsttouch.report.interfaces import crossover_texts, parts, plain, read, summary
+    from firsttouch.report.interfaces import crossover_texts, parts, summary
 
-    found = read(directory, kind or ())
+    result = commands.interfaces(directory, kind or ())
     if as_json:
-        print_json(plain(found, str(directory)))
+        print_json(result.data)
         return
+    found = result.value
     answers = parts(found)
     most = max(len(part.open) for part in answers)
     lines = _lines(answers, most)

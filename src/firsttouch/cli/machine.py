@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from firsttouch import commands
 from firsttouch.cli.output import print_json
 from firsttouch.units import format_size
 
@@ -45,14 +46,11 @@ def command(
 
     Example: firsttouch machine --json
     """
-    from firsttouch.engine.discover import discover_devices
-    from firsttouch.machine.facts import collect_machine
-
-    machine = collect_machine(discover_devices())
+    result = commands.machine()
     if json:
-        print_json(machine, indent=2)
+        print_json(result.data, indent=2)
     else:
-        _show(machine)
+        _show(result.value)
 
 
 def _show(machine: Machine) -> None:

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
@@ -82,11 +83,12 @@ def _root(
 
 
 def main() -> None:
+    """The program: a call with streams and signals of a process of its own."""
     guard_streams()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _terminate)
-    status = _status()
+    status = call(sys.argv[1:])
     if reason := lost_output():
         print_stderr(f"firsttouch: stdout can't be written: {reason}")
         status = status or 1
@@ -98,10 +100,10 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise Terminated(number)
 
 
-def _status() -> int:
-    """Runs the call and returns its exit status. Errors are printed as one sentence, except bugs of this program."""
+def call(arguments: Sequence[str]) -> int:
+    """Carries out a call and returns its exit status. Errors are one sentence each, except bugs of this program."""
     try:
-        return app(prog_name="firsttouch", standalone_mode=False) or 0
+        return app(list(arguments), prog_name="firsttouch", standalone_mode=False) or 0
     except UsageError as error:
         print_stderr(f"firsttouch: {error}")
     except _CallError as error:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firsttouch import commands
 from firsttouch.cli.options import Devices, path
 from firsttouch.cli.output import print_json, print_stderr, printable
+from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from firsttouch.allocators.methods import Cell
     from firsttouch.cli.console import Console
+    from firsttouch.commands import Methods
     from firsttouch.records.schema import DeviceInfo
 
 _COLUMNS = (
@@ -52,29 +55,18 @@ def command(
 
     Example: firsttouch methods --device cpu --verify
     """
-    from firsttouch.allocators.methods import stated_cells, verified_cells
-    from firsttouch.engine.plan import choose_devices
-    from firsttouch.engine.runner import find_devices
-    from firsttouch.errors import UsageError
-
     if out is not None and not verify:
         raise UsageError("--out stores what is found by experiment; add --verify")
-    found = find_devices(device or [])
-    chosen = choose_devices(device or [], found)
-    if verify:
-        with _progress() as watch:
-            cells = verified_cells(chosen, watch)
-    else:
-        cells = [cell for info in chosen for cell in stated_cells(info)]
+    with _progress() if verify else nullcontext() as watch:
+        result = commands.methods(device or [], watch)
     if out is not None:
         from firsttouch.allocators.verified import write_methods
 
-        print_stderr(f"wrote {write_methods(out, chosen, cells)}")
+        print_stderr(f"wrote {write_methods(out, result.value.devices, result.value.cells)}")
     if as_json:
-        print_json(cells, indent=1)
+        print_json(result.data, indent=1)
     else:
-        absent = [] if device else [info for info in found if not info.available]
-        _show(chosen, absent, cells, verify)
+        _show(result.value, verify)
 
 
 @contextmanager
@@ -97,15 +89,15 @@ def _progress() -> Iterator[Callable[[Cell], None]]:
         yield watcher(lambda text: status.update(printable(text)))
 
 
-def _show(chosen: Sequence[DeviceInfo], absent: Sequence[DeviceInfo], cells: Sequence[Cell], verified: bool) -> None:
+def _show(methods: Methods, verified: bool) -> None:
     from firsttouch.cli.console import Console
 
     console = Console(soft_wrap=False)
-    for device in chosen:
-        _device(console, device, [cell for cell in cells if cell.device == device.name])
-    for device in absent:
+    for device in methods.devices:
+        _device(console, device, [cell for cell in methods.cells if cell.device == device.name])
+    for device in methods.absent:
         console.print(f"{device.name}: not available: {device.reason}\n")
-    _glossary(console, cells)
+    _glossary(console, methods.cells)
     if verified:
         console.print(
             "✓ measured here; ✗ measured, and not as stated; no mark: stated by driver or vendor; ? unknown; "

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firsttouch import commands
 from firsttouch.cli.options import AsJson
 from firsttouch.cli.output import print_json, print_stdout
 
@@ -33,15 +34,14 @@ def command(
 
     Example: firsttouch published --search "latency gpu"
     """
-    from firsttouch.papers.rows import published
-
-    found = published(search)
+    result = commands.published(search)
+    rows = result.value.rows
     if as_json:
-        print_json(found)
+        print_json(result.data)
     elif search is None and not everything:
-        _show_papers(found.rows)
+        _show_papers(rows)
     else:
-        _show_rows(found.rows, len(found.rows) if everything else MOST)
+        _show_rows(rows, len(rows) if everything else MOST)
 
 
 def _show_papers(rows: Sequence[Row]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firsttouch import commands
 from firsttouch.cli import findings
 from firsttouch.cli.options import (
     AllowOversubscription,
@@ -154,15 +155,15 @@ def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[RunO
         print_stderr(f"firsttouch: {error}{kept}")
         return 1
     with code_of_modules():
-        found = findings.read(outcome.directory)
+        result = commands.measured(outcome)
     if as_json:
-        print_json(outcome.as_dict() | findings.plain(found))
+        print_json(result.data)
     else:
         if show is not None:
             show(outcome)
-            findings.show_first_screen(found)
+            findings.show_first_screen(result.value.conclusions)
         else:
-            findings.show(found)
+            findings.show(result.value.conclusions)
         findings.show_suspect(outcome.suspect)
         print_stdout(str(outcome.report or outcome.directory))
     return outcome.exit_status
