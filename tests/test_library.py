@@ -7,21 +7,20 @@ import json
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.calls import call
 
 import firsttouch
+from firsttouch.cli import main
+from firsttouch.engine import runner
 from firsttouch.errors import UsageError
+from firsttouch.machine import facts
 
 RESULTS = Path(__file__).parents[1] / "results"
-RUN, OTHER = RESULTS / "xeon-vm-quick", RESULTS / "h200-quick"
-
-
-def printed(*arguments: object) -> object:
-    command = [sys.executable, "-m", "firsttouch.cli.main", *map(str, arguments), "--json"]
-    done = subprocess.run(command, text=True, capture_output=True, check=True)
-    return json.loads(done.stdout)
+RUN, OTHER, MESSAGES = (RESULTS / name for name in ("xeon-vm-quick", "h200-quick", "h200-message"))
 
 
 @pytest.mark.parametrize("first", ["firsttouch", "firsttouch.machine.facts", "firsttouch.library", "firsttouch.api"])
@@ -88,35 +87,60 @@ def test_what_cannot_be_drawn_or_loaded_is_said(tmp_path):
         firsttouch.load()
 
 
-def test_comparing_and_looking_up_return_what_is_printed():
-    assert firsttouch.compare(RUN, RUN, fail_over="5%") == printed("compare", RUN, RUN, "--fail-over", "5%")
-    assert firsttouch.published("latency gpu") == printed("published", "--search", "latency gpu")
+TINY = {"size": ["4KiB"], "allocator": "malloc", "order": "random"}
+CALLS: Mapping[str, tuple[Callable[[Path], object], Sequence[object]]] = {
+    "machine": (lambda out: firsttouch.describe_machine(), []),
+    "methods": (lambda out: firsttouch.methods("cpu"), ["--device", "cpu"]),
+    "run": (lambda out: firsttouch.run("latency", device="cpu", set=TINY, out=out), ["--resume", "--out", "OUT"]),
+    "app": (
+        lambda out: firsttouch.run_app(
+            "hotspot", strategy="explicit", size="tiny", repeat=1, device="opencl:0", out=out
+        ),
+        ["--resume", "--out", "OUT"],
+    ),
+    "compare": (lambda out: firsttouch.compare(RUN, RUN, fail_over="5%"), [RUN, RUN, "--fail-over", "5%"]),
+    "advise": (lambda out: firsttouch.advise(OTHER, app="lud"), [OTHER, "--app", "lud"]),
+    "interfaces": (lambda out: firsttouch.interfaces(MESSAGES, "message"), [MESSAGES, "--kind", "message"]),
+    "published": (lambda out: firsttouch.published("latency gpu"), ["--search", "latency gpu"]),
+    "claims": (lambda out: firsttouch.claims(OTHER), [OTHER]),
+}
+"""By command: its function, and the words of the same call."""
+WITHOUT_FUNCTION = {"report", "profile", "mark"}
+"""Commands that write files, or act on other programs."""
 
 
-@pytest.mark.exhaustive
-def test_advice_claims_and_methods_are_what_is_printed():
-    assert firsttouch.advise(OTHER) == printed("advise", OTHER)
-    assert firsttouch.claims(OTHER) == printed("claims", OTHER)
-    assert firsttouch.methods("cpu") == printed("methods", "--device", "cpu")
-    here, there = firsttouch.describe_machine(), printed("machine")
-    assert isinstance(there, dict)
-    assert here.keys() == there.keys()
-    assert [d["name"] for d in here["devices"]] == [d["name"] for d in there["devices"]]
+def test_every_command_has_a_function() -> None:
+    assert {command.name for command in main.app.registered_commands} == CALLS.keys() | WITHOUT_FUNCTION
 
 
-def test_measuring_returns_the_outcome(tmp_path):
-    outcome = firsttouch.run(
-        "latency", device="cpu", set={"size": ["4KiB"], "allocator": "malloc", "order": "random"}, out=tmp_path / "run"
-    )
+@pytest.mark.parametrize("command", CALLS)
+def test_a_function_returns_what_its_command_prints(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if command == "machine":  # which has the time, and how much memory is free
+        found = facts.collect_machine([])
+        monkeypatch.setattr(facts, "collect_machine", lambda devices: found)
+    monkeypatch.setattr(runner, "write_report", lambda directory: "")
+    function, words = CALLS[command]
+    returned = function(tmp_path / "out")
+    done = call(command, *(tmp_path / "out" if word == "OUT" else word for word in words), "--json")
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    for outcome in (returned, printed):
+        if isinstance(outcome, dict):
+            outcome.pop("seconds", None)  # which a run took
+    assert returned == printed
+
+
+def test_measuring_returns_the_first_screen_too(tmp_path: Path) -> None:
+    outcome = firsttouch.run("latency", device="cpu", set=TINY, out=tmp_path / "run")
     assert outcome["counts"] == {"ok": 1}
+    assert outcome["title"] == call("report", tmp_path / "run").stdout.splitlines()[0]
     assert outcome["findings"][0]["experiment"] == "latency"
     assert len(firsttouch.load(outcome["directory"])) == 1
-    with pytest.raises(UsageError, match="did you mean 'latency'"):
+
+
+def test_a_wrong_call_raises_what_the_command_prints() -> None:
+    with pytest.raises(UsageError, match="did you mean 'latency'") as error:
         firsttouch.run("latncy")
-
-
-@pytest.mark.exhaustive
-def test_running_an_application_returns_the_outcome(tmp_path):
-    outcome = firsttouch.run_app("hotspot", size="tiny", repeat=1, device="opencl:0", out=tmp_path / "app")
-    assert outcome["counts"]["ok"] >= 1
-    assert {row["application"] for row in outcome["applications"]} == {"hotspot"}
+    assert call("run", "latncy").stderr == f"firsttouch: {error.value}\n"
