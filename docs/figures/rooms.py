@@ -12,6 +12,7 @@ PICTURE = Path(__file__).with_suffix(".svg")
 ABOUT = {
     "cli": "one thin module per command",
     "library": "what `import firsttouch` offers",
+    "commands": "what each command finds, for both",
     "report": "figures, page, export",
     "worker": "the worker process: its table of tasks",
     "advice": "which memory strategy to take",
