@@ -78,6 +78,12 @@ def test_points_are_drawn_as_an_altair_chart(directories, arguments):
         assert {row["colour"] for row in rows} == {str(d) for d in directories}
 
 
+def test_without_altair_a_chart_is_refused_with_the_line_to_type(monkeypatch):
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(UsageError, match="plot.. needs altair; install it with `pip install altair`"):
+        firsttouch.load(RUN).plot()
+
+
 def test_what_cannot_be_drawn_or_loaded_is_said(tmp_path):
     with pytest.raises(UsageError, match="there is no experiment 'none' among the points; there are latency"):
         firsttouch.load(RUN).plot("none")

@@ -95,7 +95,7 @@ class Points(Sequence[Row]):
         """An altair chart: the first figure of an experiment on a device, with a colour for each of several runs.
 
         experiment: by default the first that was measured. device: by default a GPU if it has points. Raises
-        UsageError if there is nothing to draw.
+        UsageError if there is nothing to draw, or if altair is not installed.
         """
         from firsttouch.report.overlay import chart
 

@@ -45,10 +45,12 @@ def overlaid(
 
 def chart(results: Mapping[str, Results], experiment: str | None, device: str | None) -> Any:
     """An altair chart of an experiment's first figure. Without a device, a GPU is drawn before a processor. Raises
-    UsageError if there is nothing to draw.
+    UsageError if there is nothing to draw, or if altair is not installed.
     """
-    import altair as alt
-
+    try:
+        import altair
+    except ImportError:
+        raise UsageError("plot() needs altair; install it with `pip install altair`") from None
     from firsttouch.work import reportable_experiments
 
     good = {name: measured(held.records) for name, held in results.items()}
@@ -61,7 +63,7 @@ def chart(results: Mapping[str, Results], experiment: str | None, device: str | 
     known = reportable_experiments().get(experiment)
     for drawing in _drawings(good, experiment, device, known):
         if drawing.spec is not None:
-            return alt.Chart.from_dict(_valid(drawing.spec))
+            return altair.Chart.from_dict(_valid(drawing.spec))
     raise UsageError(f"{experiment} has no figure of its points on {device}; to_pandas() has the points")
 
 

@@ -1,6 +1,4 @@
-"""Parts of Vega-Lite specifications as dictionaries. (altair's classes check and copy each part, which takes longer
-than drawing.)
-"""
+"""Parts of Vega-Lite specifications as dictionaries."""
 
 from __future__ import annotations
 
