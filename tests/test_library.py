@@ -80,7 +80,7 @@ def test_points_are_drawn_as_an_altair_chart(directories, arguments):
 
 def test_without_altair_a_chart_is_refused_with_the_line_to_type(monkeypatch):
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(UsageError, match="plot.. needs altair; install it with `pip install altair`"):
+    with pytest.raises(UsageError, match=r"plot\(\) needs altair; install it with `pip install altair`"):
         firsttouch.load(RUN).plot()
 
 

@@ -2,27 +2,52 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.conftest import MakeOnce
 
 sys.path.insert(0, str(Path(__file__).parent))
 import sample
+from browser import Browser
+
+
+def _rendered(make_once: MakeOnce, name: str) -> str:
+    """The page of a function of `sample`, drawn once per test run."""
+    from firsttouch.report.page import render
+
+    def draw(folder: Path) -> None:
+        page = render({"out": getattr(sample, name)()}, sample.EXPERIMENTS)
+        (folder / "report.html").write_text(page, encoding="utf-8", newline="")
+
+    return (make_once(f"page-{name}", draw) / "report.html").read_bytes().decode()
 
 
 @pytest.fixture(scope="session")
-def page() -> str:
-    from firsttouch.report.page import render
-
-    return render({"out": sample.results()}, sample.EXPERIMENTS)
+def page(make_once: MakeOnce) -> str:
+    return _rendered(make_once, "results")
 
 
 @pytest.fixture(scope="session")
-def hostile_page() -> str:
-    from firsttouch.report.page import render
+def hostile_page(make_once: MakeOnce) -> str:
+    return _rendered(make_once, "hostile")
 
-    return render({"out": sample.hostile()}, sample.EXPERIMENTS)
+
+@pytest.fixture(scope="session")
+def _started() -> Iterator[Browser]:
+    browser = Browser()
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def browser(_started: Browser) -> Browser:
+    """A Chromium that one process of a test run starts once, without messages and requests of earlier pages."""
+    _started.console.clear()
+    _started.requests.clear()
+    return _started
 
 
 REPLACE = "import firsttouch.experiments, sample\nfirsttouch.experiments.all_experiments = lambda: sample.EXPERIMENTS\n"
@@ -36,6 +61,14 @@ def known(monkeypatch, tmp_path_factory):
     (startup / "sitecustomize.py").write_text(REPLACE)
     folders = [str(startup), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(folders))
+
+
+@pytest.fixture
+def drawn_here(monkeypatch):
+    """Reports are drawn by the process of the test, for tests that look at what was written and not at how."""
+    from firsttouch.report.__main__ import write
+
+    monkeypatch.setattr("firsttouch.engine.reporting._written", write)
 
 
 @pytest.fixture

@@ -12,57 +12,56 @@ import sys
 import msgspec
 import pytest
 import sample
-import typer
+from called import called
 from tests.matrix import matrix
-from typer.testing import CliRunner
 
 import firsttouch
-from firsttouch.cli import report
 from firsttouch.errors import UsageError
 from firsttouch.records.schema import Party
 
 pytestmark = pytest.mark.usefixtures("known")
 
 
-def run(*arguments):
-    app = typer.Typer()
-    app.command()(report.command)
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+def few():
+    """Results of which a page is drawn quickly."""
+    results = sample.results()
+    results.records = [r for r in results.records if r.experiment == "sharing"]
+    return results
 
 
-def test_the_report_is_written_into_the_results_directory(write):
-    directory = write(sample.results())
-    result = run(directory)
+def test_a_process_writes_the_report_into_the_results_directory(write):
+    directory = write(few())
+    result = called(directory)
     title, *_, written = result.stdout.splitlines()
     assert title == "NVIDIA H200, Intel Xeon Platinum 8480C"
     assert written == str(directory / "report.html")
     assert (directory / "report.html").read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.usefixtures("drawn_here")
 def test_json_is_the_only_output_on_stdout(write, tmp_path):
-    result = run(write(sample.results()), "-o", tmp_path / "r.html", "--json")
-    told = json.loads(result.stdout)
-    assert told["report"] == str(tmp_path / "r.html")
-    assert told["titles"] == ["NVIDIA H200, Intel Xeon Platinum 8480C"]
-    assert {entry["directory"] for entry in told["findings"]} == {str(tmp_path / "out")}
+    result = called(write(few()), "-o", tmp_path / "r.html", "--json")
+    printed = json.loads(result.stdout)
+    assert printed["report"] == str(tmp_path / "r.html")
+    assert printed["titles"] == ["NVIDIA H200, Intel Xeon Platinum 8480C"]
+    assert {entry["directory"] for entry in printed["findings"]} == {str(tmp_path / "out")}
 
 
+@pytest.mark.usefixtures("drawn_here")
 @pytest.mark.parametrize(("form", "start"), matrix([("svg", b"<svg"), ("png", b"\x89PNG")], 1))
 def test_figures_as_files(write, form, start):
     directory = write(sample.results())
-    files = sorted((directory / "figures").iterdir()) if run(directory, "--format", form) else []
+    files = sorted((directory / "figures").iterdir()) if called(directory, "--format", form) else []
     names = "allocation-cuda-0-1 bandwidth-cpu-1 bandwidth-cuda-0-1 latency-cpu-1 latency-cuda-0-1"
     names += " migration-cuda-0-1 migration-cuda-0-2 sharing-cuda-0-1"
     assert [f.name for f in files] == [f"{name}.{form}" for name in names.split()]
     assert all(f.read_bytes().startswith(start) for f in files)
 
 
+@pytest.mark.usefixtures("drawn_here")
 def test_csv_has_one_row_per_point(write, tmp_path):
     results = sample.results()
-    run(write(results), "--format", "csv", "-o", tmp_path / "csv")
+    called(write(results), "--format", "csv", "-o", tmp_path / "csv")
     with (tmp_path / "csv" / "points.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(results.records)
@@ -73,9 +72,10 @@ def test_csv_has_one_row_per_point(write, tmp_path):
     assert low < median < high
 
 
+@pytest.mark.usefixtures("drawn_here")
 def test_csv_has_the_columns_of_load(write, tmp_path):
     directory = write(sample.results())
-    run(directory, "--format", "csv", "-o", tmp_path / "csv")
+    called(directory, "--format", "csv", "-o", tmp_path / "csv")
     with (tmp_path / "csv" / "points.csv").open(newline="") as file:
         columns = next(csv.reader(file))
     rows = firsttouch.load(directory)
@@ -84,11 +84,12 @@ def test_csv_has_the_columns_of_load(write, tmp_path):
     assert rows[0]["run"] == str(directory)
 
 
+@pytest.mark.usefixtures("drawn_here")
 def test_csv_names_metric_and_parties(write, tmp_path):
     results = sample.results()
     both = [Party(device="cuda:0"), Party(device="cuda:1", rank=1, host="node7")]
     results.records[0] = msgspec.structs.replace(results.records[0], parties=both, better="lower", metric_version=2)
-    run(write(results), "--format", "csv", "-o", tmp_path / "csv")
+    called(write(results), "--format", "csv", "-o", tmp_path / "csv")
     with (tmp_path / "csv" / "points.csv").open(newline="") as file:
         row = next(csv.DictReader(file))
     assert (row["better"], row["metric_version"]) == ("lower", "2")
@@ -102,7 +103,7 @@ def test_csv_names_metric_and_parties(write, tmp_path):
 def test_hostile_results_create_no_files_elsewhere_and_no_formulas(write, tmp_path):
     directory, out = write(sample.hostile()), tmp_path / "x"
     for form in ("svg", "csv"):
-        run(directory, "--format", form, "-o", out)
+        called(directory, "--format", form, "-o", out)
     assert all("<script" not in f.read_text() for f in out.glob("*.svg"))
     csv.field_size_limit(1 << 24)  # the parties of a point are one cell
     with (out / "points.csv").open(newline="") as file:
@@ -114,7 +115,7 @@ def test_hostile_results_create_no_files_elsewhere_and_no_formulas(write, tmp_pa
 
 
 def test_a_full_disk_leaves_the_old_page(write):
-    directory = write(sample.results())
+    directory = write(few())
     (directory / "report.html").write_text("old")
     command = [sys.executable, "-m", "firsttouch.cli.main", "report", str(directory)]
 
@@ -134,10 +135,10 @@ def test_few_descriptors_give_one_message(write):
     directory = write(sample.results())
     command = [sys.executable, "-m", "firsttouch.cli.main", "report", str(directory)]
 
-    def few():
+    def few_descriptors():
         resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, preexec_fn=few)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, preexec_fn=few_descriptors)
     assert "Traceback" not in done.stderr
     if done.returncode != 0:  # what the renderer needs depends on its version
         assert done.returncode == 2
@@ -147,7 +148,7 @@ def test_few_descriptors_give_one_message(write):
 @pytest.mark.exhaustive
 def test_a_device_that_is_named_is_written_to(write):
     with pytest.raises(UsageError, match="cannot write the report to /dev/full: No space left on device"):
-        run(write(sample.results()), "-o", "/dev/full")
+        called(write(sample.results()), "-o", "/dev/full")
 
 
 @pytest.mark.exhaustive
@@ -155,7 +156,7 @@ def test_a_link_in_an_untrusted_directory_is_replaced(write, tmp_path):
     directory, other = write(sample.results()), tmp_path / "precious"
     other.write_text("precious")
     (directory / "report.html").symlink_to(other)
-    run(directory)
+    called(directory)
     assert other.read_text() == "precious"
     assert (directory / "report.html").read_text().startswith("<!doctype html>")
 
@@ -174,5 +175,5 @@ def test_wrong_calls_are_refused_in_one_sentence(write, tmp_path):
         ([directory, "--format", "svg", "-o", directory / "results.jsonl"], "cannot write"),
     ]:
         with pytest.raises(UsageError, match=words) as caught:
-            run(*arguments)
+            called(*arguments)
         assert "\n" not in str(caught.value)

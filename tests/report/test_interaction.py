@@ -5,20 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browser import CHROMIUM, Browser
+from browser import CHROMIUM
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome on the PATH")
 STANDARD = Path(__file__).parents[2] / "results" / "h200-standard"
 VISIBLE = "e.checkVisibility({visibilityProperty: true}) && !e.closest('.hidden-text')"
 TIP = "document.querySelector('.tip')"
 POINT = "[...document.querySelectorAll('main figure svg [data-t]')].find(e => e.checkVisibility())"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    browser = Browser()
-    yield browser
-    browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +53,6 @@ def path(request):
 @pytest.fixture(autouse=True)
 def _silent(browser):
     """No test may leave a message on the console or make a request."""
-    browser.console.clear()
-    browser.requests.clear()
     yield
     assert browser.console == []
     assert browser.requests == []

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import html
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_browser import CHROMIUM, browse
+from browser import CHROMIUM, Browser
 
 from firsttouch.report.page import load, render, write_report
 from firsttouch.report.points import MOST_SERIES
 from firsttouch.work import reportable_experiments
 
 RESULTS = Path(__file__).parents[2] / "results"
-MEASURE = """<iframe id=f src="report.html" style="width:1280px;height:900px;border:0"></iframe><script>
-onload = () => {
-  const page = document.getElementById('f').contentDocument, found = [];
-  const height = page.documentElement.scrollHeight;
-  for (const part of page.querySelectorAll('details')) part.open = true;
-  for (const svg of page.querySelectorAll('svg')) {
+UNREADABLE = """(() => {
+  const found = [];
+  for (const part of document.querySelectorAll('details')) part.open = true;
+  for (const svg of document.querySelectorAll('svg')) {
     const all = svg.getBoundingClientRect();
     const texts = [...svg.querySelectorAll('text')].filter(t => t.textContent.trim() && !t.getAttribute('stroke'))
       .map(t => [t.textContent, t.getBoundingClientRect()]);
@@ -35,24 +31,19 @@ onload = () => {
       }
     });
   }
-  document.title = 'MEASURED ' + JSON.stringify([height, found]);
-}
-</script>"""
+  return found;
+})()"""
 
 
 @pytest.mark.exhaustive
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome on the PATH")
 @pytest.mark.parametrize("run", ["h200-standard", "xeon-vm-standard", "h200-apps"])
-def test_a_page_is_small_and_its_texts_are_readable(run: str, tmp_path: Path) -> None:
+def test_a_page_is_small_and_its_texts_are_readable(run: str, browser: Browser, tmp_path: Path) -> None:
     page = write_report([RESULTS / run], tmp_path / "report.html")
     assert page.stat().st_size <= 3_000_000
-    (tmp_path / "frame.html").write_text(MEASURE)
-    dom, _, _ = browse(tmp_path / "frame.html", tmp_path, "--allow-file-access-from-files")
-    measured = re.search(r"<title>MEASURED (.*?)</title>", dom, re.DOTALL)
-    assert measured
-    height, found = json.loads(html.unescape(measured[1]))
-    assert height <= 12 * 900
-    assert found == []
+    browser.open(page, width=1280, height=900)
+    assert browser.run("document.documentElement.scrollHeight") <= 12 * 900
+    assert browser.run(UNREADABLE) == []
 
 
 LESS_OFTEN = [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("xeon-vm-standard", "h200-placements")]

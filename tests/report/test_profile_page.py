@@ -7,9 +7,9 @@ import re
 from itertools import pairwise
 
 import pytest
-from tests.calls import COMMAND
+from browser import CHROMIUM
+from called import called
 from tests.profile.profiles import MiB, gpu, header, mark, write
-from tests.report.test_browser import CHROMIUM, browse
 
 from firsttouch.errors import UsageError
 from firsttouch.profile import schema as s
@@ -146,12 +146,11 @@ def test_names_of_the_target_are_text(tmp_path):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome on the PATH")
-def test_the_page_is_self_contained_and_logs_nothing(tmp_path):
+def test_the_page_is_self_contained_and_logs_nothing(browser, tmp_path):
     write(tmp_path / "a", *MARKS, mark(0.2, EVIL, "instant"), gpus=[gpu()], command=[EVIL])
-    path = write_profile([tmp_path / "a"])
-    dom, console, asked = browse(path, tmp_path)
-    assert "<svg" in dom
-    assert (console, asked) == ([], [])
+    browser.open(write_profile([tmp_path / "a"]))
+    assert browser.run("document.querySelectorAll('svg').length") > 0
+    assert (browser.console, browser.requests) == ([], [])
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -222,21 +221,10 @@ def test_several_profiles_need_a_name_for_their_page(tmp_path):
 # ----------------------------------------------------------------------------------------------------------- command
 
 
-def report(calls, *arguments):
-    return calls([*COMMAND, "report", *map(str, arguments)])
-
-
-@pytest.fixture
-def calls():
-    import subprocess
-
-    return lambda command: subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_the_command_writes_the_page_and_says_the_answer(calls, tmp_path):
+def test_a_process_writes_the_page_and_the_command_says_the_answer(tmp_path):
     directory = write(tmp_path / "p", gpus=[gpu()])
-    done = report(calls, directory)
-    assert done.returncode == 0, done.stderr
+    done = called(directory)
+    assert done.exit_code == 0
     assert done.stdout.splitlines() == [
         "./app arg: peak 1000 MiB on the host at 1 s, 500 MiB on gpu:0",
         str(directory / "report.html"),
@@ -244,25 +232,28 @@ def test_the_command_writes_the_page_and_says_the_answer(calls, tmp_path):
     assert "<svg" in (directory / "report.html").read_text()
 
 
-def test_json_has_the_path_and_the_summaries(calls, tmp_path):
+@pytest.mark.usefixtures("drawn_here")
+def test_json_has_the_path_and_the_summaries(tmp_path):
     directory = write(tmp_path / "p")
-    written = json.loads(report(calls, directory, "--json").stdout)
+    written = json.loads(called(directory, "--json").stdout)
     assert written["report"] == str(directory / "report.html")
     assert written["summaries"][0]["host"]["peak"]["bytes"] == 1000 * MiB
     assert written["summaries"][0]["minor"] == summarise(read(directory)).minor
 
 
+@pytest.mark.usefixtures("drawn_here")
 @pytest.mark.parametrize(("form", "start"), [("svg", b"<svg"), ("png", b"\x89PNG")])
-def test_the_figure_is_written_by_itself(calls, tmp_path, form, start):
+def test_the_figure_is_written_by_itself(tmp_path, form, start):
     directory = write(tmp_path / "p")
-    done = report(calls, directory, "--format", form)
+    done = called(directory, "--format", form)
     assert done.stdout.split() == [str(directory / "figures" / f"profile.{form}")]
     assert (directory / "figures" / f"profile.{form}").read_bytes().startswith(start)
 
 
-def test_a_table_has_every_reading(calls, tmp_path):
+@pytest.mark.usefixtures("drawn_here")
+def test_a_table_has_every_reading(tmp_path):
     directory = write(tmp_path / "p")
-    assert report(calls, directory, "--format", "csv").returncode == 0
+    assert called(directory, "--format", "csv").exit_code == 0
     with (directory / "figures" / "curves.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [*rows[0]] == ["of", "column", "t", "value"]
@@ -271,12 +262,12 @@ def test_a_table_has_every_reading(calls, tmp_path):
     assert {"of": "total", "column": "resident", "t": "1.0", "value": str(1000 * MiB)} in total
 
 
-def test_profiles_and_results_are_not_mixed(calls, tmp_path):
+@pytest.mark.usefixtures("drawn_here")
+def test_profiles_and_results_are_not_mixed(tmp_path):
     (tmp_path / "other").mkdir()
-    done = report(calls, write(tmp_path / "p"), tmp_path / "other", "-o", tmp_path / "x.html")
-    assert done.returncode == 2
-    assert "holds a profile and" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    with pytest.raises(UsageError, match="holds a profile and") as caught:
+        called(write(tmp_path / "p"), tmp_path / "other", "-o", tmp_path / "x.html")
+    assert "\n" not in str(caught.value)
 
 
 # ------------------------------------------------------------------------------------------------------------- parts

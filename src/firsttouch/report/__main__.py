@@ -8,8 +8,10 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 from firsttouch.engine.reporting import COMPARISON
 from firsttouch.errors import UsageError
@@ -19,17 +21,21 @@ from firsttouch.report.page import write_report
 from firsttouch.report.profile import are_profiles, export_profile, write_profile
 
 
-def main() -> None:
-    form, output, directories, *more = json.loads(sys.argv[1])
+def write(call: Sequence[Any]) -> list[Path]:
+    """Writes what a call of engine.reporting asks for. Returns the paths. Raises UsageError if the call is wrong."""
+    form, output, directories, *more = call
     target, sources = output and Path(output), [Path(name) for name in directories]
+    if form == COMPARISON:
+        return [write_comparison(directories, target, *more)]
+    if are_profiles(sources):
+        return [write_profile(sources, target)] if form == "html" else export_profile(sources, form, target)
+    return [write_report(sources, target)] if form == "html" else export(sources, form, target)
+
+
+def main() -> None:
     try:
         with redirect_stdout(sys.stderr):  # modules may print
-            if form == COMPARISON:
-                paths = [write_comparison(directories, target, *more)]
-            elif are_profiles(sources):
-                paths = [write_profile(sources, target)] if form == "html" else export_profile(sources, form, target)
-            else:
-                paths = [write_report(sources, target)] if form == "html" else export(sources, form, target)
+            paths = write(json.loads(sys.argv[1]))
     except UsageError as error:
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(2)
