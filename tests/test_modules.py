@@ -36,8 +36,8 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], *expected: str) 
     assert done.stderr.count("\n") == 1, done.stderr
 
 
-def test_the_example_in_contributing_is_the_file_that_runs(tmp_path: Path) -> None:
-    assert STRIDE in (EXAMPLES.parents[1] / "CONTRIBUTING.md").read_text()
+def test_the_example_in_the_docs_is_the_file_that_runs(tmp_path: Path) -> None:
+    assert STRIDE in (EXAMPLES.parent / "extending/experiment.md").read_text()
     asked = ("--device", "cpu", "--set", "stride=64,4KiB", "--out", "o")
     done = call(tmp_path, "run", "stride", "--module", str(EXAMPLES / "stride.py"), *asked)
     assert done.returncode == 0, done.stderr

@@ -1,8 +1,8 @@
 """The public interface for your own experiments and applications. These names stay when modules move.
 
-An application: a subclass of App with `buffer`s (docs/applications.md). An experiment: a subclass of Experiment
-(CONTRIBUTING.md, "Add an experiment"). `firsttouch run --module FILE` and `firsttouch app --module FILE` find them; a
-package names its modules in the entry points firsttouch.experiments and firsttouch.apps.
+An application: a subclass of App with `buffer`s (docs/extending/application.md). An experiment: a subclass of
+Experiment (docs/extending/experiment.md). `firsttouch run --module FILE` and `firsttouch app --module FILE` find them;
+a package names its modules in the entry points firsttouch.experiments and firsttouch.apps.
 """
 
 from firsttouch import _core as probes

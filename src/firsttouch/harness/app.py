@@ -1,7 +1,7 @@
 """The application contract: a class declares buffers, initialises, computes and checks. It never places memory.
 
 Each module in apps/ defines a subclass of App, next to a kernel file of the same name (hotspot.py, hotspot.c).
-Applications need no other registration. docs/applications.md explains an example.
+Applications need no other registration. docs/extending/application.md explains an example.
 """
 
 from __future__ import annotations
