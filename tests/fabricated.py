@@ -335,15 +335,16 @@ class _Calls:
         os.environ.pop("HSA_XNACK", None)
         os.environ.update(machine.environment)
 
-        from firsttouch.engine import runner
+        from firsttouch.engine import discover, runner
 
         self.machine, self.plan, self._make_plan = machine, Plan(), runner.make_plan
         from firsttouch.allocators import methods
 
         changed: Any = runner
+        discovering: Any = discover
         verifying: Any = methods
         verifying.verified_cells = self._keep_cells
-        changed.find_devices = lambda names: list(machine.devices)
+        changed.find_devices = discovering.find_devices = lambda names: list(machine.devices)
         changed.make_plan = self._keep_plan
 
     def _keep_plan(self, request: Any, devices: Any, experiments: Any, limits: Any, facts: Any, warn: Any) -> None:

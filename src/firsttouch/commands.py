@@ -69,8 +69,8 @@ class Methods:
 def methods(names: Sequence[str], watch: Callable[[Cell], None] | None) -> CommandResult[Methods]:
     """watch: called with every property that is measured; None: nothing is measured."""
     from firsttouch.allocators.methods import stated_cells, verified_cells
-    from firsttouch.engine.plan import choose_devices
-    from firsttouch.engine.runner import find_devices
+    from firsttouch.engine.choices import choose_devices
+    from firsttouch.engine.discover import find_devices
 
     known = find_devices(names)
     chosen = choose_devices(names, known)

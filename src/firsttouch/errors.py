@@ -1,5 +1,9 @@
 """Exceptions with a defined effect on the run."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
 
 class UsageError(Exception):
     """The call was wrong. The text is one sentence that says what was wrong and what is accepted. Exit status 2."""
@@ -15,3 +19,20 @@ class Terminated(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.status = 128 + number
+
+
+def unknown(what: str, given: str, accepted: Iterable[str]) -> UsageError:
+    """Returns the error for a word that is not among those accepted."""
+    words = list(accepted)
+    alike = [word for word in words if ("." in word) == ("." in given)]  # settings of a buffer, such as advice.power
+    return UsageError(
+        f"unknown {what} '{given}'{did_you_mean(given, alike)}; accepted: {', '.join(words) or 'none here'}"
+    )
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """' (did you mean ...?)' for a word that is close to a known one, or ''."""
+    import difflib
+
+    near = difflib.get_close_matches(given, list(known), n=1)
+    return f" (did you mean '{near[0]}'?)" if near else ""

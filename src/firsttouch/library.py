@@ -21,7 +21,7 @@ from firsttouch.text import compact, count
 
 if TYPE_CHECKING:
     from firsttouch.commands import CommandResult
-    from firsttouch.engine.plan import Planned
+    from firsttouch.engine.planned import Planned
     from firsttouch.engine.work import Work
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -156,7 +156,8 @@ def measure(
     **options: Any,
 ) -> Data:
     """Carries out `firsttouch run` or `firsttouch app`."""
-    from firsttouch.engine.runner import RunOptions, run
+    from firsttouch.engine.request import RunOptions
+    from firsttouch.engine.runner import run
     from firsttouch.work import KINDS
 
     work: Work = KINDS[kind]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,12 +19,94 @@ from firsttouch.machine.tree import Tree, parse_ids
 from firsttouch.records.schema import SELF, DeviceInfo, Party, Scalar
 
 
-@dataclass
-class Session:
-    """The session of one point. The device opens at its first use, so that the experiment `context` can time opening.
+def _shared_with_nobody(text: str | None) -> str:
+    raise NotImplementedError("this process is no rank")
 
-    seconds: time limit for sampling one point; tolerance: relative half width of the median's 95 % interval at which
-    sampling stops earlier; peers: descriptions of the other devices that the point names.
+
+class OpenDevices:
+    """What a process has opened, and keeps open from one point to the next: devices, the log of events, communicators.
+
+    info: the device of the process, which opens at its first use, so that the experiment `context` can time opening.
+    opening: the scope in which a device is opened. share: gives a text to all other ranks, or waits for that of another
+    rank, and returns it.
+    """
+
+    def __init__(
+        self,
+        info: DeviceInfo,
+        opening: Callable[[], AbstractContextManager[None]] = nullcontext,
+        share: Callable[[str | None], str] = _shared_with_nobody,
+    ) -> None:
+        self.info, self._opening, self._share = info, opening, share
+        self.events: EventLog | None = None
+        self.events_reason = ""
+        self._others: dict[str, _core.Device] = {}
+        self._mpi: _core.Comm | None = None
+        self._xccl: _core.Comm | None = None
+        self._xccl_of: dict[tuple[str, ...], list[_core.Comm]] = {}
+
+    @property
+    def is_open(self) -> bool:
+        return "device" in vars(self)
+
+    @cached_property
+    def device(self) -> _core.Device:
+        with self._opening():
+            self.events, self.events_reason = events.start(self.info)
+            return open_device(self.info.name)
+
+    @cached_property
+    def host(self) -> _core.Device:
+        return self.device if self.info.name == HOST else open_device(HOST)
+
+    def other(self, name: str) -> _core.Device:
+        """A device other than that of the process. Raises _core.Unavailable if it does not open."""
+        if name not in self._others:
+            with self._opening():
+                self._others[name] = open_device(name)
+        return self._others[name]
+
+    def forget_events(self) -> None:
+        """Discards the events so far. If the library fails, recording ends and measuring continues."""
+        try:
+            if self.events is not None:
+                self.events.forget()
+        except _core.VendorError as error:
+            self.events, self.events_reason = None, " ".join(str(error).split())
+
+    def mpi(self, rank: int, ranks: int) -> _core.Comm:
+        if self._mpi is None:
+            self._mpi = open_mpi(rank, ranks)
+        return self._mpi
+
+    def xccl(self, rank: int, ranks: int) -> _core.Comm:
+        if self._xccl is None:
+            made = _core.new_xccl_id(self.device) if rank == 0 else None
+            shared = self._share(None if made is None else made.hex()) if ranks > 1 else ""
+            self._xccl = _core.open_xccl(
+                self.device, rank=rank, ranks=ranks, id=bytes.fromhex(shared) if made is None else made
+            )
+        return self._xccl
+
+    def xccl_of(self, devices: Sequence[_core.Device]) -> list[_core.Comm]:
+        names = tuple(device.name for device in devices)
+        if names not in self._xccl_of:
+            self._xccl_of.clear()  # so that only one group holds memory
+            self._xccl_of[names] = _core.open_xccl_of(devices)
+        return self._xccl_of[names]
+
+
+@dataclass(frozen=True)
+class Session:
+    """The session of one point, made for its job and not changed after.
+
+    info: the device, with what its driver states in this process. seconds: time limit for sampling one point;
+    tolerance: relative half width of the median's 95 % interval at which sampling stops earlier; peers: descriptions of
+    the other devices that the point names; limit: seconds that the point may take in all, after which the worker is
+    killed. counted: if a profiler counts this run of the point, the counters of the record with the timed samples.
+    outputs: digests of outputs that earlier points of this run checked; the same output need not be checked again.
+    rank: which of the `ranks` processes this is that carry out the point together; party: this process as one of them,
+    with its NUMA node and its processors.
     """
 
     info: DeviceInfo
@@ -32,32 +115,38 @@ class Session:
     tolerance: float
     preset: str
     peers: Mapping[str, DeviceInfo] = field(default_factory=dict)
-    limit: float = field(default=30.0, init=False)
-    """Seconds that the point may take in all. Then the worker is killed."""
-    events: EventLog | None = field(default=None, init=False)
-    """Unified-memory events, if they were requested and the open device reports them. Windows are cut from this log."""
-    events_reason: str = field(default="", init=False)
-    """Why there are no events although they were requested, as one sentence; otherwise ''."""
-    counted: Mapping[str, Scalar] | None = field(default=None, init=False)
-    """If a profiler counts this run of the point: the counters of the record with the timed samples. Otherwise None."""
-    outputs: Collection[str] = field(default=(), init=False)
-    """Digests of outputs that earlier points of this run checked. The same output need not be checked again."""
-    rank: int = field(default=0, init=False)
-    """Which of the processes this is that carry out the point together."""
-    ranks: int = field(default=1, init=False)
-    party: Party | None = field(default=None, init=False)
-    """This process as one of them: its NUMA node and its processors."""
-    _others: dict[str, _core.Device] = field(default_factory=dict, init=False)
-    _xccl_of: dict[tuple[str, ...], list[_core.Comm]] = field(default_factory=dict, init=False)
+    limit: float = 30.0
+    counted: Mapping[str, Scalar] | None = None
+    outputs: Collection[str] = ()
+    rank: int = 0
+    ranks: int = 1
+    party: Party | None = None
+    opened: OpenDevices | None = None
 
     @cached_property
-    def device(self) -> _core.Device:
-        return self.open_device()
+    def _opened(self) -> OpenDevices:
+        return self.opened or OpenDevices(self.info)
 
-    def open_device(self) -> _core.Device:
-        """Open the device again, and record its events from now on."""
-        self.events, self.events_reason = events.start(self.info)
-        return open_device(self.info.name)
+    @property
+    def device(self) -> _core.Device:
+        return self._opened.device
+
+    @property
+    def host(self) -> _core.Device:
+        """The CPU as a device; the same object as `device` on the device `cpu`."""
+        return self._opened.host
+
+    @property
+    def events(self) -> EventLog | None:
+        """Unified-memory events, if they were requested and the open device reports them. Windows are cut from this
+        log.
+        """
+        return self._opened.events
+
+    @property
+    def events_reason(self) -> str:
+        """Why there are no events although they were requested, as one sentence; otherwise ''."""
+        return self._opened.events_reason
 
     def recorded_events(self) -> EventLog:
         """The log of the events of the open device. Raises Unsupported if they are not recorded; the text says why."""
@@ -73,15 +162,7 @@ class Session:
         """
         if name in (SELF, self.info.name):
             return self.device
-        if name == HOST:
-            return self.host
-        if name not in self._others:
-            self._others[name] = self.open_other(name)
-        return self._others[name]
-
-    def open_other(self, name: str) -> _core.Device:
-        """Open a device other than the session's device."""
-        return open_device(name)
+        return self.host if name == HOST else self._opened.other(name)
 
     def peer(self, name: str) -> _core.Device:
         """The device that a value of the factor `peer` names. Raises Unsupported if it names a NUMA node."""
@@ -93,7 +174,7 @@ class Session:
         """The description of that device from discovery; of a NUMA node, that of the session's device."""
         return self.peers.get(name, self.info)
 
-    @cached_property
+    @property
     def mpi(self) -> _core.Comm:
         """The ranks as MPI sees them, which is initialised at the first use.
 
@@ -101,24 +182,16 @@ class Session:
             RuntimeError: the launcher belongs to another MPI.
             _core.Unavailable: the library lacks a function.
         """
-        return open_mpi(self.rank, self.ranks)
+        return self._opened.mpi(self.rank, self.ranks)
 
-    def share(self, text: str | None) -> str:
-        """Give a text to all other ranks, or wait for that of another rank. Returns it."""
-        raise NotImplementedError
-
-    @cached_property
+    @property
     def xccl(self) -> _core.Comm:
         """The ranks as NCCL or RCCL sees them, opened at the first use by all ranks at once.
 
         Raises:
             _core.Unavailable: there is no such library for the device; the text says why.
         """
-        made = _core.new_xccl_id(self.device) if self.rank == 0 else None
-        shared = self.share(None if made is None else made.hex()) if self.ranks > 1 else ""
-        return _core.open_xccl(
-            self.device, rank=self.rank, ranks=self.ranks, id=bytes.fromhex(shared) if made is None else made
-        )
+        return self._opened.xccl(self.rank, self.ranks)
 
     def xccl_of(self, devices: Sequence[_core.Device]) -> list[_core.Comm]:
         """All ranks of NCCL or RCCL in this process, one for each device, opened at the first use.
@@ -126,11 +199,7 @@ class Session:
         Raises:
             _core.Unavailable: there is no such library for a device; the text says why.
         """
-        names = tuple(device.name for device in devices)
-        if names not in self._xccl_of:
-            self._xccl_of.clear()  # so that only one group holds memory
-            self._xccl_of[names] = _core.open_xccl_of(devices)
-        return self._xccl_of[names]
+        return self._opened.xccl_of(devices)
 
     @cached_property
     def processors(self) -> Mapping[str, list[int]]:
@@ -154,11 +223,6 @@ class Session:
         if self.party is None:
             return _core.OnNode([], None)
         return _core.OnNode(parse_ids(self.party.processors), self.party.numa_node)
-
-    @cached_property
-    def host(self) -> _core.Device:
-        """The CPU as a device; the same object as `device` on the device `cpu`."""
-        return self.device if self.info.name == HOST else open_device(HOST)
 
     def stop(
         self, *, min_samples: int = 3, max_samples: int = 1000, share: float = 1.0, counted: bool = True

@@ -52,8 +52,9 @@ class Experiments(Work):
         )
 
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
-        from firsttouch.engine.plan import choose_devices, choose_preset, list_experiment
-        from firsttouch.engine.runner import find_devices
+        from firsttouch.engine.choices import choose_devices, choose_preset
+        from firsttouch.engine.discover import find_devices
+        from firsttouch.engine.plan import list_experiment
 
         known = experiments.all_experiments()
         chosen = choose_devices(devices, find_devices(devices))

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from firsttouch.allocators.trials import TrialTask, carry_out_trial
 from firsttouch.engine.discover import Discover, describe_kind
 from firsttouch.engine.job import Job, JobHandler
-from firsttouch.records.schema import Factors
 from firsttouch.workers.protocol import Handler, Task, carry_out, serve
 
 if TYPE_CHECKING:
@@ -26,9 +25,10 @@ if TYPE_CHECKING:
 def _experiment(job: Job) -> Experiment:
     from firsttouch.work import KINDS
 
-    found = KINDS[job.kind].find(job.experiment, Factors(job.factors))
+    point = job.planned.point
+    experiment = KINDS[job.planned.kind].find(point.experiment, point.factors)
     _keep_experiments()
-    return found
+    return experiment
 
 
 @cache

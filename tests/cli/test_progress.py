@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from firsttouch.cli import progress
-from firsttouch.engine.plan import Planned
+from firsttouch.engine.planned import Planned
 from firsttouch.experiments.base import Point
-from firsttouch.records.schema import SCHEMA, Factors, Metric, Record, Summary
+from firsttouch.records.schema import SCHEMA, DeviceInfo, Factors, Metric, Record, Summary
 
 
 def test_a_log_gets_the_state_of_a_run_without_output(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "QUIET", 0.01)
-    metric = Metric("ms", "lower")
+    metric, device = Metric("ms", "lower"), DeviceInfo("opencl:0", "opencl", "PoCL")
     todo = [
-        Planned(Point("hotspot", "opencl:0", Factors({"strategy": strategy})), metric, name="hotspot")
+        Planned(Point("hotspot", "opencl:0", Factors({"strategy": strategy})), metric, device, name="hotspot")
         for strategy in ("explicit", "svm-fine")
     ]
     record = Record(schema=SCHEMA, experiment="hotspot", device="opencl:0", factors={}, unit="ms", status="ok",

@@ -17,7 +17,8 @@ from firsttouch.counters.perf import Perf
 from firsttouch.counters.tool import Quantity
 from firsttouch.counters.tools import TOOLS
 from firsttouch.engine import counted
-from firsttouch.engine.runner import RunOptions, run
+from firsttouch.engine.request import RunOptions
+from firsttouch.engine.runner import run
 from firsttouch.machine.backends import BACKENDS
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record

@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fabricated import HOST, gpu_capabilities
 
-from firsttouch.engine.plan import BUDGETS, SHORTEST, make_plan, parse_sets, parse_value
+from firsttouch.engine.choices import BUDGETS
+from firsttouch.engine.on_device import SHORTEST
+from firsttouch.engine.plan import make_plan
+from firsttouch.engine.values import parse_sets, parse_value
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Experiment, Factor

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from firsttouch.engine.plan import BUDGETS, Planned, make_plan
+from firsttouch.engine.choices import BUDGETS
+from firsttouch.engine.plan import make_plan
+from firsttouch.engine.planned import Planned
 from firsttouch.experiments import all_experiments
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Request
 from firsttouch.work import KINDS

@@ -11,13 +11,12 @@ import pytest
 from tests.matrix import matrix
 
 from firsttouch.engine.discover import discover_devices
-from firsttouch.engine.job import Job
-from firsttouch.engine.plan import Planned
+from firsttouch.engine.executor import PointExecutor
+from firsttouch.engine.planned import Planned
 from firsttouch.engine.reporting import draw
-from firsttouch.engine.runner import PointExecutor
 from firsttouch.experiments.base import Point
 from firsttouch.records.reading import load_results
-from firsttouch.records.schema import SCHEMA, DeviceInfo, Factors, Metric, Record, Request
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 
 ENDS = {
     "segv": ("crashed", "SIGSEGV.*last words before the fault"),
@@ -130,16 +129,14 @@ def test_a_group_has_its_environment(call, tmp_path):
     assert [r.factors["mode"] for r in records] == ["0", "0", "1", "1"]
 
 
+def steady(device: DeviceInfo, n: int) -> Planned:
+    return Planned(Point("steady", device.name, Factors(n=n)), Metric("ns", "lower"), device, seconds=0.01)
+
+
 def test_a_device_that_does_not_open_is_not_tried_again(environment):
     info = DeviceInfo(name="cuda:99", kind="cuda", title="none")
-    executor = PointExecutor(Request(schema=SCHEMA, experiments=[], devices=[], preset="quick", seed=1))
-    with executor:
-        records = []
-        for n in range(4):
-            factors = {"n": n}
-            job = Job(experiment="steady", device=info, factors=factors, metric=Metric("ns", "lower"),
-                      preset="quick", seed=1, seconds=0.01, tolerance=0.03)  # fmt: skip
-            records.append(executor.measure(Planned(Point("steady", info.name, factors), job.metric), job))
+    with PointExecutor() as executor:
+        records = [executor.measure(steady(info, n)) for n in range(4)]
     assert {r.status for r in records} <= {"failed", "skipped"}
     assert [r.reason.startswith("not tried") for r in records] == [False, False, True, True]
 
@@ -173,9 +170,6 @@ def test_a_process_that_cannot_be_started_fails_its_point(environment, monkeypat
     (device,) = discover_devices(["cpu"])
     said = "Resource temporarily unavailable"
     assert device.reason == f"no process could be started to look for it: {said}"
-    factors = {"n": 0}
-    job = Job(experiment="steady", device=device, factors=factors, metric=Metric("ns", "lower"), preset="quick", seed=1,
-              seconds=0.01, tolerance=0.03)  # fmt: skip
-    with PointExecutor(Request(schema=SCHEMA, experiments=[], devices=[], preset="quick", seed=1)) as executor:
-        record = executor.measure(Planned(Point("steady", "cpu", Factors(factors)), Metric("ns", "lower")), job)
+    with PointExecutor() as executor:
+        record = executor.measure(steady(device, 0))
     assert (record.status, record.reason) == ("failed", f"no process could be started for it: {said}")

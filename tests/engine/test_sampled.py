@@ -15,15 +15,15 @@ import pytest
 from tests.calls import COMMAND, UNDRAWN
 
 from firsttouch.engine import runner
-from firsttouch.engine.job import Job, blank_record
-from firsttouch.engine.plan import Planned
-from firsttouch.engine.runner import RunOptions
+from firsttouch.engine.job import blank_record
+from firsttouch.engine.planned import Planned
+from firsttouch.engine.request import RunOptions
 from firsttouch.engine.sampled import PointSampler, marks, peaks
 from firsttouch.profile.reading import read
 from firsttouch.profile.sampler import Sampler
 from firsttouch.profile.timelines import folder_of, read_course
 from firsttouch.records.reading import load_results
-from firsttouch.records.schema import DeviceInfo, Metric, Record
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Point, Record
 from firsttouch.records.timeline import MemoryCourse, Phase
 from firsttouch.work import APP
 
@@ -194,14 +194,14 @@ def test_a_sampler_that_fails_in_the_midst_does_not_fail_the_point(
     assert len(said) == 1
 
 
-def job() -> Job:
+def a_point() -> Planned:
     device = DeviceInfo("opencl:0", "opencl", "PoCL")
-    return Job("app", device, {}, Metric("ms", "lower"), "quick", 1, 1.0, 0.01)
+    return Planned(Point("app", device.name, Factors()), Metric("ms", "lower"), device)
 
 
 def test_points_of_several_processes_are_not_sampled_and_say_so(tmp_path: Path) -> None:
-    record = blank_record(job(), "ok")
-    with PointSampler(tmp_path) as sampler, sampler.sampling(None, job()) as profile:
+    record = blank_record(a_point(), "ok")
+    with PointSampler(tmp_path) as sampler, sampler.sampling(None, a_point()) as profile:
         profile.take(None)
     profile.add_to(record)
     why = "none: the memory of points that several processes carry out is not sampled"
@@ -246,7 +246,7 @@ def test_peaks_are_those_of_readings_where_they_are_higher() -> None:
 
 @pytest.mark.parametrize("name", ["../../etc", "timelines/0001/../..", "timelines/1", "/timelines/0001", 7, None])
 def test_records_of_others_name_no_folder_elsewhere(name: Any) -> None:
-    assert folder_of(msgspec.structs.replace(blank_record(job(), "ok"), counters={"timeline": name})) == ""
+    assert folder_of(msgspec.structs.replace(blank_record(a_point(), "ok"), counters={"timeline": name})) == ""
 
 
 def test_the_profile_of_a_point_is_drawn_like_any_other(tmp_path: Path) -> None:

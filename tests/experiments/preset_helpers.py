@@ -6,7 +6,8 @@ from typing import Any
 
 from fake_devices import DISCRETE
 
-from firsttouch.engine.plan import Planned, make_plan
+from firsttouch.engine.plan import make_plan
+from firsttouch.engine.planned import Planned
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Experiment, Preset
 from firsttouch.experiments.presets import Candidate, left_out

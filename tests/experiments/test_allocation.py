@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 import pytest
 from fake_devices import amd
 from fake_records import KIB, MIB, a_record, findings_of, sentences_of
@@ -13,7 +14,8 @@ from small import SmallRun
 
 from firsttouch import _core
 from firsttouch.analysis.findings import Quantity
-from firsttouch.engine.runner import make_job
+from firsttouch.engine.plan import make_plan
+from firsttouch.experiments import all_experiments
 from firsttouch.experiments.allocation import Allocation
 from firsttouch.experiments.base import Point, Preset
 from firsttouch.records.reading import load_results
@@ -85,13 +87,12 @@ def test_all_blocks_must_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(("timeout", "limit"), [(None, 240.0), (60.0, 60.0), (900.0, 900.0)])
 def test_slow_allocations_have_more_time_than_other_points(timeout: float | None, limit: float) -> None:
     request = Request(SCHEMA, experiments=["allocation"], devices=["cpu"], preset="full", seed=1, timeout=timeout)
-    planned = next(p for p in plan("allocation", amd(), "full") if not p.reason)
-    assert make_job(planned, request, {planned.point.device: amd()}).limit == limit
+    planned = make_plan(request, [msgspec.structs.replace(amd(), name="cpu")], all_experiments(), {})
+    assert {p.limit for p in planned if not p.reason} == {limit}
 
 
 def test_a_point_that_would_take_too_long_says_what_to_type() -> None:
-    session = Session(DeviceInfo(name="cpu", kind="cpu", title=""), 1, 0.01, 0.5, "quick")
-    session.limit = 1e-6
+    session = Session(DeviceInfo(name="cpu", kind="cpu", title=""), 1, 0.01, 0.5, "quick", limit=1e-6)
     factors = Factors({"allocator": "mmap", "size": 64, "call": "allocate", "chunks": 10_000})
     with pytest.raises(_core.Unavailable, match=r"10000 blocks would take .* --timeout \d+ allows it"):
         Allocation().measure(Point("allocation", "cpu", factors), session)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from small import SmallRun
 
 from firsttouch import _core
-from firsttouch.engine.plan import Planned
+from firsttouch.engine.planned import Planned
 from firsttouch.experiments.bandwidth import thread_counts
 from firsttouch.experiments.base import Preset
 from firsttouch.experiments.common import MiB, last_level_bytes

@@ -14,7 +14,7 @@ from small import SmallRun
 from tests.calls import UNDRAWN
 from tests.kernels.compilers import skip_missing_compiler
 
-from firsttouch.engine.plan import parse_value
+from firsttouch.engine.values import parse_value
 from firsttouch.experiments.codegen import OPERATIONS, Codegen
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record

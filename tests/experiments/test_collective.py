@@ -14,7 +14,8 @@ from fake_records import a_record, sentences_of
 from tests.calls import UNDRAWN
 from tests.mpi import Mpi
 
-from firsttouch.engine.plan import Planned, make_plan
+from firsttouch.engine.plan import make_plan
+from firsttouch.engine.planned import Planned
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.collective import OPERATIONS, proportional_from
@@ -108,7 +109,7 @@ def test_one_process_may_have_the_devices_of_all_ranks() -> None:
     assert {(p.point["interface"], p.point["processes"], p.places) for p in plan} == {
         ("xccl", "one", tuple(f"cuda:{n}" for n in range(ranks))) for ranks in (2, 3, 4)
     }  # fmt: skip
-    assert {tuple(p.others) for p in plan if len(p.places) == 3} == {("cuda:1", "cuda:2")}
+    assert {tuple(d.name for d in p.peers) for p in plan if len(p.places) == 3} == {("cuda:1", "cuda:2")}
     assert {p.point.factors["processes"] for p in planned(gpus(4), None) if p.point.factors} == {"each"}  # in quick
     chosen = planned(gpus(2), ranks=None, processes="one")
     assert {(p.point["interface"], p.places) for p in chosen if p.point.factors} == {("xccl", ("cuda:0", "cuda:1"))}

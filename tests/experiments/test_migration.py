@@ -24,7 +24,7 @@ from firsttouch.experiments.migration import ADVICE_PAIRS, BASE, SINGLE_ADVICE, 
 from firsttouch.machine.devices import describe_devices
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Record, Scalar
 from firsttouch.report.sentences import sentences
-from firsttouch.session import Session
+from firsttouch.session import OpenDevices, Session
 
 MIB = 2**20
 
@@ -203,9 +203,10 @@ def test_a_point_with_events_records_what_moved_in_its_steps() -> None:
         info = describe_devices("opencl")[0]
     except _core.Unavailable as reason:
         pytest.skip(str(reason))
-    session = Session(info, seed=1, seconds=0.01, tolerance=0.1, preset="quick")
+    opened = OpenDevices(info)
+    session = Session(info, seed=1, seconds=0.01, tolerance=0.1, preset="quick", opened=opened)
     assert session.device is not None
-    session.events = EventLog(ConstantlyMovingDriver())
+    opened.events = EventLog(ConstantlyMovingDriver())
     measured = Migration().measure(
         Point("migration", info.name, point(allocator="svm-fine", events="on", size=MIB, iterations=3)), session
     )

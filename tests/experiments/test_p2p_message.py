@@ -14,7 +14,8 @@ from tests.calls import UNDRAWN
 from tests.mpi import Mpi
 
 from firsttouch.engine.launching import Launching
-from firsttouch.engine.plan import Planned, make_plan
+from firsttouch.engine.plan import make_plan
+from firsttouch.engine.planned import Planned
 from firsttouch.engine.ranked import divided_limits
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments

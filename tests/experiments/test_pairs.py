@@ -13,7 +13,8 @@ from fake_devices import DISCRETE, MALLOC
 from fake_records import MIB, a_record
 from tests.calls import UNDRAWN
 
-from firsttouch.engine.plan import Planned, make_plan
+from firsttouch.engine.plan import make_plan
+from firsttouch.engine.planned import Planned
 from firsttouch.errors import Unsupported, UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.p2p_direct import KERNELS, crossings

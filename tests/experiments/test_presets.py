@@ -9,7 +9,7 @@ from fake_devices import GPU, OPENCL_GPU, PROCESSOR, amd, opencl
 from preset_helpers import plan
 from tests.matrix import matrix
 
-from firsttouch.engine.plan import Planned
+from firsttouch.engine.planned import Planned
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Preset
 from firsttouch.experiments.pairs import PairExperiment

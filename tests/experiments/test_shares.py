@@ -7,7 +7,7 @@ import itertools
 import pytest
 from fake_records import a_record
 
-from firsttouch.engine.plan import parse_value
+from firsttouch.engine.values import parse_value
 from firsttouch.experiments import shares
 from firsttouch.experiments.shares import COARSE, GPU_SHARE, Search, best_found, search, share_of
 from firsttouch.records.schema import Factors

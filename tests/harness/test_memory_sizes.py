@@ -6,7 +6,8 @@ import pytest
 
 from firsttouch import _core
 from firsttouch.apps import all_apps
-from firsttouch.engine.plan import Planned, make_plan
+from firsttouch.engine.plan import make_plan
+from firsttouch.engine.planned import Planned
 from firsttouch.errors import UsageError
 from firsttouch.harness.experiment import applications, bytes_left_by_ballast
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Request, Scalar

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.fabricated import MACHINES
 
-from firsttouch.engine.plan import parse_value
+from firsttouch.engine.values import parse_value
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.base import Factor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.model import Impossible, NotEstimated, Term, estimate
 from firsttouch.advice.settings import Settings, settings
 from firsttouch.analysis.statistics import measured
-from firsttouch.errors import UsageError
+from firsttouch.errors import UsageError, unknown
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.derive import BASELINE
 from firsttouch.records.reading import Results, has_results, key_of, load_results
@@ -199,9 +198,7 @@ def _processor(results: Results) -> str:
 
 def _known_name(what: str, given: str, known: Mapping[str, object]) -> str:
     if given not in known:
-        near = difflib.get_close_matches(given, known, n=1)
-        hint = f" (did you mean '{near[0]}'?)" if near else ""
-        raise UsageError(f"unknown {what} '{given}'{hint}; accepted: {', '.join(known) or 'none here'}")
+        raise unknown(what, given, known)
     return given
 
 

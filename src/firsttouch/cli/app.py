@@ -98,8 +98,8 @@ def command(
     Example: firsttouch app hotspot --size tiny --out first
     """
     from firsttouch.cli.run import measure, show_list, trust_in
-    from firsttouch.engine.plan import parse_sets
-    from firsttouch.engine.runner import RunOptions
+    from firsttouch.engine.request import RunOptions
+    from firsttouch.engine.values import parse_sets
     from firsttouch.errors import UsageError
     from firsttouch.work import APP
 

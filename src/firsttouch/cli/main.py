@@ -37,7 +37,7 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in self.commands and not args[0].startswith("-"):
-            from firsttouch.engine.plan import unknown
+            from firsttouch.errors import unknown
 
             raise unknown("command", args[0], self.commands)
         return super().resolve_command(ctx, args)

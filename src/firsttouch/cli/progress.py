@@ -19,7 +19,7 @@ from firsttouch.units import format_seconds
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from firsttouch.engine.plan import Planned
+    from firsttouch.engine.planned import Planned
 
 _PER_EXPERIMENT = 3
 """The most failures of one experiment or application on one device that are printed. Further ones are only counted."""

@@ -19,7 +19,7 @@ FORMATS = ("html", "png", "svg", "csv")
 
 
 def _format(text: str) -> str:
-    from firsttouch.engine.plan import unknown
+    from firsttouch.errors import unknown
 
     if text not in FORMATS:
         raise unknown("format", text, FORMATS)

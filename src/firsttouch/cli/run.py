@@ -30,7 +30,8 @@ from firsttouch.errors import Terminated, UsageError
 
 if TYPE_CHECKING:
     from firsttouch.cli.progress import RunProgress
-    from firsttouch.engine.runner import RunOptions, RunOutcome
+    from firsttouch.engine.request import RunOptions
+    from firsttouch.engine.runner import RunOutcome
     from firsttouch.engine.work import Work
     from firsttouch.records.schema import DeviceInfo
 
@@ -95,8 +96,8 @@ def command(
 
     Example: firsttouch run latency --device cpu --set size=4KiB,1MiB --out first
     """
-    from firsttouch.engine.plan import parse_sets
-    from firsttouch.engine.runner import RunOptions
+    from firsttouch.engine.request import RunOptions
+    from firsttouch.engine.values import parse_sets
     from firsttouch.work import RUN
 
     options = RunOptions(

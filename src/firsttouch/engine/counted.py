@@ -10,8 +10,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
-
 from firsttouch.counters.tool import (
     KERNELS,
     NONE,
@@ -25,7 +23,7 @@ from firsttouch.counters.tool import (
 )
 from firsttouch.counters.tools import TOOLS
 from firsttouch.engine.job import Job
-from firsttouch.engine.plan import Planned
+from firsttouch.engine.planned import Planned
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment
 from firsttouch.experiments.contract import why_not_counted
@@ -36,6 +34,8 @@ from firsttouch.workers.process import run_program, run_under
 TIMEOUT = 300.0
 """Seconds that the counted run of a point may take, with all runs of the program that the tool needs."""
 LIST_TIMEOUT = 60.0
+_UNDISTURBED = {events.VARIABLE: "0", "LC_ALL": "C"}
+"""Recording events would slow a point down, and only one tool can use the driver's interface for both."""
 GIVE_UP_AFTER = 3
 """The number of points in a row that a tool failed to count, after which it is not started again."""
 
@@ -49,18 +49,18 @@ class PointCounter:
         self._refused: dict[str, str] = {}
         self._failures: dict[str, int] = {}
 
-    def add(self, planned: Planned, job: Job, record: Record) -> None:
+    def add(self, planned: Planned, record: Record) -> None:
         """Counts a point that was measured, and adds the counters to its record, or the reason why there are none."""
         if record.status != "ok":
             return
         try:
-            counters = self._count(self._tool(planned, job.device), planned, job, record)
+            counters = self._count(self._tool(planned), planned, record)
         except RefusedError as error:
             counters = {STATE: f"{NONE}{error}"}
         record.counters = record.counters | counters
 
-    def _tool(self, planned: Planned, device: DeviceInfo) -> Tool:
-        point = planned.point
+    def _tool(self, planned: Planned) -> Tool:
+        point, device = planned.point, planned.info
         if reason := why_not_counted(self._experiments[point.experiment], point.factors):
             raise RefusedError(reason)
         tool = TOOLS.get(BACKENDS[counting_kind(device, point.factors)].counters)
@@ -68,11 +68,11 @@ class PointCounter:
             raise RefusedError(f"no profiler is known that counts what {device.name} does")
         return tool
 
-    def _count(self, tool: Tool, planned: Planned, job: Job, record: Record) -> dict[str, Scalar]:
+    def _count(self, tool: Tool, planned: Planned, record: Record) -> dict[str, Scalar]:
         if tool.name in self._refused:
             raise RefusedError(self._refused[tool.name])
         try:
-            counters = self._run(tool, planned, msgspec.structs.replace(job, counted=record.counters))
+            counters = self._run(tool, Job(planned, counted=record.counters))
         except RefusedError as error:
             failures = self._failures[tool.name] = self._failures.get(tool.name, 0) + 1
             if error.lasting:
@@ -83,7 +83,7 @@ class PointCounter:
         self._failures[tool.name] = 0
         return counters
 
-    def _run(self, tool: Tool, planned: Planned, job: Job) -> dict[str, Scalar]:
+    def _run(self, tool: Tool, job: Job) -> dict[str, Scalar]:
         program = tool.find()
         forms = self._offered_forms(tool, program)
         wanted = list(dict.fromkeys(counter for form in forms.values() for counter in form))
@@ -94,8 +94,7 @@ class PointCounter:
                 job,
                 folder,
                 timeout=TIMEOUT,
-                # Recording events would slow the point down, and only one tool can use the driver's interface for both.
-                environment={**planned.environment, events.VARIABLE: "0", "LC_ALL": "C", **tool.environment(folder)},
+                environment={**job.planned.environment, **_UNDISTURBED, **tool.environment(folder)},
             )
             if refusal := tool.refusal(folder, run.output):
                 raise refusal

@@ -4,15 +4,18 @@ contexts behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from firsttouch.machine.backends import BACKENDS
+from firsttouch.machine.backends import BACKENDS, kind_of
+from firsttouch.machine.limits import environment_limits, host_limit
 from firsttouch.machine.peers import with_other_backends
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workers.process import Worker
 from firsttouch.workers.protocol import Pipe, Reply, Task, describe, one_line
 
 TIMEOUT = 60.0
+TOTAL_FACT = "memory_bytes"
+"""The fact of a device that states its total memory."""
 
 
 class Discover(Task, tag="discover"):
@@ -63,3 +66,21 @@ def _answer(worker: Worker, kind: str, timeout: float) -> tuple[list[DeviceInfo]
     if answer.reply is None:
         return None, answer.reason
     return (None, answer.reply.reason) if answer.reply.reason else (answer.reply.devices, "")
+
+
+def find_devices(names: Sequence[str]) -> list[DeviceInfo]:
+    """Returns the devices of the kinds in `names`; of all kinds if there is no name or an unknown one."""
+    environment_limits()  # otherwise an invalid limit is only reported as a refusal of all memory by a worker's guard
+    kinds = list(dict.fromkeys(map(kind_of, names)))
+    devices = discover_devices(kinds) if kinds and set(kinds) <= set(BACKENDS) else discover_devices()
+    rest = [kind for kind in BACKENDS if kind not in {d.kind for d in devices}]
+    known = {d.name for d in devices}
+    # Otherwise the call fails, and the message lists all devices.
+    complete = known.issuperset(names) and any(d.available for d in devices)
+    return with_other_backends(devices if complete else devices + discover_devices(rest))
+
+
+def memory_limits(devices: Iterable[DeviceInfo], selected: Sequence[str]) -> dict[str, int]:
+    """The most bytes that can be allocated on the host and on each selected device."""
+    totals = {d.name: d.facts.get(TOTAL_FACT) for d in devices if d.name in selected and d.capabilities.runs_kernels}
+    return {"host": host_limit()} | {name: total for name, total in totals.items() if isinstance(total, int)}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from firsttouch.engine.planned import Planned
 from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.events.log import Span
@@ -24,177 +25,168 @@ from firsttouch.records.schema import (
     PEER,
     SCHEMA,
     AllocatorInfo,
+    BufferFact,
     Clocks,
     DeviceCapabilities,
     DeviceInfo,
-    Factors,
-    Metric,
     Party,
+    Point,
     Record,
     Scalar,
     Status,
+    Struct,
     Summary,
+    check_integers,
 )
 from firsttouch.records.trust import fill_in_from, sources, without_verified_facts
 from firsttouch.workers.protocol import Pipe, Reply, Task, describe, one_line
 
 if TYPE_CHECKING:
-    from firsttouch import _core
     from firsttouch.experiments.base import Experiment, Measurement
-    from firsttouch.session import Session
+    from firsttouch.session import OpenDevices, Session
 
 
 class Job(Task, tag="job"):
     """Measure one point.
 
-    seconds: the time that its sampling may take. limit: the seconds after which the worker is killed. kind: the kind of
-    work that the experiment belongs to (firsttouch/work.py). peers: the other devices that take part. counted: if a
-    profiler counts this run of the point, the counters of the record with the timed samples. outputs: digests of
-    outputs that earlier points checked. ranks: the devices of the processes that carry out the point together, each in
-    a job of its own; empty if it is one process. rank: which of them this is.
+    rank: which of the processes this is that carry out the point together. counted: if a profiler counts this run of
+    the point, the counters of the record with the timed samples. outputs: digests of outputs that earlier points
+    checked.
     """
 
-    experiment: str
-    device: DeviceInfo
-    factors: dict[str, Scalar]
-    metric: Metric
-    preset: str
-    seed: int
-    seconds: float
-    tolerance: float
-    limit: float = 30.0
-    kind: str = "run"
-    peers: list[DeviceInfo] = []
+    planned: Planned
+    rank: int = 0
     counted: dict[str, Scalar] | None = None
     outputs: list[str] = []
-    ranks: list[DeviceInfo] = []
-    rank: int = 0
 
     def of_rank(self, rank: int) -> Job:
         """The job of one of the ranks."""
-        return msgspec.structs.replace(self, device=self.ranks[rank], rank=rank)
+        return msgspec.structs.replace(self, rank=rank)
+
+    @property
+    def info(self) -> DeviceInfo:
+        """The device of this process, as discovery found it."""
+        return self.planned.ranks[self.rank] if self.planned.ranks else self.planned.info
+
+    @property
+    def point(self) -> Point:
+        """The point, on the device of this process."""
+        return dataclasses.replace(self.planned.point, device=self.info.name)
 
 
 def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
-def blank_record(job: Job, status: Status, reason: str = "") -> Record:
+def blank_record(planned: Planned, status: Status, reason: str = "") -> Record:
     """Returns a record without samples."""
     return Record(
         schema=SCHEMA,
-        experiment=job.experiment,
-        device=job.device.name,
-        factors=job.factors,
-        unit=job.metric.unit,
-        better=job.metric.better,
-        metric_version=job.metric.version,
+        experiment=planned.point.experiment,
+        device=planned.point.device,
+        factors=planned.point.factors,
+        unit=planned.metric.unit,
+        better=planned.metric.better,
+        metric_version=planned.metric.version,
         status=status,
         reason=one_line(reason),
-        preset=job.preset,
-        seed=job.seed,
+        preset=planned.preset,
+        seed=planned.seed,
         started=now(),
     )
 
 
-def _open_session(job: Job, pipe: Pipe) -> Session:
-    """Returns a session that reports to the runner when a device is opened, because a driver may hang or crash then."""
-    from firsttouch.session import Session
-
-    class ReportingSession(Session):
-        @cached_property
-        def device(self) -> _core.Device:
-            return self._report(self.open_device)
-
-        def open_other(self, name: str) -> _core.Device:
-            return self._report(lambda: super(ReportingSession, self).open_other(name))
-
-        def share(self, text: str | None) -> str:
-            return pipe.share(text)
-
-        @staticmethod
-        def _report(opening: Callable[[], _core.Device]) -> _core.Device:
-            pipe.send(Reply(state="opening"))
-            device = opening()
-            pipe.send(Reply(state="opened"))
-            return device
-
-    return ReportingSession(job.device, job.seed, job.seconds, job.tolerance, job.preset)
-
-
 class JobHandler:
-    """Measures the points of one group, on one open device.
+    """Measures the points of one group, on devices that stay open.
 
     find: returns the experiment of a job. Raises UsageError if there is none.
     """
 
     def __init__(self, find: Callable[[Job], Experiment]) -> None:
         self._find = find
-        self._session: Session | None = None
+        self._opened: OpenDevices | None = None
 
     def __call__(self, job: Job, pipe: Pipe) -> Reply:
         """Measures one point of any experiment."""
-        from firsttouch.experiments.base import Point
-
-        record, span, outputs = blank_record(job, "ok"), None, list[str]()
-        phases: list[tuple[str, float, float]] = []
+        record = blank_record(job.planned, "ok")
         record.parties = _parties(job)
+        reply = Reply(state="done", record=record)
         with _failures_recorded(record):
             experiment = self._find(job)
-            session = self._session_for(job, pipe)
-            session.party = record.parties[0] if job.ranks else None
-            point = Point(job.experiment, job.device.name, Factors(job.factors))
-            record.clocks_before = self._clocks(session, experiment)
-            _check_possible(experiment, job, session)
+            opened = self._opened_for(job, pipe)
+            opens_itself = _opens_device_itself(experiment)
+            record.clocks_before = _clocks(opened, opens_itself)
+            session = _session(job, opened, job.info if opens_itself else _as_stated(experiment, job, opened), record)
             record.stated_by = _stated_by(experiment, job, session.info)
-            _forget_events(session)
+            opened.forget_events()
             started = time.monotonic()
             try:
-                measurement = experiment.measure(point, session)
+                measurement = experiment.measure(job.point, session)
             finally:
                 ended = time.monotonic()
                 record.seconds = ended - started
-            record.clocks_after = self._clocks(session, experiment)
+            record.clocks_after = _clocks(opened, opens_itself)
             if session.party is not None:
                 session.party.clocks_before, session.party.clocks_after = record.clocks_before, record.clocks_after
             record.throttled = _throttled(record.clocks_before, record.clocks_after)
             _fill(record, measurement, follows=job.rank > 0)
-            outputs = [*measurement.outputs] if measurement.verified else []
-            phases = [(str(name), float(start), float(end)) for name, start, end in measurement.phases]
+            reply.outputs = [*measurement.outputs] if measurement.verified else []
+            reply.phases = [(str(name), float(start), float(end)) for name, start, end in measurement.phases]
             if events.are_requested():
-                span = _add_events(record, session, started, ended)
-        return Reply(state="done", record=_storable(record), span=span, outputs=outputs, phases=phases)
+                reply.span = _add_events(record, session, started, ended)
+        return reply
 
-    def _session_for(self, job: Job, pipe: Pipe) -> Session:
-        if self._session is None or self._session.info.name != job.device.name:
-            self._session = _open_session(job, pipe)
-        self._session.seconds, self._session.seed = job.seconds, job.seed
-        self._session.tolerance, self._session.preset = job.tolerance, job.preset
-        self._session.limit = job.limit
-        self._session.counted = job.counted
-        self._session.outputs = job.outputs
-        self._session.rank, self._session.ranks = job.rank, max(1, len(job.ranks))
-        self._session.peers = {device.name: device for device in job.peers}
-        return self._session
+    def _opened_for(self, job: Job, pipe: Pipe) -> OpenDevices:
+        """What is open already, unless that is of another device. Tells the runner when a device is opened, because a
+        driver may hang or crash then.
+        """
+        from firsttouch.session import OpenDevices
 
-    @staticmethod
-    def _clocks(session: Session, experiment: Experiment) -> Clocks | None:
-        """The current clocks, or None if only the experiment may open the device and has not done so."""
-        if _opens_device_itself(experiment) and "device" not in vars(session):
-            return None
-        clocks = session.device.clocks()
-        return None if clocks is None else msgspec.convert(clocks, Clocks)
+        if self._opened is None or self._opened.info.name != job.info.name:
+            self._opened = OpenDevices(job.info, pipe.opening, pipe.share)
+        return self._opened
+
+
+def _session(job: Job, opened: OpenDevices, info: DeviceInfo, record: Record) -> Session:
+    """info: the device with what its driver states in this process."""
+    from firsttouch.session import Session
+
+    planned = job.planned
+    return Session(
+        info,
+        planned.seed,
+        planned.seconds,
+        planned.tolerance,
+        planned.preset,
+        peers={device.name: device for device in planned.peers},
+        limit=planned.limit,
+        counted=job.counted,
+        outputs=job.outputs,
+        rank=job.rank,
+        ranks=max(1, len(planned.ranks)),
+        party=record.parties[0] if planned.ranks else None,
+        opened=opened,
+    )
+
+
+def _clocks(opened: OpenDevices, opens_itself: bool) -> Clocks | None:
+    """The current clocks, or None if only the experiment may open the device and has not done so."""
+    if opens_itself and not opened.is_open:
+        return None
+    clocks = opened.device.clocks()
+    return None if clocks is None else msgspec.convert(clocks, Clocks)
 
 
 def _parties(job: Job) -> list[Party]:
     """The devices, or the NUMA nodes, of a point in which several take part; of a rank itself alone."""
-    numbers = (node_number(str(job.factors.get(name, ""))) for name in (NODE, PEER))
+    planned = job.planned
+    numbers = (node_number(str(planned.point.factors.get(name, ""))) for name in (NODE, PEER))
     named = [node for node in numbers if node is not None]
-    if job.ranks:
-        return [rank_party(job.ranks, job.rank, (named[0], named[-1]) if named else ())]
-    if job.peers:
-        return parties([job.device, *job.peers])
-    return node_parties(job.device, dict.fromkeys(named))
+    if planned.ranks:
+        return [rank_party(planned.ranks, job.rank, (named[0], named[-1]) if named else ())]
+    if planned.peers:
+        return parties([planned.info, *planned.peers])
+    return node_parties(planned.info, dict.fromkeys(named))
 
 
 def _opens_device_itself(experiment: Experiment) -> bool:
@@ -202,29 +194,29 @@ def _opens_device_itself(experiment: Experiment) -> bool:
     return experiment.fresh_process or not experiment.opens_device
 
 
-def _check_possible(experiment: Experiment, job: Job, session: Session) -> None:
-    """Checks again whether the point can be measured, with what the driver states in this process. With other
-    environment variables, that may differ from what it stated at discovery.
+def _as_stated(experiment: Experiment, job: Job, opened: OpenDevices) -> DeviceInfo:
+    """The device with what its driver states in this process. With other environment variables, that may differ from
+    what it stated at discovery.
 
     Raises:
-        Unsupported: the point cannot be measured.
+        Unsupported: the point cannot be measured with it.
     """
-    if _opens_device_itself(experiment):
-        return
-    stated = msgspec.convert(session.device.allocators(), list[AllocatorInfo])
-    session.info = msgspec.structs.replace(
-        job.device,
-        capabilities=msgspec.convert(session.device.capabilities(), DeviceCapabilities),
-        allocators=fill_in_from(stated, optimistic_device(job.device, Factors(job.factors))),
+    factors = job.point.factors
+    stated = msgspec.convert(opened.device.allocators(), list[AllocatorInfo])
+    info = msgspec.structs.replace(
+        job.info,
+        capabilities=msgspec.convert(opened.device.capabilities(), DeviceCapabilities),
+        allocators=fill_in_from(stated, optimistic_device(job.info, factors)),
     )
-    if job.rank == 0 and (reason := experiment.skip(Factors(job.factors), session.info)):
+    if job.rank == 0 and (reason := experiment.skip(factors, info)):
         raise Unsupported(reason)
+    return info
 
 
 def _stated_by(experiment: Experiment, job: Job, device: DeviceInfo) -> str:
     """The source of the verified facts that make the point possible, or '' if what the driver states suffices."""
     stated = without_verified_facts(device)
-    if stated is device or not experiment.skip(Factors(job.factors), stated):
+    if stated is device or not experiment.skip(job.point.factors, stated):
         return ""
     return f"verified {', '.join(sources(device))}"
 
@@ -268,6 +260,7 @@ def _fill(record: Record, measurement: Measurement, *, follows: bool) -> None:
         raise ValueError("a sample is not finite")
     if measurement.verified is None and not measurement.verified_why:
         raise ValueError("verified is None and verified_why does not say why: a bug in the experiment")
+    stated = _storable(measurement)
     record.samples = samples
     if samples:
         record.summary = msgspec.convert(
@@ -275,20 +268,33 @@ def _fill(record: Record, measurement: Measurement, *, follows: bool) -> None:
         )
     record.verified = None if measurement.verified is None else bool(measurement.verified)
     record.verified_why = one_line(measurement.verified_why)
-    record.stopped_by = measurement.stopped_by
-    record.counters = dict(measurement.counters)
-    record.buffers = list(measurement.buffers)
+    record.stopped_by = stated.stopped_by
+    record.counters = stated.counters
+    record.buffers = stated.buffers
 
 
-def _forget_events(session: Session) -> None:
-    """Discards the events before this point. If the library fails, recording ends and measuring continues."""
-    from firsttouch import _core
+class _Stated(Struct):
+    """What a measurement states besides its samples, in the types of a record."""
 
+    stopped_by: str
+    counters: dict[str, Scalar]
+    buffers: list[BufferFact]
+
+    def __post_init__(self) -> None:
+        check_integers(self.counters.values())
+
+
+def _storable(measurement: Measurement) -> _Stated:
+    """Raises ValueError if something is of a type that no record holds."""
+    given = {
+        "stopped_by": measurement.stopped_by,
+        "counters": dict(measurement.counters),
+        "buffers": list(measurement.buffers),
+    }
     try:
-        if session.events is not None:
-            session.events.forget()
-    except _core.VendorError as error:
-        session.events, session.events_reason = None, one_line(str(error))
+        return msgspec.json.decode(msgspec.json.encode(given), type=_Stated)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the measurement can't be stored: {describe(error)}") from None
 
 
 def _add_events(record: Record, session: Session, started: float, ended: float) -> Span | None:
@@ -316,13 +322,3 @@ def _add_events(record: Record, session: Session, started: float, ended: float) 
         phases=[(phase.name, phase.start, phase.start + phase.ns * 1e-9) for phase in window.phases if phase.name],
         course=course or Course(),
     )
-
-
-def _storable(record: Record) -> Record:
-    """Returns a record that the runner can decode. Counters of an invalid type make the point fail."""
-    try:
-        return msgspec.json.decode(msgspec.json.encode(record), type=Record)
-    except (TypeError, ValueError) as error:
-        reason = f"the measurement can't be stored: {describe(error)}"
-        empty: dict[str, Any] = {"samples": [], "summary": None, "counters": {}, "buffers": [], "verified": None}
-        return msgspec.structs.replace(record, status="failed", reason=reason, stopped_by="", verified_why="", **empty)

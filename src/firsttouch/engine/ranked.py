@@ -9,6 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from firsttouch.engine.job import Job, blank_record
+from firsttouch.engine.planned import Planned
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.limits import VARIABLES, environment_limits, host_limit
 from firsttouch.machine.tree import parse_ids
@@ -30,11 +31,11 @@ class RankedWorker:
 
     def ask(self, job: Job, *, timeout: float, memory: int | None = None) -> TaskResult:
         """Measure a point. The limit of memory is that of the group's start."""
-        names = [device.name for device in job.ranks]
-        answer = self._ranks.ask(job.of_rank, timeout=timeout, names=names)
-        if answer.outcome == "done":
-            return replace(answer, reply=Reply(state="done", record=combined(job, answer.replies)))
-        return answer
+        names = [device.name for device in job.planned.ranks]
+        result = self._ranks.ask(job.of_rank, timeout=timeout, names=names)
+        if result.outcome == "done":
+            return replace(result, reply=Reply(state="done", record=combined(job.planned, result.replies)))
+        return result
 
 
 def divided_limits(devices: Sequence[DeviceInfo]) -> dict[str, str]:
@@ -51,7 +52,7 @@ def divided_limits(devices: Sequence[DeviceInfo]) -> dict[str, str]:
     return {name: str(limit) for name, limit in found.items()}
 
 
-def combined(job: Job, replies: Sequence[Reply | None]) -> Record:
+def combined(planned: Planned, replies: Sequence[Reply | None]) -> Record:
     """One record of all ranks: samples and counters of rank 0, verified if all are, and every rank as a party. If the
     point ended early for a rank, the record has its status and its reason, with the rank's name.
     """
@@ -59,12 +60,12 @@ def combined(job: Job, replies: Sequence[Reply | None]) -> Record:
     parties = [party for record in records.values() for party in record.parties]
     if early := {rank: record for rank, record in records.items() if record.status != "ok"}:
         rank, first = next(iter(early.items()))
-        whose = "" if len(early) == len(replies) else f"rank {rank} ({_named(job, first, rank)}): "
-        ended = blank_record(job, first.status, whose + first.reason)
+        whose = "" if len(early) == len(replies) else f"rank {rank} ({_named(planned, first, rank)}): "
+        ended = blank_record(planned, first.status, whose + first.reason)
         return msgspec.structs.replace(ended, parties=parties, seconds=first.seconds, started=first.started)
     wrong = {rank: record for rank, record in records.items() if record.verified is False}
     why = "; ".join(
-        f"rank {rank} ({_named(job, record, rank)}) received wrong data" for rank, record in wrong.items()
+        f"rank {rank} ({_named(planned, record, rank)}) received wrong data" for rank, record in wrong.items()
     ) or records[0].verified_why  # fmt: skip
     return msgspec.structs.replace(
         records[0],
@@ -77,9 +78,9 @@ def combined(job: Job, replies: Sequence[Reply | None]) -> Record:
     )
 
 
-def _named(job: Job, record: Record, rank: int) -> str:
+def _named(planned: Planned, record: Record, rank: int) -> str:
     host = record.parties[0].host if record.parties else ""
-    return f"{job.ranks[rank].name}{f' at {host}' if host else ''}"
+    return f"{planned.ranks[rank].name}{f' at {host}' if host else ''}"
 
 
 def _any(values: Iterable[bool | None]) -> bool | None:

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from firsttouch.engine.job import Job
+from firsttouch.engine.planned import Planned
 from firsttouch.machine.tree import Tree
 from firsttouch.profile import memory, schema
 from firsttouch.profile.gpus import GpuSampler
@@ -47,13 +47,13 @@ class PointSampler:
         self._gpus: _Gpus | None = None
 
     @contextmanager
-    def sampling(self, pid: int | None, job: Job) -> Iterator[PointProfile]:
+    def sampling(self, pid: int | None, planned: Planned) -> Iterator[PointProfile]:
         """Samples a process during the block. pid: None if several processes carry out the point."""
-        profile = PointProfile(job.device)
+        profile = PointProfile(planned.info)
         try:
             if pid is None:
                 raise _NotSampled("the memory of points that several processes carry out is not sampled")
-            profile.begin(*self._open(pid, job))
+            profile.begin(*self._open(pid, planned))
         except Exception as error:
             profile.give_up(error)
         try:
@@ -69,16 +69,16 @@ class PointSampler:
             self._gpus.stop()
         self._gpus = None
 
-    def _open(self, pid: int, job: Job) -> tuple[Sampler, Path, int]:
+    def _open(self, pid: int, planned: Planned) -> tuple[Sampler, Path, int]:
         """Begins a profile, and returns its sampler, its folder and the process."""
-        gpus = None if job.device.capabilities.on_host_processor else self._read_gpus()
+        gpus = None if planned.info.capabilities.on_host_processor else self._read_gpus()
         folder = self._next_folder()
         writer = Writer(folder)
         began = time.monotonic()
         found = gpus.now() if gpus is not None else []
         nodes = memory.nodes(self._tree)
         first = header(
-            command=[job.experiment, *(f"{name}={value}" for name, value in job.factors.items())],
+            command=[planned.point.experiment, *(f"{name}={value}" for name, value in planned.point.factors.items())],
             pid=pid,
             attached=True,
             clock=began,

@@ -15,6 +15,7 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.figures import Figure
 from firsttouch.machine.switches import Part
 from firsttouch.records.schema import RANKS, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.records.schema import Point as Point
 from firsttouch.units import format_size
 
 if TYPE_CHECKING:
@@ -165,27 +166,6 @@ class Measurement:
             counters={**own, **(counters or {})},
             buffers=list(buffers),
         )
-
-
-@dataclass(frozen=True)
-class Point:
-    """One combination of all factors on one device. Reads a factor like Factors does."""
-
-    experiment: str
-    device: str
-    factors: Factors
-
-    def __getitem__(self, factor: str) -> Scalar:
-        return self.factors[factor]
-
-    def text(self, factor: str) -> str:
-        return self.factors.text(factor)
-
-    def count(self, factor: str) -> int:
-        return self.factors.count(factor)
-
-    def size(self, factor: str) -> int:
-        return self.factors.size(factor)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ the rules of reasons.json say why each other row does not.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -15,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.errors import UsageError
+from firsttouch.errors import UsageError, did_you_mean
 from firsttouch.records.schema import Scalar, Struct
 
 Kind: TypeAlias = Literal["measured", "derived", "theoretical", "configuration", "ordering"]
@@ -219,7 +218,7 @@ def published(search: str | None = None) -> Published:
     if not rows:
         known = {word for row in all_rows() for word in (row.paper, row.platform, row.experiment, row.metric)}
         raise UsageError(
-            f"no published result has '{search}'{hint(search or '', known)}; try the name of an experiment"
+            f"no published result has '{search}'{did_you_mean(search or '', known)}; try the name of an experiment"
         )
     return Published(rows=rows)
 
@@ -227,12 +226,6 @@ def published(search: str | None = None) -> Published:
 def _text(row: Row) -> str:
     """Everything that a row says, for a search."""
     return msgspec.json.encode(row).decode().casefold() + " " + papers()[row.paper].source.title.casefold()
-
-
-def hint(given: str, known: Iterable[str]) -> str:
-    """' (did you mean ...?)' for a word that is close to a known one, or ''."""
-    near = difflib.get_close_matches(given, list(known), n=1)
-    return f" (did you mean '{near[0]}'?)" if near else ""
 
 
 class Side(Struct, kw_only=True):
@@ -331,7 +324,7 @@ def sides(name: str) -> list[Side]:
         )
     if name not in side_names():
         accepted = ", ".join(side_names())
-        raise UsageError(f"no published results '{name}'{hint(name, side_names())}; accepted: {accepted}")
+        raise UsageError(f"no published results '{name}'{did_you_mean(name, side_names())}; accepted: {accepted}")
     of_paper = name in papers()
     rows = [row for row in all_rows() if (row.paper if of_paper else row.platform) == name]
     return [found for row in rows if (found := side(row))]

@@ -7,6 +7,7 @@ version N only adds fields. Fields that a newer N added are kept and written bac
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
@@ -72,6 +73,34 @@ class Factors(dict[str, Scalar]):
 
     def __or__(self, other: Mapping[str, Scalar]) -> Factors:  # type: ignore[override]
         return Factors({**self, **other})
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of all factors on one device. Reads a factor like Factors does."""
+
+    experiment: str
+    device: str
+    factors: Factors
+
+    def __getitem__(self, factor: str) -> Scalar:
+        return self.factors[factor]
+
+    def text(self, factor: str) -> str:
+        return self.factors.text(factor)
+
+    def count(self, factor: str) -> int:
+        return self.factors.count(factor)
+
+    def size(self, factor: str) -> int:
+        return self.factors.size(factor)
+
+
+def decode_hook(wanted: type, value: object) -> object:
+    """For decoders of what has factors."""
+    if wanted is Factors:
+        return Factors(msgspec.convert(value, dict[str, Scalar]))
+    raise TypeError(f"{wanted} is not decoded")
 
 
 Better: TypeAlias = Literal["lower", "higher", "neither"]

@@ -12,8 +12,7 @@ from typing import Any
 
 from firsttouch.analysis.findings import Quantity
 from firsttouch.analysis.interfaces import KINDS, Interfaces, Measure, Row, Segment, interfaces, is_about, segments
-from firsttouch.engine.plan import unknown
-from firsttouch.errors import UsageError
+from firsttouch.errors import UsageError, unknown
 from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Record, Scalar

@@ -12,7 +12,8 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -23,7 +24,7 @@ import msgspec
 
 from firsttouch.events.log import Span
 from firsttouch.modules import error_location
-from firsttouch.records.schema import DeviceInfo, Record, Struct
+from firsttouch.records.schema import DeviceInfo, Record, Struct, decode_hook
 from firsttouch.units import format_size
 
 LONGEST_REASON = 600
@@ -105,6 +106,13 @@ class Pipe:
         while line:
             line = line[os.write(self.descriptor, line) :]
 
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """A scope in which a device is opened."""
+        self.send(Reply(state="opening"))
+        yield
+        self.send(Reply(state="opened"))
+
     def share(self, text: str | None) -> str:
         """Give a text to all other ranks of the task; without a text, wait for that of another rank. Returns it."""
         if text is None:
@@ -121,7 +129,7 @@ def serve(parent: int, handlers: Mapping[type[Task], Handler]) -> None:
     """Carry out tasks until stdin is closed. handlers: by the type of task; every type has a unique tag."""
     die_with(parent)
     pipe = Pipe(_take_over_stdout())
-    decoder = msgspec.json.Decoder(reduce(or_, handlers))
+    decoder = msgspec.json.Decoder(reduce(or_, handlers), dec_hook=decode_hook)
     pipe.send(Reply(state="ready"))
     for line in sys.stdin.buffer:
         task = decoder.decode(line)
@@ -135,6 +143,6 @@ def carry_out(task: Path, replies: Path, handlers: Mapping[type[Task], Handler])
     process, and a tool may start it from any.
     """
     with open(replies, "wb", buffering=0) as file:
-        todo = msgspec.json.decode(task.read_bytes(), type=reduce(or_, handlers))
+        todo = msgspec.json.decode(task.read_bytes(), type=reduce(or_, handlers), dec_hook=decode_hook)
         pipe = Pipe(file.fileno())
         pipe.send(handlers[type(todo)](todo, pipe))

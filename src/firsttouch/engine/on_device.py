@@ -1,0 +1,265 @@
+"""One experiment on one device: which combinations of its factors are points, skipped or left out, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
+
+from firsttouch.engine.choices import BUDGETS
+from firsttouch.engine.planned import LIMIT, Planned
+from firsttouch.engine.values import valid_values
+from firsttouch.errors import UsageError
+from firsttouch.experiments.base import Experiment, Factor, Preset
+from firsttouch.experiments.contract import (
+    environment_of,
+    factors_of,
+    is_sampled,
+    places_of,
+    why_meaningless,
+    why_skipped,
+    why_unsupported,
+)
+from firsttouch.experiments.presets import Candidate, excluded, left_out
+from firsttouch.machine.switches import SWITCHES, optimistic_device
+from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Factors, Point, Request, Scalar
+
+_MOST_COMBINATIONS = 10_000_000
+"""The most combinations of the values of an experiment's factors on a device."""
+_MOST_SKIPPED = 100
+"""The most points of an experiment on a device that are recorded as skipped for one reason. If there are more, only the
+first is recorded."""
+SHORTEST = 2e-3
+"""The least sampling time of a point, in seconds."""
+
+
+@dataclass
+class ExperimentOnDevice:
+    """One experiment on one device: its factors, and the points that they make.
+
+    name: the name of the experiment in the call. reason: why it has no points; '' if it has some.
+    """
+
+    name: str
+    experiment: Experiment
+    device: DeviceInfo
+    factors: list[Factor]
+    preset: Preset
+    reason: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The environment variables of every worker. Those of the experiment take precedence."""
+    chosen: set[str] = field(default_factory=set)
+    """The factors whose values were given with --set."""
+    refused: dict[str, list[str]] = field(default_factory=dict)
+    """What the call names and the plan leaves out, in words, by the reason."""
+    most_ranks: int = 1
+    """The most processes that may carry out a point together."""
+    elsewhere: bool = False
+    """True if a factor that --set names belongs to another device; it then has no points here."""
+    _devices: dict[tuple[Scalar | None, ...], DeviceInfo] = field(default_factory=dict, init=False)
+    """The device as it may be, by the values of the switches."""
+
+    def keep_chosen_devices(self, selected: Collection[str], sets: Mapping[str, Sequence[Scalar]]) -> None:
+        """Restricts factors that name devices to the devices that the call chose, unless --set gives their values."""
+        not_chosen = {peer.name for peer in self.device.peers if peer.name not in selected}
+        for index, factor in enumerate(self.factors):
+            if not factor.names_devices or factor.name in sets:
+                continue
+            values = [value for value in factor.values if value not in not_chosen]
+            self.factors[index] = dataclasses.replace(factor, values=values)
+            if not values:
+                choices = ", ".join(factor.choices)
+                self.reason = f"{self.experiment.name} on {self.device.name} needs a {factor.name}" + (
+                    f"; accepted: {choices}, by --device or --set {factor.name}=" if choices else ", and there is none"
+                )
+
+    def limit_ranks(self, most: int | None) -> None:
+        """Restricts the numbers of ranks to at most `most`, and adds that number itself where the experiment takes any.
+        If even the least number is more, all is skipped. By default it is one for each GPU of the driver, or one
+        where one process can carry out points alone.
+        """
+        if not self.experiment.ranked or self.reason:
+            return
+        least, gpus = self.experiment.least_ranks, 1 + sum(peer.same_driver for peer in self.device.peers)
+        if most is None and self.experiment.alone:
+            most = 1
+        if most is None and (self.device.capabilities.time_class != "gpu" or gpus < 2):
+            self.reason = f"{self.name} takes several processes; --ranks {max(2, least)} starts them"
+            return
+        most = gpus if most is None else most
+        self.most_ranks = most
+        if most < least:
+            self.reason = f"{self.name} takes at least {least} processes; --ranks {least} starts them"
+        for index, factor in enumerate(self.factors):
+            if factor.name == RANKS:
+                values = [value for value in factor.values if isinstance(value, int) and value <= most]
+                self.factors[index] = dataclasses.replace(factor, values=sorted({*values, most}))
+
+    def restrict(self, sets: Mapping[str, Sequence[Scalar]]) -> None:
+        """Replaces the values of factors by those of --set that are valid here. If none is, all is skipped."""
+        for index, factor in enumerate(self.factors):
+            if factor.name not in sets:
+                continue
+            self.chosen.add(factor.name)
+            values = [value for text in sets[factor.name] for value in valid_values(factor, str(text))]
+            invalid = [f"{factor.name}={text}" for text in sets[factor.name] if not valid_values(factor, str(text))]
+            if not values:
+                words = ", ".join(map(str, sets[factor.name]))
+                self.reason = f"{self.name} on {self.device.name} has no {factor.name} {words}"
+            elif invalid:
+                self.refused[f"{self.device.name} has no such {factor.name}"] = invalid
+            self.factors[index] = dataclasses.replace(factor, values=list(dict.fromkeys(values)))
+
+    def plan(self, request: Request, devices: Mapping[str, DeviceInfo]) -> list[Planned]:
+        """The points, in the order of the factors' values. devices: all, by name."""
+        if self.reason:
+            return [self._point(Factors(), request, reason=self.reason)]
+        self._check_count()
+        planned: dict[str, Planned] = {}
+        meaningless: dict[tuple[Scalar, ...], str] = {}
+        left_out_why: dict[str, None] = {}
+        for values in itertools.product(*(f.values for f in self.factors)):
+            factors = Factors(zip((f.name for f in self.factors), values, strict=True))
+            candidate = self._candidate(factors)
+            if why := why_meaningless(self.experiment, factors, self.device) or excluded(candidate):
+                meaningless.setdefault(self._choice(factors), why)
+            elif not self.chosen and (why := left_out(candidate)):
+                left_out_why[why] = None
+            elif why := self._why_too_many(factors, places := places_of(self.experiment, factors, self.device)):
+                meaningless.setdefault(self._choice(factors), why)
+            else:
+                point = self._measured(candidate, places, request, devices)
+                planned.setdefault(point.key, point)
+        covered = {self._choice(p.point.factors) for p in planned.values()}
+        for choice, why in meaningless.items():
+            if self.chosen and choice not in covered:
+                self.refused.setdefault(why, []).append(self._in_words(choice))
+        if not planned:
+            self.reason = self._why_no_point([*left_out_why], [*dict.fromkeys(meaningless.values())])
+        points = list(planned.values())
+        return self._without_repeated_skips(self._apply_preset(points) if self.chosen else points)
+
+    def _check_count(self) -> None:
+        if (combinations := math.prod(len(f.values) for f in self.factors)) > _MOST_COMBINATIONS:
+            names = ", ".join(f.name for f in self.factors)
+            raise UsageError(
+                f"{self.name} on {self.device.name} has {combinations:,} combinations of {names}, more than "
+                f"{_MOST_COMBINATIONS:,}; choose fewer values with --set"
+            )
+
+    def _why_too_many(self, factors: Factors, places: Sequence[str]) -> str:
+        """Why so many ranks are not started; '' if they are."""
+        if len(places) <= self.most_ranks:
+            return ""
+        one_process = self.experiment.in_one_process(factors)
+        takes = "devices; --ranks {} allows" if one_process else "processes; --ranks {} starts"
+        return f"{self.name} takes {len(places)} {takes.format(len(places))} them"
+
+    def _why_no_point(self, left_out_why: Sequence[str], meaningless: Sequence[str]) -> str:
+        if left_out_why:
+            return f"preset {self.preset} leaves out all of its points: {'; '.join(left_out_why)}"
+        empty = [f.name for f in self.factors if not f.values]
+        return "; ".join(meaningless or [f"there is no value of {', '.join(empty)} here"])
+
+    def _measured(
+        self, candidate: Candidate, places: tuple[str, ...], request: Request, devices: Mapping[str, DeviceInfo]
+    ) -> Planned:
+        """A point that is measured, or skipped because the device cannot measure it."""
+        experiment, factors = self.experiment, candidate.factors
+        one_process = bool(places) and experiment.in_one_process(factors)
+        others = places[1:] if one_process else [str(factors.get(PEER, ""))]  # the latter may be "self" or a NUMA node
+        return self._point(
+            factors,
+            request,
+            reason=why_skipped(experiment, factors, candidate.device),
+            fresh=experiment.fresh_process,
+            own_worker=experiment.own_worker,
+            environment={**self.environment, **environment_of(experiment, factors)},
+            places=places,
+            one_process=one_process,
+            mpi=bool(places) and experiment.takes_mpi(factors),
+            peers=[devices[name] for name in others if name in devices],
+            ranks=[] if one_process else [devices[name] for name in places],
+            sampled=is_sampled(experiment, factors),
+        )
+
+    def _point(self, factors: Factors, request: Request, **how: Any) -> Planned:
+        return Planned(
+            Point(self.experiment.name, self.device.name, factors),
+            self.experiment.metric,
+            self.device,
+            name=self.name,
+            kind=request.kind,
+            preset=request.preset,
+            seed=request.seed,
+            tolerance=BUDGETS[self.preset].tolerance,
+            **how,
+        )
+
+    def timed(self, points: Sequence[Planned], total: float, timeout: float | None) -> list[Planned]:
+        """The points with their limits of time. total: the seconds of sampling of all together; timeout: --timeout."""
+        seconds = max(SHORTEST, total / max(1, sum(not p.reason for p in points)))
+        limit = timeout or max(LIMIT, 20 * seconds, self.experiment.timeout)
+        return [p if p.reason else replace(p, seconds=seconds, limit=limit) for p in points]
+
+    def _choice(self, factors: Factors) -> tuple[Scalar, ...]:
+        """The values of those factors that were given with --set."""
+        return tuple(value for name, value in factors.items() if name in self.chosen)
+
+    def _in_words(self, choice: tuple[Scalar, ...]) -> str:
+        names = [f.name for f in self.factors if f.name in self.chosen]
+        return " ".join(f"{name}={value}" for name, value in zip(names, choice, strict=True))
+
+    def _apply_preset(self, planned: list[Planned]) -> list[Planned]:
+        """Removes the points that the preset leaves out. If that would remove all points of values given with --set,
+        those of them that can be measured are kept; if there are none, one point for each reason is kept.
+        """
+        kept = [p for p in planned if not left_out(self._candidate(p.point.factors))]
+        covered = {self._choice(p.point.factors) for p in kept}
+        missing = [p for p in planned if self._choice(p.point.factors) not in covered]
+        measurable = {self._choice(p.point.factors) for p in missing if not p.reason}
+        keys, skipped = {p.key for p in kept}, set()
+        for p in missing:
+            choice = self._choice(p.point.factors)
+            if not p.reason or (choice not in measurable and (choice, p.reason) not in skipped):
+                keys.add(p.key)
+                skipped.add((choice, p.reason))
+        return [p for p in planned if p.key in keys]
+
+    def _without_repeated_skips(self, planned: list[Planned]) -> list[Planned]:
+        """Keeps only the first of the points that are skipped for one reason, if there are more than _MOST_SKIPPED."""
+        counts, kept = Counter(p.reason for p in planned if p.reason), dict[str, Planned]()
+        for reason, count in counts.items():
+            if count > _MOST_SKIPPED:
+                self.refused.setdefault(reason, []).append(f"{count - 1} of {count} points that can't be measured")
+        for p in planned:
+            kept.setdefault(p.reason if counts[p.reason] > _MOST_SKIPPED else p.key, p)
+        return list(kept.values())
+
+    def _candidate(self, factors: Factors) -> Candidate:
+        switches = tuple(factors.get(name) for name in SWITCHES)
+        if switches not in self._devices:
+            self._devices[switches] = optimistic_device(self.device, factors)
+        return Candidate(self.experiment, factors, self._devices[switches], self.preset, self.chosen)
+
+
+def on_device(
+    name: str, experiment: Experiment, device: DeviceInfo, preset: Preset, sets: Mapping[str, Sequence[Scalar]]
+) -> ExperimentOnDevice:
+    """An experiment on a device, with its factors, including the optional ones that --set names."""
+    if reason := why_unsupported(experiment, device):
+        return ExperimentOnDevice(name, experiment, device, [], preset, reason)
+    factors = {factor.name: factor for factor in factors_of(experiment, device, preset)}
+    for factor in experiment.optional():
+        if factor.name in sets:
+            if factor.only_on not in ("", device.name):
+                reason = f"{factor.name} goes with the device {factor.only_on} only"
+                return ExperimentOnDevice(name, experiment, device, [], preset, reason, elsewhere=True)
+            factors.setdefault(factor.name, factor)
+    return ExperimentOnDevice(name, experiment, device, list(factors.values()), preset)
