@@ -20,7 +20,9 @@
 //   STANDIN_SANITIZE=1      kernels are compiled with the address sanitizer, and each block has redzones around it;
 //                           the process must have been started with libasan.so in LD_PRELOAD
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <link.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -789,22 +791,28 @@ int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* co
             text += "STANDIN_ENTRY(" + plain.substr(name, end - name) + (in_groups ? ", true)\n" : ", false)\n");
         }
     }
-    char folder[] = "/tmp/standin-XXXXXX";
-    if (mkdtemp(folder) == nullptr) return 6;
-    const std::string base = std::string(folder) + "/program";
-    std::ofstream(base + ".cpp") << text;
-    const char* const common = "g++ -std=c++20 -w -shared -fPIC ";  // as in standin.py
-    const char* const sanitizing = "-O1 -g -fsanitize=address,bounds,integer-divide-by-zero,shift "
-                                   "-fno-sanitize-recover=all -fsanitize-sections=standin_shared ";
-    const std::string command = std::string("LD_PRELOAD= ") + common + (sanitized() ? sanitizing : "-O2 ") + "-I" +
-                                own_folder() + " -I" + STANDIN_FOLDER + " -I" +
-                                environment("STANDIN_KERNELS", STANDIN_KERNELS) + " -o " + base + ".so " + base +
-                                ".cpp 2> " + base + ".log";
-    const int status = std::system(command.c_str());
-    result.log = read(base + ".log");
+    // Programs are kept beside this library, and each is compiled by one process while others wait for it.
+    const std::string base = own_folder() + "program-" + std::to_string(std::hash<std::string>{}(text)) + "-" +
+                             std::to_string(text.size()) + (sanitized() ? "-sanitized" : "");
+    const int lock = open((base + ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+    if (lock < 0 || flock(lock, LOCK_EX) != 0) return 6;
+    int status = 0;
+    if (access((base + ".so").c_str(), R_OK) != 0) {
+        std::ofstream(base + ".cpp") << text;
+        const char* const common = "g++ -std=c++20 -w -shared -fPIC ";  // as in standin.py
+        const char* const sanitizing = "-O1 -g -fsanitize=address,bounds,integer-divide-by-zero,shift "
+                                       "-fno-sanitize-recover=all -fsanitize-sections=standin_shared ";
+        const std::string command = std::string("LD_PRELOAD= ") + common + (sanitized() ? sanitizing : "-O2 ") + "-I" +
+                                    own_folder() + " -I" + STANDIN_FOLDER + " -I" +
+                                    environment("STANDIN_KERNELS", STANDIN_KERNELS) + " -o " + base + ".new " + base +
+                                    ".cpp 2> " + base + ".log";
+        status = std::system(command.c_str());
+        result.log = read(base + ".log");
+        if (status == 0) status = std::rename((base + ".new").c_str(), (base + ".so").c_str());
+        for (const char* ending : {".cpp", ".log"}) unlink((base + ending).c_str());
+    }
     result.code = read(base + ".so");
-    for (const char* ending : {".cpp", ".so", ".log"}) unlink((base + ending).c_str());
-    rmdir(folder);
+    close(lock);
     return status == 0 ? 0 : 6;
 }
 int hiprtcGetProgramLogSize(hip::Hiprtc::Program program, std::size_t* bytes) {

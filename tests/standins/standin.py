@@ -10,8 +10,12 @@ processor, for tests. The comment at the top of each source and docs/hip.md say 
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from firsttouch.machine.libraries import find_libraries
@@ -29,27 +33,56 @@ KERNEL_OPTIONS = (
     ["-O2"],
     ["-O1", "-g", "-fsanitize=address,bounds,integer-divide-by-zero,shift", "-fno-sanitize-recover=all"],
 )
+KEPT = ROOT / "build/standins"
 VARIABLES = ("FIRSTTOUCH_LIB_HIP", "FIRSTTOUCH_LIB_HIPRTC")
 
 
-def build(name: str, folder: Path, *, without: str = "") -> Path:
-    """Builds the library of a stand-in in `folder`, and returns its path. `without` names a function to leave out.
+def build(name: str, *, without: str = "") -> Path:
+    """Builds the library of a stand-in, unless these sources were built before, and returns its path.
+
+    It has a folder of its own, in which hip_on_host keeps the kernels that it compiles.
+
+    Args:
+        without: The name of a function to leave out.
 
     Raises:
         subprocess.CalledProcessError: If it does not compile.
         FileNotFoundError: If g++ is not installed.
     """
-    target = library(name, folder, without)
+    folder = KEPT / (f"{name}-{without}" if without else name)
+    target, stamp, wanted = folder / f"lib{name}.so", folder / "built", state()
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text() != wanted:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            compile_library(name, target, without)
+            stamp.write_text(wanted)
+    return target
+
+
+@cache
+def state() -> str:
+    """A digest of the compiler's version and of all that a stand-in, or a kernel that it compiles, is made from."""
+    compiler = subprocess.run(["g++", "--version"], capture_output=True, check=True).stdout
+    digest = hashlib.sha256(compiler + str(ROOT).encode())
+    native = [*(ROOT / "native").rglob("*.hpp"), *(ROOT / source for more in SOURCES.values() for source in more)]
+    kernels = [*KERNELS.glob("*.c"), *KERNELS.glob("*.h")]
+    for path in sorted([*HERE.glob("*.?pp"), *HERE.glob("*.h"), HERE / "standin.py", *kernels, *native]):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def compile_library(name: str, target: Path, without: str) -> None:
     renamed = [f"-D{without}=renamed_{without}"] if without else []
     sources = [str(HERE / f"{name}.cpp"), *(str(ROOT / source) for source in SOURCES[name])]
     defines = [f'-DSTANDIN_KERNELS="{KERNELS}"', f'-DSTANDIN_FOLDER="{HERE}"']
     options = ["-std=c++20", "-O1", "-Wall", "-Wno-missing-field-initializers", "-shared", "-fPIC", "-pthread"]
     command = ["g++", *options, *defines, *renamed, f"-I{ROOT / 'native'}", "-o", str(target), *sources, "-ldl"]
-    folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(command, check=True)
     if name == "hip_on_host" and not without:
-        precompile("includes.standin.h", folder)
-    return target
+        precompile("includes.standin.h", target.parent)
 
 
 def precompile(header: str, folder: Path) -> None:
@@ -61,16 +94,11 @@ def precompile(header: str, folder: Path) -> None:
         subprocess.run(command, check=True)
 
 
-def library(name: str, folder: Path, without: str = "") -> Path:
-    """The path of the library that `build` makes."""
-    return folder / f"lib{name}{'-' + without if without else ''}.so"
-
-
 def main() -> None:
     name = sys.argv[1] if len(sys.argv) == 2 else ""
     if name not in SOURCES:
         sys.exit(f"usage: standin.py NAME, where NAME is one of {', '.join(SOURCES)}")
-    built = build(name, ROOT / "build/standin")
+    built = build(name)
     for variable in VARIABLES:
         print(f"export {variable}={built}")
     if name == "hip_on_cuda":

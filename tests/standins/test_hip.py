@@ -143,17 +143,15 @@ def test_a_machine_without_rocm_is_reported_in_one_sentence(monkeypatch: pytest.
 
 
 @pytest.mark.exhaustive
-def test_a_missing_function_is_named(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    monkeypatch.setenv("FIRSTTOUCH_LIB_HIP", str(standin.build("hip_on_host", folder, without="hipMemAdvise")))
+def test_a_missing_function_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRSTTOUCH_LIB_HIP", str(standin.build("hip_on_host", without="hipMemAdvise")))
     device = discovered()
     assert not device.available
     assert device.reason.endswith("has no function hipMemAdvise")
 
 
-def test_a_missing_function_of_one_allocator_does_not_affect_others(
-    monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> None:
-    incomplete = standin.build("hip_on_host", folder, without="hipExtMallocWithFlags")
+def test_a_missing_function_of_one_allocator_does_not_affect_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    incomplete = standin.build("hip_on_host", without="hipExtMallocWithFlags")
     monkeypatch.setenv("FIRSTTOUCH_LIB_HIP", str(incomplete))
     device = discovered()
     assert device.available, device.reason
@@ -478,8 +476,8 @@ def test_methods_and_machine_note_that_no_amd_gpu_was_tested(form: list[str]) ->
             assert all(cell["notes"] for cell in json.loads(process.stdout))
 
 
-def test_the_stand_in_for_nvidia_gpus_builds(folder: Path) -> None:
+def test_the_stand_in_for_nvidia_gpus_builds() -> None:
     """It runs only with an NVIDIA GPU. That it builds shows that its functions have the types of the table."""
-    symbols = subprocess.run(["nm", "-D", str(standin.build("hip_on_cuda", folder))], capture_output=True, text=True)
+    symbols = subprocess.run(["nm", "-D", str(standin.build("hip_on_cuda"))], capture_output=True, text=True)
     assert "T hipModuleLaunchKernel" in symbols.stdout
     assert "T hiprtcCompileProgram" in symbols.stdout

@@ -19,7 +19,7 @@ from firsttouch.apps import all_apps
 
 
 @pytest.fixture(scope="session")
-def sanitized(folder: Path) -> dict[str, str]:
+def sanitized() -> dict[str, str]:
     """Environment variables of a process whose kernels are compiled with the sanitizer."""
     found = subprocess.run(["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
     library = found.stdout.strip()

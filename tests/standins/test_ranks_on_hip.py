@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
 import standin
 from tests import rank_ends
 from tests.calls import UNDRAWN
-from tests.conftest import MakeOnce
 from tests.mpi import Mpi
 
 from firsttouch.experiments.collective import OPERATIONS
@@ -25,11 +23,10 @@ REAL = {"openmpi": "libmpi.so.40", "mpich": "libmpi.so.12"}
 
 
 @pytest.fixture
-def in_front(make_once: MakeOnce, mpi: Mpi) -> dict[str, str]:
+def in_front(mpi: Mpi) -> dict[str, str]:
     """The variables that put the stand-in in front of the MPI."""
-    folder = make_once("mpi-in-front", partial(standin.build, "mpi_in_front"))
     real = Path(mpi.command[0]).parents[1] / "lib" / REAL[mpi.name]
-    return {LIBRARY: str(standin.library("mpi_in_front", folder)), "STANDIN_MPI": str(real)}
+    return {LIBRARY: str(standin.build("mpi_in_front")), "STANDIN_MPI": str(real)}
 
 
 def run(mpi: Mpi, out: Path, *arguments: str, status: int = 0, **more: str) -> Sequence[Record]:
@@ -65,9 +62,8 @@ def test_a_route_needs_an_mpi_that_takes_device_memory(mpi: Mpi, tmp_path: Path,
 
 
 @pytest.fixture
-def rccl(make_once: MakeOnce) -> dict[str, str]:
-    folder = make_once("rccl-on-host", partial(standin.build, "rccl_on_host"))
-    return {"FIRSTTOUCH_LIB_RCCL": str(standin.library("rccl_on_host", folder))}
+def rccl() -> dict[str, str]:
+    return {"FIRSTTOUCH_LIB_RCCL": str(standin.build("rccl_on_host"))}
 
 
 def collectives(command: Sequence[str], out: Path, *arguments: str, status: int = 0, **more: str) -> Sequence[Record]:
@@ -113,10 +109,8 @@ def test_one_process_carries_out_every_operation_of_up_to_four_devices(tmp_path:
     assert found["all-gather", 3, 70000].counters["block_bytes"] == 23332
 
 
-def test_an_rccl_without_an_all_to_all_of_its_own(tmp_path: Path, make_once: MakeOnce) -> None:
-    without = partial(standin.build, "rccl_on_host", without="ncclAllToAll")
-    folder = make_once("rccl-without-all-to-all", without)
-    library = str(standin.library("rccl_on_host", folder, "ncclAllToAll"))
+def test_an_rccl_without_an_all_to_all_of_its_own(tmp_path: Path) -> None:
+    library = str(standin.build("rccl_on_host", without="ncclAllToAll"))
     rows = collectives(UNDRAWN, tmp_path / "out", "--ranks", "3", "--set", "ranks=3", "--set", "processes=each,one",
                        "--set", "operation=all-to-all", "--set", "size=70000", "--set", "interface=xccl",
                        STANDIN_DEVICES="3", FIRSTTOUCH_LIB_RCCL=library)  # fmt: skip
