@@ -22,7 +22,7 @@ ALLOWED = {
     "experiments/codegen.py": "compares vendors' compilers",
     "experiments/context.py": "about vendors' tools",
     "workspace/strategies.py": "its table states the allocator of each strategy and compares none",
-    "report/page.py": "the name of a fact of machine.json (nvidia: driver, cuda)",
+    "report/templates.py": "the name of a fact of machine.json (nvidia: driver, cuda)",
 }
 """Modules that may contain names, with the reason."""
 

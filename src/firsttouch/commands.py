@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from firsttouch.advice.advisor import Advice
     from firsttouch.allocators.methods import Cell
     from firsttouch.analysis.interfaces import Interfaces
-    from firsttouch.comparison.compare import Comparison
+    from firsttouch.comparison.compare import ResultsComparison
     from firsttouch.engine.runner import RunOutcome
     from firsttouch.harness.app import App
     from firsttouch.papers.evaluate import Claims
     from firsttouch.papers.rows import Published
     from firsttouch.profile.summary import Summary
     from firsttouch.records.schema import DeviceInfo, Machine
-    from firsttouch.report.answers import Answered
+    from firsttouch.report.answers import AnsweredSection
     from firsttouch.report.first_screen import FirstScreen
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class Conclusions:
     """What a results directory says: its first screen, and its sections with their findings, as in the report."""
 
     screen: FirstScreen
-    answers: Sequence[Answered]
+    answers: Sequence[AnsweredSection]
 
     def as_data(self) -> dict[str, Any]:
         """The title and all findings, each with its sentence; those of the first screen come first."""
@@ -133,7 +133,7 @@ def measured(outcome: RunOutcome) -> CommandResult[Measured]:
 class Compared:
     """page: the path of the page, if one was asked for and could be drawn. not_drawn: why not."""
 
-    comparison: Comparison
+    comparison: ResultsComparison
     page: Path | None = None
     not_drawn: str = ""
 

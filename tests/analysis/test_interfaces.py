@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.movements import COPY, SIZES, curve, direct, rates, record
 
-from firsttouch.analysis.interfaces import KINDS, Interfaces, Row, interfaces, segments
+from firsttouch.analysis.interfaces import KINDS, Interfaces, MovementRow, interfaces, segments
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.p2p_message import P2pMessage
 from firsttouch.records.schema import Party, Record, Scalar
@@ -276,7 +276,7 @@ def test_every_answer_follows_from_the_intervals(points, random) -> None:
     assert again == {(row.size, frozenset(row.fastest)) for row in found.rows}
 
 
-def _check(row: Row, points: dict[str, tuple[float, float]]) -> None:
+def _check(row: MovementRow, points: dict[str, tuple[float, float]]) -> None:
     assert row.interfaces == {*points}
     best = max(rate for rate, _ in points.values())
     if len(row.fastest) == 1 and len(points) > 1:

@@ -7,13 +7,13 @@ import pytest
 
 from firsttouch.comparison.differences import SAME, find
 from firsttouch.comparison.runs import Definition
-from firsttouch.comparison.table import Column, Table
+from firsttouch.comparison.table import AlignedPoints, Column
 
 EXPERIMENTS, POINTS, RUNS, TRIALS = 4, 24, 3, 50
 SLOW = "experiment 0"
 
 
-def runs(rng: np.random.Generator, between: float, factor: float = 1.1) -> Table:
+def runs(rng: np.random.Generator, between: float, factor: float = 1.1) -> AlignedPoints:
     """Three runs on each side, with 5 % of noise a point, and noise that all points of an experiment share in a run.
 
     One experiment of the second side is slower by `factor`.
@@ -26,7 +26,7 @@ def runs(rng: np.random.Generator, between: float, factor: float = 1.1) -> Table
     shared = np.repeat(rng.normal(0, between, (2 * RUNS, EXPERIMENTS)), POINTS, axis=1)
     values = 100 * np.exp(rng.normal(0, 0.05, shared.shape) + shared)
     values[RUNS:, :POINTS] *= factor
-    return Table(columns, values, 0.99 * values, 1.01 * values, [[*range(RUNS)], [*range(RUNS, 2 * RUNS)]])
+    return AlignedPoints(columns, values, 0.99 * values, 1.01 * values, [[*range(RUNS)], [*range(RUNS, 2 * RUNS)]])
 
 
 @pytest.mark.parametrize(("between", "least"), [(0.0, 0.98), (0.02, 0.6)])

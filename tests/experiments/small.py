@@ -15,7 +15,7 @@ from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import Results, point_key
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.report.draw import draw
-from firsttouch.report.drawing import Context
+from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.palette import Palette
 from firsttouch.report.sentences import sentences
 
@@ -93,7 +93,7 @@ class SmallRun:
             assert all(held.issuperset(one.points) and one.points for one in findings)
             assert all(sentence.endswith(".") for sentence in sentences(findings))
             shown = experiment.derive(good) if self.shows_derived else good
-            drawn = {i for i, f in enumerate(experiment.figures) if draw(f, shown, Context(device, Palette()))}
+            drawn = {i for i, f in enumerate(experiment.figures) if draw(f, shown, DrawingContext(device, Palette()))}
             expected = set(range(len(experiment.figures))) - self.empty_figures.get(device.name, set())
             unsure = self.may_be_empty.get(device.name, set())
             assert drawn - unsure == expected - unsure

@@ -20,7 +20,7 @@ from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 from firsttouch.report.answers import answered
 from firsttouch.report.draw import draw
-from firsttouch.report.drawing import Context
+from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.palette import Palette
 
 TARGETS = ("gfx942", "gfx90a", "sm_90")
@@ -100,7 +100,7 @@ def test_the_report_has_a_column_for_each_target(of_targets: Path) -> None:
     results = load_results(of_targets)
     (part,) = answered(results.records, results.machine.devices, {"codegen": Codegen()})
     compiled = [r for r in part.section.records if r.status == "ok"]
-    by_target = draw(part.section.figures[0], compiled, Context(None, Palette()))
+    by_target = draw(part.section.figures[0], compiled, DrawingContext(None, Palette()))
     assert by_target is not None
     assert by_target.title == "By target: compiled, not run"
     targets = [target for target in TARGETS if any(r.factors["target"] == target for r in compiled)]

@@ -18,7 +18,7 @@ from tests.papers.test_rows import accepts, counters_of_results, factors_of, val
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.machine.switches import SWITCHES
-from firsttouch.papers.claims import Alike, Check, Claim, Compare, Level, Trend, Untestable, Word, all_claims
+from firsttouch.papers.claims import Alike, Check, Compare, Level, PaperClaim, Trend, Untestable, Word, all_claims
 from firsttouch.papers.evaluate import MOST_LISTED, Claims, Verdict, claims, commands, of_results
 from firsttouch.papers.rows import APPLICATIONS, MEDIAN, all_rows
 from firsttouch.records.reading import Results, load_results
@@ -186,7 +186,7 @@ def test_one_application_does_not_speak_for_most() -> None:
     assert "black_scholes" in found["um-run-prefetch"].command
 
 
-def verdict_on(claim: Claim, machine: str) -> Verdict:
+def verdict_on(claim: PaperClaim, machine: str) -> Verdict:
     """The verdict of a claim on the records of a run, as if its machine had the devices of another one."""
     run = load_results(RESULTS / "h200-standard")
     described = msgspec.structs.replace(run.machine, devices=list(MACHINES[machine].devices))

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import sample
 
 from firsttouch.report.draw import draw
-from firsttouch.report.drawing import Context
+from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.palette import Palette
 from firsttouch.report.svg import to_svg
 
@@ -18,7 +18,7 @@ def point(factors, median=1.0, counters=None, **more):
 
 def drawing_of(figure, records, device=None):
     """The drawing, or None if the figure has nothing to show."""
-    return draw(figure, records, Context(device, Palette()))
+    return draw(figure, records, DrawingContext(device, Palette()))
 
 
 def texts_of(drawing):

@@ -9,7 +9,8 @@ from test_page import section
 
 from firsttouch.figures import Bar, Heat, Line
 from firsttouch.records.reading import Results
-from firsttouch.report.page import chapters, render
+from firsttouch.report.chapters import chapters
+from firsttouch.report.page import render
 
 GPUS = ("cuda:0", "cuda:1")
 PEERS = ("self", "cuda:0", "cuda:1")

@@ -19,9 +19,10 @@ from firsttouch.harness.findings import of_all, of_application
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Record
 from firsttouch.records.timeline import TransferTimeline
+from firsttouch.report.chapters import chapters
 from firsttouch.report.draw import draw
-from firsttouch.report.drawing import Context
-from firsttouch.report.page import chapters, render
+from firsttouch.report.drawing import DrawingContext
+from firsttouch.report.page import render
 from firsttouch.report.palette import Palette
 from firsttouch.report.sentences import sentences
 from firsttouch.workspace.strategies import STRATEGIES
@@ -315,7 +316,7 @@ def test_strategies_have_a_fixed_order_and_colours():
     looks = []
     for some in (names, ["managed", "svm-atomic"]):
         palette = Palette()
-        draw(report.ITERATIONS, [sample.app("a", s) for s in some], Context(None, palette))
+        draw(report.ITERATIONS, [sample.app("a", s) for s in some], DrawingContext(None, palette))
         looks.append(list(zip(*palette.styles("strategy", ["managed", "svm-atomic"]), strict=True)))
     assert looks[0] == looks[1]
     assert len(set(zip(*Palette().styles("strategy", report.ITERATIONS.order), strict=True))) == len(STRATEGIES)
@@ -334,7 +335,7 @@ def test_a_stack_has_ticks_in_the_unit_of_its_bars():
 
 
 def test_columns_of_amounts_are_aligned_right(page):
-    from firsttouch.report.page import numeric
+    from firsttouch.report.templates import numeric
 
     assert numeric([["managed", "1.2 s", "1.00", "–", "3 of 4"], ["pinned", "90 ms", "", "1,024", "1 s … 2 s"]]) == [  # noqa: RUF001
         False, True, True, True, False,

@@ -11,7 +11,7 @@ from firsttouch.analysis.statistics import measured
 from firsttouch.cli import findings
 from firsttouch.records.reading import key_of, load_results
 from firsttouch.report.draw import draw
-from firsttouch.report.drawing import Context
+from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.palette import Palette
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -24,7 +24,7 @@ def read(name):
 
 
 def picture(screen):
-    drawing = draw(screen.figure, screen.shown, Context(None, Palette()))
+    drawing = draw(screen.figure, screen.shown, DrawingContext(None, Palette()))
     assert drawing
     rows = [row for row in drawing.spec["datasets"]["rows"] if row["kind"] == "point"]
     return " ".join(str(row[name]) for row in rows for name in ("panel", "x", "y"))

@@ -97,10 +97,10 @@ def test_every_axis_has_a_unit(specs: list[dict[str, Any]]) -> None:
 
 
 def test_a_page_of_many_points_is_thinned_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firsttouch.report.page.MOST_ROWS_OF_ALL", 40)
+    monkeypatch.setattr("firsttouch.report.chapters.MOST_ROWS_OF_ALL", 40)
     page = render(load([RESULTS / "h200-pagefault"]), reportable_experiments())
     assert "This page is thinned:" not in page  # 38 points
-    monkeypatch.setattr("firsttouch.report.page.MOST_ROWS_OF_ALL", 20)
+    monkeypatch.setattr("firsttouch.report.chapters.MOST_ROWS_OF_ALL", 20)
     page = render(load([RESULTS / "h200-pagefault"]), reportable_experiments())
     assert re.search(r"This page is thinned: \d+ of 38 points are in no table", page)
     assert re.search(r"<h4>\d+ of \d+ measured points; firsttouch report --format csv writes all", page)

@@ -13,7 +13,7 @@ from firsttouch.harness import report
 from firsttouch.records.schema import SCHEMA, Record, Summary
 from firsttouch.records.timeline import MemoryCourse, Phase
 from firsttouch.report.draw import draw
-from firsttouch.report.drawing import Context, Drawing
+from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.palette import Palette
 
 MIB = 1 << 20
@@ -46,7 +46,7 @@ def record(strategy: str, number: int, **factors: Any) -> Record:
 def draw_courses(courses: dict[str, MemoryCourse], records: Sequence[Record] = ()) -> Drawing:
     found = [record(name, number) for number, name in enumerate(courses, 1)]
     memory = {str(r.counters["timeline"]): courses[str(r.factors["strategy"])] for r in found}
-    drawing = draw(MemoryTimeline(by="strategy"), records or found, Context(None, Palette(), memory=memory))
+    drawing = draw(MemoryTimeline(by="strategy"), records or found, DrawingContext(None, Palette(), memory=memory))
     assert drawing is not None
     return drawing
 
@@ -105,7 +105,7 @@ def test_what_was_too_short_for_readings_is_named_and_not_drawn() -> None:
 def test_points_of_one_condition_are_drawn_and_it_is_named() -> None:
     records = [record("explicit", 1, size=MIB), record("explicit", 2, size=2 * MIB), record("managed", 3, size=2 * MIB)]
     memory = {f"timelines/{i:04}": course() for i in (1, 2, 3)}
-    drawing = draw(MemoryTimeline(by="strategy"), records, Context(None, Palette(), memory=memory))
+    drawing = draw(MemoryTimeline(by="strategy"), records, DrawingContext(None, Palette(), memory=memory))
     assert drawing is not None
     assert any(note.startswith("Drawn: size 2 MiB. 1 other sampled point") for note in drawing.notes)
 
@@ -119,7 +119,7 @@ def test_any_number_of_strategies_is_drawn(columns: int) -> None:
 
 def test_nothing_is_drawn_of_points_that_were_not_sampled() -> None:
     records = [record("explicit", 1)]
-    assert draw(MemoryTimeline(by="strategy"), records, Context(None, Palette())) is None
+    assert draw(MemoryTimeline(by="strategy"), records, DrawingContext(None, Palette())) is None
 
 
 def test_the_section_of_an_application_has_the_figure_if_points_were_sampled() -> None:

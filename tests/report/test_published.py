@@ -8,7 +8,7 @@ import msgspec
 
 from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import Results, load_results
-from firsttouch.report.page import chapters
+from firsttouch.report.chapters import chapters
 from firsttouch.report.published import published_tables
 
 RUN = load_results(Path(__file__).resolve().parents[2] / "results" / "h200-standard")

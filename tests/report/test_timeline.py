@@ -9,7 +9,7 @@ from drawn import rows_of, texts_of
 from firsttouch.figures import Timeline
 from firsttouch.records.schema import SCHEMA, Record
 from firsttouch.records.timeline import TransferTimeline
-from firsttouch.report.drawing import Context, Drawing
+from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.palette import Palette
 from firsttouch.report.svg import to_svg
 from firsttouch.report.timeline import draw
@@ -18,7 +18,7 @@ MIB = 2**20
 
 
 def draw_timeline(*timelines: TransferTimeline, by: str = "", records: tuple[Record, ...] = ()) -> Drawing:
-    drawing = draw(Timeline(by=by), records, Context(None, Palette(), timelines))
+    drawing = draw(Timeline(by=by), records, DrawingContext(None, Palette(), timelines))
     assert drawing is not None
     return drawing
 
@@ -57,9 +57,9 @@ def test_a_panel_for_each_strategy_with_the_point_that_moved_most():
 
 
 def test_nothing_is_drawn_if_nothing_moved():
-    assert draw(Timeline(), (), Context(None, Palette())) is None
+    assert draw(Timeline(), (), DrawingContext(None, Palette())) is None
     still = TransferTimeline({}, {"up": [(0.0, 0.0), (1.0, 0.0)]})
-    assert draw(Timeline(), (), Context(None, Palette(), [still])) is None
+    assert draw(Timeline(), (), DrawingContext(None, Palette(), [still])) is None
 
 
 def test_values_that_are_not_numbers_are_left_out():

@@ -14,7 +14,7 @@ from tests.matrix import matrix
 
 from firsttouch.experiments.migration import Migration
 from firsttouch.report.draw import draw
-from firsttouch.report.drawing import Context
+from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.page import write_report
 from firsttouch.report.palette import Palette
 from firsttouch.report.sentences import sentences
@@ -266,7 +266,7 @@ def test_migration_runs_beyond_what_ballast_leaves_where_that_is_allowed(tmp_pat
     (section,) = Migration().sections(records, None)
     assert section.question == "What does it cost that a buffer exceeds the device memory that is free?"
     assert f">{section.question}<" in write_report([tmp_path / "out"]).read_text()
-    drawing = draw(section.figures[0], section.records, Context(None, Palette()))
+    drawing = draw(section.figures[0], section.records, DrawingContext(None, Palette()))
     assert drawing is not None
     assert "bytes of the buffer for each byte left free" in to_svg(drawing.spec)
     answer = " ".join(sentences(Migration().findings([r for r in records if r.status == "ok"], None)))

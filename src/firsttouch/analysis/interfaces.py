@@ -28,7 +28,7 @@ SIZE = "size"
 
 
 @dataclass(frozen=True)
-class Kind:
+class MovementKind:
     """What one experiment contributes.
 
     describe: returns the interface of a record, and its other conditions without the size. measures: how each measure
@@ -42,7 +42,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Measured:
+class InterfaceValue:
     """What one interface reached. point: the key of the record."""
 
     interface: str
@@ -51,7 +51,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Row:
+class MovementRow:
     """One movement of data at one size.
 
     conditions: all that is not the interface. size: in bytes. verdict: "fastest" if one interface is; "tie" if the
@@ -67,7 +67,7 @@ class Row:
     verdict: Verdict
     fastest: tuple[str, ...]
     ratio: Quantity | None
-    measured: tuple[Measured, ...]
+    measured: tuple[InterfaceValue, ...]
 
     @property
     def interfaces(self) -> set[str]:
@@ -95,11 +95,11 @@ class Crossover:
 class Interfaces:
     """rows: by kind, measure and conditions, with ascending sizes."""
 
-    rows: Sequence[Row]
+    rows: Sequence[MovementRow]
     crossovers: Sequence[Crossover]
 
     @property
-    def curves(self) -> list[list[Row]]:
+    def curves(self) -> list[list[MovementRow]]:
         """The rows of each movement, which differ in the size alone."""
         return [list(rows) for _, rows in groupby(self.rows, key=_curve)]
 
@@ -112,12 +112,12 @@ class Segment:
     last: int
     verdict: Verdict
     fastest: tuple[str, ...]
-    best: Row
+    best: MovementRow
 
 
 def interfaces(records: Iterable[Record]) -> Interfaces:
     """The fastest interface of every movement at every size, and where it changes."""
-    found: dict[tuple[int, int, str], dict[int, dict[str, Measured]]] = {}
+    found: dict[tuple[int, int, str], dict[int, dict[str, InterfaceValue]]] = {}
     conditions: dict[tuple[int, int, str], Mapping[str, Scalar]] = {}
     order: dict[str, int] = {}
     for record in records:
@@ -134,7 +134,7 @@ def interfaces(records: Iterable[Record]) -> Interfaces:
             order.setdefault(same, len(order))
             conditions[curve] = others
             at_size = found.setdefault(curve, {}).setdefault(int(number(record, SIZE)), {})
-            at_size.setdefault(name, Measured(name, value, key_of(record)))
+            at_size.setdefault(name, InterfaceValue(name, value, key_of(record)))
     rows, crossovers = [], []
     for of, i, same in sorted(found, key=lambda c: (c[0], c[1], order[c[2]])):
         measure = list(KINDS[of].measures)[i]
@@ -156,7 +156,7 @@ def is_about(records: Iterable[Record]) -> bool:
     return any(record.experiment in _PLACES for record in records)
 
 
-def segments(rows: Sequence[Row]) -> list[Segment]:
+def segments(rows: Sequence[MovementRow]) -> list[Segment]:
     """The rows of one movement, neighbours with the same answer as one."""
     found = []
     for (verdict, _), same in groupby(rows, key=lambda r: (r.verdict, frozenset(r.fastest))):
@@ -166,11 +166,13 @@ def segments(rows: Sequence[Row]) -> list[Segment]:
     return found
 
 
-def _curve(row: Row) -> tuple[str, str, str]:
+def _curve(row: MovementRow) -> tuple[str, str, str]:
     return row.kind, row.measure, point_key("", "", row.conditions)
 
 
-def _row(kind: str, measure: Measure, conditions: Mapping[str, Scalar], size: int, found: list[Measured]) -> Row:
+def _row(
+    kind: str, measure: Measure, conditions: Mapping[str, Scalar], size: int, found: list[InterfaceValue]
+) -> MovementRow:
     is_time = measure == "blocking"
     ranked = sorted(found, key=lambda one: one.value.value if is_time else -one.value.value)
     best, others = ranked[0], ranked[1:]
@@ -184,10 +186,10 @@ def _row(kind: str, measure: Measure, conditions: Mapping[str, Scalar], size: in
     if verdict == "fastest":
         ratio = ratio_of(others[0].value, best.value) if is_time else ratio_of(best.value, others[0].value)
     names = tuple(one.interface for one in [best, *level])
-    return Row(kind, measure, conditions, size, verdict, names, ratio, tuple(ranked))
+    return MovementRow(kind, measure, conditions, size, verdict, names, ratio, tuple(ranked))
 
 
-def _crossovers(rows: Sequence[Row]) -> list[Crossover]:
+def _crossovers(rows: Sequence[MovementRow]) -> list[Crossover]:
     """The changes of the fastest interface along the sizes. Where one of the two was not measured at both sizes,
     nothing is known about a change.
     """
@@ -290,16 +292,16 @@ def _counter(record: Record, name: str) -> float | None:
     return None if isinstance(v, bool | str | None) else float(v)
 
 
-KINDS: Sequence[Kind] = (
-    Kind("direct", "p2p-direct", _in_place, {"bandwidth": _median}),
-    Kind("copy", "p2p-copy", _named_by("engine"), {"blocking": _time("latency"), "bandwidth": _median}),
-    Kind(
+KINDS: Sequence[MovementKind] = (
+    MovementKind("direct", "p2p-direct", _in_place, {"bandwidth": _median}),
+    MovementKind("copy", "p2p-copy", _named_by("engine"), {"blocking": _time("latency"), "bandwidth": _median}),
+    MovementKind(
         "message",
         "p2p-message",
         _named_by("interface", **{RANKS: lambda r: max(1, len(r.parties))}),
         {"blocking": _time("latency"), "bandwidth": _median},
     ),
-    Kind(
+    MovementKind(
         "collective",
         "collective",
         _named_by("interface"),

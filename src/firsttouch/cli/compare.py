@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from firsttouch.cli.console import Console
-    from firsttouch.comparison.compare import Comparison
+    from firsttouch.comparison.compare import ResultsComparison
 
 MOST_EXPERIMENTS = 16
 MOST_TABLES = 5
@@ -89,7 +89,7 @@ def command(
     raise typer.Exit(1 if not_drawn else comparison.exit_status)
 
 
-def _show(comparison: Comparison) -> None:
+def _show(comparison: ResultsComparison) -> None:
     from firsttouch.cli.console import Console
     from firsttouch.comparison.words import answers, condition_values, notes, short_names
 
@@ -119,7 +119,7 @@ def _show(comparison: Comparison) -> None:
         console.print(f"- {sentence}")
 
 
-def _regressions(console: Console, comparison: Comparison) -> None:
+def _regressions(console: Console, comparison: ResultsComparison) -> None:
     from firsttouch.comparison.words import conditions_by_column, regression_text
     from firsttouch.text import count
 
@@ -136,7 +136,7 @@ def _regressions(console: Console, comparison: Comparison) -> None:
     _more(console, len(comparison.regressions) - MOST_LISTED, "regression")
 
 
-def _experiments(console: Console, comparison: Comparison) -> None:
+def _experiments(console: Console, comparison: ResultsComparison) -> None:
     from firsttouch.comparison.words import GROUP_HEADS, group_cells, short_names
 
     differing = [g for g in comparison.groups if (g.differs if comparison.differences.fleet else g.differing)]
@@ -151,7 +151,7 @@ def _experiments(console: Console, comparison: Comparison) -> None:
     _more(console, len(differing) - MOST_EXPERIMENTS, "experiment")
 
 
-def _points(console: Console, comparison: Comparison) -> None:
+def _points(console: Console, comparison: ResultsComparison) -> None:
     from firsttouch.comparison.words import conditions_by_column, group_title, point_cells, short_names
 
     conditions, short = conditions_by_column(comparison.table.columns), short_names(comparison)

@@ -10,7 +10,7 @@ from firsttouch.cli.output import print_stdout
 
 if TYPE_CHECKING:
     from firsttouch.commands import Conclusions
-    from firsttouch.report.answers import Answered
+    from firsttouch.report.answers import AnsweredSection
     from firsttouch.report.first_screen import FirstScreen
 
 MOST = 4
@@ -43,7 +43,7 @@ def _first_screen(screen: FirstScreen) -> list[str]:
     return lines
 
 
-def _findings(answers: Sequence[Answered], room: int) -> list[str]:
+def _findings(answers: Sequence[AnsweredSection], room: int) -> list[str]:
     """As many sentences of every section as there is room for, but at most MOST. Sections whose points were all skipped
     are only in the report.
     """
@@ -56,7 +56,7 @@ def _findings(answers: Sequence[Answered], room: int) -> list[str]:
     return lines if len(shown) == 1 else []
 
 
-def _section(part: Answered, most: int) -> list[str]:
+def _section(part: AnsweredSection, most: int) -> list[str]:
     sentences = part.answer.sentences
     lines = [f"{part.title} on {', '.join(part.devices)}"]
     for sentence in sentences[:most]:

@@ -16,7 +16,7 @@ from firsttouch.cli.output import print_json, print_stdout
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from firsttouch.report.interfaces import Part
+    from firsttouch.report.interfaces import AnswersOfKind
 
 LINES = 40
 """The lines that are printed without --all."""
@@ -61,7 +61,7 @@ def command(
             print_stdout("\n".join(_filled(text, "  ")))
 
 
-def _lines(of: Sequence[Part], most: int) -> list[str]:
+def _lines(of: Sequence[AnswersOfKind], most: int) -> list[str]:
     """The answers, at most `most` of each part, and what was measured by one interface only."""
     from firsttouch.report.interfaces import alone
 

@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
-from firsttouch.comparison.differences import Difference, Differences, Group, find
+from firsttouch.comparison.differences import Difference, Differences, ExperimentDifference, find
 from firsttouch.comparison.runs import Definition, Unreadable, factors_of
 from firsttouch.comparison.sides import Sides, read_sides
-from firsttouch.comparison.table import Missing, Side, Table, align
+from firsttouch.comparison.table import AlignedPoints, Missing, Side, align
 from firsttouch.errors import UsageError
 from firsttouch.records.schema import Scalar
 from firsttouch.text import count, join_names
@@ -26,6 +26,9 @@ IMPORTANT = (
 """Beginnings of the names of conditions, those that explain most differences first."""
 
 
+Regression: TypeAlias = Difference | ExperimentDifference | Missing
+
+
 @dataclass(frozen=True)
 class Condition:
     """A condition that is not the same on all sides. values: one for each side, None if it is not known there."""
@@ -35,19 +38,19 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ResultsComparison:
     """of_devices: whether the sides are the devices of one machine. limit: the fraction by which a side may be worse.
     regressions: what exceeds it.
     """
 
     sides: list[Side]
     unreadable: list[Unreadable]
-    table: Table
+    table: AlignedPoints
     differences: Differences
     conditions: list[Condition]
     of_devices: bool
     limit: float | None = None
-    regressions: list[Difference | Group | Missing] = field(default_factory=list)
+    regressions: list[Regression] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:
@@ -64,10 +67,10 @@ class Comparison:
         return f"the median of {count(len(self.sides), self.kind)}" if self.differences.fleet else self.names[0]
 
     @cached_property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[ExperimentDifference]:
         """All experiments, those that differ most first."""
 
-        def order(group: Group) -> tuple[bool, bool, float, float]:
+        def order(group: ExperimentDifference) -> tuple[bool, bool, float, float]:
             largest = max((d.size for d in self.points_of(group) if d.differs), default=0.0)
             size = abs(math.log(group.ratio)) if group.ratio else 0.0
             return not group.differs, not group.differing, -size, -largest
@@ -81,7 +84,7 @@ class Comparison:
             found.setdefault((*d.column.group, d.side), []).append(d)
         return found
 
-    def points_of(self, group: Group) -> list[Difference]:
+    def points_of(self, group: ExperimentDifference) -> list[Difference]:
         """The points of an experiment, those that differ clearly and most first."""
         return self._points.get((group.experiment, group.device, group.side), [])
 
@@ -90,7 +93,7 @@ class Comparison:
         return 1 if self.unreadable or self.regressions else 0
 
 
-def compare(specs: Sequence[str], limit: float | None = None) -> Comparison:
+def compare(specs: Sequence[str], limit: float | None = None) -> ResultsComparison:
     """Compares what `specs` name: each a directory, or several of one machine joined by commas.
 
     limit: the fraction by which a side may be worse; what exceeds it becomes a regression.
@@ -103,7 +106,7 @@ def compare(specs: Sequence[str], limit: float | None = None) -> Comparison:
     if not table.columns:
         raise UsageError(_why_nothing(sides, table))
     differences = find(table)
-    return Comparison(
+    return ResultsComparison(
         sides.sides,
         sides.unreadable,
         table,
@@ -126,7 +129,7 @@ def limit_of(text: str) -> float:
     return value
 
 
-def _why_nothing(sides: Sides, table: Table) -> str:
+def _why_nothing(sides: Sides, table: AlignedPoints) -> str:
     names = join_names([side.name for side in sides.sides][:3])
     if table.redefined:
         name, definitions = next(iter(table.redefined.items()))
@@ -138,7 +141,7 @@ def _why_nothing(sides: Sides, table: Table) -> str:
     return f"{names} have no point in common; run the same experiments on both, with the same --preset and --set"
 
 
-def _regressions(differences: Differences, table: Table, limit: float) -> list[Difference | Group | Missing]:
+def _regressions(differences: Differences, table: AlignedPoints, limit: float) -> list[Regression]:
     """Experiments and points that are clearly worse, by a ratio beyond the limit; and points that failed. Of many sides
     only experiments as a whole: among all their points, some are far off by chance.
     """
@@ -151,7 +154,7 @@ def _regressions(differences: Differences, table: Table, limit: float) -> list[D
 # ---------------------------------------------------------------------------------------------------- conditions
 
 
-def _conditions(sides: Sides, table: Table) -> list[Condition]:
+def _conditions(sides: Sides, table: AlignedPoints) -> list[Condition]:
     if sides.of_devices:
         return []
     by_side = []
@@ -193,7 +196,7 @@ def _joined(values: Sequence[Scalar]) -> Scalar:
 # ---------------------------------------------------------------------------------------------------- plain data
 
 
-def plain(comparison: Comparison) -> dict[str, Any]:
+def plain(comparison: ResultsComparison) -> dict[str, Any]:
     """The comparison as plain data, for --json and Python."""
     names, table = comparison.names, comparison.table
     return {
@@ -229,7 +232,7 @@ def _definition(definition: Definition) -> dict[str, Any]:
     return {name: getattr(definition, name) for name in ("unit", "version", "better")}
 
 
-def _group(group: Group, names: Sequence[str]) -> dict[str, Any]:
+def _group(group: ExperimentDifference, names: Sequence[str]) -> dict[str, Any]:
     return asdict(group) | {"side": names[group.side]}
 
 
@@ -253,8 +256,8 @@ def _point(d: Difference, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _regression(found: Difference | Group | Missing, names: Sequence[str]) -> dict[str, Any]:
-    if isinstance(found, Group):
+def _regression(found: Regression, names: Sequence[str]) -> dict[str, Any]:
+    if isinstance(found, ExperimentDifference):
         return {"kind": "experiment", **_group(found, names)}
     if isinstance(found, Difference):
         return {"kind": "point", **_point(found, names)}

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from firsttouch.comparison.table import Column, Table
+from firsttouch.comparison.table import AlignedPoints, Column
 from firsttouch.text import SECONDS
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ SAME, FASTER, SLOWER, HIGHER, LOWER = "no clear difference", "faster", "slower",
 
 
 @dataclass(frozen=True)
-class Value:
+class SideValue:
     """The value of one side, with its interval if it has one. runs: how many measured it."""
 
     value: float
@@ -71,8 +71,8 @@ class Difference:
 
     column: Column
     side: int
-    base: Value
-    other: Value
+    base: SideValue
+    other: SideValue
     ratio: float | None
     low: float | None
     high: float | None
@@ -90,7 +90,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Group:
+class ExperimentDifference:
     """An experiment on one device as a whole, on one side: the median ratio of its points.
 
     counts: points by verdict.
@@ -127,11 +127,11 @@ class Differences:
     """
 
     fleet: bool
-    groups: list[Group]
+    groups: list[ExperimentDifference]
     points: list[Difference]
 
 
-def find(table: Table) -> Differences:
+def find(table: AlignedPoints) -> Differences:
     """Compares the sides of a table."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, about columns without a value
@@ -139,7 +139,7 @@ def find(table: Table) -> Differences:
 
 
 class _Comparison:
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: AlignedPoints) -> None:
         import numpy as np
 
         self.table = table
@@ -177,7 +177,7 @@ class _Comparison:
             base, base_low, base_high, base_runs = centre[0], low[0], high[0], runs[0]
             others = range(1, len(centre))
         points: list[Difference] = []
-        groups: list[Group] = []
+        groups: list[ExperimentDifference] = []
         for side in others:
             signs = np.where(low[side] > base_high, 1, np.where(high[side] < base_low, -1, 0))
             shared = np.isfinite(centre[side]) & np.isfinite(base)
@@ -217,7 +217,7 @@ class _Comparison:
 
     def _judge(
         self, side: int, centre: Values, base: Values, signs: NDArray[np.int64], shared: NDArray[np.bool_]
-    ) -> Iterable[Group]:
+    ) -> Iterable[ExperimentDifference]:
         for (experiment, device), places in self.groups.items():
             found = [i for i in places if shared[i]]
             if not found:
@@ -232,7 +232,7 @@ class _Comparison:
                 word = judge(definition.unit, definition.better, int(signs[i]))[0]
                 counts[word] = counts.get(word, 0) + 1
             median, least, most = (_unscaled(v, True) for v in (middle, low, high))
-            yield Group(
+            yield ExperimentDifference(
                 experiment=experiment,
                 device=device,
                 better=definition.better,
@@ -298,7 +298,7 @@ class _Comparison:
     ) -> Difference:
         column, positive = self.table.columns[i], bool(self.positive[i])
         base, other = (
-            Value(_unscaled(v, positive) or 0.0, _unscaled(low, positive), _unscaled(high, positive), n)
+            SideValue(_unscaled(v, positive) or 0.0, _unscaled(low, positive), _unscaled(high, positive), n)
             for (v, low, high), n in zip(bounds, runs, strict=True)
         )
         verdict, worse = judge(column.definition.unit, column.definition.better, sign)

@@ -40,7 +40,7 @@ class Definition(msgspec.Struct, frozen=True, array_like=True):
     better: str
 
 
-class Point(msgspec.Struct, array_like=True):
+class ComparedPoint(msgspec.Struct, array_like=True):
     """One measured point. factors: canonical JSON."""
 
     definition: int
@@ -58,7 +58,7 @@ class Lost(msgspec.Struct, array_like=True):
     why: str
 
 
-class Device(msgspec.Struct, array_like=True):
+class ComparedDevice(msgspec.Struct, array_like=True):
     """A device with points. role: what it is, whatever its name and vendor."""
 
     name: str
@@ -66,14 +66,14 @@ class Device(msgspec.Struct, array_like=True):
     title: str
 
 
-class Run(msgspec.Struct, array_like=True):
+class ComparedRun(msgspec.Struct, array_like=True):
     """What a comparison uses of one results directory."""
 
     name: str
     host: str
-    devices: list[Device]
+    devices: list[ComparedDevice]
     definitions: list[Definition]
-    points: list[Point]
+    points: list[ComparedPoint]
     lost: list[Lost]
     conditions: dict[str, Scalar]
     identity: dict[str, Scalar] = {}
@@ -86,19 +86,19 @@ class Unreadable(msgspec.Struct, array_like=True):
     reason: str
 
 
-class _Answer(msgspec.Struct, array_like=True):
-    runs: list[Run]
+class _RunsRead(msgspec.Struct, array_like=True):
+    runs: list[ComparedRun]
     unreadable: list[Unreadable]
 
 
-def read(name: str) -> Run:
+def read(name: str) -> ComparedRun:
     """The run in a directory. Raises UsageError if it holds no results, is invalid, or is being written."""
     directory = Path(name)
     _refuse_if_written(directory)
     return of_results(name, load_results(directory))
 
 
-def of_results(name: str, results: Results) -> Run:
+def of_results(name: str, results: Results) -> ComparedRun:
     """As `read`, for results that are already loaded."""
     encode = msgspec.json.Encoder(order="sorted").encode
     definitions: dict[tuple[str, str, int, str], int] = {}
@@ -108,13 +108,13 @@ def of_results(name: str, results: Results) -> Run:
         if is_measured(r):
             definition = (r.experiment, r.unit, r.metric_version, r.better)
             place = definitions.setdefault(definition, len(definitions))
-            points.append(Point(place, r.device, factors, _interval(r)))
+            points.append(ComparedPoint(place, r.device, factors, _interval(r)))
         else:
             lost.append(Lost(r.experiment, r.device, factors, _why(r)))
     devices = _devices(results)
     conditions = _conditions(results, devices)
     identity = _identity(results.machine)
-    return Run(
+    return ComparedRun(
         name,
         results.machine.host,
         devices,
@@ -127,7 +127,7 @@ def of_results(name: str, results: Results) -> Run:
     )
 
 
-def read_all(names: Sequence[str]) -> tuple[list[Run], list[Unreadable]]:
+def read_all(names: Sequence[str]) -> tuple[list[ComparedRun], list[Unreadable]]:
     """The runs that can be read, in the order given, and what is wrong with the others."""
     processes = min(len(os.sched_getaffinity(0)), 8) if len(names) >= MANY else 1
     if processes < 2:
@@ -140,7 +140,7 @@ def read_all(names: Sequence[str]) -> tuple[list[Run], list[Unreadable]]:
             assert process.stdin is not None
             process.stdin.write(msgspec.json.encode(names[i::processes]))
             process.stdin.close()
-        answers = [_answer(process) for process in started]
+        answers = [_runs_read(process) for process in started]
     finally:
         for process in started:
             process.kill()
@@ -151,16 +151,16 @@ def read_all(names: Sequence[str]) -> tuple[list[Run], list[Unreadable]]:
     return runs, broken
 
 
-def _answer(process: subprocess.Popen[bytes]) -> _Answer:
+def _runs_read(process: subprocess.Popen[bytes]) -> _RunsRead:
     assert process.stdout is not None
     data = process.stdout.read()
     if process.wait() != 0:
         raise UsageError("a process that reads results directories failed; try fewer directories at once")
-    return msgspec.msgpack.decode(data, type=_Answer)
+    return msgspec.msgpack.decode(data, type=_RunsRead)
 
 
-def _read_here(names: Sequence[str]) -> _Answer:
-    answer = _Answer([], [])
+def _read_here(names: Sequence[str]) -> _RunsRead:
+    answer = _RunsRead([], [])
     enabled = gc.isenabled()
     gc.disable()  # nothing here forms cycles, and looking for them takes a tenth of the time
     try:
@@ -217,14 +217,14 @@ def role(device: DeviceInfo) -> str:
     return PROCESSOR if device.capabilities.on_host_processor else GPU
 
 
-def _devices(results: Results) -> list[Device]:
+def _devices(results: Results) -> list[ComparedDevice]:
     """The devices with records, in the order of machine.json. One that it does not describe has its own role."""
     known = {d.name: d for d in results.machine.devices}
     names = dict.fromkeys(r.device for r in results.records)
     found = []
     for name in sorted(names, key=lambda n: ([*known].index(n) if n in known else len(known), n)):
         info = known.get(name)
-        found.append(Device(name, role(info) if info else name, info.title if info else ""))
+        found.append(ComparedDevice(name, role(info) if info else name, info.title if info else ""))
     return found
 
 
@@ -247,7 +247,7 @@ _PASSING = re.compile(
 """Facts that change from moment to moment, or name one of several equal parts."""
 
 
-def _conditions(results: Results, devices: Sequence[Device]) -> dict[str, Scalar]:
+def _conditions(results: Results, devices: Sequence[ComparedDevice]) -> dict[str, Scalar]:
     """What may differ between two runs besides what they measured, by name: 'nvidia.driver', 'run.preset', ..."""
     machine, request = results.machine, results.request
     found: dict[str, Scalar] = {"firsttouch": machine.firsttouch}

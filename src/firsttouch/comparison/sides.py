@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from firsttouch.comparison.runs import Run, Unreadable, read_all
+from firsttouch.comparison.runs import ComparedRun, Unreadable, read_all
 from firsttouch.comparison.table import Side
 from firsttouch.errors import UsageError
 from firsttouch.papers.rows import sides
@@ -77,7 +77,7 @@ def unique(name: str, sides: Sequence[Side]) -> str:
     return next(n for i in range(1, len(taken) + 2) if (n := name if i == 1 else f"{name} ({i})") not in taken)
 
 
-def mixed(runs: Sequence[Run]) -> str:
+def mixed(runs: Sequence[ComparedRun]) -> str:
     """A sentence if the runs are not of one machine, otherwise ''."""
     first, *rest = runs
     for run in rest:
@@ -110,9 +110,9 @@ def devices_of(side: Side) -> list[Side]:
     return [Side(name, [_only(run, name) for run in side.runs]) for name in max(several, key=len)]
 
 
-def _only(run: Run, device: str) -> Run:
+def _only(run: ComparedRun, device: str) -> ComparedRun:
     """The part of a run that one device measured."""
-    return Run(
+    return ComparedRun(
         run.name,
         run.host,
         [d for d in run.devices if d.name == device],

@@ -7,13 +7,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
-from firsttouch.comparison.runs import PROCESSOR, SHOULD_NOT_BE_LOST, Definition, Device, Interval, Run, factors_of
-from firsttouch.papers.rows import MEDIAN, includes
-from firsttouch.papers.rows import Side as Stated
+from firsttouch.comparison.runs import (
+    PROCESSOR,
+    SHOULD_NOT_BE_LOST,
+    ComparedDevice,
+    ComparedRun,
+    Definition,
+    Interval,
+    factors_of,
+)
+from firsttouch.papers.rows import MEDIAN, PublishedValue, includes
 from firsttouch.records.schema import PEER, Factors
 
 if TYPE_CHECKING:
@@ -28,8 +35,8 @@ class Side:
     """One side of a comparison, under the name that the call gave it: the runs of one machine, or a paper's values."""
 
     name: str
-    runs: list[Run]
-    stated: Sequence[Stated] = ()
+    runs: list[ComparedRun]
+    stated: Sequence[PublishedValue] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,8 @@ APPLICATION = "app"
 """The factor that names the application of a point."""
 
 
+PointKey: TypeAlias = tuple[str, str, str]
+"""The experiment, the device and the factors of a point, as on the first side."""
 STATED = 2
 """Counts as a number of samples for which there is an interval."""
 
@@ -71,7 +80,7 @@ class Missing(NamedTuple):
 
 
 @dataclass
-class Table:
+class AlignedPoints:
     """Medians and their bounds, one row per run and one column per point, in the order of the first side's records.
 
     Missing numbers are NaN. sides: for each side the rows of its runs. redefined: the experiments whose values two
@@ -91,92 +100,117 @@ class Table:
     """For each side: its devices that stand for a device of another name on the sides before it."""
 
 
-def align(sides: Sequence[Side]) -> Table:
-    """The table of all points that at least two sides have in the same definition."""
-    import numpy as np
+@dataclass
+class _SideRows:
+    """What one side adds to the table. rows: the places of its runs in `_Alignment.rows`. columns: the places of the
+    columns that it has a value in. renamed: see AlignedPoints.devices. failed: the points without a value, and why.
+    unmatched: how many values of a paper by experiment correspond to no point.
+    """
 
-    columns: dict[tuple[str, str, str], int] = {}
-    definitions: list[Definition] = []
-    cells: list[list[tuple[int, Interval]]] = []
-    present: list[set[int]] = []
-    redefined: dict[str, dict[Definition, None]] = {}
-    slots: list[Device] = []
-    renamed: list[dict[str, str]] = []
-    failed: list[dict[tuple[str, str, str], str]] = []
-    without: list[Counter[str]] = []
-    rows: list[list[int]] = []
-    for side in sides:
-        rows.append([])
-        present.append(set())
-        renamed.append({})
-        failed.append({})
-        without.append(Counter())
+    rows: list[int] = field(default_factory=list)
+    columns: set[int] = field(default_factory=set)
+    renamed: dict[str, str] = field(default_factory=dict)
+    failed: dict[PointKey, str] = field(default_factory=dict)
+    unmatched: Counter[str] = field(default_factory=Counter)
+
+
+class _Alignment:
+    """The table while it is filled, side by side.
+
+    columns: the place of each point of any side. definitions: of each column. rows: the values of each run with the
+    places of their columns. slots: the devices for which others stand.
+    """
+
+    def __init__(self) -> None:
+        self.columns: dict[PointKey, int] = {}
+        self.definitions: list[Definition] = []
+        self.rows: list[list[tuple[int, Interval]]] = []
+        self.redefined: dict[str, dict[Definition, None]] = {}
+        self.slots: list[ComparedDevice] = []
+
+    def add_run(self, run: ComparedRun, side: _SideRows) -> None:
+        names = assign_slots(run.devices, self.slots)
+        side.renamed |= {slot: name for name, slot in names.items() if slot != name}
+        values = []
+        for point in run.points:
+            definition = run.definitions[point.definition]
+            key = (definition.experiment, names[point.device], with_peer(point.factors, names))
+            place = self.columns.setdefault(key, len(self.columns))
+            if place == len(self.definitions):
+                self.definitions.append(definition)
+            if definition == self.definitions[place]:
+                values.append((place, point.value))
+            else:
+                different = self.redefined.setdefault(definition.experiment, {})
+                different |= {self.definitions[place]: None, definition: None}
+        for lost in run.lost:
+            if lost.why in SHOULD_NOT_BE_LOST:
+                side.failed[lost.experiment, names[lost.device], with_peer(lost.factors, names)] = lost.why
+        self._add_row(values, side)
+
+    def add_published(self, values: Sequence[PublishedValue], side: _SideRows) -> None:
+        """The values of a paper, after all runs."""
+        roles = {slot.name: slot.role for slot in self.slots}
+        measured = {place: interval[0] for row in reversed(self.rows) for place, interval in row}
+        stated, side.unmatched = _stated(values, list(self.columns), self.definitions, roles, measured)
+        self._add_row(stated, side)
+
+    def _add_row(self, values: list[tuple[int, Interval]], side: _SideRows) -> None:
+        side.rows.append(len(self.rows))
+        side.columns.update(place for place, _ in values)
+        self.rows.append(values)
+
+    def table(self, sides: Sequence[_SideRows]) -> AlignedPoints:
+        """The columns that at least two sides have."""
+        having = Counter(place for side in sides for place in side.columns)
+        keys, kept = list(self.columns), sorted(place for place, n in having.items() if n > 1)
+        return AlignedPoints(
+            [Column(self.definitions[place], *keys[place][1:]) for place in kept],
+            *self._numbers({place: i for i, place in enumerate(kept)}),
+            [side.rows for side in sides],
+            redefined={name: list(definitions) for name, definitions in self.redefined.items()},
+            alone=[
+                side.unmatched + Counter(keys[place][0] for place in side.columns if having[place] < 2)
+                for side in sides
+            ],
+            lost=[
+                Missing(i, *key, why)
+                for i, side in enumerate(sides)
+                for key, why in side.failed.items()
+                if key in self.columns and self.columns[key] not in side.columns
+            ],
+            devices=[side.renamed for side in sides],
+        )
+
+    def _numbers(self, kept: Mapping[int, int]) -> tuple[Values, Values, Values]:
+        """The medians and their bounds. kept: the places of the columns that stay, and where they come."""
+        import numpy as np
+
+        value, low, high = (np.full((len(self.rows), len(kept)), np.nan) for _ in range(3))
+        for i, row in enumerate(self.rows):
+            usable = [(kept[place], interval) for place, interval in row if place in kept]
+            at = [place for place, _ in usable]
+            value[i, at] = [v[0] for _, v in usable]
+            low[i, at] = [v[1] if v[3] > 1 else np.nan for _, v in usable]
+            high[i, at] = [v[2] if v[3] > 1 else np.nan for _, v in usable]
+        return value, low, high
+
+
+def align(sides: Sequence[Side]) -> AlignedPoints:
+    """The table of all points that at least two sides have in the same definition."""
+    alignment, of_sides = _Alignment(), [_SideRows() for _ in sides]
+    for side, rows in zip(sides, of_sides, strict=True):
         for run in side.runs:
-            names = assign_slots(run.devices, slots)
-            renamed[-1] |= {slot: name for name, slot in names.items() if slot != name}
-            found = []
-            for point in run.points:
-                definition = run.definitions[point.definition]
-                key = (definition.experiment, names[point.device], with_peer(point.factors, names))
-                place = columns.setdefault(key, len(columns))
-                if place == len(definitions):
-                    definitions.append(definition)
-                if definition != definitions[place]:
-                    redefined.setdefault(definition.experiment, {})[definitions[place]] = None
-                    redefined[definition.experiment][definition] = None
-                    continue
-                found.append((place, point.value))
-                present[-1].add(place)
-            for lost in run.lost:
-                if lost.why in SHOULD_NOT_BE_LOST:
-                    failed[-1][lost.experiment, names[lost.device], with_peer(lost.factors, names)] = lost.why
-            rows[-1].append(len(cells))
-            cells.append(found)
-    roles = {slot.name: slot.role for slot in slots}
-    for i, side in enumerate(sides):
-        if not side.stated:
-            continue
-        measured = {place: v[0] for found in reversed(cells) for place, v in found}
-        stated, unmatched = _stated(side.stated, list(columns), definitions, roles, measured)
-        without[i].update(unmatched)
-        present[i] |= {place for place, _ in stated}
-        rows[i].append(len(cells))
-        cells.append(stated)
-    tally = Counter(place for places in present for place in places)
-    keys = list(columns)
-    kept = {place: i for i, place in enumerate(sorted(place for place, n in tally.items() if n > 1))}
-    shape = (len(cells), len(kept))
-    value, low, high = (np.full(shape, np.nan) for _ in range(3))
-    for row, found in enumerate(cells):
-        usable = [(kept[place], v) for place, v in found if place in kept]
-        at = [place for place, _ in usable]
-        value[row, at] = [v[0] for _, v in usable]
-        low[row, at] = [v[1] if v[3] > 1 else np.nan for _, v in usable]
-        high[row, at] = [v[2] if v[3] > 1 else np.nan for _, v in usable]
-    return Table(
-        [Column(definitions[place], *keys[place][1:]) for place in kept],
-        value,
-        low,
-        high,
-        rows,
-        redefined={name: list(found) for name, found in redefined.items()},
-        alone=[
-            more + Counter(keys[place][0] for place in places if place not in kept)
-            for places, more in zip(present, without, strict=True)
-        ],
-        lost=[
-            Missing(i, *key, why)
-            for i, points in enumerate(failed)
-            for key, why in points.items()
-            if key in columns and columns[key] not in present[i]
-        ],
-        devices=renamed,
-    )
+            alignment.add_run(run, rows)
+    for side, rows in zip(sides, of_sides, strict=True):
+        if side.stated:
+            alignment.add_published(side.stated, rows)
+    return alignment.table(of_sides)
 
 
 def _stated(
-    values: Sequence[Stated],
-    keys: Sequence[tuple[str, str, str]],
+    values: Sequence[PublishedValue],
+    keys: Sequence[PointKey],
     definitions: Sequence[Definition],
     roles: Mapping[str, str],
     measured: Mapping[int, float],
@@ -212,14 +246,14 @@ def _stated(
     return list(found.items()), +unmatched
 
 
-def _as_interval(value: Stated) -> Interval:
+def _as_interval(value: PublishedValue) -> Interval:
     """A stated value with its range, or with the half unit of its last digit: 57 may be 56.5 to 57.5."""
     digits = f"{value.value:.6g}".partition("e")[0].lstrip("-").replace(".", "").strip("0")
     unit = 10.0 ** (math.floor(math.log10(abs(value.value))) - len(digits) + 1) if value.value else 0.0
     return value.value, min(value.low, value.value - unit / 2), max(value.high, value.value + unit / 2), STATED
 
 
-def assign_slots(devices: Sequence[Device], slots: list[Device]) -> dict[str, str]:
+def assign_slots(devices: Sequence[ComparedDevice], slots: list[ComparedDevice]) -> dict[str, str]:
     """The device of the first side that stands for each device of another run: the one of the same name and role,
     otherwise the next of the same role. A device that has no counterpart is added to `slots`.
     """

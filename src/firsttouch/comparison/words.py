@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from firsttouch.comparison.compare import Comparison
-from firsttouch.comparison.differences import FASTER, HIGHER, LOWER, SAME, SLOWER, Difference, Group, Value
+from firsttouch.comparison.compare import Regression, ResultsComparison
+from firsttouch.comparison.differences import (
+    FASTER,
+    HIGHER,
+    LOWER,
+    SAME,
+    SLOWER,
+    Difference,
+    ExperimentDifference,
+    SideValue,
+)
 from firsttouch.comparison.runs import factors_of
 from firsttouch.comparison.table import Column, Missing, Side
 from firsttouch.records.schema import Scalar
@@ -16,7 +25,7 @@ ORDER = (SLOWER, FASTER, HIGHER, LOWER)
 _MOST_VALUES = 3
 
 
-def answers(comparison: Comparison) -> list[str]:
+def answers(comparison: ResultsComparison) -> list[str]:
     """The answer, one sentence for each side; of many sides, only for those that differ from the others."""
     sides = dict.fromkeys(group.side for group in comparison.differences.groups)
     if not comparison.differences.fleet:
@@ -38,7 +47,7 @@ def answers(comparison: Comparison) -> list[str]:
     return found
 
 
-def headline(comparison: Comparison, side: int) -> str:
+def headline(comparison: ResultsComparison, side: int) -> str:
     """The answer for one side: how many of its points differ, and how."""
     groups, short = [g for g in comparison.differences.groups if g.side == side], short_names(comparison)
     total, tally = sum(g.points for g in groups), Counter[str]()
@@ -52,7 +61,7 @@ def headline(comparison: Comparison, side: int) -> str:
     return f"{what}: {join_names([*differing, f'{tally[SAME]:,} without a clear difference'])}, {of_all}."
 
 
-def short_names(comparison: Comparison) -> dict[str, str]:
+def short_names(comparison: ResultsComparison) -> dict[str, str]:
     """A short name for each side, and for the base: the last part of its path, where that tells it from the others."""
     last = {side.name: _short(side) for side in comparison.sides}
     short = {name: text if list(last.values()).count(text) == 1 else name for name, text in last.items()}
@@ -69,11 +78,11 @@ def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2] or path
 
 
-def group_title(group: Group) -> str:
+def group_title(group: ExperimentDifference) -> str:
     return f"{group.experiment} on {group.device}"
 
 
-def group_cells(group: Group) -> list[str]:
+def group_cells(group: ExperimentDifference) -> list[str]:
     """The row of an experiment: points, those that differ by word, and the median ratio with its interval."""
     differing = ", ".join(f"{group.counts[word]} {word}" for word in ORDER if group.counts.get(word))
     return [
@@ -102,7 +111,7 @@ def point_cells(difference: Difference, conditions: str) -> list[str]:
     ]
 
 
-def value_text(value: Value, unit: str) -> str:
+def value_text(value: SideValue, unit: str) -> str:
     return quantity(value.value, unit)
 
 
@@ -150,7 +159,7 @@ def condition_values(values: Sequence[Scalar], name: str, names: Sequence[str]) 
     return ", ".join(parts[: _MOST_VALUES if more else None]) + more
 
 
-def notes(comparison: Comparison) -> list[str]:
+def notes(comparison: ResultsComparison) -> list[str]:
     """What a reader must know besides the differences, one sentence each."""
     table, short, found = comparison.table, short_names(comparison), []
     names = [short[name] for name in comparison.names]
@@ -198,12 +207,12 @@ def _counted(tally: Counter[str]) -> str:
     return ", ".join(f"{name} {n}" for name, n in tally.most_common())
 
 
-def regression_text(found: Difference | Group | Missing, comparison: Comparison, conditions: dict[Column, str]) -> str:
+def regression_text(found: Regression, comparison: ResultsComparison, conditions: dict[Column, str]) -> str:
     short = short_names(comparison)
     names = [short[name] for name in comparison.names]
     if isinstance(found, Missing):
         return missing_text(found, names)
-    if isinstance(found, Group):
+    if isinstance(found, ExperimentDifference):
         what = f"{group_title(found)} as a whole"
     else:
         experiment, device = found.column.group

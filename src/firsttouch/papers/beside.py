@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from firsttouch.analysis.findings import Quantity, counter, quantity
 from firsttouch.analysis.statistics import measured
-from firsttouch.papers.rows import MEDIAN, Row, Side, all_rows, papers, side
+from firsttouch.papers.rows import MEDIAN, PublishedRow, PublishedValue, all_rows, papers, side
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Record, Scalar, Struct
 
@@ -69,7 +69,7 @@ def beside(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> list[Bes
     return found
 
 
-def _is_comparable(row: Row, record: Record, device: DeviceInfo) -> bool:
+def _is_comparable(row: PublishedRow, record: Record, device: DeviceInfo) -> bool:
     has = device.capabilities
     if has.runs_kernels and has.on_host_processor:
         return False
@@ -85,7 +85,7 @@ def _is_comparable(row: Row, record: Record, device: DeviceInfo) -> bool:
     return memory.host_memory if agent == "cpu" else memory.device_memory
 
 
-def _best(stated: Side, records: Sequence[Record]) -> Record:
+def _best(stated: PublishedValue, records: Sequence[Record]) -> Record:
     """Of several points, that of the value listed first, and the largest."""
 
     def order(record: Record) -> tuple[list[int], list[float]]:
@@ -100,7 +100,7 @@ def _best(stated: Side, records: Sequence[Record]) -> Record:
     return min(records, key=order)
 
 
-def _entry(row: Row, stated: Side, record: Record) -> Beside | None:
+def _entry(row: PublishedRow, stated: PublishedValue, record: Record) -> Beside | None:
     ours: Quantity | None = quantity(record) if stated.metric == MEDIAN else counter(record, stated.metric, stated.unit)
     if ours is None:
         return None

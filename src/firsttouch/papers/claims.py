@@ -90,7 +90,7 @@ class Untestable(Struct, tag="none", tag_field="test"):
 AnyCheck: TypeAlias = Compare | Alike | Trend | Level | Word | Iterations | Untestable
 
 
-class Claim(Struct):
+class PaperClaim(Struct):
     """A claim.
 
     id: unique. rows: the names of the rows that state it, "PAPER/ID", the first one's paper and section being the
@@ -110,8 +110,8 @@ class Claim(Struct):
 
 
 @cache
-def all_claims() -> list[Claim]:
-    claims: list[Claim] = read("claims.json", list[Claim])
+def all_claims() -> list[PaperClaim]:
+    claims: list[PaperClaim] = read("claims.json", list[PaperClaim])
     return claims
 
 

@@ -33,7 +33,7 @@ _ONE_COUNTER = math.sqrt(CLEAR_RATIO)
 Agreement: TypeAlias = Literal["yes", "no", "unclear"]
 
 
-class Value(Struct):
+class ComparedValue(Struct):
     """A measured value with its unit and the bounds of its interval, None if it has none."""
 
     value: float
@@ -42,7 +42,7 @@ class Value(Struct):
     high: float | None = None
 
 
-class Comparison(Struct, kw_only=True):
+class ClaimComparison(Struct, kw_only=True):
     """One comparison that a verdict rests on.
 
     agrees: whether it agrees with the claim. about: what is compared, in words. first, second: the values; second is
@@ -51,14 +51,14 @@ class Comparison(Struct, kw_only=True):
 
     agrees: Agreement
     about: str
-    first: Value
+    first: ComparedValue
     points: list[str]
-    second: Value | None = None
-    ratio: Value | None = None
+    second: ComparedValue | None = None
+    ratio: ComparedValue | None = None
 
 
 @dataclass(frozen=True)
-class Selection:
+class PointSelection:
     """The points of one side of a test: a selection of factors."""
 
     factors: Mapping[str, Condition]
@@ -86,12 +86,12 @@ def is_bound(value: Scalar) -> bool:
     return isinstance(value, str) and value.startswith(">")
 
 
-def sides_of(test: Check) -> Iterator[Selection]:
+def sides_of(test: Check) -> Iterator[PointSelection]:
     if isinstance(test, Compare):
-        yield Selection({**test.where, **test.first})
-        yield Selection({**test.where, **test.second})
+        yield PointSelection({**test.where, **test.first})
+        yield PointSelection({**test.where, **test.second})
     else:
-        yield Selection(test.where)
+        yield PointSelection(test.where)
 
 
 # ------------------------------------------------------------------------------------------------ values
@@ -123,11 +123,11 @@ def _unit(counter: str) -> str:
     return ""
 
 
-def compared(test: Check, points: Sequence[Record]) -> Iterator[Comparison]:
+def compared(test: Check, points: Sequence[Record]) -> Iterator[ClaimComparison]:
     if isinstance(test, Compare):
         yield from _pairs(test, points)
         return
-    rows = [r for r in points if Selection(test.where).matches(r.factors)]
+    rows = [r for r in points if PointSelection(test.where).matches(r.factors)]
     if isinstance(test, Alike):
         yield from _extremes(test, rows)
     elif isinstance(test, Trend):
@@ -160,7 +160,7 @@ def _within(low: float, high: float, least: float, most: float) -> Agreement:
     return "yes" if least <= low and high <= most else "no" if high < least or low > most else "unclear"
 
 
-def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[Comparison]:
+def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[ClaimComparison]:
     firsts, seconds = ([r for r in points if side.matches(r.factors)] for side in sides_of(test))
     varied = {*test.first, *test.second, *test.ignore}
     groups: dict[tuple[str, ...], list[Record]] = {}
@@ -175,7 +175,7 @@ def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[Comparison]:
         if x is None or y is None or (not y.value and not x.value):
             continue
         ratio = _exact_ratio(x, y) if test.exact else ratio_of(x, y)
-        yield Comparison(
+        yield ClaimComparison(
             agrees=_agrees(test, ratio),
             about=_difference(a, b),
             first=_given(x),
@@ -205,7 +205,7 @@ def _groups(test: Alike | Trend, rows: Sequence[Record]) -> list[list[Record]]:
     return [group for group in groups.values() if len(group_by(group, test.over)) > 1]
 
 
-def _extremes(test: Alike, rows: Sequence[Record]) -> Iterator[Comparison]:
+def _extremes(test: Alike, rows: Sequence[Record]) -> Iterator[ClaimComparison]:
     groups = _groups(test, rows)
     for name, which in test.at.items():
         best = (max if which == "largest" else min)((number(g[0], name) for g in groups), default=0)
@@ -216,7 +216,7 @@ def _extremes(test: Alike, rows: Sequence[Record]) -> Iterator[Comparison]:
         ratio = ratio_of(x, y)
         same = _within(ratio.low or 0, math.inf if ratio.high is None else ratio.high, 1 / ALIKE, ALIKE)
         agrees = same if test.alike else _NOT[same]
-        yield Comparison(
+        yield ClaimComparison(
             agrees=agrees,
             about=_difference(a, b),
             first=_given(x),
@@ -235,7 +235,7 @@ def _known(test: Check, record: Record) -> Quantity:
     return found
 
 
-def _trends(test: Trend, rows: Sequence[Record]) -> Iterator[Comparison]:
+def _trends(test: Trend, rows: Sequence[Record]) -> Iterator[ClaimComparison]:
     for group in _groups(test, rows):
         ordered = sorted(group, key=lambda r: number(r, test.over))
         values = [_known(test, r) for r in ordered]
@@ -243,7 +243,7 @@ def _trends(test: Trend, rows: Sequence[Record]) -> Iterator[Comparison]:
             values.reverse()
         whole, against = _rise(values[0], values[-1]), any(_rise(a, b) == "no" for a, b in pairwise(values))
         first, last = (ordered[0], ordered[-1]) if test.rises else (ordered[-1], ordered[0])
-        yield Comparison(
+        yield ClaimComparison(
             agrees="no" if against else whole,
             about=_difference(last, first),
             first=_given(values[-1]),
@@ -260,7 +260,7 @@ def _rise(a: Quantity, b: Quantity) -> Agreement:
     return "yes" if b.value > a.value else "no"
 
 
-def _level(test: Level, record: Record) -> Comparison | None:
+def _level(test: Level, record: Record) -> ClaimComparison | None:
     found = _value(test, record)
     divisor = number(record, test.per) if test.per else 1.0
     if found is None or found.low is None or found.high is None or divisor <= 0:
@@ -269,7 +269,7 @@ def _level(test: Level, record: Record) -> Comparison | None:
     share = Quantity(found.value / divisor, unit, found.low / divisor, found.high / divisor)
     assert share.low is not None
     assert share.high is not None
-    return Comparison(
+    return ClaimComparison(
         agrees=_within(share.low, share.high, test.low, test.high),
         about=f"{_measure(test)}, {condition(record, _naming(record))}",
         first=_given(share),
@@ -282,18 +282,18 @@ def _measure(test: Level) -> str:
     return " / ".join(filter(None, [test.metric, test.per]))
 
 
-def _word(test: Word, record: Record) -> Comparison:
+def _word(test: Word, record: Record) -> ClaimComparison:
     found = record.counters[test.metric]
     given = {True: "yes", False: "no"}.get(found, found) if isinstance(found, bool) else found
-    return Comparison(
+    return ClaimComparison(
         agrees="yes" if found == test.word else "no",
         about=f"{condition(record, _naming(record))}: {given}",
-        first=Value(value=float(found == test.word), unit="", low=None, high=None),
+        first=ComparedValue(value=float(found == test.word), unit="", low=None, high=None),
         points=[key_of(record)],
     )
 
 
-def _iterations(record: Record) -> Comparison | None:
+def _iterations(record: Record) -> ClaimComparison | None:
     """The first iteration against the slowest later one; the later ones are its interval."""
     times = {n: float(v) for n, v in series(record, "iteration_{}_ms").items() if isinstance(v, int | float)}
     later = [v for n, v in times.items() if n != 0]
@@ -301,23 +301,23 @@ def _iterations(record: Record) -> Comparison | None:
         return None
     first, slowest = times[0], max(later)
     clear: Agreement = "yes" if first > CLEAR_RATIO * slowest else "no" if first < slowest / CLEAR_RATIO else "unclear"
-    return Comparison(
+    return ClaimComparison(
         agrees=clear,
         about=f"the first iteration against the slowest later one, {condition(record, _naming(record))}",
-        first=Value(value=first, unit="ms"),
-        second=Value(value=slowest, unit="ms"),
-        ratio=Value(value=first / slowest, unit=""),
+        first=ComparedValue(value=first, unit="ms"),
+        second=ComparedValue(value=slowest, unit="ms"),
+        ratio=ComparedValue(value=first / slowest, unit=""),
         points=[key_of(record)],
     )
 
 
-def _finite(ratio: Quantity) -> Value | None:
+def _finite(ratio: Quantity) -> ComparedValue | None:
     """A ratio; None if the divisor was zero."""
     return _given(ratio) if math.isfinite(ratio.value) else None
 
 
-def _given(q: Quantity) -> Value:
-    return Value(value=q.value, unit=q.unit, low=q.low, high=q.high)
+def _given(q: Quantity) -> ComparedValue:
+    return ComparedValue(value=q.value, unit=q.unit, low=q.low, high=q.high)
 
 
 def _naming(record: Record) -> list[str]:

@@ -13,11 +13,11 @@ from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.switches import SWITCHES, switches_of
-from firsttouch.papers.claims import Alike, Check, Claim, Compare, Need, Untestable, all_claims
+from firsttouch.papers.claims import Alike, Check, Compare, Need, PaperClaim, Untestable, all_claims
 from firsttouch.papers.comparisons import (
-    Comparison,
-    Selection,
-    Value,
+    ClaimComparison,
+    ComparedValue,
+    PointSelection,
     compared,
     is_bound,
     repeated,
@@ -60,7 +60,7 @@ class Verdict(Struct, kw_only=True):
     agree: int = 0
     contradict: int = 0
     unclear: int = 0
-    comparisons: list[Comparison] = []
+    comparisons: list[ClaimComparison] = []
 
 
 class Claims(Struct):
@@ -82,7 +82,7 @@ def claims(directory: Path) -> Claims:
 
 
 def of_results(results: Results) -> Claims:
-    run = _Run(results)
+    run = _ClaimTests(results)
     return Claims(claims=[run.verdict(claim) for claim in all_claims()])
 
 
@@ -119,7 +119,7 @@ class _NotTestable(Exception):
         self.why, self.command = why, command
 
 
-class _Run:
+class _ClaimTests:
     """A run's records by experiment, and its devices."""
 
     def __init__(self, results: Results) -> None:
@@ -131,7 +131,7 @@ class _Run:
         self.records = {experiment: rows for (experiment,), rows in _by_experiment(results.records).items()}
         self.usable = {id(record) for record in usable}
 
-    def verdict(self, claim: Claim) -> Verdict:
+    def verdict(self, claim: PaperClaim) -> Verdict:
         """The verdict on the first device on which the claim can be tested."""
         rows = {row.name: row for row in all_rows()}
         first = rows[claim.rows[0]]
@@ -160,7 +160,7 @@ class _Run:
         found.why = found.why or "these results have no GPU"
         return found
 
-    def _comparisons(self, claim: Claim, test: Check, device: DeviceInfo) -> list[Comparison]:
+    def _comparisons(self, claim: PaperClaim, test: Check, device: DeviceInfo) -> list[ClaimComparison]:
         for need in claim.needs:
             has, sentence = NEEDS[need]
             if not has(device):
@@ -194,7 +194,7 @@ class _Run:
             rows = [r for r in rows if r.factors.get("size") not in _SPECIAL_SIZES and "oversubscribe" not in r.factors]
         return [r for r in rows if r.device == device.name or (r.device in hosts and "allocator" in r.factors)]
 
-    def _why_not(self, test: Check, side: Selection, device: DeviceInfo) -> str:
+    def _why_not(self, test: Check, side: PointSelection, device: DeviceInfo) -> str:
         """Why no point of a side can be measured on a device: the reason in the records, or a property of the hardware;
         '' if nobody tried.
         """
@@ -205,13 +205,13 @@ class _Run:
         if why := _impossible(side, device, self.hosts):
             return why
         if "allocator" in side.factors:
-            of_memory = Selection({"allocator": side.factors["allocator"]})
+            of_memory = PointSelection({"allocator": side.factors["allocator"]})
             same = [r for r in pool if r.device == device.name and of_memory.matches(r.factors)]
             if same and all(record.status == "skipped" for record in same):
                 return _reason(same[0])
         return ""
 
-    def command(self, claim: Claim, test: Check, device: DeviceInfo) -> str:
+    def command(self, claim: PaperClaim, test: Check, device: DeviceInfo) -> str:
         """The call that measures a test's points. Where a side leaves a factor open, the preset chooses its values."""
         known = {a.name for owner in (device, *self.hosts) for a in owner.allocators}
         values: dict[str, list[Scalar]] = {}
@@ -274,7 +274,7 @@ def _reason(record: Record) -> str:
     return f"{words[record.status]}{record.reason}".rstrip(". ") or record.status
 
 
-def _impossible(side: Selection, device: DeviceInfo, hosts: Sequence[DeviceInfo]) -> str:
+def _impossible(side: PointSelection, device: DeviceInfo, hosts: Sequence[DeviceInfo]) -> str:
     """A property of the hardware for which no point of a side is possible, or ''."""
     for name in side.factors:
         if name in SWITCHES and name not in switches_of(device):
@@ -313,7 +313,7 @@ def _unusable(name: str, agent: str, device: DeviceInfo, hosts: Sequence[DeviceI
     return ""
 
 
-def _judge(verdict: Verdict, claim: Claim, comparisons: Sequence[Comparison]) -> None:
+def _judge(verdict: Verdict, claim: PaperClaim, comparisons: Sequence[ClaimComparison]) -> None:
     """Fills in what follows from the comparisons: the verdict, and the sentence about those that decide."""
     by = {agrees: [c for c in comparisons if c.agrees == agrees] for agrees in ("yes", "no", "unclear")}
     total, yes, no = len(comparisons), len(by["yes"]), len(by["no"])
@@ -335,13 +335,13 @@ def _judge(verdict: Verdict, claim: Claim, comparisons: Sequence[Comparison]) ->
     verdict.comparisons = [comparison for kind in ordered for comparison in kind]
 
 
-def _strength(comparison: Comparison) -> float:
+def _strength(comparison: ClaimComparison) -> float:
     """How far a ratio is from 1."""
     ratio = comparison.ratio
     return abs(math.log(ratio.value)) if ratio is not None and ratio.value > 0 else math.inf
 
 
-def _words(comparison: Comparison) -> str:
+def _words(comparison: ClaimComparison) -> str:
     """A comparison in words: '4,330 GB/s against 73.3 GB/s (59 times, 58 to 60): allocator device against pinned'."""
     if comparison.second is None:
         bare = comparison.first.low is None
@@ -351,11 +351,11 @@ def _words(comparison: Comparison) -> str:
     return f"{_amount(comparison.first)} against {_amount(comparison.second)}{times}: {comparison.about}"
 
 
-def _amount(value: Value) -> str:
+def _amount(value: ComparedValue) -> str:
     return in_words(value.value, value.unit)
 
 
-def _ratio(ratio: Value) -> str:
+def _ratio(ratio: ComparedValue) -> str:
     text = f"{format_number(ratio.value)} times"
     if ratio.low is None or ratio.high is None or ratio.low == ratio.high:
         return text

@@ -17,11 +17,11 @@ import msgspec
 from firsttouch.errors import UsageError, did_you_mean
 from firsttouch.records.schema import Scalar, Struct
 
-Kind: TypeAlias = Literal["measured", "derived", "theoretical", "configuration", "ordering"]
+RowKind: TypeAlias = Literal["measured", "derived", "theoretical", "configuration", "ordering"]
 """measured: a figure of the paper. derived: a ratio or a percentage that it states. theoretical: a limit.
 configuration: a setting of the study or a fact of its machine. ordering: which of several is better, or a trend.
 """
-Value: TypeAlias = bool | int | float | str | list[int | float | str]
+RowValue: TypeAlias = bool | int | float | str | list[int | float | str]
 """A number, the two ends of a range, text, or a list (of an ordering: the best first)."""
 Condition: TypeAlias = Scalar | list[Scalar]
 """The value of a factor, or several that a row covers."""
@@ -35,7 +35,7 @@ _DATA = files("firsttouch.papers") / "data"
 _OTHER_FILES = ("reasons.json", "claims.json")
 
 
-class Source(Struct):
+class PaperSource(Struct):
     """A paper. artifact: the address of its programs, or ''."""
 
     title: str
@@ -56,7 +56,7 @@ class Platform(Struct):
     members: list[str] = []
 
 
-class Here(Struct):
+class Correspondence(Struct):
     """The measurement of firsttouch that a row corresponds to.
 
     experiment: its name; "app" for applications. factors: what a record's factors must be, a list for several values,
@@ -111,26 +111,26 @@ class Stated(Struct, kw_only=True):
     experiment: str
     metric: str
     unit: str
-    conditions: dict[str, Value]
-    value: Value
-    kind: Kind
+    conditions: dict[str, RowValue]
+    value: RowValue
+    kind: RowKind
     section: str
     says: str
     qualifier: str = ""
     cited: str = ""
     note: str = ""
-    here: Here | None = None
+    here: Correspondence | None = None
 
 
 class Paper(Struct):
     """The content of a file."""
 
-    source: Source
+    source: PaperSource
     platforms: dict[str, Platform]
     rows: list[Stated]
 
 
-class Row(Stated, kw_only=True):
+class PublishedRow(Stated, kw_only=True):
     """A row with its paper. paper: the name of the file. machine: the platform's name. not_here: why no measurement
     corresponds to it, or ''. claims: the claims of `firsttouch claims` that rest on it.
     """
@@ -149,7 +149,7 @@ class Row(Stated, kw_only=True):
 class Published(Struct):
     """What `firsttouch published --json` prints."""
 
-    rows: list[Row]
+    rows: list[PublishedRow]
 
 
 class _Reason(Struct):
@@ -160,7 +160,7 @@ class _Reason(Struct):
     reason: str
     paper: str = ""
     experiments: list[str] = []
-    kinds: list[Kind] = []
+    kinds: list[RowKind] = []
     units: list[str] = []
     ids: list[str] = []
     cited: bool = False
@@ -189,20 +189,20 @@ def papers() -> Mapping[str, Paper]:
 
 
 @cache
-def all_rows() -> Sequence[Row]:
+def all_rows() -> Sequence[PublishedRow]:
     """The rows of all papers."""
     reasons = read("reasons.json", list[_Reason])
     return [_with_paper(name, paper, row, reasons) for name, paper in papers().items() for row in paper.rows]
 
 
-def _with_paper(name: str, paper: Paper, row: Stated, reasons: Iterable[_Reason]) -> Row:
+def _with_paper(name: str, paper: Paper, row: Stated, reasons: Iterable[_Reason]) -> PublishedRow:
     from firsttouch.papers.claims import claims_by_row
 
     fields = {field: getattr(row, field) for field in row.__struct_fields__}
     not_here = "" if row.here else next(rule.reason for rule in reasons if rule.covers(name, row))
     machine = paper.platforms[row.platform].name
     tested = claims_by_row().get(f"{name}/{row.id}", [])
-    return Row(**fields, paper=name, machine=machine, not_here=not_here, claims=tested)
+    return PublishedRow(**fields, paper=name, machine=machine, not_here=not_here, claims=tested)
 
 
 def published(search: str | None = None) -> Published:
@@ -223,16 +223,17 @@ def published(search: str | None = None) -> Published:
     return Published(rows=rows)
 
 
-def _text(row: Row) -> str:
+def _text(row: PublishedRow) -> str:
     """Everything that a row says, for a search."""
     return msgspec.json.encode(row).decode().casefold() + " " + papers()[row.paper].source.title.casefold()
 
 
-class Side(Struct, kw_only=True):
+class PublishedValue(Struct, kw_only=True):
     """A published value that a run's value may be compared with.
 
-    experiment, factors, metric, metric_version, unit: as in Here. low, high: the ends of a range, equal for a single
-    value. source: the paper, its section and the machine, in words. qualifier, note, assumed: what is read with it.
+    experiment, factors, metric, metric_version, unit: as in Correspondence. low, high: the ends of a range, equal for a
+    single value. source: the paper, its section and the machine, in words. qualifier, note, assumed: what is read with
+    it.
     """
 
     experiment: str
@@ -257,7 +258,7 @@ class Side(Struct, kw_only=True):
         return (self.low + self.high) / 2
 
 
-def side(row: Row) -> Side | None:
+def side(row: PublishedRow) -> PublishedValue | None:
     """A row's value in the terms of the measurement that it corresponds to, or None: for text, for a ratio of two
     points, and for applications, whose inputs differ.
     """
@@ -265,7 +266,7 @@ def side(row: Row) -> Side | None:
     if here is None or bounds is None or here.relative_to or here.experiment == APPLICATIONS:
         return None
     low, high = bounds
-    return Side(
+    return PublishedValue(
         experiment=here.experiment,
         factors=here.factors,
         metric=here.metric,
@@ -284,7 +285,7 @@ def side(row: Row) -> Side | None:
     )
 
 
-def numbers(row: Row) -> tuple[float, float] | None:
+def numbers(row: PublishedRow) -> tuple[float, float] | None:
     """The ends of a row's value in our terms, or None if it corresponds to nothing or is text."""
     here, value = row.here, row.value if isinstance(row.value, list) else [row.value]
     if here is None or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in value):
@@ -293,7 +294,7 @@ def numbers(row: Row) -> tuple[float, float] | None:
     return min(ours), max(ours)
 
 
-def cite(row: Row) -> str:
+def cite(row: PublishedRow) -> str:
     """'Wahlgren et al. 2025, Sec. IV-A'."""
     return f"{authors(row.paper)}, {row.section}"
 
@@ -312,7 +313,7 @@ def side_names() -> list[str]:
     return list(dict.fromkeys([*(row.paper for row in with_values), *(row.platform for row in with_values)]))
 
 
-def sides(name: str) -> list[Side]:
+def sides(name: str) -> list[PublishedValue]:
     """The values of a paper ('mi300a-upm') or a platform ('gh200') that a run's values may be compared with.
 
     Raises:

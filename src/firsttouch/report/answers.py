@@ -19,7 +19,7 @@ from firsttouch.report.sentences import sentences
 
 
 @dataclass(frozen=True)
-class Answer:
+class SectionAnswer:
     """The findings of one section. problem: a sentence that says why there are none."""
 
     findings: Sequence[Finding] = ()
@@ -31,20 +31,20 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnsweredSection:
     """One section of results with its answer. experiment: its name in the records. title: its title in the report."""
 
     experiment: str
     title: str
     devices: Sequence[str]
     """One device, except for an experiment that is shown across devices."""
-    answer: Answer
+    answer: SectionAnswer
     section: ReportSection = field(repr=False)
 
 
 def answered(
     records: Sequence[Record], devices: Sequence[DeviceInfo], experiments: Mapping[str, Experiment]
-) -> Iterator[Answered]:
+) -> Iterator[AnsweredSection]:
     """Every section of a results directory in the order of the report: by experiment, then by device."""
     known = {d.name: d for d in devices}
     names = [*experiments, *(r.experiment for r in records)]
@@ -64,7 +64,7 @@ def answered(
 
 def _sections_on(
     name: str, records: Sequence[Record], experiment: Experiment | None, known: Mapping[str, DeviceInfo]
-) -> list[Answered]:
+) -> list[AnsweredSection]:
     """The sections of one experiment on one device or across devices; a single one if the experiment fails on the
     records.
     """
@@ -73,11 +73,11 @@ def _sections_on(
     info = known.get(devices[0]) if not (experiment and experiment.across_devices) else None
     sections, problem = _sections(name, records, experiment, info)
     return [
-        Answered(
+        AnsweredSection(
             name,
             f"{name}: {section.title}" if section.title else name,
             devices,
-            Answer(problem=problem) if problem else _answer(section, experiment, info),
+            SectionAnswer(problem=problem) if problem else _answer(section, experiment, info),
             section,
         )
         for section in sections
@@ -106,21 +106,29 @@ def _sections(
         return [replace(whole, figures=())], why
 
 
-def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceInfo | None) -> Answer:
+def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceInfo | None) -> SectionAnswer:
     good = measured(section.records)
     if not good:
         reasons = {(r.status, r.reason) for r in section.records}
         why = f": {reasons.pop()[1]}" if len(reasons) == 1 else ""
-        return Answer(problem=f"Nothing was measured{why}.")
+        return SectionAnswer(problem=f"Nothing was measured{why}.")
     if experiment is None:
-        return Answer(problem="This version of firsttouch has no experiment of that name; its points are in the table.")
+        return SectionAnswer(
+            problem="This version of firsttouch has no experiment of that name; its points are in the table."
+        )
     try:
         find = section.findings or experiment.findings
         found = find(good, info)
         texts = sentences(found)  # fails if a claim names something that a finding lacks
     except (Exception, SystemExit) as error:
-        return Answer(problem=f"Nothing could be derived from these points ({_cause(error)}); they are in the table.")
-    return Answer(found) if texts else Answer(problem="These points support no finding; they are in the table.")
+        return SectionAnswer(
+            problem=f"Nothing could be derived from these points ({_cause(error)}); they are in the table."
+        )
+    return (
+        SectionAnswer(found)
+        if texts
+        else SectionAnswer(problem="These points support no finding; they are in the table.")
+    )
 
 
 def _cause(error: BaseException) -> str:

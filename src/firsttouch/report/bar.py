@@ -11,7 +11,7 @@ from firsttouch.records.schema import Record
 from firsttouch.report import points
 from firsttouch.report.axes import NAMES, WIDE_NAMES, quantitative
 from firsttouch.report.chart import colour, finish, flag_marks, numbers, panel, row, side_by_side
-from firsttouch.report.drawing import Context, Drawing, Spec
+from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.naming import amount_title, called, heading, quantity_title, unit
 from firsttouch.report.palette import INK
 from firsttouch.report.roles import Roles, assign, channels
@@ -19,7 +19,7 @@ from firsttouch.report.vega import field, layer
 from firsttouch.text import join_names, label
 
 
-def draw(figure: Bar, records: Sequence[Record], context: Context) -> Drawing | None:
+def draw(figure: Bar, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
     shown = points.complete(points.select(figure, records), figure.y, figure.x)
     if not shown:
         return None
@@ -38,7 +38,7 @@ def draw(figure: Bar, records: Sequence[Record], context: Context) -> Drawing | 
     return Drawing(title, _chart(figure, roles, shown, context), notes=notes, wrong=points.wrong(shown))
 
 
-def _chart(figure: Bar, roles: Roles, records: Sequence[Record], context: Context) -> Spec:
+def _chart(figure: Bar, roles: Roles, records: Sequence[Record], context: DrawingContext) -> Spec:
     hue = colour(figure, roles, records, context.palette)
     rows = [row(r, figure, roles, figure.x, figure.y) for r in records]
     panels: dict[str, list[tuple[Record, Spec]]] = {}

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from firsttouch.analysis.statistics import measured
-from firsttouch.comparison.compare import Comparison, compare
-from firsttouch.comparison.differences import Group, Value
+from firsttouch.comparison.compare import ResultsComparison, compare
+from firsttouch.comparison.differences import ExperimentDifference, SideValue
 from firsttouch.comparison.table import Column, with_peer
 from firsttouch.comparison.words import (
     GROUP_HEADS,
@@ -34,10 +34,10 @@ from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import Record
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.overlay import overlaid, told_apart
-from firsttouch.report.page import assets, environment, packaged
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import SIDE, id_of, section_id, unused
 from firsttouch.report.svg import to_svgs
+from firsttouch.report.templates import assets, environment, packaged
 from firsttouch.text import count, join_names
 
 PAGE = "compare.html"
@@ -48,7 +48,7 @@ MOST_POINTS = 200
 
 
 @dataclass
-class Section:
+class ComparedExperiment:
     """An experiment on one device: the rows of its points for each side, and its figures."""
 
     anchor: str
@@ -59,15 +59,15 @@ class Section:
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
 
 
-def render(comparison: Comparison, experiments: Mapping[str, Experiment]) -> str:
+def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment]) -> str:
     """The comparison as one self-contained HTML page."""
     short, conditions = short_names(comparison), conditions_by_column(comparison.table.columns)
-    found: dict[tuple[str, str], list[Group]] = {}
+    found: dict[tuple[str, str], list[ExperimentDifference]] = {}
     for group in comparison.groups:
         found.setdefault((group.experiment, group.device), []).append(group)
     records = _records(comparison, short)
     palette = Palette()
-    sections: list[Section] = []
+    sections: list[ComparedExperiment] = []
     taken = {"experiments", "conditions", "notes"}
     for key, groups in found.items():
         if len(sections) == MOST_SECTIONS or not any(_is_shown(group, comparison) for group in groups):
@@ -101,12 +101,12 @@ def render(comparison: Comparison, experiments: Mapping[str, Experiment]) -> str
     )  # fmt: skip
 
 
-def _is_shown(group: Group, comparison: Comparison) -> bool:
+def _is_shown(group: ExperimentDifference, comparison: ResultsComparison) -> bool:
     """Whether an experiment has a section: if some of its points differ; of many sides, if it differs as a whole."""
     return group.differs if comparison.differences.fleet else bool(group.differing)
 
 
-def _title(comparison: Comparison, short: Mapping[str, str]) -> str:
+def _title(comparison: ResultsComparison, short: Mapping[str, str]) -> str:
     first, *others = [short[name] for name in comparison.names]
     return (
         f"{count(len(comparison.sides), comparison.kind)} compared"
@@ -117,13 +117,13 @@ def _title(comparison: Comparison, short: Mapping[str, str]) -> str:
 
 def _section(
     anchor: str,
-    comparison: Comparison,
-    groups: Sequence[Group],
+    comparison: ResultsComparison,
+    groups: Sequence[ExperimentDifference],
     short: Mapping[str, str],
     conditions: Mapping[Column, str],
     experiments: Mapping[str, Experiment],
     taken: set[str],
-) -> Section:
+) -> ComparedExperiment:
     tables = []
     for group in groups:
         name, points = comparison.names[group.side], comparison.points_of(group)
@@ -134,7 +134,7 @@ def _section(
             tables.append((short[name], heads, rows, ids, max(0, len(points) - MOST_POINTS)))
     name = comparison.points_of(groups[0])[0].column.definition.experiment if comparison.points_of(groups[0]) else ""
     experiment = experiments.get(name)
-    return Section(
+    return ComparedExperiment(
         anchor,
         group_title(groups[0]),
         experiment.question if experiment else "",
@@ -151,12 +151,12 @@ def _key(column: Column) -> str:
     return point_key(column.definition.experiment, column.device, msgspec.json.decode(column.factors))
 
 
-def _records(comparison: Comparison, short: Mapping[str, str]) -> dict[tuple[str, str], list[Record]]:
+def _records(comparison: ResultsComparison, short: Mapping[str, str]) -> dict[tuple[str, str], list[Record]]:
     """The records of the points that were compared, by experiment and device, with the side as a factor. The values of
     a side of several runs are the medians of the runs.
     """
     wanted = {_key(column): column for column in comparison.table.columns}
-    values: dict[tuple[int, Column], Value] = {}
+    values: dict[tuple[int, Column], SideValue] = {}
     for d in comparison.differences.points:
         values[d.side, d.column] = d.other
         if not comparison.differences.fleet:
@@ -182,13 +182,13 @@ def _records(comparison: Comparison, short: Mapping[str, str]) -> dict[tuple[str
     return found
 
 
-def _set_summary(record: Record, value: Value) -> None:
+def _set_summary(record: Record, value: SideValue) -> None:
     assert record.summary is not None
     low, high = (value.value if v is None else v for v in (value.low, value.high))
     record.summary = msgspec.structs.replace(record.summary, median=value.value, ci_low=low, ci_high=high)
 
 
-def _shown(comparison: Comparison) -> list[int]:
+def _shown(comparison: ResultsComparison) -> list[int]:
     """The sides that figures show: of many, those with most differences."""
     if len(comparison.sides) <= MOST_SIDES:
         return [i for i, side in enumerate(comparison.sides) if side.runs]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from firsttouch import figures
 from firsttouch.records.schema import Record
 from firsttouch.report import bar, heat, line, memory_timeline, stack, table, timeline
-from firsttouch.report.drawing import Context, Draw, Drawing
+from firsttouch.report.drawing import Draw, Drawing, DrawingContext
 from firsttouch.text import caption
 
 KINDS: Mapping[type[figures.Figure], Draw] = {
@@ -22,7 +22,7 @@ KINDS: Mapping[type[figures.Figure], Draw] = {
 }
 
 
-def draw(figure: figures.Figure, records: Sequence[Record], context: Context) -> Drawing | None:
+def draw(figure: figures.Figure, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
     """Draws a figure of ok records. Returns None if no record has what it shows."""
     drawing = KINDS[type(figure)](figure, records, context)
     return drawing and replace(drawing, title=caption(drawing.title))

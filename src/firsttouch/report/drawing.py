@@ -32,7 +32,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Context:
+class DrawingContext:
     """What a drawing module may use besides the figure and the records.
 
     device: the device of the records; None if it is unknown or if there are several. timelines: the bytes that their
@@ -45,5 +45,5 @@ class Context:
     memory: Mapping[str, MemoryCourse] = field(default_factory=dict)
 
 
-Draw: TypeAlias = Callable[[Any, Sequence[Record], Context], Drawing | None]
+Draw: TypeAlias = Callable[[Any, Sequence[Record], DrawingContext], Drawing | None]
 """Draws a figure of one kind, given ok records. Returns None if no record has what it shows."""

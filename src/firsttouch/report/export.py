@@ -16,9 +16,11 @@ from firsttouch.experiments.base import Experiment
 from firsttouch.files import write_atomically
 from firsttouch.records.reading import flat_rows
 from firsttouch.records.schema import Scalar
+from firsttouch.report.chapters import chapters
 from firsttouch.report.interfaces import pictures
-from firsttouch.report.page import chapters, drawings, load
+from firsttouch.report.page import load
 from firsttouch.report.palette import Palette
+from firsttouch.report.sections import drawings
 from firsttouch.report.svg import to_png, to_svg
 
 if TYPE_CHECKING:

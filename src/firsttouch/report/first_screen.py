@@ -22,7 +22,7 @@ from firsttouch.harness.report import STACK, WITHOUT_CONTEXT
 from firsttouch.harness.search import without_candidates
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Machine, Record
-from firsttouch.report.answers import Answered
+from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.sentences import quantity_text, sentences
 from firsttouch.text import count
 
@@ -65,7 +65,7 @@ class FirstScreen:
         return [number.finding for number in self.numbers]
 
 
-def first_screen(results: Results, answers: Sequence[Answered]) -> FirstScreen:
+def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstScreen:
     """The first screen of one results directory. answers: its sections with their findings."""
     overview = next((part for part in answers if part.section.overview), None)
     numbers = [_number(f) for f in _derived(lambda: headlines(results.records, results.machine))]

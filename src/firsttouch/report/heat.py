@@ -12,7 +12,7 @@ from firsttouch.records.schema import Record, Scalar
 from firsttouch.report import points
 from firsttouch.report.axes import NAMES, as_time, size_label, time_label
 from firsttouch.report.chart import finish, flag_marks, panel, side_by_side, tip
-from firsttouch.report.drawing import Context, Drawing, Spec
+from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.naming import heading, unit, without_unit
 from firsttouch.report.palette import WRONG
 from firsttouch.report.points import finite, flag
@@ -27,7 +27,7 @@ PAGE = 830
 """The width in pixels of a figure that the report shows unscaled."""
 
 
-def draw(figure: Heat, records: Sequence[Record], _context: Context) -> Drawing | None:
+def draw(figure: Heat, records: Sequence[Record], _context: DrawingContext) -> Drawing | None:
     shown = points.complete(points.select(figure, records), figure.z, figure.x, figure.y)
     if not shown or all(value(record, figure.z) == figure.centre for record in shown):  # only a baseline, say
         return None
@@ -95,7 +95,7 @@ def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
     return finish(side_by_side(panels, room.columns), rows)
 
 
-def _cells(rows: Sequence[Spec], place: Spec, hue: Spec, room: Layout) -> list[Spec]:
+def _cells(rows: Sequence[Spec], place: Spec, hue: Spec, room: HeatLayout) -> list[Spec]:
     """The layers of a heat map. A cell that failed verification has neither colour nor text, so that nobody uses it."""
     is_wrong, right = "datum.flag == 'wrong'", "datum.flag != 'wrong'"
     look: Spec = {"fontSize": FONT_SIZE, "lineHeight": LINE, "dy": -LINE / 2 if room.lines else 0}
@@ -163,7 +163,7 @@ def _names(name: str, records: Sequence[Record]) -> dict[Scalar, str]:
     return {v: repr(v) if labels.count(text) > 1 else text for v, text in zip(values, labels, strict=True)}
 
 
-def _band(channel: str, title: str, names: list[str], room: Layout) -> Spec:
+def _band(channel: str, title: str, names: list[str], room: HeatLayout) -> Spec:
     look: Spec = {
         "ticks": False,
         "domain": False,
@@ -201,7 +201,7 @@ def _legend(figure: Heat, records: Sequence[Record], scale: Shades) -> Spec:
 
 
 @dataclass(frozen=True)
-class Layout:
+class HeatLayout:
     """The layout of a heat map.
 
     width, height: of one cell, in pixels. lines: text is broken into two lines. tilted: x labels are tilted. broken:
@@ -216,7 +216,7 @@ class Layout:
     columns: int
 
 
-def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str]) -> Layout:
+def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str]) -> HeatLayout:
     """Chooses a layout with room for every text. Cells grow with their text; if the page is too narrow, the text is
     broken at its space. Long x labels are broken into lines where there is room, and tilted otherwise.
     """
@@ -231,7 +231,7 @@ def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str]) -> Layout:
     if in_lines := tilted and parted * len(x) + outside <= PAGE:
         width, tilted = parted, False
     columns = max(1, (PAGE + 20) // (width * len(x) + outside + 20))
-    return Layout(width, height, lines, tilted, in_lines, columns)
+    return HeatLayout(width, height, lines, tilted, in_lines, columns)
 
 
 def broken(name: str) -> str:

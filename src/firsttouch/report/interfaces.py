@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from firsttouch.analysis.findings import Quantity
-from firsttouch.analysis.interfaces import KINDS, Interfaces, Measure, Row, Segment, interfaces, is_about, segments
+from firsttouch.analysis.interfaces import (
+    KINDS,
+    Interfaces,
+    Measure,
+    MovementRow,
+    Segment,
+    interfaces,
+    is_about,
+    segments,
+)
 from firsttouch.errors import UsageError, unknown
 from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import load_results, point_key
@@ -45,7 +54,7 @@ MOST_STRIPS = 12
 
 
 @dataclass(frozen=True)
-class Answer:
+class InterfaceAnswer:
     """Which interface is the fastest for some movements that have the same answer.
 
     what: the conditions that not all movements of the kind share, in words; '' if there are none. text: the answer in
@@ -54,7 +63,7 @@ class Answer:
 
     what: str
     text: str
-    curves: Sequence[Sequence[Row]] = field(repr=False)
+    curves: Sequence[Sequence[MovementRow]] = field(repr=False)
 
     @property
     def is_open(self) -> bool:
@@ -63,19 +72,19 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Part:
+class AnswersOfKind:
     """The answers about one kind of movement by one measure. shared: the conditions that all movements share."""
 
     kind: str
     measure: Measure
     title: str
     shared: str
-    answers: Sequence[Answer]
-    curves: Sequence[Sequence[Row]] = field(repr=False)
+    answers: Sequence[InterfaceAnswer]
+    curves: Sequence[Sequence[MovementRow]] = field(repr=False)
     """The rows of each movement that several interfaces carry out, in the order of the records."""
 
     @property
-    def open(self) -> list[Answer]:
+    def open(self) -> list[InterfaceAnswer]:
         """Those about movements that several interfaces carry out."""
         return [answer for answer in self.answers if answer.is_open]
 
@@ -84,13 +93,13 @@ class Part:
         return f"{self.title}: {self.shared}" if self.shared else self.title
 
 
-def _has_choice(rows: Sequence[Row]) -> bool:
+def _has_choice(rows: Sequence[MovementRow]) -> bool:
     return any(row.verdict != "one interface" for row in rows)
 
 
-def parts(found: Interfaces) -> list[Part]:
+def parts(found: Interfaces) -> list[AnswersOfKind]:
     """The answers of each kind and measure. Those with a choice come first, in the order of the records."""
-    of_kinds: dict[tuple[str, Measure], list[list[Row]]] = {}
+    of_kinds: dict[tuple[str, Measure], list[list[MovementRow]]] = {}
     for rows in found.curves:
         of_kinds.setdefault((rows[0].kind, rows[0].measure), []).append(rows)
     made = []
@@ -100,17 +109,17 @@ def parts(found: Interfaces) -> list[Part]:
         for i, rows in enumerate(curves):
             alike.setdefault(tuple((s.first, s.last, s.verdict, s.fastest) for s in segments(rows)), []).append(i)
         answers = [
-            Answer(_joined([own[i] for i in places]), _text([segments(curves[i]) for i in places]),
+            InterfaceAnswer(_joined([own[i] for i in places]), _text([segments(curves[i]) for i in places]),
                    [curves[i] for i in places])
             for places in alike.values()
         ]  # fmt: skip
         answers.sort(key=lambda answer: not answer.is_open)
         chosen = [rows for rows in curves if _has_choice(rows)]
-        made.append(Part(kind, measure, TITLES[kind, measure], ", ".join(shared.values()), answers, chosen))
+        made.append(AnswersOfKind(kind, measure, TITLES[kind, measure], ", ".join(shared.values()), answers, chosen))
     return made
 
 
-def alone(of: Sequence[Part]) -> list[str]:
+def alone(of: Sequence[AnswersOfKind]) -> list[str]:
     """What was measured by one interface only, one text for each kind and interface."""
     found: dict[tuple[str, str], dict[str, Mapping[str, Scalar]]] = {}
     for part in of:
@@ -140,7 +149,7 @@ def summary(found: Interfaces) -> str:
     return " ".join(filter(None, [*leaders, f"{changes}{more}."]))
 
 
-def _leaders(rows: Sequence[Row]) -> str:
+def _leaders(rows: Sequence[MovementRow]) -> str:
     """How often each interface is the fastest in one kind of movement; '' if nothing was compared. A case is one
     movement at one size by one measure.
     """
@@ -310,11 +319,11 @@ def plain(found: Interfaces, directory: str) -> dict[str, Any]:
 
 
 @dataclass
-class Shown:
+class InterfacesSection:
     """What the report shows: the summary, the answers of each kind, what has one interface only, and tables."""
 
     summary: str
-    parts: Sequence[Part]
+    parts: Sequence[AnswersOfKind]
     alone: Sequence[str]
     crossovers: Sequence[str]
     columns: Sequence[str]
@@ -322,12 +331,12 @@ class Shown:
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
 
     @property
-    def kinds(self) -> list[list[Part]]:
+    def kinds(self) -> list[list[AnswersOfKind]]:
         """The parts of each kind of movement in which several interfaces were measured."""
         return [list(of) for _, of in groupby((part for part in self.parts if part.open), key=lambda part: part.kind)]
 
 
-def shown(records: Sequence[Record]) -> Shown | None:
+def interfaces_section(records: Sequence[Record]) -> InterfacesSection | None:
     """The answers of a results directory; None if none of its points tells anything about interfaces."""
     if not is_about(records) or not (found := interfaces(records)).rows:
         return None
@@ -339,10 +348,10 @@ def shown(records: Sequence[Record]) -> Shown | None:
         for row in found.rows[:MOST_ROWS]
     ]  # fmt: skip
     heads = ["what", "conditions", "size", "fastest", "times the next", "measured"]
-    return Shown(summary(found), answers, alone(answers), crossover_texts(found)[:MOST_ROWS], heads, rows)
+    return InterfacesSection(summary(found), answers, alone(answers), crossover_texts(found)[:MOST_ROWS], heads, rows)
 
 
-def pictures(of: Shown, palette: Palette) -> list[Drawing]:
+def pictures(of: InterfacesSection, palette: Palette) -> list[Drawing]:
     """One picture for each kind of movement with a choice."""
     return [picture(kind, palette) for kind in of.kinds]
 
@@ -355,7 +364,7 @@ UNCLEAR = "no clear difference"
 GREY = "#b9c0c8"
 
 
-def picture(of: Sequence[Part], palette: Palette) -> Drawing:
+def picture(of: Sequence[AnswersOfKind], palette: Palette) -> Drawing:
     """The fastest interface of each movement over the size, a panel for each measure. of: parts of one kind."""
     rows = [row for part in of for curve in part.curves for row in curve]
     names = list(dict.fromkeys(name for row in rows for name in sorted(row.interfaces)))
@@ -382,13 +391,13 @@ _COLOURED_AS = {"copy": "engine"}
 """The factor with whose colours the figures of the experiment show interfaces, if it is not `interface`."""
 
 
-def _fullest(curves: Sequence[Sequence[Row]]) -> Sequence[Sequence[Row]]:
+def _fullest(curves: Sequence[Sequence[MovementRow]]) -> Sequence[Sequence[MovementRow]]:
     """The movements that a picture shows: those at about as many sizes as the one at most sizes."""
     most = max(map(len, curves))
     return [rows for rows in curves if 2 * len(rows) >= most][:MOST_STRIPS]
 
 
-def _cells(curves: Sequence[Sequence[Row]], part: Part, colours: Mapping[str, str]) -> list[Spec]:
+def _cells(curves: Sequence[Sequence[MovementRow]], part: AnswersOfKind, colours: Mapping[str, str]) -> list[Spec]:
     own = _conditions([rows[0].conditions for rows in curves])[1]
     return [
         {
@@ -408,13 +417,13 @@ def _cells(curves: Sequence[Sequence[Row]], part: Part, colours: Mapping[str, st
     ]
 
 
-def _in_cell(row: Row) -> str:
+def _in_cell(row: MovementRow) -> str:
     if row.ratio is None:
         return {"one interface": "", "tie": "=", "no interval": "?"}.get(row.verdict, "")
     return f"{compact(row.ratio.value, RATIO) if row.ratio.value >= LEAST else format_number(row.ratio.value, 4)}x"
 
 
-def _told(row: Row) -> list[str]:
+def _told(row: MovementRow) -> list[str]:
     """What the page tells about a cell: the fastest, the interval of its ratio, the size, and every interface."""
     names, between = join_names(row.fastest, "or"), ""
     if row.ratio:
@@ -425,7 +434,7 @@ def _told(row: Row) -> list[str]:
     return [names, between, f"size {format_size(row.size)}", *values]
 
 
-def _panel(part: Part, cells: Sequence[Spec], colours: Mapping[str, str]) -> Spec:
+def _panel(part: AnswersOfKind, cells: Sequence[Spec], colours: Mapping[str, str]) -> Spec:
     sizes = {cell["size"]: cell["x"] for cell in sorted(cells, key=lambda cell: int(cell["size"]))}
     down = list(dict.fromkeys(str(cell["y"]) for cell in cells))
     band: Spec = {"type": "band", "paddingInner": 0.06, "paddingOuter": 0}

@@ -13,7 +13,7 @@ from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report import points
 from firsttouch.report.axes import quantitative
 from firsttouch.report.chart import colour, finish, flag_marks, numbers, row, wrapped
-from firsttouch.report.drawing import Context, Drawing, Spec
+from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.naming import amount_title, heading, quantity_title, unit
 from firsttouch.report.palette import DASHES, INK
 from firsttouch.report.points import finite
@@ -25,7 +25,7 @@ MOST_DOTS = 40
 """The most dots of one line over a series."""
 
 
-def draw(figure: Line, records: Sequence[Record], context: Context) -> Drawing | None:
+def draw(figure: Line, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
     shown = points.complete(points.select(figure, records), figure.y, figure.x)
     if not shown:
         return None
@@ -78,7 +78,7 @@ def _levels(figure: Line, roles: Roles, records: Sequence[Record], device: Devic
     return rows
 
 
-def _chart(figure: Line, roles: Roles, records: Sequence[Record], rows: list[Spec], context: Context) -> Spec:
+def _chart(figure: Line, roles: Roles, records: Sequence[Record], rows: list[Spec], context: DrawingContext) -> Spec:
     xs = numbers(rows, "x")
     x_title = figure.x_title or heading(figure, figure.x)
     if len(xs) == len(records):

@@ -12,7 +12,7 @@ from firsttouch.records.schema import Record
 from firsttouch.records.timeline import MemoryCourse, Phase, Readings, peak
 from firsttouch.report import points
 from firsttouch.report.chart import finish
-from firsttouch.report.drawing import Context, Drawing, Spec
+from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.memory import Band, Figure, Panel, Series, plain, stacked, when
 from firsttouch.report.palette import COLOURS
 from firsttouch.text import condition, count, join_names, label
@@ -31,7 +31,7 @@ _LAYOUTS = ((1, 1, 560), (2, 2, 330), (3, 3, 215), (4, 2, 330), (MOST_COLUMNS, 3
 Courses = Mapping[str, MemoryCourse]
 
 
-def draw(figure: MemoryTimeline, records: Sequence[Record], context: Context) -> Drawing | None:
+def draw(figure: MemoryTimeline, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
     sampled = [r for r in points.matching(figure, records) if folder_of(r) in context.memory]
     if not sampled:
         return None
@@ -102,7 +102,7 @@ def _left_out(unseen: Courses) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------ chart
 
 
-def _chart(shown: Courses, context: Context) -> tuple[Spec, bool]:
+def _chart(shown: Courses, context: DrawingContext) -> tuple[Spec, bool]:
     """The columns, and whether they have one scale of time."""
     seconds = [course.seconds for course in shown.values()]
     one_scale = max(seconds) <= _SQUASHED * min(seconds)

@@ -15,7 +15,7 @@ from firsttouch.experiments.base import Experiment
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.draw import draw
-from firsttouch.report.drawing import Context, Drawing
+from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.palette import Palette
 from firsttouch.text import join_names
 
@@ -39,7 +39,7 @@ def overlaid(
             figure = replace(figure, colour=by)
         else:
             continue
-        if (drawing := draw(figure, records, Context(None, palette))) is not None:
+        if (drawing := draw(figure, records, DrawingContext(None, palette))) is not None:
             yield drawing
 
 
@@ -87,7 +87,7 @@ def _drawings(
         (only,) = derived.values()
         for section in experiment.sections(only, None):
             for figure in section.figures:
-                if (drawing := draw(figure, section.records, Context(None, Palette()))) is not None:
+                if (drawing := draw(figure, section.records, DrawingContext(None, Palette()))) is not None:
                     yield drawing
         return
     yield from overlaid(

@@ -15,9 +15,9 @@ from firsttouch.report import profile_tables as words
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.export import csv_cell
 from firsttouch.report.memory import Figure, plain, specification
-from firsttouch.report.page import assets, environment, packaged
 from firsttouch.report.profile_figure import figure_of, overlay
 from firsttouch.report.svg import to_png, to_svg, to_svgs
+from firsttouch.report.templates import assets, environment, packaged
 from firsttouch.text import count
 
 PAGE = "report.html"

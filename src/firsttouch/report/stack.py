@@ -13,7 +13,7 @@ from firsttouch.records.schema import Record
 from firsttouch.report import points
 from firsttouch.report.axes import NAMES, quantitative, time_label
 from firsttouch.report.chart import LINE_END, finish, flag_marks, numbers, panel, row, side_by_side
-from firsttouch.report.drawing import Context, Drawing, Spec
+from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.naming import amount_title, heading, unit, without_unit
 from firsttouch.report.palette import INK
 from firsttouch.report.roles import Roles, assign, channels
@@ -28,7 +28,7 @@ CHARACTER, THIN = 4.6, 1.2
 """The width of one character in a segment, and the width below which a segment is drawn as a hairline, in pixels."""
 
 
-def draw(figure: Stack, records: Sequence[Record], context: Context) -> Drawing | None:
+def draw(figure: Stack, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
     shown = points.complete(points.matching(figure, with_sums(records, figure)), "value", figure.x)
     if not shown:
         return None
@@ -82,7 +82,7 @@ def _title(figure: Stack, roles: Roles, records: Sequence[Record]) -> str:
     return f"{without_unit(y, unit(figure, 'value', records[0]))} by {x} and {heading(figure, 'series')}{per}"
 
 
-def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Context) -> Spec:
+def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: DrawingContext) -> Spec:
     parts = [segments(record, figure) for record in records]
     names = list(dict.fromkeys(name for bar_parts in parts for name in bar_parts))
     fills = dict(zip(names, context.palette.styles(heading(figure, "series"), names)[0], strict=True))

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from firsttouch.analysis.statistics import value
 from firsttouch.figures import Table
 from firsttouch.records.schema import Record
-from firsttouch.report.drawing import Context, Drawing
+from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.naming import heading, unit
 from firsttouch.report.points import FLAGS, finite, flag_text, select, wrong
 from firsttouch.text import RATIO, SECONDS, compact, label, quantity
 
 
-def draw(figure: Table, records: Sequence[Record], _context: Context) -> Drawing | None:
+def draw(figure: Table, records: Sequence[Record], _context: DrawingContext) -> Drawing | None:
     records = select(figure, records)
     if not records:
         return None

@@ -10,7 +10,7 @@ from firsttouch.figures import Timeline
 from firsttouch.records.schema import Record
 from firsttouch.report.axes import byte_ticks, size_label, time_label
 from firsttouch.report.chart import finish, numbers, side_by_side
-from firsttouch.report.drawing import Context, Drawing, Spec
+from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.palette import COLOURS
 from firsttouch.report.points import MOST_PANELS, finite
 from firsttouch.report.vega import field, layer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_STEPS = 1000
 
 
-def draw(figure: Timeline, records: Sequence[Record], context: Context) -> Drawing | None:
+def draw(figure: Timeline, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
     if not context.timelines:
         return None
     groups: dict[str, list[TransferTimeline]] = {}

@@ -1,0 +1,181 @@
+"""A results directory as a chapter of the page: its first screen, and its sections by question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from firsttouch.analysis.statistics import group_by, measured
+from firsttouch.experiments.base import Experiment
+from firsttouch.experiments.headlines import is_own_processor
+from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.report.answers import answered
+from firsttouch.report.drawing import Drawing
+from firsttouch.report.first_screen import FirstScreen, first_screen
+from firsttouch.report.interfaces import InterfacesSection, interfaces_section
+from firsttouch.report.permalinks import section_id
+from firsttouch.report.published import published_tables
+from firsttouch.report.sections import PageSection, half_width, section_of, tally
+from firsttouch.text import count
+
+if TYPE_CHECKING:
+    from firsttouch.records.reading import Results
+    from firsttouch.records.timeline import TransferTimeline
+
+
+NOISY = 0.10
+"""A point is noisy if half the width of its 95 % interval is more than this fraction of the median."""
+MOST_ROWS_OF_ALL = 8000
+"""The points of a results directory that the page's tables hold. Of more, each section has its part, evenly."""
+FEWEST_ROWS = 8
+"""The points that the table of a section holds in any case."""
+
+
+@dataclass
+class PageQuestion:
+    """The sections that answer one question. The first is shown; the others are opened on demand."""
+
+    anchor: str
+    name: str
+    title: str
+    sections: list[PageSection]
+    collapsed: bool
+    """True if all of it is opened on demand: its kernels ran on the host's processor, and those of others did not."""
+
+    @property
+    def lead(self) -> PageSection:
+        return self.sections[0]
+
+
+@dataclass
+class Chapter:
+    """One results directory."""
+
+    anchor: str
+    title: str
+    results: Results
+    warnings: list[str]
+    sections: list[PageSection]
+    questions: list[PageQuestion]
+    screen: FirstScreen
+    picture: list[tuple[Drawing, str]] = field(default_factory=list)
+    """The picture of the first screen, if there is one."""
+    interfaces: InterfacesSection | None = None
+    """By which interface data move fastest, if that was measured."""
+
+    @property
+    def thinned(self) -> str:
+        """A sentence on what the page leaves out to stay small, or ''."""
+        points, undrawn = sum(s.left_out for s in self.sections), sum(s.undrawn for s in self.sections)
+        parts = [f"{points:,} of {len(self.results.records):,} points are in no table"] if points else []
+        parts += [f"the figures of {count(undrawn, 'section')} are not drawn"] if undrawn else []
+        if not parts:
+            return ""
+        return f"This page is thinned: {' and '.join(parts)}. firsttouch report --format csv or svg writes all of them."
+
+    @property
+    def occurring(self) -> list[str]:
+        """The kinds of outcome besides ok that occur, which are the columns of the summary."""
+        return [kind for kind in tally([]) if kind != "ok" and any(s.tally[kind] for s in self.sections)]
+
+    @property
+    def absent(self) -> list[str]:
+        """The kinds of outcome that do not occur."""
+        return [kind for kind in tally([]) if kind != "ok" and kind not in self.occurring]
+
+
+def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> list[Chapter]:
+    """Everything in the report except the drawn figures. The keys of `results` name the directories."""
+    found = []
+    for i, (name, loaded) in enumerate(results.items(), 1):
+        devices = {d.name: d for d in loaded.machine.devices}
+        parts = list(answered(loaded.records, loaded.machine.devices, experiments))
+        many = len(loaded.records) > MOST_ROWS_OF_ALL
+        most = max(FEWEST_ROWS, MOST_ROWS_OF_ALL // max(1, len(parts))) if many else MOST_ROWS_OF_ALL
+        sections = [section_of(part, experiments.get(part.experiment), devices, most) for part in parts]
+        _add_published(sections, loaded)
+        for section in sections:
+            section.memory = loaded.memory
+        for (experiment, device), timelines in loaded.timelines.items():
+            if candidates := [s for s in sections if s.experiment == experiment and device in s.devices]:
+                for timeline in timelines:
+                    _best_section(timeline, candidates).timelines.append(timeline)
+        screen = first_screen(loaded, parts)
+        anchor = "answer" if i == 1 else f"answer-{i}"
+        questions = _questions(sections, devices, experiments, "" if i == 1 else f"-{i}")
+        title = screen.title if len(results) == 1 else f"{screen.title} ({name})"
+        warnings = [*loaded.machine.warnings, *loaded.warnings, *_point_warnings(loaded.records)]
+        by_interface = interfaces_section(loaded.records)
+        found.append(Chapter(anchor, title, loaded, warnings, sections, questions, screen, interfaces=by_interface))
+    return found
+
+
+def _add_published(sections: Sequence[PageSection], results: Results) -> None:
+    """Adds what papers state for other machines to the first section of each experiment on each device."""
+    tables = published_tables(results.records, results.machine.devices)
+    for section in sections:
+        if not section.overview and len(section.devices) == 1:
+            section.published = tables.pop((section.experiment, section.devices[0]), None)
+
+
+def _questions(
+    sections: Sequence[PageSection],
+    devices: Mapping[str, DeviceInfo],
+    experiments: Mapping[str, Experiment],
+    suffix: str,
+) -> list[PageQuestion]:
+    """The sections by experiment. Devices with their own processor come first, and then the host; last come questions
+    that only kernels on the host's processor answer. Anchors consist of names, so that a later run has the same.
+    """
+
+    def rank(section: PageSection) -> tuple[bool, int]:
+        infos = [devices[name] for name in section.devices if name in devices]
+        ranks = [0 if is_own_processor(d) else 2 if d.capabilities.runs_kernels else 1 for d in infos]
+        return not section.rows and not section.overview, min(ranks, default=0)
+
+    taken: set[str] = set()
+    groups: dict[str, list[PageSection]] = {}
+    for section in sections:
+        groups.setdefault(section.experiment, []).append(section)
+    found = []
+    for name, group in groups.items():
+        group.sort(key=rank)
+        experiment = experiments.get(name)
+        is_one = group[0].overview or len({section.question for section in group}) == 1
+        title = group[0].question if experiment is None or is_one else experiment.question
+        question = PageQuestion(section_id([name], suffix, taken), name, title, group, rank(group[0])[1] == 2)
+        for section in group:
+            section.anchor = section_id([section.name, section.device], suffix, taken)
+        found.append(question)
+    if all(question.collapsed for question in found):
+        found = [replace(question, collapsed=False) for question in found]
+    return sorted(found, key=lambda q: (q.collapsed, not q.lead.rows and not q.lead.overview))
+
+
+def _best_section(timeline: TransferTimeline, sections: Sequence[PageSection]) -> PageSection:
+    """The section with a point whose factors match those of the timeline best."""
+
+    def matches(section: PageSection) -> tuple[bool, int]:
+        equal = (sum(r.factors.get(n) == v for n, v in timeline.factors.items()) for r in section.records)
+        return not section.overview, max(equal, default=0)
+
+    return max(sections, key=matches)
+
+
+def _point_warnings(records: Sequence[Record]) -> list[str]:
+    """Warnings that follow from the points: throttling and noise."""
+    good = measured(records)
+    throttled, noisy = [r for r in records if r.throttled], [r for r in good if half_width(r) > NOISY]
+    causes = sorted({t for r in throttled for c in (r.clocks_before, r.clocks_after) if c for t in c.throttle})
+    found = []
+    if throttled:
+        because = f" ({', '.join(causes)})" if causes else ""
+        found.append(f"{count(len(throttled), 'point')} taken while the device was throttled{because}.")
+    if noisy:
+        groups = sorted(group_by(noisy, "device").items(), key=lambda group: -len(group[1]))
+        where = "; ".join(f"{d}: {', '.join(dict.fromkeys(r.experiment for r in some))}" for (d,), some in groups)
+        found.append(
+            f"{count(len(noisy), 'noisy point')}, with a 95 % interval wider than ±{100 * NOISY:.0f} % ({where})."
+        )
+    return found

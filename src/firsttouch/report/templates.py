@@ -1,0 +1,53 @@
+"""The environment of the templates of pages, and the style and the script that each page contains."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from firsttouch.text import count, fact_title, label
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+_AMOUNT = re.compile(r"[-\N{MINUS SIGN}+]?[0-9][0-9.,e+-]*( [^ ,;:]+)?|\N{EN DASH}|")
+HEADLINES: Mapping[str, Sequence[str]] = {
+    "cpu": ["cores_usable", "sockets", "l1_bytes", "l2_bytes", "l3_bytes", "infinity_cache_bytes"],
+    "memory": ["total_bytes", "cgroup_limit_bytes", "swap_total_bytes"],
+    "numa": ["nodes", "balancing"],
+    "huge_pages": ["thp_enabled"],
+    "kernel": ["release", "virtualisation"],
+    "nvidia": ["driver", "cuda"],
+    "links": ["gpu0_pcie_generation", "gpu0_pcie_width", "gpu0_nvlinks_active"],
+}
+"""The most important facts about a machine, by topic."""
+
+
+def numeric(rows: Sequence[Sequence[str]]) -> list[bool]:
+    """For each column of a table, whether it holds only amounts, such as '1.5 ms', '12' or a dash."""
+    return [any(column) and all(map(_AMOUNT.fullmatch, column)) for column in zip(*rows, strict=True)]
+
+
+def environment() -> Environment:
+    """The environment of the templates: every value is escaped, and a name without a value is an error."""
+    import jinja2
+
+    env = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    env.globals.update(label=label, count=count, spelled=fact_title, numeric=numeric, headlines=HEADLINES)
+    return env
+
+
+def packaged(name: str) -> str:
+    return files("firsttouch.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def assets() -> dict[str, str]:
+    """The style and the script that the page contains, and the hash by which its policy allows this script alone."""
+    script = packaged("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return {"style": packaged("page.css"), "script": script, "script_hash": f"sha256-{digest}"}
