@@ -26,13 +26,13 @@ def wrong_levels(at: Ints, starts: Ints, degrees: Ints, edges: Ints, level: Ints
     or connects a reached to an unreached node, and every other reached node has a neighbour one level up.
     """
     of, ends = neighbours(starts, degrees, edges)
-    here, there = level[at], level[ends]
-    if level[root] != 0 or np.any((here == 0) != (at == root)):
-        return f"the root has level {level[root]}, and {np.count_nonzero(here == 0)} of {len(at)} nodes level 0"
-    wide = int(np.count_nonzero((np.abs(there - here[of]) > 1) | ((there < 0) != (here[of] < 0))))
+    level_from, level_to = level[at], level[ends]
+    if level[root] != 0 or np.any((level_from == 0) != (at == root)):
+        return f"the root has level {level[root]}, and {np.count_nonzero(level_from == 0)} of {len(at)} nodes level 0"
+    wide = int(np.count_nonzero((np.abs(level_to - level_from[of]) > 1) | ((level_to < 0) != (level_from[of] < 0))))
     has_one_up = np.zeros(len(at), bool)
-    has_one_up[of[there == here[of] - 1]] = True
-    lost = int(np.count_nonzero((here > 0) & ~has_one_up))
+    has_one_up[of[level_to == level_from[of] - 1]] = True
+    lost = int(np.count_nonzero((level_from > 0) & ~has_one_up))
     return f"{wide} edges span more than a level, {lost} nodes have no neighbour one level up" if wide + lost else ""
 
 

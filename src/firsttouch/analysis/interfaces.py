@@ -117,7 +117,7 @@ class Segment:
 
 def interfaces(records: Iterable[Record]) -> Interfaces:
     """The fastest interface of every movement at every size, and where it changes."""
-    found: dict[tuple[int, int, str], dict[int, dict[str, InterfaceValue]]] = {}
+    values: dict[tuple[int, int, str], dict[int, dict[str, InterfaceValue]]] = {}
     conditions: dict[tuple[int, int, str], Mapping[str, Scalar]] = {}
     order: dict[str, int] = {}
     for record in records:
@@ -133,12 +133,12 @@ def interfaces(records: Iterable[Record]) -> Interfaces:
             curve = (of, i, same)
             order.setdefault(same, len(order))
             conditions[curve] = others
-            at_size = found.setdefault(curve, {}).setdefault(int(number(record, SIZE)), {})
+            at_size = values.setdefault(curve, {}).setdefault(int(number(record, SIZE)), {})
             at_size.setdefault(name, InterfaceValue(name, value, key_of(record)))
     rows, crossovers = [], []
-    for of, i, same in sorted(found, key=lambda c: (c[0], c[1], order[c[2]])):
+    for of, i, same in sorted(values, key=lambda c: (c[0], c[1], order[c[2]])):
         measure = list(KINDS[of].measures)[i]
-        sizes = sorted(found[of, i, same].items())
+        sizes = sorted(values[of, i, same].items())
         held = conditions[of, i, same]
         curve_rows = [_row(KINDS[of].name, measure, held, size, list(by.values())) for size, by in sizes]
         rows += curve_rows
@@ -158,12 +158,12 @@ def is_about(records: Iterable[Record]) -> bool:
 
 def segments(rows: Sequence[MovementRow]) -> list[Segment]:
     """The rows of one movement, neighbours with the same answer as one."""
-    found = []
+    made = []
     for (verdict, _), same in groupby(rows, key=lambda r: (r.verdict, frozenset(r.fastest))):
         some = list(same)
         best = max(some, key=lambda r: r.ratio.value if r.ratio else 0)
-        found.append(Segment(some[0].size, some[-1].size, verdict, tuple(sorted(some[0].fastest)), best))
-    return found
+        made.append(Segment(some[0].size, some[-1].size, verdict, tuple(sorted(some[0].fastest)), best))
+    return made
 
 
 def _curve(row: MovementRow) -> tuple[str, str, str]:
@@ -171,21 +171,21 @@ def _curve(row: MovementRow) -> tuple[str, str, str]:
 
 
 def _row(
-    kind: str, measure: Measure, conditions: Mapping[str, Scalar], size: int, found: list[InterfaceValue]
+    kind: str, measure: Measure, conditions: Mapping[str, Scalar], size: int, values: list[InterfaceValue]
 ) -> MovementRow:
     is_time = measure == "blocking"
-    ranked = sorted(found, key=lambda one: one.value.value if is_time else -one.value.value)
+    ranked = sorted(values, key=lambda value: value.value.value if is_time else -value.value.value)
     best, others = ranked[0], ranked[1:]
-    level = [one for one in others if not are_apart(best.value, one.value)]
+    level = [value for value in others if not are_apart(best.value, value.value)]
     verdict: Verdict = "fastest"
     if not others:
         verdict = "one interface"
     elif level:
-        verdict = "no interval" if any(one.value.low is None for one in [best, *level]) else "tie"
+        verdict = "no interval" if any(value.value.low is None for value in [best, *level]) else "tie"
     ratio = None
     if verdict == "fastest":
         ratio = ratio_of(others[0].value, best.value) if is_time else ratio_of(best.value, others[0].value)
-    names = tuple(one.interface for one in [best, *level])
+    names = tuple(value.interface for value in [best, *level])
     return MovementRow(kind, measure, conditions, size, verdict, names, ratio, tuple(ranked))
 
 
@@ -193,7 +193,7 @@ def _crossovers(rows: Sequence[MovementRow]) -> list[Crossover]:
     """The changes of the fastest interface along the sizes. Where one of the two was not measured at both sizes,
     nothing is known about a change.
     """
-    found, last, between = [], None, list[int]()
+    crossovers, last, between = [], None, list[int]()
     for row in rows:
         if row.verdict == "one interface":
             continue
@@ -205,9 +205,11 @@ def _crossovers(rows: Sequence[MovementRow]) -> list[Crossover]:
             (before,) = last.fastest
             if {before, winner} <= row.interfaces & last.interfaces:
                 sizes = last.size, row.size
-                found.append(Crossover(row.kind, row.measure, row.conditions, *sizes, before, winner, tuple(between)))
+                crossovers.append(
+                    Crossover(row.kind, row.measure, row.conditions, *sizes, before, winner, tuple(between))
+                )
         last, between = row, []
-    return found
+    return crossovers
 
 
 _USUAL: Mapping[str, Scalar] = {"threads": 0, "route": "default", "sdma": "unset", "processes": "each"}

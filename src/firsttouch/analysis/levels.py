@@ -25,14 +25,14 @@ def levels(curve: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
     facts = device.facts if device else {}
     named = name_plateaus(find_plateaus([int(number(r, "size")) for r in rows], list(map(median_of, rows))), facts)
     stated = stated_caches(facts)
-    found, largest = [], rows[-1]
+    findings, largest = [], rows[-1]
     for i, (name, plateau) in enumerate(named):
         following = named[i + 1][1].value if i + 1 < len(named) else median_of(largest)
-        found.append(_finding(name, plateau, following, rows, stated))
+        findings.append(_finding(name, plateau, following, rows, stated))
     beyond = len(stated) > 1 and number(largest, "size") > OVERSHOOT * max(stated.values())
     if beyond and not any(name.startswith("memory") for name, _ in named):
-        found.append(finding(RISING, largest, level="memory"))
-    return found
+        findings.append(finding(RISING, largest, level="memory"))
+    return findings
 
 
 def _finding(name: str, plateau: Plateau, following: float, rows: Sequence[Record], stated: dict[str, int]) -> Finding:

@@ -38,11 +38,11 @@ def rising_plateaus(pages: Sequence[int], costs: Sequence[float]) -> list[Platea
     """The flat parts of a curve, without those below an earlier one. Translation does not get cheaper with more pages,
     so the adjacent lines must have been slower than usual there.
     """
-    found: list[Plateau] = []
+    rising: list[Plateau] = []
     for plateau in find_plateaus(pages, costs):
-        if not found or plateau.value >= found[-1].value:
-            found.append(plateau)
-    return found
+        if not rising or plateau.value >= rising[-1].value:
+            rising.append(plateau)
+    return rising
 
 
 def find_knees(pages: Sequence[int], costs: Sequence[float]) -> list[Knee]:

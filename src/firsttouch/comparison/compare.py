@@ -79,10 +79,10 @@ class ResultsComparison:
 
     @cached_property
     def _points(self) -> dict[tuple[str, str, int], list[Difference]]:
-        found: dict[tuple[str, str, int], list[Difference]] = {}
+        by_group: dict[tuple[str, str, int], list[Difference]] = {}
         for d in sorted(self.differences.points, key=lambda d: (not d.differs, -d.size)):
-            found.setdefault((*d.column.group, d.side), []).append(d)
-        return found
+            by_group.setdefault((*d.column.group, d.side), []).append(d)
+        return by_group
 
     def points_of(self, group: ExperimentDifference) -> list[Difference]:
         """The points of an experiment, those that differ clearly and most first."""
@@ -165,12 +165,12 @@ def _conditions(sides: Sides, table: AlignedPoints) -> list[Condition]:
             for name, value in run.conditions.items():
                 merged.setdefault(_on_first(name, names), {})[value] = None
         by_side.append({name: _joined(list(values)) for name, values in merged.items()})
-    found = [
+    conditions = [
         Condition(name, [side.get(name) for side in by_side])
         for name in dict.fromkeys(name for side in by_side for name in side)
     ]
     topics = [{name.partition(".")[0] for name in side} for side in by_side]
-    differing = [c for c in found if _differs(c, topics)]
+    differing = [c for c in conditions if _differs(c, topics)]
     return sorted(differing, key=lambda c: next((i for i, s in enumerate(IMPORTANT) if c.name.startswith(s)), 99))
 
 
@@ -247,7 +247,7 @@ def _point(d: Difference, names: Sequence[str]) -> dict[str, Any]:
         "metric_version": definition.version,
         "side": names[d.side],
         "base": asdict(d.base),
-        "value": asdict(d.other),
+        "value": asdict(d.value),
         "ratio": d.ratio,
         "low": d.low,
         "high": d.high,
@@ -256,9 +256,14 @@ def _point(d: Difference, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _regression(found: Regression, names: Sequence[str]) -> dict[str, Any]:
-    if isinstance(found, ExperimentDifference):
-        return {"kind": "experiment", **_group(found, names)}
-    if isinstance(found, Difference):
-        return {"kind": "point", **_point(found, names)}
-    return {"kind": "failed", **found._asdict(), "side": names[found.side], "factors": factors_of(found.factors)}
+def _regression(regression: Regression, names: Sequence[str]) -> dict[str, Any]:
+    if isinstance(regression, ExperimentDifference):
+        return {"kind": "experiment", **_group(regression, names)}
+    if isinstance(regression, Difference):
+        return {"kind": "point", **_point(regression, names)}
+    return {
+        "kind": "failed",
+        **regression._asdict(),
+        "side": names[regression.side],
+        "factors": factors_of(regression.factors),
+    }

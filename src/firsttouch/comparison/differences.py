@@ -72,7 +72,7 @@ class Difference:
     column: Column
     side: int
     base: SideValue
-    other: SideValue
+    value: SideValue
     ratio: float | None
     low: float | None
     high: float | None
@@ -86,7 +86,7 @@ class Difference:
     @property
     def size(self) -> float:
         """How large the difference is: the logarithm of the ratio without its sign."""
-        return abs(math.log(self.ratio)) if self.ratio else math.inf if self.base.value != self.other.value else 0.0
+        return abs(math.log(self.ratio)) if self.ratio else math.inf if self.base.value != self.value.value else 0.0
 
 
 @dataclass(frozen=True)
@@ -219,16 +219,16 @@ class _Comparison:
         self, side: int, centre: Values, base: Values, signs: NDArray[np.int64], shared: NDArray[np.bool_]
     ) -> Iterable[ExperimentDifference]:
         for (experiment, device), places in self.groups.items():
-            found = [i for i in places if shared[i]]
-            if not found:
+            compared = [i for i in places if shared[i]]
+            if not compared:
                 continue
-            ratios = [i for i in found if self.positive[i]]
+            ratios = [i for i in compared if self.positive[i]]
             middle, low, high = self._of_group((experiment, device), side, centre, base, ratios)
             sign = (low > LEAST_SHIFT) - (high < -LEAST_SHIFT)
             definition = self.table.columns[places[0]].definition
             verdict, worse = judge(definition.unit, definition.better, sign)
             counts: dict[str, int] = {}
-            for i in found:
+            for i in compared:
                 word = judge(definition.unit, definition.better, int(signs[i]))[0]
                 counts[word] = counts.get(word, 0) + 1
             median, least, most = (_unscaled(v, True) for v in (middle, low, high))
@@ -238,7 +238,7 @@ class _Comparison:
                 better=definition.better,
                 unit=definition.unit,
                 side=side,
-                points=len(found),
+                points=len(compared),
                 counts=counts,
                 ratio=median,
                 low=least,
@@ -297,7 +297,7 @@ class _Comparison:
         sign: int,
     ) -> Difference:
         column, positive = self.table.columns[i], bool(self.positive[i])
-        base, other = (
+        base, value = (
             SideValue(_unscaled(v, positive) or 0.0, _unscaled(low, positive), _unscaled(high, positive), n)
             for (v, low, high), n in zip(bounds, runs, strict=True)
         )
@@ -308,7 +308,7 @@ class _Comparison:
             ratio, low, high = (
                 _unscaled(v, True) for v in (theirs - mine, their_low - mine_high, their_high - mine_low)
             )
-        return Difference(column, side, base, other, ratio, low, high, verdict, worse)
+        return Difference(column, side, base, value, ratio, low, high, verdict, worse)
 
 
 def judge(unit: str, better: str, sign: int) -> tuple[str, bool | None]:
@@ -340,8 +340,8 @@ def _quantile(quantiles: dict[int, float], freedom: int) -> float:
 def _quantiles(quantiles: dict[int, float], freedom: Values) -> Values:
     import numpy as np
 
-    found: Values = np.vectorize(lambda n: _quantile(quantiles, int(n)), otypes=[float])(freedom)
-    return found
+    values: Values = np.vectorize(lambda n: _quantile(quantiles, int(n)), otypes=[float])(freedom)
+    return values
 
 
 def _unscaled(value: float, positive: bool) -> float | None:

@@ -221,11 +221,11 @@ def _devices(results: Results) -> list[ComparedDevice]:
     """The devices with records, in the order of machine.json. One that it does not describe has its own role."""
     known = {d.name: d for d in results.machine.devices}
     names = dict.fromkeys(r.device for r in results.records)
-    found = []
+    devices = []
     for name in sorted(names, key=lambda n: ([*known].index(n) if n in known else len(known), n)):
         info = known.get(name)
-        found.append(ComparedDevice(name, role(info) if info else name, info.title if info else ""))
-    return found
+        devices.append(ComparedDevice(name, role(info) if info else name, info.title if info else ""))
+    return devices
 
 
 def _identity(machine: Machine) -> dict[str, Scalar]:
@@ -250,30 +250,30 @@ _PASSING = re.compile(
 def _conditions(results: Results, devices: Sequence[ComparedDevice]) -> dict[str, Scalar]:
     """What may differ between two runs besides what they measured, by name: 'nvidia.driver', 'run.preset', ..."""
     machine, request = results.machine, results.request
-    found: dict[str, Scalar] = {"firsttouch": machine.firsttouch}
-    found |= _of_request(request, results.records)
-    found |= {f"device {device.name}": device.title for device in devices}
-    found |= _clocks(results.records)
-    found |= _facts(machine)
-    return found
+    conditions: dict[str, Scalar] = {"firsttouch": machine.firsttouch}
+    conditions |= _of_request(request, results.records)
+    conditions |= {f"device {device.name}": device.title for device in devices}
+    conditions |= _clocks(results.records)
+    conditions |= _facts(machine)
+    return conditions
 
 
 def _of_request(request: Request | None, records: Sequence[Record]) -> dict[str, Scalar]:
     presets = dict.fromkeys(r.preset for r in records)
     seeds = dict.fromkeys(r.seed for r in records)
-    found: dict[str, Scalar] = {
+    conditions: dict[str, Scalar] = {
         "run.preset": ", ".join(filter(None, presets)) or None,
         "run.seed": ", ".join(map(str, seeds)) or None,
     }
     if request is not None:
         calls: tuple[Request | Selection, ...] = (*request.earlier, request)
-        found |= {"run.events": any(c.events for c in calls), "run.counters": any(c.counters for c in calls)}
+        conditions |= {"run.events": any(c.events for c in calls), "run.counters": any(c.counters for c in calls)}
         sets: dict[str, dict[Scalar, None]] = {}
         for call in calls:
             for name, values in call.set.items():
                 sets.setdefault(name, {}).update(dict.fromkeys(values))
-        found |= {f"run.set {name}": ", ".join(map(str, values)) for name, values in sets.items()}
-    return found
+        conditions |= {f"run.set {name}": ", ".join(map(str, values)) for name, values in sets.items()}
+    return conditions
 
 
 def _clocks(records: Sequence[Record]) -> dict[str, Scalar]:
@@ -284,8 +284,8 @@ def _clocks(records: Sequence[Record]) -> dict[str, Scalar]:
         if r.clocks_after is not None and r.clocks_after.core_mhz:
             clocks.setdefault(r.device, []).append(r.clocks_after.core_mhz)
             throttled[r.device] = throttled.get(r.device, 0) + bool(r.throttled)
-    found: dict[str, Scalar] = {f"clock of {name}, MHz": float(f"{median(v):.2g}") for name, v in clocks.items()}
-    return found | {f"throttled points of {name}": n for name, n in throttled.items()}
+    conditions: dict[str, Scalar] = {f"clock of {name}, MHz": float(f"{median(v):.2g}") for name, v in clocks.items()}
+    return conditions | {f"throttled points of {name}": n for name, n in throttled.items()}
 
 
 def _facts(machine: Machine) -> dict[str, Scalar]:

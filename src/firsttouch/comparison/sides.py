@@ -44,27 +44,27 @@ def read_sides(specs: Sequence[str]) -> Sides:
         if not all(name.strip() for name in names):
             raise UsageError(f"the name of a directory is empty in '{SEPARATOR.join(names)}'; leave it out")
     runs, unreadable = read_all(list(dict.fromkeys(name for names in directories.values() for name in names)))
-    found = {run.name: run for run in runs}
+    by_name = {run.name: run for run in runs}
     reasons = {bad.name: bad.reason for bad in unreadable}
-    found_sides: list[Side] = []
+    sides_read: list[Side] = []
     broken: list[Unreadable] = []
     for spec in specs:
-        name = unique(spec, found_sides)
+        name = unique(spec, sides_read)
         if spec in stated:
-            found_sides.append(Side(name, [], stated[spec]))
+            sides_read.append(Side(name, [], stated[spec]))
             continue
         names = directories[spec]
         bad = next((reasons[name] for name in names if name in reasons), "")
-        bad = bad or mixed([found[name] for name in names])
+        bad = bad or mixed([by_name[name] for name in names])
         if bad:
             broken.append(Unreadable(spec, bad))
         else:
-            found_sides.append(Side(name, [found[one] for one in names]))
-    if len(specs) == 1 and found_sides:
-        return Sides(devices_of(found_sides[0]), [], of_devices=True)
-    if len(found_sides) < 2 or not any(side.runs for side in found_sides):
+            sides_read.append(Side(name, [by_name[directory] for directory in names]))
+    if len(specs) == 1 and sides_read:
+        return Sides(devices_of(sides_read[0]), [], of_devices=True)
+    if len(sides_read) < 2 or not any(side.runs for side in sides_read):
         raise UsageError(broken[0].reason)
-    return Sides(found_sides, broken)
+    return Sides(sides_read, broken)
 
 
 def directories_of(spec: str) -> list[str]:

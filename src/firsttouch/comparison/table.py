@@ -223,7 +223,7 @@ def _stated(
     for place, (experiment, device, factors) in enumerate(keys):
         if roles.get(device) != PROCESSOR and any(value.experiment == experiment for value in values):
             by_experiment.setdefault(experiment, []).append((place, factors_of(factors)))
-    found: dict[int, Interval] = {}
+    values_by_place: dict[int, Interval] = {}
     unmatched: Counter[str] = Counter()
     for value in values:
         places: dict[tuple[object, ...], int] = {}
@@ -241,9 +241,9 @@ def _stated(
             if measured[place] != measured[best] and (measured[place] < measured[best]) == lower:
                 places[named] = place
         for place in places.values():
-            found.setdefault(place, _as_interval(value))
+            values_by_place.setdefault(place, _as_interval(value))
         unmatched[value.experiment] += not places
-    return list(found.items()), +unmatched
+    return list(values_by_place.items()), +unmatched
 
 
 def _as_interval(value: PublishedValue) -> Interval:
@@ -276,8 +276,8 @@ def with_peer(factors: str, names: Mapping[str, str]) -> str:
     """The factors with the peer's name as on the first side."""
     if f'"{PEER}"' not in factors or all(name == slot for name, slot in names.items()):
         return factors
-    found = factors_of(factors)
-    peer = found.get(PEER)
+    renamed = factors_of(factors)
+    peer = renamed.get(PEER)
     if isinstance(peer, str) and peer in names:
-        found[PEER] = names[peer]
-    return msgspec.json.encode(found, order="sorted").decode()
+        renamed[PEER] = names[peer]
+    return msgspec.json.encode(renamed, order="sorted").decode()

@@ -30,7 +30,7 @@ def answers(comparison: ResultsComparison) -> list[str]:
     sides = dict.fromkeys(group.side for group in comparison.differences.groups)
     if not comparison.differences.fleet:
         return [headline(comparison, side) for side in sides]
-    short, found = short_names(comparison), []
+    short, sentences = short_names(comparison), []
     outliers: dict[int, list[str]] = {}
     for group in comparison.groups:
         if group.differs:
@@ -40,11 +40,13 @@ def answers(comparison: ResultsComparison) -> list[str]:
     points = f"{count(n, kind)}, each against the median of all, in {len(comparison.table.columns):,} points"
     if not outliers:
         return [f"{points}: none differs clearly in an experiment as a whole."]
-    found.append(f"{points}: {count(len(outliers), kind)} differ{'s' if len(outliers) == 1 else ''} from the others.")
+    sentences.append(
+        f"{points}: {count(len(outliers), kind)} differ{'s' if len(outliers) == 1 else ''} from the others."
+    )
     for side, differing in sorted(outliers.items(), key=lambda item: -len(item[1])):
         more = f" and {len(differing) - _MOST_VALUES} more" if len(differing) > _MOST_VALUES else ""
-        found.append(f"{short[comparison.names[side]]}: {'; '.join(differing[:_MOST_VALUES])}{more}.")
-    return found
+        sentences.append(f"{short[comparison.names[side]]}: {'; '.join(differing[:_MOST_VALUES])}{more}.")
+    return sentences
 
 
 def headline(comparison: ResultsComparison, side: int) -> str:
@@ -104,7 +106,7 @@ def point_cells(difference: Difference, conditions: str) -> list[str]:
     return [
         conditions,
         value_text(difference.base, unit),
-        value_text(difference.other, unit),
+        value_text(difference.value, unit),
         ratio_text(difference.ratio),
         interval_text(difference.low, difference.high),
         difference.verdict,
@@ -130,15 +132,15 @@ def conditions_by_column(columns: Iterable[Column]) -> dict[Column, str]:
     groups: dict[tuple[str, str], list[Column]] = {}
     for column in columns:
         groups.setdefault(column.group, []).append(column)
-    found = {}
+    texts = {}
     for group in groups.values():
         factors = [factors_of(column.factors) for column in group]
         names = dict.fromkeys(name for some in factors for name in some)
         varying = [name for name in names if len({repr(some.get(name)) for some in factors}) > 1]
         for column, some in zip(group, factors, strict=True):
             shown = [name for name in (varying or names) if name in some]
-            found[column] = ", ".join(named(name, some[name]) for name in shown)
-    return found
+            texts[column] = ", ".join(named(name, some[name]) for name in shown)
+    return texts
 
 
 def condition_text(name: str, value: Scalar) -> str:
@@ -161,41 +163,41 @@ def condition_values(values: Sequence[Scalar], name: str, names: Sequence[str]) 
 
 def notes(comparison: ResultsComparison) -> list[str]:
     """What a reader must know besides the differences, one sentence each."""
-    table, short, found = comparison.table, short_names(comparison), []
+    table, short, sentences = comparison.table, short_names(comparison), []
     names = [short[name] for name in comparison.names]
     for name, definitions in table.redefined.items():
         how = join_names([f"{d.unit}, version {d.version}" for d in definitions])
-        found.append(f"{name} is not compared: its values are defined differently ({how}).")
+        sentences.append(f"{name} is not compared: its values are defined differently ({how}).")
     if comparison.differences.fleet:
         alone: Counter[str] = Counter()
         for tally in table.alone:
             alone.update(tally)
         if alone:
-            found.append(f"{count(sum(alone.values()), 'point')} of one side only: {_counted(alone)}.")
+            sentences.append(f"{count(sum(alone.values()), 'point')} of one side only: {_counted(alone)}.")
     else:
         for side, tally in zip(names, table.alone, strict=True):
             if tally:
-                found.append(
+                sentences.append(
                     f"{count(sum(tally.values()), 'point')} of {side} without a counterpart: {_counted(tally)}."
                 )
     for lost in table.lost[:_MOST_VALUES]:
-        found.append(f"{missing_text(lost, names)}.")
+        sentences.append(f"{missing_text(lost, names)}.")
     if len(table.lost) > _MOST_VALUES:
-        found.append(f"{len(table.lost) - _MOST_VALUES} more points failed on one side only.")
+        sentences.append(f"{len(table.lost) - _MOST_VALUES} more points failed on one side only.")
     for side, renamed in zip(names, table.devices, strict=True):
         for slot, own in renamed.items():
-            found.append(f"{own} of {side} is compared as {slot}.")
+            sentences.append(f"{own} of {side} is compared as {slot}.")
     if any(side.stated for side in comparison.sides):
-        found.append(
+        sentences.append(
             "Published values are of another machine. Where a paper leaves a factor open, the best of the points is "
             "compared; the interval of a published value is that of its last digit, or the range that the paper states."
         )
     elif not comparison.differences.fleet and all(len(side.runs) == 1 for side in comparison.sides):
-        found.append(
+        sentences.append(
             "Each side is one run, and two runs of one machine differ too; give several runs of each side, "
             "joined by commas, to judge against the spread between runs."
         )
-    return found
+    return sentences
 
 
 def missing_text(lost: Missing, names: Sequence[str]) -> str:
@@ -207,16 +209,16 @@ def _counted(tally: Counter[str]) -> str:
     return ", ".join(f"{name} {n}" for name, n in tally.most_common())
 
 
-def regression_text(found: Regression, comparison: ResultsComparison, conditions: dict[Column, str]) -> str:
+def regression_text(regression: Regression, comparison: ResultsComparison, conditions: dict[Column, str]) -> str:
     short = short_names(comparison)
     names = [short[name] for name in comparison.names]
-    if isinstance(found, Missing):
-        return missing_text(found, names)
-    if isinstance(found, ExperimentDifference):
-        what = f"{group_title(found)} as a whole"
+    if isinstance(regression, Missing):
+        return missing_text(regression, names)
+    if isinstance(regression, ExperimentDifference):
+        what = f"{group_title(regression)} as a whole"
     else:
-        experiment, device = found.column.group
-        what = f"{experiment} on {device} ({conditions[found.column]})"
-    interval = interval_text(found.low, found.high)
-    who = f", {names[found.side]}" if len(names) > 2 else ""
-    return f"{what}{who}: {found.verdict}, {ratio_text(found.ratio)}" + (f" ({interval})" if interval else "")
+        experiment, device = regression.column.group
+        what = f"{experiment} on {device} ({conditions[regression.column]})"
+    interval = interval_text(regression.low, regression.high)
+    who = f", {names[regression.side]}" if len(names) > 2 else ""
+    return f"{what}{who}: {regression.verdict}, {ratio_text(regression.ratio)}" + (f" ({interval})" if interval else "")

@@ -53,7 +53,7 @@ def beside(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> list[Bes
     for record in measured(records):
         if record.device in by_name:
             usable.setdefault(record.experiment, []).append(record)
-    found = []
+    entries = []
     for row in all_rows():
         stated = side(row)
         if stated is None or row.here is None:
@@ -65,8 +65,8 @@ def beside(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> list[Bes
         ]
         allowed = [r for r in matching if _is_comparable(row, r, by_name[r.device])]
         if allowed and (entry := _entry(row, stated, _best(stated, allowed))):
-            found.append(entry)
-    return found
+            entries.append(entry)
+    return entries
 
 
 def _is_comparable(row: PublishedRow, record: Record, device: DeviceInfo) -> bool:

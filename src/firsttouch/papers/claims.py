@@ -118,8 +118,8 @@ def all_claims() -> list[PaperClaim]:
 @cache
 def claims_by_row() -> dict[str, list[str]]:
     """The ids of the claims that rest on a row, by the row's name."""
-    found: dict[str, list[str]] = {}
+    by_row: dict[str, list[str]] = {}
     for claim in all_claims():
         for name in claim.rows:
-            found.setdefault(name, []).append(claim.id)
-    return found
+            by_row.setdefault(name, []).append(claim.id)
+    return by_row

@@ -69,7 +69,7 @@ class PointSelection:
 
 def _includes(wanted: Condition, value: Scalar) -> bool:
     if isinstance(wanted, list):
-        return any(_includes(one, value) for one in wanted)
+        return any(_includes(each, value) for each in wanted)
     if isinstance(wanted, str) and is_bound(wanted) and isinstance(value, int | float):
         return value > float(wanted[1:])
     if is_exception(wanted):
@@ -104,8 +104,8 @@ def repeated(record: Record) -> bool:
 def _value(test: Check, record: Record) -> Quantity | None:
     """A point's value with its interval; None if there is none, or if it was measured once and is no exact count."""
     if test.metric == MEDIAN:
-        found = quantity(record)
-        return found if found.low is not None else None
+        median = quantity(record)
+        return median if median.low is not None else None
     counted = record.counters.get(test.metric)
     if counted is None or isinstance(counted, bool | str) or record.counters.get("um_dropped"):
         return None
@@ -133,11 +133,11 @@ def compared(test: Check, points: Sequence[Record]) -> Iterator[ClaimComparison]
     elif isinstance(test, Trend):
         yield from _trends(test, rows)
     elif isinstance(test, Level):
-        yield from (found for row in rows if (found := _level(test, row)))
+        yield from (comparison for row in rows if (comparison := _level(test, row)))
     elif isinstance(test, Word):
         yield from (_word(test, row) for row in rows if row.counters.get(test.metric) is not None)
     elif isinstance(test, Iterations):
-        yield from (found for row in rows if repeated(row) and (found := _iterations(row)))
+        yield from (comparison for row in rows if repeated(row) and (comparison := _iterations(row)))
 
 
 def _agrees(test: Compare, ratio: Quantity) -> Agreement:
@@ -230,9 +230,9 @@ _NOT: Mapping[Agreement, Agreement] = {"yes": "no", "no": "yes", "unclear": "unc
 
 
 def _known(test: Check, record: Record) -> Quantity:
-    found = _value(test, record)
-    assert found is not None
-    return found
+    value = _value(test, record)
+    assert value is not None
+    return value
 
 
 def _trends(test: Trend, rows: Sequence[Record]) -> Iterator[ClaimComparison]:
@@ -261,12 +261,12 @@ def _rise(a: Quantity, b: Quantity) -> Agreement:
 
 
 def _level(test: Level, record: Record) -> ClaimComparison | None:
-    found = _value(test, record)
+    value = _value(test, record)
     divisor = number(record, test.per) if test.per else 1.0
-    if found is None or found.low is None or found.high is None or divisor <= 0:
+    if value is None or value.low is None or value.high is None or divisor <= 0:
         return None
-    unit = "" if test.per else found.unit
-    share = Quantity(found.value / divisor, unit, found.low / divisor, found.high / divisor)
+    unit = "" if test.per else value.unit
+    share = Quantity(value.value / divisor, unit, value.low / divisor, value.high / divisor)
     assert share.low is not None
     assert share.high is not None
     return ClaimComparison(
@@ -283,12 +283,12 @@ def _measure(test: Level) -> str:
 
 
 def _word(test: Word, record: Record) -> ClaimComparison:
-    found = record.counters[test.metric]
-    given = {True: "yes", False: "no"}.get(found, found) if isinstance(found, bool) else found
+    stated = record.counters[test.metric]
+    given = {True: "yes", False: "no"}.get(stated, stated) if isinstance(stated, bool) else stated
     return ClaimComparison(
-        agrees="yes" if found == test.word else "no",
+        agrees="yes" if stated == test.word else "no",
         about=f"{condition(record, _naming(record))}: {given}",
-        first=ComparedValue(value=float(found == test.word), unit="", low=None, high=None),
+        first=ComparedValue(value=float(stated == test.word), unit="", low=None, high=None),
         points=[key_of(record)],
     )
 

@@ -135,7 +135,7 @@ class _ClaimTests:
         """The verdict on the first device on which the claim can be tested."""
         rows = {row.name: row for row in all_rows()}
         first = rows[claim.rows[0]]
-        found = Verdict(
+        verdict = Verdict(
             id=claim.id,
             paper=first.paper,
             section=first.section,
@@ -145,20 +145,20 @@ class _ClaimTests:
             why="",
         )
         if isinstance(claim.test, Untestable):
-            found.why = claim.test.why
-            return found
+            verdict.why = claim.test.why
+            return verdict
         for device in self.gpus if claim.on == "gpu" else self.hosts:
             try:
                 comparisons = self._comparisons(claim, claim.test, device)
             except _NotTestable as reason:
-                if not found.why:
-                    found.why, found.command, found.device = reason.why, reason.command, device.name
+                if not verdict.why:
+                    verdict.why, verdict.command, verdict.device = reason.why, reason.command, device.name
                 continue
-            found.device, found.command = device.name, ""
-            _judge(found, claim, comparisons)
-            return found
-        found.why = found.why or "these results have no GPU"
-        return found
+            verdict.device, verdict.command = device.name, ""
+            _judge(verdict, claim, comparisons)
+            return verdict
+        verdict.why = verdict.why or "these results have no GPU"
+        return verdict
 
     def _comparisons(self, claim: PaperClaim, test: Check, device: DeviceInfo) -> list[ClaimComparison]:
         for need in claim.needs:
@@ -173,16 +173,16 @@ class _ClaimTests:
             if why := next(whys, ""):
                 raise _NotTestable(why)
             raise _NotTestable("not measured in this run", self.command(claim, test, device))
-        found = list(compared(test, points))
-        if not found:
+        comparisons = list(compared(test, points))
+        if not comparisons:
             selected = [r for r in points if any(side.matches(r.factors) for side in sides)]
             raise _NotTestable(_why_nothing(test, selected), self.command(claim, test, device))
         named = test.where.get("app")
-        applications = {msgspec.json.decode(c.points[0])[2].get("app") for c in found}
+        applications = {msgspec.json.decode(c.points[0])[2].get("app") for c in comparisons}
         if isinstance(named, list) and 2 * len(applications) < len(named):
             why = f"only {len(applications)} of {count(len(named), 'application')} could be compared"
             raise _NotTestable(why, self.command(claim, test, device))
-        return found
+        return comparisons
 
     def _pool(self, test: Check, device: DeviceInfo) -> list[Record]:
         """The records of a device, and those of the host about memory, since plain host memory is measured there. Sizes

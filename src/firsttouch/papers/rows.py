@@ -85,7 +85,7 @@ class Correspondence(Struct):
 def includes(wanted: Condition, value: Scalar) -> bool:
     """True if a factor's value is the wanted one, or one of those wanted, or for "!self" any other than self."""
     if isinstance(wanted, list):
-        return any(includes(one, value) for one in wanted)
+        return any(includes(each, value) for each in wanted)
     if is_exception(wanted):
         return value is not None and value != str(wanted)[1:]
     return value == wanted
@@ -328,4 +328,4 @@ def sides(name: str) -> list[PublishedValue]:
         raise UsageError(f"no published results '{name}'{did_you_mean(name, side_names())}; accepted: {accepted}")
     of_paper = name in papers()
     rows = [row for row in all_rows() if (row.paper if of_paper else row.platform) == name]
-    return [found for row in rows if (found := side(row))]
+    return [value for row in rows if (value := side(row))]

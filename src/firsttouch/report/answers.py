@@ -118,14 +118,14 @@ def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceI
         )
     try:
         find = section.findings or experiment.findings
-        found = find(good, info)
-        texts = sentences(found)  # fails if a claim names something that a finding lacks
+        findings = find(good, info)
+        texts = sentences(findings)  # fails if a claim names something that a finding lacks
     except (Exception, SystemExit) as error:
         return SectionAnswer(
             problem=f"Nothing could be derived from these points ({_cause(error)}); they are in the table."
         )
     return (
-        SectionAnswer(found)
+        SectionAnswer(findings)
         if texts
         else SectionAnswer(problem="These points support no finding; they are in the table.")
     )

@@ -87,7 +87,7 @@ class Chapter:
 
 def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> list[Chapter]:
     """Everything in the report except the drawn figures. The keys of `results` name the directories."""
-    found = []
+    made = []
     for i, (name, loaded) in enumerate(results.items(), 1):
         devices = {d.name: d for d in loaded.machine.devices}
         parts = list(answered(loaded.records, loaded.machine.devices, experiments))
@@ -107,8 +107,8 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
         title = screen.title if len(results) == 1 else f"{screen.title} ({name})"
         warnings = [*loaded.machine.warnings, *loaded.warnings, *_point_warnings(loaded.records)]
         by_interface = interfaces_section(loaded.records)
-        found.append(Chapter(anchor, title, loaded, warnings, sections, questions, screen, interfaces=by_interface))
-    return found
+        made.append(Chapter(anchor, title, loaded, warnings, sections, questions, screen, interfaces=by_interface))
+    return made
 
 
 def _add_published(sections: Sequence[PageSection], results: Results) -> None:
@@ -138,7 +138,7 @@ def _questions(
     groups: dict[str, list[PageSection]] = {}
     for section in sections:
         groups.setdefault(section.experiment, []).append(section)
-    found = []
+    questions = []
     for name, group in groups.items():
         group.sort(key=rank)
         experiment = experiments.get(name)
@@ -147,10 +147,10 @@ def _questions(
         question = PageQuestion(section_id([name], suffix, taken), name, title, group, rank(group[0])[1] == 2)
         for section in group:
             section.anchor = section_id([section.name, section.device], suffix, taken)
-        found.append(question)
-    if all(question.collapsed for question in found):
-        found = [replace(question, collapsed=False) for question in found]
-    return sorted(found, key=lambda q: (q.collapsed, not q.lead.rows and not q.lead.overview))
+        questions.append(question)
+    if all(question.collapsed for question in questions):
+        questions = [replace(question, collapsed=False) for question in questions]
+    return sorted(questions, key=lambda q: (q.collapsed, not q.lead.rows and not q.lead.overview))
 
 
 def _best_section(timeline: TransferTimeline, sections: Sequence[PageSection]) -> PageSection:
@@ -168,14 +168,14 @@ def _point_warnings(records: Sequence[Record]) -> list[str]:
     good = measured(records)
     throttled, noisy = [r for r in records if r.throttled], [r for r in good if half_width(r) > NOISY]
     causes = sorted({t for r in throttled for c in (r.clocks_before, r.clocks_after) if c for t in c.throttle})
-    found = []
+    warnings = []
     if throttled:
         because = f" ({', '.join(causes)})" if causes else ""
-        found.append(f"{count(len(throttled), 'point')} taken while the device was throttled{because}.")
+        warnings.append(f"{count(len(throttled), 'point')} taken while the device was throttled{because}.")
     if noisy:
         groups = sorted(group_by(noisy, "device").items(), key=lambda group: -len(group[1]))
         where = "; ".join(f"{d}: {', '.join(dict.fromkeys(r.experiment for r in some))}" for (d,), some in groups)
-        found.append(
+        warnings.append(
             f"{count(len(noisy), 'noisy point')}, with a 95 % interval wider than ±{100 * NOISY:.0f} % ({where})."
         )
-    return found
+    return warnings

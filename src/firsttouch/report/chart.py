@@ -92,11 +92,11 @@ def flag_marks(
         "suspect": {"shape": "diamond", "stroke": SUSPECT, "strokeWidth": 2, "size": 130, **(usable or {})},
         "throttled": {"shape": "triangle-up", "stroke": THROTTLED, "strokeWidth": 1.3, "size": 70, **(usable or {})},
     }
-    found = {row.get("flag") for row in rows}
+    occurring = {row.get("flag") for row in rows}
     return [
         layer("point", encoding, *filters, f"datum.flag == '{kind}'", filled=False, opacity=1, **look)
         for kind, look in looks.items()
-        if kind in found
+        if kind in occurring
     ]
 
 
@@ -177,7 +177,7 @@ def _number(rows: list[Spec], domains: Mapping[str, list[str]]) -> list[list[Any
         hue = colours.get(str(data.get("segment") or data.get("colour", "")), "")
         dash = dashes.get(data.get("dash", ""), "")
         data["series"] = f"s{hue}.{dash}"
-        if told := data.pop("tip", None):
+        if tip_of_point := data.pop("tip", None):
             data["mark"] = f"p{len(points)}"
-            points.append([*told, hue, dash])
+            points.append([*tip_of_point, hue, dash])
     return points

@@ -33,7 +33,7 @@ from firsttouch.files import write_atomically
 from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import Record
 from firsttouch.report.drawing import Drawing
-from firsttouch.report.overlay import overlaid, told_apart
+from firsttouch.report.overlay import overlaid, with_factor
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import SIDE, id_of, section_id, unused
 from firsttouch.report.svg import to_svgs
@@ -62,14 +62,14 @@ class ComparedExperiment:
 def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment]) -> str:
     """The comparison as one self-contained HTML page."""
     short, conditions = short_names(comparison), conditions_by_column(comparison.table.columns)
-    found: dict[tuple[str, str], list[ExperimentDifference]] = {}
+    by_experiment: dict[tuple[str, str], list[ExperimentDifference]] = {}
     for group in comparison.groups:
-        found.setdefault((group.experiment, group.device), []).append(group)
+        by_experiment.setdefault((group.experiment, group.device), []).append(group)
     records = _records(comparison, short)
     palette = Palette()
     sections: list[ComparedExperiment] = []
     taken = {"experiments", "conditions", "notes"}
-    for key, groups in found.items():
+    for key, groups in by_experiment.items():
         if len(sections) == MOST_SECTIONS or not any(_is_shown(group, comparison) for group in groups):
             continue
         section = _section(section_id(key, "", taken), comparison, groups, short, conditions, experiments, taken)
@@ -158,10 +158,10 @@ def _records(comparison: ResultsComparison, short: Mapping[str, str]) -> dict[tu
     wanted = {_key(column): column for column in comparison.table.columns}
     values: dict[tuple[int, Column], SideValue] = {}
     for d in comparison.differences.points:
-        values[d.side, d.column] = d.other
+        values[d.side, d.column] = d.value
         if not comparison.differences.fleet:
             values[0, d.column] = d.base
-    found: dict[tuple[str, str], list[Record]] = {}
+    records: dict[tuple[str, str], list[Record]] = {}
     for i in _shown(comparison):
         side, seen = comparison.sides[i], set()
         slots = {own: slot for slot, own in comparison.table.devices[i].items()}
@@ -175,11 +175,11 @@ def _records(comparison: ResultsComparison, short: Mapping[str, str]) -> dict[tu
                 seen.add(key)
                 column = wanted[key]
                 name = short[side.name]
-                shown = told_apart(record, SIDE, name, device=device, factors=factors)
+                shown = with_factor(record, SIDE, name, device=device, factors=factors)
                 if (value := values.get((i, column))) is not None and value.runs > 1:
                     _set_summary(shown, value)
-                found.setdefault(column.group, []).append(shown)
-    return found
+                records.setdefault(column.group, []).append(shown)
+    return records
 
 
 def _set_summary(record: Record, value: SideValue) -> None:

@@ -73,13 +73,13 @@ def _name_entries(legend: Any) -> None:
 
 def _annotate(part: Any, points: list[Any]) -> None:
     described = part.get("aria-label") or ""
-    if (found := _MARK.fullmatch(described)) and int(found[1]) < len(points):
-        point = points[int(found[1])]
+    if (match := _MARK.fullmatch(described)) and int(match[1]) < len(points):
+        point = points[int(match[1])]
         for name, text in zip(("p", "t", "c", "d"), point, strict=True):
             if text != "":
                 part.set(f"data-{name}", str(text))
-    elif found := _SERIES.fullmatch(described):
-        part.attrib.update({f"data-{name}": text for name, text in zip("cd", found.groups(), strict=True) if text})
+    elif match := _SERIES.fullmatch(described):
+        part.attrib.update({f"data-{name}": text for name, text in zip("cd", match.groups(), strict=True) if text})
 
 
 def _simplify(part: Any, names: Mapping[str, str]) -> None:
@@ -92,8 +92,8 @@ def _simplify(part: Any, names: Mapping[str, str]) -> None:
             part.set(name, _DECIMALS.sub(lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), text))
         elif name == "id":
             part.set(name, names[text])
-        if found := _REFERENCE.fullmatch(text):
-            part.set(name, f"url(#{names.get(found[1], '')})")
+        if reference := _REFERENCE.fullmatch(text):
+            part.set(name, f"url(#{names.get(reference[1], '')})")
     if "stroke" not in part.attrib:
         part.attrib.pop("stroke-width", None)
     if part.tag == f"{_SVG}text" and part.get("fill") == "var(--ink)":

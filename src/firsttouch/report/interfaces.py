@@ -97,10 +97,10 @@ def _has_choice(rows: Sequence[MovementRow]) -> bool:
     return any(row.verdict != "one interface" for row in rows)
 
 
-def parts(found: Interfaces) -> list[AnswersOfKind]:
+def parts(fastest: Interfaces) -> list[AnswersOfKind]:
     """The answers of each kind and measure. Those with a choice come first, in the order of the records."""
     of_kinds: dict[tuple[str, Measure], list[list[MovementRow]]] = {}
-    for rows in found.curves:
+    for rows in fastest.curves:
         of_kinds.setdefault((rows[0].kind, rows[0].measure), []).append(rows)
     made = []
     for (kind, measure), curves in of_kinds.items():
@@ -121,29 +121,29 @@ def parts(found: Interfaces) -> list[AnswersOfKind]:
 
 def alone(of: Sequence[AnswersOfKind]) -> list[str]:
     """What was measured by one interface only, one text for each kind and interface."""
-    found: dict[tuple[str, str], dict[str, Mapping[str, Scalar]]] = {}
+    by_interface: dict[tuple[str, str], dict[str, Mapping[str, Scalar]]] = {}
     for part in of:
         kind = part.title.partition(",")[0]
         for rows in (rows for answer in part.answers if not answer.is_open for rows in answer.curves):
-            movements = found.setdefault((kind, rows[0].fastest[0]), {})
+            movements = by_interface.setdefault((kind, rows[0].fastest[0]), {})
             movements.setdefault(point_key("", "", rows[0].conditions), rows[0].conditions)
     texts = []
-    for (kind, interface), movements in found.items():
+    for (kind, interface), movements in by_interface.items():
         shared, own = _conditions([*movements.values()])
         what = ", ".join(filter(None, [_joined(own), *shared.values()]))
         texts.append(f"{kind} by {interface}: {what}")
     return texts
 
 
-def summary(found: Interfaces) -> str:
+def summary(fastest: Interfaces) -> str:
     """The whole in few sentences: how often each interface is the fastest, and how often that changes with the size."""
-    curves = found.curves
+    curves = fastest.curves
     chosen = sum(map(_has_choice, curves))
     alone = len(curves) - chosen
     if not chosen:
         return "Each movement of data was measured by one interface only, so there is no choice to compare."
-    leaders = [_leaders(list(rows)) for _, rows in groupby(found.rows, key=lambda row: row.kind)]
-    changing = len({point_key(c.kind, c.measure, c.conditions) for c in found.crossovers})
+    leaders = [_leaders(list(rows)) for _, rows in groupby(fastest.rows, key=lambda row: row.kind)]
+    changing = len({point_key(c.kind, c.measure, c.conditions) for c in fastest.crossovers})
     changes = f"The fastest interface changes with the size in {changing or 'none'} of {count(chosen, 'comparison')}"
     more = f"; {alone} more {'has' if alone == 1 else 'have'} one interface only" if alone else ""
     return " ".join(filter(None, [*leaders, f"{changes}{more}."]))
@@ -166,12 +166,12 @@ def _leaders(rows: Sequence[MovementRow]) -> str:
     return f"{kind}: {', '.join(texts)}{f'; {unclear} without a clear difference' if unclear else ''}."
 
 
-def crossover_texts(found: Interfaces) -> list[str]:
+def crossover_texts(fastest: Interfaces) -> list[str]:
     """Each crossover in words: 'Copies, bandwidth, ...: kernel to copy-engine between 64 KiB and 256 KiB'."""
     return [
         f"{TITLES[c.kind, c.measure]}, {', '.join(_words(c.conditions).values())}: {c.before} to {c.after} "
         f"between {format_size(c.smaller)} and {format_size(c.larger)}"
-        for c in found.crossovers
+        for c in fastest.crossovers
     ]
 
 
@@ -187,36 +187,38 @@ def read(directory: Path, kinds: Sequence[str] = ()) -> Interfaces:
             raise unknown("kind", name, known)
     records = load_results(directory).records
     chosen = [r for r in records if any(r.experiment == known[name] for name in kinds or known)]
-    found = interfaces(chosen)
-    if not found.rows:
+    fastest = interfaces(chosen)
+    if not fastest.rows:
         names = [known[name] for name in kinds or known]
         points = f"{count(len(chosen), 'point')} of {join_names(names, 'or')}, none of which is ok and verified"
         what = points if chosen else f"no points of {join_names(names, 'or')}"
         ranks = " --ranks 2" if any(all_experiments()[name].ranked for name in names) else ""
         raise UsageError(f"{directory} holds {what}; measure some with `firsttouch run {' '.join(names)}{ranks}`")
-    return found
+    return fastest
 
 
 def _conditions(curves: Sequence[Mapping[str, Scalar]]) -> tuple[dict[str, str], list[dict[str, str]]]:
     """The conditions in words that all movements share, and of each movement the others."""
     words = [_words(conditions) for conditions in curves]
-    shared = {name: text for name, text in words[0].items() if all(other.get(name) == text for other in words)}
-    return shared, [{n: text for n, text in one.items() if n not in shared} for one in words]
+    shared = {
+        name: text for name, text in words[0].items() if all(of_movement.get(name) == text for of_movement in words)
+    }
+    return shared, [{n: text for n, text in of_movement.items() if n not in shared} for of_movement in words]
 
 
 def _words(conditions: Mapping[str, Scalar]) -> dict[str, str]:
     """The conditions in words: what moves, between whom, in which memory, and the others."""
     rest = dict(conditions)
-    found: dict[str, str] = {name: str(rest.pop(name)) for name in ("operation", "movement") if name in rest}
-    found["between"] = _between(rest)
+    texts: dict[str, str] = {name: str(rest.pop(name)) for name in ("operation", "movement") if name in rest}
+    texts["between"] = _between(rest)
     sides = list(dict.fromkeys(str(rest.pop(name)) for name in ("source", "target", "allocator") if name in rest))
     if sides:
-        found["memory"] = f"{' to '.join(sides)} memory"
+        texts["memory"] = f"{' to '.join(sides)} memory"
     if (ranks := rest.pop(RANKS, None)) is not None:
-        found[RANKS] = "to itself" if ranks == 1 else f"{label(RANKS, ranks)} ranks"
+        texts[RANKS] = "to itself" if ranks == 1 else f"{label(RANKS, ranks)} ranks"
     if (toucher := rest.pop("first_touch", None)) is not None:
-        found["first_touch"] = f"first touch by the {str(toucher).upper()}"
-    return {n: text for n, text in found.items() if text} | {n: named(n, v) for n, v in rest.items()}
+        texts["first_touch"] = f"first touch by the {str(toucher).upper()}"
+    return {n: text for n, text in texts.items() if text} | {n: named(n, v) for n, v in rest.items()}
 
 
 def _between(rest: dict[str, Scalar]) -> str:
@@ -227,10 +229,10 @@ def _between(rest: dict[str, Scalar]) -> str:
         return f"within {source}" if source == target else f"{source} to {target}"
     if PEER not in rest:
         return f"on {device}"
-    acting, other = str(device if node is None else node), str(rest.pop(PEER))
-    if other in (SELF, acting):
+    acting, peer = str(device if node is None else node), str(rest.pop(PEER))
+    if peer in (SELF, acting):
         return f"within {acting}{_OWN.get(str(direction), '')}"
-    return _WAYS.get(str(direction), "{} to {}").format(acting, other)
+    return _WAYS.get(str(direction), "{} to {}").format(acting, peer)
 
 
 _WAYS = {"in": "{} from {}", "both": "{} and {} both ways"}
@@ -240,12 +242,12 @@ _OWN = {"in": " (in)", "out": " (out)", "both": " (both ways)"}
 def _joined(movements: Sequence[Mapping[str, str]]) -> str:
     """Several movements in words: each condition once where all combinations occur, otherwise one by one."""
     values: dict[str, dict[str, None]] = {}
-    for one in movements:
-        for name, text in one.items():
+    for movement in movements:
+        for name, text in movement.items():
             values.setdefault(name, {})[text] = None
     if len(movements) == prod(map(len, values.values())):
         return ", ".join(_some(list(texts), MOST_VALUES) for texts in values.values())
-    return _some([", ".join(one.values()) for one in movements], MOST_NAMED, "; ")
+    return _some([", ".join(movement.values()) for movement in movements], MOST_NAMED, "; ")
 
 
 def _some(texts: Sequence[str], most: int, comma: str = ", ") -> str:
@@ -295,7 +297,7 @@ def _ratio(ratio: Quantity) -> str:
     return text if text != "1" else format_number(ratio.value, 4)
 
 
-def plain(found: Interfaces, directory: str) -> dict[str, Any]:
+def plain(fastest: Interfaces, directory: str) -> dict[str, Any]:
     """Everything as plain data for --json."""
     answers = [
         {
@@ -306,15 +308,15 @@ def plain(found: Interfaces, directory: str) -> dict[str, Any]:
             "text": answer.text,
             "conditions": [dict(rows[0].conditions) for rows in answer.curves],
         }
-        for part in parts(found)
+        for part in parts(fastest)
         for answer in part.answers
     ]
     return {
         "directory": directory,
-        "summary": summary(found),
+        "summary": summary(fastest),
         "answers": answers,
-        "rows": found.rows,
-        "crossovers": found.crossovers,
+        "rows": fastest.rows,
+        "crossovers": fastest.crossovers,
     }
 
 
@@ -338,17 +340,19 @@ class InterfacesSection:
 
 def interfaces_section(records: Sequence[Record]) -> InterfacesSection | None:
     """The answers of a results directory; None if none of its points tells anything about interfaces."""
-    if not is_about(records) or not (found := interfaces(records)).rows:
+    if not is_about(records) or not (fastest := interfaces(records)).rows:
         return None
-    answers = parts(found)
+    answers = parts(fastest)
     rows = [
         [TITLES[row.kind, row.measure], ", ".join(_words(row.conditions).values()), format_size(row.size),
          join_names(row.fastest, "or"), _ratio(row.ratio) if row.ratio else row.verdict,
-         ", ".join(f"{one.interface} {quantity_text(one.value)}" for one in row.measured)]
-        for row in found.rows[:MOST_ROWS]
+         ", ".join(f"{value.interface} {quantity_text(value.value)}" for value in row.measured)]
+        for row in fastest.rows[:MOST_ROWS]
     ]  # fmt: skip
     heads = ["what", "conditions", "size", "fastest", "times the next", "measured"]
-    return InterfacesSection(summary(found), answers, alone(answers), crossover_texts(found)[:MOST_ROWS], heads, rows)
+    return InterfacesSection(
+        summary(fastest), answers, alone(answers), crossover_texts(fastest)[:MOST_ROWS], heads, rows
+    )
 
 
 def pictures(of: InterfacesSection, palette: Palette) -> list[Drawing]:
@@ -430,7 +434,7 @@ def _told(row: MovementRow) -> list[str]:
         names += f", {_ratio(row.ratio)} times as fast as {row.measured[1].interface}"
         if row.ratio.low is not None and row.ratio.high is not None:
             between = f"{format_number(row.ratio.low, 4)} to {format_number(row.ratio.high, 4)} times"
-    values = [f"{one.interface} {quantity_text(one.value, interval=True)}" for one in row.measured]
+    values = [f"{value.interface} {quantity_text(value.value, interval=True)}" for value in row.measured]
     return [names, between, f"size {format_size(row.size)}", *values]
 
 

@@ -36,9 +36,9 @@ def draw(figure: MemoryTimeline, records: Sequence[Record], context: DrawingCont
     if not sampled:
         return None
     chosen, notes = _chosen(figure, sampled)
-    found = {label(figure.by, value(r, figure.by)): context.memory[folder_of(r)] for r in chosen}
-    shown = {name: course for name, course in found.items() if course.is_seen and course.host}
-    unseen = {name: course for name, course in found.items() if name not in shown}
+    courses = {label(figure.by, value(r, figure.by)): context.memory[folder_of(r)] for r in chosen}
+    shown = {name: course for name, course in courses.items() if course.is_seen and course.host}
+    unseen = {name: course for name, course in courses.items() if name not in shown}
     if len(shown) > MOST_COLUMNS:
         notes.append(f"The first {MOST_COLUMNS} of {len(shown)} are drawn.")
         shown = dict([*shown.items()][:MOST_COLUMNS])

@@ -23,7 +23,7 @@ RUN = "run"
 """The factor that tells runs apart."""
 
 
-def told_apart(record: Record, by: str, name: str, **changes: Any) -> Record:
+def with_factor(record: Record, by: str, name: str, **changes: Any) -> Record:
     """The record with a further factor that says which run it is of."""
     return msgspec.structs.replace(record, factors={by: name, **changes.pop("factors", record.factors)}, **changes)
 
@@ -91,7 +91,7 @@ def _drawings(
                     yield drawing
         return
     yield from overlaid(
-        experiment.figures, [told_apart(r, RUN, run) for run, held in derived.items() for r in held], RUN, Palette()
+        experiment.figures, [with_factor(r, RUN, run) for run, held in derived.items() for r in held], RUN, Palette()
     )
 
 
@@ -99,8 +99,8 @@ def _is_gpu(device: DeviceInfo) -> bool:
     return device.capabilities.runs_kernels and not device.capabilities.on_host_processor
 
 
-def _chosen(what: str, given: str | None, found: Sequence[str]) -> str:
-    names = list(dict.fromkeys(found))
+def _chosen(what: str, given: str | None, measured_names: Sequence[str]) -> str:
+    names = list(dict.fromkeys(measured_names))
     if not names:
         raise UsageError("nothing was measured that could be drawn")
     if given is not None and given not in names:

@@ -45,19 +45,19 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
 def _draw(parts: Sequence[Chapter]) -> None:
     """Draws all figures: the pictures first, then those that questions show, then the others."""
     palette = Palette()
-    found: list[tuple[list[tuple[Drawing, str]], Drawing]] = []
+    figures: list[tuple[list[tuple[Drawing, str]], Drawing]] = []
     for chapter in parts:
-        found += [(chapter.picture, drawing) for drawing in filter(None, [_picture(chapter, palette)])]
+        figures += [(chapter.picture, drawing) for drawing in filter(None, [_picture(chapter, palette)])]
         if chapter.interfaces:
-            found += [(chapter.interfaces.drawings, drawing) for drawing in pictures(chapter.interfaces, palette)]
+            figures += [(chapter.interfaces.drawings, drawing) for drawing in pictures(chapter.interfaces, palette)]
         leads = {id(q.lead) for q in chapter.questions if not q.collapsed}
         for section in sorted(chapter.sections, key=lambda s: id(s) not in leads):
-            section.undrawn = id(section) not in leads and len(found) >= MOST_FIGURES
+            section.undrawn = id(section) not in leads and len(figures) >= MOST_FIGURES
             if not section.undrawn:
                 is_lead, picture = id(section) in leads, chapter.screen.figure
                 drawn = lead_drawings(section, palette, picture) if is_lead else drawings(section, palette)
-                found += [(section.drawings, drawing) for drawing in drawn]
-    for (place, drawing), image in zip(found, to_svgs([drawing.spec for _, drawing in found]), strict=True):
+                figures += [(section.drawings, drawing) for drawing in drawn]
+    for (place, drawing), image in zip(figures, to_svgs([drawing.spec for _, drawing in figures]), strict=True):
         place.append((drawing, image))
 
 
@@ -75,9 +75,9 @@ def _set_row_ids(parts: Sequence[Chapter]) -> None:
         for section in chapter.sections:
             rows = []
             for kind, name, cells in section.rows:
-                one = f"{name}{suffix}"
-                rows.append((kind, "" if one in taken else one, cells))
-                taken.add(one)
+                row_id = f"{name}{suffix}"
+                rows.append((kind, "" if row_id in taken else row_id, cells))
+                taken.add(row_id)
             section.rows = rows
         places = [section.drawings for section in chapter.sections]
         places += [chapter.interfaces.drawings] if chapter.interfaces else []

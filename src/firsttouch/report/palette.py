@@ -34,5 +34,5 @@ class Palette:
     def styles(self, name: str, values: Iterable[str]) -> tuple[list[str], list[str]]:
         """Colours and shapes of these values of the factor `name`."""
         places = self._places.setdefault(name, {})
-        found = [places.setdefault(v, len(places)) for v in values]
-        return [COLOURS[i % len(COLOURS)] for i in found], [SHAPES[i % len(SHAPES)] for i in found]
+        indices = [places.setdefault(v, len(places)) for v in values]
+        return [COLOURS[i % len(COLOURS)] for i in indices], [SHAPES[i % len(SHAPES)] for i in indices]

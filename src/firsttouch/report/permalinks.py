@@ -36,6 +36,6 @@ def section_id(names: Sequence[str], suffix: str, taken: set[str]) -> str:
 def unused(wanted: str, taken: set[str]) -> str:
     """An id that no other part of the page has."""
     candidates = (wanted if n == 1 else f"{wanted}.{n}" for n in itertools.count(1))
-    found = next(one for one in candidates if one not in taken)
-    taken.add(found)
-    return found
+    free = next(name for name in candidates if name not in taken)
+    taken.add(free)
+    return free

@@ -26,13 +26,13 @@ def finite(v: Scalar) -> bool:
 def flag(record: Record) -> str:
     """A key of FLAGS, or '' if the record has no flaw."""
     flaws = {"wrong": record.verified is False, "suspect": bool(record.suspect), "throttled": bool(record.throttled)}
-    return next((name for name, found in flaws.items() if found), "")
+    return next((name for name, is_flawed in flaws.items() if is_flawed), "")
 
 
 def flag_text(record: Record) -> str:
     """The flaw of a record in words, or '' if it has none."""
-    found = flag(record)
-    return f"suspect: {record.suspect}" if found == "suspect" else FLAGS.get(found, "")
+    kind = flag(record)
+    return f"suspect: {record.suspect}" if kind == "suspect" else FLAGS.get(kind, "")
 
 
 def select(figure: Figure, records: Sequence[Record]) -> list[Record]:

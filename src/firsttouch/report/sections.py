@@ -233,9 +233,9 @@ def _by_message(records: Sequence[Record], text: Callable[[Record], str | None])
 def _each(records: Sequence[Record], text: Callable[[Record], str | None]) -> list[PointGroup]:
     """One block per point, up to MOST_LISTED, then one for the rest."""
     names = varying(records)
-    found = [(message, r) for r in records if (message := text(r)) is not None]
-    each = [PointGroup(message, 1, condition(r, names)) for message, r in found[:MOST_LISTED]]
-    if rest := found[MOST_LISTED:]:
+    messages = [(message, r) for r in records if (message := text(r)) is not None]
+    each = [PointGroup(message, 1, condition(r, names)) for message, r in messages[:MOST_LISTED]]
+    if rest := messages[MOST_LISTED:]:
         each.append(PointGroup("more points like these, all in the table", len(rest), ""))
     return each
 

@@ -25,11 +25,11 @@ _AGENTS = {"cpu": "CPU", "gpu": "GPU"}
 
 def sentences(findings: Iterable[Finding]) -> list[str]:
     """One sentence per finding, in their order. Adjacent findings with the same claim and head form one list."""
-    found = []
+    texts_of_all = []
     for (_, head), group in groupby(findings, key=lambda f: (f.claim.id, _head(f))):
         texts = [_text(f) for f in group]
-        found += [f"{caption(head)} {'; '.join(texts)}."] if head else [f"{caption(text)}." for text in texts]
-    return [_PLURAL_OF_ONE.sub(r"1 \1", sentence) for sentence in found]
+        texts_of_all += [f"{caption(head)} {'; '.join(texts)}."] if head else [f"{caption(text)}." for text in texts]
+    return [_PLURAL_OF_ONE.sub(r"1 \1", sentence) for sentence in texts_of_all]
 
 
 def plain(experiment: str, findings: Sequence[Finding]) -> list[dict[str, Any]]:

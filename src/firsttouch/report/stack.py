@@ -43,14 +43,14 @@ def draw(figure: Stack, records: Sequence[Record], context: DrawingContext) -> D
 
 def segments(record: Record, figure: Stack) -> dict[str, float]:
     """The values of one bar by label, in the order of the counters. Values that are not amounts are left out."""
-    found: dict[str, float] = {}
+    amounts: dict[str, float] = {}
     for which, v in series(record, figure.series).items():
         name = label("series", which).replace("_", " ")
         if name in figure.without or isinstance(v, bool | str | None) or not 0 <= v < HUGE:
             continue
-        name = name if len(found) < MOST_SEGMENTS or name in found else REST
-        found[name] = found.get(name, 0.0) + v
-    return found
+        name = name if len(amounts) < MOST_SEGMENTS or name in amounts else REST
+        amounts[name] = amounts.get(name, 0.0) + v
+    return amounts
 
 
 def with_sums(records: Sequence[Record], figure: Stack) -> list[Record]:
@@ -105,8 +105,8 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Draw
             inside = _segment_rows(bar_parts, fills, width / most, one_unit)
             point, conditions = bar["tip"][0], bar["tip"][1].split(LINE_END)[2:]
             for segment in inside:
-                told = LINE_END.join([f"{segment['segment']}: {segment.pop('amount')}", "", *conditions])
-                parts_of_panel.append({**segment, "x": bar["x"], "panel": title, "tip": [point, told]})
+                tip_text = LINE_END.join([f"{segment['segment']}: {segment.pop('amount')}", "", *conditions])
+                parts_of_panel.append({**segment, "x": bar["x"], "panel": title, "tip": [point, tip_text]})
             parts_of_panel.append(bar)
         rows += parts_of_panel
         stacked = _stacked(figure, records, parts_of_panel, hue, {"domain": [0, most]})
