@@ -20,7 +20,7 @@ from firsttouch.papers.rows import (
     APPLICATIONS,
     MEDIAN,
     Paper,
-    PublishedRow,
+    PaperRow,
     all_rows,
     is_exception,
     numbers,
@@ -150,7 +150,7 @@ def test_the_json_has_rows_with_every_field() -> None:
     row = next(row for row in data["rows"] if row["id"] == "pagefault.latency.cpu-mean")
     assert (row["paper"], row["section"], row["value"], row["unit"]) == ("mi300a-upm", "Sec. V-B", 9, "us")
     assert row["here"]["metric"] == "mean_ns"
-    assert msgspec.convert(row, PublishedRow) == msgspec.convert(data["rows"][data["rows"].index(row)], PublishedRow)
+    assert msgspec.convert(row, PaperRow) == msgspec.convert(data["rows"][data["rows"].index(row)], PaperRow)
 
 
 def test_sides_are_values_of_a_paper_or_a_platform() -> None:

@@ -20,7 +20,7 @@ from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Record, Scalar
 
 Measure: TypeAlias = Literal["blocking", "bandwidth"]
 """blocking: the time of one operation, until the receiver can use the data. bandwidth: of operations back to back."""
-Verdict: TypeAlias = Literal["fastest", "tie", "no interval", "one interface"]
+InterfaceVerdict: TypeAlias = Literal["fastest", "tie", "no interval", "one interface"]
 Read: TypeAlias = Callable[[Record], Quantity | None]
 Describe: TypeAlias = Callable[[Record], tuple[str, dict[str, Scalar]]]
 
@@ -64,7 +64,7 @@ class MovementRow:
     measure: Measure
     conditions: Mapping[str, Scalar]
     size: int
-    verdict: Verdict
+    verdict: InterfaceVerdict
     fastest: tuple[str, ...]
     ratio: Quantity | None
     measured: tuple[InterfaceValue, ...]
@@ -110,7 +110,7 @@ class Segment:
 
     first: int
     last: int
-    verdict: Verdict
+    verdict: InterfaceVerdict
     fastest: tuple[str, ...]
     best: MovementRow
 
@@ -177,7 +177,7 @@ def _row(
     ranked = sorted(values, key=lambda value: value.value.value if is_time else -value.value.value)
     best, others = ranked[0], ranked[1:]
     level = [value for value in others if not are_apart(best.value, value.value)]
-    verdict: Verdict = "fastest"
+    verdict: InterfaceVerdict = "fastest"
     if not others:
         verdict = "one interface"
     elif level:

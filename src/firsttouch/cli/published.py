@@ -13,7 +13,7 @@ from firsttouch.cli.output import print_json, print_stdout
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from firsttouch.papers.rows import PublishedRow
+    from firsttouch.papers.rows import PaperRow
 
 MOST = 40
 """The most rows that are printed without --all: those that firsttouch measures first, settings of the studies last."""
@@ -44,7 +44,7 @@ def command(
         _show_rows(rows, len(rows) if everything else MOST)
 
 
-def _show_papers(rows: Sequence[PublishedRow]) -> None:
+def _show_papers(rows: Sequence[PaperRow]) -> None:
     """One line a paper."""
     from rich.table import Table
 
@@ -64,7 +64,7 @@ def _show_papers(rows: Sequence[PublishedRow]) -> None:
     print_stdout("--search WORD prints rows; --json prints all of them with their conditions.")
 
 
-def _show_rows(rows: Sequence[PublishedRow], most: int) -> None:
+def _show_rows(rows: Sequence[PaperRow], most: int) -> None:
     from firsttouch.cli.console import Console
     from firsttouch.papers.rows import authors
     from firsttouch.text import count
@@ -79,7 +79,7 @@ def _show_rows(rows: Sequence[PublishedRow], most: int) -> None:
     print_stdout(f"{count(len(rows), 'row')}{f', {more} not shown: add a word, --all or --json' if more > 0 else ''}.")
 
 
-def _table(rows: Sequence[PublishedRow]) -> object:
+def _table(rows: Sequence[PaperRow]) -> object:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
@@ -90,7 +90,7 @@ def _table(rows: Sequence[PublishedRow]) -> object:
     return table
 
 
-def _stated(row: PublishedRow) -> str:
+def _stated(row: PaperRow) -> str:
     """What a row says, what measures it, and what to beware of."""
     parts = [row.says]
     if row.here is not None:
@@ -102,7 +102,7 @@ def _stated(row: PublishedRow) -> str:
     return "\n".join(parts)
 
 
-def measured_by(row: PublishedRow) -> str:
+def measured_by(row: PaperRow) -> str:
     """The measurement that a row corresponds to: 'latency: agent gpu; size 1 KiB'."""
     from firsttouch.text import named
 

@@ -30,7 +30,7 @@ Regression: TypeAlias = Difference | ExperimentDifference | Missing
 
 
 @dataclass(frozen=True)
-class Condition:
+class DifferingCondition:
     """A condition that is not the same on all sides. values: one for each side, None if it is not known there."""
 
     name: str
@@ -47,7 +47,7 @@ class ResultsComparison:
     unreadable: list[Unreadable]
     table: AlignedPoints
     differences: Differences
-    conditions: list[Condition]
+    conditions: list[DifferingCondition]
     of_devices: bool
     limit: float | None = None
     regressions: list[Regression] = field(default_factory=list)
@@ -154,7 +154,7 @@ def _regressions(differences: Differences, table: AlignedPoints, limit: float) -
 # ---------------------------------------------------------------------------------------------------- conditions
 
 
-def _conditions(sides: Sides, table: AlignedPoints) -> list[Condition]:
+def _conditions(sides: Sides, table: AlignedPoints) -> list[DifferingCondition]:
     if sides.of_devices:
         return []
     by_side = []
@@ -166,7 +166,7 @@ def _conditions(sides: Sides, table: AlignedPoints) -> list[Condition]:
                 merged.setdefault(_on_first(name, names), {})[value] = None
         by_side.append({name: _joined(list(values)) for name, values in merged.items()})
     conditions = [
-        Condition(name, [side.get(name) for side in by_side])
+        DifferingCondition(name, [side.get(name) for side in by_side])
         for name in dict.fromkeys(name for side in by_side for name in side)
     ]
     topics = [{name.partition(".")[0] for name in side} for side in by_side]
@@ -174,7 +174,7 @@ def _conditions(sides: Sides, table: AlignedPoints) -> list[Condition]:
     return sorted(differing, key=lambda c: next((i for i, s in enumerate(IMPORTANT) if c.name.startswith(s)), 99))
 
 
-def _differs(condition: Condition, topics: Sequence[set[str]]) -> bool:
+def _differs(condition: DifferingCondition, topics: Sequence[set[str]]) -> bool:
     """True if a condition is not the same on all sides, apart from sides that state nothing on its topic."""
     topic = condition.name.partition(".")[0]
     return len({repr(v) for v, stated in zip(condition.values, topics, strict=True) if topic in stated}) > 1

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from firsttouch.analysis.findings import Quantity, counter, quantity
 from firsttouch.analysis.statistics import measured
-from firsttouch.papers.rows import MEDIAN, PublishedRow, PublishedValue, all_rows, papers, side
+from firsttouch.papers.rows import MEDIAN, PaperRow, PublishedValue, all_rows, papers, side
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Record, Scalar, Struct
 
@@ -69,7 +69,7 @@ def beside(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> list[Bes
     return entries
 
 
-def _is_comparable(row: PublishedRow, record: Record, device: DeviceInfo) -> bool:
+def _is_comparable(row: PaperRow, record: Record, device: DeviceInfo) -> bool:
     has = device.capabilities
     if has.runs_kernels and has.on_host_processor:
         return False
@@ -100,7 +100,7 @@ def _best(stated: PublishedValue, records: Sequence[Record]) -> Record:
     return min(records, key=order)
 
 
-def _entry(row: PublishedRow, stated: PublishedValue, record: Record) -> Beside | None:
+def _entry(row: PaperRow, stated: PublishedValue, record: Record) -> Beside | None:
     ours: Quantity | None = quantity(record) if stated.metric == MEDIAN else counter(record, stated.metric, stated.unit)
     if ours is None:
         return None

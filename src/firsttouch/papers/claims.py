@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Literal, TypeAlias
 
-from firsttouch.papers.rows import MEDIAN, Condition, read
+from firsttouch.papers.rows import MEDIAN, FactorValues, read
 from firsttouch.records.schema import Scalar, Struct
 
 Need: TypeAlias = Literal[
@@ -23,7 +23,7 @@ class Check(Struct, kw_only=True, tag_field="test"):
     """
 
     experiment: str
-    where: dict[str, Condition]
+    where: dict[str, FactorValues]
     metric: str = MEDIAN
     exact: bool = False
     """Whether the metric is a count that has no interval because it needs none."""
@@ -37,8 +37,8 @@ class Compare(Check, kw_only=True, tag="compare"):
     several values of a number, those at the "largest" or "smallest" that both sides have.
     """
 
-    first: dict[str, Condition]
-    second: dict[str, Condition]
+    first: dict[str, FactorValues]
+    second: dict[str, FactorValues]
     relation: Literal["less", "more", "no more", "same", "ratio"]
     low: float = 0
     high: float = 0

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from firsttouch.analysis.findings import CLEAR_RATIO, Quantity, are_apart, number, quantity, ratio_of
 from firsttouch.analysis.statistics import group_by, series
 from firsttouch.papers.claims import Alike, Check, Compare, Iterations, Level, Trend, Word
-from firsttouch.papers.rows import MEDIAN, Condition, includes, is_exception
+from firsttouch.papers.rows import MEDIAN, FactorValues, includes, is_exception
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import Record, Scalar, Struct
 from firsttouch.text import condition
@@ -61,13 +61,13 @@ class ClaimComparison(Struct, kw_only=True):
 class PointSelection:
     """The points of one side of a test: a selection of factors."""
 
-    factors: Mapping[str, Condition]
+    factors: Mapping[str, FactorValues]
 
     def matches(self, factors: Mapping[str, Scalar]) -> bool:
         return all(_includes(wanted, factors.get(name)) for name, wanted in self.factors.items())
 
 
-def _includes(wanted: Condition, value: Scalar) -> bool:
+def _includes(wanted: FactorValues, value: Scalar) -> bool:
     if isinstance(wanted, list):
         return any(_includes(each, value) for each in wanted)
     if isinstance(wanted, str) and is_bound(wanted) and isinstance(value, int | float):
@@ -77,7 +77,7 @@ def _includes(wanted: Condition, value: Scalar) -> bool:
     return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 
-def values_of(wanted: Condition) -> list[Scalar]:
+def values_of(wanted: FactorValues) -> list[Scalar]:
     return wanted if isinstance(wanted, list) else [wanted]
 
 

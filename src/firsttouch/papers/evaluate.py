@@ -24,7 +24,7 @@ from firsttouch.papers.comparisons import (
     sides_of,
     values_of,
 )
-from firsttouch.papers.rows import APPLICATIONS, MEDIAN, Condition, all_rows, is_exception
+from firsttouch.papers.rows import APPLICATIONS, MEDIAN, FactorValues, all_rows, is_exception
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Record, Scalar, Struct
 from firsttouch.text import count, is_size
@@ -36,8 +36,8 @@ MOST_LISTED = 20
 """The most comparisons of each kind that a verdict lists."""
 _SPECIAL_SIZES = ("tiny", "oversubscribed")
 """Sizes of applications for tests, and beyond the memory of the GPU."""
-Outcome: TypeAlias = Literal["holds", "does not hold", "no clear difference", "not testable"]
-OUTCOMES: Sequence[Outcome] = ("holds", "does not hold", "no clear difference", "not testable")
+ClaimOutcome: TypeAlias = Literal["holds", "does not hold", "no clear difference", "not testable"]
+OUTCOMES: Sequence[ClaimOutcome] = ("holds", "does not hold", "no clear difference", "not testable")
 
 
 class Verdict(Struct, kw_only=True):
@@ -53,7 +53,7 @@ class Verdict(Struct, kw_only=True):
     section: str
     rows: list[str]
     text: str
-    verdict: Outcome
+    verdict: ClaimOutcome
     why: str
     device: str = ""
     command: str = ""
@@ -287,7 +287,7 @@ def _impossible(side: PointSelection, device: DeviceInfo, hosts: Sequence[Device
     return reasons[0] if reasons and all(reasons) else ""
 
 
-def _agent(factors: Mapping[str, Condition]) -> str:
+def _agent(factors: Mapping[str, FactorValues]) -> str:
     """Who must be able to use the memory of a point: "cpu", "gpu", "both", or '' if that is not said."""
     acting = {
         str(v) for name in ("agent", "toucher", "first_touch", "streamed_by") for v in values_of(factors.get(name, []))
@@ -317,7 +317,7 @@ def _judge(verdict: Verdict, claim: PaperClaim, comparisons: Sequence[ClaimCompa
     """Fills in what follows from the comparisons: the verdict, and the sentence about those that decide."""
     by = {agrees: [c for c in comparisons if c.agrees == agrees] for agrees in ("yes", "no", "unclear")}
     total, yes, no = len(comparisons), len(by["yes"]), len(by["no"])
-    outcome: Outcome = "no clear difference"
+    outcome: ClaimOutcome = "no clear difference"
     if claim.holds_for == "all":
         outcome = "does not hold" if no else "holds" if yes == total else outcome
     elif claim.holds_for == "most":

@@ -23,7 +23,7 @@ configuration: a setting of the study or a fact of its machine. ordering: which 
 """
 RowValue: TypeAlias = bool | int | float | str | list[int | float | str]
 """A number, the two ends of a range, text, or a list (of an ordering: the best first)."""
-Condition: TypeAlias = Scalar | list[Scalar]
+FactorValues: TypeAlias = Scalar | list[Scalar]
 """The value of a factor, or several that a row covers."""
 MEDIAN = "median"
 """The metric that is the median of a record's samples. Every other metric is the name of a counter."""
@@ -67,7 +67,7 @@ class Correspondence(Struct):
     """
 
     experiment: str
-    factors: dict[str, Condition]
+    factors: dict[str, FactorValues]
     unit: str
     metric: str = MEDIAN
     metric_version: int = 1
@@ -82,7 +82,7 @@ class Correspondence(Struct):
         return all(includes(wanted, factors.get(name)) for name, wanted in self.factors.items())
 
 
-def includes(wanted: Condition, value: Scalar) -> bool:
+def includes(wanted: FactorValues, value: Scalar) -> bool:
     """True if a factor's value is the wanted one, or one of those wanted, or for "!self" any other than self."""
     if isinstance(wanted, list):
         return any(includes(each, value) for each in wanted)
@@ -91,7 +91,7 @@ def includes(wanted: Condition, value: Scalar) -> bool:
     return value == wanted
 
 
-def is_exception(wanted: Condition) -> bool:
+def is_exception(wanted: FactorValues) -> bool:
     """True for a condition that any value but one meets, such as "!self"."""
     return isinstance(wanted, str) and wanted.startswith("!")
 
@@ -130,7 +130,7 @@ class Paper(Struct):
     rows: list[Stated]
 
 
-class PublishedRow(Stated, kw_only=True):
+class PaperRow(Stated, kw_only=True):
     """A row with its paper. paper: the name of the file. machine: the platform's name. not_here: why no measurement
     corresponds to it, or ''. claims: the claims of `firsttouch claims` that rest on it.
     """
@@ -149,7 +149,7 @@ class PublishedRow(Stated, kw_only=True):
 class Published(Struct):
     """What `firsttouch published --json` prints."""
 
-    rows: list[PublishedRow]
+    rows: list[PaperRow]
 
 
 class _Reason(Struct):
@@ -189,20 +189,20 @@ def papers() -> Mapping[str, Paper]:
 
 
 @cache
-def all_rows() -> Sequence[PublishedRow]:
+def all_rows() -> Sequence[PaperRow]:
     """The rows of all papers."""
     reasons = read("reasons.json", list[_Reason])
     return [_with_paper(name, paper, row, reasons) for name, paper in papers().items() for row in paper.rows]
 
 
-def _with_paper(name: str, paper: Paper, row: Stated, reasons: Iterable[_Reason]) -> PublishedRow:
+def _with_paper(name: str, paper: Paper, row: Stated, reasons: Iterable[_Reason]) -> PaperRow:
     from firsttouch.papers.claims import claims_by_row
 
     fields = {field: getattr(row, field) for field in row.__struct_fields__}
     not_here = "" if row.here else next(rule.reason for rule in reasons if rule.covers(name, row))
     machine = paper.platforms[row.platform].name
     tested = claims_by_row().get(f"{name}/{row.id}", [])
-    return PublishedRow(**fields, paper=name, machine=machine, not_here=not_here, claims=tested)
+    return PaperRow(**fields, paper=name, machine=machine, not_here=not_here, claims=tested)
 
 
 def published(search: str | None = None) -> Published:
@@ -223,7 +223,7 @@ def published(search: str | None = None) -> Published:
     return Published(rows=rows)
 
 
-def _text(row: PublishedRow) -> str:
+def _text(row: PaperRow) -> str:
     """Everything that a row says, for a search."""
     return msgspec.json.encode(row).decode().casefold() + " " + papers()[row.paper].source.title.casefold()
 
@@ -237,7 +237,7 @@ class PublishedValue(Struct, kw_only=True):
     """
 
     experiment: str
-    factors: dict[str, Condition]
+    factors: dict[str, FactorValues]
     metric: str
     metric_version: int
     unit: str
@@ -258,7 +258,7 @@ class PublishedValue(Struct, kw_only=True):
         return (self.low + self.high) / 2
 
 
-def side(row: PublishedRow) -> PublishedValue | None:
+def side(row: PaperRow) -> PublishedValue | None:
     """A row's value in the terms of the measurement that it corresponds to, or None: for text, for a ratio of two
     points, and for applications, whose inputs differ.
     """
@@ -285,7 +285,7 @@ def side(row: PublishedRow) -> PublishedValue | None:
     )
 
 
-def numbers(row: PublishedRow) -> tuple[float, float] | None:
+def numbers(row: PaperRow) -> tuple[float, float] | None:
     """The ends of a row's value in our terms, or None if it corresponds to nothing or is text."""
     here, value = row.here, row.value if isinstance(row.value, list) else [row.value]
     if here is None or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in value):
@@ -294,7 +294,7 @@ def numbers(row: PublishedRow) -> tuple[float, float] | None:
     return min(ours), max(ours)
 
 
-def cite(row: PublishedRow) -> str:
+def cite(row: PaperRow) -> str:
     """'Wahlgren et al. 2025, Sec. IV-A'."""
     return f"{authors(row.paper)}, {row.section}"
 

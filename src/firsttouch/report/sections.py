@@ -41,7 +41,7 @@ FEWEST = 6
 
 
 @dataclass
-class PointGroup:
+class MessageGroup:
     """Points with the same message, such as all points skipped for one reason."""
 
     text: str
@@ -82,16 +82,16 @@ class PageSection:
     timelines: list[TransferTimeline] = field(default_factory=list)
     memory: Mapping[str, MemoryCourse] = field(default_factory=dict)
     events: EventTable | None = None
-    without_events: list[PointGroup] = field(default_factory=list)
+    without_events: list[MessageGroup] = field(default_factory=list)
     counters: CounterTable | None = None
     published: PublishedTable | None = None
-    without_counters: list[PointGroup] = field(default_factory=list)
-    skipped: list[PointGroup] = field(default_factory=list)
-    failed: list[PointGroup] = field(default_factory=list)
-    wrong: list[PointGroup] = field(default_factory=list)
-    suspect: list[PointGroup] = field(default_factory=list)
-    unverified: list[PointGroup] = field(default_factory=list)
-    processes: list[PointGroup] = field(default_factory=list)
+    without_counters: list[MessageGroup] = field(default_factory=list)
+    skipped: list[MessageGroup] = field(default_factory=list)
+    failed: list[MessageGroup] = field(default_factory=list)
+    wrong: list[MessageGroup] = field(default_factory=list)
+    suspect: list[MessageGroup] = field(default_factory=list)
+    unverified: list[MessageGroup] = field(default_factory=list)
+    processes: list[MessageGroup] = field(default_factory=list)
     """Who carried out points together."""
 
     @property
@@ -218,25 +218,25 @@ def _facts(good: Sequence[Record]) -> list[str]:
     return facts
 
 
-def _by_message(records: Sequence[Record], text: Callable[[Record], str | None]) -> list[PointGroup]:
+def _by_message(records: Sequence[Record], text: Callable[[Record], str | None]) -> list[MessageGroup]:
     """Points grouped by their `text`, the largest group first. Points whose text is None are left out."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         if (message := text(record)) is not None:
             groups.setdefault(message or "no reason recorded", []).append(record)
     same = [
-        PointGroup(message, len(group), distinguishing_factors(group, records)) for message, group in groups.items()
+        MessageGroup(message, len(group), distinguishing_factors(group, records)) for message, group in groups.items()
     ]
     return sorted(same, key=lambda points: -points.count)
 
 
-def _each(records: Sequence[Record], text: Callable[[Record], str | None]) -> list[PointGroup]:
+def _each(records: Sequence[Record], text: Callable[[Record], str | None]) -> list[MessageGroup]:
     """One block per point, up to MOST_LISTED, then one for the rest."""
     names = varying(records)
     messages = [(message, r) for r in records if (message := text(r)) is not None]
-    each = [PointGroup(message, 1, condition(r, names)) for message, r in messages[:MOST_LISTED]]
+    each = [MessageGroup(message, 1, condition(r, names)) for message, r in messages[:MOST_LISTED]]
     if rest := messages[MOST_LISTED:]:
-        each.append(PointGroup("more points like these, all in the table", len(rest), ""))
+        each.append(MessageGroup("more points like these, all in the table", len(rest), ""))
     return each
 
 
