@@ -8,9 +8,11 @@ import sample
 from test_page import Elements
 from tests.movements import COPY, curve, direct, rates, record
 
+from firsttouch.analysis.interfaces import interfaces
 from firsttouch.experiments import all_experiments
 from firsttouch.report.export import export_results
-from firsttouch.report.interfaces import interfaces, parts, picture
+from firsttouch.report.interfaces import parts
+from firsttouch.report.interfaces_picture import picture
 from firsttouch.report.page import render
 from firsttouch.report.palette import Palette
 

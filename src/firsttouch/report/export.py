@@ -17,7 +17,7 @@ from firsttouch.files import write_atomically
 from firsttouch.records.reading import flat_rows
 from firsttouch.records.schema import Scalar
 from firsttouch.report.chapters import chapters
-from firsttouch.report.interfaces import pictures
+from firsttouch.report.interfaces_picture import pictures
 from firsttouch.report.page import load
 from firsttouch.report.palette import Palette
 from firsttouch.report.sections import drawings

@@ -1,4 +1,4 @@
-"""Which interface moves data fastest: the answers in words, grouped, and the picture of one kind of movement."""
+"""Which interface moves data fastest, in words: answers, summary, and the section of the report."""
 
 from __future__ import annotations
 
@@ -25,15 +25,9 @@ from firsttouch.errors import UsageError, unknown
 from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Record, Scalar
-from firsttouch.report.chart import LINE_END, finish, side_by_side
-from firsttouch.report.drawing import Drawing, Spec
-from firsttouch.report.palette import Palette
-from firsttouch.report.permalinks import id_of
+from firsttouch.report.drawing import Drawing
 from firsttouch.report.sentences import quantity_text
-from firsttouch.report.shades import DARK, LIGHT, ink_on
-from firsttouch.report.vega import constant, layer
-from firsttouch.report.vega import field as channel
-from firsttouch.text import RATIO, compact, count, join_names, label, named
+from firsttouch.text import count, join_names, label, named
 from firsttouch.units import format_number, format_size
 
 TITLES: Mapping[tuple[str, Measure], str] = {
@@ -49,8 +43,6 @@ MOST_NAMED, MOST_VALUES = 3, 6
 """The most movements with the same answer that are named one by one, and the most values of a condition."""
 MOST_ROWS = 2000
 """The most rows of the table in the report; --json has all."""
-MOST_STRIPS = 12
-"""The most movements in one panel of a picture."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +96,7 @@ def parts(fastest: Interfaces) -> list[AnswersOfKind]:
         of_kinds.setdefault((rows[0].kind, rows[0].measure), []).append(rows)
     made = []
     for (kind, measure), curves in of_kinds.items():
-        shared, own = _conditions([rows[0].conditions for rows in curves])
+        shared, own = shared_and_own([rows[0].conditions for rows in curves])
         alike: dict[tuple[Any, ...], list[int]] = {}
         for i, rows in enumerate(curves):
             alike.setdefault(tuple((s.first, s.last, s.verdict, s.fastest) for s in segments(rows)), []).append(i)
@@ -129,7 +121,7 @@ def alone(of: Sequence[AnswersOfKind]) -> list[str]:
             movements.setdefault(point_key("", "", rows[0].conditions), rows[0].conditions)
     texts = []
     for (kind, interface), movements in by_interface.items():
-        shared, own = _conditions([*movements.values()])
+        shared, own = shared_and_own([*movements.values()])
         what = ", ".join(filter(None, [_joined(own), *shared.values()]))
         texts.append(f"{kind} by {interface}: {what}")
     return texts
@@ -197,7 +189,7 @@ def read(directory: Path, kinds: Sequence[str] = ()) -> Interfaces:
     return fastest
 
 
-def _conditions(curves: Sequence[Mapping[str, Scalar]]) -> tuple[dict[str, str], list[dict[str, str]]]:
+def shared_and_own(curves: Sequence[Mapping[str, Scalar]]) -> tuple[dict[str, str], list[dict[str, str]]]:
     """The conditions in words that all movements share, and of each movement the others."""
     words = [_words(conditions) for conditions in curves]
     shared = {
@@ -210,7 +202,7 @@ def _words(conditions: Mapping[str, Scalar]) -> dict[str, str]:
     """The conditions in words: what moves, between whom, in which memory, and the others."""
     rest = dict(conditions)
     texts: dict[str, str] = {name: str(rest.pop(name)) for name in ("operation", "movement") if name in rest}
-    texts["between"] = _between(rest)
+    texts["between"] = between_text(rest)
     sides = list(dict.fromkeys(str(rest.pop(name)) for name in ("source", "target", "allocator") if name in rest))
     if sides:
         texts["memory"] = f"{' to '.join(sides)} memory"
@@ -221,7 +213,7 @@ def _words(conditions: Mapping[str, Scalar]) -> dict[str, str]:
     return {n: text for n, text in texts.items() if text} | {n: named(n, v) for n, v in rest.items()}
 
 
-def _between(rest: dict[str, Scalar]) -> str:
+def between_text(rest: dict[str, Scalar]) -> str:
     """Who has the data and who gets them, in words; takes these conditions out of `rest`."""
     device, node, direction = (rest.pop(name, None) for name in ("device", NODE, "direction"))
     if "from" in rest:
@@ -287,11 +279,11 @@ def _by_how_much(same: Sequence[Segment]) -> str:
     best = max((s.best for s in same), key=lambda row: row.ratio.value if row.ratio else 0)
     if best.ratio is None:
         return ""
-    most = f"{'up to ' if len(same) > 1 or same[0].first < same[0].last else ''}{_ratio(best.ratio)} times"
+    most = f"{'up to ' if len(same) > 1 or same[0].first < same[0].last else ''}{ratio_text(best.ratio)} times"
     return f" ({most})" if same[0].first == same[0].last else f" ({most}, at {format_size(best.size)})"
 
 
-def _ratio(ratio: Quantity) -> str:
+def ratio_text(ratio: Quantity) -> str:
     """A ratio with as many digits as its interval supports, and not as 1 if it is above."""
     text = quantity_text(ratio)
     return text if text != "1" else format_number(ratio.value, 4)
@@ -345,7 +337,7 @@ def interfaces_section(records: Sequence[Record]) -> InterfacesSection | None:
     answers = parts(fastest)
     rows = [
         [TITLES[row.kind, row.measure], ", ".join(_words(row.conditions).values()), format_size(row.size),
-         join_names(row.fastest, "or"), _ratio(row.ratio) if row.ratio else row.verdict,
+         join_names(row.fastest, "or"), ratio_text(row.ratio) if row.ratio else row.verdict,
          ", ".join(f"{value.interface} {quantity_text(value.value)}" for value in row.measured)]
         for row in fastest.rows[:MOST_ROWS]
     ]  # fmt: skip
@@ -353,112 +345,3 @@ def interfaces_section(records: Sequence[Record]) -> InterfacesSection | None:
     return InterfacesSection(
         summary(fastest), answers, alone(answers), crossover_texts(fastest)[:MOST_ROWS], heads, rows
     )
-
-
-def pictures(of: InterfacesSection, palette: Palette) -> list[Drawing]:
-    """One picture for each kind of movement with a choice."""
-    return [picture(kind, palette) for kind in of.kinds]
-
-
-CELL, ROW, NARROW = 52, 26, 230
-"""Pixels: the width and the height of a cell of a picture, and the widest panels of which two are side by side."""
-WIDTH, LEAST = 6.6, 1.005
-"""Pixels of a character in the reader's font, and the ratio from which two decimals show a difference."""
-UNCLEAR = "no clear difference"
-GREY = "#b9c0c8"
-
-
-def picture(of: Sequence[AnswersOfKind], palette: Palette) -> Drawing:
-    """The fastest interface of each movement over the size, a panel for each measure. of: parts of one kind."""
-    rows = [row for part in of for curve in part.curves for row in curve]
-    names = list(dict.fromkeys(name for row in rows for name in sorted(row.interfaces)))
-    colours = dict(zip(names, palette.styles(_COLOURED_AS.get(of[0].kind, "interface"), names)[0], strict=True))
-    panels, cells, more = [], list[Spec](), 0
-    for part in of:
-        some = _cells(_fullest(part.curves), part, colours)
-        more = max(more, len(part.curves) - len(_fullest(part.curves)))
-        panels.append(_panel(part, some, colours))
-        cells += some
-    chart = side_by_side(panels, 2 if max(panel["width"] for panel in panels) <= NARROW else 1)
-    said = {
-        "": "Numbers are how many times as fast as the next interface it is.",
-        "grey": f"Grey: {UNCLEAR}, since intervals overlap (=) or are missing (?).",
-        "pale": "Pale: no other interface was measured.",
-    }
-    notes = [text for flag, text in said.items() if any(cell["flag"] == flag for cell in cells)]
-    notes += [f"{count(more, 'more movement')} below."] if more else []
-    kind = of[0].title.partition(",")[0]
-    return Drawing(f"{kind}: the fastest interface by size", finish(chart, cells), notes=notes)
-
-
-_COLOURED_AS = {"copy": "engine"}
-"""The factor with whose colours the figures of the experiment show interfaces, if it is not `interface`."""
-
-
-def _fullest(curves: Sequence[Sequence[MovementRow]]) -> Sequence[Sequence[MovementRow]]:
-    """The movements that a picture shows: those at about as many sizes as the one at most sizes."""
-    most = max(map(len, curves))
-    return [rows for rows in curves if 2 * len(rows) >= most][:MOST_STRIPS]
-
-
-def _cells(curves: Sequence[Sequence[MovementRow]], part: AnswersOfKind, colours: Mapping[str, str]) -> list[Spec]:
-    own = _conditions([rows[0].conditions for rows in curves])[1]
-    return [
-        {
-            "kind": "point",
-            "panel": part.title,
-            "x": format_size(row.size),
-            "y": ", ".join(what.values()) or part.open[0].what or _between(dict(rows[0].conditions)),
-            "colour": row.fastest[0] if row.verdict in ("fastest", "one interface") else UNCLEAR,
-            "flag": {"fastest": "", "one interface": "pale"}.get(row.verdict, "grey"),
-            "ink": ink_on(colours[row.fastest[0]]) if row.verdict == "fastest" else DARK,
-            "text": _in_cell(row),
-            "size": row.size,
-            "tip": [id_of(row.measured[0].point), LINE_END.join(_told(row))],
-        }
-        for what, rows in zip(own, curves, strict=True)
-        for row in rows
-    ]
-
-
-def _in_cell(row: MovementRow) -> str:
-    if row.ratio is None:
-        return {"one interface": "", "tie": "=", "no interval": "?"}.get(row.verdict, "")
-    return f"{compact(row.ratio.value, RATIO) if row.ratio.value >= LEAST else format_number(row.ratio.value, 4)}x"
-
-
-def _told(row: MovementRow) -> list[str]:
-    """What the page tells about a cell: the fastest, the interval of its ratio, the size, and every interface."""
-    names, between = join_names(row.fastest, "or"), ""
-    if row.ratio:
-        names += f", {_ratio(row.ratio)} times as fast as {row.measured[1].interface}"
-        if row.ratio.low is not None and row.ratio.high is not None:
-            between = f"{format_number(row.ratio.low, 4)} to {format_number(row.ratio.high, 4)} times"
-    values = [f"{value.interface} {quantity_text(value.value, interval=True)}" for value in row.measured]
-    return [names, between, f"size {format_size(row.size)}", *values]
-
-
-def _panel(part: AnswersOfKind, cells: Sequence[Spec], colours: Mapping[str, str]) -> Spec:
-    sizes = {cell["size"]: cell["x"] for cell in sorted(cells, key=lambda cell: int(cell["size"]))}
-    down = list(dict.fromkeys(str(cell["y"]) for cell in cells))
-    band: Spec = {"type": "band", "paddingInner": 0.06, "paddingOuter": 0}
-    room = {"labelLimit": 340, "minExtent": round(min(340, WIDTH * max(map(len, down))))}
-    look: Spec = {"ticks": False, "domain": False, "grid": False, "labelPadding": 6, "labelOverlap": False}
-    x = channel("x:N", title="size", scale={**band, "domain": [*sizes.values()]}, axis={**look, "labelAngle": 0})
-    y = channel("y:N", title=None, scale={**band, "domain": down}, axis={**look, **room})
-    shades = {**colours, UNCLEAR: GREY}
-    hue = channel("colour:N", title="fastest", scale={"domain": [*shades], "range": [*shades.values()]})
-    place = {"x": x, "y": y}
-    text = {**place, "text": channel("text:N")}
-    width = max(CELL, 7 * max(map(len, sizes.values())) + 4)
-    return {
-        "layer": [
-            layer("rect", {**place, "color": hue}, "datum.flag != 'pale'"),
-            layer("rect", {**place, "color": hue, "opacity": constant(0.25)}, "datum.flag == 'pale'"),
-            *(layer("text", text, f"datum.ink == '{ink}'", fill=ink, fontSize=10) for ink in (DARK, LIGHT)),
-        ],
-        "transform": [{"filter": {"field": "panel", "equal": part.title}}],
-        "title": {"text": part.title.partition(", ")[2], "anchor": "start", "fontSize": 11},
-        "width": width * len(sizes),
-        "height": ROW * len(down),
-    }

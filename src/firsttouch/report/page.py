@@ -18,7 +18,7 @@ from firsttouch.report.chapters import Chapter, chapters
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.events import have_moves
-from firsttouch.report.interfaces import pictures
+from firsttouch.report.interfaces_picture import pictures
 from firsttouch.report.palette import Palette
 from firsttouch.report.sections import drawings, lead_drawings
 from firsttouch.report.svg import to_svgs

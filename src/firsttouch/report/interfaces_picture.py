@@ -1,0 +1,125 @@
+"""Draws which interface is the fastest by size: a picture for each kind of movement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from firsttouch.analysis.interfaces import MovementRow
+from firsttouch.report.chart import LINE_END, finish, side_by_side
+from firsttouch.report.drawing import Drawing, Spec
+from firsttouch.report.interfaces import AnswersOfKind, InterfacesSection, between_text, ratio_text, shared_and_own
+from firsttouch.report.palette import Palette
+from firsttouch.report.permalinks import id_of
+from firsttouch.report.sentences import quantity_text
+from firsttouch.report.shades import DARK, LIGHT, ink_on
+from firsttouch.report.vega import constant, field, layer
+from firsttouch.text import RATIO, compact, count, join_names
+from firsttouch.units import format_number, format_size
+
+MOST_STRIPS = 12
+"""The most movements in one panel of a picture."""
+CELL, ROW, NARROW = 52, 26, 230
+"""Pixels: the width and the height of a cell of a picture, and the widest panels of which two are side by side."""
+WIDTH, LEAST = 6.6, 1.005
+"""Pixels of a character in the reader's font, and the ratio from which two decimals show a difference."""
+UNCLEAR = "no clear difference"
+GREY = "#b9c0c8"
+_COLOURED_AS = {"copy": "engine"}
+"""The factor with whose colours the figures of the experiment show interfaces, if it is not `interface`."""
+
+
+def pictures(of: InterfacesSection, palette: Palette) -> list[Drawing]:
+    """One picture for each kind of movement with a choice."""
+    return [picture(kind, palette) for kind in of.kinds]
+
+
+def picture(of: Sequence[AnswersOfKind], palette: Palette) -> Drawing:
+    """The fastest interface of each movement over the size, a panel for each measure. of: parts of one kind."""
+    rows = [row for part in of for curve in part.curves for row in curve]
+    names = list(dict.fromkeys(name for row in rows for name in sorted(row.interfaces)))
+    colours = dict(zip(names, palette.styles(_COLOURED_AS.get(of[0].kind, "interface"), names)[0], strict=True))
+    panels, cells, more = [], list[Spec](), 0
+    for part in of:
+        some = _cells(_fullest(part.curves), part, colours)
+        more = max(more, len(part.curves) - len(_fullest(part.curves)))
+        panels.append(_panel(part, some, colours))
+        cells += some
+    chart = side_by_side(panels, 2 if max(panel["width"] for panel in panels) <= NARROW else 1)
+    said = {
+        "": "Numbers are how many times as fast as the next interface it is.",
+        "grey": f"Grey: {UNCLEAR}, since intervals overlap (=) or are missing (?).",
+        "pale": "Pale: no other interface was measured.",
+    }
+    notes = [text for flag, text in said.items() if any(cell["flag"] == flag for cell in cells)]
+    notes += [f"{count(more, 'more movement')} below."] if more else []
+    kind = of[0].title.partition(",")[0]
+    return Drawing(f"{kind}: the fastest interface by size", finish(chart, cells), notes=notes)
+
+
+def _fullest(curves: Sequence[Sequence[MovementRow]]) -> Sequence[Sequence[MovementRow]]:
+    """The movements that a picture shows: those at about as many sizes as the one at most sizes."""
+    most = max(map(len, curves))
+    return [rows for rows in curves if 2 * len(rows) >= most][:MOST_STRIPS]
+
+
+def _cells(curves: Sequence[Sequence[MovementRow]], part: AnswersOfKind, colours: Mapping[str, str]) -> list[Spec]:
+    own = shared_and_own([rows[0].conditions for rows in curves])[1]
+    return [
+        {
+            "kind": "point",
+            "panel": part.title,
+            "x": format_size(row.size),
+            "y": ", ".join(what.values()) or part.open[0].what or between_text(dict(rows[0].conditions)),
+            "colour": row.fastest[0] if row.verdict in ("fastest", "one interface") else UNCLEAR,
+            "flag": {"fastest": "", "one interface": "pale"}.get(row.verdict, "grey"),
+            "ink": ink_on(colours[row.fastest[0]]) if row.verdict == "fastest" else DARK,
+            "text": _in_cell(row),
+            "size": row.size,
+            "tip": [id_of(row.measured[0].point), LINE_END.join(_told(row))],
+        }
+        for what, rows in zip(own, curves, strict=True)
+        for row in rows
+    ]
+
+
+def _in_cell(row: MovementRow) -> str:
+    if row.ratio is None:
+        return {"one interface": "", "tie": "=", "no interval": "?"}.get(row.verdict, "")
+    return f"{compact(row.ratio.value, RATIO) if row.ratio.value >= LEAST else format_number(row.ratio.value, 4)}x"
+
+
+def _told(row: MovementRow) -> list[str]:
+    """What the page tells about a cell: the fastest, the interval of its ratio, the size, and every interface."""
+    names, between = join_names(row.fastest, "or"), ""
+    if row.ratio:
+        names += f", {ratio_text(row.ratio)} times as fast as {row.measured[1].interface}"
+        if row.ratio.low is not None and row.ratio.high is not None:
+            between = f"{format_number(row.ratio.low, 4)} to {format_number(row.ratio.high, 4)} times"
+    values = [f"{value.interface} {quantity_text(value.value, interval=True)}" for value in row.measured]
+    return [names, between, f"size {format_size(row.size)}", *values]
+
+
+def _panel(part: AnswersOfKind, cells: Sequence[Spec], colours: Mapping[str, str]) -> Spec:
+    sizes = {cell["size"]: cell["x"] for cell in sorted(cells, key=lambda cell: int(cell["size"]))}
+    down = list(dict.fromkeys(str(cell["y"]) for cell in cells))
+    band: Spec = {"type": "band", "paddingInner": 0.06, "paddingOuter": 0}
+    room = {"labelLimit": 340, "minExtent": round(min(340, WIDTH * max(map(len, down))))}
+    look: Spec = {"ticks": False, "domain": False, "grid": False, "labelPadding": 6, "labelOverlap": False}
+    x = field("x:N", title="size", scale={**band, "domain": [*sizes.values()]}, axis={**look, "labelAngle": 0})
+    y = field("y:N", title=None, scale={**band, "domain": down}, axis={**look, **room})
+    shades = {**colours, UNCLEAR: GREY}
+    hue = field("colour:N", title="fastest", scale={"domain": [*shades], "range": [*shades.values()]})
+    place = {"x": x, "y": y}
+    text = {**place, "text": field("text:N")}
+    width = max(CELL, 7 * max(map(len, sizes.values())) + 4)
+    return {
+        "layer": [
+            layer("rect", {**place, "color": hue}, "datum.flag != 'pale'"),
+            layer("rect", {**place, "color": hue, "opacity": constant(0.25)}, "datum.flag == 'pale'"),
+            *(layer("text", text, f"datum.ink == '{ink}'", fill=ink, fontSize=10) for ink in (DARK, LIGHT)),
+        ],
+        "transform": [{"filter": {"field": "panel", "equal": part.title}}],
+        "title": {"text": part.title.partition(", ")[2], "anchor": "start", "fontSize": 11},
+        "width": width * len(sizes),
+        "height": ROW * len(down),
+    }
