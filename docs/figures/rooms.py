@@ -21,6 +21,7 @@ ABOUT = {
     "apps": "one module and one kernel file per application",
     "harness": "measures applications",
     "engine": "discover, plan, run point by point",
+    "outcomes": "what records of applications say",
     "experiments": "one module per experiment",
     "papers": "published results, and claims tested on a run",
     "comparison": "sides of `compare`, what differs",

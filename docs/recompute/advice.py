@@ -16,7 +16,7 @@ from firsttouch.advice.accesses import declared_by
 from firsttouch.advice.advisor import NOT_ESTIMATED, choose_device, estimates, measured_runs
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.apps import all_apps
-from firsttouch.harness.derive import BASELINE
+from firsttouch.outcomes.derive import BASELINE
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import Summary
 from firsttouch.text import join_names

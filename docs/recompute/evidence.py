@@ -17,9 +17,9 @@ from statistics import geometric_mean, median
 
 from advice import CLEARLY, Judgement, cases, exceptions, in_order
 from firsttouch.cli.summary import show
-from firsttouch.harness.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
-from firsttouch.harness.report import summary as rows_of
-from firsttouch.harness.search import ranking
+from firsttouch.outcomes.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
+from firsttouch.outcomes.placements import ranking
+from firsttouch.outcomes.report import summary as rows_of
 from firsttouch.records.schema import Record
 from firsttouch.text import count, join_names, quantity
 from firsttouch.units import format_size

@@ -55,7 +55,7 @@ def find_classes(
     *,
     group: str,
     noun: str,
-    excluded: Sequence[str],
+    excluded: Sequence[str] = (),
     required: Sequence[str],
     validate: Callable[[type[T]], str] = lambda one: "",
 ) -> dict[str, type[T]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MOST_LISTED = 8
 
 
-class Experiments(Work):
+class ExperimentWork(Work):
     """`firsttouch run`."""
 
     name = "run"
@@ -84,7 +84,7 @@ def _some(values: Sequence[str]) -> str:
     return f"{values[0]}, {values[1]}, ..., {values[-1]} ({len(values)} values)"
 
 
-class Applications(Work):
+class ApplicationWork(Work):
     """`firsttouch app`."""
 
     name = "app"
@@ -154,8 +154,8 @@ class Applications(Work):
         return further(request, records, apps.all_apps())
 
     def summary(self, records: Sequence[Record]) -> dict[str, Any]:
-        from firsttouch.harness.report import summary
-        from firsttouch.harness.search import ranking
+        from firsttouch.outcomes.placements import ranking
+        from firsttouch.outcomes.report import summary
 
         return {"applications": summary(records), "placements": ranking(records)}
 
@@ -169,7 +169,7 @@ def without_processors(devices: Sequence[DeviceInfo]) -> Sequence[DeviceInfo]:
     return [device for device in devices if runs_on(device) != "processor"]
 
 
-RUN, APP = Experiments(), Applications()
+RUN, APP = ExperimentWork(), ApplicationWork()
 KINDS: Mapping[str, Work] = {work.name: work for work in (RUN, APP)}
 
 

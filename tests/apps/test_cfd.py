@@ -6,7 +6,7 @@ from tests.harness.running import SIZE, assert_detected, opencl, run_tiny
 
 from firsttouch.apps import cfd
 from firsttouch.apps.cfd import Cfd, CfdConcurrent
-from firsttouch.apps.euler import FAR_AWAY
+from firsttouch.apps.support.euler import FAR_AWAY
 from firsttouch.harness import measure
 from firsttouch.harness.app import Cpu, Gpu, View, solve
 from firsttouch.workspace.agents import KernelFile

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from tests.harness.running import SIZE, run_tiny, skip_reason, strategies
 
-from firsttouch.apps import dwt2d, lifting
+from firsttouch.apps import dwt2d
 from firsttouch.apps.dwt2d import Dwt2d
+from firsttouch.apps.support import lifting
 from firsttouch.harness.app import Cpu, Gpu, View, solve
 
 WAVELETS = Dwt2d.options["wavelet"]

@@ -4,8 +4,8 @@ import pytest
 from tests.harness.libraries import use_numpy
 from tests.harness.running import assert_detected, run_tiny, skip_reason, strategies
 
-from firsttouch.apps import fft
 from firsttouch.apps.fft_conv import FftConvC2C, FftConvFused, FftConvR2C
+from firsttouch.apps.support import fft
 from firsttouch.harness.app import App, solve
 
 VARIANTS: list[type[App]] = [FftConvR2C, FftConvC2C, FftConvFused]

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from tests.harness.running import assert_detected, run_tiny
 
-from firsttouch.apps.domains import block_of, blocks_along, rank_of, share_of
 from firsttouch.apps.halo import Halo
+from firsttouch.apps.support.domains import block_of, blocks_along, rank_of, share_of
 
 MUTATIONS = [
     ("? place(nx, ny, field, at, across)", "? place(nx, ny, field, at < 0 ? 0 : at, across)"),  # a corner is missing

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tests.harness.running import assert_detected, run_tiny, skip_reason
 
-from firsttouch.apps.film import MAX_DISPLACEMENT, MAX_STEP
 from firsttouch.apps.heartwall import Heartwall
+from firsttouch.apps.support.film import MAX_DISPLACEMENT, MAX_STEP
 from firsttouch.harness.app import Cpu, solve
 
 

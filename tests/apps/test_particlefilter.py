@@ -5,7 +5,7 @@ import pytest
 from tests.harness.running import assert_detected, run_tiny
 
 from firsttouch.apps.particlefilter import OFFSETS, ParticleFilter
-from firsttouch.apps.particles import rounded
+from firsttouch.apps.support.particles import rounded
 from firsttouch.harness.app import View, solve
 
 MUTATIONS = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.harness.running import assert_detected, run_tiny
 
-from firsttouch.apps.histories import GROUPS, PROBLEMS, SCATTERING
+from firsttouch.apps.support.histories import GROUPS, PROBLEMS, SCATTERING
 from firsttouch.apps.transport import Transport
 from firsttouch.workspace.agents import KernelFile
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 
 import pytest
+
+from firsttouch import outcomes
 
 HEAVY = ("numpy", "rich", "msgspec", "altair", "jinja2", "vl_convert", "firsttouch._core")
 
@@ -26,3 +29,9 @@ def test_importing_the_package_or_the_command_line_loads_nothing_heavy(module):
 def test_planning_and_workers_load_neither_numpy_nor_what_draws(room):
     code = f"import {room}; from firsttouch.experiments import all_experiments; all_experiments()"
     assert loaded(code) <= {"msgspec", "firsttouch._core"}
+
+
+def test_reading_records_of_applications_does_not_load_the_core():
+    modules = [f"firsttouch.outcomes.{module.name}" for module in pkgutil.iter_modules(outcomes.__path__)]
+    assert modules
+    assert loaded(f"import {', '.join(modules)}") == {"msgspec"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firsttouch.cli.summary import show
-from firsttouch.harness.report import Row, summary
+from firsttouch.outcomes.report import PointSummary, summary
 from firsttouch.records.reading import load_results
 
 ROWS = summary(load_results(Path(__file__).parents[2] / "results" / "h200-apps").records)
@@ -20,13 +20,13 @@ def _no_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
-def shown(rows: Sequence[Row], capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+def shown(rows: Sequence[PointSummary], capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     """The printed lines, as lists of words."""
     show(rows)
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
-def of(application: str) -> list[Row]:
+def of(application: str) -> list[PointSummary]:
     return [row for row in ROWS if row.application == application]
 
 

@@ -9,7 +9,7 @@ from fake_records import a_record
 
 from firsttouch.engine.values import parse_value
 from firsttouch.experiments import shares
-from firsttouch.experiments.shares import COARSE, GPU_SHARE, Search, best_found, search, share_of
+from firsttouch.experiments.shares import COARSE, GPU_SHARE, ShareSearch, best_found, search, share_of
 from firsttouch.records.schema import Factors
 from firsttouch.report.sentences import sentences
 
@@ -33,7 +33,7 @@ def test_a_search_ends_when_its_time_is_used_up(monkeypatch: pytest.MonkeyPatch)
 
 
 def said(best: dict[float, float], at_best: list[float], gpu_alone: list[float]) -> str:
-    counters = Search(best, 1.0, complete=True).counters(at_best, gpu_alone)
+    counters = ShareSearch(best, 1.0, complete=True).counters(at_best, gpu_alone)
     return " ".join(sentences(best_found(a_record("concurrency", 1.0, {"strategy": "pinned"}, **counters), "pinned")))
 
 
@@ -48,7 +48,7 @@ def test_a_gain_is_said_with_its_interval_and_no_gain_too() -> None:
 
 
 def test_the_curve_is_in_the_record() -> None:
-    counters = Search({1.0: 3.0, 0.75: 2.0}, 1.0, complete=False).counters([2.0], [3.0])
+    counters = ShareSearch({1.0: 3.0, 0.75: 2.0}, 1.0, complete=False).counters([2.0], [3.0])
     assert (counters["share_1_ms"], counters["share_0.75_ms"]) == (3.0, 2.0)
     assert (counters["best_share"], counters["search_complete"], counters["best_speedup"]) == (0.75, False, 1.5)
 

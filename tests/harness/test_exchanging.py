@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from firsttouch.harness import findings, report
-from firsttouch.harness.derive import derive
+from firsttouch.outcomes import findings, report
+from firsttouch.outcomes.derive import derive
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 from firsttouch.report.sentences import sentences

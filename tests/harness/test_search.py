@@ -9,9 +9,10 @@ import pytest
 from firsttouch.api import f32
 from firsttouch.errors import UsageError
 from firsttouch.harness.app import App, buffer
-from firsttouch.harness.placements import factors_of, parse, settings_in, with_search
-from firsttouch.harness.report import sections, summary
-from firsttouch.harness.search import MOST_TRIED, changes, further, of_searches, ranking, searches
+from firsttouch.harness.placements import factors_of, settings_in, with_search
+from firsttouch.harness.search import MOST_TRIED, changes, further
+from firsttouch.outcomes.placements import of_searches, parse, ranking, searches
+from firsttouch.outcomes.report import sections, summary
 from firsttouch.records.schema import SCHEMA, Factors, Record, Request, Summary
 from firsttouch.report.sentences import sentences
 from firsttouch.workspace.strategies import STRATEGIES

@@ -8,9 +8,9 @@ from firsttouch.analysis.findings import Claim, finding
 from firsttouch.analysis.levels import levels
 from firsttouch.experiments.base import Experiment
 from firsttouch.figures import Bar, Heat, Line, Table
-from firsttouch.harness import report as apps
-from firsttouch.harness.derive import derive
-from firsttouch.harness.findings import of_application
+from firsttouch.outcomes import report as apps
+from firsttouch.outcomes.derive import derive
+from firsttouch.outcomes.findings import of_application
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import (
     SCHEMA,

@@ -13,9 +13,9 @@ from test_page import Elements, section
 from firsttouch.analysis.findings import Claim, finding
 from firsttouch.experiments.base import ReportSection
 from firsttouch.figures import Line, Stack, Table, Timeline
-from firsttouch.harness import report
-from firsttouch.harness.derive import derive
-from firsttouch.harness.findings import of_all, of_application
+from firsttouch.outcomes import report
+from firsttouch.outcomes.derive import derive
+from firsttouch.outcomes.findings import of_all, of_application
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Record
 from firsttouch.records.timeline import TransferTimeline

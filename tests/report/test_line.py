@@ -6,7 +6,7 @@ import sample
 from drawn import drawing_of, drawn, point
 
 from firsttouch.figures import Line
-from firsttouch.harness.report import ITERATIONS, SHARES
+from firsttouch.outcomes.report import ITERATIONS, SHARES
 from firsttouch.report.svg import to_svg
 from firsttouch.text import distinguishing_factors
 

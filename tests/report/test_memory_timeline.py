@@ -9,7 +9,7 @@ import pytest
 from drawn import texts_of
 
 from firsttouch.figures import MemoryTimeline
-from firsttouch.harness import report
+from firsttouch.outcomes import report
 from firsttouch.records.schema import SCHEMA, Record, Summary
 from firsttouch.records.timeline import MemoryCourse, Phase
 from firsttouch.report.draw import draw

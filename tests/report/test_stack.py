@@ -6,7 +6,7 @@ import sample
 from drawn import drawing_of, drawn
 
 from firsttouch.figures import Stack
-from firsttouch.harness.report import STACK, WITHOUT_CONTEXT
+from firsttouch.outcomes.report import STACK, WITHOUT_CONTEXT
 from firsttouch.report import stack
 from firsttouch.report.svg import to_png, to_svg
 

@@ -20,7 +20,7 @@ from firsttouch.advice.settings import Settings, settings
 from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError, unknown
 from firsttouch.harness.app import App, Params, solve
-from firsttouch.harness.derive import BASELINE
+from firsttouch.outcomes.derive import BASELINE
 from firsttouch.records.reading import Results, has_results, key_of, load_results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.text import caption, join_names, quantity

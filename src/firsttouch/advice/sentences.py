@@ -17,9 +17,9 @@ from firsttouch.analysis.findings import quantity as quantity_of
 from firsttouch.analysis.statistics import measured, median_of, varying
 from firsttouch.errors import UsageError
 from firsttouch.experiments.shares import speedup
-from firsttouch.harness.derive import BASELINE, application, is_events_run, setting, strategy
-from firsttouch.harness.findings import fastest
-from firsttouch.harness.search import begun, is_gain, without_candidates
+from firsttouch.outcomes.derive import BASELINE, application, is_events_run, setting, strategy
+from firsttouch.outcomes.findings import fastest
+from firsttouch.outcomes.placements import begun, is_gain, without_candidates
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.text import SECONDS, caption, condition, count, join_names, quantity

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 GROUP = "firsttouch.apps"
 _NEEDED = ("source", "pattern", "sizes", "initialise", "compute", "check")
-_NOT_APPS = ("clustering", "euler", "fft", "film", "lifting", "particles", "tridiagonal")
-"""Modules of this folder that are not applications."""
 
 
 def all_apps() -> dict[str, type[App]]:
@@ -25,6 +23,4 @@ def all_apps() -> dict[str, type[App]]:
     from firsttouch.harness.app import App
 
     here = sys.modules[__name__]
-    return dict(
-        sorted(find_classes(App, here, group=GROUP, noun="application", excluded=_NOT_APPS, required=_NEEDED).items())
-    )
+    return dict(sorted(find_classes(App, here, group=GROUP, noun="application", required=_NEEDED).items()))

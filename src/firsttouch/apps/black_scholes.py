@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firsttouch.apps import um_apps
+from firsttouch.apps.support import um_apps
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, on_host, shared_kernels, u64
 
 SPOT, STRIKE, YEARS = (5.0, 30.0), (1.0, 100.0), (0.25, 10.0)

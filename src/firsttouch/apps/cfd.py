@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.apps import euler
+from firsttouch.apps.support import euler
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, difference, f32, i32, on_host
 from firsttouch.harness.random import uniform_f32
 from firsttouch.workspace.workspace import Array, ArraySlice

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from firsttouch.apps import um_apps
-from firsttouch.apps.tridiagonal import Tridiagonal
+from firsttouch.apps.support import um_apps
+from firsttouch.apps.support.tridiagonal import Tridiagonal
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, in_pieces, sample
 from firsttouch.harness.random import F64, uniform_f32
 from firsttouch.workspace.agents import Value

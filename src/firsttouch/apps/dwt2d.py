@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from firsttouch.apps.lifting import join
+from firsttouch.apps.support.lifting import join
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces, u8
 
 THREADS, SIDE = 256, 64  # of a group, and of its tile with the halo, as in dwt2d.c

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from firsttouch.apps import um_apps
+from firsttouch.apps.support import um_apps
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, around, buffer, f32, in_pieces, on_host, sample
 from firsttouch.harness.random import F64, uniform_f32
 

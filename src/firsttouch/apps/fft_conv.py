@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from firsttouch.apps import fft, um_apps
+from firsttouch.apps.support import fft, um_apps
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, c64, f32, in_pieces
 from firsttouch.harness.random import below
 from firsttouch.workspace.agents import KernelFile

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from firsttouch.apps import um_apps
+from firsttouch.apps.support import um_apps
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, f64, in_pieces, sample
 from firsttouch.harness.random import F32, F64, uniform_f32
 from firsttouch.workspace.workspace import ByteRange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firsttouch.apps.domains import block_of, blocks_along, extent_of, rank_of
+from firsttouch.apps.support.domains import block_of, blocks_along, extent_of, rank_of
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, in_pieces
 from firsttouch.harness.random import F64, unit_f64
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.apps.film import MARGIN, Film
+from firsttouch.apps.support.film import MARGIN, Film
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, i32, in_pieces
 from firsttouch.harness.random import F64, below
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from firsttouch.apps.clustering import assigned
+from firsttouch.apps.support.clustering import assigned
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, i64
 from firsttouch.harness.random import F64, below, uniform_f32
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.apps.particles import Frame, Particles, rounded
+from firsttouch.apps.support.particles import Frame, Particles, rounded
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, u8
 from firsttouch.harness.random import normal_f64, unit_f64
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from firsttouch.apps.clustering import Tried, cost_error
+from firsttouch.apps.support.clustering import Tried, cost_error
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, u8, u32
 from firsttouch.harness.random import I64
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from firsttouch.apps.domains import blocks_along, extent_of, neighbours, packed
-from firsttouch.apps.histories import CUTOFF, GROUPS, PROBLEMS, REACTIONS, Histories
+from firsttouch.apps.support.domains import blocks_along, extent_of, neighbours, packed
+from firsttouch.apps.support.histories import CUTOFF, GROUPS, PROBLEMS, REACTIONS, Histories
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, u32, u64
 from firsttouch.harness.random import unit_f64
 

@@ -13,8 +13,8 @@ from firsttouch.text import count, named, quantity
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from firsttouch.harness.report import Row
-    from firsttouch.harness.search import Ranked
+    from firsttouch.outcomes.placements import RankedPlacement
+    from firsttouch.outcomes.report import PointSummary
 
 _FEW = 30
 """The most points that have a line each. If there are more, each application has a line, with one column per strategy.
@@ -24,10 +24,10 @@ _MOST_NAMED = 5
 _PLAIN_WIDTH = 160
 """The width of the output in columns if neither a terminal nor COLUMNS determines it."""
 
-_Group: TypeAlias = tuple[str, list["Row"]]
+_Group: TypeAlias = tuple[str, list["PointSummary"]]
 
 
-def show(rows: Sequence[Row]) -> None:
+def show(rows: Sequence[PointSummary]) -> None:
     """Prints the rows to stdout."""
     console, groups = _console(), _groups(rows)
     if len(rows) <= _FEW:
@@ -46,10 +46,10 @@ def _console() -> Console:
     return console
 
 
-def _groups(rows: Iterable[Row]) -> list[_Group]:
+def _groups(rows: Iterable[PointSummary]) -> list[_Group]:
     """Groups the rows that differ only by strategy. Each group has its common conditions in words."""
     devices = {row.device for row in rows}
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[PointSummary]] = {}
     for row in rows:
         where = [f"on {row.device}"] if len(devices) > 1 else []
         conditions = [named(name, v) for name, v in row.conditions.items()]
@@ -103,7 +103,7 @@ def _by_point(groups: Sequence[_Group]) -> Table:
     return table
 
 
-def _unsure(row: Row, name: str = "relative_time") -> str:
+def _unsure(row: PointSummary, name: str = "relative_time") -> str:
     return _tilde(row.relative_time_low, row.relative_time_high) if name == "relative_time" else ""
 
 
@@ -144,9 +144,9 @@ def _times(groups: Sequence[_Group], strategies: Sequence[str]) -> Table:
     return table
 
 
-def _time(row: Row) -> str:
+def _time(row: PointSummary) -> str:
     """The time relative to explicit. An absolute time for explicit itself, and if there is no explicit."""
-    from firsttouch.harness.derive import BASELINE
+    from firsttouch.outcomes.derive import BASELINE
 
     if row.status != "ok" or row.verified is False or row.suspect:
         return "-" if row.status == "skipped" else _end(row)
@@ -158,12 +158,12 @@ def _time(row: Row) -> str:
 # ---------------------------------------------------------------------------------------------- placements
 
 
-def show_placements(lines: Sequence[Ranked]) -> None:
+def show_placements(lines: Sequence[RankedPlacement]) -> None:
     """Prints the rankings of searches for placements: what was measured as often as the strategies, fastest first."""
     if not lines:
         return
     console = _console()
-    groups: dict[tuple[str, str, str], list[Ranked]] = {}
+    groups: dict[tuple[str, str, str], list[RankedPlacement]] = {}
     for line in lines:
         groups.setdefault((line.application, line.device, line.base), []).append(line)
     table = _table("placements", most=100)
@@ -186,14 +186,14 @@ def show_placements(lines: Sequence[Ranked]) -> None:
     console.print()
 
 
-def _relative(line: Ranked) -> str:
+def _relative(line: RankedPlacement) -> str:
     return _tilde(line.relative_low, line.relative_high) + _ratio(line.relative)
 
 
 # ---------------------------------------------------------------------------------------------- in words
 
 
-def _sentences(rows: Sequence[Row]) -> list[str]:
+def _sentences(rows: Sequence[PointSummary]) -> list[str]:
     """The number of points by outcome, and the reasons of those that are not verified, skipped points last."""
     ends = dict(sorted(Counter(_end(row) for row in rows).items(), key=lambda end: end[0] != "verified"))
     sentences = [f"{count(len(rows), 'point')}: {', '.join(f'{n} {end}' for end, n in ends.items())}."]
@@ -204,7 +204,7 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
     sentences += filter(None, map(_best_share, rows))
     if any(row.kernel_ms is not None for row in rows):
         sentences[0] += " Kernel times are means of separate runs, so chance may put them above compute."
-    bad: dict[tuple[str, str], list[Row]] = {}
+    bad: dict[tuple[str, str], list[PointSummary]] = {}
     for row in sorted(rows, key=lambda row: row.status == "skipped"):
         if (end := _end(row)) != "verified":
             bad.setdefault((end, row.suspect if end == "suspect" else row.reason), []).append(row)
@@ -215,7 +215,7 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
     return sentences
 
 
-def _best_share(row: Row) -> str:
+def _best_share(row: PointSummary) -> str:
     """What the search for the best division of work found, or ''."""
     if row.best_share is None or row.best_speedup is None or _end(row) != "verified":
         return ""
@@ -229,7 +229,7 @@ def _best_share(row: Row) -> str:
     return f"- {claim_of(row.best_share, ratio).text.format_map(words)}"
 
 
-def _end(row: Row) -> str:
+def _end(row: PointSummary) -> str:
     if row.status != "ok":
         return row.status
     if row.suspect and row.verified is not False:
@@ -237,7 +237,7 @@ def _end(row: Row) -> str:
     return {True: "verified", False: "wrong", None: "not verified"}[row.verified]
 
 
-def _who(rows: Sequence[Row]) -> str:
+def _who(rows: Sequence[PointSummary]) -> str:
     strategies = dict.fromkeys(row.strategy for row in rows)
     applications = dict.fromkeys(row.application for row in rows)
     return f"{_names_or_count(list(strategies), 'strategies')} of {_names_or_count(list(applications), 'applications')}"

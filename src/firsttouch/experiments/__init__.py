@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 
 from firsttouch.experiments.base import Experiment
-from firsttouch.experiments.contract import flaw
 from firsttouch.modules import create, find_classes
 
 GROUP = "firsttouch.experiments"
@@ -22,6 +21,8 @@ def all_experiments() -> dict[str, Experiment]:
     """Returns the experiments by name, in the order of lists and reports. Raises UsageError for a module or a class
     that can't be used.
     """
+    from firsttouch.experiments.contract import flaw
+
     here = sys.modules[__name__]
     found = find_classes(
         Experiment, here, group=GROUP, noun="experiment", excluded=_OTHERS, required=_NEEDED, validate=flaw

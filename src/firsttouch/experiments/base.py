@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from firsttouch.analysis.findings import Finding
 from firsttouch.figures import Figure
-from firsttouch.machine.switches import Part
 from firsttouch.records.schema import RANKS, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.records.schema import Point as Point
 from firsttouch.units import format_size
@@ -21,6 +20,7 @@ from firsttouch.units import format_size
 if TYPE_CHECKING:
     from firsttouch import _core
     from firsttouch.experiments.presets import Property, Rule
+    from firsttouch.machine.switches import Part
     from firsttouch.session import Session
 
 Preset = Literal["quick", "standard", "full"]

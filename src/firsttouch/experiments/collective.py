@@ -15,7 +15,6 @@ from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact
 from firsttouch.experiments.interfaces import (
-    INTERFACE,
     MPI_STAGED,
     XCCL,
     by_device_address,
@@ -33,7 +32,7 @@ from firsttouch.experiments.presets import QUICK, STANDARD, Candidate, Not, Octa
 from firsttouch.figures import Line
 from firsttouch.machine.backends import message_library
 from firsttouch.machine.switches import xccl_environment
-from firsttouch.records.schema import RANKS, AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.records.schema import INTERFACE, RANKS, AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
 

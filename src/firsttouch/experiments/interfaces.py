@@ -13,10 +13,9 @@ from firsttouch.experiments.common import unavailable, unreachable
 from firsttouch.experiments.pairs import allocators_of
 from firsttouch.machine.backends import message_library
 from firsttouch.machine.mpi import may_be_taken, why_not_taken
-from firsttouch.records.schema import AllocatorInfo, DeviceInfo
+from firsttouch.records.schema import INTERFACE, AllocatorInfo, DeviceInfo
 from firsttouch.session import Session
 
-INTERFACE = "interface"
 MPI, MPI_STAGED, XCCL = INTERFACES = "mpi", "mpi-staged", "xccl"
 
 

@@ -15,7 +15,6 @@ from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.base import Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact
 from firsttouch.experiments.interfaces import (
-    INTERFACE,
     MPI,
     MPI_STAGED,
     XCCL,
@@ -49,7 +48,7 @@ from firsttouch.experiments.presets import leave_out
 from firsttouch.figures import Heat, Line
 from firsttouch.machine.mpi import may_be_taken
 from firsttouch.machine.switches import DEFAULT, ROUTES, route_environment, xccl_environment
-from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Factors, Metric, Record
+from firsttouch.records.schema import INTERFACE, NODE, PEER, SELF, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
 

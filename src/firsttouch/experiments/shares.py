@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, Quantity, finding
 from firsttouch.experiments.base import Factor
 from firsttouch.figures import Line
@@ -53,7 +52,7 @@ def share_of(factors: Factors) -> float | None:
 
 
 @dataclass(frozen=True)
-class Search:
+class ShareSearch:
     """The times of the shares that were tried, in ms, and how long that took. complete: no share was left out."""
 
     times: dict[float, float]
@@ -66,6 +65,8 @@ class Search:
 
     def counters(self, best: Sequence[float], gpu_alone: Sequence[float]) -> dict[str, Scalar]:
         """The counters of a record. best, gpu_alone: times of more runs at the best share, and with the GPU alone."""
+        from firsttouch import _core
+
         (n, median, *_, low, high), (_, alone, *_, alone_low, alone_high) = map(_core.summarise, (best, gpu_alone))
         found: dict[str, Scalar] = {CURVE.format(f"{share:g}"): self.times[share] for share in sorted(self.times)}
         found |= {"best_share": self.best, "best_ms": median, "all_on_gpu_ms": alone, "best_speedup": alone / median}
@@ -74,7 +75,7 @@ class Search:
         return found | {"search_ms": self.seconds * 1e3, "search_complete": self.complete}
 
 
-def search(time_of: Callable[[float], float], limit: float = SEARCH_SECONDS) -> Search:
+def search(time_of: Callable[[float], float], limit: float = SEARCH_SECONDS) -> ShareSearch:
     """Find the share with the least time: a coarse grid, then halves of its step on both sides of the best.
 
     time_of: the time of one run in ms. limit: seconds after which no other share is tried; two always are.
@@ -94,7 +95,7 @@ def search(time_of: Callable[[float], float], limit: float = SEARCH_SECONDS) -> 
         step /= 2
         best = min(times, key=lambda share: times[share])
         complete = complete and tries([s for s in (best + step, best - step) if 0 <= s <= 1])
-    return Search(times, time.monotonic() - started, complete)
+    return ShareSearch(times, time.monotonic() - started, complete)
 
 
 def speedup(record: Record) -> Quantity | None:

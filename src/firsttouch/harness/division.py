@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from firsttouch.experiments.base import Factor
-from firsttouch.experiments.shares import CPU_THREADS, GPU_SHARE, Search, search, share_of
+from firsttouch.experiments.shares import CPU_THREADS, GPU_SHARE, ShareSearch, search, share_of
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar
 from firsttouch.workspace.strategies import Strategy
 
@@ -67,11 +67,11 @@ def divided_ms(run: Run) -> float:
 
 
 @dataclass(frozen=True)
-class Found:
+class ChosenDivision:
     """The division to measure; if it was searched for, the search and the times of the GPU alone."""
 
     division: Division
-    search: Search | None = None
+    search: ShareSearch | None = None
     gpu_alone: Sequence[float] = ()
 
     def counters(self, runs: Sequence[Run]) -> dict[str, Scalar]:
@@ -80,19 +80,21 @@ class Found:
         return {} if self.search is None else self.search.counters(times, self.gpu_alone or times)
 
 
-def find(app: type[App], factors: Factors, given: Division, run: Callable[[Division], Run], repeats: int) -> Found:
+def find(
+    app: type[App], factors: Factors, given: Division, run: Callable[[Division], Run], repeats: int
+) -> ChosenDivision:
     """The division that a point sets, or the best one by a search with one run of each share. The GPU alone is then run
     `repeats` times, as the best one will be.
     """
     if not app.divided or share_of(factors) is not None:
-        return Found(given)
+        return ChosenDivision(given)
 
     def time_of(share: float) -> float:
         return divided_ms(run(replace(given, gpu_share=share)))
 
     found = search(time_of)
     alone = [time_of(1.0) for _ in range(repeats)] if found.best != 1 else []
-    return Found(replace(given, gpu_share=found.best), found, alone)
+    return ChosenDivision(replace(given, gpu_share=found.best), found, alone)
 
 
 def facts(app: App) -> dict[str, Scalar]:

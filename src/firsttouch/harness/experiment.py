@@ -15,10 +15,13 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
 from firsttouch.experiments.common import MMAP_EVERY_BLOCK
-from firsttouch.harness import division, exchanging, findings, kernel_times, placements, report, timelines
+from firsttouch.harness import division, exchanging, kernel_times, placements, timelines
 from firsttouch.harness.app import App, Params, solve
-from firsttouch.harness.derive import derive
 from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
+from firsttouch.outcomes import findings, report
+from firsttouch.outcomes.derive import derive
+from firsttouch.outcomes.exchanges import BUFFERS
+from firsttouch.outcomes.placements import PLACEMENT
 from firsttouch.records.schema import AllocatorInfo, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size, parse_size
@@ -129,7 +132,7 @@ class Application(Applications):
         own = [Factor(name, (value,), "count") for name, value in self.app.sizes["default"].items()]
         own += [Factor(name, words) for name, words in self.app.options.items()]
         own += division.FACTORS.values() if self.app.divided else ()
-        own += placements.factors_of(self.app, self.requested.get(placements.PLACEMENT, ()))
+        own += placements.factors_of(self.app, self.requested.get(PLACEMENT, ()))
         return {**SETTINGS, **{f.name: f for f in own}}
 
     def optional(self) -> list[Factor]:
@@ -138,7 +141,7 @@ class Application(Applications):
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors.get("events") == "on" and not may_migrate(STRATEGIES[factors.text("strategy")].allocator):
             return "unified-memory events exist only for strategies whose pages move"
-        if factors.get("events") == "on" and placements.BEST in self.requested.get(placements.PLACEMENT, ()):
+        if factors.get("events") == "on" and placements.BEST in self.requested.get(PLACEMENT, ()):
             return "a search for placements records no events"
         return exchanging.why_meaningless(factors) if self.app.exchanges else ""
 
@@ -221,7 +224,7 @@ class Application(Applications):
                 pages=str(factors.get("pages", "policy")),
                 place_scratch=_places_scratch(factors),
                 guidance=placements.placement_of(self.app, factors),
-                messages=str(factors.get(exchanging.BUFFERS, "")),
+                messages=str(factors.get(BUFFERS, "")),
             )
             rows = _window_rows(self.app, params, strategy, factors)
             return app, run(
@@ -422,7 +425,7 @@ def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Fact
         return str(error)
     allowed, budget = _core.oversubscription_allowed(), _budget(factors)
     hint = "; use --allow-oversubscription to run it anyway" if entry.managed else ""
-    messages = device.allocator(str(factors.get(exchanging.BUFFERS)))
+    messages = device.allocator(str(factors.get(BUFFERS)))
     on_host, on_device = _charges(declarations, strategy, entry, messages, scratch_placed=_places_scratch(factors))
     if not strategy.duplicated and budget is not None and on_device > budget and not (entry.managed and allowed):
         return f"{app.name} needs {format_size(on_device)} of device memory, more than the budget{hint}"

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Factor
 from firsttouch.harness.app import App
+from firsttouch.outcomes.placements import AS_IS, PLACEMENT, is_of_buffers, parse
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar
 from firsttouch.workspace.guidance import ADVICE, ADVICE_OF, PREFETCH_OF, Guidance, Placement, settings_of
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, why_unguided
 from firsttouch.workspace.workspace import Declaration, placement
 
-PLACEMENT = "placement"
-AS_IS, PAPER = "strategy", "paper"
+PAPER = "paper"
 BEST = "best"
 """What a call gives to have better placements searched (search.py)."""
 
@@ -51,23 +51,6 @@ def with_search(chosen: Mapping[str, list[Scalar]]) -> dict[str, list[Scalar]]:
     guided = {s.allocator for s in STRATEGIES.values() if s.advise or s.prefetch}
     names: list[Scalar] = [s.name for s in STRATEGIES.values() if s.allocator in guided]
     return {"strategy": names, **chosen, PLACEMENT: [BEST]}
-
-
-def parse(word: str) -> dict[str, str]:
-    """The settings in a placement, by name. Raises ValueError if it has none."""
-    found: dict[str, str] = {}
-    for part in word.split():
-        name, _, words = part.partition("=")
-        advice, slash, prefetch = words.partition("/")
-        if not slash:
-            raise ValueError(f"'{part:.60}' is not BUFFER=ADVICE/PREFETCH")
-        found |= {ADVICE_OF + name: advice, PREFETCH_OF + name: prefetch}
-    return found
-
-
-def is_of_buffers(word: str) -> bool:
-    """Whether a placement gives the guidance of buffers, and is not one of the other words."""
-    return "=" in word
 
 
 def _all_accepted(word: str, words: Mapping[str, Sequence[str]]) -> bool:

@@ -6,9 +6,10 @@ from itertools import accumulate
 
 from firsttouch.experiments.base import Factor
 from firsttouch.harness.measure import Run
+from firsttouch.outcomes.derive import TIMELINE
 from firsttouch.records.schema import Factors
 
-SETTING = Factor("timeline", ("off", "on"), doc="sample host and device memory over time")
+SETTING = Factor(TIMELINE, ("off", "on"), doc="sample host and device memory over time")
 REST = 0.1
 """Seconds without work before each repetition, so that what is in use then is read."""
 MOST_ITERATIONS = 200

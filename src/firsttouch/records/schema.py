@@ -35,6 +35,8 @@ PEER, SELF, NODE = "peer", "self", "node"
 """The factor that names another device, and the value of it that means the acting device itself."""
 RANKS = "ranks"
 """The factor with the number of processes that carry out a point together."""
+INTERFACE = "interface"
+"""The factor that says what carries data between these processes."""
 SHARED = "shared"
 """The counter that says what several of these processes have in common."""
 PeerAccess: TypeAlias = Literal["direct", "copies", "none"]

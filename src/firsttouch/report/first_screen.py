@@ -15,11 +15,11 @@ from firsttouch.analysis.findings import Finding, Quantity, at_shared
 from firsttouch.analysis.statistics import measured
 from firsttouch.experiments.headlines import MOST, headlines, is_own_processor
 from firsttouch.figures import Bar, Figure
-from firsttouch.harness.derive import derive
-from firsttouch.harness.findings import MEAN
-from firsttouch.harness.findings import numbers as of_runs
-from firsttouch.harness.report import STACK, WITHOUT_CONTEXT
-from firsttouch.harness.search import without_candidates
+from firsttouch.outcomes.derive import derive
+from firsttouch.outcomes.findings import MEAN
+from firsttouch.outcomes.findings import numbers as of_runs
+from firsttouch.outcomes.placements import without_candidates
+from firsttouch.outcomes.report import STACK, WITHOUT_CONTEXT
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.report.answers import AnsweredSection

@@ -21,6 +21,8 @@ BASELINE, PINNED = "explicit", "explicit+pinned"
 """The strategies that others are compared with: copies from pageable host arrays, and from page-locked ones."""
 EVENTS, ON = "events", "on"
 """The factor of events runs, and its value. Such a run records unified-memory events and is slower if pages fault."""
+TIMELINE = "timeline"
+"""The factor of points whose memory is sampled over time."""
 
 RELATIVE: Mapping[str, Sequence[str]] = {
     "time": ("median",),

@@ -18,7 +18,7 @@ from firsttouch.harness.random import F32
 from firsttouch.workspace.agents import Gpu
 from firsttouch.workspace.workspace import Array, ByteRange
 
-TEXT = Path(__file__).with_suffix(".c").read_text(encoding="utf-8")
+TEXT = Path(__file__).parents[1].joinpath("fft.c").read_text(encoding="utf-8")
 TILE, THREADS = 2048, 256  # numbers and work-items per group in fft.c
 LONGEST = {"rows": 10, "columns": 8}
 """Bits of the longest transform in one pass, so that a tile holds several columns in whole memory sectors."""

@@ -8,10 +8,9 @@ from statistics import geometric_mean
 
 from firsttouch.analysis.findings import Claim, Finding, Quantity, are_apart, compare, extremes, finding, quantity
 from firsttouch.analysis.statistics import measured, median_of, varying
-from firsttouch.experiments.interfaces import INTERFACE
 from firsttouch.experiments.shares import best_found
-from firsttouch.harness import exchanging
-from firsttouch.harness.derive import (
+from firsttouch.outcomes import exchanges
+from firsttouch.outcomes.derive import (
     BASELINE,
     EVENTS,
     application,
@@ -21,7 +20,7 @@ from firsttouch.harness.derive import (
     setting,
     strategy,
 )
-from firsttouch.records.schema import Record
+from firsttouch.records.schema import INTERFACE, Record
 from firsttouch.text import condition, count
 
 NOTABLE_SAVING = 0.95
@@ -68,16 +67,16 @@ def of_application(records: Sequence[Record]) -> list[Finding]:
     found, good = _usable(records)
     if not good:
         return found
-    exchanges = exchanging.findings(good)
-    if exchanges and len({strategy(r) for r in good}) == 1:
-        return [*found, *exchanges, *_caveats(good)]
+    of_exchanges = exchanges.findings(good)
+    if of_exchanges and len({strategy(r) for r in good}) == 1:
+        return [*found, *of_exchanges, *_caveats(good)]
     settings = _settings(good)
     chosen = max(reversed(settings), key=len)
     names = [n for n in varying([s[0] for s in settings]) if n not in ("strategy", EVENTS)]
     found += [*_speed(chosen, condition(chosen[0], names)), *_kernels(chosen), *_memory(chosen)]
     if len(settings) > 1:
         found += _wins(settings, count(len(settings), "setting"))
-    found += exchanges
+    found += of_exchanges
     found += [one for record in good for one in best_found(record, strategy(record))]
     return [*found, *_caveats(good)]
 
@@ -90,8 +89,8 @@ def of_all(records: Sequence[Record]) -> list[Finding]:
     settings = _settings(good)
     names = {application(r) for r in good}
     if all(len(rows) == 1 for rows in settings):
-        if (exchanges := exchanging.findings(good)) and all(INTERFACE in r.factors for r in good):
-            return [*found, *exchanges, *_caveats(good)]
+        if (of_exchanges := exchanges.findings(good)) and all(INTERFACE in r.factors for r in good):
+            return [*found, *of_exchanges, *_caveats(good)]
         return [*found, *(finding(ALONE, rows[0]) for rows in settings), *_caveats(good)]
     more = f" under {count(len(settings), 'setting')}" if len(settings) > len(names) else ""
     found += _wins(settings, f"{count(len(names), 'application')}{more}")
@@ -118,10 +117,10 @@ def numbers(records: Sequence[Record]) -> list[Finding]:
         settings[app] = max(settings.get(app, []), rows, key=len)
     if len(settings) != 1:
         good = _usable(records)[1]
-        by_ranks = {app: exchanging.best_runs([r for r in good if application(r) == app]) for app in settings}
+        by_ranks = {app: exchanges.best_runs([r for r in good if application(r) == app]) for app in settings}
         return [one for app, rows in sorted(settings.items()) for one in by_ranks[app] or [_best_run(rows)]]
     (rows,) = settings.values()
-    if len(rows) == 1 and (ways := exchanging.runs(_usable(records)[1])):
+    if len(rows) == 1 and (ways := exchanges.runs(_usable(records)[1])):
         return ways
     base = next((r for r in rows if strategy(r) == BASELINE), None)
     return [

@@ -12,13 +12,13 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import series, value, varying
 from firsttouch.experiments import shares
 from firsttouch.experiments.base import ReportSection
-from firsttouch.experiments.interfaces import INTERFACE
 from firsttouch.figures import Bar, Figure, Heat, Line, MemoryTimeline, Stack, Table, Timeline
-from firsttouch.harness import exchanging, findings, timelines
-from firsttouch.harness.derive import (
+from firsttouch.outcomes import exchanges, findings
+from firsttouch.outcomes.derive import (
     BASELINE,
     FASTEST,
     PREFIXES,
+    TIMELINE,
     against_fastest,
     application,
     derive,
@@ -27,9 +27,15 @@ from firsttouch.harness.derive import (
     positive,
     strategy,
 )
-from firsttouch.harness.placements import AS_IS, PLACEMENT
-from firsttouch.harness.search import FINALIST, of_searches, ranked_first, without_candidates
-from firsttouch.records.schema import FAILURES, Record, Scalar, Status
+from firsttouch.outcomes.placements import (
+    AS_IS,
+    FINALIST,
+    PLACEMENT,
+    of_searches,
+    ranked_first,
+    without_candidates,
+)
+from firsttouch.records.schema import FAILURES, INTERFACE, Record, Scalar, Status
 from firsttouch.workspace.strategies import STRATEGIES
 
 QUESTION = "What does each memory strategy cost an application, in time and in memory?"
@@ -71,7 +77,7 @@ _TITLES = {
     "copied_h2d_bytes": "copied to the device",
     "copied_d2h_bytes": "copied to the host",
     "um_gpu_fault_groups": "GPU fault groups",
-    **exchanging.COLUMNS,
+    **exchanges.COLUMNS,
 }
 STACK = Stack(x="strategy", series="phase_{}_ms", y_title="time, ms", title="Time of each phase")
 WITHOUT_CONTEXT = replace(STACK, without=("context",), title="Time of a run by phase")
@@ -126,7 +132,7 @@ AGAINST_FASTEST = replace(
 
 
 @dataclass(frozen=True)
-class Row:
+class PointSummary:
     """The summary of one point. Times are in ms, memory is in bytes; None if not measured.
 
     conditions: the factors other than the strategy that vary among the points of the application. reason: why the point
@@ -165,7 +171,7 @@ class Row:
     best_speedup_high: float | None
 
 
-def summary(records: Sequence[Record]) -> list[Row]:
+def summary(records: Sequence[Record]) -> list[PointSummary]:
     """A row for each point, by device and application. Events runs have a row only if they failed, and so have the
     placements that a search tried.
     """
@@ -176,7 +182,7 @@ def summary(records: Sequence[Record]) -> list[Row]:
         for app in sorted({application(r) for r in derived}):
             group = [r for r in derived if application(r) == app]
             conditions = [name for name in varying(group) if name != "strategy"]
-            rows += [_row(r, {name: r.factors[name] for name in conditions if name in r.factors}) for r in group]
+            rows += [_summary_of(r, {name: r.factors[name] for name in conditions if name in r.factors}) for r in group]
     return rows
 
 
@@ -184,8 +190,8 @@ def _failed(record: Record) -> bool:
     return record.verified is False or bool(record.suspect) or record.status in FAILURES
 
 
-def _row(record: Record, conditions: dict[str, Scalar]) -> Row:
-    return Row(
+def _summary_of(record: Record, conditions: dict[str, Scalar]) -> PointSummary:
+    return PointSummary(
         device=record.device,
         application=application(record),
         strategy=strategy(record),
@@ -201,7 +207,11 @@ def _row(record: Record, conditions: dict[str, Scalar]) -> Row:
         peak_host_bytes=non_negative(record, "peak_host_bytes"),
         peak_device_bytes=non_negative(record, "peak_device_bytes"),
         best_share=non_negative(record, "best_share"),
-        **{f.name: positive(record, f.name) for f in fields(Row) if f.name.startswith(("relative_", "best_speedup"))},
+        **{
+            f.name: positive(record, f.name)
+            for f in fields(PointSummary)
+            if f.name.startswith(("relative_", "best_speedup"))
+        },
     )
 
 
@@ -247,7 +257,7 @@ def _overview_figures(records: Sequence[Record]) -> Sequence[Figure]:
     if any(len(names) > 1 for names in apps.values()):
         return (AGAINST_FASTEST, *OVERVIEW)
     if len({r.factors[INTERFACE] for r in records if INTERFACE in r.factors}) > 1:
-        return (exchanging.RUNS, *OVERVIEW)
+        return (exchanges.RUNS, *OVERVIEW)
     searched = any(shares.speedup(r) for r in records)
     return (replace(SHARES, facet="app") if searched else RUNS, *OVERVIEW)
 
@@ -284,7 +294,7 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     context = max((positive(r, "phase_context_ms") or 0.0 for r in ran), default=0.0)
     longest = max((positive(r, "median") or 0.0 for r in ran), default=0.0)
     found: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
-    if any(timelines.SETTING.name in r.counters for r in ran):
+    if any(TIMELINE in r.counters for r in ran):
         found.insert(0, MEMORY)  # which the call asked for
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
         found.append(ITERATIONS)
@@ -294,8 +304,8 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
         found.append(BY_SHARE)
     if any(shares.speedup(r) for r in ran):
         found.append(SHARES)
-    if len({(r.factors.get(INTERFACE), r.factors.get(exchanging.BUFFERS)) for r in ran}) > 1:
-        found = [exchanging.FIGURE, *found]
+    if len({(r.factors.get(INTERFACE), r.factors.get(exchanges.BUFFERS)) for r in ran}) > 1:
+        found = [exchanges.FIGURE, *found]
     if any(FINALIST in r.counters for r in ran):
         found = [PLACEMENTS, *(replace(figure, where={PLACEMENT: AS_IS}) for figure in found)]
     conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]

@@ -1,0 +1,1 @@
+"""What applications share, and what checks them: modules that are no applications."""

@@ -1,0 +1,1 @@
+"""What records of applications say. Nothing here measures, and the core is not loaded."""
