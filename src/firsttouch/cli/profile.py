@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -132,29 +132,15 @@ def command(
 
     Example: firsttouch profile --out first -- ./app arg
     """
-    with _signals_for_this_thread():
-        from firsttouch.profile.launch import NotStarted
-        from firsttouch.profile.profiler import INTERVAL, Call, profile
-
     if sources:
         if words or attach is not None:
             raise UsageError("--sources starts nothing; leave the command and --pid out")
         _show_sources(as_json)
         return
-    if not words and attach is None:
-        raise UsageError("there is nothing to profile; name a command, as in firsttouch profile -- ./app, or a --pid")
-    if words and attach is not None:
-        raise UsageError("a command and --pid were given; profile one of them")
-    if lasting is not None and attach is None:
-        raise UsageError("--duration needs --pid; a command is profiled until it ends")
-    if trace and (attach is not None or no_inject):
-        other = "--pid" if attach is not None else "--no-inject"
-        why = (
-            "the driver loads the library of --trace at the program's start only"
-            if attach is not None
-            else ("--trace loads a library into the target")
-        )
-        raise UsageError(f"--trace and {other} were given; {why}")
+    _check(words or [], attach, lasting, trace=trace, no_inject=no_inject)
+    with _signals_for_this_thread():
+        from firsttouch.profile.profiler import INTERVAL, Call
+
     call = Call(
         command=words or [],
         pid=attach or 0,
@@ -166,23 +152,46 @@ def command(
         inject=not no_inject,
         to_stderr=as_json,
     )
+    raise typer.Exit(_profile(call, as_json))
+
+
+def _check(words: Sequence[str], attach: int | None, lasting: float | None, *, trace: bool, no_inject: bool) -> None:
+    """Raises UsageError for options that do not go together."""
+    if not words and attach is None:
+        raise UsageError("there is nothing to profile; name a command, as in firsttouch profile -- ./app, or a --pid")
+    if words and attach is not None:
+        raise UsageError("a command and --pid were given; profile one of them")
+    if lasting is not None and attach is None:
+        raise UsageError("--duration needs --pid; a command is profiled until it ends")
+    if trace and attach is not None:
+        why = "the driver loads the library of --trace at the program's start only"
+        raise UsageError(f"--trace and --pid were given; {why}")
+    if trace and no_inject:
+        raise UsageError("--trace and --no-inject were given; --trace loads a library into the target")
+
+
+def _profile(call: Call, as_json: bool) -> int:
+    """Profiles, prints the summary, and returns the target's exit status, whatever happens to the summary."""
+    with _signals_for_this_thread():
+        from firsttouch.profile.launch import NotStarted
+        from firsttouch.profile.profiler import profile
+
     try:
         outcome = profile(call)
     except NotStarted as error:
         print_stderr(f"firsttouch: {error}")
-        raise typer.Exit(error.status) from None
-    status = 0 if outcome.status is None else outcome.status
+        return error.status
     try:
         _show(call, outcome.directory, outcome.failure, as_json)
     except KeyboardInterrupt:
         print_stderr(f"firsttouch: interrupted; firsttouch report {outcome.directory} draws the profile")
     except UsageError as error:
         print_stderr(f"firsttouch: {error}")
-    except Exception as error:  # the target's status is not to be lost
+    except Exception as error:
         why = " ".join(str(error).split())
         again = f"firsttouch report {outcome.directory} draws the profile"
         print_stderr(f"firsttouch: no summary: {type(error).__name__}: {why:.200}; {again}")
-    raise typer.Exit(status)
+    return 0 if outcome.status is None else outcome.status
 
 
 @contextmanager
