@@ -23,7 +23,7 @@ main()
 """
 UNDRAWN = (sys.executable, "-c", _UNDRAWN)
 """For tests that do not look at the report, which takes longer than their points do."""
-DRAWN_BESIDES = COMMAND if os.environ.get("FIRSTTOUCH_EXHAUSTIVE") else UNDRAWN
+DRAWN_BESIDES = bool(os.environ.get("FIRSTTOUCH_EXHAUSTIVE"))
 """For tests whose records are unlike those of other tests: with the exhaustive tests, the report is drawn too."""
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.calls import COMMAND, UNDRAWN
+from tests.calls import UNDRAWN, call
 from tests.matrix import matrix
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
@@ -17,9 +16,9 @@ STRIDE = (EXAMPLES / "stride.py").read_text()
 SMOOTH = (EXAMPLES / "smooth.py").read_text()
 
 
-def call(cwd: Path, *words: str, command: Sequence[str] = UNDRAWN, **more: str) -> subprocess.CompletedProcess[str]:
+def start(cwd: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*command, *words],
+        [*UNDRAWN, *words],
         cwd=cwd,
         env=os.environ | more,
         capture_output=True,
@@ -39,7 +38,7 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], *expected: str) 
 def test_the_example_in_the_docs_is_the_file_that_runs(tmp_path: Path) -> None:
     assert STRIDE in (EXAMPLES.parent / "extending/experiment.md").read_text()
     asked = ("--device", "cpu", "--set", "stride=64,4KiB", "--out", "o")
-    done = call(tmp_path, "run", "stride", "--module", str(EXAMPLES / "stride.py"), *asked)
+    done = call("run", "stride", "--module", str(EXAMPLES / "stride.py"), *asked, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "stride on cpu: 2 ok" in done.stderr
 
@@ -53,10 +52,10 @@ def test_a_package_provides_experiments_by_an_entry_point(tmp_path: Path) -> Non
     (tmp_path / "site" / "stride_of_mine.py").write_text(STRIDE)
     path = f"{tmp_path / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     asked = ("--device", "cpu", "--set", "stride=64", "--out", "o")
-    done = call(tmp_path, "run", "stride", *asked, PYTHONPATH=path)
+    done = start(tmp_path, "run", "stride", *asked, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     (tmp_path / "site" / "stride_of_mine.py").write_text("raise SystemExit(0)")
-    broken = call(tmp_path, "run", "stride", "--device", "cpu", PYTHONPATH=path)
+    broken = start(tmp_path, "run", "stride", "--device", "cpu", PYTHONPATH=path)
     assert_one_sentence(broken, "entry point 'stride'", "stride_of_mine, does not load: SystemExit: 0")
 
 
@@ -81,7 +80,7 @@ def test_a_module_that_does_not_load(command: str, case: str, tmp_path: Path) ->
     text, *said = NOT_LOADED[case]
     (tmp_path / "mine.py").write_text(text)
     noun = {"run": "experiment", "app": "application"}[command]
-    done = call(tmp_path, command, "stride", "--module", "mine.py", "--out", "o")
+    done = call(command, "stride", "--module", "mine.py", "--out", "o", cwd=tmp_path)
     assert_one_sentence(done, *(words.format(noun=noun) for words in said))
     assert not (tmp_path / "o").exists()
 
@@ -90,7 +89,7 @@ def test_a_module_that_does_not_load(command: str, case: str, tmp_path: Path) ->
 def test_a_module_that_is_not_a_python_file(path: str, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text(STRIDE)
     for command in ("run", "app"):
-        done = call(tmp_path, command, "--list", "--module", path)
+        done = call(command, "--list", "--module", path, cwd=tmp_path)
         assert_one_sentence(done, f"--module '{tmp_path / path}' is not a Python file")
 
 
@@ -166,7 +165,7 @@ def test_the_error_for_an_invalid_class(
 ) -> None:
     (tmp_path / "mine.py").write_text(changed(text, old, new))
     name = "stride" if command == "run" else "smooth"
-    done = call(tmp_path, command, name, "--module", "mine.py", "--out", "o")
+    done = call(command, name, "--module", "mine.py", "--out", "o", cwd=tmp_path)
     assert_one_sentence(done, *said)
     assert not (tmp_path / "o").exists()
 
@@ -176,7 +175,7 @@ def test_two_files_with_the_same_name_and_one_file_given_twice(tmp_path: Path) -
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.py").write_text(text)
     both = ("--module", "a/mine.py", "--module", "b/mine.py", "--module", "./a/mine.py")
-    done = call(tmp_path, "run", "stride", "other", *both, "--device", "cpu", "--list")
+    done = call("run", "stride", "other", *both, "--device", "cpu", "--list", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [line.partition(":")[0] for line in done.stdout.splitlines() if line[0] != " "] == ["stride", "other"]
 
@@ -185,7 +184,7 @@ def test_a_module_that_exits_while_planning(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         changed(STRIDE, "def skip(self, factors, device):", "def skip(self, *_):\n        raise SystemExit(0)")
     )
-    done = call(tmp_path, "run", "stride", "--module", "mine.py", "--device", "cpu", "--out", "o")
+    done = call("run", "stride", "--module", "mine.py", "--device", "cpu", "--out", "o", cwd=tmp_path)
     assert_one_sentence(done, "SystemExit: 0 (", "mine.py:")
     assert not (tmp_path / "o").exists()
 
@@ -195,7 +194,7 @@ NOISY = "import sys\nprint('\\x1b[31mred')\nprint('\\x1b[32mgreen', file=sys.std
 
 def test_output_of_a_module_is_escaped_on_stderr(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(NOISY + STRIDE)
-    done = call(tmp_path, "run", "stride", "--module", "mine.py", "--list", "--json")
+    done = call("run", "stride", "--module", "mine.py", "--list", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [entry["name"] for entry in json.loads(done.stdout)["experiments"]] == ["stride"]
     assert done.stderr.splitlines() == ["\\u001b[31mred", "\\u001b[32mgreen"]
@@ -223,7 +222,7 @@ def test_output_of_a_module_is_escaped_on_stderr(tmp_path: Path) -> None:
 def test_an_invalid_measurement_fails_its_point(old: str, new: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(changed(STRIDE, old, new))
     asked = ("--device", "cpu", "--set", "stride=64", "--out", "o")
-    done = call(tmp_path, "run", "stride", "--module", "mine.py", *asked)
+    done = call("run", "stride", "--module", "mine.py", *asked, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     (record,) = map(json.loads, (tmp_path / "o" / "results.jsonl").read_text().splitlines())
     assert (record["status"], record["verified"]) == ("failed", None)
@@ -246,7 +245,7 @@ def test_failing_findings_of_a_module_are_reported_in_one_sentence(code: str, sa
     head = "def findings(self, records, device):\n"
     (tmp_path / "mine.py").write_text(changed(STRIDE, head, f"{head}        {code}\n"))
     asked = ("--device", "cpu", "--set", "stride=64", "--out", "o")
-    done = call(tmp_path, "run", "stride", "--module", "mine.py", *asked, command=COMMAND)
+    done = call("run", "stride", "--module", "mine.py", *asked, cwd=tmp_path, drawn=True)
     assert done.returncode == 0, done.stderr
     assert f"Nothing could be derived from these points {said}" in " ".join(done.stdout.split())
     not_drawn = "the report was not drawn: its process ended before it was written" in done.stderr
@@ -265,7 +264,9 @@ def test_failing_findings_of_a_module_are_reported_in_one_sentence(code: str, sa
 )
 def test_failing_sections_of_a_module_are_reported_in_one_sentence(method: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(changed(STRIDE, "    def findings", f"    {method}\n\n    def findings"))
-    done = call(tmp_path, "run", "stride", "--module", "mine.py", "--device", "cpu", "--set", "stride=64", "--out", "o")
+    done = call(
+        "run", "stride", "--module", "mine.py", "--device", "cpu", "--set", "stride=64", "--out", "o", cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert f"These points could not be divided into sections {said}" in " ".join(done.stdout.split())
 
@@ -273,7 +274,7 @@ def test_failing_sections_of_a_module_are_reported_in_one_sentence(method: str, 
 def test_an_error_while_measuring_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(changed(SMOOTH, "gpu.swap(self.now, self.then)", "gpu.swap(self.now, self.than)"))
     asked = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
-    done = call(tmp_path, "app", "smooth", "--module", "mine.py", *asked)
+    done = call("app", "smooth", "--module", "mine.py", *asked, cwd=tmp_path)
     assert done.returncode == 1
     line = (tmp_path / "mine.py").read_text().splitlines().index("            gpu.swap(self.now, self.than)") + 1
     assert f"has no attribute 'than' ({tmp_path / 'mine.py'}:{line})" in " ".join(done.stderr.split())
@@ -287,7 +288,7 @@ CHECK = "    def check(self, view: View) -> str:\n"
 def test_a_check_that_returns_no_text_is_an_error(value: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(changed(SMOOTH, CHECK, f"{CHECK}        return {value}\n"))
     asked = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
-    done = call(tmp_path, "app", "smooth", "--module", "mine.py", *asked)
+    done = call("app", "smooth", "--module", "mine.py", *asked, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert f"check() of smooth must return '' or an error message, not {value}" in " ".join(done.stderr.split())
     (record,) = map(json.loads, (tmp_path / "o" / "results.jsonl").read_text().splitlines())
@@ -305,7 +306,7 @@ def test_compiler_errors_have_the_line_of_the_module(separate_file: bool, tmp_pa
     (tmp_path / "mine.py").write_text(text)
     line = next(n for n, one in enumerate(file.read_text().splitlines(), 1) if "missing == 0" in one)
     asked = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
-    done = call(tmp_path, "app", "smooth", "--module", "mine.py", *asked)
+    done = call("app", "smooth", "--module", "mine.py", *asked, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     (record,) = map(json.loads, (tmp_path / "o" / "results.jsonl").read_text().splitlines())
     assert f"{file}:{line}:" in record["reason"]
@@ -317,7 +318,7 @@ def test_a_kernel_with_the_name_of_a_built_in_function_of_opencl(tmp_path: Path)
     text = changed(SMOOTH, "KERNEL smooth(", "KERNEL step(")
     (tmp_path / "mine.py").write_text(changed(text, 'gpu.launch("smooth"', 'gpu.launch("step"'))
     asked = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
-    done = call(tmp_path, "app", "smooth", "--module", "mine.py", *asked)
+    done = call("app", "smooth", "--module", "mine.py", *asked, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "kernel step: 'step' is a built-in function of OpenCL C; use another name" in done.stderr
     assert "Traceback" not in done.stderr

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.calls import COMMAND, call
 from tests.fabricated import GIB, KIB, MACHINES, MIB
 from tests.matrix import matrix
 
@@ -302,8 +303,7 @@ def small(command: str) -> list[str]:
 
 @pytest.mark.parametrize("command", matrix([command for command in COMMANDS if runs_here(command)], by_default=0))
 def test_what_this_machine_can_run_of_the_page_runs_with_small_values(command: str, tmp_path: Path) -> None:
-    call = [sys.executable, "-m", "firsttouch.cli.main", *small(command), "--out", str(tmp_path / "out")]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=300)
+    done = call(*small(command), "--out", tmp_path / "out", drawn=True)
     assert done.returncode == 0, done.stderr
     records = load_results(tmp_path / "out").records
     assert all(record.status in ("ok", "skipped") for record in records)
@@ -318,8 +318,8 @@ def test_the_options_of_a_profile_show_the_memory_of_a_small_program(command: st
     words = words_of(command)
     options = words[: words.index("--")]
     program = [sys.executable, "-c", "import time; block = b'1' * 2**26; time.sleep(0.5)"]
-    call = [sys.executable, "-m", "firsttouch.cli.main", *options, "--out", str(tmp_path / "out"), "--", *program]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=60)
+    words = [*COMMAND, *options, "--out", str(tmp_path / "out"), "--", *program]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out/profile.json").read_text())
     assert found["interval"] == 0.1

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.calls import call
 from tests.fabricated import gpu_capabilities
 
 from firsttouch.allocators.methods import Cell
@@ -96,13 +95,8 @@ def test_a_directory_without_methods_json_is_refused(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------- on PoCL
 
 
-def call(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "firsttouch.cli.main", *words]
-    return subprocess.run(command, cwd=cwd, text=True, capture_output=True, timeout=100)
-
-
 def test_out_needs_verify(tmp_path: Path) -> None:
-    done = call(tmp_path, "methods", "--device", "cpu", "--out", "verified")
+    done = call("methods", "--device", "cpu", "--out", "verified", cwd=tmp_path, drawn=True)
     assert done.returncode == 2
     assert "add --verify" in done.stderr
 
@@ -112,11 +106,11 @@ def test_a_point_is_possible_because_of_methods_json(tmp_path: Path) -> None:
     pocl = next((d for d in discover_devices(["opencl"]) if d.available), None)
     if pocl is None:
         pytest.skip("no OpenCL device here")
-    done = call(tmp_path, "methods", "--device", pocl.name, "--verify", "--out", "verified")
+    done = call("methods", "--device", pocl.name, "--verify", "--out", "verified", cwd=tmp_path, drawn=True)
     assert done.returncode == 0, done.stderr
     run = ("run", "needs-on-demand", "--device", pocl.name, "--module", str(NEEDS_ON_DEMAND), "--out")
-    assert call(tmp_path, *run, "driver").returncode == 0
-    assert call(tmp_path, *run, "trusting", "--trust-verified", "verified").returncode == 0
+    assert call(*run, "driver", cwd=tmp_path, drawn=True).returncode == 0
+    assert call(*run, "trusting", "--trust-verified", "verified", cwd=tmp_path, drawn=True).returncode == 0
     found = {
         name: {r.factors["allocator"]: (r.status, r.stated_by) for r in load_results(tmp_path / name).records}
         for name in ("driver", "trusting")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from tests.calls import COMMAND
+from tests.calls import call
 from tests.harness.running import opencl, run_tiny, strategies
 from tests.matrix import matrix
 
@@ -96,8 +95,7 @@ def test_every_point_is_summed_and_every_sum_written() -> None:
 
 
 def app(out: Path, *words: str) -> list[Record]:
-    call = [*COMMAND, "app", *words, "--device", "opencl:0", "--out", str(out)]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=300)
+    done = call("app", *words, "--device", "opencl:0", "--out", out, drawn=True)
     assert done.returncode == 0, done.stderr
     (out / "told").write_text(done.stdout)
     return sorted(load_results(out).records, key=lambda r: json.dumps(r.factors))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from tests.calls import COMMAND
 
 from firsttouch import outcomes
+from firsttouch.cli import main
 
 HEAVY = ("numpy", "rich", "msgspec", "altair", "jinja2", "vl_convert", "firsttouch._core")
 
@@ -35,3 +38,26 @@ def test_reading_records_of_applications_does_not_load_the_core():
     modules = [f"firsttouch.outcomes.{module.name}" for module in pkgutil.iter_modules(outcomes.__path__)]
     assert modules
     assert loaded(f"import {', '.join(modules)}") == {"msgspec"}
+
+
+RESULTS = Path(__file__).parents[2] / "results"
+RUN = str(RESULTS / "xeon-vm-quick")
+SHORT = {
+    "mark": ["solve"],
+    "profile": ["--sources"],
+    "report": [RUN, "--format", "csv", "-o", "points.csv"],
+    "compare": [RUN, RUN],
+    "advise": [RUN, "--pattern", "stream"],
+    "interfaces": [str(RESULTS / "h200-message")],
+    "published": [],
+    "claims": [RUN],
+}
+"""Calls of commands that other tests do not start as programs."""
+
+
+@pytest.mark.parametrize("command", [command.name for command in main.app.registered_commands])
+def test_every_command_starts_as_a_program(command, tmp_path):
+    words = SHORT.get(command, ["--help"])
+    done = subprocess.run([*COMMAND, command, *words], cwd=tmp_path, text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout or command == "mark"

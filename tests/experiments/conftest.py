@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
 from small import SMALL
-from tests.calls import DRAWN_BESIDES
+from tests.calls import DRAWN_BESIDES, call
 
 from firsttouch.records.reading import Results, load_results
 
@@ -20,8 +19,7 @@ def small_run(make_once: Callable[[str, Callable[[Path], object]], Path]) -> Cal
     def results(name: str) -> Results:
         def run(folder: Path) -> None:
             sets = [word for text in SMALL[name] for word in ("--set", text)]
-            command = [*DRAWN_BESIDES, "run", name, "--out", str(folder / "out"), *sets]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
+            done = call("run", name, "--out", folder / "out", *sets, drawn=DRAWN_BESIDES)
             assert done.returncode == 0, done.stderr
             assert Path(done.stdout.splitlines()[-1]) == folder / "out/report.html"
             assert f"{name} on " in done.stdout

@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from tests.calls import DRAWN_BESIDES, UNDRAWN
+from tests.calls import COMMAND, DRAWN_BESIDES, UNDRAWN
 
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
@@ -32,7 +32,15 @@ def records(
         drawn: Whether the report is drawn too, with the exhaustive tests.
         settings: Further environment variables of the process.
     """
-    call = [*(DRAWN_BESIDES if drawn else UNDRAWN), command, *options, "--device", "hip:0", "--out", str(out)]
+    call = [
+        *(COMMAND if drawn and DRAWN_BESIDES else UNDRAWN),
+        command,
+        *options,
+        "--device",
+        "hip:0",
+        "--out",
+        str(out),
+    ]
     process = subprocess.run(call, capture_output=True, text=True, timeout=timeout, env=os.environ | settings)
     assert status in (None, process.returncode), process.stderr
     assert (out / "results.jsonl").exists(), process.stderr
