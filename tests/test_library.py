@@ -141,7 +141,8 @@ def test_a_function_returns_what_its_command_prints(
 def test_measuring_returns_the_first_screen_too(tmp_path: Path) -> None:
     outcome = firsttouch.run("latency", device="cpu", set=TINY, out=tmp_path / "run")
     assert outcome["counts"] == {"ok": 1}
-    assert outcome["title"] == call("report", tmp_path / "run").stdout.splitlines()[0]
+    assert (tmp_path / "run/report.html").exists()
+    assert outcome["title"] == call("run", "--resume", "--out", tmp_path / "run").stdout.splitlines()[0]
     assert outcome["findings"][0]["experiment"] == "latency"
     assert len(firsttouch.load(outcome["directory"])) == 1
 
