@@ -12,11 +12,10 @@ import sys
 import msgspec
 import pytest
 import sample
-from called import called
+from tests.calls import call
 from tests.matrix import matrix
 
 import firsttouch
-from firsttouch.errors import UsageError
 from firsttouch.records.schema import Party
 
 pytestmark = pytest.mark.usefixtures("known")
@@ -31,7 +30,7 @@ def few():
 
 def test_a_process_writes_the_report_into_the_results_directory(write):
     directory = write(few())
-    result = called(directory)
+    result = call("report", directory)
     title, *_, written = result.stdout.splitlines()
     assert title == "NVIDIA H200, Intel Xeon Platinum 8480C"
     assert written == str(directory / "report.html")
@@ -40,7 +39,7 @@ def test_a_process_writes_the_report_into_the_results_directory(write):
 
 @pytest.mark.usefixtures("drawn_here")
 def test_json_is_the_only_output_on_stdout(write, tmp_path):
-    result = called(write(few()), "-o", tmp_path / "r.html", "--json")
+    result = call("report", write(few()), "-o", tmp_path / "r.html", "--json")
     printed = json.loads(result.stdout)
     assert printed["report"] == str(tmp_path / "r.html")
     assert printed["titles"] == ["NVIDIA H200, Intel Xeon Platinum 8480C"]
@@ -51,7 +50,7 @@ def test_json_is_the_only_output_on_stdout(write, tmp_path):
 @pytest.mark.parametrize(("form", "start"), matrix([("svg", b"<svg"), ("png", b"\x89PNG")], 1))
 def test_figures_as_files(write, form, start):
     directory = write(sample.results())
-    files = sorted((directory / "figures").iterdir()) if called(directory, "--format", form) else []
+    files = sorted((directory / "figures").iterdir()) if call("report", directory, "--format", form) else []
     names = "allocation-cuda-0-1 bandwidth-cpu-1 bandwidth-cuda-0-1 latency-cpu-1 latency-cuda-0-1"
     names += " migration-cuda-0-1 migration-cuda-0-2 sharing-cuda-0-1"
     assert [f.name for f in files] == [f"{name}.{form}" for name in names.split()]
@@ -61,7 +60,7 @@ def test_figures_as_files(write, form, start):
 @pytest.mark.usefixtures("drawn_here")
 def test_csv_has_one_row_per_point(write, tmp_path):
     results = sample.results()
-    called(write(results), "--format", "csv", "-o", tmp_path / "csv")
+    call("report", write(results), "--format", "csv", "-o", tmp_path / "csv")
     with (tmp_path / "csv" / "points.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(results.records)
@@ -75,7 +74,7 @@ def test_csv_has_one_row_per_point(write, tmp_path):
 @pytest.mark.usefixtures("drawn_here")
 def test_csv_has_the_columns_of_load(write, tmp_path):
     directory = write(sample.results())
-    called(directory, "--format", "csv", "-o", tmp_path / "csv")
+    call("report", directory, "--format", "csv", "-o", tmp_path / "csv")
     with (tmp_path / "csv" / "points.csv").open(newline="") as file:
         columns = next(csv.reader(file))
     rows = firsttouch.load(directory)
@@ -89,7 +88,7 @@ def test_csv_names_metric_and_parties(write, tmp_path):
     results = sample.results()
     both = [Party(device="cuda:0"), Party(device="cuda:1", rank=1, host="node7")]
     results.records[0] = msgspec.structs.replace(results.records[0], parties=both, better="lower", metric_version=2)
-    called(write(results), "--format", "csv", "-o", tmp_path / "csv")
+    call("report", write(results), "--format", "csv", "-o", tmp_path / "csv")
     with (tmp_path / "csv" / "points.csv").open(newline="") as file:
         row = next(csv.DictReader(file))
     assert (row["better"], row["metric_version"]) == ("lower", "2")
@@ -103,7 +102,7 @@ def test_csv_names_metric_and_parties(write, tmp_path):
 def test_hostile_results_create_no_files_elsewhere_and_no_formulas(write, tmp_path):
     directory, out = write(sample.hostile()), tmp_path / "x"
     for form in ("svg", "csv"):
-        called(directory, "--format", form, "-o", out)
+        call("report", directory, "--format", form, "-o", out)
     assert all("<script" not in f.read_text() for f in out.glob("*.svg"))
     csv.field_size_limit(1 << 24)  # the parties of a point are one cell
     with (out / "points.csv").open(newline="") as file:
@@ -147,8 +146,9 @@ def test_few_descriptors_give_one_message(write):
 
 @pytest.mark.exhaustive
 def test_a_device_that_is_named_is_written_to(write):
-    with pytest.raises(UsageError, match="cannot write the report to /dev/full: No space left on device"):
-        called(write(sample.results()), "-o", "/dev/full")
+    done = call("report", write(sample.results()), "-o", "/dev/full")
+    assert done.returncode == 2
+    assert "cannot write the report to /dev/full: No space left on device" in done.stderr
 
 
 @pytest.mark.exhaustive
@@ -156,7 +156,7 @@ def test_a_link_in_an_untrusted_directory_is_replaced(write, tmp_path):
     directory, other = write(sample.results()), tmp_path / "precious"
     other.write_text("precious")
     (directory / "report.html").symlink_to(other)
-    called(directory)
+    call("report", directory)
     assert other.read_text() == "precious"
     assert (directory / "report.html").read_text().startswith("<!doctype html>")
 
@@ -174,6 +174,7 @@ def test_wrong_calls_are_refused_in_one_sentence(write, tmp_path):
         ([directory, "-o", tmp_path / "empty"], "is a directory"),
         ([directory, "--format", "svg", "-o", directory / "results.jsonl"], "cannot write"),
     ]:
-        with pytest.raises(UsageError, match=words) as caught:
-            called(*arguments)
-        assert "\n" not in str(caught.value)
+        done = call("report", *arguments)
+        assert done.returncode == 2
+        assert words in done.stderr
+        assert len(done.stderr.splitlines()) == 1

@@ -9,7 +9,7 @@ from statistics import geometric_mean
 
 import pytest
 
-from firsttouch.cli import findings
+from firsttouch.commands import conclusions
 from firsttouch.records.reading import key_of, load_results
 from firsttouch.units import parse_size
 
@@ -22,7 +22,7 @@ SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 def told(request):
     """The findings of a first screen as --json has them, and the records by key."""
     directory = RESULTS / request.param
-    data = findings.plain(findings.read(directory))
+    data = conclusions(directory).as_data()
     own = [f for f in data["findings"] if f["claim"].startswith(("headline.", "app.mean"))]
     return own, {key_of(r): r for r in load_results(directory).records}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from firsttouch.analysis.statistics import measured
-from firsttouch.cli import findings
+from firsttouch.commands import conclusions
 from firsttouch.records.reading import key_of, load_results
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import DrawingContext
@@ -20,7 +20,7 @@ SCALE = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 
 def read(name):
     directory = RESULTS / name
-    return findings.read(directory), {key_of(r): r for r in measured(load_results(directory).records)}
+    return conclusions(directory), {key_of(r): r for r in measured(load_results(directory).records)}
 
 
 def picture(screen):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from firsttouch.cli.findings import read
+from firsttouch.commands import conclusions
 
 RESULTS = Path(__file__).parents[2] / "results"
 RUNS = [
@@ -492,7 +492,7 @@ def check(sentence: str, lines: Lines) -> None:
 
 @cache
 def first_screen(run: str) -> tuple[list[str], Lines]:
-    screen = read(RESULTS / run).screen
+    screen = conclusions(RESULTS / run).screen
     numbers = [f"{number.head}: {number.text}" for number in screen.numbers]
     return [*numbers, *(one.text for one in screen.advice)], Lines(RESULTS / run)
 
