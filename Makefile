@@ -56,7 +56,7 @@ $(VENV)/.installed: $(VENV)/.tools $(SOURCES)
 	rm -rf $(WHEELS)
 	$(PIP) wheel -q --no-deps --no-build-isolation -w $(WHEELS) .
 	$(PIP) install -q --force-reinstall --no-deps $(WHEELS)/*.whl
-	$(PIP) install -q $(WHEELS)/*.whl
+	$(PIP) install -q "$$(echo $(WHEELS)/*.whl)[pocl,codegen]"
 	@touch $@
 
 $(VENV)/.installed-$(EXTRAS): $(VENV)/.installed

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.calls import COMMAND
+from typer.testing import CliRunner
 
+import firsttouch
 from firsttouch import outcomes
 from firsttouch.cli import main
 
@@ -61,3 +63,17 @@ def test_every_command_starts_as_a_program(command, tmp_path):
     done = subprocess.run([*COMMAND, command, *words], cwd=tmp_path, text=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout or command == "mark"
+
+
+def test_the_package_is_a_command_and_ships_its_types(tmp_path):
+    run = [sys.executable, "-m", "firsttouch", "--version"]
+    done = subprocess.run(run, cwd=tmp_path, text=True, capture_output=True, check=True)
+    assert done.stdout == f"firsttouch {firsttouch.__version__}\n"
+    assert Path(firsttouch.__file__).with_name("py.typed").exists()
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in ("run", "app", "profile", "report", "advise", "mark"))])
+def test_h_is_short_for_help(command):
+    short, long = (CliRunner().invoke(main.app, [*command, word]) for word in ("-h", "--help"))
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
+    assert "-h, --help" in short.stdout

@@ -130,6 +130,20 @@ def test_without_a_compiler_the_points_are_skipped_and_say_what_to_install(tmp_p
     ]
 
 
+def test_without_the_readers_of_code_the_points_are_skipped_and_say_what_to_install(tmp_path: Path) -> None:
+    for name in ("capstone", "elftools"):
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('hidden by a test', name='{name}')")
+    path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    done = run(tmp_path / "out", "--device", "cpu", "--device", "opencl:0", PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr
+    reasons = {
+        "cpu": "disassembling the processor's code needs capstone; pip install 'firsttouch[codegen]'",
+        "opencl:0": "reading PoCL's object needs pyelftools; pip install 'firsttouch[codegen]'",
+    }
+    records = load_results(tmp_path / "out").records
+    assert {(r.device, r.status, r.reason) for r in records} == {(d, "skipped", why) for d, why in reasons.items()}
+
+
 @pytest.mark.exhaustive
 def test_a_target_that_the_compilers_do_not_know_is_skipped_with_their_words(tmp_path: Path) -> None:
     done = run(tmp_path / "out", "--set", "target=gfx999,sm_999", "--set", "operation=load_vector")

@@ -156,6 +156,12 @@ def test_the_reason_for_a_missing_library_has_the_places_and_a_remedy(tmp_path: 
     assert all(one.reason.startswith("not found: looked in ") and "; " in one.reason for one in missing)
 
 
+@pytest.mark.parametrize("name", ["pocl", "opencl-icd"])
+def test_without_any_opencl_driver_the_reason_says_how_to_install_one(name: str) -> None:
+    assert candidates(name) == []
+    assert found(name).reason.endswith("pip install 'firsttouch[pocl]'")
+
+
 def test_every_library_is_reported() -> None:
     assert {one.name for one in find_libraries()} == set(LIBRARIES)
 

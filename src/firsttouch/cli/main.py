@@ -48,6 +48,7 @@ app = typer.Typer(
     cls=_Commands,
     help="Measure how CPU-GPU memory management behaves on this machine.",
     invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

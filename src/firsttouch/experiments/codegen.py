@@ -40,6 +40,7 @@ LONGEST_LISTING = 6000
 TARGET = "target"
 """The factor that names the GPU of another machine."""
 EXAMPLES = ("gfx942", "gfx90a", "sm_90")
+INSTALL = "pip install 'firsttouch[codegen]'"
 NOT_RUN = "compiled, not run"
 
 # By operation, (verdict, pattern over PTX, SASS, AMD GPU, x86-64 and AArch64 text). The first pattern that is found
@@ -81,8 +82,11 @@ def classify(operation: str, listing: Iterable[str]) -> tuple[str, str]:
 
 
 def _disassembler() -> capstone.Cs:
-    import capstone  # here, because every worker loads this module, and this takes as long as all the others
-
+    # Imported here, because every worker loads this module, and this takes as long as all the others.
+    try:
+        import capstone
+    except ModuleNotFoundError:
+        raise Unsupported(f"disassembling the processor's code needs capstone; {INSTALL}") from None
     if platform.machine() in ("aarch64", "arm64"):
         return capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
     return capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
@@ -159,7 +163,10 @@ def assembly_listing(kernel: str, assembly: str) -> tuple[str, list[str]]:
 
 def _opencl_listing(kernel: str, code: bytes) -> tuple[str, list[str]]:
     """The work-group function of the kernel in the ELF objects that PoCL's binary carries."""
-    from elftools.elf.elffile import ELFFile
+    try:
+        from elftools.elf.elffile import ELFFile
+    except ModuleNotFoundError:
+        raise Unsupported(f"reading PoCL's object needs pyelftools; {INSTALL}") from None
 
     for start in (match.start() for match in re.finditer(rb"\x7fELF", code)):
         elf = ELFFile(io.BytesIO(code[start:]))

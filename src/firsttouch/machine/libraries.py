@@ -131,14 +131,14 @@ LIBRARIES: Mapping[str, Spec] = {
     "opencl-icd": Spec(
         [],
         distributions=["pocl-binary-distribution"],
-        remedy=f"install an OpenCL driver, or pip install pocl-binary-distribution ({_VENDORS})",
+        remedy=f"install an OpenCL driver ({_VENDORS}), or pip install 'firsttouch[pocl]'",
     ),
     "pocl": Spec(
         ["libpocl-*.so", "libpocl.so*"],
         [],
         ["pyopencl/.libs", "pocl_binary_distribution/.libs"],
         ["pocl-binary-distribution"],
-        "pip install pocl-binary-distribution",
+        "pip install 'firsttouch[pocl]'",
     ),
     "mpi": Spec(
         ["libmpi.so.40", "libmpi.so.12", "libmpi_cray.so.12", "libmpi.so"],

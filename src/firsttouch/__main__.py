@@ -1,0 +1,5 @@
+"""python -m firsttouch"""
+
+from firsttouch.cli.main import main
+
+main()
