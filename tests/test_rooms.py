@@ -1,4 +1,4 @@
-"""The picture of the rooms and the architecture page match the import contract."""
+"""The picture and the list of the rooms match the import contract and the docstrings of the rooms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def test_the_picture_and_the_page_match_the_import_contract() -> None:
     rooms = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(rooms)
     assert rooms.picture() == rooms.PICTURE.read_text(), "run python docs/figures/rooms.py"
-    page = (ROOT / "docs/architecture.md").read_text()
+    page = rooms.PAGE.read_text()
+    assert rooms.page() == page, "run python docs/figures/rooms.py"
     missing = [
         name for layer in rooms.layers() for name in layer if f"{name}/" not in page and f"{name}.py" not in page
     ]

@@ -1,50 +1,25 @@
-"""Draws docs/figures/rooms.svg from the import contract in pyproject.toml: python docs/figures/rooms.py"""
+"""Draws docs/figures/rooms.svg and writes the list of rooms in docs/architecture.md: python docs/figures/rooms.py
+
+The layers are those of the import contract in pyproject.toml, and what a room is for is the first sentence of its
+docstring.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
+import textwrap
 from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = Path(__file__).with_suffix(".svg")
-
-ABOUT = {
-    "cli": "one thin module per command",
-    "library": "what `import firsttouch` offers",
-    "commands": "what each command finds, for both",
-    "report": "figures, page, export",
-    "worker": "the worker process: its table of tasks",
-    "advice": "which memory strategy to take",
-    "work": "kinds of work: run and app",
-    "api": "the names that external modules import",
-    "apps": "one module and one kernel file per application",
-    "harness": "measures applications",
-    "engine": "discover, plan, run point by point",
-    "outcomes": "what records of applications say",
-    "experiments": "one module per experiment",
-    "papers": "published results, and claims tested on a run",
-    "comparison": "sides of `compare`, what differs",
-    "session": "what a measurement uses",
-    "text": "how values are written",
-    "workspace": "strategies and copies",
-    "allocators": "properties of allocators, and trials",
-    "workers": "processes that may crash",
-    "profile": "memory of any program over time",
-    "events": "unified-memory events",
-    "counters": "counters of profilers",
-    "machine": "this machine, backends, devices",
-    "analysis": "statistics, curves, findings",
-    "figures": "kinds of figure",
-    "kernels": "device code",
-    "records": "stored records and their schemas",
-    "files": "safe files",
-    "modules": "loads modules",
-    "errors": "errors",
-    "units": "sizes, times",
-}
+PAGE = ROOT / "docs/architecture.md"
+LIST = re.compile(r"(?<=<!-- rooms -->\n).*?(?=<!-- end of rooms -->)", re.DOTALL)
 NATIVE = "C++: Device contract, guard, backends, Lab, probes, CPU loops, events, profiling, math libraries"
-WIDTH, ROW, GAP, LEFT = 880, 46, 8, 46
+WIDTH, ROW, GAP, LEFT = 880, 56, 8, 46
+LETTER = 5.6
+"""The mean width of a letter of the small text."""
 
 
 def layers() -> list[list[str]]:
@@ -55,12 +30,31 @@ def layers() -> list[list[str]]:
     return [row.split(" | ") for row in re.findall(r'"([^"]+)"', rows[1])]
 
 
-def _box(x: float, y: float, width: float, name: str, about: str, fill: str) -> str:
+def path(name: str) -> Path:
+    """The folder or the module of a room."""
+    folder = ROOT / "src/firsttouch" / name
+    return folder if folder.is_dir() else folder.with_suffix(".py")
+
+
+def about(name: str) -> str:
+    """The first sentence of a room's docstring, without its full stop."""
+    module = path(name) / "__init__.py" if path(name).is_dir() else path(name)
+    docstring = ast.get_docstring(ast.parse(module.read_text()))
+    if not docstring:
+        raise SystemExit(f"{module.relative_to(ROOT)} has no docstring, which the list of rooms in {PAGE.name} takes")
+    return re.split(r"\.(?=\s|$)", docstring.partition("\n\n")[0].replace("\n", " "), maxsplit=1)[0]
+
+
+def _box(x: float, y: float, width: float, name: str, text: str, fill: str) -> str:
     middle = x + width / 2
+    lines = textwrap.wrap(text.replace("`", ""), int(width / LETTER), max_lines=2, placeholder=" ...")
     return (
         f'<rect x="{x:.0f}" y="{y}" width="{width:.0f}" height="{ROW - GAP}" rx="4" fill="{fill}" stroke="#8c959f"/>'
-        f'<text x="{middle:.0f}" y="{y + 16}" font-weight="bold">{escape(name)}</text>'
-        f'<text x="{middle:.0f}" y="{y + 31}" font-size="11">{escape(about)}</text>'
+        f'<text x="{middle:.0f}" y="{y + 15}" font-weight="bold">{escape(name)}</text>'
+        + "".join(
+            f'<text x="{middle:.0f}" y="{y + 29 + 12 * i}" font-size="11">{escape(line)}</text>'
+            for i, line in enumerate(lines)
+        )
     )
 
 
@@ -76,7 +70,7 @@ def picture() -> str:
     for index, names in enumerate(rows):
         each = (WIDTH - LEFT - GAP - GAP * (len(names) - 1)) / len(names)
         for place, name in enumerate(names):
-            parts.append(_box(LEFT + place * (each + GAP), GAP + index * ROW, each, name, ABOUT[name], "#f6f8fa"))
+            parts.append(_box(LEFT + place * (each + GAP), GAP + index * ROW, each, name, about(name), "#f6f8fa"))
     parts.append(_box(LEFT, GAP + len(rows) * ROW + 12, WIDTH - LEFT - GAP, "_core", NATIVE, "#ddf4ff"))
     end = height - 2 * GAP
     parts.append(
@@ -86,5 +80,12 @@ def picture() -> str:
     return "\n".join(parts)
 
 
+def page() -> str:
+    """The page with the list of rooms as it follows from the contract and the docstrings."""
+    rows = [f"| `{name}{'/' if path(name).is_dir() else '.py'}` | {about(name)} |" for row in layers() for name in row]
+    return LIST.sub(lambda _: "\n".join(["| room | what it is for |", "|---|---|", *rows, ""]), PAGE.read_text())
+
+
 if __name__ == "__main__":
     PICTURE.write_text(picture())
+    PAGE.write_text(page())

@@ -1,0 +1,1 @@
+"""Allocators: what each is, who can use it, and how that is verified."""

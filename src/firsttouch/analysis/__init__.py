@@ -1,0 +1,1 @@
+"""Statistics, curves and what they show, and findings as data."""

@@ -1,0 +1,1 @@
+"""Counters of the vendors' profilers, one module per tool."""

@@ -1,0 +1,1 @@
+"""Discovers devices, plans points, and measures them one by one."""

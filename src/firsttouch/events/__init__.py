@@ -1,0 +1,1 @@
+"""Unified-memory events: recorded in a worker, summed, and stored as a trace."""

@@ -1,0 +1,1 @@
+"""Applications as points: measured, verified, and reported."""

@@ -1,0 +1,1 @@
+"""Device code in one dialect, and a prelude for each language."""

@@ -1,0 +1,1 @@
+"""The memory of any program over time."""

@@ -1,0 +1,1 @@
+"""Stored records: their schema, reading, the only writer, and rules of plausibility."""

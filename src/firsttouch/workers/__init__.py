@@ -1,0 +1,1 @@
+"""Processes that may crash or hang, alone or as ranks."""

@@ -1,0 +1,1 @@
+"""Strategies, and what they do with the buffers of an application."""
