@@ -1,11 +1,14 @@
 """What turns README.md, CONTRIBUTING.md, CHANGELOG.md and docs/*.md into a site; mkdocs.yml names this file.
 
+The reference of the Python interface is made of docstrings (docs/reference.py).
+
 The pages are written for a clone, where any file can be linked. On the site links to pages stay inside; links to other
 files of the repository (results, source code) lead to the clone in which the site was built, and must exist there.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import posixpath
@@ -32,11 +35,26 @@ log = logging.getLogger("mkdocs.hooks.site")
 def on_files(files: Files, config: Any) -> Files:
     for source, page in FROM_ROOT.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text()))
+    for page, text in reference().items():
+        files.append(File.generated(config, page, content=text))
     return files
+
+
+def reference() -> dict[str, str]:
+    """The pages that docs/reference.py makes of signatures and docstrings."""
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs/reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    pages: dict[str, str] = module.pages()
+    return pages
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     path = page.file.src_uri
+    if path.startswith("reference/"):
+        return markdown
     source = next((name for name, of in FROM_ROOT.items() if of == path), f"docs/{path}")
 
     def target(match: re.Match[str]) -> str:
