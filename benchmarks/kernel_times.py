@@ -20,8 +20,10 @@ import numpy as np
 from firsttouch import _core
 from firsttouch.machine.devices import describe_devices, open_device
 from firsttouch.workspace.agents import Gpu, KernelFile
+from firsttouch.workspace.arrays import Array
+from firsttouch.workspace.declarations import Declaration
 from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import Array, Declaration, Workspace
+from firsttouch.workspace.workspace import Workspace
 
 TEXT = """
 KERNEL work(GLOBAL uint* data, ulong n, uint rounds) {

@@ -12,7 +12,6 @@ from itertools import combinations
 from pathlib import Path
 from statistics import mean, median
 
-from firsttouch.advice.accesses import declared_by
 from firsttouch.advice.advisor import NOT_ESTIMATED, choose_device, estimates, measured_runs
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.apps import all_apps
@@ -21,6 +20,7 @@ from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import Summary
 from firsttouch.text import join_names
 from firsttouch.units import format_size
+from firsttouch.workload.dry_run import program_of
 
 LIKE_FIXED = 0.9
 """A fixed strategy is a rival if at least this part of the cases has it."""
@@ -112,7 +112,7 @@ def cases(micro: Results, applications: Results, device: str | None = None) -> l
         for (size, params), measured in programs.items():
             if len(measured) < 2:
                 continue
-            terms, absent = estimates(declared_by(app, dict(params)), prices, app)
+            terms, absent = estimates(program_of(app, dict(params)), prices, app)
             every = {s: sum(t.ms for t in rows) for s, rows in terms.items()}
             estimated = {s: ms for s, ms in every.items() if s in measured}
             reasons = {a.strategy: a.reason for a in absent if a.strategy in measured}

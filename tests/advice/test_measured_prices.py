@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from firsttouch.advice import patterns
 from firsttouch.advice.advisor import advise, ranked
 from firsttouch.advice.costs import Price, Prices, PublishedRow, Time
 from firsttouch.apps import all_apps
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import DeviceInfo, Machine
+from firsttouch.workload import patterns
 
 STANDARD = Path(__file__).parents[2] / "results/h200-standard"
 MIB, GIB = 1 << 20, 1 << 30
@@ -146,7 +146,7 @@ def test_a_machine_that_is_described_has_advice_like_one_that_was_measured() -> 
     """Its terms rest on what its prices rest on, which is no record."""
     machine = load_results(STANDARD).machine
     prices: Prices = Described(machine, next(d for d in machine.devices if d.name == "cuda:0"))
-    advice = ranked(patterns.declared_for("stream", GIB), "a program", GIB, prices).to_builtins()
+    advice = ranked(patterns.program_for("stream", GIB), "a program", GIB, prices).to_builtins()
     (explicit,) = (one for one in advice["strategies"] if one["strategy"] == "explicit")
     copied = next(term for term in explicit["terms"] if term["what"].startswith("copy in"))
     assert copied["ms"] == pytest.approx(copied["bytes"] / 1e6)

@@ -16,8 +16,8 @@ from firsttouch.harness import experiment
 from firsttouch.harness.app import App, View
 from firsttouch.records.schema import Factors
 from firsttouch.workspace.agents import KernelFile
+from firsttouch.workspace.arrays import ByteRange
 from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import ByteRange
 
 APPS = all_apps()
 UNORDERED = {"transport"}

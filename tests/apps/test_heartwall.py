@@ -53,7 +53,8 @@ def test_next_frame_is_generated_while_the_gpu_searches(strategy: str, monkeypat
 
     def recorded(self: Heartwall, cpu: Cpu, number: int) -> None:
         generate_frame(self, cpu, number)
-        searched.append(bool(self.frame.store.busy_read or self.frame.store.busy_written))
+        frame = cpu.workspace.ledger.contents[self.frame.number]
+        searched.append(bool(frame.busy_read or frame.busy_written))
 
     monkeypatch.setattr(Heartwall, "generate_frame", recorded)
     if skip_reason(Heartwall, strategy):

@@ -58,8 +58,8 @@ class Inspected(MappedFile):
     """Records the kind of the buffer's memory while the application runs."""
 
     def check(self, view):  # type: ignore[no-untyped-def]
-        store = self.words.store
-        self.host, self.shared = store.host.allocator, store.shared
+        memory = self.words.memory
+        self.host, self.shared = memory.host.allocator, memory.shared
         self.mappings = sum("(deleted)" in line for line in Path("/proc/self/maps").read_text().splitlines())
         return super().check(view)
 
@@ -88,7 +88,7 @@ def test_shared_plain_memory_is_the_mapping(strategy: str) -> None:
     app.arrange()
     space.allocate([app.words])
     try:
-        assert app.words.store.shared
+        assert app.words.memory.shared
         assert [(name, allocator) for name, allocator, _ in space.allocations()] == [("words", "mmap")]
         space.load(app.words, 0)
         assert (space.view(app.words) == words(app.words.key, np.arange(app.n))).all()

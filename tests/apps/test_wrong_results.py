@@ -17,7 +17,7 @@ from firsttouch.apps import all_apps
 from firsttouch.apps.halo import FIELDS
 from firsttouch.harness.app import App, View
 from firsttouch.harness.measure import NONSENSE
-from firsttouch.workspace.workspace import Array
+from firsttouch.workspace.arrays import Array
 
 APPS = all_apps()
 RUN = 64  # elements

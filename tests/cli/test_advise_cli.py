@@ -14,10 +14,10 @@ from tests.calls import call
 
 from firsttouch.advice import advisor
 from firsttouch.advice.advisor import Advice, advise
-from firsttouch.advice.patterns import PATTERNS
 from firsttouch.apps import all_apps
 from firsttouch.errors import UsageError
 from firsttouch.records.reading import load_results
+from firsttouch.workload.patterns import PATTERNS
 
 RESULTS = Path(__file__).parents[2] / "results"
 STANDARD, APPS, QUICK = (RESULTS / name for name in ("h200-standard", "h200-apps", "h200-quick"))

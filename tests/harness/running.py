@@ -118,16 +118,15 @@ def _poison_memory(app: App) -> None:
         del app.prepare  # this function, in favour of the class's
         workspace, word = gpu.workspace, measure.NONSENSE.to_bytes(4, "little")
         for array in app.arrays.values():
-            if array.store.device is not None and array not in gpu.windows:
+            if array.memory.device is not None and array not in gpu.windows:
                 fill, size, value = ("fill_8", 1, word[0]) if array.nbytes % 4 else ("fill_32", 4, measure.NONSENSE)
                 n = array.nbytes // size
                 gpu.launch(fill, array, 0, n, value, over=n, writes=[array])
-            if array.store.host is not None and not array.store.shared and not array.declaration.file:
+            if array.memory.host is not None and not array.memory.shared and not array.declaration.file:
                 raw = workspace.view(array, reads=False, writes=True).view(np.uint8).reshape(-1)
                 raw[:] = np.resize(np.frombuffer(word, np.uint8), raw.size)
             workspace.wait()
-            for valid in array.store.valid.values():
-                valid.clear()
+            workspace.forget(array)
         app.prepare(gpu)
 
     app.prepare = fill_and_prepare  # type: ignore[method-assign]

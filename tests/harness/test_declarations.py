@@ -14,8 +14,10 @@ from firsttouch.apps import all_apps
 from firsttouch.errors import UsageError
 from firsttouch.harness.app import GENERATE, App, buffer, f32, shared_kernels
 from firsttouch.workspace.agents import Cpu, Gpu
+from firsttouch.workspace.arrays import Array
+from firsttouch.workspace.declarations import Declaration
 from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import Array, Declaration, Workspace
+from firsttouch.workspace.workspace import Workspace
 
 SIZES = {"tiny": {"n": 4}, "default": {"n": 8}}
 VALID = {"name": "sample", "source": "ours", "pattern": "none", "sizes": SIZES}

@@ -54,8 +54,8 @@ def test_a_result_of_the_run_before_does_not_pass() -> None:
 
     def look_and_free() -> None:
         for array in (app.call, app.put):
-            assert array.store.device is not None
-            seen.append(count_nonsense(np.frombuffer(array.store.device.read(0, array.nbytes), array.dtype)))
+            assert array.memory.device is not None
+            seen.append(count_nonsense(np.frombuffer(array.memory.device.read(0, array.nbytes), array.dtype)))
         free()
 
     workspace.free = look_and_free  # type: ignore[method-assign]

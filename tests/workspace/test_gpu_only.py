@@ -13,8 +13,10 @@ from tests.harness.running import opencl, strategies
 from firsttouch import _core
 from firsttouch.harness.random import key_of
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
+from firsttouch.workspace.arrays import Array
+from firsttouch.workspace.declarations import Declaration, Role
 from firsttouch.workspace.strategies import STRATEGIES, unavailable
-from firsttouch.workspace.workspace import Array, Declaration, Role, Workspace
+from firsttouch.workspace.workspace import Workspace
 
 TEXT = """
 KERNEL count_up(GLOBAL uint* p, uint n) {
@@ -44,8 +46,8 @@ def agents_of(workspace: Workspace) -> tuple[Cpu, Gpu]:
 def test_the_strategy_places_buffers_that_only_the_gpu_uses(strategy: str) -> None:
     duplicated = STRATEGIES[strategy].duplicated
     with one_array(strategy, "inout", "gpu") as (workspace, array):
-        assert array.store.shared != duplicated
-        assert (array.store.host is None) == duplicated
+        assert array.memory.shared != duplicated
+        assert (array.memory.host is None) == duplicated
         agents_of(workspace)[1].launch("count_up", array, 1000, over=1000, writes=[array])
         assert workspace.contents(array).tolist() == list(range(1000))
 
@@ -53,10 +55,10 @@ def test_the_strategy_places_buffers_that_only_the_gpu_uses(strategy: str) -> No
 @pytest.mark.parametrize("strategy", strategies())
 def test_scratch_of_the_gpu_is_device_memory(strategy: str) -> None:
     with one_array(strategy, "scratch", "gpu") as (_, array):
-        assert array.store.host is None
-        assert array.store.device is not None
+        assert array.memory.host is None
+        assert array.memory.device is not None
         chosen = STRATEGIES[strategy]
-        assert array.store.device.allocator == (chosen.allocator if chosen.duplicated else "device")
+        assert array.memory.device.allocator == (chosen.allocator if chosen.duplicated else "device")
 
 
 @pytest.mark.parametrize("strategy", strategies())

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.harness.running import opencl, strategies
-from tests.workspace.test_workspace import Launch, arrays, expected, programs, run
+from tests.workspace.random_programs import RandomLaunch, expected, programs
+from tests.workspace.test_workspace import arrays, run
 
+from firsttouch.workspace.declarations import Declaration, Role
 from firsttouch.workspace.guidance import ADVICE, BY_ITSELF, BY_ROLE, Guidance, Placement, settings_of, word_of
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, why_unguided
-from firsttouch.workspace.workspace import Declaration, Role, Workspace
+from firsttouch.workspace.workspace import Workspace
 
 GUIDED = [name for name, strategy in STRATEGIES.items() if strategy.allocator == "managed"]
 
@@ -71,7 +73,7 @@ placements = st.builds(
 @settings(max_examples=15, deadline=None)
 @given(program=programs, placement=placements)
 def test_each_buffer_gets_its_guidance_once_and_no_byte_is_stale(
-    strategy: str, program: list[Launch], placement: Placement
+    strategy: str, program: list[RandomLaunch], placement: Placement
 ) -> None:
     here, driver = workspace(strategy, placement)
     buffers = arrays()

@@ -1,27 +1,25 @@
-"""Random launches on both agents: no strategy reads a stale byte, and `explicit` copies only bytes that are needed.
-
-Each launch adds the values that it reads to those that it writes, so that any stale byte changes the result.
-"""
+"""Random launches on both agents: no strategy reads a stale byte, and `explicit` copies only bytes that are needed."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.harness.running import opencl, strategies
+from tests.workspace.random_programs import BUFFERS, RandomLaunch, declarations, expected, initial, needed, programs
 
 from firsttouch import _core
 from firsttouch.errors import Unsupported
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
+from firsttouch.workspace.arrays import Array
+from firsttouch.workspace.declarations import Role
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, unavailable
-from firsttouch.workspace.workspace import Array, Declaration, Role, Workspace
+from firsttouch.workspace.workspace import Workspace
 
 TEXT = """
 KERNEL accumulate(GLOBAL const uint* from, ulong first, GLOBAL uint* to, ulong where, ulong n, uint add) {
@@ -31,46 +29,6 @@ KERNEL overwrite(GLOBAL const uint* from, ulong first, GLOBAL uint* to, ulong wh
     FOR_EACH(i, n) to[where + i] = from[first + i] + add;
 }
 """
-WORDS, BUFFERS = 64, 3
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One launch of a random program: the agent, the buffers and words, and whether it also reads what it writes."""
-
-    agent: str
-    source: int
-    target: int
-    first: int
-    where: int
-    count: int
-    updates: bool
-    swap: bool
-
-
-launches = st.builds(
-    Launch,
-    agent=st.sampled_from(["cpu", "gpu"]),
-    source=st.integers(0, BUFFERS - 1),
-    target=st.integers(0, BUFFERS - 1),
-    first=st.integers(0, WORDS - 16),
-    where=st.integers(0, WORDS - 16),
-    count=st.integers(1, 16),
-    updates=st.booleans(),
-    swap=st.booleans(),
-).filter(lambda one: one.source != one.target)
-programs = st.lists(launches, min_size=1, max_size=30)
-
-
-def expected(program: list[Launch]) -> list[np.ndarray]:
-    memory = [np.arange(WORDS, dtype=np.uint32) + 1000 * i for i in range(BUFFERS)]
-    for step, one in enumerate(program):
-        source = memory[one.source][one.first : one.first + one.count]
-        target = memory[one.target][one.where : one.where + one.count]
-        target[:] = (target * np.uint32(3) if one.updates else 0) + source + np.uint32(step)
-        if one.swap:
-            memory[0], memory[1] = memory[1], memory[0]
-    return memory
 
 
 def with_coherence(coherence: Literal["", "wait", "flush"]) -> Strategy:
@@ -78,12 +36,10 @@ def with_coherence(coherence: Literal["", "wait", "flush"]) -> Strategy:
 
 
 def arrays(role: Role = "inout") -> list[Array]:
-    shape = (WORDS,)
-    declared = [Declaration(f"b{i}", np.dtype(np.uint32), shape, role, "both", "cpu", "cpu") for i in range(BUFFERS)]
-    return [Array(one, i) for i, one in enumerate(declared)]
+    return [Array(one, i) for i, one in enumerate(declarations(role))]
 
 
-def on_cpu(cpu: Cpu, one: Launch, source: Array, target: Array, step: int) -> None:
+def on_cpu(cpu: Cpu, one: RandomLaunch, source: Array, target: Array, step: int) -> None:
     """The kernels above in numpy, through views, as a user's module would do it."""
     seen = cpu.reads(source[one.first : one.first + one.count]).copy()
     place = target[one.where : one.where + one.count]
@@ -91,12 +47,12 @@ def on_cpu(cpu: Cpu, one: Launch, source: Array, target: Array, step: int) -> No
     view[:] = (view * np.uint32(3) if one.updates else 0) + seen + np.uint32(step)
 
 
-def run(program: list[Launch], workspace: Workspace, buffers: list[Array]) -> None:
+def run(program: list[RandomLaunch], workspace: Workspace, buffers: list[Array]) -> None:
     files = [KernelFile("accumulate", TEXT)]
     cpu, gpu = Cpu(workspace, files), Gpu(workspace, files)
     workspace.allocate(buffers)
     for i, array in enumerate(buffers):
-        cpu.writes(array)[:] = np.arange(WORDS, dtype=np.uint32) + 1000 * i
+        cpu.writes(array)[:] = initial(i)
     workspace.after_initialise()
     workspace.before_compute()
     for step, one in enumerate(program):
@@ -118,7 +74,7 @@ def run(program: list[Launch], workspace: Workspace, buffers: list[Array]) -> No
 @pytest.mark.parametrize("strategy", strategies())
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(program=programs)
-def test_no_strategy_reads_a_stale_byte(strategy: str, program: list[Launch]) -> None:
+def test_no_strategy_reads_a_stale_byte(strategy: str, program: list[RandomLaunch]) -> None:
     info, device = opencl()
     if reason := unavailable(STRATEGIES[strategy], info):
         pytest.skip(reason)
@@ -161,7 +117,7 @@ def prefetching(overlap: bool) -> tuple[Workspace, Prefetching]:
     return Workspace(strategy, info, listing), listing  # type: ignore[arg-type]
 
 
-ONE = Launch("gpu", 0, 1, 0, 0, 4, updates=True, swap=False)
+ONE = RandomLaunch("gpu", 0, 1, 0, 0, 4, updates=True, swap=False)
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -189,7 +145,7 @@ def test_memory_is_not_freed_while_it_is_prefetched() -> None:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(program=programs)
-def test_no_stale_byte_is_read_beside_prefetches(program: list[Launch]) -> None:
+def test_no_stale_byte_is_read_beside_prefetches(program: list[RandomLaunch]) -> None:
     workspace, buffers = prefetching(overlap=True)[0], arrays()
     run(program, workspace, buffers)
     workspace.join_prefetches()
@@ -197,31 +153,6 @@ def test_no_stale_byte_is_read_beside_prefetches(program: list[Launch]) -> None:
     for array, right in zip(buffers, expected(program), strict=True):
         np.testing.assert_array_equal(workspace.contents(array), right)
     workspace.free()
-
-
-def needed(program: list[Launch]) -> dict[str, int]:
-    """Bytes that must be transferred to each agent, from a bytewise model of two memories."""
-    holders = [[{"cpu"} for _ in range(WORDS)] for _ in range(BUFFERS)]
-    transferred = {"cpu": 0, "gpu": 0}
-
-    def read(buffer: int, words: range, agent: str) -> None:
-        for word in words:
-            if agent not in holders[buffer][word]:
-                transferred[agent] += 4
-                holders[buffer][word].add(agent)
-
-    for one in program:
-        there = range(one.where, one.where + one.count)
-        read(one.source, range(one.first, one.first + one.count), one.agent)
-        if one.updates:
-            read(one.target, there, one.agent)
-        for word in there:
-            holders[one.target][word] = {one.agent}
-        if one.swap:
-            holders[0], holders[1] = holders[1], holders[0]
-    for buffer in range(BUFFERS):
-        read(buffer, range(WORDS), "cpu")
-    return transferred
 
 
 class Copies:
@@ -240,7 +171,7 @@ class Copies:
 
 @settings(max_examples=100, deadline=None)
 @given(program=programs)
-def test_explicit_copies_only_bytes_that_are_needed(program: list[Launch]) -> None:
+def test_explicit_copies_only_bytes_that_are_needed(program: list[RandomLaunch]) -> None:
     info, device = opencl()
     counting = Copies(device)
     workspace, buffers = Workspace(STRATEGIES["explicit"], info, counting), arrays()  # type: ignore[arg-type]
@@ -269,9 +200,11 @@ def test_reading_memory_that_was_never_written_is_an_error(explicit: tuple[Works
 
 
 def test_swapping_different_buffers_is_an_error(explicit: tuple[Workspace, Gpu, Cpu]) -> None:
-    _, gpu, _ = explicit
+    workspace, gpu, _ = explicit
+    first, second = arrays("inout")[0], arrays("input")[1]
+    workspace.allocate([first, second])
     with pytest.raises(ValueError, match="cannot be swapped"):
-        gpu.swap(arrays("inout")[0], arrays("input")[1])
+        gpu.swap(first, second)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +262,7 @@ def test_without_concurrent_managed_access_the_cpu_waits_for_kernels_on_other_me
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(program=programs)
 def test_no_kind_of_coherence_reads_a_stale_byte(
-    coherence: Literal["", "wait", "flush"], program: list[Launch]
+    coherence: Literal["", "wait", "flush"], program: list[RandomLaunch]
 ) -> None:
     if "svm-fine" not in strategies():
         pytest.skip("no fine-grained SVM")

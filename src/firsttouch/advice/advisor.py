@@ -11,12 +11,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from firsttouch.advice import patterns
-from firsttouch.advice.accesses import Declared, declared_by
 from firsttouch.advice.costs import Ground, Prices, RecordKey, Unmeasured, assumptions
 from firsttouch.advice.measured import MeasuredPrices
-from firsttouch.advice.model import Impossible, NotEstimated, Term, estimate
+from firsttouch.advice.model import Impossible, NotEstimated, estimate
 from firsttouch.advice.settings import Settings, settings
+from firsttouch.advice.terms import Term
 from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError, unknown
 from firsttouch.harness.app import App, Params, solve
@@ -25,6 +24,9 @@ from firsttouch.records.reading import Results, has_results, key_of, load_result
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.text import caption, join_names, quantity
 from firsttouch.units import format_size, parse_size
+from firsttouch.workload import patterns
+from firsttouch.workload.dry_run import program_of
+from firsttouch.workload.program import Program
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 
 T = TypeVar("T")
@@ -128,7 +130,7 @@ def advise(
         directories: what `firsttouch run` and `firsttouch app` wrote; without any, the newest in firsttouch-results.
         device: the device whose records count; without it, the first that has a memory of its own.
         app, size: an application, and its size in bytes, or 'tiny' or 'default'.
-        pattern: one of advice.patterns, instead of an application.
+        pattern: one of workload.patterns, instead of an application.
         apps: the applications that are known.
 
     Raises:
@@ -145,9 +147,9 @@ def advise(
         return _for_app(kind, params, nbytes, results, info, records)
     name = _known_name("pattern", pattern or patterns.USUAL, patterns.PATTERNS)
     nbytes = SIZE if size is None else _bytes(size)
-    declared = patterns.declared_for(name, nbytes)
+    workload = patterns.program_for(name, nbytes)
     program = f"a program that {patterns.PATTERNS[name].meaning}"
-    return ranked(declared, program, nbytes, MeasuredPrices(results[0].machine, records, info))
+    return ranked(workload, program, nbytes, MeasuredPrices(results[0].machine, records, info))
 
 
 def newest() -> Path:
@@ -264,12 +266,12 @@ def _for_app(
     device: DeviceInfo,
     records: Sequence[Record],
 ) -> Advice:
-    declared = declared_by(app, params)
+    workload = program_of(app, params)
     runs = [r for r in measured_runs(records, app.name, device.name) if r.factors["size"] == size]
     measure = f"firsttouch app {app.name} --size {_asked(size)} --device {device.name}"
     footprint = app.footprint(params)
     return ranked(
-        declared,
+        workload,
         app.name,
         size if isinstance(size, int) and footprint > 0.99 * size else footprint,
         MeasuredPrices(results[0].machine, records, device),
@@ -280,7 +282,7 @@ def _for_app(
 
 
 def estimates(
-    declared: Declared, prices: Prices, app: type[App] | None = None, measure: str = ""
+    workload: Program, prices: Prices, app: type[App] | None = None, measure: str = ""
 ) -> tuple[dict[str, list[Term]], list[Absent]]:
     """The terms of each strategy of the device, and the strategies that have none."""
     device, found, absent = prices.device, dict[str, list[Term]](), list[Absent]()
@@ -291,7 +293,7 @@ def estimates(
             absent.append(Absent(name, reason))
             continue
         try:
-            found[name] = estimate(declared, strategy, prices)
+            found[name] = estimate(workload, strategy, prices)
         except Unmeasured as missing:
             absent.append(Absent(name, NOT_MEASURED, str(missing), perhaps_faster=True))
         except Impossible as why:
@@ -310,7 +312,7 @@ def _refused(app: type[App] | None, strategy: Strategy, device: DeviceInfo) -> s
 
 
 def ranked(
-    declared: Declared,
+    workload: Program,
     program: str,
     size: int,
     prices: Prices,
@@ -319,9 +321,9 @@ def ranked(
     runs: Mapping[str, Record] | None = None,
     measure: str = "",
 ) -> Advice:
-    """Advice about declared accesses. runs: measured runs of the same program, by strategy."""
+    """Advice about a program. program: what it is called. runs: measured runs of the same program, by strategy."""
     device = prices.device
-    terms, absent = estimates(declared, prices, app, measure)
+    terms, absent = estimates(workload, prices, app, measure)
     runs = runs or {}
     if not terms and not runs:
         raise UsageError(_nothing(absent, device, _with_buffers(program, size), measure))
@@ -332,7 +334,7 @@ def ranked(
     absent = [_scaled(a, common, rows[0].ms) for a in absent if a.strategy not in runs]
     advice = Advice(device.name, device.title, program, size, scale, rows, absent)
     advice.fastest_known = not any(a.perhaps_faster for a in absent)
-    advice.assumptions = _assumptions(declared, terms)
+    advice.assumptions = _assumptions(workload, terms)
     advice.take = _chosen(rows).strategy
     advice.settings = settings(prices, STRATEGIES[advice.take])
     advice.turns = _turns(rows, terms, measure, absent)
@@ -399,9 +401,9 @@ def _median(record: Record) -> float:
     return record.summary.median
 
 
-def _assumptions(declared: Declared, terms: Mapping[str, list[Term]]) -> list[str]:
+def _assumptions(workload: Program, terms: Mapping[str, list[Term]]) -> list[str]:
     notes = [note for rows in terms.values() for t in rows for note in assumptions(t.grounds)]
-    return list(dict.fromkeys([*declared.assumptions, *notes]))
+    return list(dict.fromkeys([*workload.assumptions, *notes]))
 
 
 # ------------------------------------------------------------------------------------------------ in words

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import TypeAlias
 
-from firsttouch.advice import patterns
 from firsttouch.advice.advisor import SIMILAR, SIZE, Advice, Row, choose_device, on_processor, ranked
 from firsttouch.advice.costs import record_keys
 from firsttouch.advice.measured import MeasuredPrices
@@ -24,6 +23,7 @@ from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.text import SECONDS, caption, condition, count, join_names, quantity
 from firsttouch.units import format_number, format_seconds, format_size, significant_digits
+from firsttouch.workload import patterns
 from firsttouch.workspace.strategies import STRATEGIES
 
 _Group: TypeAlias = tuple[str, tuple[str, ...]]
@@ -224,7 +224,7 @@ def _of_shares(runs: Iterable[Record], device: DeviceInfo) -> list[Sentence]:
 def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
     try:
         prices = MeasuredPrices(run.machine, run.records, device)
-        advice = ranked(patterns.declared_for(patterns.USUAL, SIZE), patterns.USUAL, SIZE, prices)
+        advice = ranked(patterns.program_for(patterns.USUAL, SIZE), patterns.USUAL, SIZE, prices)
     except UsageError:
         return []
     if len(advice.strategies) < 2 or not advice.fastest_known:

@@ -10,7 +10,7 @@ import numpy as np
 from firsttouch.apps.support import euler
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, difference, f32, i32, on_host
 from firsttouch.harness.random import uniform_f32
-from firsttouch.workspace.workspace import Array, ArraySlice
+from firsttouch.workspace.arrays import Array, ArraySlice
 
 STAGES = 3
 NOISE = 0.02

@@ -14,7 +14,7 @@ from firsttouch.apps.support.tridiagonal import Tridiagonal
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, in_pieces, sample
 from firsttouch.harness.random import F64, uniform_f32
 from firsttouch.workspace.agents import Value
-from firsttouch.workspace.workspace import Array, ByteRange
+from firsttouch.workspace.arrays import Array, ByteRange
 
 THREADS, MAX_GROUPS = 256, 2048
 # Eigenvalues are in [8, 13], so k steps reduce a residual to at most 2 sqrt(1.63) 0.121^k. One step is added.
@@ -60,7 +60,7 @@ class ConjugateGradient(App):
 
     def prepare(self, gpu: Gpu) -> None:
         sparse, self.used["library"] = gpu.library("sparse", self.library)
-        matrix = [array.store.device for array in (self.starts, self.columns, self.values)]
+        matrix = [array.memory.device for array in (self.starts, self.columns, self.values)]
         self.plan = sparse and sparse.plan(*matrix, self.n, self.n, 3 * self.n - 2)
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:

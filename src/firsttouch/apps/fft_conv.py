@@ -13,7 +13,7 @@ from firsttouch.apps.support import fft, um_apps
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, c64, f32, in_pieces
 from firsttouch.harness.random import below
 from firsttouch.workspace.agents import KernelFile
-from firsttouch.workspace.workspace import Array
+from firsttouch.workspace.arrays import Array
 
 DOWN, ACROSS, CENTRE_Y, CENTRE_X = 7, 6, 3, 4  # the taps, and the one at the pixel itself
 DIGITS = 16  # values of a pixel and of a tap

@@ -36,7 +36,7 @@ class PointerTree(App):
         return None
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
-        here, there = cpu.writes(self.nodes).ctypes.data, self.nodes.store.device
+        here, there = cpu.writes(self.nodes).ctypes.data, self.nodes.memory.device
         if there is None or there.device_address != here:
             raise Unsupported("the agents use different addresses for this memory, so pointers are not valid on both")
         shape = (self.n, self.n.bit_length(), self.nodes.key)

@@ -25,9 +25,10 @@ from firsttouch.harness.division import Division
 from firsttouch.harness.random import key_of
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile, kernel_source
+from firsttouch.workspace.arrays import Array, ByteRange
+from firsttouch.workspace.declarations import Agent, Declaration, Role
 from firsttouch.workspace.guidance import NONE, settings_of
 from firsttouch.workspace.strategies import Strategy
-from firsttouch.workspace.workspace import Agent, Array, ByteRange, Declaration, Role
 
 # fmt: off
 __all__ = [

@@ -22,12 +22,14 @@ from firsttouch.outcomes import findings, report
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.exchanges import BUFFERS
 from firsttouch.outcomes.placements import PLACEMENT
-from firsttouch.records.schema import AllocatorInfo, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size, parse_size
 from firsttouch.workspace.ballast import Ballast, why_no_ballast, why_not_oversubscribed
+from firsttouch.workspace.declarations import Declaration
+from firsttouch.workspace.needs import memory_needs, why_too_large
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
-from firsttouch.workspace.workspace import Declaration, Workspace, placement
+from firsttouch.workspace.workspace import Workspace
 
 REPEATS = 3
 OVERSUBSCRIBED = "oversubscribed"
@@ -370,29 +372,6 @@ def _window_rows(app: type[App], params: Params, strategy: Strategy, factors: Fa
     return rows // 256 * 256 or rows
 
 
-def _charges(
-    declarations: Iterable[Declaration],
-    strategy: Strategy,
-    allocator: AllocatorInfo,
-    messages: AllocatorInfo | None,
-    *,
-    scratch_placed: bool,
-) -> tuple[int, int]:
-    """The bytes of host and of device memory that buffers take, as Workspace.allocate places them.
-
-    messages: the allocator of buffers that are exchanged; None for device memory. scratch_placed: the strategy places
-    scratch buffers of the GPU too.
-    """
-    host = device = 0
-    for d in declarations:
-        where = placement(d, strategy, place_scratch=scratch_placed)
-        memory = {"strategy": allocator, "exchange": messages}.get(where)
-        on_host = memory.host_memory if memory else where in ("cpu", "copies")
-        on_device = memory.device_memory if memory else where in ("gpu", "copies", "exchange")
-        host, device = host + d.nbytes * on_host, device + d.nbytes * on_device
-    return host, device
-
-
 def _too_small(app: type[App], params: Params, factors: Factors, device: DeviceInfo) -> str | None:
     """Returns that the application does not reach a size beyond the device or the budget, or None."""
     size, footprint = factors["size"], app.footprint(params)
@@ -425,26 +404,28 @@ def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Fact
         return str(error)
     allowed, budget = _core.oversubscription_allowed(), _budget(factors)
     hint = "; use --allow-oversubscription to run it anyway" if entry.managed else ""
-    messages = device.allocator(str(factors.get(BUFFERS)))
-    on_host, on_device = _charges(declarations, strategy, entry, messages, scratch_placed=_places_scratch(factors))
-    if not strategy.duplicated and budget is not None and on_device > budget and not (entry.managed and allowed):
-        return f"{app.name} needs {format_size(on_device)} of device memory, more than the budget{hint}"
+    needs = memory_needs(
+        declarations,
+        strategy,
+        device,
+        messages=str(factors.get(BUFFERS, "")),
+        place_scratch=_places_scratch(factors),
+    )
+    if not strategy.duplicated and budget is not None and needs.device > budget and not (entry.managed and allowed):
+        return f"{app.name} needs {format_size(needs.device)} of device memory, more than the budget{hint}"
+    on_host, on_device = needs.on(device)
     if rows:
         on_device = min(on_device, budget or on_device)
-    if device.capabilities.shares_host_memory:
-        copies = sum(d.nbytes for d in declarations if strategy.duplicated and d.sides == "both")
-        on_host, on_device = app.footprint(params) + copies, 0
-    host_limit, total = _core.guard_limits()["host"] or 0, device.facts.get("memory_bytes")
-    if on_host > host_limit:
-        return f"{app.name} needs {format_size(on_host)} of host memory; the limit is {format_size(host_limit)}"
+    subject, host_limit = f"{app.name} needs", _core.guard_limits()["host"] or 0
+    if reason := why_too_large(subject, on_host, host_limit, "host memory; the limit is"):
+        return reason
     if entry.managed and allowed:
         return None
-    if isinstance(total, int) and on_device > total:
-        return f"{app.name} needs {format_size(on_device)} of {device.name}, which has {format_size(total)}{hint}"
+    if reason := why_too_large(subject, on_device, device.facts.get("memory_bytes"), f"{device.name}, which has"):
+        return reason + hint
     left = bytes_left_by_ballast(app, params, strategy, factors)
     if left is not None and on_device > left:
-        needs = f"{app.name} needs {format_size(on_device)} of device memory"
-        return f"{needs}, more than the {format_size(left)} left free{hint}"
+        return f"{subject} {format_size(on_device)} of device memory, more than the {format_size(left)} left free{hint}"
     return None
 
 

@@ -23,8 +23,10 @@ from firsttouch.machine import numa, usage
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 from firsttouch.workspace.agents import Cpu, Gpu
+from firsttouch.workspace.arrays import Array
+from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.exchange import Exchange
-from firsttouch.workspace.workspace import Agent, Array, Workspace
+from firsttouch.workspace.workspace import Workspace
 
 NONSENSE = 0xFFF5A5A5
 """A word that no result holds: NaN as f32 and, twice, as f64; as an integer, out of any application's range."""
@@ -229,7 +231,7 @@ def run(
             active.run.events = window.totals() | {f"um_compute_{part}_ms": ms for part, ms in shares.items()}
         active.run.iterations = active.gpu.iteration_seconds()
         active.run.iterations_total = active.gpu.total_iteration_seconds()
-        active.run.memory, active.run.transferred = meter.peak, workspace.transferred.copy()
+        active.run.memory, active.run.transferred = meter.peak, dict(workspace.transferred)
         active.run.exchanged = active.gpu.exchanges.counters(active.run.phases["compute"])
         active.run.buffers = workspace.allocations()
         if check:
@@ -276,23 +278,22 @@ def fill_with_nonsense(active: ActiveRun, *, on_demand: bool) -> None:
     """
     workspace, device = active.workspace, active.workspace.info
     for array in active.app.arrays.values():
-        store, declared = array.store, array.declaration
+        found, declared = array.memory, array.declaration
         wanted = declared.role in ("output", "inout") and (on_demand or declared.starts_on is None)
         if not wanted or array in active.gpu.windows:
             continue
-        memory = store.host if on_demand and store.shared else store.device
+        memory = found.host if on_demand and found.shared else found.device
         if memory is None or array.nbytes % 4:
             continue
         entry = device.allocator(memory.allocator)
         if not on_demand and (entry is None or entry.on_demand is not False):
             continue
-        if memory is store.device:
+        if memory is found.device:
             active.gpu.launch("fill_32", array, 0, array.nbytes // 4, NONSENSE, over=array.nbytes // 4, writes=[array])
         else:
             workspace.view(array, reads=False, writes=True).view(np.uint32)[:] = NONSENSE
         workspace.wait()
-        for valid in store.valid.values():
-            valid.clear()
+        workspace.forget(array)
 
 
 def _phases(

@@ -13,9 +13,9 @@ from firsttouch.experiments.base import Factor
 from firsttouch.harness.app import App
 from firsttouch.outcomes.placements import AS_IS, PLACEMENT, is_of_buffers, parse
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar
+from firsttouch.workspace.declarations import Declaration, placement
 from firsttouch.workspace.guidance import ADVICE, ADVICE_OF, PREFETCH_OF, Guidance, Placement, settings_of
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, why_unguided
-from firsttouch.workspace.workspace import Declaration, placement
 
 PAPER = "paper"
 BEST = "best"

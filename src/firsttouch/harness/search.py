@@ -16,9 +16,9 @@ from firsttouch.harness.placements import BEST
 from firsttouch.outcomes.derive import application, strategy
 from firsttouch.outcomes.placements import AS_IS, PLACEMENT, conditions_of, finalists_of, searches, word_of
 from firsttouch.records.schema import Record, Request, Scalar
+from firsttouch.workspace.declarations import Declaration, placement
 from firsttouch.workspace.guidance import BY_ITSELF, NONE, Guidance
 from firsttouch.workspace.strategies import STRATEGIES, Strategy
-from firsttouch.workspace.workspace import Declaration, placement
 
 MOST_TRIED, FEWEST_TRIED = 12, 3
 SECONDS = 300.0

@@ -19,9 +19,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from firsttouch import _core
+from firsttouch.workspace.arrays import Array, ArraySlice, ByteRange
+from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.exchange import Exchange, Message
 from firsttouch.workspace.reserved import BUILT_IN
-from firsttouch.workspace.workspace import Agent, Array, ArraySlice, ByteRange, Workspace
+from firsttouch.workspace.workspace import Workspace
 
 Value: TypeAlias = "Array | int | float"
 MAX_MARKS = 200
@@ -215,12 +217,15 @@ class Cpu(_Agent):
             self.workspace.wait()
         if not concurrent_with_gpu:
             self._declare(entry, arguments, reads, updates, writes)
+        self._run(file, entry, arguments, over, concurrent_with_gpu)
+
+    def _run(self, file: KernelFile, entry: Entry, arguments: Sequence[Value], over: int, at_once: bool) -> None:
         address: Callable[[Array], int] = (
-            self.workspace.concurrent_address if concurrent_with_gpu else lambda array: array.store.address
+            self.workspace.concurrent_address if at_once else lambda array: array.memory.address
         )
         values: list[object] = [address(a) if isinstance(a, Array) else a for a in arguments]
         threads = 1 if over <= SMALL_LAUNCH else self.threads
-        _core.launch_on_host(f"{file.name}/{kernel}", entry.codes, threads, values)
+        _core.launch_on_host(f"{file.name}/{entry.name}", entry.codes, threads, values)
 
     def load(self, array: Array) -> None:
         """Make the contents of its file available in an array declared with file=True, reading it with all threads if
@@ -265,7 +270,7 @@ class LaunchSequence:
         """Append a launch, with the arguments of Gpu.launch."""
         compiled, blocks, each, values = self._gpu.prepare_launch(kernel, arguments, over, groups, threads)
         self.steps.add(compiled, blocks, each, values)
-        self.arrays |= {a: a.store for a in arguments if isinstance(a, Array)}
+        self.arrays |= {a: a.memory for a in arguments if isinstance(a, Array)}
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -304,7 +309,7 @@ class Gpu(_Agent):
         blocks, each = (groups, threads) if groups else device.grid(over)
         if threads and not groups:
             blocks, each = max(1, math.ceil(over / threads)), threads
-        return compiled, blocks, each, [a.store.device if isinstance(a, Array) else a for a in arguments]
+        return compiled, blocks, each, [a.memory.device if isinstance(a, Array) else a for a in arguments]
 
     def launch(
         self,
@@ -352,7 +357,7 @@ class Gpu(_Agent):
         """Queue a library call with the device memory of each array. The lists must name everything it accesses."""
         self._declare(_NO_ENTRY, (), reads, updates, writes)
         self._start_marks()
-        values = [a.store.device if isinstance(a, Array) else a for a in arguments]
+        values = [a.memory.device if isinstance(a, Array) else a for a in arguments]
         if self.timer is not None:
             self.timer.begin()
         function(*values)
@@ -374,8 +379,8 @@ class Gpu(_Agent):
         writes: Sequence[ByteRange] = (),
     ) -> None:
         """Queue `count` launches of a sequence, starting with `first`. The lists name everything that they access."""
-        for array, store in sequence.arrays.items():
-            if array.store is not store:
+        for array, memory in sequence.arrays.items():
+            if array.memory is not memory:
                 raise ValueError(f"{array.name} was swapped after the sequence was recorded")
         self._declare(_NO_ENTRY, (), reads, updates, writes)
         self._start_marks()

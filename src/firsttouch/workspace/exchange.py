@@ -8,7 +8,8 @@ from statistics import median
 from typing import TypeAlias
 
 from firsttouch import _core
-from firsttouch.workspace.workspace import ByteRange, Workspace
+from firsttouch.workspace.arrays import ByteRange
+from firsttouch.workspace.workspace import Workspace
 
 Message: TypeAlias = "tuple[int, ByteRange]"
 """The process at the other end, and the bytes of a buffer of the role `exchange`."""
@@ -104,6 +105,6 @@ class Exchange:
 
 
 def _parcel(other: int, byte_range: ByteRange) -> tuple[int, _core.Buffer, int, int]:
-    memory = byte_range.array.store.device
+    memory = byte_range.array.memory.device
     assert memory is not None, "buffers of the role exchange have device memory"
     return other, memory, byte_range.start, byte_range.end - byte_range.start

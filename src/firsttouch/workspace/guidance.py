@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from firsttouch.workspace.strategies import Strategy
 
 if TYPE_CHECKING:
-    from firsttouch.workspace.workspace import Agent, Declaration, Role
+    from firsttouch.workspace.declarations import Agent, Declaration, Role
 
 NONE = "none"
 READ_MOSTLY = "read-mostly"

@@ -59,3 +59,19 @@ class Ranges:
         if start < end:
             found.append((start, end))
         return found
+
+    def common(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of [start, end) that are in the set, in order."""
+        found = []
+        for index in range(bisect_right(self._ends, start), len(self._starts)):
+            if self._starts[index] >= end:
+                break
+            found.append((max(start, self._starts[index]), min(end, self._ends[index])))
+        return found
+
+    def bytes_in(self, start: int, end: int) -> int:
+        """How many bytes of [start, end) are in the set."""
+        return sum(last - first for first, last in self.common(start, end))
+
+    def total(self) -> int:
+        return sum(self._ends) - sum(self._starts)

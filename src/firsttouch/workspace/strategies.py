@@ -1,6 +1,6 @@
 """The table of memory strategies, and which of them a device supports.
 
-What a strategy does during a run (copies, mappings, waits, advice, prefetches) is in workspace/workspace.py.
+What a strategy does during a run (copies, mappings, waits, advice, prefetches) is in workspace/ledger.py.
 """
 
 from __future__ import annotations

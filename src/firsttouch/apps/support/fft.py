@@ -16,7 +16,7 @@ import numpy as np
 
 from firsttouch.harness.random import F32
 from firsttouch.workspace.agents import Gpu
-from firsttouch.workspace.workspace import Array, ByteRange
+from firsttouch.workspace.arrays import Array, ByteRange
 
 TEXT = Path(__file__).parents[1].joinpath("fft.c").read_text(encoding="utf-8")
 TILE, THREADS = 2048, 256  # numbers and work-items per group in fft.c

@@ -5,50 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
-from firsttouch.advice.accesses import Access, Block, Declared
 from firsttouch.units import format_size
-from firsttouch.workspace.workspace import Agent, Declaration, Role
+from firsttouch.workload.program import Access, Block, Item, Launch, Program, fold
+from firsttouch.workspace.declarations import Agent, Role
 
 ITERATIONS = 10
 SPREAD, PICKED = "per-64KiB", 128 / 65536
 """Sparse touches, in the words of the experiment migration, and the part of the bytes that they use."""
-BYTE = np.dtype(np.uint8)
 
 
 class _Builder:
-    """Makes declared accesses, one launch at a time."""
+    """Makes a program, one launch at a time."""
 
-    def __init__(self, title: str) -> None:
-        self.declared = Declared(title, [])
-        self._launches = 0
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self.initialise: list[Item] = []
+        self.compute: list[Item] = []
 
     def buffer(self, name: str, nbytes: int, role: Role, ends_on: Agent | None = None) -> int:
-        index = len(self.declared.blocks)
+        number = len(self.blocks)
         starts_on: Agent | None = None if role == "output" else "cpu"
-        declaration = Declaration(name, BYTE, (nbytes,), role, "both", starts_on, ends_on)
-        self.declared.blocks.append(Block(index, declaration))
-        self.declared.computing[name] = self.declared.ending[name] = index
+        self.blocks.append(Block(name, nbytes, role, "both", starts_on, ends_on))
         if starts_on:
-            self._use("initialise", "cpu", index, reads=False, writes=True)
-        return index
+            self.initialise.append(Launch("cpu", (Access(number, 0, nbytes, reads=False, writes=True),)))
+        return number
 
-    def _use(
-        self, phase: str, agent: Agent, index: int, *, reads: bool, writes: bool, spread: str = "", passes: float = 1
-    ) -> None:
-        end = self.declared.blocks[index].declaration.nbytes
-        self._launches += 1
-        access = Access(phase, self._launches, agent, index, 0, end, reads, writes, passes, spread=spread)  # type: ignore[arg-type]
-        self.declared.accesses.append(access)
-
-    def pick(self, index: int) -> None:
+    def pick(self, number: int) -> None:
         """A kernel reads one line of each stretch."""
-        self._use("compute", "gpu", index, reads=True, writes=False, spread=SPREAD, passes=PICKED)
+        end = self.blocks[number].nbytes
+        self.compute.append(Launch("gpu", (Access(number, 0, end, True, False, PICKED, SPREAD),)))
 
     def launch(self, agent: Agent, *, reads: tuple[int, ...] = (), writes: tuple[int, ...] = ()) -> None:
-        for index in dict.fromkeys((*reads, *writes)):
-            self._use("compute", agent, index, reads=index in reads, writes=index in writes)
+        used = dict.fromkeys((*reads, *writes))
+        accesses = (Access(n, 0, self.blocks[n].nbytes, reads=n in reads, writes=n in writes) for n in used)
+        fold(self.compute, Launch(agent, tuple(accesses)))
 
 
 def _stream(b: _Builder, size: int) -> None:
@@ -114,8 +104,9 @@ USUAL = "iterate"
 """The pattern for which advice is given if none is named."""
 
 
-def declared_for(pattern: str, size: int) -> Declared:
-    """The accesses of a pattern with `size` bytes of buffers."""
-    builder = _Builder(f"{pattern}, {format_size(size)}")
+def program_for(pattern: str, size: int) -> Program:
+    """The program of a pattern with `size` bytes of buffers."""
+    builder = _Builder()
     PATTERNS[pattern].build(builder, size)
-    return builder.declared
+    title = f"{pattern}, {format_size(size)}"
+    return Program(title, tuple(builder.blocks), tuple(builder.initialise), tuple(builder.compute))

@@ -1,0 +1,416 @@
+"""The program of an application, recorded without a device: nothing is computed and nothing is copied.
+
+The application runs with its real parameters, but its kernels are not run, and its memory is all zeros, of which only
+what numpy code writes becomes real. So loops that end when the data say so end at their first test; ROUNDS says how
+many rounds are assumed then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from firsttouch.units import format_size
+from firsttouch.workload.program import (
+    Access,
+    AwaitAll,
+    Block,
+    Item,
+    Launch,
+    Program,
+    Repeat,
+    Swap,
+    append_body,
+    fold,
+)
+from firsttouch.workspace.agents import Cpu, Entry, Gpu, KernelFile, Value
+from firsttouch.workspace.arrays import Array, ByteRange, Memory
+from firsttouch.workspace.declarations import Agent
+from firsttouch.workspace.exchange import Message
+from firsttouch.workspace.workspace import Workspace
+
+ROUNDS = 10
+"""The rounds that are assumed of a loop that depends on data that a dry run does not have."""
+STAND_INS = (0, 1)
+"""What stands for each number that kernels would have written, until the application launches kernels with it."""
+REAL = 64 << 20
+"""The most bytes of memory that stand for a block."""
+FIXED, NO_RESERVE = 0x10, 0x4000
+"""Flags of mmap(2) on Linux that Python does not name in all versions."""
+ENDLESS = 20_000
+"""A loop whose CPU code reads what kernels wrote, and of which so many rounds are equal, is taken to wait for data."""
+UNSETTLED = 8
+"""The last launches, which may still be taken back, because a kernel fills a view that was taken for its address."""
+Params = Mapping[str, int]
+
+
+class Declares(Protocol):
+    """What a dry run needs of an application (harness/app.py)."""
+
+    name: ClassVar[str]
+    tiled: ClassVar[Sequence[str]]
+    arrays: dict[str, Array]
+
+    def footprint(self, params: Params) -> int: ...
+    def kernel_files(self) -> list[KernelFile]: ...
+    def prepare(self, gpu: Any) -> None: ...
+    def initialise(self, cpu: Any, gpu: Any) -> None: ...
+    def compute(self, cpu: Any, gpu: Any) -> None: ...
+
+
+class _Zeros:
+    """Zeros instead of a block, mapped when an address is needed. A large block is one piece of memory over and over,
+    so that it takes no more than REAL even where code writes all of it.
+    """
+
+    allocator = ""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.computed = False
+        """Whether kernels have written it."""
+        self._mapping: mmap.mmap | None = None
+
+    @property
+    def address(self) -> int:
+        if self._mapping is None:
+            self._mapping = mmap.mmap(-1, self.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
+            if self.size > REAL:
+                _repeat(ctypes.addressof(ctypes.c_char.from_buffer(self._mapping)), self.size)
+        return ctypes.addressof(ctypes.c_char.from_buffer(self._mapping))
+
+    device_address = address
+
+
+def _repeat(address: int, size: int) -> None:
+    """Replace a mapping by one of REAL bytes of memory after another."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    file = os.memfd_create("firsttouch")
+    try:
+        os.ftruncate(file, REAL)
+        for at in range(0, size, REAL):
+            flags, access = mmap.MAP_SHARED | FIXED, mmap.PROT_READ | mmap.PROT_WRITE
+            if libc.mmap(address + at, min(REAL, size - at), access, flags, file, 0) != address + at:
+                raise OSError(ctypes.get_errno(), "mmap failed")
+    finally:
+        os.close(file)
+
+
+class _Endless(BaseException):
+    """Ends a dry run in a loop that waits for data. Not an Exception, so that no application catches it."""
+
+
+class _Recorder(Workspace):
+    """A workspace that records a program instead of moving memory. number: what stands for each computed number."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.arrays = number, []
+        self.computing = self.read_computed = self.ended = False
+        self.assumptions: list[str] = []
+        self._lists: list[list[Item]] = [[]]
+        """What is recorded: of a phase, and of each loop that has begun."""
+        self._recent: list[Launch] = []
+        """The last launches of the innermost list, which are not in it yet."""
+        self._accesses: list[Access] = []
+        """Those of the launch that is being declared."""
+
+    # ------------------------------------------------------------------------------------------------ recording
+
+    def touch(self, agent: Agent, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
+        self.access(byte_range, reads=reads, writes=writes)
+
+    def access(self, byte_range: ByteRange, *, reads: bool, writes: bool, passes: float = 1.0) -> None:
+        """One more access of the launch that is being declared."""
+        if byte_range.start < byte_range.end:
+            number = byte_range.array.number
+            self._accesses.append(Access(number, byte_range.start, byte_range.end, reads, writes, passes))
+
+    def launched(
+        self,
+        agent: Agent,
+        by: Literal["kernel", "view", "file"] = "kernel",
+        kernel: str = "",
+        threads: int = 0,
+        at_once: bool = False,
+    ) -> None:
+        """The launch whose accesses were declared."""
+        launch = Launch(agent, tuple(self._accesses), by, kernel, threads, at_once)
+        self._accesses.clear()
+        if not launch.accesses:
+            return
+        for a in launch.accesses:
+            zeros = self._zeros(a.block)
+            if by == "view":
+                self.read_computed |= a.reads and zeros.computed and self.computing
+            elif a.writes:
+                zeros.computed = True
+        if by == "kernel" and agent == "cpu":
+            self._forget_views(launch)
+        self._recent.append(launch)
+        if len(self._recent) > UNSETTLED:
+            self._settle(self._recent.pop(0))
+
+    def _zeros(self, block: int) -> Any:
+        return self.arrays[block].memory.host
+
+    def _forget_views(self, kernel: Launch) -> None:
+        """A view that a kernel fills next was only taken for its address, unless the GPU was given work in between."""
+        for a in kernel.accesses:
+            for i in range(len(self._recent) - 1, -1, -1):
+                past = self._recent[i]
+                same = [one for one in past.accesses if one.block == a.block]
+                if past.agent == "gpu" or (same and past.by != "view"):
+                    break
+                if any(one.writes and a.start <= one.start and one.end <= a.end for one in same):
+                    del self._recent[i]
+
+    def _settle(self, item: Item) -> None:
+        fold(self._lists[-1], item)
+        last = self._lists[-1][-1]
+        if isinstance(last, Repeat) and last.count >= ENDLESS and self.computing and self.read_computed:
+            self._lists[-1][-1] = Repeat(ROUNDS, last.body)
+            self.assumptions.append(f"a loop ends when the data say so: {ROUNDS} rounds are assumed")
+            self.ended = True
+            self._recent.clear()
+            raise _Endless
+
+    def settled(self) -> list[Item]:
+        """The innermost list, with all that was recorded."""
+        for launch in self._recent:
+            self._settle(launch)
+        self._recent.clear()
+        return self._lists[-1]
+
+    def item(self, item: Item) -> None:
+        fold(self.settled(), item)
+
+    def begin_body(self) -> None:
+        self.settled()
+        self._lists.append([])
+
+    def end_body(self) -> list[Item]:
+        body = self.settled()
+        self._lists.pop()
+        return body
+
+    def end_phase(self) -> tuple[Item, ...]:
+        """All that was recorded since the last phase ended, also in loops that have not ended."""
+        while len(self._lists) > 1:
+            body = self.end_body()
+            self.settled().extend(body)
+        self._lists, items = [[]], tuple(self.settled())
+        return items
+
+    # ------------------------------------------------------------------------------------------------ a Workspace
+
+    def view(self, byte_range: ByteRange, *, reads: bool = True, writes: bool = False) -> np.ndarray[Any, Any]:
+        self.access(byte_range, reads=reads, writes=writes)
+        array, count = byte_range.array, byte_range.end - byte_range.start
+        zeros = self._zeros(array.number)
+        raw = (ctypes.c_uint8 * count).from_address(array.memory.address + byte_range.start)
+        numbers = np.ctypeslib.as_array(raw).view(array.dtype)
+        if self.number and zeros.computed:
+            numbers[: REAL // array.dtype.itemsize] = self.number  # what a larger block has again and again
+        self.launched("cpu", "view")
+        return numbers.reshape(-1, *array.shape[1:])
+
+    def load(self, array: Array, threads: int) -> None:
+        self.access(array, reads=False, writes=True)
+        self.launched("cpu", "file")
+
+    def swap(self, first: Array, second: Array) -> None:
+        self.item(Swap(first.number, second.number))
+        first.memory, second.memory = second.memory, first.memory
+
+    def wait(self) -> None:
+        self.item(AwaitAll())
+
+
+class _Cpu(Cpu):
+    workspace: _Recorder
+
+    def _run(self, file: KernelFile, entry: Entry, arguments: Sequence[Value], over: int, at_once: bool) -> None:
+        if at_once:
+            for argument, constant in zip(arguments, entry.constant, strict=True):
+                if isinstance(argument, Array):
+                    self.workspace.access(argument, reads=True, writes=not constant)
+        self.workspace.launched("cpu", kernel=entry.name, threads=over, at_once=at_once)
+
+
+class _Sequence:
+    """The launches of a sequence: how many threads each has."""
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
+        self.arrays: dict[Array, object] = {}
+
+    def add(self, kernel: str, *arguments: Value, over: int = 0, groups: int = 0, threads: int = 0) -> None:
+        self.threads.append(over or groups * threads)
+
+    def __len__(self) -> int:
+        return len(self.threads)
+
+
+class _Gpu(Gpu):
+    workspace: _Recorder
+
+    def launch(
+        self,
+        kernel: str,
+        *arguments: Value,
+        over: int = 0,
+        groups: int = 0,
+        threads: int = 0,
+        reads: Sequence[ByteRange] = (),
+        updates: Sequence[ByteRange] = (),
+        writes: Sequence[ByteRange] = (),
+    ) -> None:
+        _, entry = self._entry(kernel, arguments)
+        self._declare(entry, arguments, reads, updates, writes)
+        self.workspace.launched("gpu", kernel=kernel, threads=over or groups * threads)
+
+    def call(self, function: object, *arguments: object, **ranges: Any) -> None:
+        """There are no library calls, since there is no library."""
+
+    def library(self, kind: str, wanted: str = "auto") -> tuple[Any, str]:
+        return None, "own kernels"
+
+    @contextmanager
+    def exchange(self) -> Iterator[None]:
+        yield
+
+    def send_and_receive(self, outgoing: Sequence[Message], incoming: Sequence[Message]) -> None:
+        """What is exchanged is memory of its own under every strategy, but the process waits."""
+        self.workspace.wait()
+
+    def sequence(self) -> Any:
+        return _Sequence()
+
+    def replay(
+        self,
+        sequence: Any,
+        *,
+        first: int = 0,
+        count: int | None = None,
+        reads: Sequence[ByteRange] = (),
+        updates: Sequence[ByteRange] = (),
+        writes: Sequence[ByteRange] = (),
+    ) -> None:
+        """Each launch is taken to use a part of the bytes, by its share of the threads of the largest launch."""
+        launches = sequence.threads[first : None if count is None else first + count]
+        passes = max(1.0, sum(launches) / max(sequence.threads, default=1))
+        for ranges, reading, writing in ((reads, True, False), (updates, True, True), (writes, False, True)):
+            for one in ranges:
+                self.workspace.access(one, reads=reading, writes=writing, passes=passes)
+        self.workspace.launched("gpu", kernel="sequence", threads=sum(launches))
+
+    def iterations(self, count: int) -> Iterator[int]:
+        """Each round is a body; equal rounds become a Repeat. The last whole round of a loop that ends early is
+        repeated as often as is assumed.
+        """
+        recorder, last, done = self.workspace, list[Item](), 0
+        try:
+            for index in range(count):
+                recorder.begin_body()
+                yield index
+                last, done = recorder.end_body(), index + 1
+                append_body(recorder.settled(), last)
+        except GeneratorExit:
+            if recorder.ended:
+                return
+            body = recorder.end_body()
+            recorder.settled().extend(body)
+            if recorder.computing:
+                self._assume(last or body, max(1, done), count)
+
+    def _assume(self, body: Sequence[Item], done: int, count: int) -> None:
+        rounds = min(count, ROUNDS)
+        append_body(self.workspace.settled(), body, max(0, rounds - done))
+        self.workspace.assumptions.append(
+            f"the number of iterations depends on the data: {max(rounds, done)} of at most {count} are assumed"
+        )
+
+
+def program_of(app: Callable[[Params], Declares], params: Params) -> Program:
+    """The program of an application with these parameters."""
+    reason = ""
+    for number in STAND_INS:
+        try:
+            return _dry_run(app(params), params, number)
+        except _NoKernel:
+            reason = reason or "without data it launches no kernel"
+        except Exception as error:
+            reason = reason or f"a dry run fails: {type(error).__name__}: {' '.join(str(error).split())}"
+    return by_roles(app(params), params, reason)
+
+
+class _NoKernel(Exception):
+    """A dry run launched no kernel in the phase compute."""
+
+
+def _title(app: Declares, params: Params) -> str:
+    return f"{app.name}, {format_size(app.footprint(params))}"
+
+
+def _dry_run(app: Declares, params: Params, number: int) -> Program:
+    recorder = _Recorder(number)
+    for array in app.arrays.values():
+        zeros: Any = _Zeros(max(1, array.nbytes))
+        array.number, array.memory = len(recorder.arrays), Memory(zeros, zeros)
+        recorder.arrays.append(array)
+    files = app.kernel_files()
+    cpu, gpu = _Cpu(recorder, files), _Gpu(recorder, files)
+    initialise: tuple[Item, ...] = ()
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of code that divides by zeros, which real data are not
+            app.prepare(gpu)
+            app.initialise(cpu, gpu)
+            initialise, recorder.computing = recorder.end_phase(), True
+            app.compute(cpu, gpu)
+    except _Endless:
+        pass
+    compute = recorder.end_phase()
+    if not _launches_kernels(compute):
+        raise _NoKernel
+    if recorder.read_computed and not recorder.assumptions:
+        recorder.assumptions.append(
+            f"numbers that the CPU reads from what kernels wrote are taken as {number}, so loops may end early"
+        )
+    blocks = tuple(Block.of(array.declaration) for array in app.arrays.values())
+    assumptions = tuple(recorder.assumptions)
+    return Program(_title(app, params), blocks, initialise, compute, assumptions, bool(app.tiled))
+
+
+def _launches_kernels(items: Sequence[Item]) -> bool:
+    return any(
+        _launches_kernels(i.body) if isinstance(i, Repeat) else isinstance(i, Launch) and i.agent == "gpu"
+        for i in items
+    )
+
+
+def by_roles(app: Declares, params: Params, reason: str) -> Program:
+    """The program that the roles of the buffers imply: each crosses once in each direction that its role says."""
+    blocks = [Block.of(array.declaration) for array in app.arrays.values()]
+    initialise = [
+        Launch("cpu", (Access(n, 0, b.nbytes, reads=False, writes=True),))
+        for n, b in enumerate(blocks)
+        if b.starts_on == "cpu"
+    ]
+    used = tuple(
+        Access(n, 0, b.nbytes, reads=b.starts_on is not None, writes=b.role not in ("input", "constant"))
+        for n, b in enumerate(blocks)
+        if b.sides != "cpu"
+    )
+    assumption = f"each buffer moves once in each direction that its role says, because {reason}"
+    compute = (Launch("gpu", used),)
+    return Program(_title(app, params), tuple(blocks), tuple(initialise), compute, (assumption,), bool(app.tiled))

@@ -1,0 +1,200 @@
+"""A program's use of memory as data: its buffers, and the launches of both agents in order, with repeats folded.
+
+A program says nothing about strategies or devices. It is stored as JSON (`encode`, `decode`) of the schema SCHEMA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+
+from firsttouch.errors import UsageError
+from firsttouch.workspace.declarations import Agent, Declaration, Role
+
+SCHEMA: Final = "firsttouch-program/1"
+LONGEST_BODY = 64
+"""The most items of a repeat that is found without being told that a loop begins."""
+
+
+class _Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What programs consist of."""
+
+
+class Block(_Item, frozen=True):
+    """A buffer, as an application declares it (workspace/declarations.py)."""
+
+    name: str
+    nbytes: int
+    role: Role
+    sides: Literal["both", "cpu", "gpu"]
+    starts_on: Agent | None = None
+    ends_on: Agent | None = None
+    advice: tuple[str, ...] | None = None
+    file: bool = False
+
+    @classmethod
+    def of(cls, d: Declaration) -> Block:
+        return cls(d.name, d.nbytes, d.role, d.sides, d.starts_on, d.ends_on, d.advice, d.file)
+
+    @property
+    def declaration(self) -> Declaration:
+        """The buffer in bytes, without its type and shape."""
+        shape = (self.nbytes,)
+        return Declaration(
+            self.name,
+            np.dtype(np.uint8),
+            shape,
+            self.role,
+            self.sides,
+            self.starts_on,
+            self.ends_on,
+            self.advice,
+            self.file,
+        )
+
+
+class Access(_Item, frozen=True):
+    """The use of bytes [start, end) of a block, by its number.
+
+    passes: how often the bytes are used. spread: only a few bytes in each stretch are, in the words of the experiment
+    migration; passes is then the part that is used.
+    """
+
+    block: int
+    start: int
+    end: int
+    reads: bool
+    writes: bool
+    passes: float = 1.0
+    spread: str = ""
+
+
+class Launch(_Item, frozen=True, tag="launch"):
+    """One launch, view or load, with its accesses in the order in which they are prepared.
+
+    by: a parallel kernel (or a library call), single-threaded numpy code, or a copy of a file. threads: of the kernel
+    in all; 0 if unknown. at_once: the CPU runs it while kernels use the same bytes.
+    """
+
+    agent: Agent
+    accesses: tuple[Access, ...]
+    by: Literal["kernel", "view", "file"] = "kernel"
+    kernel: str = ""
+    threads: int = 0
+    at_once: bool = False
+
+
+class Swap(_Item, frozen=True, tag="swap"):
+    """Two blocks exchange their memory."""
+
+    first: int
+    second: int
+
+
+class AwaitAll(_Item, frozen=True, tag="wait"):
+    """The program itself waits for all queued work."""
+
+
+class Repeat(_Item, frozen=True, tag="repeat"):
+    """The same items, several times."""
+
+    count: int
+    body: tuple[Item, ...]
+
+
+Item: TypeAlias = Launch | Swap | AwaitAll | Repeat
+
+
+class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """title: its name and size. initialise, compute: what happens in these phases. assumptions: what is not exact, in
+    sentences. tiled: whether it can work on parts of its data that fit on the device.
+    """
+
+    title: str
+    blocks: tuple[Block, ...]
+    initialise: tuple[Item, ...] = ()
+    compute: tuple[Item, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    tiled: bool = False
+    schema: Literal["firsttouch-program/1"] = SCHEMA
+
+    @property
+    def declarations(self) -> list[Declaration]:
+        return [block.declaration for block in self.blocks]
+
+    @property
+    def launches(self) -> int:
+        """How many launches it makes."""
+        return _launches(self.initialise) + _launches(self.compute)
+
+
+def _launches(items: Sequence[Item]) -> int:
+    counts = (i.count * _launches(i.body) if isinstance(i, Repeat) else isinstance(i, Launch) for i in items)
+    return sum(counts)
+
+
+def fold(items: list[Item], item: Item) -> None:
+    """Append an item to a list, whose end becomes a Repeat where it recurs."""
+    items.append(item)
+    for n in range(1, min(LONGEST_BODY, len(items) - 1) + 1):
+        before = items[-n - 1]
+        if isinstance(before, Repeat) and len(before.body) == n and before.body == tuple(items[-n:]):
+            items[-n - 1 :] = [Repeat(before.count + 1, before.body)]
+            return
+        if before == item and 2 * n <= len(items) and items[-2 * n : -n] == items[-n:]:
+            repeat = Repeat(2, tuple(items[-n:]))
+            del items[-2 * n :]
+            fold(items, repeat)
+            return
+
+
+def append_body(items: list[Item], body: Sequence[Item], times: int = 1) -> None:
+    """Append one round of a loop, or several that are equal."""
+    whole, last = tuple(body), items[-1] if items else None
+    if not whole or times < 1:
+        return
+    if isinstance(last, Repeat) and last.body == whole:
+        items[-1] = Repeat(last.count + times, whole)
+    elif times == 1 and tuple(items[-len(whole) :]) != whole:
+        items += whole
+    else:
+        if tuple(items[-len(whole) :]) == whole:
+            del items[-len(whole) :]
+            times += 1
+        items.append(Repeat(times, whole))
+
+
+def encode(program: Program) -> bytes:
+    """The JSON of a program."""
+    return msgspec.json.encode(program)
+
+
+def decode(text: bytes, source: str) -> Program:
+    """The program that JSON holds. source: what it is called in messages. Raises UsageError if it is none."""
+    try:
+        program = msgspec.json.decode(text, type=Program)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{source} is not a program of schema {SCHEMA}: {error}") from None
+    _check(program.blocks, (*program.initialise, *program.compute), source)
+    return program
+
+
+def _check(blocks: Sequence[Block], items: Sequence[Item], source: str) -> None:
+    """Raise UsageError for an item that names no block, or bytes outside one."""
+    for item in items:
+        if isinstance(item, Repeat):
+            if item.count < 1:
+                raise UsageError(f"{source}: a repeat has a count of {item.count}")
+            _check(blocks, item.body, source)
+            continue
+        named = (item.first, item.second) if isinstance(item, Swap) else ()
+        accesses = item.accesses if isinstance(item, Launch) else ()
+        for number in (*named, *(a.block for a in accesses)):
+            if not 0 <= number < len(blocks):
+                raise UsageError(f"{source}: there is no block {number}; there are {len(blocks)}")
+        for a in accesses:
+            if not 0 <= a.start <= a.end <= blocks[a.block].nbytes:
+                raise UsageError(f"{source}: bytes {a.start} to {a.end} are outside block {blocks[a.block].name}")

@@ -1,0 +1,109 @@
+"""Replays a program through the ledger of a strategy: the steps that its memory takes, without a device."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeAlias
+
+from firsttouch.workload.program import Access, AwaitAll, Launch, Program, Repeat, Swap
+from firsttouch.workload.program import Item as ProgramItem
+from firsttouch.workspace.ledger import Ledger
+from firsttouch.workspace.steps import Step, Use
+
+Prepared: TypeAlias = "tuple[Access, list[Step]]"
+"""An access of a launch, and its steps, of which the use is the last."""
+
+
+class Replay:
+    """Goes through a program. A subclass says what each step means to it.
+
+    ledger: of the program's strategy and device, without buffers. in_turns: a kernel of the CPU begins only when all
+    queued work of the GPU has ended.
+    """
+
+    def __init__(self, program: Program, ledger: Ledger, *, in_turns: bool = False) -> None:
+        self.program, self.ledger, self._in_turns = program, ledger, in_turns
+        self.phase = "allocate"
+
+    def run(self) -> None:
+        """Replay the whole program, from the first allocation to the last free.
+
+        Raises Unsupported if it needs what the strategy's memory cannot do.
+        """
+        ledger, blocks = self.ledger, self.program.blocks
+        for block in blocks:
+            self.play(ledger.allocate(block.declaration))
+        self.phase = "initialise"
+        self._items(self.program.initialise)
+        self.play([*ledger.wait(), *ledger.after_initialise()])
+        self.phase = "compute"
+        self.play(ledger.before_compute())
+        self._items(self.program.compute)
+        self.play([*ledger.join_prefetches(), *ledger.wait()])
+        self.phase = "readback"
+        self.play(ledger.read_back([number for number, block in enumerate(blocks) if block.ends_on == "cpu"]))
+        self.phase = "free"
+        self.play(ledger.free())
+
+    def _items(self, items: Sequence[ProgramItem]) -> None:
+        for item in items:
+            if isinstance(item, Repeat):
+                self._repeat(item)
+            elif isinstance(item, Launch):
+                self._launch(item)
+            elif isinstance(item, Swap):
+                self.ledger.swap(item.first, item.second)
+                self.swap(item.first, item.second)
+            elif isinstance(item, AwaitAll):
+                self.play(self.ledger.wait())
+
+    def _repeat(self, repeat: Repeat) -> None:
+        """Replay rounds until one ends in the state in which it began. All later ones are like it."""
+        before = None
+        for number in range(repeat.count):
+            state = (self.ledger.state(), self.state())
+            if state == before:
+                self.add_again(repeat.count - number)
+                return
+            before = state
+            self.begin_round()
+            self._items(repeat.body)
+            self.end_round()
+
+    def _launch(self, launch: Launch) -> None:
+        if self._in_turns and launch.agent == "cpu" and launch.by == "kernel":
+            self.play(self.ledger.wait())
+        prepared = [(access, self._steps(launch, access)) for access in launch.accesses]
+        self.launch(launch, prepared)
+
+    def _steps(self, launch: Launch, a: Access) -> list[Step]:
+        if launch.at_once:
+            return self.ledger.touch_at_once(a.block)
+        if launch.by == "file":
+            loading = self.ledger.load(a.block)
+            return loading or [Use(a.block, "cpu", a.start, a.end, reads=False, writes=True)]
+        return self.ledger.touch(launch.agent, a.block, a.start, a.end, reads=a.reads, writes=a.writes)
+
+    # ------------------------------------------------------------------------------------------------ to be overridden
+
+    def play(self, steps: Iterable[Step]) -> None:
+        """Steps that belong to no launch."""
+
+    def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
+        """A launch and the steps of each of its accesses."""
+
+    def swap(self, first: int, second: int) -> None:
+        """Two buffers exchanged their memory."""
+
+    def state(self) -> Hashable:
+        """What the meaning of later steps depends on."""
+        return None
+
+    def begin_round(self) -> None:
+        """A round of a Repeat begins."""
+
+    def end_round(self) -> None:
+        """It has ended."""
+
+    def add_again(self, times: int) -> None:
+        """So many more rounds are like the last one."""

@@ -1,0 +1,67 @@
+"""Buffers as an application declares them, and where a strategy places each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from firsttouch.allocators.properties import common_allocator
+from firsttouch.workspace.strategies import Strategy
+
+Agent = Literal["cpu", "gpu"]
+Role = Literal["input", "output", "inout", "constant", "control", "scratch", "exchange"]
+Place = Literal["cpu", "gpu", "copies", "strategy", "exchange"]
+PLAIN = common_allocator("host")
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One buffer as an application declares it.
+
+    shape: items per dimension, slowest first; sides: the agents that use it; starts_on: the agent that initialises it;
+    ends_on: the agent that needs the result; advice: replaces the hints that the role implies; file: its contents are
+    those of a file.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    role: Role
+    sides: Literal["both", "cpu", "gpu"]
+    starts_on: Agent | None = None
+    ends_on: Agent | None = None
+    advice: tuple[str, ...] | None = None
+    file: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def is_interchangeable_with(self, other: Declaration) -> bool:
+        """Whether the two have the same size, role and placement, so that they may be swapped."""
+        return (self.nbytes, self.role, self.sides, self.advice) == (
+            other.nbytes,
+            other.role,
+            other.sides,
+            other.advice,
+        )
+
+
+def placement(declared: Declaration, strategy: Strategy, *, place_scratch: bool) -> Place:
+    """Where a buffer is: plain memory of one side, a host array and a device array, memory of the strategy, or that of
+    messages.
+    """
+    if declared.role == "exchange":
+        return "exchange"
+    if declared.sides == "cpu":
+        return "cpu"
+    if declared.sides == "gpu" and (strategy.duplicated or (declared.role == "scratch" and not place_scratch)):
+        return "gpu"
+    return "copies" if strategy.duplicated else "strategy"
+
+
+def other(agent: Agent) -> Agent:
+    return "gpu" if agent == "cpu" else "cpu"

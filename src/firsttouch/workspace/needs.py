@@ -1,0 +1,55 @@
+"""The memory that a program's buffers need under a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from firsttouch.records.schema import DeviceInfo
+from firsttouch.units import format_size
+from firsttouch.workspace.declarations import Declaration
+from firsttouch.workspace.ledger import Ledger
+from firsttouch.workspace.strategies import Strategy
+
+
+class MemoryNeeds(NamedTuple):
+    """Bytes that the guard charges to host memory and to device memory, and bytes of all blocks, each counted once."""
+
+    host: int
+    device: int
+    blocks: int
+
+    def on(self, device: DeviceInfo) -> tuple[int, int]:
+        """Bytes of host memory and of device memory. All are the host's on a device that shares its memory."""
+        return (self.blocks, 0) if device.capabilities.shares_host_memory else (self.host, self.device)
+
+
+def memory_needs(
+    declarations: Iterable[Declaration],
+    strategy: Strategy,
+    device: DeviceInfo,
+    *,
+    messages: str = "",
+    place_scratch: bool = False,
+) -> MemoryNeeds:
+    """The needs of the blocks that the ledger allocates. Arguments are those of Ledger."""
+    ledger = Ledger(strategy, device, messages=messages, place_scratch=place_scratch)
+    for declared in declarations:
+        ledger.allocate(declared)
+    blocks = [block for contents in ledger.contents for block in contents.blocks]
+    on_host = on_device = 0
+    for block in blocks:
+        entry = device.allocator(block.allocator)
+        on_host += block.nbytes * (entry.host_memory if entry else block.side == "host")
+        on_device += block.nbytes * (entry.device_memory if entry else block.side == "device")
+    return MemoryNeeds(on_host, on_device, sum(block.nbytes for block in blocks))
+
+
+def why_too_large(subject: str, needed: int, limit: object, place: str, digits: int = 4) -> str:
+    """Why so many bytes exceed a limit, in words, or ''. A limit that is not a number is none.
+
+    subject: "hotspot needs". place: words between both sizes, such as "cuda:0, which has".
+    """
+    if not isinstance(limit, int) or needed <= limit:
+        return ""
+    return f"{subject} {format_size(needed, digits)} of {place} {format_size(limit, digits)}"
