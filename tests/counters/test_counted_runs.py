@@ -6,11 +6,10 @@ import dataclasses
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.calls import UNDRAWN
+from tests.calls import call
 from tests.matrix import matrix
 
 from firsttouch.counters.perf import Perf
@@ -167,10 +166,9 @@ def test_perf_counts_the_timed_samples_alone(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_command_warns_and_goes_on_without_a_tool(tmp_path: Path) -> None:
-    command = [*UNDRAWN, "run", "latency", "--device", "cpu", "--set", "size=4KiB",
-               "--set", "allocator=malloc",
-               "--set", "order=random", "--counters", "--out", str(tmp_path / "out")]  # fmt: skip
-    done = subprocess.run(command, env={**os.environ, "PATH": str(tmp_path)}, text=True, capture_output=True)
+    sets = ["--set", "size=4KiB", "--set", "allocator=malloc", "--set", "order=random"]
+    words = ["latency", "--device", "cpu", *sets, "--counters", "--out", tmp_path / "out"]
+    done = call("run", *words, PATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "warning: measured without counters: perf is not on the PATH; it is in the distribution's" in done.stderr
     (record,) = load_results(tmp_path / "out").records
@@ -179,8 +177,7 @@ def test_the_command_warns_and_goes_on_without_a_tool(tmp_path: Path) -> None:
 
 
 def test_the_list_says_which_experiments_offer_counters(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "firsttouch.cli.main", "run", "tlb", "allocation", "--list", "--device", "cpu"]
-    listing = subprocess.run(command, text=True, capture_output=True, check=True).stdout
+    listing = call("run", "tlb", "allocation", "--list", "--device", "cpu").stdout
     of_tlb, of_allocation = listing.split("allocation: ")
     assert "--counters: adds counters of the vendor's profiler" in of_tlb
     assert "--counters" not in of_allocation

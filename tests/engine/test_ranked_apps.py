@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.calls import COMMAND
+from tests.calls import call
 from tests.mpi import Mpi
 
 from firsttouch.records.reading import load_results
@@ -66,7 +66,7 @@ def test_halos_of_blocks_are_right_staged_from_device_memory_and_in_place(mpi: M
 
 
 def stderr_of(*arguments: str, status: int) -> str:
-    done = subprocess.run([*COMMAND, "app", *arguments], text=True, capture_output=True, timeout=100)
+    done = call("app", *arguments)
     assert done.returncode == status, done.stderr
     return done.stderr
 

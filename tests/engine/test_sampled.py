@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.calls import COMMAND, UNDRAWN
+from tests.calls import call
 
 from firsttouch.engine import runner
 from firsttouch.engine.job import blank_record
@@ -33,14 +32,9 @@ RATE = 50 * MiB
 """Bytes by which the memory of the GPU grows in a second."""
 
 
-def app(*arguments: str, cwd: Path, program: Sequence[str] = UNDRAWN) -> subprocess.CompletedProcess[str]:
-    command = [*program, *arguments]
-    return subprocess.run(command, cwd=cwd, env={**os.environ}, capture_output=True, text=True, timeout=100)
-
-
 def test_a_run_on_the_hosts_processor_has_the_memory_of_the_host_and_is_resumed(tmp_path: Path) -> None:
     words = ("--size", "4MiB", "--repeat", "2", "--strategy", "explicit", "--timeline", "--device", "opencl:0")
-    done = app("app", "hotspot", *words, "--out", "o", cwd=tmp_path)
+    done = call("app", "hotspot", *words, "--out", "o", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "measured without the device's memory over time: the memory of opencl:0 is the host's" in done.stderr
     (record,) = load_results(tmp_path / "o").records
@@ -59,10 +53,10 @@ def test_a_run_on_the_hosts_processor_has_the_memory_of_the_host_and_is_resumed(
     assert parts[-1].end == pytest.approx(compute.end, abs=1e-3)
     assert compute.start <= parts[0].start
 
-    again = app("app", "--resume", "--out", "o", cwd=tmp_path)
+    again = call("app", "--resume", "--out", "o", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert load_results(tmp_path / "o").records == [record]
-    more = app("app", "hotspot", *words, "--strategy", "pinned", "--resume", "--out", "o", cwd=tmp_path)
+    more = call("app", "hotspot", *words, "--strategy", "pinned", "--resume", "--out", "o", cwd=tmp_path)
     assert more.returncode == 0, more.stderr
     folders = [folder_of(one) for one in load_results(tmp_path / "o").records]
     assert folders == ["timelines/0001", "timelines/0002"]
@@ -70,7 +64,7 @@ def test_a_run_on_the_hosts_processor_has_the_memory_of_the_host_and_is_resumed(
 
 def test_without_the_option_nothing_is_sampled(tmp_path: Path) -> None:
     words = ("--size", "tiny", "--repeat", "1", "--strategy", "explicit", "--device", "opencl:0", "--out", "o")
-    assert app("app", "hotspot", *words, cwd=tmp_path).returncode == 0
+    assert call("app", "hotspot", *words, cwd=tmp_path).returncode == 0
     (record,) = load_results(tmp_path / "o").records
     assert not {"timeline", "timeline_source"} & record.counters.keys()
     assert not (tmp_path / "o" / "timelines").exists()
@@ -172,7 +166,7 @@ def test_sampling_that_fails_does_not_fail_the_point(tmp_path: Path) -> None:
     (tmp_path / "o").mkdir()
     (tmp_path / "o" / "timelines").write_text("in the way")
     words = ("--size", "tiny", "--repeat", "1", "--strategy", "explicit", "--timeline", "--device", "opencl:0")
-    done = app("app", "hotspot", *words, "--out", "o", cwd=tmp_path)
+    done = call("app", "hotspot", *words, "--out", "o", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (record,) = load_results(tmp_path / "o").records
     assert (record.status, record.verified) == ("ok", True)
@@ -251,8 +245,8 @@ def test_records_of_others_name_no_folder_elsewhere(name: Any) -> None:
 
 def test_the_profile_of_a_point_is_drawn_like_any_other(tmp_path: Path) -> None:
     words = ("--size", "4MiB", "--repeat", "1", "--strategy", "explicit", "--timeline", "--device", "opencl:0")
-    assert app("app", "hotspot", *words, "--out", "o", cwd=tmp_path).returncode == 0
-    done = app("report", "o/timelines/0001", cwd=tmp_path, program=COMMAND)
+    assert call("app", "hotspot", *words, "--out", "o", cwd=tmp_path).returncode == 0
+    done = call("report", "o/timelines/0001", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "o" / "timelines" / "0001" / "report.html").read_text()
     assert "strategy=explicit" in page

@@ -6,11 +6,10 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.calls import COMMAND, UNDRAWN
+from tests.calls import call
 
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
@@ -22,17 +21,11 @@ TWO = ("opencl:0", "opencl:1")
 
 
 def run(
-    out: Path, *words: str, status: int = 0, module: Path = COPIES, command: Sequence[str] = UNDRAWN
+    out: Path, *words: str, status: int = 0, module: Path = COPIES, drawn: bool = False
 ) -> subprocess.CompletedProcess[str]:
     experiment = {COPIES: "neighbour", LOADS: "far-chase"}[module]
-    call = [*command, "run", experiment, "--module", str(module), "--out", str(out)]
-    done = subprocess.run(
-        [*call, *words],
-        env=os.environ | {"POCL_DEVICES": "pthread pthread"},
-        text=True,
-        capture_output=True,
-        timeout=100,
-    )
+    asked = ("run", experiment, "--module", module, "--out", out, *words)
+    done = call(*asked, drawn=drawn, POCL_DEVICES="pthread pthread")
     if "'opencl:0' is not available" in done.stderr and not os.environ.get("CI"):
         pytest.skip(done.stderr)
     assert done.returncode == status, done.stderr
@@ -51,7 +44,7 @@ def records(out: Path) -> list[Record]:
 def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of copies between both devices."""
     out = tmp_path_factory.mktemp("copies") / "out"
-    run(out, *on(*TWO), "--set", "size=64KiB", command=COMMAND)
+    run(out, *on(*TWO), "--set", "size=64KiB", drawn=True)
     return out
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from fake_devices import DISCRETE
 from fake_records import a_record, sentences_of
-from tests.calls import UNDRAWN
+from tests.calls import call
 from tests.mpi import Mpi
 
 from firsttouch.engine.plan import make_plan
@@ -156,8 +156,7 @@ def test_a_wrong_number_of_ranks_gets_one_sentence(tmp_path: Path) -> None:
         (["--ranks", "2", "--set", "size=6"], "size"),
     ):
         out = tmp_path / "out"
-        done = subprocess.run([*UNDRAWN, "run", NAME, "--device", "cpu", "--out", str(out), *words],
-                              text=True, capture_output=True, timeout=100)  # fmt: skip
+        done = call("run", NAME, "--device", "cpu", "--out", out, *words)
         assert done.returncode == 2, words
         assert sentence in done.stderr
         assert done.stderr.count("\n") == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -12,6 +10,7 @@ from fake_devices import DISCRETE
 from fake_records import MIB, a_record, sentences_of
 from preset_helpers import factors_of, left_out_of
 from small import SmallRun
+from tests.calls import call
 
 from firsttouch.experiments.concurrency import Concurrency
 from firsttouch.records.reading import load_results
@@ -162,8 +161,7 @@ def test_two_allocations_need_two_parts(cpu_half: str, share: Scalar, allowed: b
 def test_every_share_is_verified_and_the_best_one_found(tmp_path: Path) -> None:
     settings = ["allocator=svm-fine,device", "size=1MiB", "iterations=3", "gpu_share=0,0.3,1,best", "cpu_threads=1,0"]
     options = [word for setting in settings for word in ("--set", setting)]
-    call = ["run", "concurrency", "--device", "opencl:0", *options, "--out", str(tmp_path / "out")]
-    done = subprocess.run([sys.executable, "-m", "firsttouch.cli.main", *call], capture_output=True, timeout=300)
+    done = call("run", "concurrency", "--device", "opencl:0", *options, "--out", tmp_path / "out", drawn=True)
     assert done.returncode == 0, done.stderr
     records = [r for r in load_results(tmp_path / "out").records if r.status != "skipped"]
     assert len(records) == 4 * 2 * 4

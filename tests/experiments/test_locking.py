@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from fake_devices import DISCRETE, PROCESSOR, opencl
 from fake_records import a_record
 from preset_helpers import factors_of, left_out_of, plan
 from small import SmallRun
-from tests.calls import UNDRAWN
+from tests.calls import call
 from tests.matrix import matrix
 
 from firsttouch.experiments.locking import Locking
@@ -102,10 +101,9 @@ def test_findings_compare_contention_within_a_group():
 def test_a_livelock_is_recorded_as_failed_with_its_reason(device, rivals, tmp_path):
     out = tmp_path / "out"
     allocator = "malloc" if device == "cpu" else "svm-atomic"
-    command = [*UNDRAWN, "run", "stuck", "--device", device, "--out", str(out)]
-    command += ["--set", f"rivals={rivals}", "--set", f"allocator={allocator}", "--set", "outside=0"]
-    environment = os.environ | {"FIRSTTOUCH_MODULES": str(Path(__file__).with_name("stuck.py"))}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110, env=environment)
+    sets = ["--set", f"rivals={rivals}", "--set", f"allocator={allocator}", "--set", "outside=0"]
+    words = ["--device", device, "--out", out, *sets]
+    done = call("run", "stuck", *words, FIRSTTOUCH_MODULES=str(Path(__file__).with_name("stuck.py")))
     if "is not available" in done.stderr and not os.environ.get("CI"):
         pytest.skip(done.stderr)
     assert done.returncode == 1, done.stderr

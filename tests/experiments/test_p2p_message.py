@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from fake_devices import DISCRETE
-from tests.calls import UNDRAWN
+from tests.calls import call
 from tests.mpi import Mpi
 
 from firsttouch.engine.launching import Launching
@@ -217,8 +217,7 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 )
 def test_a_wrong_call_gets_one_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done = subprocess.run([*UNDRAWN, "run", NAME, "--device", "cpu", "--out", str(out), *words],
-                          text=True, capture_output=True, timeout=100)  # fmt: skip
+    done = call("run", NAME, "--device", "cpu", "--out", out, *words)
     assert done.returncode == 2
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
@@ -226,7 +225,6 @@ def test_a_wrong_call_gets_one_sentence(words: list[str], sentence: str, tmp_pat
 
 
 def test_ranks_where_nothing_has_them(tmp_path: Path) -> None:
-    done = subprocess.run([*UNDRAWN, "run", "latency", "--ranks", "2", "--out", str(tmp_path / "out")],
-                          text=True, capture_output=True, timeout=100)  # fmt: skip
+    done = call("run", "latency", "--ranks", "2", "--out", tmp_path / "out")
     assert done.returncode == 2
     assert "nothing that was chosen takes several processes; accepted with: p2p-message" in done.stderr

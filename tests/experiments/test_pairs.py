@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import msgspec
 import pytest
 from fake_devices import DISCRETE, MALLOC
 from fake_records import MIB, a_record
-from tests.calls import UNDRAWN
+from tests.calls import call
 
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
@@ -35,10 +34,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Record]:
     out = tmp_path_factory.mktemp("pairs") / "out"
     chosen = [word for name in TWO for word in ("--device", name)]
     sizes = ["--set", "size=64KiB", "--set", "allocator=device,svm-fine"]
-    done = subprocess.run(
-        [*UNDRAWN, "run", *BOTH, *chosen, *sizes, "--out", str(out)],
-        env=os.environ | {"POCL_DEVICES": "pthread pthread"}, text=True, capture_output=True, timeout=100,
-    )  # fmt: skip
+    done = call("run", *BOTH, *chosen, *sizes, "--out", out, POCL_DEVICES="pthread pthread")
     if "'opencl:0' is not available" in done.stderr and not os.environ.get("CI"):
         pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
@@ -85,10 +81,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Record]:
     out = tmp_path_factory.mktemp("copies") / "out"
     chosen = [word for name in TWO for word in ("--device", name)]
     sets = ["--set", "size=64KiB,1000", "--set", "source=device,svm-fine", "--set", "target=device"]
-    done = subprocess.run(
-        [*UNDRAWN, "run", "p2p-copy", *chosen, *sets, "--out", str(out)],
-        env=os.environ | {"POCL_DEVICES": "pthread pthread"}, text=True, capture_output=True, timeout=100,
-    )  # fmt: skip
+    done = call("run", "p2p-copy", *chosen, *sets, "--out", out, POCL_DEVICES="pthread pthread")
     if "'opencl:0' is not available" in done.stderr and not os.environ.get("CI"):
         pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
@@ -243,10 +236,7 @@ def on_nodes(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Record]:
     (node, *_) = Session(processor(acting=""), seed=1, seconds=0.1, tolerance=0.1, preset="quick").processors
     out = tmp_path_factory.mktemp("nodes") / "out"
     sets = ["--set", f"peer={node}", "--set", f"node={node}", "--set", "size=64KiB"]
-    done = subprocess.run(
-        [*UNDRAWN, "run", *BOTH, "p2p-copy", "--device", "cpu", *sets, "--out", str(out)],
-        text=True, capture_output=True, timeout=100,
-    )  # fmt: skip
+    done = call("run", *BOTH, "p2p-copy", "--device", "cpu", *sets, "--out", out)
     assert done.returncode == 0, done.stderr
     return load_results(out).records
 
