@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.profile.calls import call
 from tests.profile.targets import build
-from tests.profile.test_profiler import call
 
 from firsttouch.profile.callers import KNOWN, is_behind_a_call, is_of_the_c_library, plain_name
 from firsttouch.profile.reading import read

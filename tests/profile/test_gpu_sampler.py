@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,24 @@ NOBODY = 2**22 + 5
 Play = Callable[..., gpus.GpuSampler]
 
 
+class Clock:
+    """The seconds of the stand-in's curves, which the test sets."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.set(0.0)
+
+    def set(self, seconds: float) -> None:
+        new = self.file.with_suffix(".new")
+        new.write_text(str(seconds))
+        new.replace(self.file)
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> Clock:
+    return Clock(tmp_path / "clock")
+
+
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
     """play(gpus, ...): a sampler whose NVML is the stand-in with these GPUs."""
@@ -35,7 +54,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
 
     def make(devices: list[dict[str, Any]], tree: Tree | None = None, interval: float = 0.01, **plan: Any) -> Any:
         file = tmp_path / "nvml.json"
-        file.write_text(json.dumps({"gpus": devices, **plan}))
+        file.write_text(json.dumps({"gpus": devices, "flush": 0.02, **plan}))
         paths = [STANDIN, *filter(None, [os.environ.get("PYTHONPATH")])]
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
         monkeypatch.setenv("PYNVML_STANDIN", str(file))
@@ -63,9 +82,14 @@ class Seen:
         end = time.monotonic() + seconds
         while not holds(self):
             assert time.monotonic() < end, (self.rows, self.notices)
-            time.sleep(0.02)
+            time.sleep(0.01)
             self.take()
         return self
+
+    def go_on(self) -> None:
+        """Until the process that asks NVML has written several times more."""
+        for _ in range(5):
+            self.until(lambda s, before=self.sampler.cpu_seconds: s.sampler.cpu_seconds != before)
 
     def take(self) -> None:
         self.sampler.tick(time.monotonic())
@@ -91,19 +115,19 @@ TWO: list[dict[str, Any]] = [
     {
         "total": 100 * GIB,
         "reserved": GIB,
-        "used": [[-100, 5 * GIB], [1.2, 9 * GIB], [2.0, 6 * GIB]],
+        "used": [[0, 5 * GIB], [2, 9 * GIB], [4, 6 * GIB]],
         "processes": [
-            {"pid": os.getpid(), "used": [[0.8, GIB], [1.6, 2 * GIB]], "until": 2.4},
-            {"pid": 1, "used": [[-100, 4 * GIB]]},
+            {"pid": os.getpid(), "used": [[1, GIB], [3, 2 * GIB]], "until": 5},
+            {"pid": 1, "used": [[0, 4 * GIB]]},
         ],
     },
-    {"total": 50 * GIB, "used": [[-100, MIB]], "name": "NVIDIA L4"},
+    {"total": 50 * GIB, "used": [[0, MIB]], "name": "NVIDIA L4"},
 ]
 
 
-def test_two_gpus_and_a_neighbour(play: Play) -> None:
+def test_two_gpus_and_a_neighbour(play: Play, clock: Clock) -> None:
     begin = time.monotonic()
-    sampler = play(TWO, clock=begin + 2.0)  # leaves time for a slow start of the process
+    sampler = play(TWO, clock=str(clock.file))
     found, states = sampler.start()
     assert only(states) == LayerState("gpus", True)
     assert [(gpu.name, gpu.model, gpu.uuid, gpu.pci, gpu.total) for gpu in found] == [
@@ -115,14 +139,22 @@ def test_two_gpus_and_a_neighbour(play: Play) -> None:
     assert found[0].before.free == 94 * GIB
     assert found[0].node is None
     assert (found[0].source, found[0].by_process) == ("NVML", "")
-    seen = Seen(sampler, {os.getpid(): 3}.get).until(lambda s: s.values("gpu:0/process:3")[-1:] == [0])
+    seen = Seen(sampler, {os.getpid(): 3}.get).until(lambda s: s.values("gpu:0") and s.values("gpu:1"))
+    changed = [time.monotonic()]
+    of, process = "gpu:0", "gpu:0/process:3"
+    for second, row, value in [(1, process, GIB), (2, of, 9 * GIB), (3, process, 2 * GIB), (4, of, 6 * GIB)]:
+        clock.set(second)
+        seen.until(lambda s, row=row, value=value: s.values(row)[-1:] == [value])
+        changed.append(time.monotonic())
+    clock.set(5)
+    seen.until(lambda s: s.values(process)[-1:] == [0])
     assert seen.values("gpu:0") == [5 * GIB, 9 * GIB, 6 * GIB], "a row for each change"
     assert seen.values("gpu:1") == [MIB]
     assert seen.values("gpu:0/process:3") == [GIB, 2 * GIB, 0], "0 once NVML lists it no longer"
     assert set(seen.rows) == {"gpu:0", "gpu:1", "gpu:0/process:3"}, "the neighbour is not attributed"
     assert seen.rows["gpu:0"][1][1:] == [9 * GIB, 90 * GIB, GIB]
     times = [row[0] for row in seen.rows["gpu:0"]]
-    assert begin < times[0] < begin + 3.2 < times[1] < begin + 4.0 < times[2] < time.monotonic()
+    assert begin < times[0] < changed[1] < times[1] < changed[2] < changed[3] < times[2] < changed[4]
     assert not seen.notices
     assert sampler.cpu_seconds > 0
 
@@ -131,8 +163,7 @@ def test_a_process_that_becomes_known_later_has_its_first_rows(play: Play) -> No
     sampler = play([{"total": GIB, "processes": [{"pid": os.getpid(), "used": [[0, 5]]}]}])
     sampler.start()
     seen = Seen(sampler).until(lambda s: "gpu:0" in s.rows)
-    time.sleep(0.5)
-    seen.take()
+    seen.go_on()
     assert set(seen.rows) == {"gpu:0"}
     seen.keys = {os.getpid(): 0}.get
     assert seen.until(lambda s: "gpu:0/process:0" in s.rows).values("gpu:0/process:0") == [5]
@@ -146,8 +177,7 @@ def test_memory_that_is_not_stated_is_none_and_has_a_reason(play: Play) -> None:
         "gpus", False, "NVML does not state the memory of gpu:0 (NVIDIA GB10): Not Supported"
     )
     seen = Seen(sampler)
-    time.sleep(0.5)
-    seen.take()
+    seen.go_on()
     assert not seen.rows
 
 
@@ -178,18 +208,17 @@ def test_processes_of_another_pid_namespace(play: Play, pid: int) -> None:
     assert gpu.by_process == "NVML names processes by ids that do not exist in this PID namespace"
     assert only(states).active
     seen = Seen(sampler, {os.getpid(): 0, pid: 1}.get).until(lambda s: "gpu:0" in s.rows)
-    time.sleep(0.5)
-    seen.take()
+    seen.go_on()
     assert set(seen.rows) == {"gpu:0"}
 
 
-def test_foreign_processes_that_appear_later_are_said_once(play: Play) -> None:
-    sampler = play([{"total": GIB, "processes": [{"pid": NOBODY, "used": [[0.5, GIB]]}]}])
+def test_foreign_processes_that_appear_later_are_said_once(play: Play, clock: Clock) -> None:
+    sampler = play([{"total": GIB, "processes": [{"pid": NOBODY, "used": [[1, GIB]]}]}], clock=str(clock.file))
     (gpu,), _ = sampler.start()
     assert gpu.by_process == ""
+    clock.set(1)
     seen = Seen(sampler).until(lambda s: s.notices)
-    time.sleep(0.5)
-    seen.take()
+    seen.go_on()
     assert seen.notices == [
         "NVML names processes by ids that do not exist in this PID namespace,"
         " so the memory of gpu:0 is not known by process."
@@ -221,7 +250,7 @@ def test_mig_without_devices_for_this_user(play: Play) -> None:
 @pytest.mark.parametrize(
     ("fail", "why"),
     [
-        ("hang", "NVML did not answer within 1 s"),
+        ("hang", "NVML did not answer within 0.3 s"),
         ("refuse", "NVML: Driver Not Loaded"),
         ("crash", "the process that asks NVML ended with SIGSEGV"),
     ],
@@ -229,7 +258,7 @@ def test_mig_without_devices_for_this_user(play: Play) -> None:
 def test_nvml_that_fails_at_the_start(play: Play, tmp_path: Path, fail: str, why: str) -> None:
     tree = tree_of(tmp_path / "tree", {"proc/driver/nvidia/version": "x"})
     sampler = play([], tree, fail=fail)
-    found, states = sampler.start(timeout=1.0)
+    found, states = sampler.start(timeout=0.3 if fail == "hang" else 10.0)
     assert found == []
     assert not only(states).active
     assert why in only(states).why
@@ -247,14 +276,22 @@ def test_nvml_that_fails_at_the_start(play: Play, tmp_path: Path, fail: str, why
         ),
     ],
 )
-def test_nvml_that_fails_later_is_said_once(play: Play, fail: str, why: str) -> None:
-    sampler = play([{"total": GIB, "used": [[0, MIB]]}], fail=fail, at=3.0)
+def test_nvml_that_fails_later_is_said_once(
+    play: Play, clock: Clock, monkeypatch: pytest.MonkeyPatch, fail: str, why: str
+) -> None:
+    sampler = play([{"total": GIB, "used": [[0, MIB]]}], fail=fail, at=1.0, clock=str(clock.file))
     _, states = sampler.start()
     assert only(states).active
-    seen = Seen(sampler).until(lambda s: s.notices)
+    seen = Seen(sampler).until(lambda s: s.values("gpu:0"))
+    clock.set(1)
+    since = time.monotonic()
+    with monkeypatch.context() as patch:  # in which time flies
+        quick = SimpleNamespace(monotonic=lambda: since + 10 * (time.monotonic() - since))
+        patch.setattr(gpus, "time", quick)
+        seen.until(lambda s: s.notices)
     begin = time.monotonic()
     for _ in range(5):
-        time.sleep(0.1)
+        time.sleep(0.01)
         seen.take()
     sampler.stop()
     seen.take()
@@ -263,10 +300,12 @@ def test_nvml_that_fails_later_is_said_once(play: Play, fail: str, why: str) -> 
     assert seen.values("gpu:0") == [MIB]
 
 
-def test_a_gpu_that_is_lost_is_unknown_from_then_on(play: Play) -> None:
-    sampler = play([{"total": GIB, "used": [[0, MIB]]}], fail="lost", at=3.0)
+def test_a_gpu_that_is_lost_is_unknown_from_then_on(play: Play, clock: Clock) -> None:
+    sampler = play([{"total": GIB, "used": [[0, MIB]]}], fail="lost", at=1.0, clock=str(clock.file))
     sampler.start()
-    seen = Seen(sampler).until(lambda s: len(s.values("gpu:0")) == 2)
+    seen = Seen(sampler).until(lambda s: s.values("gpu:0"))
+    clock.set(1)
+    seen.until(lambda s: len(s.values("gpu:0")) == 2)
     assert seen.rows["gpu:0"][1][1:] == [None, None, None]
 
 
@@ -280,9 +319,10 @@ def test_a_slow_library_is_asked_less_often(play: Play) -> None:
 
 
 def test_the_last_rows_come_after_the_end(play: Play) -> None:
-    sampler = play([{"total": GIB, "used": [[-100, 0], [100, 2**28]], "ramp": True}])
+    """Also those that the process had not written when it was ended."""
+    sampler = play([{"total": GIB, "used": [[-100, 0], [100, 2**28]], "ramp": True}], flush=60)
     sampler.start()
-    time.sleep(0.5)
+    time.sleep(0.3)
     end = time.monotonic()
     sampler.stop()
     seen = Seen(sampler)
@@ -432,13 +472,13 @@ def test_a_card_of_amd_and_its_processes(tmp_path: Path) -> None:
     seen = Seen(sampler, {7: 1, 9: 2, 10: 3, 11: 4}.get)
     sampler.slow([7, 8, 9, 10, 11])
     seen.take()
-    time.sleep(0.2)
+    time.sleep(0.1)
     sampler.slow([7])
     seen.take()
     for fd in (3, 4, 5):
         (tmp_path / f"proc/7/fdinfo/{fd}").unlink()
     tree_of(tmp_path, {"proc/7/fdinfo/0": "pos: 0\n"})
-    time.sleep(0.2)
+    time.sleep(0.1)
     sampler.slow([7])
     seen.take()
     assert seen.values("gpu:0") == [GIB]

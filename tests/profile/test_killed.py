@@ -6,6 +6,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,13 +15,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.profile.test_profiler import FIRSTTOUCH, call, has_sampled, start, until
+from tests.conftest import MakeOnce
+from tests.profile.calls import FIRSTTOUCH, call, has_sampled, start, until
 
 from firsttouch.errors import UsageError
 from firsttouch.profile.reading import read
 from firsttouch.profile.views import write
+from firsttouch.report.profile import write_profile
 
 KILLS = 100 if os.environ.get("FIRSTTOUCH_KILLS") else 15
+AT_ONCE = 5
 TARGET = """
 import os, sys, time, firsttouch
 child = os.fork()
@@ -65,42 +69,68 @@ def gpu(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": ":".join(path), "PYNVML_STANDIN": str(tmp_path / "plan.json")}
 
 
+class Run:
+    """A profiler that is killed at a time, and what is left."""
+
+    def __init__(self, folder: Path, number: int, gpu: dict[str, str], after: float) -> None:
+        self.out, self._told = folder / f"out-{number}", folder / f"pid-{number}"
+        words = [*["--faults"] * (number % 2), "--out", str(self.out), "--", sys.executable, "-c", TARGET]
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._profiler = start(*words, str(self._told), **streams, env=gpu)
+        self.end = time.monotonic() + after
+
+    def kill(self) -> None:
+        self._helpers = helpers_of(self._profiler.pid)
+        self.killed = time.monotonic()
+        self._profiler.kill()
+        self._profiler.wait()
+
+    def check_target(self) -> None:
+        """The target goes on, and nothing else."""
+        if not self._told.is_file():  # it may have been killed before the target began
+            time.sleep(0.3)
+        if self._told.is_file():
+            for pid in map(int, until(self._told.read_text).split()):
+                assert is_running(pid)
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: not any(map(is_running, self._helpers)))
+
+    def check_data(self) -> bool:
+        """The data up to the last second are read. Returns whether there are as many as the check needs."""
+        file = self.out / "profile.jsonl"
+        if not file.is_file() or not file.read_bytes().endswith(b"\n"):
+            return False
+        profile = read(self.out)
+        assert profile.end is None
+        if self.killed - profile.header.clock <= 1.5:
+            return False
+        data = max(profile.curves["total", "minor"].times[-1], profile.curves["gpu:0", "used"].times[-1])
+        assert profile.header.clock + data > self.killed - 1
+        assert profile.header.clock + profile.seconds < self.killed + 1.1
+        assert any("The profiler ended before the target" in row.why for row in write(self.out)[0].unseen)
+        return True
+
+
 def test_a_kill_of_the_profiler_at_any_time(tmp_path: Path, gpu: dict[str, str]) -> None:
     """The target goes on, and nothing else. The data up to the last second are read, and the page is drawn."""
     chance = random.Random(14)
-    drawn = 0
-    for number in range(KILLS):
-        out, told = tmp_path / f"out-{number}", tmp_path / f"pid-{number}"
-        words = [*["--faults"] * (number % 2), "--out", str(out), "--", sys.executable, "-c", TARGET, str(told)]
-        profiler = start(*words, stderr=subprocess.DEVNULL, env=gpu)
-        after = chance.uniform(0, 2)
-        time.sleep(after)
-        helpers = helpers_of(profiler.pid)
-        killed = time.monotonic()
-        profiler.kill()
-        profiler.wait()
-        if not told.is_file():  # it may have been killed before the target began
-            time.sleep(0.5)
-        if told.is_file():
-            for pid in map(int, until(told.read_text).split()):
-                assert is_running(pid)
-                os.kill(pid, signal.SIGKILL)
-        profiler.communicate()
-        until(lambda helpers=helpers: not any(map(is_running, helpers)))
-        if not (out / "profile.jsonl").is_file() or not (out / "profile.jsonl").read_bytes().endswith(b"\n"):
-            continue
-        profile = read(out)
-        assert profile.end is None
-        if killed - profile.header.clock > 1.5:
-            data = max(profile.curves["total", "minor"].times[-1], profile.curves["gpu:0", "used"].times[-1])
-            assert profile.header.clock + data > killed - 1
-            assert profile.header.clock + profile.seconds < killed + 1.1
-            assert any("The profiler ended before the target" in row.why for row in write(out)[0].unseen)
-            if drawn < 3:
-                drawn += 1
-                done = subprocess.run([*FIRSTTOUCH, "report", str(out)], capture_output=True, text=True, timeout=60)
-                assert done.returncode == 0, done.stderr
-                assert (out / "report.html").is_file()
+    ended: list[Run] = []
+    for first in range(0, KILLS, AT_ONCE):
+        numbers = range(first, min(first + AT_ONCE, KILLS))
+        runs = [Run(tmp_path, number, gpu, chance.uniform(0, 2)) for number in numbers]
+        until(lambda long=runs[0]: has_sampled(long.out))
+        runs[0].end = time.monotonic() + 1.6  # so that its data can be checked
+        for run in sorted(runs, key=lambda run: run.end):
+            time.sleep(max(0.0, run.end - time.monotonic()))
+            run.kill()
+            run.check_target()
+        ended += runs
+    long = [run for run in ended if run.check_data()]
+    assert long
+    for run in long[:1]:
+        done = subprocess.run([*FIRSTTOUCH, "report", str(run.out)], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert (run.out / "report.html").is_file()
 
 
 def test_a_kill_of_the_target(tmp_path: Path) -> None:
@@ -150,9 +180,11 @@ def test_a_full_disk_in_the_midst(tmp_path: Path) -> None:
 
 class TestDamagedFiles:
     @pytest.fixture
-    def out(self, tmp_path: Path) -> Path:
-        assert call("--out", str(tmp_path / "out"), "--", "sleep", "0.1").returncode == 0
-        return tmp_path / "out"
+    def out(self, tmp_path: Path, make_once: MakeOnce) -> Path:
+        def fill(folder: Path) -> None:
+            assert call("--out", str(folder / "out"), "--", "sleep", "0.1").returncode == 0
+
+        return shutil.copytree(make_once("profile-of-sleep", fill) / "out", tmp_path / "out")
 
     def test_an_incomplete_last_line_is_left_out(self, out: Path) -> None:
         file = out / "profile.jsonl"
@@ -181,6 +213,11 @@ class TestDamagedFiles:
         file.write_bytes(b"".join([*lines[: number - 1], line + b"\n", *lines[number:]]))
         with pytest.raises(UsageError, match=why):
             read(out)
+        with pytest.raises(UsageError, match=why):
+            write_profile([out], None)
+
+    def test_a_report_of_a_broken_profile_is_one_sentence(self, out: Path) -> None:
+        (out / "profile.jsonl").write_bytes(b"\xff\xfe\n")
         done = subprocess.run([*FIRSTTOUCH, "report", str(out)], capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from tests.profile.test_profiler import call
+from tests.profile.calls import call
 from tests.profile.test_trace_journal import driver  # noqa: F401  # a fixture
 
 STANDIN_GPU = {"gpus": [{"name": "Stand-in", "total": 1 << 30, "used": [[0, 1 << 20], [0.2, 64 << 20]]}]}
@@ -16,7 +16,7 @@ def test_of_a_program_that_knows_nothing(driver: Path, tmp_path: Path) -> None: 
     standin = str(driver.with_name("libcupti.so"))
     environment = {**os.environ, "STANDIN": standin, "FIRSTTOUCH_LIB_CUPTI": standin, "STANDIN_CUPTI_REPEAT": "0"}
     out = tmp_path / "out"
-    done = call("--trace", "--out", str(out), "--", str(driver), "1000", "return", env=environment)
+    done = call("--trace", "--out", str(out), "--", str(driver), "1000", "return", env=environment, drawn=True)
     assert done.returncode == 0, done.stderr
     assert "h2d 1,0" in done.stderr
     summary = json.loads((out / "profile.json").read_text())

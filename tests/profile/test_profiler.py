@@ -10,58 +10,28 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.profile.calls import FIRSTTOUCH, UNDRAWN, call, has_sampled, start, until, values
 from tests.profile.targets import build
 
 from firsttouch.profile.reading import Profile, read
 
-FIRSTTOUCH = [sys.executable, "-m", "firsttouch.cli.main"]
 MiB = 1 << 20
-
-
-def call(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    options = {"capture_output": True, "text": True, "timeout": 60, **more}
-    return subprocess.run([*FIRSTTOUCH, "profile", *arguments], check=False, **options)
-
-
-def start(*arguments: str, **more: Any) -> subprocess.Popen[str]:
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([*FIRSTTOUCH, "profile", *arguments], **{**streams, **more})
-
-
-def until(what: Any, seconds: float = 20.0) -> Any:
-    """What a function returns as soon as that is not false."""
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-    return found
-
-
-def has_sampled(directory: Path) -> bool:
-    file = directory / "profile.jsonl"
-    return file.is_file() and b'"samples"' in file.read_bytes()
-
-
-def values(directory: Path, of: str, column: str) -> Sequence[float]:
-    """What a profile that is being written has of a counter until now, and before that 0."""
-    curve = read(directory).curve(of, column) if has_sampled(directory) else None
-    return [0.0, *(curve.values if curve is not None else ())]
 
 
 class TestTheTargetDoesNotNotice:
     def test_output_input_and_exit_status_are_its_own(self, tmp_path: Path) -> None:
         out = tmp_path / "out"
-        done = call("--out", str(out), "--", "sh", "-c", "cat; echo more >&2; exit 7", input="in\n")
+        words = [*FIRSTTOUCH, "profile", "--out", str(out), "--", "sh", "-c", "cat; echo more >&2; exit 7"]
+        done = subprocess.run(words, input="in\n", capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stdout) == (7, "in\n")
         lines = done.stderr.splitlines()
         assert lines[0] == "more"
         assert "peak" in lines[1]
         assert len(lines) <= 26
+        assert (out / "report.html").is_file()
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
     def test_signals_are_handed_on(self, tmp_path: Path, number: int) -> None:
@@ -94,7 +64,8 @@ class TestTheTargetDoesNotNotice:
 
     def test_its_environment_is_left_alone_on_request(self, tmp_path: Path) -> None:
         script = "import os; print(sorted(os.environ.items()))"
-        plain = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+        run = {"env": dict(os.environ), "capture_output": True, "text": True, "check": True}
+        plain = subprocess.run([sys.executable, "-c", script], **run).stdout
         command = ["--out", str(tmp_path / "out"), "--no-inject", "--", sys.executable, "-c", script]
         assert call(*command).stdout == plain
 
@@ -139,7 +110,7 @@ def test_the_terminal_belongs_to_the_target(tmp_path: Path) -> None:
     try:
         terminal.until("$ ")
         script = "import time; print('got', input(), flush=True); time.sleep(60)"
-        words = [*FIRSTTOUCH, "profile", "--out", str(tmp_path / "out"), "--", sys.executable, "-c", f'"{script}"']
+        words = [*UNDRAWN, "profile", "--out", str(tmp_path / "out"), "--", sys.executable, "-c", f'"{script}"']
         terminal.type(" ".join(words) + "\n")
         until(lambda: (tmp_path / "out" / "profile.jsonl").is_file())
         terminal.type("this\n")
@@ -162,7 +133,7 @@ RAMP = """
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-/* A ramp of 64 MiB each 100 ms, of base or huge pages, held until the input ends; then all is freed. */
+/* A ramp of 64 MiB each 50 ms, of base or huge pages, held until the input ends; then all is freed. */
 int main(int argc, char **argv) {
     const size_t size = 64 << 20;
     char *at[8], word;
@@ -171,11 +142,11 @@ int main(int argc, char **argv) {
         at[i] = (char *)(((size_t)at[i] + (2 << 20) - 1) & -(size_t)(2 << 20));
         madvise(at[i], size, argc > 1 ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
         for (size_t k = 0; k < size; k += 4096) at[i][k] = 1;
-        usleep(100000);
+        usleep(50000);
     }
     while (read(0, &word, 1) > 0) {}
     for (int i = 0; i < 8; ++i) munmap(at[i], size), usleep(20000);
-    usleep(300000);
+    usleep(200000);
 }
 """
 
@@ -202,7 +173,7 @@ def test_a_ramp(tmp_path: Path, pages: str) -> None:
     at, peak = curve.peak
     assert 512 * MiB <= peak < 520 * MiB
     first = next(t for t, value in curve if value > 32 * MiB)
-    assert at - first > 0.6
+    assert at - first > 0.3
     assert curve.values[-1] < 8 * MiB
     faults = profile.curves["total", "minor"].values[-1]
     assert faults > 131_072 if pages == "base" else faults < 20_000
@@ -267,13 +238,13 @@ int main(void) {
         if (fork() == 0) usleep(1000), _exit(0);
         wait(0);
     }
-    if (fork() == 0) execlp("sleep", "sleep", "1.5", (char *)0);
+    if (fork() == 0) execlp("sleep", "sleep", "0.7", (char *)0);
     if (fork() == 0) {
-        if (fork() == 0) usleep(1600000);
+        if (fork() == 0) usleep(800000);
         _exit(0);
     }
     while (wait(0) > 0) {}
-    usleep(500000);
+    usleep(300000);
 }
 """
 

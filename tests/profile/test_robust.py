@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from tests.mpi import Mpi
+from tests.profile.calls import FIRSTTOUCH, UNDRAWN, call, has_sampled, start, until
 from tests.profile.targets import build
-from tests.profile.test_profiler import FIRSTTOUCH, call, has_sampled, start, until
 
 from firsttouch.errors import UsageError
 from firsttouch.machine.tree import Tree
@@ -34,7 +34,8 @@ def state_of(pid: int) -> str:
 class TestSignals:
     def test_only_the_thread_that_waits_takes_them(self, tmp_path: Path) -> None:
         """Threads of libraries would take signals to the process that it waits for and hands on."""
-        with start("--out", str(tmp_path / "out"), "--", "sleep", "30") as running:
+        words = [*UNDRAWN, "profile", "--out", str(tmp_path / "out"), "--", "sleep", "30"]
+        with subprocess.Popen(words, stderr=subprocess.DEVNULL) as running:
             until(lambda: has_sampled(tmp_path / "out"))
             for thread in Path(f"/proc/{running.pid}/task").iterdir():
                 if thread.name == str(running.pid):
@@ -72,7 +73,7 @@ class TestSignals:
 
 class TestLimits:
     def test_processes_for_which_no_descriptors_are_left_are_told(self, tmp_path: Path) -> None:
-        script = "import os, time\nfor i in range(40):\n if os.fork() == 0: time.sleep(3); os._exit(0)\ntime.sleep(2.5)"
+        script = "import os, time\nfor i in range(40):\n if os.fork() == 0: time.sleep(2); os._exit(0)\ntime.sleep(1.5)"
         done = call(
             *("--out", str(tmp_path / "out"), "--", sys.executable, "-c", script),
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)),
@@ -98,9 +99,10 @@ class TestLimits:
         assert not profile.notices
 
     def test_little_address_space_ends_the_report_but_not_the_profile(self, tmp_path: Path) -> None:
-        done = call(
-            *("--out", str(tmp_path / "out"), "--", "sh", "-c", "sleep 0.2; exit 5"),
+        done = subprocess.run(
+            [*FIRSTTOUCH, "profile", "--out", str(tmp_path / "out"), "--", "sh", "-c", "sleep 0.2; exit 5"],
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (230 << 20, 230 << 20)),
+            **{"capture_output": True, "text": True, "timeout": 60, "check": False},
         )
         assert done.returncode == 5
         assert "the report was not drawn" in done.stderr or "no summary" in done.stderr
@@ -168,7 +170,7 @@ class TestAttached:
 
     def test_the_shell_that_started_the_profiler(self, tmp_path: Path) -> None:
         """The profiler is among its processes, and leaves itself out."""
-        words = " ".join([*FIRSTTOUCH, "profile", "--pid", "$$", "--duration", "1s", "--out", str(tmp_path / "out")])
+        words = " ".join([*UNDRAWN, "profile", "--pid", "$$", "--duration", "0.5s", "--out", str(tmp_path / "out")])
         done = subprocess.run(
             ["sh", "-c", f"{words}; exit $?"], capture_output=True, text=True, timeout=60, check=False
         )
@@ -267,7 +269,7 @@ class TestRanks:
             pytest.skip(mpi.why_not)
         launcher = Path(mpi.command[0]).with_name("mpirun")
         options = ["--allow-run-as-root", "--oversubscribe"] if mpi.name == "openmpi" else []
-        return [str(launcher), *options, "-n", "3", *FIRSTTOUCH, "profile"]
+        return [str(launcher), *options, "-n", "3", *UNDRAWN, "profile"]
 
     def test_each_has_a_folder_and_report_takes_all(self, tmp_path: Path, words: list[str]) -> None:
         out = tmp_path / "out"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.profile.test_profiler import until
+from tests.profile.calls import until
 
 from firsttouch.machine.tree import Tree
 from firsttouch.profile import memory
