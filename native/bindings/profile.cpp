@@ -1,9 +1,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <string>
 #include <utility>
 
 #include "bindings/bindings.hpp"
+#include "profile/inject/journal.hpp"
 #include "profile/perf.hpp"
 #include "profile/process_sampler.hpp"
 
@@ -24,9 +26,56 @@ nb::tuple take(ProcessSampler& sampler) {
     return nb::make_tuple(processes, totals, found.ticks, found.late);
 }
 
+// The letters by which Python's module struct knows the types of fields.
+template <class Type>
+constexpr const char* letter = nullptr;
+template <>
+constexpr const char* letter<inject::u8> = "B";
+template <>
+constexpr const char* letter<inject::u16> = "H";
+template <>
+constexpr const char* letter<inject::u32> = "I";
+template <>
+constexpr const char* letter<inject::u64> = "Q";
+template <>
+constexpr const char* letter<inject::i64> = "q";
+template <>
+constexpr const char* letter<inject::Kind> = "H";
+template <>
+constexpr const char* letter<inject::Magic> = "8s";
+
+nb::dict journal_layout(std::uint32_t of_version) {
+    using namespace inject;
+    if (of_version < 1 || of_version > journal_version)
+        throw nb::value_error((std::to_string(journal_version) + " is read").c_str());
+    nb::dict layout;
+    const char* structure_name = nullptr;
+    int kind_number = 0;
+    bool is_known = false;
+    std::string format;
+    nb::list fields;
+    const auto begin = [&](const char* name, int number, std::uint32_t since) {
+        structure_name = name, kind_number = number, is_known = since <= of_version, format = "<", fields = nb::list();
+    };
+#define RECORD(kind, number, structure, version) begin(#kind, number, version);
+#define PART(name, structure, version) begin(#name, 0, version);
+#define FIELD(type, name, version)                                                                                     \
+    if (version <= of_version) format += letter<type>, fields.append(#name);
+#define UNUSED(bytes) format += #bytes "x";
+#define END(structure)                                                                                                 \
+    if (is_known) layout[structure_name] = nb::make_tuple(kind_number, format, nb::tuple(fields));
+#include "profile/inject/records.def"
+    return layout;
+}
+
 }  // namespace
 
 void bind_profile(nb::module_& m) {
+    m.def("journal_layout", &journal_layout, nb::arg("version"),
+          nb::sig("def journal_layout(version: int) -> dict[str, tuple[int, str, tuple[str, ...]]]"),
+          "The structures of a journal of the injected library, by name: the number of its kind (0: no record), its\n"
+          "format for the module struct, and its fields. Raises ValueError, which says what is read, for another "
+          "version.");
     nb::class_<ProcessSampler>(m, "ProcessSampler",
                                "Reads the memory counters of processes from /proc, in a thread of its own.")
         .def(nb::init<std::string>(), nb::arg("root") = "/proc")

@@ -812,6 +812,12 @@ def open_fft(device: Device) -> Fft:
     Opens the vendor's FFT library. Raises Unavailable with the reason if there is none.
     """
 
+def journal_layout(version: int) -> dict[str, tuple[int, str, tuple[str, ...]]]:
+    """
+    The structures of a journal of the injected library, by name: the number of its kind (0: no record), its
+    format for the module struct, and its fields. Raises ValueError, which says what is read, for another version.
+    """
+
 class ProcessSampler:
     """
     Reads the memory counters of processes from /proc, in a thread of its own.

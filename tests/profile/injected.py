@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from firsttouch.profile.journal import ProcessJournal, inject_environment, injected_library, read_journals
+from firsttouch.profile.cuda import ProcessJournal
+from firsttouch.profile.inject import inject_environment, injected_library
+from firsttouch.profile.journal import read_journals
 
 TOP = Path(__file__).parents[2]
 HERE = Path(__file__).parent

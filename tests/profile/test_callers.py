@@ -11,7 +11,7 @@ from tests.profile.targets import build
 
 from firsttouch.profile.callers import KNOWN, is_behind_a_call, is_of_the_c_library, plain_name
 from firsttouch.profile.reading import read
-from firsttouch.profile.summary import summarise
+from firsttouch.profile.summarise import summarise
 
 PROGRAM = """
 #include <stdlib.h>

@@ -18,7 +18,7 @@ from firsttouch.errors import UsageError
 from firsttouch.profile import schema as s
 from firsttouch.profile.marks import FILE as MARKS
 from firsttouch.profile.reading import read
-from firsttouch.profile.summary import summarise
+from firsttouch.profile.summarise import summarise
 from firsttouch.profile.views import write as write_views
 
 HOSTILE = ["a\nb\rc\x1b]0;title\x07", "</script><script>alert(1)</script>", "\u202e\u2028x\x85y", "n" * 20_000, "\0z"]

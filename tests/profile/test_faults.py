@@ -13,7 +13,6 @@ import msgspec
 import pytest
 from tests.profile.targets import as_nobody, build, held, opened, readable, running
 
-from firsttouch.profile import elf
 from firsttouch.profile.faults import (
     AddressSpace,
     FaultRecorder,
@@ -33,6 +32,7 @@ from firsttouch.profile.perf import (
     ProcessStart,
 )
 from firsttouch.profile.schema import AnyLine, Faults, Site, Symbol
+from firsttouch.profile.symbols import elf
 
 TOUCH = r"""
 #include <stdio.h>

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firsttouch.profile.reading import read
-from firsttouch.profile.summary import summarise
+from firsttouch.profile.summarise import summarise
 from firsttouch.profile.timelines import read_courses
 from firsttouch.records.reading import load_results
 from firsttouch.records.timeline import MemoryCourse

@@ -14,7 +14,8 @@ import pytest
 from tests.profile.injected import HERE, compiled, environment, only_journal, run
 
 from firsttouch.errors import UsageError
-from firsttouch.profile.journal import Following, JournalFile, injected_library, journal_files, read_journals
+from firsttouch.profile.inject import injected_library
+from firsttouch.profile.journal import JournalFile, JournalFollower, journal_files, read_journals
 
 HEADER = struct.Struct("<8s4I2Q")
 MARK = struct.Struct("<QqIHHB7x")
@@ -71,7 +72,8 @@ def test_a_journal_is_read_up_to_where_it_ends(tmp_path: Path):
     ("content", "sentence"),
     [
         (b"ELF" * 100, "is no journal of firsttouch"),
-        (header(version=2), "has version 2"),
+        (header(version=2), "has version 2 of the format; 1 is read"),
+        (header(version=0), "has version 0 of the format; 1 is read"),
         (header(header_bytes=3), "has a broken header"),
         (header(header_bytes=1 << 30), "has a broken header"),
         (header() + struct.pack("<IHxx", 9, 1) + bytes(100), "has a record of 9 bytes"),
@@ -91,7 +93,7 @@ def test_nonsense_is_refused_in_one_sentence(tmp_path: Path, content: bytes, sen
         read_journals(tmp_path)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
-    assert Following(tmp_path).poll() == ([], []) or b"FTJRNL" in content
+    assert JournalFollower(tmp_path).poll() == ([], []) or b"FTJRNL" in content
 
 
 def test_records_of_a_later_kind_are_left_out(tmp_path: Path):

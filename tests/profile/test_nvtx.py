@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.profile.injected import HERE, compiled, environment, only_journal, python, run
 
-from firsttouch.profile.journal import Following, read_journals
+from firsttouch.profile.journal import JournalFollower, read_journals
 from firsttouch.profile.schema import Mark
 
 
@@ -198,7 +198,7 @@ for i in range(3):
     print(i, flush=True)
     input()
 """
-    following, seen = Following(tmp_path), []
+    following, seen = JournalFollower(tmp_path), []
     with subprocess.Popen(
         python(script), env=environment(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as target:

@@ -5,8 +5,11 @@ import pytest
 from tests.profile.profiles import MiB, gpu, mark, write
 
 from firsttouch.profile import schema as s
+from firsttouch.profile.headline import headline, how_ended
+from firsttouch.profile.phase_rows import MOST_PHASES
 from firsttouch.profile.reading import read
-from firsttouch.profile.summary import MOST_PHASES, MOST_PROCESSES, Summary, headline, how_ended, summarise
+from firsttouch.profile.summarise import MOST_PROCESSES, summarise
+from firsttouch.profile.summary import Summary
 
 PHASES = [
     mark(0.1, "load"),

@@ -10,16 +10,18 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 from tests.profile.targets import build
 
-from firsttouch.profile import elf
-from firsttouch.profile.elf import Elf
-from firsttouch.profile.lines import SourceLine, find_lines
-from firsttouch.profile.symbols import Place, symbolize
+from firsttouch.profile.symbols import elf
+from firsttouch.profile.symbols.elf import Elf
+from firsttouch.profile.symbols.lines import SourceLine, find_lines
+from firsttouch.profile.symbols.lookup import CodeLocation, symbolize
 
 PROGRAM = r"""
 #include <algorithm>
@@ -61,11 +63,48 @@ FLAVOURS = {
 }
 
 
+LINKED = {"at-a-fixed-place", "in-one-segment"}
+"""The flavours that only linking makes."""
+
+Compiled = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """compiled(*options): PROGRAM with these options, made once.
+
+    A test that changes the file needs a copy of its own.
+    """
+
+    @cache
+    def compile_with(*options: str) -> Path:
+        return build(tmp_path_factory.mktemp("compiled"), "program", PROGRAM, *options, language="c++")
+
+    return compile_with
+
+
+@pytest.fixture(scope="module")
+def linked(compiled: Compiled, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """linked(*options): PROGRAM compiled once, and linked once with these options."""
+
+    @cache
+    def link_with(*options: str) -> Path:
+        program = tmp_path_factory.mktemp("linked") / "program"
+        subprocess.run([tool("g++"), compiled("-c"), *options, "-o", program], check=True)
+        return program
+
+    return link_with
+
+
 def tool(name: str) -> str:
     path = shutil.which(name)
     if path is None:
         pytest.skip(f"needs {name}")
     return path
+
+
+def copy_of(program: Path, folder: Path) -> Path:
+    return Path(shutil.copy2(program, folder))
 
 
 def offsets_of_code(program: Path, step: int = 7) -> list[int]:
@@ -112,18 +151,20 @@ def agree(program: Path) -> int:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_lines_are_those_of_pyelftools(tmp_path: Path, flavour: str) -> None:
-    program = build(tmp_path, "program", PROGRAM, *FLAVOURS[flavour], language="c++")
-    assert agree(program) > 50
+def test_lines_are_those_of_pyelftools(compiled: Compiled, linked: Compiled, flavour: str) -> None:
+    make = linked if flavour in LINKED else compiled
+    assert agree(make(*FLAVOURS[flavour])) > 50
 
 
 @pytest.mark.parametrize("option", ["-gsplit-dwarf", "-gdwarf64"])  # the rest in other files; offsets of 64 bits
-def test_forms_that_pyelftools_does_not_read(tmp_path: Path, option: str) -> None:
+def test_forms_that_pyelftools_does_not_read(compiled: Compiled, option: str) -> None:
     def lines(*options: str) -> set[SourceLine]:
-        program = build(tmp_path, "program", PROGRAM, *options, language="c++")
+        program = compiled(*options)
+        folder = str(program.parent)
         file = Elf.open(program)
         addresses = [file.address(offset) or 0 for offset in offsets_of_code(program, 1)]
-        return set(find_lines(file, addresses, time.monotonic() + 60, calls=False).values())
+        found = find_lines(file, addresses, time.monotonic() + 60, calls=False).values()
+        return {SourceLine(line.file.replace(folder, ""), line.line) for line in found}
 
     assert lines(option) == lines()
     assert len(lines()) > 50
@@ -211,14 +252,14 @@ def test_of_inlined_calls_the_outermost_in_own_code_is_told(tmp_path: Path) -> N
     assert line in {place.number for place in found if place.function.startswith("fill(")}
 
 
-def places_of(program: Path, **more: float) -> dict[str, Place]:
+def places_of(program: Path, **more: float) -> dict[str, CodeLocation]:
     """By function."""
     found = symbolize([(str(program), offset) for offset in offsets_of_code(program)], **more)
     return {place.function: place for place in found.values()}
 
 
-def test_functions_have_their_names_in_the_program(tmp_path: Path) -> None:
-    places = places_of(build(tmp_path, "program", PROGRAM, language="c++"))
+def test_functions_have_their_names_in_the_program(linked: Compiled) -> None:
+    places = places_of(linked())
     assert {"main", "_start"} <= places.keys()
     assert "app::Field::sum(std::vector<double, std::allocator<double> > const&) const" in places
     assert "void app::fill<double>(std::vector<double, std::allocator<double> >&)" in places
@@ -234,8 +275,8 @@ def test_stripped_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link beside it", "link in .debug", "build-id"])
-def test_separate_debug_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    program = build(tmp_path, "program", PROGRAM, "-Wl,--build-id=0x0123456789abcdef0123", language="c++")
+def test_separate_debug_files(tmp_path: Path, linked: Compiled, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    program = copy_of(linked("-Wl,--build-id=0x0123456789abcdef0123"), tmp_path)
     whole = places_of(program)
     folder = {"link beside it": ".", "link in .debug": ".debug", "build-id": "debug/.build-id/01"}[kind]
     debug = tmp_path / folder / ("23456789abcdef0123.debug" if kind == "build-id" else "program.debug")
@@ -249,9 +290,9 @@ def test_separate_debug_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
     assert any(place.number for place in whole.values())
 
 
-def test_a_symbol_table_within_a_stripped_file(tmp_path: Path) -> None:
+def test_a_symbol_table_within_a_stripped_file(tmp_path: Path, linked: Compiled) -> None:
     """As Fedora's packages have it."""
-    program = build(tmp_path, "program", PROGRAM, language="c++")
+    program = copy_of(linked(), tmp_path)
     functions = places_of(program).keys()
     table = tmp_path / "table"
     objcopy = tool("objcopy")
@@ -261,16 +302,16 @@ def test_a_symbol_table_within_a_stripped_file(tmp_path: Path) -> None:
     assert places_of(program).keys() == functions
 
 
-def test_functions_only_when_the_time_is_over(tmp_path: Path) -> None:
-    places = places_of(build(tmp_path, "program", PROGRAM, language="c++"), limit=-1.0)
+def test_functions_only_when_the_time_is_over(linked: Compiled) -> None:
+    places = places_of(linked(), limit=-1.0)
     assert "main" in places
     assert {place.number for place in places.values()} == {0}
 
 
-def test_other_roots(tmp_path: Path) -> None:
-    program = build(tmp_path, "program", PROGRAM, language="c++")
+def test_other_roots(linked: Compiled) -> None:
+    program = linked()
     offset = offsets_of_code(program)[0]
-    assert symbolize([("/program", offset)], root=tmp_path)["/program", offset].function == "_start"
+    assert symbolize([("/program", offset)], root=program.parent)["/program", offset].function == "_start"
 
 
 def test_the_largest_library_of_the_interpreter() -> None:
@@ -290,7 +331,7 @@ def test_what_is_no_program(tmp_path: Path) -> None:
     names = ["fifo", "empty", "text", "absent", ""]
     files = [*(str(tmp_path / name) for name in names), "[vdso]", "//anon", "anonymous executable memory", "relative"]
     files += ["/dev/zero", "/memfd:code (deleted)", "/a\0b"]
-    assert set(symbolize([(file, 64) for file in files]).values()) == {Place()}
+    assert set(symbolize([(file, 64) for file in files]).values()) == {CodeLocation()}
     assert symbolize([]) == {}
 
 
@@ -326,9 +367,9 @@ def test_broken_files_give_nothing_or_something_but_no_error(tmp_path: Path, opt
         assert time.monotonic() - began < 30  # it ends
 
 
-def test_broken_debug_sections(tmp_path: Path) -> None:
+def test_broken_debug_sections(tmp_path: Path, compiled: Compiled) -> None:
     """Random bytes in the sections themselves, so that the headers lead there."""
-    program = build(tmp_path, "program", PROGRAM, "-gdwarf-5", language="c++")
+    program = compiled("-gdwarf-5")
     data, offsets = program.read_bytes(), offsets_of_code(program)
     sections = Elf.open(program).sections
     generator = random.Random(5)

@@ -9,7 +9,16 @@ import msgspec
 import pytest
 
 from firsttouch.events.log import MemoryEvent
-from firsttouch.profile.journal import Allocation, CallSite, Copy, Frame, Free, Kernel, MemoryKind, ProcessJournal
+from firsttouch.profile.cuda import (
+    CallFrame,
+    CallSite,
+    CudaAllocation,
+    CudaCopy,
+    CudaFree,
+    CudaKernel,
+    MemoryKind,
+    ProcessJournal,
+)
 from firsttouch.profile.trace import (
     alive,
     by_kernel,
@@ -22,8 +31,8 @@ from firsttouch.profile.trace import (
 )
 
 KIB, MIB = 2**10, 2**20
-GRID: CallSite = (Frame("/app", 0x10), Frame("/app", 0x99))
-HALO: CallSite = (Frame("/app", 0x20),)
+GRID: CallSite = (CallFrame("/app", 0x10), CallFrame("/app", 0x99))
+HALO: CallSite = (CallFrame("/app", 0x20),)
 
 
 def h2d(start: float, size: int = 4 * KIB, address: int = 0, cause: str = "fault", seconds: float = 0.5) -> MemoryEvent:
@@ -34,16 +43,16 @@ def gpu_fault(start: float, address: int = 0, count: int = 1, device: int = 0) -
     return MemoryEvent("gpu_fault", start, start + 0.25, address, 0, count, f"cuda:{device}", "", "read")
 
 
-def allocated(t: float, address: int, size: int, site: CallSite = GRID, kind: MemoryKind = "managed") -> Allocation:
-    return Allocation(t=t, address=address, bytes=size, kind=kind, device=0, site=site)
+def allocated(t: float, address: int, size: int, site: CallSite = GRID, kind: MemoryKind = "managed") -> CudaAllocation:
+    return CudaAllocation(t=t, address=address, bytes=size, kind=kind, device=0, site=site)
 
 
-def freed(t: float, address: int) -> Free:
-    return Free(t=t, address=address, bytes=0, kind="managed", device=0)
+def freed(t: float, address: int) -> CudaFree:
+    return CudaFree(t=t, address=address, bytes=0, kind="managed", device=0)
 
 
-def ran(name: str, start: float, end: float, device: int = 0) -> Kernel:
-    return Kernel(start=start, end=end, name=name, device=device, stream=7)
+def ran(name: str, start: float, end: float, device: int = 0) -> CudaKernel:
+    return CudaKernel(start=start, end=end, name=name, device=device, stream=7)
 
 
 def test_the_table_of_nvprof():
@@ -72,7 +81,8 @@ def test_the_table_of_nvprof():
 
 def test_what_started_in_a_phase_is_counted_there_and_in_the_phase_around_it():
     copies = [
-        Copy(start=t, end=t + 1, bytes=10, direction="h2d" if t < 4 else "d2h", device=0, stream=1) for t in range(8)
+        CudaCopy(start=t, end=t + 1, bytes=10, direction="h2d" if t < 4 else "d2h", device=0, stream=1)
+        for t in range(8)
     ]
     phases = [("outer", 0.0, 10.0), ("inner", 2.0, 4.0), ("empty", 20.0, 30.0)]
     outer, inner, empty = by_phase([h2d(3), h2d(1), h2d(11), h2d(4)], copies, phases)
@@ -84,7 +94,7 @@ def test_what_started_in_a_phase_is_counted_there_and_in_the_phase_around_it():
 
 def test_copies_by_direction():
     sizes = [5, 3, 9]
-    copies = [Copy(start=0, end=2, bytes=n, direction="h2d", device=0, stream=1) for n in sizes]
+    copies = [CudaCopy(start=0, end=2, bytes=n, direction="h2d", device=0, stream=1) for n in sizes]
     (sums,) = copies_by_direction(copies)
     assert (sums.records, sums.bytes, sums.smallest, sums.largest, sums.seconds) == (3, 17, 3, 9, 6)
 
@@ -202,8 +212,8 @@ def test_functions_of_the_program(function: str):
 
 
 def test_the_caller_is_the_first_frame_outside_of_the_runtime():
-    site = tuple(Frame("/app", offset) for offset in range(4))
+    site = tuple(CallFrame("/app", offset) for offset in range(4))
     names = ["libcudart_static_12ab", "cudaMalloc", "allocate_grid", "main"]
-    assert caller(site, lambda file, offset: names[offset]) == Frame("/app", 2)
+    assert caller(site, lambda file, offset: names[offset]) == CallFrame("/app", 2)
     assert caller(site, lambda file, offset: "cudaMalloc") == site[0]
     assert caller((), lambda file, offset: "") is None

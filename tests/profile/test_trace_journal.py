@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from tests.profile.injected import HERE, TOP, compiled, environment, only_journal, run
 
-from firsttouch.profile.journal import ProcessJournal, inject_environment, injected_library, read_journals
+from firsttouch.profile.cuda import ProcessJournal
+from firsttouch.profile.inject import inject_environment, injected_library
+from firsttouch.profile.journal import read_journals
 
 PAST = 600_000
 """More records of each kind than an EventSource keeps."""
@@ -165,7 +167,7 @@ def test_variables_of_the_user_are_kept(tmp_path: Path):
 
 
 def test_a_layer_that_cannot_be_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("firsttouch.profile.journal.injected_library", lambda: tmp_path / "missing.so")
+    monkeypatch.setattr("firsttouch.profile.inject.injected_library", lambda: tmp_path / "missing.so")
     added, states = inject_environment(tmp_path, nvtx=True, trace=True, current={})
     assert added == {}
     assert all("this installation has no" in state.why and state.mend for state in states)

@@ -14,7 +14,7 @@ from tests.profile.profiles import MiB, gpu, header, mark, write
 from firsttouch.errors import UsageError
 from firsttouch.profile import schema as s
 from firsttouch.profile.reading import read
-from firsttouch.profile.summary import summarise
+from firsttouch.profile.summarise import summarise
 from firsttouch.report.memory import size_ticks, spaced, thinned
 from firsttouch.report.profile import names_of, render, write_profile
 from firsttouch.report.profile_figure import per_second

@@ -123,7 +123,7 @@ bool Journal::open_file() noexcept {
     inode_ = status.st_ino;
     file_bytes_ = header_bytes_;
     header_ = new (mapped) FileHeader{.magic = magic,
-                                      .version = 1,
+                                      .version = journal_version,
                                       .header_bytes = std::uint32_t(header_bytes_),
                                       .chunk_bytes = std::uint32_t(limits_.chunk_bytes),
                                       .process = std::uint32_t(getpid()),

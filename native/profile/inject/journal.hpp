@@ -1,5 +1,5 @@
 // The journal of a process: a file of records that the process writes through a shared mapping, so that every complete
-// record outlives the process however it ends. src/firsttouch/profile/journal.py reads it.
+// record outlives the process however it ends. records.def has its format; src/firsttouch/profile/journal.py reads it.
 //
 // This code runs inside programs of other people: it never throws, prints or ends the process, and goes silent if
 // anything fails. The file is grown with posix_fallocate, because a store into a mapping without space on the disk
@@ -20,107 +20,39 @@
 
 namespace firsttouch::inject {
 
-enum class Kind : std::uint16_t {
+using u8 = std::uint8_t;
+using u16 = std::uint16_t;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+using i64 = std::int64_t;
+using Magic = std::array<char, 8>;
+
+inline constexpr u32 journal_version = 1;
+
+enum class Kind : u16 {
     padding = 0,  // the rest of a chunk
-    mark = 1,     // MarkRecord, name, domain
-    notice = 2,   // NoticeRecord, text
-    text = 3,     // TextRecord, text: what others refer to by its number
-    clocks = 4,   // ClocksRecord
-    event = 5,    // EventRecord
-    memory = 6,   // MemoryRecord
-    copy = 7,     // CopyRecord
-    kernel = 8,   // KernelRecord
-    site = 9,     // SiteRecord, frames of SiteFrame
-    call = 10,    // CallRecord
-    lost = 11,    // LostRecord
+#define RECORD(kind, number, structure, version) kind = number,
+#include "profile/inject/records.def"
 };
 
-// Records are aligned to 8 bytes. `size` has the header and what pads the record; it is written last.
-struct RecordHeader {
-    std::uint32_t size;
-    Kind kind;
-    std::uint16_t reserved;
-};
+#define RECORD(kind, number, structure, version) struct structure {
+#define PART(name, structure, version) struct structure {
+#define FIELD(type, name, version) type name;
+#define UNUSED(bytes) u8 unused[bytes];
+#define END(structure)                                                                                                 \
+    }                                                                                                                  \
+    ;
+#include "profile/inject/records.def"
 
-// Times are nanoseconds of CLOCK_MONOTONIC, unless they are called stamps, which are nanoseconds of CUPTI's clock.
-struct MarkRecord {
-    std::uint64_t time;
-    std::int64_t range;  // -1: nested by thread and domain
-    std::uint32_t thread;
-    std::uint16_t name_bytes, domain_bytes;
-    std::uint8_t what;  // 0 begin, 1 end, 2 instant
-    std::uint8_t reserved[7];
-};
-struct NoticeRecord {
-    std::uint64_t time;
-    std::uint32_t bytes;
-    std::uint32_t layer;  // 0 phases, 1 trace
-};
-struct TextRecord {
-    std::uint32_t number;  // from 1 on; 0 stands for no text
-    std::uint32_t bytes;
-};
-struct ClocksRecord {
-    std::uint64_t stamp, time;  // read at the same time
-};
-struct EventRecord {
-    std::uint64_t start_stamp, end_stamp, address, bytes, count;
-    std::uint32_t kind, cause, source, target;  // numbers of texts
-    std::uint32_t site;                         // of the instruction that faulted; 0 if there is none
-    std::uint32_t reserved;
-};
-struct MemoryRecord {
-    std::uint64_t stamp, address, bytes;
-    std::uint32_t operation;  // 1 allocation, 2 release
-    std::uint32_t memory;     // kind of memory, as CUPTI numbers them
-    std::uint32_t device, correlation;
-    std::uint32_t site;  // of the program counter that the record states; 0 if there is none
-    std::uint32_t name;  // text: of a static variable
-};
-struct CopyRecord {
-    std::uint64_t start_stamp, end_stamp, bytes;
-    std::uint32_t device, stream, correlation;
-    std::uint32_t source_device, target_device;  // equal to `device` unless two devices take part
-    std::uint8_t direction;                      // as CUPTI numbers kinds of copies; 255: memory was set
-    std::uint8_t source, target;                 // kinds of memory
-    std::uint8_t reserved;
-};
-struct KernelRecord {
-    std::uint64_t start_stamp, end_stamp;
-    std::uint32_t device, stream, correlation, name;
-};
-struct SiteRecord {
-    std::uint32_t number;  // from 1 on
-    std::uint32_t frames;
-};
-struct SiteFrame {
-    std::uint64_t offset;  // in the file
-    std::uint32_t file;    // text
-    std::uint32_t reserved;
-};
-struct CallRecord {
-    std::uint64_t time;
-    std::uint32_t correlation, site;
-};
-struct LostRecord {
-    std::uint64_t time, records;  // that CUPTI had no room for
-};
+// Without holes, so that the reader finds each field where the table has it.
+#define RECORD(kind, number, structure, version) static_assert(sizeof(structure) == 0
+#define PART(name, structure, version) static_assert(sizeof(structure) == 0
+#define FIELD(type, name, version) +sizeof(type)
+#define UNUSED(bytes) +bytes
+#define END(structure) );
+#include "profile/inject/records.def"
 
-// At the beginning of the file, in a page of its own that stays mapped.
-struct FileHeader {
-    std::array<char, 8> magic;
-    std::uint32_t version;
-    std::uint32_t header_bytes;  // where the records begin
-    std::uint32_t chunk_bytes;   // no record crosses a multiple of this, counted from where the records begin
-    std::uint32_t process;
-    std::uint64_t opened;
-    std::uint64_t left_out;  // records that were not written because the file was full or could not grow
-};
-// The reader unpacks the same sizes.
-static_assert(sizeof(RecordHeader) == 8 && sizeof(MarkRecord) == 32 && sizeof(NoticeRecord) == 16);
-static_assert(sizeof(EventRecord) == 64 && sizeof(MemoryRecord) == 48 && sizeof(CopyRecord) == 48);
-static_assert(sizeof(KernelRecord) == 32 && sizeof(SiteFrame) == 16 && sizeof(FileHeader) == 40);
-inline constexpr std::array<char, 8> magic = {'F', 'T', 'J', 'R', 'N', 'L', '\r', '\n'};
+inline constexpr Magic magic = {'F', 'T', 'J', 'R', 'N', 'L', '\r', '\n'};
 
 struct Limits {
     std::size_t chunk_bytes = 256 << 10;

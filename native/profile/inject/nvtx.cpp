@@ -77,7 +77,7 @@ void record(What what, std::string_view name, const void* domain, std::int64_t r
                           .name_bytes = static_cast<std::uint16_t>(name.size()),
                           .domain_bytes = static_cast<std::uint16_t>(domain_name.size()),
                           .what = what,
-                          .reserved = {}};
+                          .unused = {}};
     to->append(Kind::mark, {Journal::bytes_of(mark), name, domain_name});
 }
 

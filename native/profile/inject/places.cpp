@@ -106,7 +106,7 @@ std::uint32_t Places::number(const Chain& chain, bool skip_vendor) {
     for (const std::uintptr_t instruction : chain) {
         const Place place = locate(instruction);
         if (skip_vendor && frames.empty() && is_skipped(place.file)) continue;
-        frames.push_back({.offset = place.offset, .file = texts_.number(place.file), .reserved = 0});
+        frames.push_back({.offset = place.offset, .file = texts_.number(place.file), .unused = {}});
         if (frames.size() == most_frames) break;
     }
     const std::uint32_t found = frames.empty() ? 0 : ++written_;

@@ -156,7 +156,7 @@ void Trace::event(const cupti::CounterRecord& record, const std::uint64_t* proce
             .source = texts_.number(event.source),
             .target = texts_.number(event.target),
             .site = places_.of_instruction(event.instruction),
-            .reserved = 0};
+            .unused = {}};
         journal_.append(Kind::event, {Journal::bytes_of(written)});
     } catch (...) {  // a counter of a later version, or no memory
         incomplete_.fetch_add(1);
@@ -179,7 +179,7 @@ void Trace::other(const cupti::Record& record) noexcept {
                                      .direction = direction,
                                      .source = source,
                                      .target = target,
-                                     .reserved = 0};
+                                     .unused = {}};
             journal_.append(Kind::copy, {Journal::bytes_of(written)});
         };
         if (record.kind == cupti::copies) {

@@ -6,9 +6,10 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from firsttouch.profile.summary import Brief, PhaseRow, ProcessRow, Summary, headline, how_ended, short
+from firsttouch.profile.headline import headline, how_ended, short
+from firsttouch.profile.summary import Brief, PhaseRow, ProcessRow, Summary
 from firsttouch.profile.trace import UnifiedMemory
-from firsttouch.profile.traced import Place
+from firsttouch.profile.traced import CallLocation
 from firsttouch.report.profile_tables import named_touch, touched
 from firsttouch.units import format_seconds, format_size
 
@@ -228,7 +229,7 @@ def _largest(by_cause: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(by_cause.items(), key=lambda item: -item[1])
 
 
-def _place(place: Place) -> str:
+def _place(place: CallLocation) -> str:
     where = f"{place.source}:{place.line}" if place.source else place.file
     return f"{short(place.function, 30) or '?'} {_end(where, 40)}".strip()
 

@@ -22,7 +22,7 @@ _BEFORE = 7
 """Bytes of the longest call instruction."""
 _MOST = 1 << 16
 KNOWN = platform.machine() in ("x86_64", "AMD64")
-Place = tuple[str, int]
+FileOffset = tuple[str, int]
 """A file and an offset in it."""
 
 
@@ -41,9 +41,9 @@ class Callers:
     """Looks for return addresses, with files that were looked at once."""
 
     def __init__(self) -> None:
-        self._calls: dict[Place, bool] = {}
+        self._calls: dict[FileOffset, bool] = {}
 
-    def find(self, stack: bytes, locate: Callable[[int], Place | None]) -> Place | None:
+    def find(self, stack: bytes, locate: Callable[[int], FileOffset | None]) -> FileOffset | None:
         """The call that is next to the top of the stack and in no C library. locate: the place of an address."""
         for word in self._words(stack) if KNOWN else ():
             place = locate(word)
@@ -54,7 +54,7 @@ class Callers:
     def _words(self, stack: bytes) -> Iterator[int]:
         return (word for (word,) in _WORD.iter_unpack(stack[: len(stack) // _WORD.size * _WORD.size]) if word)
 
-    def _follows_a_call(self, place: Place) -> bool:
+    def _follows_a_call(self, place: FileOffset) -> bool:
         if place not in self._calls:
             if len(self._calls) >= _MOST:
                 self._calls.clear()
@@ -62,7 +62,7 @@ class Callers:
         return self._calls[place]
 
 
-def _bytes_before(place: Place) -> bytes:
+def _bytes_before(place: FileOffset) -> bytes:
     file, offset = place
     if offset < _BEFORE:
         return b""

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from firsttouch.profile.callers import Callers, Place, is_of_the_c_library, plain_name
+from firsttouch.profile.callers import Callers, FileOffset, is_of_the_c_library, plain_name
 from firsttouch.profile.perf import FaultSample, NameChange, NewMapping, PerfBatch, ProcessEnd, ProcessStart
 from firsttouch.profile.schema import AnyLine, Faults, Site, Symbol
-from firsttouch.profile.symbols import TIME_LIMIT, symbolize
+from firsttouch.profile.symbols.lookup import TIME_LIMIT, symbolize
 
 ANONYMOUS = "anonymous"
 ANONYMOUS_CODE = "anonymous executable memory"
@@ -122,7 +122,7 @@ class FaultRecorder:
         self.every = every
         self._key_of = key_of
         self._names: dict[str, str] = {}
-        self._sites: dict[tuple[Place, int | None], int] = {}
+        self._sites: dict[tuple[FileOffset, int | None], int] = {}
         self._callers = Callers()
         self._new_sites: list[Site] = []
         self._of_site: Counter[int] = Counter()
@@ -202,7 +202,7 @@ class FaultRecorder:
             process.space = space
         return process.space.at(address)
 
-    def _site(self, place: Place, caller: int | None = None) -> int:
+    def _site(self, place: FileOffset, caller: int | None = None) -> int:
         number = self._sites.get((place, caller))
         if number is None:
             if len(self._sites) >= MOST_SITES:
@@ -255,7 +255,7 @@ class FaultRecorder:
     }
 
 
-def _place(space: AddressSpace, address: int) -> Place | None:
+def _place(space: AddressSpace, address: int) -> FileOffset | None:
     """The file that is mapped at an address, and the offset in it; None if it is no file."""
     code = space.at(address)
     if code is None or code.name in _UNNAMED:

@@ -1,7 +1,8 @@
-"""Journals of the library that drivers load into the target: what it wrote there, and how it gets there.
+"""Reads the journals of the library that drivers load into the target.
 
-native/profile/inject/journal.hpp defines the format. Each process writes files of its own, journal-PID-N.bin. A journal
-is untrusted input: names are text, sizes are checked, and one that ends within a record is read up to there.
+native/profile/inject/records.def defines the format, and the core tells of it. Each process writes files of its own,
+journal-PID-N.bin. A journal is untrusted input: names are text, sizes are checked, and one that ends within a record is
+read up to there.
 """
 
 from __future__ import annotations
@@ -10,30 +11,29 @@ import os
 import re
 import struct
 from bisect import bisect_right
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
-
-import msgspec
+from typing import Any, Literal, get_args
 
 from firsttouch.errors import UsageError
-from firsttouch.events.log import VARIABLE as EVENTS
 from firsttouch.events.log import MemoryEvent
 from firsttouch.events.sums import Kind as EventKind
-from firsttouch.machine.libraries import candidates
-from firsttouch.profile.schema import LayerState, Mark
+from firsttouch.profile.cuda import (
+    CallFrame,
+    CallSite,
+    CudaAllocation,
+    CudaCopy,
+    CudaFree,
+    CudaKernel,
+    Direction,
+    LayerNotice,
+    MemoryKind,
+    ProcessJournal,
+)
+from firsttouch.profile.schema import Mark
 
-LIBRARY = "libfirsttouch_inject.so"
-NVTX_VARIABLE, CUDA_VARIABLE = "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH"
-FOLDER_VARIABLE, TRACE_VARIABLE, CUPTI_VARIABLE = "FIRSTTOUCH_PROFILE", "FIRSTTOUCH_TRACE", "FIRSTTOUCH_PROFILE_CUPTI"
-
-MemoryKind: TypeAlias = Literal[
-    "unknown", "pageable", "pinned", "device", "array", "managed", "device_static", "managed_static"
-]
-"""Kinds of memory, as CUPTI numbers them. pinned includes registered memory. Source: cupti_activity.h."""
-Direction: TypeAlias = Literal["h2d", "d2h", "d2d", "h2h", "p2p", "set", "unknown"]
-"""Of a copy. d2d: within one GPU; p2p: between two; set: memory was filled."""
 _MEMORY_KINDS: tuple[MemoryKind, ...] = get_args(MemoryKind)
 _DIRECTIONS: Mapping[int, Direction] = {
     1: "h2d",
@@ -49,123 +49,33 @@ _DIRECTIONS: Mapping[int, Direction] = {
     255: "set",
 }
 _EVENT_KINDS = frozenset(get_args(EventKind))
-
-
-class Frame(msgspec.Struct, frozen=True, array_like=True):
-    """A return address: the file of the program or library, and the offset in its memory image, such that the address
-    is where the file was loaded plus the offset. Where no file is mapped, `file` is '' and `offset` the address.
-    """
-
-    file: str
-    offset: int
-
-
-CallSite: TypeAlias = tuple[Frame, ...]
-"""Where a call came from, the innermost frame first. Frames of the driver, of CUPTI and of a shared CUDA runtime are
-left out; those of a runtime that was linked statically are not. Empty: unknown.
-"""
-
-
-class Allocation(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory that the program obtained through CUDA at `t`. device: the number of a GPU; name: of a static variable."""
-
-    t: float
-    address: int
-    bytes: int
-    kind: MemoryKind
-    device: int
-    site: CallSite = ()
-    name: str = ""
-
-
-class Free(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory that the program gave back at `t`. bytes: 0 where the driver does not state it."""
-
-    t: float
-    address: int
-    bytes: int
-    kind: MemoryKind
-    device: int
-
-
-class Copy(msgspec.Struct, frozen=True, kw_only=True):
-    """A copy that the program asked for, or a fill of memory. source, target: kinds of memory; peers: the numbers of
-    both GPUs of a copy between two.
-    """
-
-    start: float
-    end: float
-    bytes: int
-    direction: Direction
-    device: int
-    stream: int
-    source: MemoryKind = "unknown"
-    target: MemoryKind = "unknown"
-    peers: tuple[int, int] | None = None
-
-
-class Kernel(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel that ran. name: as the compiler mangled it."""
-
-    start: float
-    end: float
-    name: str
-    device: int
-    stream: int
-
-
-class LayerNotice(msgspec.Struct, frozen=True, kw_only=True):
-    """A sentence of the library about what it does not record."""
-
-    t: float
-    layer: Literal["phases", "trace"]
-    text: str
-
-
-@dataclass
-class ProcessJournal:
-    """What one process wrote, in seconds of CLOCK_MONOTONIC. Marks are in the order of time; the rest is in the order
-    in which the driver delivered it.
-    """
-
-    pid: int
-    opened: float
-    marks: list[Mark] = field(default_factory=list)
-    allocations: list[Allocation] = field(default_factory=list)
-    frees: list[Free] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
-    kernels: list[Kernel] = field(default_factory=list)
-    events: list[MemoryEvent] = field(default_factory=list)
-    notices: list[LayerNotice] = field(default_factory=list)
-    lost: int = 0
-    """Records for which CUPTI had no room."""
-    left_out: int = 0
-    """Records that are not in the journal, because it was full or the disk was."""
-    traced: bool = False
-    """Whether CUPTI recorded in this process."""
-
-
-# The structures of native/profile/inject/journal.hpp, in its order.
-_FILE = struct.Struct("<8s4I2Q")
-_RECORD = struct.Struct("<IHxx")
-_MARK = struct.Struct("<QqIHHB7x")
-_NOTICE = struct.Struct("<QII")
-_TEXT = struct.Struct("<II")
-_CLOCKS = struct.Struct("<QQ")
-_EVENT = struct.Struct("<5Q5I4x")
-_MEMORY = struct.Struct("<3Q6I")
-_COPY = struct.Struct("<3Q5I3Bx")
-_KERNEL = struct.Struct("<2Q4I")
-_SITE = struct.Struct("<II")
-_FRAME = struct.Struct("<QI4x")
-_CALL = struct.Struct("<QII")
-_LOST = struct.Struct("<QQ")
 _MAGIC = b"FTJRNL\r\n"
-_VERSION = 1
 _WHATS: tuple[Literal["begin", "end", "instant"], ...] = ("begin", "end", "instant")
 _LAYERS: tuple[Literal["phases", "trace"], ...] = ("phases", "trace")
 _NAME = re.compile(r"journal-\d+-\d+\.bin")
 _AT_ONCE = 1 << 22
+
+
+class Structure:
+    """A structure of a journal. kind: of the records that begin with it, 0 if it is no record by itself."""
+
+    def __init__(self, name: str, kind: int, layout: str, fields: tuple[str, ...]) -> None:
+        form = struct.Struct(layout)
+        self.kind, self.size = kind, form.size
+        self._unpack = form.unpack_from
+        self._make: Callable[[tuple[Any, ...]], Any] = namedtuple(name, fields)._make  # type: ignore[attr-defined]
+
+    def read(self, content: bytes | memoryview, offset: int = 0) -> Any:
+        """The fields by name. Raises struct.error if the content is too short."""
+        return self._make(self._unpack(content, offset))
+
+
+@cache
+def layout_of(version: int) -> Mapping[str, Structure]:
+    """The structures of a version of the format, by their names in the table. Raises ValueError for another version."""
+    from firsttouch import _core
+
+    return {name: Structure(name, *about) for name, about in _core.journal_layout(version).items()}
 
 
 class JournalFile:
@@ -177,17 +87,17 @@ class JournalFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.layout = layout_of(1)  # the header of a file is the same in all versions
         self.pid = self.left_out = 0
         self.opened = 0.0
         self._offset = 0
-        self._first = 0
 
     def records(self) -> Iterator[tuple[int, memoryview]]:
         """The kind and the content of each complete record that was not returned yet."""
         try:
             with open(self.path, "rb", buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
-                if not self._read_header(file.read(_FILE.size)):
+                if not self._read_header(file.read(self.layout["file"].size)):
                     return
                 while self._offset < size:
                     file.seek(self._offset)
@@ -200,31 +110,37 @@ class JournalFile:
             raise UsageError(f"{self.path} cannot be read: {error.strerror}") from None
 
     def _read_header(self, content: bytes) -> bool:
-        if len(content) < _FILE.size or not content.strip(b"\0"):  # it was just created
+        form = self.layout["file"]
+        if len(content) < form.size or not content.strip(b"\0"):  # it was just created
             return False
-        magic, version, first, chunk, pid, opened, self.left_out = _FILE.unpack(content)
-        if magic != _MAGIC:
+        header = form.read(content)
+        if header.magic != _MAGIC:
             raise self._wrong("is no journal of firsttouch")
-        if version != _VERSION:
-            raise self._wrong(f"has version {version} of the format; {_VERSION} is read")
-        if first < _FILE.size or first % 8 or first > 1 << 20 or chunk > _AT_ONCE or pid > 1 << 31:
+        try:
+            self.layout = layout_of(header.version)
+        except ValueError as error:
+            raise self._wrong(f"has version {header.version} of the format; {error}") from None
+        first = header.header_bytes
+        is_broken = first < form.size or first % 8 or first > 1 << 20
+        if is_broken or header.chunk_bytes > _AT_ONCE or header.process > 1 << 31:
             raise self._wrong("has a broken header")
-        self.pid, self.opened, self._first = pid, opened * 1e-9, first
+        self.pid, self.opened, self.left_out = header.process, header.opened * 1e-9, header.left_out
         self._offset = max(self._offset, first)
         return True
 
     def _of_block(self, block: bytes) -> Iterator[tuple[int, memoryview]]:
-        view, at = memoryview(block), 0
-        while at + _RECORD.size <= len(block):
-            size, kind = _RECORD.unpack_from(block, at)
-            if size == 0 or at + size > len(block):
+        view, at, form = memoryview(block), 0, self.layout["record"]
+        while at + form.size <= len(block):
+            record = form.read(block, at)
+            end = at + record.size
+            if end == at or end > len(block):
                 return
-            if size % 8:
-                raise self._wrong(f"has a record of {size} bytes at {self._offset}")
-            self._offset += size
-            if kind:
-                yield kind, view[at + _RECORD.size : at + size]
-            at += size
+            if record.size % 8:
+                raise self._wrong(f"has a record of {record.size} bytes at {self._offset}")
+            self._offset += record.size
+            if record.kind:
+                yield record.kind, view[at + form.size : end]
+            at = end
 
     def _wrong(self, what: str) -> UsageError:
         return UsageError(f"{self.path} {what}; a profile's journals are those that its own run wrote")
@@ -249,10 +165,10 @@ def read_journals(directory: Path) -> list[ProcessJournal]:
     Raises:
         UsageError: A file is no journal, or contains what the library does not write.
     """
-    return [_Reader(path).read() for path in journal_files(directory)]
+    return [_JournalReader(path).read() for path in journal_files(directory)]
 
 
-class Following:
+class JournalFollower:
     """The marks and notices of a run that goes on, as they come. What CUPTI recorded is left to read_journals, because
     its times are known only after its next flush.
     """
@@ -269,9 +185,9 @@ class Following:
             file = self._files.setdefault(path, JournalFile(path))
             try:
                 for kind, content in file.records():
-                    if kind == 1:
+                    if kind == file.layout["mark"].kind:
                         marks.append(_mark(file, content))
-                    elif kind == 2:
+                    elif kind == file.layout["notice"].kind:
                         notices.append(_notice(file, content))
             except (UsageError, struct.error):
                 continue
@@ -285,26 +201,29 @@ def _text(file: JournalFile, content: memoryview, start: int, size: int) -> str:
 
 
 def _mark(file: JournalFile, content: memoryview) -> Mark:
-    time, number, thread, name, domain, what = _MARK.unpack_from(content)
-    if what >= len(_WHATS):
+    form = file.layout["mark"]
+    record = form.read(content)
+    if record.what >= len(_WHATS):
         raise file.broken()
     return Mark(
-        t=time * 1e-9,
-        kind=_WHATS[what],
-        name=_text(file, content, _MARK.size, name),
-        domain=_text(file, content, _MARK.size + name, domain),
+        t=record.time * 1e-9,
+        kind=_WHATS[record.what],
+        name=_text(file, content, form.size, record.name_bytes),
+        domain=_text(file, content, form.size + record.name_bytes, record.domain_bytes),
         pid=file.pid,
-        thread=thread,
-        range=number,
+        thread=record.thread,
+        range=record.range,
         source="nvtx",
     )
 
 
 def _notice(file: JournalFile, content: memoryview) -> LayerNotice:
-    time, size, layer = _NOTICE.unpack_from(content)
-    if layer >= len(_LAYERS):
+    form = file.layout["notice"]
+    record = form.read(content)
+    if record.layer >= len(_LAYERS):
         raise file.broken()
-    return LayerNotice(t=time * 1e-9, layer=_LAYERS[layer], text=_text(file, content, _NOTICE.size, size))
+    text = _text(file, content, form.size, record.bytes)
+    return LayerNotice(t=record.time * 1e-9, layer=_LAYERS[record.layer], text=text)
 
 
 class _Clock:
@@ -328,7 +247,7 @@ class _Clock:
         return (first_time + (stamp - first) * (last_time - first_time) / (last - first)) * 1e-9
 
 
-class _Reader:
+class _JournalReader:
     """Reads one journal as a whole: the clocks first, since records come before the reading that follows them."""
 
     def __init__(self, path: Path) -> None:
@@ -337,28 +256,19 @@ class _Reader:
         self._sites: dict[int, CallSite] = {0: ()}
         self._calls: dict[int, int] = {}
         self._clock = _Clock([])
-        self._into = into = ProcessJournal(0, 0.0)
-        self._add: Mapping[int, Callable[[memoryview], None]] = {
-            1: lambda content: into.marks.append(_mark(self._file, content)),
-            2: lambda content: into.notices.append(_notice(self._file, content)),
-            3: self._add_text,
-            5: self._add_event,
-            6: self._add_memory,
-            7: self._add_copy,
-            8: self._add_kernel,
-            9: self._add_site,
-            10: self._add_call,
-            11: self._add_lost,
-        }
+        self._into = ProcessJournal(0, 0.0)
 
     def read(self) -> ProcessJournal:
         into = self._into
         try:
-            clocks = JournalFile(self._file.path).records()
-            self._clock = _Clock([_CLOCKS.unpack_from(content) for kind, content in clocks if kind == 4])
+            before = JournalFile(self._file.path)
+            readings = [content for kind, content in before.records() if kind == before.layout["clocks"].kind]
+            pairs = map(before.layout["clocks"].read, readings)
+            self._clock = _Clock([(pair.stamp, pair.time) for pair in pairs])
             into.traced = bool(self._clock)
+            adders = self._adders(before.layout)
             for kind, content in self._file.records():
-                if (add := self._add.get(kind)) is not None:  # other kinds are of a later version
+                if (add := adders.get(kind)) is not None:  # other kinds are of a later version
                     add(content)
         except struct.error:
             raise self._file.broken() from None
@@ -366,23 +276,45 @@ class _Reader:
         into.marks.sort(key=lambda mark: mark.t)
         return into
 
+    def _adders(self, layout: Mapping[str, Structure]) -> Mapping[int, Callable[[memoryview], None]]:
+        """What adds the content of a record, by its kind."""
+
+        def of_fields(name: str, add: Callable[[Any], None]) -> Callable[[memoryview], None]:
+            read = layout[name].read
+            return lambda content: add(read(content))
+
+        adders: Mapping[str, Callable[[memoryview], None]] = {
+            "mark": lambda content: self._into.marks.append(_mark(self._file, content)),
+            "notice": lambda content: self._into.notices.append(_notice(self._file, content)),
+            "text": self._add_text,
+            "site": self._add_site,
+            "event": of_fields("event", self._add_event),
+            "memory": of_fields("memory", self._add_memory),
+            "copy": of_fields("copy", self._add_copy),
+            "kernel": of_fields("kernel", self._add_kernel),
+            "call": of_fields("call", self._add_call),
+            "lost": of_fields("lost", self._add_lost),
+        }
+        return {layout[name].kind: add for name, add in adders.items()}
+
     def _add_text(self, content: memoryview) -> None:
-        number, size = _TEXT.unpack_from(content)
-        self._texts[number] = _text(self._file, content, _TEXT.size, size)
+        form = self._file.layout["text"]
+        record = form.read(content)
+        self._texts[record.number] = _text(self._file, content, form.size, record.bytes)
 
     def _add_site(self, content: memoryview) -> None:
-        number, frames = _SITE.unpack_from(content)
-        if _SITE.size + frames * _FRAME.size > len(content):
+        form, frame = self._file.layout["site"], self._file.layout["frame"]
+        record = form.read(content)
+        if form.size + record.frames * frame.size > len(content):
             raise self._file.broken()
-        found = _FRAME.iter_unpack(content[_SITE.size : _SITE.size + frames * _FRAME.size])
-        self._sites[number] = tuple(Frame(self._text_of(file), offset) for offset, file in found)
+        frames = (frame.read(content, form.size + i * frame.size) for i in range(record.frames))
+        self._sites[record.number] = tuple(CallFrame(self._text_of(f.file), f.offset) for f in frames)
 
-    def _add_call(self, content: memoryview) -> None:
-        _, correlation, site = _CALL.unpack_from(content)
-        self._calls[correlation] = site
+    def _add_call(self, record: Any) -> None:
+        self._calls[record.correlation] = record.site
 
-    def _add_lost(self, content: memoryview) -> None:
-        self._into.lost += _LOST.unpack_from(content)[1]
+    def _add_lost(self, record: Any) -> None:
+        self._into.lost += record.records
 
     def _text_of(self, number: int) -> str:
         try:
@@ -396,125 +328,74 @@ class _Reader:
         except KeyError:
             raise self._file.broken() from None
 
-    def _span(self, start: int, end: int) -> tuple[float, float]:
+    def _time_of(self, stamp: int) -> float:
         if not self._clock:
             raise self._file.broken()
-        began = self._clock(start)
-        return began, began if end == start else max(began, self._clock(end))
+        return self._clock(stamp)
 
-    def _add_event(self, content: memoryview) -> None:
-        start, end, address, size, count, kind, cause, source, target, site = _EVENT.unpack_from(content)
-        name = self._text_of(kind)
-        if name not in _EVENT_KINDS:
+    def _span_of(self, record: Any) -> tuple[float, float]:
+        start, stamp = self._time_of(record.start_stamp), record.end_stamp
+        return start, start if stamp == record.start_stamp else max(start, self._clock(stamp))
+
+    def _add_event(self, record: Any) -> None:
+        kind = self._text_of(record.kind)
+        if kind not in _EVENT_KINDS:
             raise self._file.broken()
-        began, ended = self._span(start, end)
-        frames = self._site_of(site)
+        start, end = self._span_of(record)
+        frames = self._site_of(record.site)
         self._into.events.append(
             MemoryEvent(
-                name,  # type: ignore[arg-type]  # checked above
-                began,
-                ended,
-                address,
-                size,
-                count,
-                self._text_of(source),
-                self._text_of(target),
-                self._text_of(cause),
+                kind,  # type: ignore[arg-type]  # checked above
+                start,
+                end,
+                record.address,
+                record.bytes,
+                record.count,
+                self._text_of(record.source),
+                self._text_of(record.target),
+                self._text_of(record.cause),
                 f"{frames[0].file}+{frames[0].offset:#x}" if frames else "",
             )
         )
 
-    def _add_memory(self, content: memoryview) -> None:
-        stamp, address, size, operation, memory, device, correlation, site, name = _MEMORY.unpack_from(content)
-        t, _ = self._span(stamp, stamp)
-        kind = _memory_kind(memory)
-        if operation == 1:
-            called = self._site_of(self._calls.get(correlation, 0) or site)
-            self._into.allocations.append(
-                Allocation(
-                    t=t,
-                    address=address,
-                    bytes=size,
-                    kind=kind,
-                    device=device,
-                    site=called,
-                    name=self._text_of(name),
-                )
-            )
-        elif operation == 2:
-            self._into.frees.append(Free(t=t, address=address, bytes=size, kind=kind, device=device))
+    def _add_memory(self, record: Any) -> None:
+        about = {
+            "t": self._time_of(record.stamp),
+            "address": record.address,
+            "bytes": record.bytes,
+            "kind": _memory_kind(record.memory),
+            "device": record.device,
+        }
+        if record.operation == 1:
+            site = self._site_of(self._calls.get(record.correlation, 0) or record.site)
+            self._into.allocations.append(CudaAllocation(**about, site=site, name=self._text_of(record.name)))
+        elif record.operation == 2:
+            self._into.frees.append(CudaFree(**about))
 
-    def _add_copy(self, content: memoryview) -> None:
-        start, end, size, device, stream, _, giver, taker, direction, source, target = _COPY.unpack_from(content)
-        began, ended = self._span(start, end)
+    def _add_copy(self, record: Any) -> None:
+        start, end = self._span_of(record)
+        devices = record.source_device, record.target_device
         self._into.copies.append(
-            Copy(
-                start=began,
-                end=ended,
-                bytes=size,
-                direction=_DIRECTIONS.get(direction, "unknown"),
-                device=device,
-                stream=stream,
-                source=_memory_kind(source),
-                target=_memory_kind(target),
-                peers=(giver, taker) if giver != taker else None,
+            CudaCopy(
+                start=start,
+                end=end,
+                bytes=record.bytes,
+                direction=_DIRECTIONS.get(record.direction, "unknown"),
+                device=record.device,
+                stream=record.stream,
+                source=_memory_kind(record.source),
+                target=_memory_kind(record.target),
+                peers=devices if devices[0] != devices[1] else None,
             )
         )
 
-    def _add_kernel(self, content: memoryview) -> None:
-        start, end, device, stream, _, name = _KERNEL.unpack_from(content)
-        began, ended = self._span(start, end)
+    def _add_kernel(self, record: Any) -> None:
+        start, end = self._span_of(record)
+        name = self._text_of(record.name)
         self._into.kernels.append(
-            Kernel(start=began, end=ended, name=self._text_of(name), device=device, stream=stream)
+            CudaKernel(start=start, end=end, name=name, device=record.device, stream=record.stream)
         )
 
 
 def _memory_kind(number: int) -> MemoryKind:
     return _MEMORY_KINDS[number] if number < len(_MEMORY_KINDS) else "unknown"
-
-
-def injected_library() -> Path:
-    """Where the library is that drivers load into the target."""
-    return Path(__file__).resolve().parents[1] / LIBRARY
-
-
-def inject_environment(
-    directory: Path, *, nvtx: bool, trace: bool, current: Mapping[str, str]
-) -> tuple[dict[str, str], list[LayerState]]:
-    """The variables to add to those of the target (`current`), and what then is seen of it.
-
-    A variable that the user has set is never changed. directory: where journals are written; it must exist.
-    """
-    library = injected_library()
-    states = []
-    added: dict[str, str] = {}
-    if nvtx:
-        states.append(_state("phases", library, NVTX_VARIABLE, current, "NVTX ranges of the target"))
-        if states[-1].active:
-            added[NVTX_VARIABLE] = str(library)
-    if trace:
-        states.append(_state("trace", library, CUDA_VARIABLE, current, "CUDA calls of the target"))
-        if states[-1].active and current.get(EVENTS) == "1":
-            why = f"{EVENTS}=1 is set, with which programs of firsttouch record events themselves"
-            states[-1] = LayerState(layer="trace", active=False, why=why, mend=f"unset {EVENTS}")
-        if states[-1].active:
-            added |= {
-                CUDA_VARIABLE: str(library),
-                TRACE_VARIABLE: "1",
-                CUPTI_VARIABLE: ":".join(candidates("cupti")),
-            }
-    if added:
-        added[FOLDER_VARIABLE] = os.path.abspath(directory)
-    return added, states
-
-
-def _state(
-    layer: Literal["phases", "trace"], library: Path, variable: str, current: Mapping[str, str], what: str
-) -> LayerState:
-    if variable in current:
-        why = f"{what} are not seen: {variable} is set already, so another tool is loaded"
-        return LayerState(layer=layer, active=False, why=why, mend=f"unset {variable}")
-    if not library.is_file():
-        why = f"{what} are not seen: this installation has no {LIBRARY}"
-        return LayerState(layer=layer, active=False, why=why, mend="pip install --force-reinstall firsttouch")
-    return LayerState(layer=layer, active=True)

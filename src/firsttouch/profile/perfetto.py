@@ -19,7 +19,7 @@ from firsttouch.files import write_atomically
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.phases import Phase
 from firsttouch.profile.reading import Process, Profile
-from firsttouch.profile.summary import integer
+from firsttouch.profile.readings import integer
 from firsttouch.records.schema import Scalar
 
 FILE = "trace.json"

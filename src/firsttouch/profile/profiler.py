@@ -20,7 +20,8 @@ from firsttouch.errors import UsageError
 from firsttouch.machine.tree import Tree, drop_missing, parse_int
 from firsttouch.profile import launch, memory, schema
 from firsttouch.profile.gpus import GpuSampler
-from firsttouch.profile.journal import inject_environment, read_journals
+from firsttouch.profile.inject import inject_environment
+from firsttouch.profile.journal import read_journals
 from firsttouch.profile.marks import VARIABLE
 from firsttouch.profile.perf import PerfEvents, open_processes
 from firsttouch.profile.records import Writer, header

@@ -17,8 +17,9 @@ from firsttouch.errors import UsageError
 from firsttouch.files import open_regular
 from firsttouch.machine.tree import parse_int
 from firsttouch.profile import schema
+from firsttouch.profile.cuda import ProcessJournal
 from firsttouch.profile.curves import Curve
-from firsttouch.profile.journal import ProcessJournal, read_journals
+from firsttouch.profile.journal import read_journals
 from firsttouch.profile.marks import FILE as MARKS
 from firsttouch.profile.phases import Phase, ranges
 

@@ -17,7 +17,7 @@ from firsttouch.machine.libraries import find_library
 from firsttouch.machine.tree import Tree, parse_int
 from firsttouch.profile import memory
 from firsttouch.profile.gpus import GpuSampler
-from firsttouch.profile.journal import inject_environment
+from firsttouch.profile.inject import inject_environment
 from firsttouch.profile.perf import open_processes
 from firsttouch.profile.schema import Gpu, LayerState, Node
 
@@ -69,7 +69,7 @@ def sources(
     """Rows in the order of `schema.Layer`: several of sampling and gpus, one of each other layer.
 
     open_perf: tries perf events; None where that makes no sense, as on a test's copy of a machine. injected: whether
-    the library can be loaded into the target, from profile.journal.inject_environment. is_root: whether this user is
+    the library can be loaded into the target, from profile.inject.inject_environment. is_root: whether this user is
     root; None: find out. timeout: seconds to wait for NVML.
     """
     root = os.geteuid() == 0 if is_root is None else is_root

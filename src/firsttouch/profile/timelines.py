@@ -10,9 +10,9 @@ from firsttouch.errors import UsageError
 from firsttouch.machine.links import pci_address
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
+from firsttouch.profile.gpu_curves import why_not_added
 from firsttouch.profile.phases import Phase as Range
 from firsttouch.profile.reading import Profile, read
-from firsttouch.profile.summary import why_not_added
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.records.timeline import MemoryCourse, Phase, Readings
 

@@ -16,7 +16,16 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from firsttouch.events.log import MemoryEvent
-from firsttouch.profile.journal import Allocation, CallSite, Copy, Frame, Free, Kernel, MemoryKind, ProcessJournal
+from firsttouch.profile.cuda import (
+    CallFrame,
+    CallSite,
+    CudaAllocation,
+    CudaCopy,
+    CudaFree,
+    CudaKernel,
+    MemoryKind,
+    ProcessJournal,
+)
 
 ON_A_GPU: frozenset[MemoryKind] = frozenset(("device", "array", "device_static", "managed", "managed_static"))
 """Kinds of memory that may lie on a GPU. Where managed memory lies at a time, no record says."""
@@ -157,7 +166,7 @@ def unified_memory(events: Iterable[MemoryEvent]) -> UnifiedMemory:
     return sums
 
 
-def copies_by_direction(copies: Iterable[Copy]) -> list[Copies]:
+def copies_by_direction(copies: Iterable[CudaCopy]) -> list[Copies]:
     """Copies by direction, the most bytes first."""
     found: dict[str, Copies] = {}
     for copy in copies:
@@ -169,7 +178,7 @@ def copies_by_direction(copies: Iterable[Copy]) -> list[Copies]:
     return sorted(found.values(), key=lambda sums: -sums.bytes)
 
 
-def by_phase(events: Sequence[MemoryEvent], copies: Sequence[Copy], phases: Iterable[Phase]) -> list[OfPhase]:
+def by_phase(events: Sequence[MemoryEvent], copies: Sequence[CudaCopy], phases: Iterable[Phase]) -> list[OfPhase]:
     """What started in each phase, in the order of `phases`. Phases may be nested or overlap."""
     events = sorted(events, key=lambda event: event.start)
     copies = sorted(copies, key=lambda copy: copy.start)
@@ -191,7 +200,7 @@ def by_phase(events: Sequence[MemoryEvent], copies: Sequence[Copy], phases: Iter
 class _Block:
     """An allocation and its end."""
 
-    allocation: Allocation
+    allocation: CudaAllocation
     end: float = float("inf")
     unified: UnifiedMemory = field(default_factory=UnifiedMemory)
 
@@ -208,7 +217,7 @@ class _Heap:
         self._alive: dict[int, _Block] = {}
         self._addresses: list[int] = []
 
-    def allocate(self, allocation: Allocation) -> None:
+    def allocate(self, allocation: CudaAllocation) -> None:
         self.release(allocation.address, allocation.t)  # its end was not recorded
         block = _Block(allocation)
         self.blocks.append(block)
@@ -234,22 +243,22 @@ class _Heap:
 
 
 def _replay(
-    allocations: Iterable[Allocation], frees: Iterable[Free], events: Iterable[MemoryEvent]
+    allocations: Iterable[CudaAllocation], frees: Iterable[CudaFree], events: Iterable[MemoryEvent]
 ) -> tuple[list[_Block], UnifiedMemory]:
     """All blocks with their ends and the events in them, and the events in no block. At one time, memory is released
     first, and an event comes last.
     """
     heap, elsewhere = _Heap(), UnifiedMemory()
-    ordered: list[tuple[float, int, Free | Allocation | MemoryEvent]] = [
+    ordered: list[tuple[float, int, CudaFree | CudaAllocation | MemoryEvent]] = [
         *((free.t, 0, free) for free in frees),
         *((allocation.t, 1, allocation) for allocation in allocations),
         *((event.start, 2, event) for event in events),
     ]
     ordered.sort(key=lambda entry: entry[:2])
     for t, _, record in ordered:
-        if isinstance(record, Free):
+        if isinstance(record, CudaFree):
             heap.release(record.address, t)
-        elif isinstance(record, Allocation):
+        elif isinstance(record, CudaAllocation):
             heap.allocate(record)
         else:
             block = heap.find(record.address, record.bytes)
@@ -321,7 +330,7 @@ def alive(journals: Iterable[ProcessJournal], t: float, device: int) -> list[Ali
 class _Spans:
     """Which kernels ran at each time: '' for none, None for several of different names."""
 
-    def __init__(self, kernels: Iterable[Kernel]) -> None:
+    def __init__(self, kernels: Iterable[CudaKernel]) -> None:
         edges: list[tuple[float, int, str]] = []
         for kernel in kernels:
             edges += [(kernel.start, 1, kernel.name), (max(kernel.start, kernel.end), -1, kernel.name)]
@@ -400,7 +409,7 @@ def is_of_the_runtime(function: str) -> bool:
     return _RUNTIME.match(function) is not None
 
 
-def caller(site: CallSite, function_of: Callable[[str, int], str]) -> Frame | None:
+def caller(site: CallSite, function_of: Callable[[str, int], str]) -> CallFrame | None:
     """The place in the program that called the CUDA runtime, or the driver. function_of: the name of the function at an
     offset of a file, '' if it is unknown. None for an empty site.
     """

@@ -10,9 +10,9 @@ import msgspec
 from firsttouch import _core
 from firsttouch.events.trace import TraceEvent
 from firsttouch.profile import schema
-from firsttouch.profile.journal import CallSite, ProcessJournal
+from firsttouch.profile.cuda import CallSite, ProcessJournal
 from firsttouch.profile.phases import Phase
-from firsttouch.profile.symbols import symbolize
+from firsttouch.profile.symbols.lookup import symbolize
 from firsttouch.profile.trace import (
     Copies,
     OfKernel,
@@ -36,7 +36,7 @@ _INLINED = ("/cuda_runtime.h", "/cuda_runtime_api.h")
 Callers: TypeAlias = Mapping[tuple[str, int], schema.Caller]
 
 
-class Place(msgspec.Struct, frozen=True):
+class CallLocation(msgspec.Struct, frozen=True):
     """A place in a program. source, line: '' and 0 if unknown. All is '' for a call that is unknown."""
 
     function: str = ""
@@ -51,7 +51,7 @@ class Allocated(msgspec.Struct, frozen=True, kw_only=True):
     unified: the events in it; None in a list of what was alive.
     """
 
-    place: Place
+    place: CallLocation
     kind: str
     name: str
     allocations: int
@@ -110,7 +110,7 @@ def callers(journals: Iterable[ProcessJournal]) -> Iterator[schema.Caller]:
             )
 
 
-def place_of(site: CallSite, names: Callers) -> Place:
+def place_of(site: CallSite, names: Callers) -> CallLocation:
     """The place in the program that called the CUDA runtime, or the driver."""
 
     def function_of(file: str, offset: int) -> str:
@@ -119,13 +119,13 @@ def place_of(site: CallSite, names: Callers) -> Place:
 
     frame = caller(site, function_of)
     if frame is None:
-        return Place()
+        return CallLocation()
     known = names.get((frame.file, frame.offset))
     if known is None:
-        return Place(file=frame.file)
+        return CallLocation(file=frame.file)
     if known.source.endswith(_INLINED):  # the line is in a function of the runtime's headers that was inlined here
-        return Place(known.function, file=frame.file)
-    return Place(known.function, known.source, known.number, frame.file)
+        return CallLocation(known.function, file=frame.file)
+    return CallLocation(known.function, known.source, known.number, frame.file)
 
 
 def traced(
@@ -204,7 +204,9 @@ def _alive(
     for kind in _STATIC:  # modules may have hundreds
         if variables := [of for of in found if of.kind == kind]:
             number, size = sum(of.allocations for of in variables), sum(of.bytes for of in variables)
-            rows.append(Allocated(place=Place(), kind=kind, name="static variables", allocations=number, bytes=size))
+            rows.append(
+                Allocated(place=CallLocation(), kind=kind, name="static variables", allocations=number, bytes=size)
+            )
     rows.sort(key=lambda row: -row.bytes)
     return AliveAt(gpu=gpu, device=device, t=t, rows=rows[:MOST_ROWS], rows_left_out=max(0, len(rows) - MOST_ROWS))
 

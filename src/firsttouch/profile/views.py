@@ -9,7 +9,8 @@ import msgspec
 from firsttouch.files import write_atomically
 from firsttouch.profile.perfetto import write_trace
 from firsttouch.profile.reading import read
-from firsttouch.profile.summary import Summary, summarise
+from firsttouch.profile.summarise import summarise
+from firsttouch.profile.summary import Summary
 from firsttouch.profile.traced import trace_events
 
 SUMMARY, TRACE = "profile.json", "trace.json"

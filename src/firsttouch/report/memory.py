@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from firsttouch.profile.summary import short
+from firsttouch.profile.headline import short
 from firsttouch.report.axes import size_label
 from firsttouch.report.chart import LINE_END, finish
 from firsttouch.report.drawing import Spec

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from firsttouch.errors import UsageError
 from firsttouch.files import write_atomically, write_output
+from firsttouch.profile.headline import headline, how_long, title
 from firsttouch.profile.reading import Profile, is_profile, read
-from firsttouch.profile.summary import Summary, headline, how_long, summarise, title
+from firsttouch.profile.summarise import summarise
+from firsttouch.profile.summary import Summary
 from firsttouch.report import profile_tables as words
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.export import csv_cell

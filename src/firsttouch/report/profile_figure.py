@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.found import FALLING, FLAT, RISING, SOURCE
+from firsttouch.profile.gpu_curves import own_of, rise_of
+from firsttouch.profile.phase_rows import phases_of
 from firsttouch.profile.phases import Phase
 from firsttouch.profile.reading import Process, Profile
-from firsttouch.profile.summary import Summary, own_of, phases_of, rise_of
+from firsttouch.profile.summary import Summary
 from firsttouch.report.memory import MOST_READINGS, Band, Figure, Instant, Panel, Series, plain, when
 from firsttouch.report.palette import COLOURS
 from firsttouch.units import format_seconds, format_size

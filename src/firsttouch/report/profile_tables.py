@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firsttouch.profile.faults import FaultRow
-from firsttouch.profile.summary import MappedProcess, Peak, PhaseRow, Summary, Touches, how_ended
+from firsttouch.profile.headline import how_ended
+from firsttouch.profile.summary import MappedProcess, Peak, PhaseRow, Summary, Touches
 from firsttouch.profile.trace import Moves, UnifiedMemory
 from firsttouch.profile.traced import Allocated, Trace
 from firsttouch.report.memory import plain, when

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from firsttouch.profile.elf import Elf
+from firsttouch.profile.symbols.elf import Elf
 
 _LONGEST_PATH = 4096
 _SYSTEM = re.compile(r"/usr/(include|lib|lib64)/|.*/include/c\+\+/")

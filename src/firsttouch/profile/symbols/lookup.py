@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from firsttouch import _core
 
 if TYPE_CHECKING:
-    from firsttouch.profile.elf import Elf
-    from firsttouch.profile.lines import SourceLine
+    from firsttouch.profile.symbols.elf import Elf
+    from firsttouch.profile.symbols.lines import SourceLine
 
 TIME_LIMIT = 5.0
 """Seconds after which only functions are looked up."""
 
 
-class Place(NamedTuple):
+class CodeLocation(NamedTuple):
     """function: demangled; source: the file and number the line in it, of inlined code those of the call
     (`lines.find_lines`). '' and 0: unknown.
     """
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 def symbolize(
     wanted: Iterable[tuple[str, int]], limit: float = TIME_LIMIT, root: Path = Path("/")
-) -> dict[tuple[str, int], Place]:
+) -> dict[tuple[str, int], CodeLocation]:
     """The place of each (file, offset in the file), the most important first. limit: seconds for source lines.
 
     root: the folder in which the paths are looked up, for a target that has another root folder.
@@ -41,16 +41,16 @@ def symbolize(
     for file, offset in wanted:
         offsets.setdefault(file, []).append(offset)
     until = time.monotonic() + limit
-    places: dict[tuple[str, int], Place] = {}
+    places: dict[tuple[str, int], CodeLocation] = {}
     for file, list_of_offsets in offsets.items():
         found = _in_file(root / file.lstrip("/"), list_of_offsets, until) if file.startswith("/") else {}
-        places |= {(file, offset): found.get(offset, Place()) for offset in list_of_offsets}
+        places |= {(file, offset): found.get(offset, CodeLocation()) for offset in list_of_offsets}
     return places
 
 
-def _in_file(path: Path, offsets: list[int], until: float) -> dict[int, Place]:
-    from firsttouch.profile.elf import BROKEN, Elf
-    from firsttouch.profile.lines import SourceLine
+def _in_file(path: Path, offsets: list[int], until: float) -> dict[int, CodeLocation]:
+    from firsttouch.profile.symbols.elf import BROKEN, Elf
+    from firsttouch.profile.symbols.lines import SourceLine
 
     try:
         elf = Elf.open(path)
@@ -60,12 +60,14 @@ def _in_file(path: Path, offsets: list[int], until: float) -> dict[int, Place]:
     except BROKEN:
         return {}
     lines = _lines(elf, list(names), until)
-    return {offset: Place(names[address], *lines.get(address, SourceLine())) for offset, address in addresses.items()}
+    return {
+        offset: CodeLocation(names[address], *lines.get(address, SourceLine())) for offset, address in addresses.items()
+    }
 
 
 def _lines(elf: Elf, addresses: list[int], until: float) -> dict[int, SourceLine]:
-    from firsttouch.profile.elf import BROKEN
-    from firsttouch.profile.lines import find_lines
+    from firsttouch.profile.symbols.elf import BROKEN
+    from firsttouch.profile.symbols.lines import find_lines
 
     if not addresses or time.monotonic() > until:
         return {}

@@ -1,0 +1,112 @@
+"""What journals of the injected library hold: marks, notices, and what CUPTI recorded of a process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from firsttouch.events.log import MemoryEvent
+from firsttouch.profile.schema import Mark
+
+MemoryKind: TypeAlias = Literal[
+    "unknown", "pageable", "pinned", "device", "array", "managed", "device_static", "managed_static"
+]
+"""Kinds of memory, as CUPTI numbers them. pinned includes registered memory. Source: cupti_activity.h."""
+Direction: TypeAlias = Literal["h2d", "d2h", "d2d", "h2h", "p2p", "set", "unknown"]
+"""Of a copy. d2d: within one GPU; p2p: between two; set: memory was filled."""
+
+
+class CallFrame(msgspec.Struct, frozen=True, array_like=True):
+    """A return address: the file of the program or library, and the offset in its memory image, such that the address
+    is where the file was loaded plus the offset. Where no file is mapped, `file` is '' and `offset` the address.
+    """
+
+    file: str
+    offset: int
+
+
+CallSite: TypeAlias = tuple[CallFrame, ...]
+"""Where a call came from, the innermost frame first. Frames of the driver, of CUPTI and of a shared CUDA runtime are
+left out; those of a runtime that was linked statically are not. Empty: unknown.
+"""
+
+
+class CudaAllocation(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory that the program obtained through CUDA at `t`. device: the number of a GPU; name: of a static variable."""
+
+    t: float
+    address: int
+    bytes: int
+    kind: MemoryKind
+    device: int
+    site: CallSite = ()
+    name: str = ""
+
+
+class CudaFree(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory that the program gave back at `t`. bytes: 0 where the driver does not state it."""
+
+    t: float
+    address: int
+    bytes: int
+    kind: MemoryKind
+    device: int
+
+
+class CudaCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """A copy that the program asked for, or a fill of memory. source, target: kinds of memory; peers: the numbers of
+    both GPUs of a copy between two.
+    """
+
+    start: float
+    end: float
+    bytes: int
+    direction: Direction
+    device: int
+    stream: int
+    source: MemoryKind = "unknown"
+    target: MemoryKind = "unknown"
+    peers: tuple[int, int] | None = None
+
+
+class CudaKernel(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel that ran. name: as the compiler mangled it."""
+
+    start: float
+    end: float
+    name: str
+    device: int
+    stream: int
+
+
+class LayerNotice(msgspec.Struct, frozen=True, kw_only=True):
+    """A sentence of the library about what it does not record."""
+
+    t: float
+    layer: Literal["phases", "trace"]
+    text: str
+
+
+@dataclass
+class ProcessJournal:
+    """What one process wrote, in seconds of CLOCK_MONOTONIC. Marks are in the order of time; the rest is in the order
+    in which the driver delivered it.
+    """
+
+    pid: int
+    opened: float
+    marks: list[Mark] = field(default_factory=list)
+    allocations: list[CudaAllocation] = field(default_factory=list)
+    frees: list[CudaFree] = field(default_factory=list)
+    copies: list[CudaCopy] = field(default_factory=list)
+    kernels: list[CudaKernel] = field(default_factory=list)
+    events: list[MemoryEvent] = field(default_factory=list)
+    notices: list[LayerNotice] = field(default_factory=list)
+    lost: int = 0
+    """Records for which CUPTI had no room."""
+    left_out: int = 0
+    """Records that are not in the journal, because it was full or the disk was."""
+    traced: bool = False
+    """Whether CUPTI recorded in this process."""

@@ -1,0 +1,68 @@
+"""The memory of a GPU over time: over what was used before, by the target together, and by process."""
+
+from __future__ import annotations
+
+from firsttouch.machine.tree import parse_int
+from firsttouch.profile import schema
+from firsttouch.profile.curves import Curve
+from firsttouch.profile.reading import Profile
+
+
+def rise_of(profile: Profile, gpu: schema.Gpu) -> Curve | None:
+    """The memory of a GPU over the reading before the target was started, by all programs. None if it is not known.
+
+    From used memory where the source states it, else from free memory.
+    """
+    for column, before, sign in (("used", gpu.before.used, 1), ("free", gpu.before.free, -1)):
+        curve = profile.curve(gpu.name, column)
+        if curve is not None and before is not None and len(curve):
+            rise = Curve()
+            for t, value in curve:
+                rise.add(t, sign * (value - before))
+            return rise
+    return None
+
+
+def own_of(profile: Profile, gpu: str) -> Curve | None:
+    """The memory of the target's processes on a GPU together, as the driver tells it. None if it does not."""
+    steps: list[tuple[float, int, float]] = []
+    for key, curve in gpu_curves(profile, gpu).items():
+        process = profile.processes.get(key)
+        steps += [(t, key, value) for t, value in curve]
+        if process is not None and process.ended is not None:
+            steps.append((max(process.ended, curve.times[-1]), key, 0.0))
+    if not steps:
+        return None
+    held: dict[int, float] = {}
+    total, curve = 0.0, Curve()
+    for t, key, value in sorted(steps, key=lambda step: step[0]):
+        total += value - held.get(key, 0.0)
+        held[key] = value
+        if len(curve) and curve.times[-1] == t:
+            curve.values[-1] = total
+        else:
+            curve.add(t, total)
+    return curve
+
+
+def gpu_curves(profile: Profile, gpu: str) -> dict[int, Curve]:
+    """The memory of each process on a GPU, by its key."""
+    start = f"{gpu}/process:"
+    return {
+        key: curve
+        for (of, column), curve in profile.curves.items()
+        if column == "used" and of.startswith(start) and len(curve)
+        if (key := parse_int(of.removeprefix(start))) is not None
+    }
+
+
+def why_not_added(gpu: schema.Gpu) -> str:
+    """Why the memory of a GPU and that of the host must not be added, '' if they may."""
+    if gpu.shares_host_memory:
+        return f"{gpu.name} uses the host's memory, so that a page may be in both counts; they are not added."
+    if gpu.node is not None:
+        return (
+            f"The memory of {gpu.name} is NUMA node {gpu.node}, so that a page on it may be in the resident memory of "
+            "a process and in the GPU's count; they are not added."
+        )
+    return ""

@@ -1,0 +1,64 @@
+"""The first line of a profile's summary, and other words about it."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+
+from firsttouch.profile.summary import ProcessRow, Summary
+from firsttouch.units import format_seconds, format_size
+
+MOST_NAMED = 3
+"""The most GPUs that the headline names, those with the largest rises."""
+LONGEST_COMMAND = 60
+
+
+def headline(summary: Summary) -> str:
+    """The answer in one line: './app: peak 1.2 GiB on the host at 3.1 s in solve, 500 MiB on gpu:0'."""
+    parts = []
+    if summary.host.stated is not None:
+        parts.append(f"peak {format_size(summary.host.stated, 3)} on the host, between two readings")
+    elif peak := summary.host.peak:
+        inside = f" in {short(peak.phase, 40)}" if peak.phase else ""
+        parts.append(f"peak {format_size(peak.bytes, 3)} on the host at {format_seconds(peak.t)}{inside}")
+    rises = sorted(((gpu.rise.bytes, gpu.name) for gpu in summary.gpus if gpu.rise), reverse=True)
+    named = {name for rise, name in rises[:MOST_NAMED] if rise} or {name for _, name in rises[:1]}
+    parts += [
+        f"{format_size(gpu.rise.bytes, 3)} on {short(gpu.name, 20)}"
+        for gpu in summary.gpus
+        if gpu.rise and gpu.name in named
+    ]
+    if further := sum(rise > 0 for rise, name in rises if name not in named):
+        parts.append(f"less on {further} more")
+    return f"{title(summary)}: {', '.join(parts) if parts else 'no memory was read'}"
+
+
+def title(summary: Summary) -> str:
+    """What was profiled: its command line, or the process that was attached to."""
+    if summary.command:
+        return short(shlex.join(summary.command), LONGEST_COMMAND)
+    name = next((p.name for p in summary.processes if p.pid == summary.pid), "")
+    return f"process {summary.pid}{f' ({short(name, 40)})' if name else ''}"
+
+
+def how_long(summary: Summary) -> str:
+    """For how long the target was seen."""
+    return f"{'attached for' if summary.attached else 'ran for'} {format_seconds(summary.seconds)}"
+
+
+def short(text: str, most: int) -> str:
+    """A text on one line, of at most `most` characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def how_ended(row: ProcessRow) -> str:
+    """How a process ended, in a few words."""
+    if row.ended is None:
+        return "running at the end"
+    if row.status is None:
+        return "ended"
+    if row.status < 0:
+        name = next((s.name for s in signal.Signals if s == -row.status), f"signal {-row.status}")
+        return f"killed by {name}"
+    return f"exit status {row.status}"

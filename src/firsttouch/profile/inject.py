@@ -1,0 +1,63 @@
+"""The library that drivers load into the target, and the environment that makes them do so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from firsttouch.events.log import VARIABLE as EVENTS
+from firsttouch.machine.libraries import candidates
+from firsttouch.profile.schema import LayerState
+
+LIBRARY = "libfirsttouch_inject.so"
+NVTX_VARIABLE, CUDA_VARIABLE = "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH"
+FOLDER_VARIABLE, TRACE_VARIABLE, CUPTI_VARIABLE = "FIRSTTOUCH_PROFILE", "FIRSTTOUCH_TRACE", "FIRSTTOUCH_PROFILE_CUPTI"
+
+
+def injected_library() -> Path:
+    """Where the library is that drivers load into the target."""
+    return Path(__file__).resolve().parents[1] / LIBRARY
+
+
+def inject_environment(
+    directory: Path, *, nvtx: bool, trace: bool, current: Mapping[str, str]
+) -> tuple[dict[str, str], list[LayerState]]:
+    """The variables to add to those of the target (`current`), and what then is seen of it.
+
+    A variable that the user has set is never changed. directory: where journals are written; it must exist.
+    """
+    library = injected_library()
+    states = []
+    added: dict[str, str] = {}
+    if nvtx:
+        states.append(_state("phases", library, NVTX_VARIABLE, current, "NVTX ranges of the target"))
+        if states[-1].active:
+            added[NVTX_VARIABLE] = str(library)
+    if trace:
+        states.append(_state("trace", library, CUDA_VARIABLE, current, "CUDA calls of the target"))
+        if states[-1].active and current.get(EVENTS) == "1":
+            why = f"{EVENTS}=1 is set, with which programs of firsttouch record events themselves"
+            states[-1] = LayerState(layer="trace", active=False, why=why, mend=f"unset {EVENTS}")
+        if states[-1].active:
+            added |= {
+                CUDA_VARIABLE: str(library),
+                TRACE_VARIABLE: "1",
+                CUPTI_VARIABLE: ":".join(candidates("cupti")),
+            }
+    if added:
+        added[FOLDER_VARIABLE] = os.path.abspath(directory)
+    return added, states
+
+
+def _state(
+    layer: Literal["phases", "trace"], library: Path, variable: str, current: Mapping[str, str], what: str
+) -> LayerState:
+    if variable in current:
+        why = f"{what} are not seen: {variable} is set already, so another tool is loaded"
+        return LayerState(layer=layer, active=False, why=why, mend=f"unset {variable}")
+    if not library.is_file():
+        why = f"{what} are not seen: this installation has no {LIBRARY}"
+        return LayerState(layer=layer, active=False, why=why, mend="pip install --force-reinstall firsttouch")
+    return LayerState(layer=layer, active=True)

@@ -1,0 +1,108 @@
+"""The rows of a summary about processes, their pages and their mappings."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from firsttouch.profile import schema
+from firsttouch.profile.reading import Process, Profile
+from firsttouch.profile.readings import integer, last, near, whole
+from firsttouch.profile.summary import Brief, GpuRow, Host, MappedProcess, MappingRow, PageSizes, ProcessRow
+
+MOST_MAPPED_PROCESSES = 4
+"""The processes whose mappings are told for each peak, those with most memory."""
+
+
+def process_rows(profile: Profile) -> list[ProcessRow]:
+    """The processes, the first one first, then those with most memory."""
+    rows = [_process(profile, process) for process in profile.processes.values()]
+    return sorted(rows, key=lambda row: (row.parent is not None, -(row.peak or 0), row.started))
+
+
+def _process(profile: Profile, process: Process) -> ProcessRow:
+    of = f"process:{process.key}"
+    curve = profile.curve(of, "resident")
+    t, read = curve.peak if curve is not None and len(curve) else (None, None)
+    peak = process.peak if process.peak is not None else whole(read)
+    known = {column: profile.curve(of, column) for column in ("minor", "major")}
+    faults = {
+        column: stated if (stated := getattr(process, column)) is not None else last(read_of)
+        for column, read_of in known.items()
+    }
+    return ProcessRow(
+        key=process.key,
+        pid=process.pid,
+        parent=process.parent,
+        name=process.name,
+        command=process.command,
+        started=process.started,
+        ended=process.ended,
+        status=process.status,
+        peak=peak,
+        t=t if read is not None and peak == whole(read) else None,
+        minor=faults["minor"],
+        major=faults["major"],
+    )
+
+
+def brief_processes(profile: Profile) -> Brief:
+    names: dict[str, int] = {}
+    for line in profile.brief:
+        for name, number in line.names.items():
+            names[name] = integer(names.get(name, 0) + number)
+    return Brief(count=integer(sum(line.count for line in profile.brief)), names=names)
+
+
+def page_sizes(profile: Profile, t: float) -> PageSizes | None:
+    columns = {column: near(profile, column, t) for column in ("huge", "anonymous", "swap", "pss")}
+    seen = next((found for found in columns.values() if found), None)
+    if not seen:
+        return None
+    resident = {}
+    for key, (when, _) in seen.items():
+        read = profile.curve(f"process:{key}", "rss")  # by the same reading
+        curve = read if read is not None else profile.curve(f"process:{key}", "resident")
+        value = curve.at(when) if curve is not None else None
+        if value is not None:
+            resident[key] = integer(value)
+    largest = max(seen, key=lambda key: resident.get(key, 0))
+    sums = {column: sum(value for _, value in found.values()) for column, found in columns.items() if found}
+    return PageSizes(t=seen[largest][0], resident=sum(resident.values()) if resident else None, **sums)
+
+
+def mappings_at_peaks(profile: Profile, host: Host, gpus: Sequence[GpuRow]) -> list[MappedProcess]:
+    """The mappings that were read nearest to each peak, of the processes that were there at it."""
+    by_key: dict[int, list[schema.Mappings]] = {}
+    for line in profile.mappings:
+        by_key.setdefault(line.key, []).append(line)
+    chosen: dict[int, tuple[schema.Mappings, list[str]]] = {}
+    peaks = [("host", host.peak), *((gpu.name, gpu.rise) for gpu in gpus)]
+    for of, peak in peaks:
+        if peak is None:
+            continue
+        near = [_nearest(lines, peak.t) for key, lines in by_key.items() if _was_there(profile, key, peak.t)]
+        near.sort(key=lambda line: -sum(row.resident for row in line.rows))
+        for line in near[:MOST_MAPPED_PROCESSES]:
+            chosen.setdefault(id(line), (line, []))[1].append(of)
+    return [_mapped(profile, line, of) for line, of in chosen.values()]
+
+
+def _was_there(profile: Profile, key: int, t: float) -> bool:
+    process = profile.processes.get(key)
+    return process is not None and process.started <= t and (process.ended is None or t <= process.ended)
+
+
+def _nearest(lines: Sequence[schema.Mappings], t: float) -> schema.Mappings:
+    place = bisect_left(lines, t, key=lambda line: line.t)
+    return min(lines[max(0, place - 1) : place + 1], key=lambda line: abs(line.t - t))
+
+
+def _mapped(profile: Profile, line: schema.Mappings, of: list[str]) -> MappedProcess:
+    def row(mapping: schema.Mapping) -> MappingRow:
+        return MappingRow(**{name: getattr(mapping, name) for name in mapping.__struct_fields__})
+
+    process = profile.processes[line.key]
+    rows = [row(mapping) for mapping in line.rows]
+    others = row(line.others) if line.others else None
+    return MappedProcess(of=of, key=line.key, pid=process.pid, name=process.name, t=line.t, rows=rows, others=others)

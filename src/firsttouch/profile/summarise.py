@@ -1,0 +1,225 @@
+"""Adds up a profile: from what was recorded to its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from firsttouch.profile import schema
+from firsttouch.profile.curves import Curve
+from firsttouch.profile.faults import estimated, fault_table, seen_share
+from firsttouch.profile.gpu_curves import gpu_curves, own_of, rise_of, why_not_added
+from firsttouch.profile.phase_rows import MOST_PHASES, by_name, longest, phase_rows, phases_of
+from firsttouch.profile.phases import Phase
+from firsttouch.profile.process_rows import brief_processes, mappings_at_peaks, page_sizes, process_rows
+from firsttouch.profile.reading import Profile
+from firsttouch.profile.readings import around, integer, last, near, peak_of, whole
+from firsttouch.profile.summary import Cost, Counter, GpuProcess, GpuRow, Host, NodeRow, Summary, Touches, Unseen
+from firsttouch.profile.traced import Trace, device_numbers, traced
+from firsttouch.units import format_seconds, format_size
+
+MOST_PROCESSES = 200
+MOST_TOUCHES, MOST_TOUCHED = 200, 8
+"""The most places at which pages were touched first, and the most mappings of each."""
+MOST_UNSEEN = 100
+_STATED = 1.02
+"""How many times what was read the kernel's peak of one process must be to be told."""
+
+
+def summarise(profile: Profile) -> Summary:
+    """The numbers of a profile."""
+    header, end = profile.header, profile.end
+    host = _host(profile)
+    rises = [rise_of(profile, gpu) for gpu in header.gpus]
+    gpus = [_gpu(profile, gpu, rise) for gpu, rise in zip(header.gpus, rises, strict=True)]
+    phases, is_found = phases_of(profile)
+    ranges = phase_rows(profile, phases, rises)
+    names = by_name(ranges)
+    seen = process_rows(profile)
+    when = host.peak.t if host.peak else profile.seconds
+    trace = _trace(profile, phases, gpus)
+    return Summary(
+        directory=str(profile.directory),
+        command=header.command,
+        pid=header.pid,
+        attached=header.attached,
+        host_name=header.host,
+        rank=header.rank,
+        started=header.started,
+        seconds=profile.seconds,
+        interval=header.interval,
+        status=end.status if end else None,
+        ended=end.why if end else "",
+        still_running=end.still_running if end else 0,
+        host=host,
+        gpus=gpus,
+        minor=_faults(profile, "minor"),
+        major=_faults(profile, "major"),
+        processes=seen[:MOST_PROCESSES],
+        processes_left_out=max(0, len(seen) - MOST_PROCESSES),
+        brief=brief_processes(profile),
+        phases=longest(ranges),
+        phases_left_out=max(0, len(ranges) - MOST_PHASES),
+        phases_by_name=names[:MOST_PHASES],
+        names_left_out=max(0, len(names) - MOST_PHASES),
+        phases_found=is_found,
+        pages=page_sizes(profile, when),
+        nodes=[_node(profile, node, when) for node in header.nodes],
+        counters=_counters(profile),
+        mappings=mappings_at_peaks(profile, host, gpus),
+        touches=_touches(profile),
+        trace=trace,
+        unseen=_unseen(profile, trace),
+        cost=_cost(profile),
+    )
+
+
+def _host(profile: Profile) -> Host:
+    resident, processes = profile.curve("total", "resident"), profile.curve("total", "processes")
+    peak = peak_of(profile, resident)
+    number = processes.at(peak.t) if peak and processes is not None else None
+    pss = peak_of(profile, profile.curve("total", "pss"))
+    beside = max(around(resident, pss.t), default=None) if pss and resident is not None else None
+    if pss and (beside is None or beside < pss.bytes):  # read while memory rose, so that the two do not belong together
+        pss = beside = None
+    stated = profile.largest
+    if stated is None or peak is None or stated <= _STATED * peak.bytes:
+        stated = None
+    return Host(
+        peak=peak,
+        pss=pss,
+        pss_resident=whole(beside),
+        at_end=last(resident),
+        processes=whole(number),
+        stated=stated,
+    )
+
+
+def _gpu(profile: Profile, gpu: schema.Gpu, rise: Curve | None) -> GpuRow:
+    rows = []
+    for key, curve in gpu_curves(profile, gpu.name).items():
+        process, peak = profile.processes.get(key), peak_of(profile, curve)
+        if peak is not None:
+            pid, name = (process.pid, process.name) if process else (0, "")
+            rows.append(GpuProcess(key=key, pid=pid, name=name, peak=peak))
+    reserved = profile.curve(gpu.name, "reserved")
+    return GpuRow(
+        name=gpu.name,
+        model=gpu.model,
+        source=gpu.source,
+        total=gpu.total,
+        before=gpu.before.used,
+        reserved=last(reserved) if reserved is not None else gpu.before.reserved,
+        peak=peak_of(profile, profile.curve(gpu.name, "used")),
+        rise=peak_of(profile, rise),
+        own=peak_of(profile, own_of(profile, gpu.name)),
+        at_end=last(rise),
+        processes=sorted(rows, key=lambda row: -row.peak.bytes)[:MOST_PROCESSES],
+        by_process=gpu.by_process,
+        shared=why_not_added(gpu),
+    )
+
+
+def _faults(profile: Profile, column: str) -> int | None:
+    """The page faults of the target: by the sum of readings, or as the kernel stated them of the first process."""
+    curve, first = profile.curve("total", column), profile.first
+    if profile.header.attached:  # those before are not of this profile
+        return int(max(curve.values) - curve.values[0]) if curve is not None and len(curve) else None
+    stated = getattr(first, column) if first else None
+    known = [integer(max(curve.values))] if curve is not None and len(curve) else []
+    return max([*known, *([] if stated is None else [stated])], default=None)
+
+
+def _node(profile: Profile, node: schema.Node, t: float) -> NodeRow:
+    used = near(profile, f"node{node.node}", t)
+    free = profile.curve("machine", f"node{node.node}_free")
+    return NodeRow(
+        node=node.node,
+        total=node.total,
+        processors=node.processors,
+        gpu=node.gpu,
+        used=sum(value for _, value in used.values()) if used else None,
+        t=max(used.values(), key=lambda reading: reading[1])[0] if used else None,
+        least_free=integer(min(free.values)) if free is not None and len(free) else None,
+        last_free=last(free),
+    )
+
+
+def _counters(profile: Profile) -> list[Counter]:
+    nodes = {f"node{node.node}_free" for node in profile.header.nodes}
+    return [
+        Counter(name=name, first=c.values[0], last=c.values[-1], least=min(c.values), most=max(c.values))
+        for name, c in profile.columns("machine").items()
+        if name not in nodes and len(c)
+    ]
+
+
+def _trace(profile: Profile, phases: Sequence[Phase], gpus: Sequence[GpuRow]) -> Trace | None:
+    numbers = device_numbers(profile.header)
+    peaks = {g.name: (numbers[g.name], g.rise.t) for g in gpus if g.rise is not None and g.name in numbers}
+    return traced(profile.journals, profile.callers, phases, peaks, profile.header.clock)
+
+
+def _touches(profile: Profile) -> Touches | None:
+    """Where pages were touched first; None if no page faults were sampled."""
+    if not profile.faults:
+        return None
+    rows = fault_table([*profile.sites.values(), *profile.symbols.values(), *profile.faults])
+    stated = [line.counted for line in profile.faults if line.counted is not None]
+    counted = stated[-1] if stated else estimated(profile.faults)
+    minor, major = _faults(profile, "minor"), _faults(profile, "major")
+    every = integer((minor or 0) + (major or 0)) if profile.end is not None else 0
+    return Touches(
+        every=profile.faults[0].every,
+        lost=integer(sum(line.lost for line in profile.faults)),
+        counted=counted,
+        share=seen_share(counted, every).share,
+        rows=[
+            replace(row, percent=round(row.percent, 3), mappings=row.mappings[:MOST_TOUCHED])
+            for row in rows[:MOST_TOUCHES]
+        ],
+        rows_left_out=max(0, len(rows) - MOST_TOUCHES),
+    )
+
+
+def _unseen(profile: Profile, trace: Trace | None) -> list[Unseen]:
+    """What could not be seen: layers that are absent or incomplete, GPUs without memory by process, notices."""
+    found = [Unseen(layer=s.layer, why=s.why, mend=s.mend) for s in profile.header.layers if s.why or not s.active]
+    found += [
+        Unseen(layer="gpus", why=f"{gpu.name} is not known by process: {gpu.by_process}")
+        for gpu in profile.header.gpus
+        if gpu.by_process
+    ]
+    if profile.end is None:
+        why = f"The profiler ended before the target; its data end at {format_seconds(profile.seconds)}."
+        found.append(Unseen(layer="", why=why))
+    tracing = any(state.layer == "trace" and state.active for state in profile.header.layers)
+    if tracing and not any(journal.traced or journal.notices for journal in profile.journals):
+        found.append(Unseen(layer="trace", why="nothing was traced: no process of the target initialised CUDA"))
+    if trace is not None and trace.missing:
+        why = (
+            f"migrations of at least {format_size(trace.missing, 3)} have no record: the driver drops records that "
+            "come faster than CUPTI takes them"
+        )
+        found.append(Unseen(layer="trace", why=why))
+    told = [notice for journal in profile.journals for notice in journal.notices]
+    found += [Unseen(layer=layer, why=text) for layer, text in dict.fromkeys((n.layer, n.text) for n in told)]
+    found += [Unseen(layer="", why=text) for text in dict.fromkeys(profile.notices)]
+    more = [Unseen(layer="", why=f"There are {len(found) - MOST_UNSEEN:,} further notices.")]
+    return found if len(found) <= MOST_UNSEEN else [*found[:MOST_UNSEEN], *more]
+
+
+def _cost(profile: Profile) -> Cost | None:
+    line = profile.cost
+    if line is None:
+        return None
+    wall = line.t or None
+    return Cost(
+        cpu=line.cpu,
+        helper_cpu=line.helper_cpu,
+        lock=line.lock,
+        ticks=line.ticks,
+        late=line.late,
+        busy=(line.cpu + line.helper_cpu) / wall if wall else None,
+        locked=line.lock / wall if wall else None,
+    )
