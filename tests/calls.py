@@ -19,12 +19,10 @@ from firsttouch.machine.backends import BACKENDS
 from firsttouch.records.schema import DeviceInfo
 
 COMMAND = (sys.executable, "-m", "firsttouch.cli.main")
-_UNDRAWN = """
-from firsttouch.engine import runner
-runner.write_report = lambda directory: ''
-from firsttouch.cli.main import main
-main()
-"""
+_UNDRAWN = (
+    "from firsttouch.engine import reporting; reporting.write_report = lambda directory: ''; "
+    "from firsttouch.cli.main import main; main()"
+)
 UNDRAWN = (sys.executable, "-c", _UNDRAWN)
 """For tests that do not look at the report, which takes longer than their points do."""
 DRAWN_BESIDES = bool(os.environ.get("FIRSTTOUCH_EXHAUSTIVE"))

@@ -248,7 +248,7 @@ def report(named: Iterable[Path], form: str, output: Path | None) -> CommandResu
     """Raises NotDrawn if the process that draws failed."""
     from firsttouch.engine.reporting import draw
     from firsttouch.profile.reading import is_profile, profiles_in, read
-    from firsttouch.profile.summary import summarise
+    from firsttouch.profile.summarise import summarise
 
     named = list(named)
     directories = profiles_in(named)

@@ -18,10 +18,6 @@ import firsttouch.profile.profiler
 import firsttouch.profile.views
 from firsttouch.profile.reading import read
 
-FIRSTTOUCH = [sys.executable, "-m", "firsttouch.cli.main"]
-UNDRAWN = [sys.executable, str(Path(__file__).with_name("undrawn.py"))]
-"""Without the page of the profile, which takes longer than all else."""
-
 
 def start(
     *arguments: str,

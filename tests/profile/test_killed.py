@@ -15,8 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.calls import COMMAND
 from tests.conftest import MakeOnce
-from tests.profile.calls import FIRSTTOUCH, call, has_sampled, start, until
+from tests.profile.calls import call, has_sampled, start, until
 
 from firsttouch.errors import UsageError
 from firsttouch.profile.reading import read
@@ -128,7 +129,7 @@ def test_a_kill_of_the_profiler_at_any_time(tmp_path: Path, gpu: dict[str, str])
     long = [run for run in ended if run.check_data()]
     assert long
     for run in long[:1]:
-        done = subprocess.run([*FIRSTTOUCH, "report", str(run.out)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*COMMAND, "report", str(run.out)], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         assert (run.out / "report.html").is_file()
 
@@ -218,7 +219,7 @@ class TestDamagedFiles:
 
     def test_a_report_of_a_broken_profile_is_one_sentence(self, out: Path) -> None:
         (out / "profile.jsonl").write_bytes(b"\xff\xfe\n")
-        done = subprocess.run([*FIRSTTOUCH, "report", str(out)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*COMMAND, "report", str(out)], capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
     def test_another_schema_is_refused(self, out: Path) -> None:

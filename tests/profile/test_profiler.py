@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,7 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.profile.calls import FIRSTTOUCH, UNDRAWN, call, has_sampled, start, until, values
+from tests.calls import COMMAND, UNDRAWN
+from tests.profile.calls import call, has_sampled, start, until, values
 from tests.profile.targets import build
 
 from firsttouch.profile.reading import Profile, read
@@ -24,7 +26,7 @@ MiB = 1 << 20
 class TestTheTargetDoesNotNotice:
     def test_output_input_and_exit_status_are_its_own(self, tmp_path: Path) -> None:
         out = tmp_path / "out"
-        words = [*FIRSTTOUCH, "profile", "--out", str(out), "--", "sh", "-c", "cat; echo more >&2; exit 7"]
+        words = [*COMMAND, "profile", "--out", str(out), "--", "sh", "-c", "cat; echo more >&2; exit 7"]
         done = subprocess.run(words, input="in\n", capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stdout) == (7, "in\n")
         lines = done.stderr.splitlines()
@@ -110,8 +112,8 @@ def test_the_terminal_belongs_to_the_target(tmp_path: Path) -> None:
     try:
         terminal.until("$ ")
         script = "import time; print('got', input(), flush=True); time.sleep(60)"
-        words = [*UNDRAWN, "profile", "--out", str(tmp_path / "out"), "--", sys.executable, "-c", f'"{script}"']
-        terminal.type(" ".join(words) + "\n")
+        words = [*UNDRAWN, "profile", "--out", str(tmp_path / "out"), "--", sys.executable, "-c", script]
+        terminal.type(shlex.join(words) + "\n")
         until(lambda: (tmp_path / "out" / "profile.jsonl").is_file())
         terminal.type("this\n")
         terminal.until("got this")
@@ -306,7 +308,7 @@ class TestPhases:
         assert peak > phases["load"].start
 
     def test_of_a_script(self, tmp_path: Path) -> None:
-        mark = " ".join([*FIRSTTOUCH, "mark"])
+        mark = " ".join([*COMMAND, "mark"])
         script = f"{mark} first; sleep 0.2; {mark} second; sleep 0.1; {mark} --end; sleep 0.1"
         phases = profile_of(tmp_path, "sh", "-c", script).phases
         assert [phase.name for phase in phases] == ["first", "second"]
@@ -321,7 +323,7 @@ class TestPhases:
         if path := os.environ.get("PYTHONPATH"):
             environment["PYTHONPATH"] = os.path.abspath(path)
         assert subprocess.run([sys.executable, "-c", script], **run).stdout == "[]\n"
-        assert subprocess.run([*FIRSTTOUCH, "mark", "x"], **run).stdout == ""
+        assert subprocess.run([*COMMAND, "mark", "x"], **run).stdout == ""
         assert not any(tmp_path.iterdir())
 
 

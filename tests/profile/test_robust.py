@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.calls import COMMAND, UNDRAWN
 from tests.mpi import Mpi
-from tests.profile.calls import FIRSTTOUCH, UNDRAWN, call, has_sampled, start, until
+from tests.profile.calls import call, has_sampled, start, until
 from tests.profile.targets import build
 
 from firsttouch.errors import UsageError
@@ -100,7 +102,7 @@ class TestLimits:
 
     def test_little_address_space_ends_the_report_but_not_the_profile(self, tmp_path: Path) -> None:
         done = subprocess.run(
-            [*FIRSTTOUCH, "profile", "--out", str(tmp_path / "out"), "--", "sh", "-c", "sleep 0.2; exit 5"],
+            [*COMMAND, "profile", "--out", str(tmp_path / "out"), "--", "sh", "-c", "sleep 0.2; exit 5"],
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (230 << 20, 230 << 20)),
             **{"capture_output": True, "text": True, "timeout": 60, "check": False},
         )
@@ -170,7 +172,7 @@ class TestAttached:
 
     def test_the_shell_that_started_the_profiler(self, tmp_path: Path) -> None:
         """The profiler is among its processes, and leaves itself out."""
-        words = " ".join([*UNDRAWN, "profile", "--pid", "$$", "--duration", "0.5s", "--out", str(tmp_path / "out")])
+        words = " ".join([shlex.join(UNDRAWN), "profile --pid $$ --duration 0.5s --out", str(tmp_path / "out")])
         done = subprocess.run(
             ["sh", "-c", f"{words}; exit $?"], capture_output=True, text=True, timeout=60, check=False
         )
@@ -201,9 +203,7 @@ class TestAttached:
         assert (done.returncode, "process 2 is the kernel's" in done.stderr) == (2, True)
 
     def test_itself_is_refused(self, tmp_path: Path) -> None:
-        script = (
-            f"import os, sys; os.execv(sys.executable, [{FIRSTTOUCH[0]!r}, *{FIRSTTOUCH[1:]!r}, 'profile', '--pid', "
-        )
+        script = f"import os, sys; os.execv(sys.executable, [{COMMAND[0]!r}, *{COMMAND[1:]!r}, 'profile', '--pid', "
         script += f"str(os.getpid()), '--out', {str(tmp_path / 'out')!r}])"
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, "is this one; give --pid a process of yours" in done.stderr) == (2, True)
@@ -281,9 +281,7 @@ class TestRanks:
         lines = [line for line in done.stderr.splitlines() if ": peak " in line]
         assert sorted(line.partition(":")[0] for line in lines) == ["rank 0", "rank 1", "rank 2"]
         assert len(done.stderr.splitlines()) <= 27
-        drawn = subprocess.run(
-            [*FIRSTTOUCH, "report", str(out)], capture_output=True, text=True, timeout=120, check=False
-        )
+        drawn = subprocess.run([*COMMAND, "report", str(out)], capture_output=True, text=True, timeout=120, check=False)
         assert [line.partition(":")[0] for line in drawn.stdout.splitlines()] == [
             *("rank 0", "rank 1", "rank 2"),
             str(out / "report.html"),
